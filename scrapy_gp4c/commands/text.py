@@ -94,7 +94,9 @@ def compare(project: Project, response: Response) -> ComparedText:
         reading.is_cut,
         has_text(reading.fingerprint),
         marked,
-        [] if features is not None else [LeftOutText(*one) for one in content.left_out],
+        []
+        if features is not None
+        else [LeftOutText(one.reason, one.words, one.text) for one in content.left_out],
     )
 
 

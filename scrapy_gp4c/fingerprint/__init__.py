@@ -24,7 +24,7 @@ from simhash import Simhash
 
 from scrapy_gp4c.fingerprint.answers import Answer, answer, page_text
 from scrapy_gp4c.fingerprint.sketches import feature_hashes, odd_half, sim_half
-from scrapy_gp4c.words.masking import MASK, RELATIVE_WORDS, mask_relative
+from scrapy_gp4c.words.masking import FRENCH_AGO, FRENCH_UNITS, MASK, RELATIVE_WORDS, mask_relative
 from scrapy_gp4c.words.normal import normalise
 from scrapy_gp4c.words.shingles import (
     SHINGLE_WORDS,
@@ -149,12 +149,16 @@ def read(response: Response, features: Features | None = None, *, with_text: boo
 
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)  # odd: spreads the hashes of short words
 _TO_16_BITS: Final = np.uint64(48)
-_RELATIVE: Final = word_hashes(
-    " ".join(word + end for word in RELATIVE_WORDS for end in ("", ".", ",", ")", ":")).encode()
-)
-_RELATIVE_HASHES: Final = frozenset(_RELATIVE.tolist())
+
+
+def _hashes_of_relative(words: frozenset[str]) -> UInt64s:
+    return word_hashes(" ".join(word + end for word in words for end in ("", ".", ",", ")", ":")).encode())
+
+
+_RELATIVE: Final = frozenset(_hashes_of_relative(RELATIVE_WORDS).tolist())
+_FRENCH_RELATIVE: Final = _RELATIVE | frozenset(_hashes_of_relative(FRENCH_UNITS).tolist())
 _MAY_BE_RELATIVE: Final = np.zeros(2**16, bool)
-_MAY_BE_RELATIVE[_RELATIVE * _SPREAD >> _TO_16_BITS] = True
+_MAY_BE_RELATIVE[_hashes_of_relative(RELATIVE_WORDS | FRENCH_UNITS) * _SPREAD >> _TO_16_BITS] = True
 
 
 def _shingles(normal: str) -> tuple[str, UInt64s]:
@@ -163,7 +167,9 @@ def _shingles(normal: str) -> tuple[str, UInt64s]:
     hashes = hashes_of(words)
     # The hashes say in a few microseconds whether the text has any word of these times, and where.
     places = _MAY_BE_RELATIVE[(hashes * _SPREAD >> _TO_16_BITS).view(np.int64)].nonzero()[0].tolist()
-    places = [place for place in places if int(hashes[place]) in _RELATIVE_HASHES]
+    if places:
+        relative = _FRENCH_RELATIVE if FRENCH_AGO in normal else _RELATIVE
+        places = [place for place in places if int(hashes[place]) in relative]
     if places and (masked := _without_relative_times(words, places)) is not None:
         return masked, hashes_of_words(word_hashes(masked.encode("utf-8", "surrogatepass")))
     return normal, hashes_of_words(hashes)

@@ -61,12 +61,13 @@ def distinct_hashes(hashes: UInt64s) -> UInt64s:
     Without them a row that a page shows twice cancels itself in every XOR, and its change went unseen.
     """
     ordered = np.sort(hashes)
-    repeats = (ordered[1:] == ordered[:-1]).nonzero()[0] + 1
-    if repeats.size:
+    is_repeat = ordered[1:] == ordered[:-1]
+    if is_repeat.any():
         # The number of an occurrence: how far back the run of repeats begins.
-        begins = np.concatenate(([True], repeats[1:] != repeats[:-1] + 1)).nonzero()[0]
-        lengths = np.diff(np.append(begins, repeats.size))
-        numbers = np.arange(repeats.size) - np.repeat(begins, lengths) + 1
+        positions = np.arange(1, ordered.size)
+        numbers = positions - np.maximum.accumulate(np.where(is_repeat, 0, positions))
+        repeats = numbers.nonzero()[0]
+        numbers, repeats = numbers[repeats], repeats + 1
         mixed = ordered[repeats] + numbers.astype(np.uint64) * _OCCURRENCE
         mixed ^= mixed >> np.uint64(31)
         mixed *= _OCCURRENCE

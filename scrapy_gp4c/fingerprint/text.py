@@ -76,8 +76,12 @@ class LeftOut(NamedTuple):
 
     reason: str
     """One of `REASONS`."""
-    words: int
     text: str
+
+    @property
+    def words(self) -> int:
+        """Number of words."""
+        return len(self.text.split())
 
 
 ADVERTISEMENT: Final = "advertisement"
@@ -206,18 +210,12 @@ def _document(html: str) -> LexborNode | None:
     return document
 
 
-def _words(text: str) -> int:
-    return len(text.split())
-
-
 def _is_much(reason: str, left_out: list[LeftOut], remaining: str) -> bool:
-    """Tell whether the texts of one reason are a third of the page's words, or the rest says nothing."""
-    of_reason = sum(one.words for one in left_out if one.reason == reason)
-    if not of_reason:
-        return False
-    others = sum(one.words for one in left_out) - of_reason
-    enough = max(2 * of_reason - others, 0)  # more words than these in the rest
-    return len(remaining.split(None, enough)) <= enough
+    """Tell whether the texts of one reason are a third of the page's text, or the rest says nothing."""
+    of_reason = sum(len(one.text) for one in left_out if one.reason == reason)
+    others = sum(len(one.text) for one in left_out) - of_reason
+    # Characters, which cost nothing to count and are fair to scripts without spaces.
+    return of_reason > 0 and len(remaining.strip()) <= max(2 * of_reason - others, 0)
 
 
 def _take_out(document: LexborNode, kept_reasons: frozenset[str]) -> Iterator[LeftOut]:
@@ -234,8 +232,7 @@ def _take_out(document: LexborNode, kept_reasons: frozenset[str]) -> Iterator[Le
             taken.add(node.mem_id)
             nodes.append((reason, node))
     for reason, node in nodes:
-        text = node.text(separator=" ", strip=True)
-        yield LeftOut(reason, _words(text), text)
+        yield LeftOut(reason, node.text(separator=" ", strip=True))
         node.decompose()
 
 
@@ -264,11 +261,8 @@ def _reason(node: LexborNode) -> str | None:
     if tag in _ROOTS:
         return None
     role = (attributes.get("role") or "").lower()
-    for name in names_of(attributes.get("class"), attributes.get("id")):
-        if _AD_NAME.fullmatch(name):
-            return ADVERTISEMENT
-        if _CONSENT_NAME.fullmatch(name):
-            return CONSENT
+    if (reason := _reason_of_name(attributes.get("class"), attributes.get("id"))) is not None:
+        return reason
     if (attributes.get("aria-label") or "").lower().startswith("advert") or any(
         name in attributes for name in _AD_ATTRIBUTES
     ):
@@ -283,6 +277,16 @@ def _reason(node: LexborNode) -> str | None:
         return SIDEBAR
     if role in ("dialog", "alertdialog") and _COOKIES.search(node.text()):
         return CONSENT
+    return None
+
+
+@lru_cache(4096)
+def _reason_of_name(classes: str | None, identity: str | None) -> str | None:
+    for name in names_of(classes, identity):
+        if _AD_NAME.fullmatch(name):
+            return ADVERTISEMENT
+        if _CONSENT_NAME.fullmatch(name):
+            return CONSENT
     return None
 
 
@@ -330,24 +334,22 @@ def _main_part(
     in_main = _InMain(document)
     loud = [node for node in document.css(_LOUD)[:8] if not in_main.has(node)]
     roots = (*([] if title is None else [title]), *loud, mains[0])
-    main = " ".join(root.text(separator=" ", strip=True) for root in roots)
-    words = _words(text)
-    outside = words - _words(main)
-    total = words + sum(one.words for one in left_out)
-    if outside <= 0 or outside * 3 >= total or outside * 2 >= words:
+    texts = [root.text(separator=" ", strip=True) for root in roots]
+    outside = _without(text, texts[-1])
+    size = len(text) - sum(map(len, texts))
+    total = len(text) + sum(len(one.text) for one in left_out)
+    if size <= len(roots) or size * 3 >= total or size * 2 >= len(text):
         return text, (document,)
-    left_out.append(LeftOut(OUTSIDE, outside, _outside(document, mains[0])))
-    return main, roots
+    left_out.append(LeftOut(OUTSIDE, outside if title is None else _without(outside, texts[0])))
+    return " ".join(texts), roots
 
 
-def _outside(document: LexborNode, main: LexborNode) -> str:
-    """Text of a page that is not in its main part."""
-    body = document.css_first("body")
-    return (
-        ""
-        if body is None
-        else body.text(separator=" ", strip=True).replace(main.text(separator=" ", strip=True), " ", 1)
-    )
+def _without(text: str, part: str) -> str:
+    """Return a text without a long part of it, in time linear in its length."""
+    head, at = part[:64], text.find(part[:64])
+    while at >= 0 and not text.startswith(part, at):
+        at = text.find(head, at + 1)
+    return text if at < 0 or not part else f"{text[:at]} {text[at + len(part) :]}"
 
 
 def _data(html: str) -> Iterator[str]:

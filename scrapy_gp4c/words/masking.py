@@ -201,24 +201,26 @@ _SHAPE: Final = re.compile(
     r"[0-9](?::[0-5][0-9]|[-/.]\s?[0-9][0-9]?[-/.]\s?[0-9]|[0-9]{9}|\s?h\s?[0-9]|\s?[ap]\.?m\b|\s?uhr"
     r"|\s?\w{0,2}[年月日時时点點秒년월일시초前전ที่ก่]|\s?(?:ms|[µμ]s|s|sec)\b)"
 )
-_TOKEN_LENGTH: Final = 16
+_HEX_SHAPE: Final = re.compile("[0-9a-f]{16}|[0-9a-f]{8}-[0-9a-f]{4}-")
 _HINTS: Final = frozenset(
     (
         *(word for word, bits in _MARKS.items() if bits & (_STRONG | _WEAK | _AFTER | _BEFORE | _VIEW)),
         *_TABLE["unspaced"],
         *_WORDS["hints"].split(),
     )
-)
-_SPLITS: Final = "=:-/#\"'"
+) - {"a", "n"}
+FRENCH_AGO: Final = " y a "
+_FRENCH_HINTS: Final = _HINTS | {"a"}
+_SPLITS: Final = "=:-/#\"'_"
 _HANGING_HINT: Final = re.compile(_CJK_VIEWS)
 # Common words of other languages, which would make every text of these be tried at each of them.
 _COMMON: Final = frozenset(_WORDS["common"].split())
 RELATIVE_WORDS: Final = (
-    frozenset(after for _, after in _UNIT_AFTER)
-    | frozenset(before for before, _ in _BEFORE_UNIT)
-    | frozenset(unit for before, unit in _BEFORE_UNIT if before == "a")
+    frozenset(after for _, after in _UNIT_AFTER) | frozenset(before for before, _ in _BEFORE_UNIT)
 ) - _COMMON
 """Words of relative times: "ago", "vor", "назад"."""
+FRENCH_UNITS: Final = frozenset(unit for before, unit in _BEFORE_UNIT if before == "a") - _COMMON
+"""Units behind "il y a", which are common words of other languages."""
 
 
 def mask(text: str) -> str:
@@ -230,6 +232,7 @@ def mask(text: str) -> str:
     pieces: list[str] = []
     done = 0
     masks = _Masks(text)
+    hints = _FRENCH_HINTS if FRENCH_AGO in text else _HINTS
     for cluster in _CLUSTER.finditer(digits):
         first, last = cluster.span()
         if last <= done:
@@ -238,11 +241,10 @@ def mask(text: str) -> str:
         for sign in _SPLITS:
             if sign in around:
                 around = around.replace(sign, " ")
-        words = around.split()
         if (
             _SHAPE.search(text, first, last + 8) is None
-            and max(map(len, words)) < _TOKEN_LENGTH
-            and _HINTS.isdisjoint([word.strip("(),.;[]|「」（）") for word in words])
+            and _HEX_SHAPE.search(text, first - _REACH if first > _REACH else 0, last + _REACH) is None
+            and hints.isdisjoint([word.strip("(),.;[]|「」（）") for word in around.split()])
             and (around.isascii() or _HANGING_HINT.search(around) is None)
         ):
             continue

@@ -32,12 +32,19 @@ _JOINER: Final = "\u034f"  # combining grapheme joiner: no mark is sorted across
 _PERHAPS_MARKS: Final = re.compile(rf"[^\x00-\x7f](?:[^\w\x00-\x7f]|[\uff9e\uff9f]){{{MAX_MARKS},}}+")
 
 
-_INVISIBLE: Final = re.compile(
-    "[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\u0640\U0010ff00-\U0010ff7f]"
+_INVISIBLE: Final = frozenset(
+    map(
+        chr,
+        (
+            *(0xAD, 0x640, 0xFEFF),
+            *range(0x200B, 0x2010),
+            *range(0x202A, 0x202F),
+            *range(0x2060, 0x2065),
+            *range(0x10FF00, 0x10FF80),
+        ),
+    )
 )
-
-
-_UNICODE_SPACE: Final = re.compile(r"[\s\x00-\x20\x7f-\xa0]+")
+_CONTROLS: Final = frozenset(map(chr, (*range(9), *range(14, 28), *range(127, 160))))
 
 
 @lru_cache(4096)
@@ -67,15 +74,14 @@ def _nfkc(text: str) -> str:
 
 
 # A superscript behind a digit is another number: 10² is not 102. Behind a letter it is how some write m2.
-_RAISED: Final = re.compile("(?<=[0-9])([\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u209c\u2150-\u215e])")
-_OTHER_DIGIT: Final = re.compile(r"[^\W\D0-9]")
-_TWINS: Final = (
-    *(('"', quote) for quote in "“”„‟«»″〝〞"),
-    *(("'", quote) for quote in "‘’‚‛‹›′ʼ"),
-    *(("-", dash) for dash in "‐‑‒–—―−﹣"),
-    *(("/", slash) for slash in "⁄∕"),
-    ("x", "×"),
-)
+_RAISED: Final = re.compile("[\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u209c\u2150-\u215e](?<=[0-9].)")
+_TWINS: Final = {
+    **dict.fromkeys("“”„‟«»″〝〞", '"'),
+    **dict.fromkeys("‘’‚‛‹›′ʼ", "'"),
+    **dict.fromkeys("‐‑‒–—―−﹣", "-"),
+    **dict.fromkeys("⁄∕", "/"),
+    "×": "x",
+}
 """Typographic signs and their plain twins."""
 
 
@@ -83,22 +89,27 @@ def normalise(text: str) -> str:
     """Return the text in the form that is compared: NFKC, plain signs and digits, lower case, masked."""
     if text.isascii():
         return mask(text.lower())
-    return _UNSPACED.sub(_spaced, mask(_plain(text)))
+    text, has_unspaced = _plain(text)
+    return _UNSPACED.sub(_spaced, mask(text)) if has_unspaced else mask(text)
 
 
 def plain_form(text: str) -> str:
     """Return the text in the form that is compared, but for the masks."""
-    return text.lower() if text.isascii() else _UNSPACED.sub(_spaced, _plain(text))
+    return text.lower() if text.isascii() else _UNSPACED.sub(_spaced, _plain(text)[0])
 
 
-def _plain(text: str) -> str:
-    text = _nfkc(_RAISED.sub(r" ^\1", text))
-    for plain, sign in _TWINS:
-        if sign in text:
-            text = text.replace(sign, plain)
-    if _OTHER_DIGIT.search(text) is not None:
-        text = _OTHER_DIGIT.sub(lambda digit: str(unicodedata.digit(digit[0])), text)
-    return _UNICODE_SPACE.sub(" ", _INVISIBLE.sub("", text)).lower()
+def _plain(text: str) -> tuple[str, bool]:
+    """Return a text without masks, and whether it may have scripts without spaces."""
+    text = _nfkc(_RAISED.sub(r" ^\g<0>", text))
+    signs = set(text)  # one look at which signs there are spares most texts a pattern for each kind
+    rare = {sign for sign in signs if sign > "~"}
+    replaced = {sign: _TWINS[sign] for sign in rare & _TWINS.keys()}
+    replaced |= dict.fromkeys(rare & _INVISIBLE, "") | dict.fromkeys(signs & _CONTROLS, " ")
+    replaced |= {sign: str(unicodedata.digit(sign)) for sign in rare if sign.isdecimal()}
+    for sign, plain in replaced.items():
+        text = text.replace(sign, plain)
+    has_unspaced = any(sign >= "\u0e00" and not "\u2000" <= sign < "\u3000" for sign in rare)
+    return " ".join(text.split()).lower(), has_unspaced
 
 
 def _spaced(run: re.Match[str]) -> str:

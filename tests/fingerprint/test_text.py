@@ -36,7 +36,7 @@ def test_marks_beyond_the_bound_are_kept(mark: str) -> None:
 def test_signs_that_grow_are_cut_in_long_texts_only() -> None:
     """One sign may stand for 18: a short text of such is whole, of a long one the head counts."""
     assert len(normalise("\ufdfa" * 5000)) == 18 * 5000
-    assert len(normalise("\ufdfa" * 100_000)) == MAX_GROWN_CHARACTERS
+    assert MAX_GROWN_CHARACTERS - len(normalise("\ufdfa" * 100_000)) in (0, 1)  # a last blank
     assert len(normalise("…" * 300_000)) == 3 * 300_000
 
 
