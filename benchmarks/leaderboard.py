@@ -1,18 +1,19 @@
-"""All that has a name, on several histories and budgets: `python -m benchmarks.leaderboard HISTORY...`.
+"""All that has a name, on two kinds of histories: `python -m benchmarks.leaderboard`.
 
 Writes the tables of docs/leaderboard.md as Markdown: one for each budget, and one of means, from which rules
 choose what `GP4C_SCORE_FUNCTION` offers by purpose. A case is a history and a budget; its figures are means
-over the scored cycles and the seeds. The rules, over the mean of all cases:
+over the scored cycles and the seeds. Each kind of histories, documentation and monitored pages, weighs half.
+The rules, over that mean:
 
 * default: the highest NDCG among those whose freshness is on no history below that of `random`, whatever the
   seed (a crawl has one): on a history, freshness is the mean over its budgets;
-* changes: the highest NDCG of `KNOB`;
-* balanced: the highest NDCG of `KNOB` whose freshness is at least that of `age`;
-* freshness: the highest freshness of `KNOB`.
+* changes: the highest NDCG;
+* freshness: the highest freshness.
 
-Functions that read related pages or the cycle so far are candidates under each policy of
-`POLICIES`, the others under `top_k`. Means that differ by less than `TIE` are tied; of these the shortest
-expression is taken, then the one with fewer rounds, then the higher mean.
+Functions that read related pages or the cycle so far are replayed under each policy of `POLICIES`, the others
+under `top_k`; the rules choose among one round and four. What is within `TIE` of the best is tied; of these
+the best by the other of the two metrics is taken; of what is tied in that too, the one of fewest rounds, then
+the shortest.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from example_project.model import Web
 from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import load
-from scrapy_gp4c.scoring.named import DEFAULT, NAMED, PURPOSES
+from scrapy_gp4c.scoring.named import DEFAULT, FOUR_ROUNDS, NAMED
 from scrapy_gp4c.scoring.terminals import ALWAYS_KNOWN, ROUND, columns_of
 from training.comparing import statistics
 from training.comparing.evaluation import evaluate
@@ -43,14 +44,23 @@ from training.replaying.metrics import ORACLE, TRIO, parse_budget
 from training.replaying.prepared import CrawlChoices
 from training.reporting.terminal import progress
 
-POLICIES: Final = ("top_k", "rounds(rounds=4)", "rounds(rounds=8)")
-KNOB: Final = ("floor-0.02", "floor-0.1", "floor-0.2", "oldest-neighbours")
-"""One knob, from what finds the most changes to what keeps the most copies current."""
-TIE: Final = 0.01
+POLICIES: Final = ("top_k", FOUR_ROUNDS, "rounds(rounds=8)")
+GREEDY: Final = NAMED["freshness-greedy"].expression
+FORMS: Final = (
+    *(f"t * (hint_rate + {floor}) * near" for floor in (0.02, 0.05, 0.1, 0.2)),
+    "t * (hint_rate + 3 * spent ** 2) * near * sqrt(surprise_site)",
+    "t * near",
+    f"{GREEDY} * near",
+    f"{GREEDY.replace('rate', '(rate + 0.02)')} * near",
+    f"{GREEDY} * near * sqrt(surprise_site)",
+    f"{NAMED['harmonic'].expression} * near",
+)
+"""Candidates without a name, from what finds the most changes to what keeps the most copies current."""
+NDCG, FRESHNESS = TRIO.index("ndcg"), TRIO.index("freshness")
+TIE: Final = {NDCG: 0.01, FRESHNESS: 0.005}
 """Seeds alone move the mean of a case by as much."""
 
 
-NDCG, FRESHNESS = TRIO.index("ndcg"), TRIO.index("freshness")
 FIRST: Final = "### Budget "
 """Where the tables begin."""
 
@@ -59,6 +69,7 @@ class Choice(NamedTuple):
     """What is replayed."""
 
     name: str
+    """Name of a function or a peer, or an expression."""
     policy: str
     """Text of the policy; ``top_k`` for oracle and peers too."""
 
@@ -68,41 +79,43 @@ class Choice(NamedTuple):
     @property
     def nodes(self) -> int:
         """Length of the expression."""
-        return len(parse(NAMED[self.name].expression).tokens)
+        named = NAMED.get(self.name)
+        return len(parse(named.expression if named else self.name).tokens)
 
 
 Values = dict[Choice, Floats]
-"""Mean over the scored cycles: ``[cases, seeds, metrics]``, the metrics those of `TRIO`."""
+"""Mean over the scored cycles: ``[histories, budgets, seeds, metrics]``, the metrics those of `TRIO`."""
+Kinds = dict[str, slice]
+"""Kind of histories -> which histories."""
 
 
 def is_related(name: str) -> bool:
-    """Tell whether a named function reads more than the page's own past."""
+    """Whether a function reads more than the page's own past."""
     return any(column in ROUND for column in columns_of(load(name).terminals) if column != "draw")
 
 
 def candidates() -> list[Choice]:
-    """What the rules choose from."""
+    """Functions of a crawl, with the policies under which they are replayed."""
+    named = [name for name in NAMED if {*load(name).terminals} <= {*ALWAYS_KNOWN}]
+    known = {NAMED[name].expression for name in named}
     return [
         Choice(name, policy)
-        for name in NAMED
-        if name not in PURPOSES and {*load(name).terminals} <= {*ALWAYS_KNOWN}
+        for name in (*named, *(form for form in FORMS if form not in known))
         for policy in (POLICIES if is_related(name) else POLICIES[:1])
     ]
 
 
 def choices() -> list[Choice]:
-    """All that is replayed: the candidates, what the rules chose before, the oracle and the peers."""
-    others = [Choice(name, POLICIES[0]) for name in (ORACLE, *BASELINES)]
-    purposes = [Choice(name, NAMED[name].policy or POLICIES[0]) for name in PURPOSES]
-    return [others[0], *candidates(), *purposes, *others[1:]]
+    """All that is replayed: the candidates, the oracle and the peers."""
+    return [Choice(ORACLE, POLICIES[0]), *candidates(), *(Choice(name, POLICIES[0]) for name in BASELINES)]
 
 
 def measure(
     histories: Sequence[ChangeHistory], budgets: Sequence[float], seeds: int, advance: Callable[[], object]
 ) -> Values:
-    """Replay everything; cases come history by history, and in each budget by budget."""
+    """Replay everything."""
     wanted = choices()
-    values = {choice: np.zeros((len(histories) * len(budgets), seeds, len(TRIO))) for choice in wanted}
+    values = {choice: np.zeros((len(histories), len(budgets), seeds, len(TRIO))) for choice in wanted}
     for number, history in enumerate(histories):
         for place, budget in enumerate(budgets):
             for seed in range(seeds):
@@ -112,83 +125,76 @@ def measure(
                     results = evaluate(history, [one.name for one in ours], crawl, advance=advance).results
                     for choice, result in zip(ours, results, strict=True):
                         means = [result.metrics[metric].mean for metric in TRIO]
-                        values[choice][number * len(budgets) + place, seed] = means
+                        values[choice][number, place, seed] = means
     return values
 
 
-def tied_best(means: dict[Choice, float]) -> Choice:
-    """The choice with the highest mean; of those tied with it the shortest, then the one of fewest rounds."""
-    best = max(means.values())
-    tied = [choice for choice, mean in means.items() if mean > best - TIE or mean == best]
-    return min(tied, key=lambda choice: (choice.nodes, POLICIES.index(choice.policy), -means[choice]))
+def tied_best(means: dict[Choice, Floats], metric: int) -> Choice:
+    """The choice with the highest mean of a metric; ties are told in the head of this module.
+
+    ``means``: mean of every metric, ``[metrics]``.
+    """
+    tied = list(means)
+    for one in (metric, NDCG + FRESHNESS - metric):
+        best = max(means[choice][one] for choice in tied)
+        tied = [choice for choice in tied if means[choice][one] > best - TIE[one]]
+    return min(tied, key=lambda one: (POLICIES.index(one.policy), one.nodes, -means[one][metric]))
 
 
-def chosen(values: Values, budgets: int) -> dict[str, Choice]:
-    """Purpose -> what the rule for it chooses; ``budgets``: cases of one history, which come together."""
-    ours = [choice for choice in values if choice in candidates()]
-    knob = [choice for choice in ours if choice.name in KNOB]
-    old = means_of([Choice("age", POLICIES[0])], values, FRESHNESS)
-    fresh = means_of(knob, values, FRESHNESS)
-    steady = [choice for choice in ours if leads(values, choice, "random", budgets).min() >= 0.0]
-    of_rule = (
-        means_of(steady, values, NDCG),
-        means_of(knob, values, NDCG),
-        means_of([choice for choice in knob if fresh[choice] >= max(old.values())], values, NDCG),
-        fresh,
-    )
-    names = (DEFAULT, "changes", "balanced", "freshness")
-    return {purpose: tied_best(means) for purpose, means in zip(names, of_rule, strict=True)}
+def chosen(values: Values, kinds: Kinds) -> dict[str, Choice]:
+    """Purpose -> what the rule for it chooses."""
+    ours = [one for one in candidates() if one in values and one.policy in POLICIES[:2]]
+    means = {choice: mean_of(values[choice], kinds) for choice in ours}
+    steady = {one: mean for one, mean in means.items() if leads(values, one, "random").min() >= 0.0}
+    return {
+        DEFAULT: tied_best(steady, NDCG),
+        "changes": tied_best(means, NDCG),
+        "freshness": tied_best(means, FRESHNESS),
+    }
 
 
-def means_of(choices_: Sequence[Choice], values: Values, metric: int) -> dict[Choice, float]:
-    """Means over all cases and seeds."""
-    return {choice: float(values[choice][..., metric].mean()) for choice in choices_}
+def mean_of(values: Floats, kinds: Kinds) -> Floats:
+    """Mean of every metric, ``[metrics]``: each kind of histories weighs the same."""
+    return np.asarray(np.mean([values[part].mean(axis=(0, 1, 2)) for part in kinds.values()], axis=0))
 
 
-def leads(values: Values, choice: Choice, other: str, budgets: int) -> Floats:
-    """How far a choice's freshness is above another's: by so many cases taken together, and seed."""
-    gaps = (values[choice] - values[Choice(other, POLICIES[0])])[..., FRESHNESS]
-    return np.asarray(gaps.reshape(-1, budgets, gaps.shape[-1]).mean(axis=1))
+def leads(values: Values, choice: Choice, other: str) -> Floats:
+    """How far a choice's freshness is above another's: of each history, mean over its budgets, and seed."""
+    gaps = values[choice] - values[Choice(other, POLICIES[0])]
+    return np.asarray(gaps[..., FRESHNESS].mean(axis=1))
 
 
-def tables(values: Values, names: Sequence[str], budgets: Sequence[str]) -> Iterator[str]:
+def tables(values: Values, names: Sequence[str], kinds: Kinds, budgets: Sequence[str]) -> Iterator[str]:
     """The lines of all tables."""
     for place, budget in enumerate(budgets):
         yield f"{FIRST}{budget}\n"
         yield f"| score function or policy | {' | '.join(names)} | source |"
         yield "|---" * (len(names) + 2) + "|"
         for choice, of_choice in values.items():
-            cells = [
-                " ".join(f"{value:.3f}" for value in case.mean(axis=0))
-                for case in of_choice[place :: len(budgets)]
-            ]
+            cells = [" ".join(f"{value:.3f}" for value in case.mean(axis=0)) for case in of_choice[:, place]]
             yield f"| `{choice}` | {' | '.join(cells)} | {about(choice.name)[0]} |"
         yield ""
     yield "### Means, and what the rules choose\n"
+    heads = [f"{kind}: {name}" for kind in kinds for name in ("NDCG", "freshness")]
     yield (
-        "| score function or policy | nodes | change rate | NDCG | freshness "
-        "| least lead in freshness over `random`, of a history | of a case "
-        "| over `age`, of a history | of a case | chosen as |"
+        f"| score function or policy | change rate | NDCG | freshness | {' | '.join(heads)} "
+        "| least lead in freshness over `random` | chosen as |"
     )
-    yield "|---" * 10 + "|"
-    purposes = {f"`{name}`": choice for name, choice in chosen(values, len(budgets)).items()}
-    known = set(candidates())
+    yield "|---" * (len(heads) + 6) + "|"
+    purposes = {f"`{name}`": choice for name, choice in chosen(values, kinds).items()}
     for choice, of_choice in values.items():
-        per_seed = of_choice.mean(axis=0)
-        cells = [_interval(per_seed[:, metric]) for metric in range(len(TRIO))]
-        for other in ("random", "age"):
-            cells += [
-                f"{leads(values, choice, other, together).mean(axis=1).min():+.3f}"
-                for together in (len(budgets), 1)
-            ]
-        nodes = str(choice.nodes) if choice in known else ""
+        cells = [f"{mean:.3f}" for mean in mean_of(of_choice, kinds)]
+        for part in kinds.values():
+            of_history = of_choice[part].mean(axis=(1, 2))
+            cells += [_interval(of_history[:, metric]) for metric in (NDCG, FRESHNESS)]
+        cells.append(f"{leads(values, choice, 'random').mean(axis=1).min():+.3f}")
         names_of = ", ".join(name for name, one in purposes.items() if one == choice)
-        yield f"| `{choice}` | {nodes} | {' | '.join(cells)} | {names_of} |"
+        yield f"| `{choice}` | {' | '.join(cells)} | {names_of} |"
 
 
 def _interval(values: Floats) -> str:
     mean = statistics.mean(values)
-    return f"{mean.mean:.3f}" + (f" ± {mean.half_width:.3f}" if len(values) > 1 else "")
+    return f"{mean.mean:.3f}" + (f" ± {mean.half_width:.3f}" if len(values) > 2 else "")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -197,21 +203,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.leaderboard", description=__doc__.split("\n\n")[0]
     )
     parser.add_argument(
-        "histories", nargs="*", metavar="HISTORY", help="history files (default: the demo's web, seed 1)"
+        "histories",
+        nargs="*",
+        metavar="HISTORY",
+        help="histories of documentation (without any history: the demo's web, seed 1)",
+    )
+    parser.add_argument(
+        "--monitored", nargs="+", default=[], metavar="HISTORY", help="histories of monitored pages"
     )
     parser.add_argument("--budgets", nargs="+", default=["0.01", "0.05", "0.1"])
-    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument(
         "-o", "--output", type=Path, help="Markdown file whose tables are replaced (default: print them)"
     )
     given = parser.parse_args(arguments)
-    histories = [read_history(path) for path in given.histories] or [history_of(Web(1))]
+    paths = (*given.histories, *given.monitored)
+    histories = [read_history(path) for path in paths] or [history_of(Web(1))]
+    first_monitored = len(histories) - len(given.monitored)
+    parts = {
+        "documentation": slice(first_monitored),
+        "monitored": slice(first_monitored, len(histories)),
+    }
+    kinds = {kind: part for kind, part in parts.items() if histories[part]}
     replays = len(histories) * len(given.budgets) * given.seeds * len(choices())
     with progress(Console(stderr=True), replays) as advance:
         budgets = [parse_budget(text) for text in given.budgets]
         values = measure(histories, budgets, given.seeds, advance)
-    names = [Path(path).name.partition(".tsv")[0] for path in given.histories] or ["demo"]
-    text = "\n".join(tables(values, names, given.budgets)) + "\n"
+    names = [Path(path).name.partition(".tsv")[0] for path in paths] or ["demo"]
+    text = "\n".join(tables(values, names, kinds, given.budgets)) + "\n"
     if given.output:
         before = given.output.read_text(encoding="utf-8") if given.output.exists() else ""
         given.output.write_text(before.partition(FIRST)[0] + text, encoding="utf-8")

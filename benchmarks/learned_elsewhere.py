@@ -11,8 +11,8 @@ part. Differences are paired by cycle, with 95% intervals (Student's t). The
 verdicts compare means over all histories and seeds:
 
 * one objective: NDCG at least that of the best named function;
-* ``--prefer freshness``: freshness at least that of `oldest-neighbours`, t * near;
-* ``--prefer balanced``: NDCG and freshness at least those of `explore-last`.
+* ``--prefer freshness``: freshness at least that of the named `freshness`;
+* ``--prefer balanced``: NDCG and freshness at least those of `default`.
 
 ``--named-only`` learns nothing: which named function is best depends on the division, so that it takes many
 to tell; each is set against the one that learning falls back on for NDCG, with the interval over the cases.
@@ -33,8 +33,7 @@ import numpy as np
 from benchmarks.common import machine, verdict
 from benchmarks.learn_related import synthetic
 from scrapy_gp4c.arrays import Floats
-from scrapy_gp4c.scoring.expression import parse
-from scrapy_gp4c.scoring.named import BASELINES, FOUR_ROUNDS, NAMED, PURPOSES
+from scrapy_gp4c.scoring.named import BASELINES, FOUR_ROUNDS, NAMED
 from scrapy_gp4c.scoring.terminals import RELATED
 from training.comparing.statistics import half_width
 from training.evolution.checkpoint import Checkpoint
@@ -43,6 +42,7 @@ from training.evolution.evolve import Parameters
 from training.evolution.fitness import PreparedSplit
 from training.evolution.front import PREFERENCES
 from training.evolution.learning import learn
+from training.evolution.named_start import expression_of
 from training.evolution.workers import workers
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
@@ -51,15 +51,13 @@ from training.replaying.prepared import PreparedHistory
 from training.replaying.replay import run
 
 PEERS: Final = tuple(
-    name
-    for name, row in NAMED.items()
-    if name not in (*BASELINES, *PURPOSES) and {*parse(row.expression).terminals} <= {*RELATED}
+    name for name in NAMED if name not in BASELINES and {*expression_of(name).terminals} <= {*RELATED}
 )
 """The named functions beyond the papers' ones."""
 METRICS: Final = ("ndcg", "freshness")
 """What is compared, in the order of the columns."""
 ALONE: Final = "one objective"
-RIVALS: Final = {"changes": "floor-0.02", "balanced": "explore-last", "freshness": "oldest-neighbours"}
+RIVALS: Final = {"changes": "changes", "balanced": "default", "freshness": "freshness"}
 """Preference -> the named function that it is held against."""
 
 
@@ -164,9 +162,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verdict(f"{what}, as a share", own / other, 1.0, at_least=True)
         for what, own, other in (
             (f"{ALONE}, NDCG of the best named function", means[ALONE][0], best),
-            ("prefer freshness, freshness of t * near", *fresh),
-            ("prefer balanced, NDCG of explore-last", balanced[0], default[0]),
-            ("prefer balanced, freshness of explore-last", balanced[1], default[1]),
+            ("prefer freshness, freshness of the named one", *fresh),
+            ("prefer balanced, NDCG of default", balanced[0], default[0]),
+            ("prefer balanced, freshness of default", balanced[1], default[1]),
         )
     ]
     return 0 if all(held) else 1

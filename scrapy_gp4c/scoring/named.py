@@ -70,15 +70,16 @@ NAMED: Final[dict[str, Named]] = {
         "what users of a search gain most by; needs a log of queries",
     ),
     "neighbours": Named("t * (X + 0.5) * near", OURS, "many changes found, long waits, changes nearby"),
-    "oldest-neighbours": Named(
-        "t * near", OURS, "long waits and changes nearby, whatever the page itself did"
+    "changes": Named(
+        "t * (hint_rate + 0.05) * near", OURS, "for as many changes as can be seen", FOUR_ROUNDS
     ),
-    "floor-0.02": Named(
-        "t * (hint_rate + 0.02) * near", OURS, "a change is due, and nearby pages have changed"
+    "freshness": Named(
+        "(1 - (1 + rate * t) * exp(-rate * t)) / rate * near * sqrt(surprise_site)",
+        OURS,
+        "for copies that are current",
+        FOUR_ROUNDS,
     ),
-    "floor-0.1": Named("t * (hint_rate + 0.1) * near", OURS, "the same, quiet pages coming sooner"),
-    "floor-0.2": Named("t * (hint_rate + 0.2) * near", OURS, "the same, quiet pages coming sooner still"),
-    "explore-last": Named(
+    DEFAULT: Named(
         "t * (hint_rate + spent ** 2) * near * sqrt(surprise_site)",
         OURS,
         "what is likely in the first rounds of a cycle, what is old in the last",
@@ -87,17 +88,8 @@ NAMED: Final[dict[str, Named]] = {
 }
 """Name -> score function: the baselines of the papers (journal 5.1), indices, and those for a purpose."""
 
-PURPOSES: Final[dict[str, tuple[str, str]]] = {
-    "changes": ("floor-0.02", "for as many changes as can be seen"),
-    "balanced": ("floor-0.1", "for changes, copies no older than `age` has them"),
-    "freshness": ("oldest-neighbours", "for copies that are current"),
-    DEFAULT: ("explore-last", "what a crawl does out of the box"),
-}
-"""Name by purpose -> which function rules chose for it (docs/choosing.md), in four rounds; what it is for."""
-NAMED.update(
-    (purpose, NAMED[name]._replace(meaning=meaning, policy=FOUR_ROUNDS))
-    for purpose, (name, meaning) in PURPOSES.items()
-)
+PURPOSES: Final = (DEFAULT, "changes", "freshness")
+"""Names of the functions that rules chose for what a crawl is for (docs/choosing.md)."""
 
 BASELINES: Final[dict[str, str]] = {
     name: NAMED[name].expression for name in ("random", "age", "cg", "nad", "sad", "aad", "gad", "t*X")

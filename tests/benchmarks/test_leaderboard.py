@@ -9,13 +9,15 @@ import pytest
 
 from benchmarks import leaderboard
 from benchmarks.leaderboard import (
+    FRESHNESS,
+    NDCG,
     POLICIES,
-    TIE,
     Choice,
     Values,
     candidates,
     chosen,
     main,
+    mean_of,
     tied_best,
 )
 from scrapy_gp4c.scoring.named import NAMED, PURPOSES
@@ -24,13 +26,14 @@ from training.histories.models import generate
 from training.replaying.metrics import TRIO
 
 TOP_K, FOUR, EIGHT = POLICIES
+KINDS = {"documentation": slice(1), "monitored": slice(1, 3)}
 
 
 def case(ndcg: float, *freshness: float) -> np.ndarray:
-    """Two cases and one seed with one NDCG."""
-    out = np.zeros((2, 1, len(TRIO)))
+    """Three histories, two budgets and one seed with one NDCG; freshness by history."""
+    out = np.zeros((3, 2, 1, len(TRIO)))
     out[..., TRIO.index("ndcg")] = ndcg
-    out[:, 0, TRIO.index("freshness")] = freshness
+    out[..., 0, TRIO.index("freshness")] = np.array(freshness)[:, None]
     return out
 
 
@@ -38,50 +41,47 @@ def test_candidates_are_named_functions_and_related_ones_with_rounds() -> None:
     """A function of a page's own past visits the same pages in rounds, so it is one candidate."""
     found = candidates()
     assert [one.policy for one in found if one.name == "cg"] == [TOP_K]
-    assert [one.policy for one in found if one.name == "neighbours"] == list(POLICIES)
-    assert [one.policy for one in found if one.name == "explore-last"] == list(POLICIES)
-    assert "default" not in {one.name for one in found}
+    assert [one.policy for one in found if one.name == "t * near"] == list(POLICIES)
+    assert [one.policy for one in found if one.name == "default"] == list(POLICIES)
 
 
-def test_ties_go_to_the_shorter_then_to_fewer_rounds() -> None:
+def test_each_kind_of_histories_weighs_half() -> None:
+    """However many histories there are of it: one of documentation here, two of monitored pages."""
+    mean = mean_of(case(0.5, 0.9, 0.6, 0.8), KINDS)
+    assert mean[TRIO.index("freshness")] == pytest.approx((0.9 + 0.7) / 2)
+
+
+def test_ties_go_to_the_other_metric_then_to_fewer_rounds_then_to_the_shorter() -> None:
     """Within `TIE` of the best; what is further behind is not tied."""
-    long, short = Choice("explore-last", TOP_K), Choice("oldest-neighbours", EIGHT)
-    fewer = Choice("oldest-neighbours", FOUR)
-    assert tied_best({long: 0.7, short: 0.7 - TIE / 2, fewer: 0.7 - TIE / 2}) == fewer
-    assert tied_best({long: 0.7, short: 0.7 - TIE / 2, fewer: 0.7 - 2 * TIE}) == short
-    assert tied_best({long: 0.7, short: 0.7 - 2 * TIE}) == long
+    long, short, eight = Choice("default", FOUR), Choice("t * near", FOUR), Choice("t * near", EIGHT)
+
+    def means(ndcg: float, freshness: float) -> np.ndarray:
+        return np.array([0.0, ndcg, freshness])
+
+    assert tied_best({long: means(0.7, 0.8), short: means(0.695, 0.82)}, NDCG) == short
+    assert tied_best({long: means(0.7, 0.8), short: means(0.68, 0.82)}, NDCG) == long
+    assert tied_best({long: means(0.7, 0.8), eight: means(0.695, 0.803)}, NDCG) == long
+    assert tied_best({long: means(0.7, 0.8), short: means(0.695, 0.803)}, NDCG) == short
+    assert tied_best({long: means(0.7, 0.8), short: means(0.5, 0.803)}, FRESHNESS) == long
 
 
-def test_rules_hold_freshness_to_random_and_age() -> None:
-    """The default's on every history, all its budgets together; that of `balanced` in the mean."""
+def test_rules_hold_the_default_to_random_on_every_history_and_seed() -> None:
+    """A lead in the mean of histories or seeds is none for a crawl, which has one of each."""
+    random = Choice("random", TOP_K)
     values: Values = {
-        Choice("random", TOP_K): case(0.1, 0.80, 0.80),
-        Choice("age", TOP_K): case(0.2, 0.84, 0.84),
-        Choice("t*X", TOP_K): case(0.9, 0.70, 0.70),
-        Choice("neighbours", TOP_K): case(0.8, 0.78, 0.83),
-        Choice("floor-0.02", FOUR): case(0.75, 0.70, 0.80),
-        Choice("floor-0.2", FOUR): case(0.7, 0.82, 0.87),
-        Choice("oldest-neighbours", EIGHT): case(0.5, 0.90, 0.90),
+        random: case(0.1, 0.80, 0.80, 0.80),
+        Choice("t*X", TOP_K): case(0.9, 0.90, 0.70, 0.90),
+        Choice("neighbours", TOP_K): case(0.8, 0.81, 0.82, 0.83),
+        Choice("t * near", FOUR): case(0.5, 0.90, 0.90, 0.90),
     }
-    together = chosen(values, 2)
-    assert {purpose: choice.name for purpose, choice in together.items()} == {
+    assert {purpose: choice.name for purpose, choice in chosen(values, KINDS).items()} == {
         "default": "neighbours",
-        "changes": "floor-0.02",
-        "balanced": "floor-0.2",
-        "freshness": "oldest-neighbours",
+        "changes": "t*X",
+        "freshness": "t * near",
     }
-    assert chosen(values, 1)["default"] == Choice("floor-0.2", FOUR)
-
-
-def test_the_default_is_held_to_every_seed() -> None:
-    """A lead over random pages in the mean of the seeds alone is none for a crawl, which has one seed."""
-    values: Values = {
-        Choice("random", TOP_K): np.repeat(case(0.1, 0.80, 0.80), 2, axis=1),
-        Choice("age", TOP_K): np.repeat(case(0.2, 0.84, 0.84), 2, axis=1),
-        Choice("neighbours", TOP_K): np.concatenate([case(0.8, 0.79, 0.79), case(0.8, 0.9, 0.9)], axis=1),
-        Choice("floor-0.2", FOUR): np.repeat(case(0.7, 0.85, 0.85), 2, axis=1),
-    }
-    assert chosen(values, 2)["default"] == Choice("floor-0.2", FOUR)
+    two = {choice: np.repeat(one, 2, axis=2) for choice, one in values.items()}
+    two[Choice("neighbours", TOP_K)][0, :, 1, TRIO.index("freshness")] = 0.79
+    assert chosen(two, KINDS)["default"].name == "t * near"
 
 
 def test_tables_have_a_row_for_everything(
@@ -91,10 +91,10 @@ def test_tables_have_a_row_for_everything(
     path = tmp_path / "small.tsv"
     write_tsv(path, generate("brdc12-like", 120, 9, 1))
     monkeypatch.setattr(leaderboard, "POLICIES", (TOP_K, FOUR))
-    assert main([str(path), "--budgets", "0.1", "12", "--seeds", "2"]) == 0
+    assert main([str(path), "--monitored", str(path), "--budgets", "0.1", "12", "--seeds", "2"]) == 0
     text = capsys.readouterr().out
     assert text.count("### ") == 3
-    for name in ("oracle", "nutch", *(name for name in NAMED if name not in (*PURPOSES, "user-centric"))):
+    for name in ("oracle", "nutch", *(name for name in NAMED if name != "user-centric")):
         assert text.count(f"| `{name}` |") == 3
     for name in PURPOSES:
         assert text.count(f"| `{name}, {FOUR}` |") == 3
@@ -102,5 +102,21 @@ def test_tables_have_a_row_for_everything(
     assert rows[0].split("|")[2] == rows[1].split("|")[2]  # 10% of 120 pages are 12
     document = tmp_path / "board.md"
     document.write_text("# Board\n\n### Budget 0.5\n\nold\n")
-    assert main([str(path), "--budgets", "0.1", "12", "--seeds", "2", "-o", str(document)]) == 0
+    assert (
+        main(
+            [
+                str(path),
+                "--monitored",
+                str(path),
+                "--budgets",
+                "0.1",
+                "12",
+                "--seeds",
+                "2",
+                "-o",
+                str(document),
+            ]
+        )
+        == 0
+    )
     assert document.read_text() == "# Board\n\n" + text

@@ -93,7 +93,7 @@ def test_the_oracle_is_not_on_the_front(history: ChangeHistory) -> None:
 def test_everything_with_a_name_is_known(history: ChangeHistory) -> None:
     """Oracle, named functions and baselines, each with its source; directories only where known."""
     known = names(history)
-    assert known[:4] == ["default", "changes", "balanced", "freshness"]
+    assert known[:3] == ["default", "changes", "freshness"]
     assert set(known) == {ORACLE, *NAMED, *BASELINES} - {"user-centric"}
     unnamed = ChangeHistory(history.changed, history.site)
     left_out = set(names(history)) - set(names(unnamed))

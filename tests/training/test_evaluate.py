@@ -86,7 +86,7 @@ def test_the_table_lists_all_baselines_by_default(path, capsys):
     """Without --score: every baseline and the oracle, one row each, with intervals."""
     assert main([str(path)]) == 0
     captured = capsys.readouterr()
-    for name in set(DEFAULT_SCORES) - {"default", "changes", "balanced", "freshness"}:  # need names of pages
+    for name in set(DEFAULT_SCORES) - {"default", "changes", "freshness"}:  # need names of pages
         assert re.search(rf"│ {re.escape(name)} +│ +\d\.\d{{4}} ± \d\.\d{{4}} │", captured.out)
     for heading in ("change rate", "NDCG", "freshness", "harmonic staleness"):
         assert heading in captured.out
@@ -327,7 +327,7 @@ def test_the_function_in_use_and_those_of_a_crawl_are_the_first_rows(tmp_path, c
     for arguments, first in (([], []), (["--in-use", "t * X"], ["t * X"]), (["--all"], [])):
         document = tmp_path / "h.json"
         assert main([str(tmp_path / "h.tsv"), *arguments, "--json", str(document)]) == 0
-        rows = json.loads(document.read_text())["results"][: len(first) + 4]
-        assert [row["score"] for row in rows] == [*first, "default", "changes", "balanced", "freshness"]
+        rows = json.loads(document.read_text())["results"][: len(first) + 3]
+        assert [row["score"] for row in rows] == [*first, "default", "changes", "freshness"]
         assert rows[-1]["policy"] == "rounds(rounds=4)"
         assert "rounds(rounds=4)" in capsys.readouterr().out

@@ -323,7 +323,7 @@ def test_what_stays_is_a_named_function_by_its_name_with_its_policy(named_histor
     assert f"score = {written['name']}" in out
     assert "Keep what you have" in out
     rows = [line.split()[1] for line in out.splitlines() if line.startswith("│ ")]
-    assert rows[:5] == ["learned", "default", "changes", "balanced", "freshness"]
+    assert rows[:4] == ["learned", "default", "changes", "freshness"]
 
 
 def test_the_function_in_use_is_the_one_to_beat(named_history, tmp_path, capsys):

@@ -18,11 +18,10 @@ from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.policies.table import POLICIES
 from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring.functions import ScoreFunction
-from scrapy_gp4c.scoring.named import BASELINES
+from scrapy_gp4c.scoring.named import BASELINES, PURPOSES
 from scrapy_gp4c.scoring.terminals import Clock
 from training.comparing import statistics
 from training.evolution.evolve import Json
-from training.evolution.named_start import FIRST
 from training.histories.history import ChangeHistory
 from training.replaying import oracle_baselines
 from training.replaying.baselines import Baseline
@@ -30,7 +29,7 @@ from training.replaying.metrics import ORACLE, WEIGHTED
 from training.replaying.prepared import DEFAULTS, CrawlChoices, Ties, prepare_for
 from training.replaying.replay import QUICK, Engine, can_replay, load, metrics_of, policy_of, run
 
-DEFAULT_SCORES: Final = (*FIRST, *BASELINES, ORACLE)
+DEFAULT_SCORES: Final = (*PURPOSES, *BASELINES, ORACLE)
 EVERY: Final = "all"
 """Name of all policies whose groups a history has."""
 UNDER: Final = " under "

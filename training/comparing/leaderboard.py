@@ -17,13 +17,12 @@ from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.policies.table import POLICIES
 from scrapy_gp4c.scoring.functions import load
-from scrapy_gp4c.scoring.named import DEFAULT, NAMED
+from scrapy_gp4c.scoring.named import DEFAULT, NAMED, PURPOSES
 from training.comparing import statistics
 from training.comparing.evaluation import UNDER, Evaluation, Result, evaluate
 from training.comparing.statistics import Mean
 from training.evolution.evolve import Json
 from training.evolution.front import undominated
-from training.evolution.named_start import FIRST
 from training.histories.history import ChangeHistory
 from training.replaying import oracle_baselines
 from training.replaying.baselines import BASELINES
@@ -109,7 +108,7 @@ def names(history: ChangeHistory) -> list[str]:
 
     Functions of directories are left out where the history has no page names.
     """
-    known = [name for name in (*FIRST, *NAMED) if can_replay(history, load(name))]
+    known = [name for name in (*PURPOSES, *NAMED) if can_replay(history, load(name))]
     return [*dict.fromkeys(known), *BASELINES, ORACLE]
 
 

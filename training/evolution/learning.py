@@ -19,14 +19,14 @@ import numpy as np
 
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
-from scrapy_gp4c.scoring.named import BASELINES
+from scrapy_gp4c.scoring.named import BASELINES, PURPOSES
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import SPLITS, Choices, prepare_splits
 from training.evolution.compiling import compiled_beside
 from training.evolution.evolve import Evolution, EvolutionState
 from training.evolution.fitness import PreparedSplit, load_fitness, load_measure
 from training.evolution.front import FrontCandidate, FrontEvolution, choose_of_front
-from training.evolution.named_start import FIRST, named_functions, uses_related_pages
+from training.evolution.named_start import named_functions, uses_related_pages
 from training.evolution.selection import Allow, FoldPick, FoldValues, SelectedFunction, choose, pick
 from training.evolution.workers import EvaluationRequest, Evaluator, Workers
 from training.histories.history import ChangeHistory
@@ -352,7 +352,7 @@ def others(choices: Choices, prepared: PreparedHistory) -> dict[str, str]:
     """
     names = choices.parameters.terminals
     around = named_functions(names) if uses_related_pages(names) else ()
-    texts = dict.fromkeys((choices.in_use, *FIRST, *BASELINES, *around))
+    texts = dict.fromkeys((choices.in_use, *PURPOSES, *BASELINES, *around))
     return {text: text for text in texts if _is_known(text, prepared)} | {metrics.ORACLE: metrics.ORACLE}
 
 

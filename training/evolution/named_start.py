@@ -8,11 +8,8 @@ from typing import Final
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import Expression, parse
 from scrapy_gp4c.scoring.functions import load
-from scrapy_gp4c.scoring.named import DEFAULT, NAMED, PURPOSES
+from scrapy_gp4c.scoring.named import NAMED, PURPOSES
 from training.evolution.simplification import canonical
-
-FIRST: Final = (DEFAULT, *(name for name in PURPOSES if name != DEFAULT))
-"""Functions that a crawl may have without learning, the default first."""
 
 
 def uses_related_pages(names: Collection[str]) -> bool:
@@ -28,16 +25,8 @@ def named_functions(names: Collection[str]) -> dict[str, str]:
 
 
 def named_candidates(names: Collection[str]) -> tuple[str, ...]:
-    """Names of the functions that compete with evolved ones: those with a purpose, and those of `names`.
-
-    Of names with equal expression and policy the first is taken, those with a purpose first.
-    """
-    of_names = named_functions(names)
-    first: dict[tuple[str, str | None], str] = {}
-    for name in (*FIRST, *of_names):
-        row = NAMED[name]
-        first.setdefault((canonical(parse(row.expression)).text, row.policy), name)
-    return tuple(first.values())
+    """Names of the functions that compete with evolved ones: those with a purpose, and those of `names`."""
+    return tuple(dict.fromkeys((*PURPOSES, *named_functions(names))))
 
 
 def expression_of(text: str) -> Expression:
@@ -51,8 +40,8 @@ def _form(name: str) -> Expression:
     return canonical(expression)
 
 
-FLOORS: Final = (0.001, 0.005, 0.01, 0.05, 0.4, 1.0)
-"""Rates added to that of a page: named functions have 0.02, 0.1 and 0.2."""
+FLOORS: Final = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0)
+"""Rates added to that of a page."""
 NEIGHBOURHOODS: Final = ("near", "sqrt(near)", "near * sqrt(surprise_site)", "near_site", "near_dir")
 SPENT_WEIGHTS: Final = (0.1, 0.3, 3.0, 10.0)
 """Factors of the default's floor, which rises with the share of the budget that is spent."""
