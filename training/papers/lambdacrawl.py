@@ -38,7 +38,7 @@ SPLIT_TOLERANCE: Final = 0.005
 STARVING: Final = 0.4
 """Share of an even visit that BinaryLambdaCrawl leaves every page, the best of the paper's on its data."""
 SCORES: Final = (
-    "fixed", "azar", "lambda-crawl", "default", "changes", "balanced", "freshness",
+    "fixed", "azar", "lambda-crawl", "default", "changes", "freshness",
     "w * (rate * t - 1 + exp(-rate * t)) / rate",
 )  # fmt: skip
 """Published policies and ours in the replay; the last is the index of harmonic staleness by importance."""
