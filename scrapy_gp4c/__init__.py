@@ -10,15 +10,18 @@ if TYPE_CHECKING:
     from scrapy_gp4c.addon import Addon
     from scrapy_gp4c.crawling.deliveries import visit
     from scrapy_gp4c.crawling.visits import Unchanged
+    from scrapy_gp4c.notices.events import PageChange
 
 __version__ = "0.1.0"
-__all__ = ["Addon", "Unchanged", "__version__", "errors", "visit"]
+__all__ = ["Addon", "PageChange", "Unchanged", "__version__", "errors", "visit"]
 
 
 def __getattr__(name: str) -> Any:
     # Loaded when first used: `training` and the commands need neither Scrapy's engine nor its reactor.
     if name == "Addon":
         return import_module("scrapy_gp4c.addon").Addon
+    if name == "PageChange":
+        return import_module("scrapy_gp4c.notices.events").PageChange
     if name == "Unchanged":
         return import_module("scrapy_gp4c.crawling.visits").Unchanged
     if name == "visit":

@@ -18,7 +18,7 @@ from scrapy_gp4c.crawling.compressed_bodies import lacks_end
 from scrapy_gp4c.crawling.deliveries import VisitInfo
 from scrapy_gp4c.crawling.requests import (
     META,
-    WEIGHT,
+    WISHES,
     finder_for,
     hide_finder,
     is_opted_out,
@@ -56,7 +56,10 @@ class FinderMiddleware(BaseSpiderMiddleware):
         request = response.request
         if request is None:
             return
-        request.meta.pop(WEIGHT, None)  # of this page, and not of those that get a copy of its meta
+        for name in (
+            WISHES & request.meta.keys()
+        ):  # of this page, and not of those that get a copy of its meta
+            del request.meta[name]
         info = request.meta.get(META)
         if not isinstance(info, VisitInfo):
             request.meta[META] = VisitInfo({"opted_out": True} if is_opted_out(request) else ())

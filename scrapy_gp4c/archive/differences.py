@@ -1,4 +1,7 @@
-"""Differences of two texts, word by word, with some words of context."""
+"""Differences of two texts, word by word, with some words of context.
+
+In scripts without blanks between words (Thai, Lao, Burmese, Khmer, kana, Han) a letter with its marks is one.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,42 @@ _MARKED: Final = re.compile(r"\[-.*?-\]|\{\+.*?\+\}")
 _COLOURS: Final = {"-": "\033[31m", "+": "\033[32m"}
 _PLAIN: Final = "\033[0m"
 
+_UNSPACED: Final = (
+    "\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u309f\u3400-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff"
+)
+_KATAKANA: Final = "\u30a0-\u30ff\u31f0-\u31ff"  # whole runs: words from other languages
+_MARKS: Final = (
+    "\u0e31\u0e33-\u0e3a\u0e45\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u102b-\u103e\u1056-\u1060"
+    "\u17b4-\u17d3\u3099\u309a\ufe00-\ufe0f"
+)
+_WORD: Final = re.compile(rf"[{_UNSPACED}][{_MARKS}]*|[{_KATAKANA}]+|[^\s{_UNSPACED}{_KATAKANA}]+")
+_TOUCHES: Final = re.compile(rf"[{_UNSPACED}{_KATAKANA}\u3000-\u303f\uff00-\uffef]")
+"""Letters and punctuation that stand without a blank beside each other."""
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text: between blanks, or letters where a script has none between words."""
+    return text.split() if text.isascii() else _WORD.findall(text)
+
+
+def text_of(words: Sequence[str]) -> str:
+    """Return words as a text, with a blank between two of them where their script has one."""
+    text = " ".join(words)
+    if text.isascii():
+        return text
+    pieces = []
+    for before, word in zip(("", *words), words, strict=False):
+        is_apart = before and not (_TOUCHES.match(before[-1]) and _TOUCHES.match(word[0]))
+        pieces.append(f" {word}" if is_apart else word)
+    return "".join(pieces)
+
+
+def differing_words(before: str, after: str) -> int:
+    """Count the words in which two texts differ; a word in place of another is one."""
+    steps = _opcodes(words_of(before), words_of(after))
+    return sum(max(b - a, d - c) for tag, a, b, c, d in steps if tag != "equal")
+
 
 class Segment(NamedTuple):
     """Words in a row that are common, removed or added."""
@@ -39,7 +78,7 @@ class Hunk(NamedTuple):
 
 def differences(before: str, after: str, context: int = CONTEXT_WORDS) -> list[Hunk]:
     """Return the differences of two texts; none if they have the same words, whatever the white space."""
-    old, new = before.split(), after.split()
+    old, new = words_of(before), words_of(after)
     hunks = []
     for group in _grouped(_opcodes(old, new), context):
         segments = [
@@ -143,7 +182,7 @@ def _grouped(codes: list[Opcode], context: int) -> Iterator[list[Opcode]]:
 def shown(hunks: Iterable[Hunk]) -> Iterator[str]:
     """Yield a line per hunk as ``git diff --word-diff`` has them: ``@@ 12 @@ a [-gone-] {+new+} word``."""
     for hunk in hunks:
-        segments = [f"{_BEFORE[sign]}{' '.join(words)}{_BEHIND[sign]}" for sign, words in hunk.segments]
+        segments = [f"{_BEFORE[sign]}{text_of(words)}{_BEHIND[sign]}" for sign, words in hunk.segments]
         yield f"@@ {hunk.position} @@ {' '.join(map(printable, segments))}"
 
 

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from scrapy_gp4c.crawling.forecast import (
     PastCycle,
     forecasts,
     is_shut_out,
     pages_before,
+    rules_before,
     standing,
     state_of,
     visit_history,
@@ -20,11 +23,13 @@ from scrapy_gp4c.fingerprint.noise import clock_positions
 from scrapy_gp4c.fingerprint.sketches import lacks_text
 from scrapy_gp4c.page_state.columns import in_panel, is_awake, next_attempt, stages
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
+from scrapy_gp4c.page_state.rules import NO_RULE
 from scrapy_gp4c.scoring import refresh_value, terminals
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
     from scrapy_gp4c.crawling.neighbourhood import KnownPages
+    from scrapy_gp4c.crawling.promises import PageRules
     from scrapy_gp4c.store.protocols import PageStore
 
 PAST_CYCLES: Final = 5
@@ -95,6 +100,27 @@ class Compared:
 
 
 @dataclass(frozen=True)
+class RuleOfPage:
+    """Rule of ``GP4C_RULES`` that is for the page, with what its request says itself."""
+
+    name: str
+    max_age: str | None
+    min_interval: str | None
+    never: bool
+    is_allowed: bool
+    """Whether the rule lets the page be visited in the next cycle."""
+
+
+def _rule(rules: PageRules | None, page: int, last_attempt: int) -> RuleOfPage | None:
+    rule = NO_RULE if rules is None else rules.rule(page)
+    if rules is None or rule == NO_RULE:
+        return None
+    most, least = (None if span is None else str(span) for span in (rule.max_age, rule.min_interval))
+    allowed = rules.allowed(page, np.array([last_attempt]))
+    return RuleOfPage(rule.name, most, least, rule.never, bool(allowed[0]))
+
+
+@dataclass(frozen=True)
 class Known:
     """State and forecast of a page."""
 
@@ -115,6 +141,8 @@ class Known:
     """Whether its copy has no visible text."""
     compared: Compared | None
     """Compared content of the copy; None if nothing is noted of it."""
+    rule: RuleOfPage | None
+    """None: no rule is for the page, and its request says nothing."""
 
 
 @dataclass(frozen=True)
@@ -152,12 +180,13 @@ def explain(project: Project, store: PageStore, page: int) -> Why:
     """All that there is to say of a page. Raises PolicyError or ScoreError."""
     settings = project.settings
     function = settings.score_function
-    pages, cycle = pages_before(store)
+    rules = rules_before(store, settings)
+    pages, cycle = pages_before(store, rules)
     state = state_of(pages, page, cycle, settings)
     names = terminals.ALWAYS_KNOWN + (() if settings.query_log is None else tuple(refresh_value.FORMULAS))
     values = terminals.compute(names, state, cycle, function.clock)
     numbers = {name: float(value[0]) for name, value in values.items()}
-    stand = standing(pages, page, cycle, settings)
+    stand = standing(pages, page, cycle, settings, rules)
     filled = None if function.expression is None else function.expression.filled(numbers).text
     stage = stages(state, settings.warmup_visits, settings.gone_after)
     awake = is_awake(state, cycle, settings.in_every_cycle(state) & ~stage.gone)
@@ -174,6 +203,7 @@ def explain(project: Project, store: PageStore, page: int) -> Why:
         int(state["X"][0]),
         bool(lacks_text(state["has_copy"], state["fingerprint"])[0]),
         _compared(store.copy_notes(page)),
+        _rule(rules, page, last_attempt),
     )
     score = Score(
         function.formula,
@@ -185,7 +215,7 @@ def explain(project: Project, store: PageStore, page: int) -> Why:
         stand.chosen,
         stand.cut,
     )
-    coming, panel = _next_visit(project, pages, page, cycle, known)
+    coming, panel = _next_visit(project, pages, page, cycle, known, rules)
     different = Different(None, None)
     if stand.rank is not None and stand.rank > stand.chosen:
         budget = stand.rank + panel if settings.policy.text == "top_k" else None
@@ -196,20 +226,22 @@ def explain(project: Project, store: PageStore, page: int) -> Why:
 
 
 def _next_visit(
-    project: Project, pages: KnownPages, page: int, cycle: int, known: Known
+    project: Project, pages: KnownPages, page: int, cycle: int, known: Known, rules: PageRules | None
 ) -> tuple[NextVisit, int]:
     """The next visit if nothing changes, and the panel pages of the next cycle."""
     settings = project.settings
     ahead = max(1, min(AHEAD, PAGE_CYCLES // max(1, pages.merged_pages)))
     panel = 0
-    for planned in islice(forecasts(pages, cycle, settings), ahead):
+    for planned in islice(forecasts(pages, cycle, settings, rules), ahead):
         number = planned.round_of(page)
         if number is not None:
             return NextVisit(planned.cycle, number, False, planned.cycle), panel
         if planned.cycle == cycle:
             panel = planned.counts["panel"]
-            never = known.stage == "settled" and is_shut_out(
-                pages, page, cycle, settings, planned.counts["budget"]
+            never = (
+                known.stage == "settled"
+                and rules is None
+                and is_shut_out(pages, page, cycle, settings, planned.counts["budget"])
             )
             if never:
                 return NextVisit(None, None, True, cycle), panel

@@ -11,8 +11,8 @@ import numpy as np
 
 from scrapy_gp4c.commands.output import add_json, print_json, say
 from scrapy_gp4c.commands.text_tables import print_table
-from scrapy_gp4c.notices.events import url_matches
 from scrapy_gp4c.page_state.outcomes import ERROR, GONE, OUTCOMES, among
+from scrapy_gp4c.page_state.rules import url_matches
 from scrapy_gp4c.scoring.discovery import START
 
 if TYPE_CHECKING:

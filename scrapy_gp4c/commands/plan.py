@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.commands.output import add_json, print_json, say
+from scrapy_gp4c.commands.status import PromiseStatus
 from scrapy_gp4c.commands.text_tables import print_table
-from scrapy_gp4c.crawling.forecast import forecast, pages_before
+from scrapy_gp4c.crawling.forecast import forecast, pages_before, rules_before
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import KINDS
 from scrapy_gp4c.scoring.functions import score_argument
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
 HELP = "what the next cycle would visit"
-PLANNED = ("hub", "ranked", "warmup", "panel", "new")
+PLANNED = ("promised", "hub", "ranked", "warmup", "panel", "recheck", "new")
 SITES = 20
 """Sites in the table; JSON has all."""
 BATCH = 10_000
@@ -34,10 +35,12 @@ class Site:
 
     site: str
     pages: int
+    promised: int
     hub: int
     ranked: int
     warmup: int
     panel: int
+    recheck: int
     new: int
 
 
@@ -60,7 +63,7 @@ class Plan:
     known: int
     budget: float
     budget_pages: int
-    """Visits to hubs, panel and ranked pages that the budget allows."""
+    """Visits to promised pages, hubs, panel and ranked pages that the budget allows."""
     score_function: str
     formula: str
     policy: str
@@ -69,6 +72,8 @@ class Plan:
     kinds: dict[str, int]
     sites: list[Site]
     """Sites with the most planned pages, first the most."""
+    promises: PromiseStatus | None
+    """Promises about pages; None: no page has one."""
     urls: list[PlannedPage] | None
     """Pages in the order of the plan; None without ``--urls``."""
 
@@ -97,6 +102,8 @@ def run(project: Project, options: Namespace) -> None:
     )
     if plan.rounds > 1:
         say("Rounds after the first are planned as if every visit before found its page unchanged.")
+    if plan.promises is not None:
+        say(str(plan.promises))
     say()
     print_table(
         [("kind", "pages"), *((kind, f"{count:,}") for kind, count in plan.kinds.items())],
@@ -121,8 +128,9 @@ def plan_of(project: Project, with_urls: bool) -> Plan:
     """The plan of the next cycle."""
     settings = project.settings
     with project.open_store() as store:
-        pages, cycle = pages_before(store)
-        expected = forecast(pages, cycle, settings)
+        rules = rules_before(store, settings)
+        pages, cycle = pages_before(store, rules)
+        expected = forecast(pages, cycle, settings, rules)
         rows = expected.plan
         rounds = np.repeat(np.arange(1, len(expected.rounds) + 1), [len(one) for one in expected.rounds])
         sites: dict[str, Counter[str]] = {}
@@ -139,7 +147,8 @@ def plan_of(project: Project, with_urls: bool) -> Plan:
         cycle,
         pages.merged_pages,
         settings.budget,
-        expected.counts["budget"] + expected.counts["panel"] + expected.counts["hub"],
+        sum(expected.counts[name] for name in ("budget", "panel", "hub"))
+        + expected.counts.get("promised", 0),
         settings.score_function.text,
         settings.score_function.formula,
         settings.policy.text,
@@ -147,6 +156,7 @@ def plan_of(project: Project, with_urls: bool) -> Plan:
         len(rows),
         {kind: kinds[KINDS.index(kind)] for kind in PLANNED},
         sorted(counts, key=lambda site: (-site.pages, site.site)),
+        PromiseStatus(**expected.counts["promises"]) if "promises" in expected.counts else None,
         urls if with_urls else None,
     )
 

@@ -18,15 +18,20 @@ from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.control_group import describe_estimates
 from scrapy_gp4c.crawling.expiry import RemovableHost, removable_hosts
 from scrapy_gp4c.crawling.fetched import FETCHERS_FILE
+from scrapy_gp4c.crawling.forecast import pages_before, rules_before
 from scrapy_gp4c.crawling.messages import NO_TEXT
+from scrapy_gp4c.crawling.planning import Planner
+from scrapy_gp4c.crawling.promises import too_small_warning
 from scrapy_gp4c.crawling.reports import Resting, count_without_text, page_counts, resting_pages
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
+from scrapy_gp4c.page_state.rules import time_text
 from scrapy_gp4c.store.opening import ARCHIVE
-from scrapy_gp4c.store.protocols import PageReader
-from scrapy_gp4c.store.records import CycleRecord, PanelEstimates, local_time, samples_of
+from scrapy_gp4c.store.protocols import PageReader, PageStore
+from scrapy_gp4c.store.records import CycleRecord, PanelEstimates, PromiseCounts, local_time, samples_of
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
+    from scrapy_gp4c.settings import Settings
 
 HELP = "pages and last cycles of a spider's store"
 SHOWN_HOSTS = 10
@@ -104,6 +109,41 @@ class FetcherStatus:
 
 
 @dataclass(frozen=True)
+class PromiseStatus:
+    """Promises about pages, as the next cycle would find them."""
+
+    pages: int
+    """Ranked pages with a promise."""
+    late: int
+    """Pages that no visit has reached in the time promised."""
+    latest_s: float
+    """Time by which the latest of them is late."""
+    needed: int
+    """Visits per cycle that keep all promises, in the mean."""
+    budget: int
+    """Visits that the cycle can spend on promises."""
+    missed: int
+    """Pages due that the budget leaves out."""
+
+    def __str__(self) -> str:
+        late = f", {self.late:,} late by up to {time_text(self.latest_s)}" if self.late else ""
+        return (
+            f"promises: {self.pages - self.late:,} of {self.pages:,} pages visited in time{late}; they need "
+            f"{self.needed:,} visits a cycle of a budget of {self.budget:,}"
+        )
+
+
+@dataclass(frozen=True)
+class RuleStatus:
+    """One rule of ``GP4C_RULES``."""
+
+    rule: str
+    pages: int
+    """Known pages that it is for."""
+    never: bool
+
+
+@dataclass(frozen=True)
 class Status:
     """Pages and last cycles of a store."""
 
@@ -122,6 +162,9 @@ class Status:
     """Estimates of the last cycle that has some."""
     hubs: list[Hub]
     hints: list[TrustedSite]
+    promises: PromiseStatus | None
+    """None: no page has one."""
+    rules: list[RuleStatus]
     cycles: list[CycleStatus]
     leavers: list[RemovableHost]
     """Hosts whose pages are visited in vain; ``why``: `vanished`, all fail, or `excluded` by a rule."""
@@ -148,6 +191,7 @@ def run(project: Project, options: Namespace) -> None:
         cycles = store.cycles()
         estimated = next((record for record in reversed(cycles) if record.get("panel")), None)
         shown = cycles[-options.cycles :] if options.cycles > 0 else []
+        promises, rules = _promises(store, project.settings)
         status = Status(
             str(store.path),
             store.store_id,
@@ -159,6 +203,8 @@ def run(project: Project, options: Namespace) -> None:
             None if estimated is None else _estimates(estimated["cycle"], estimated["panel"]),
             hubs(store),
             trusted_sites(store),
+            None if promises is None else PromiseStatus(**promises),
+            rules,
             [_status(store, record) for record in shown],
             removable_hosts(store, project.is_offsite),
             _fetchers(store.path),
@@ -178,6 +224,13 @@ def run(project: Project, options: Namespace) -> None:
         say(f"no texts are kept: {status.archive}")
     if estimated is not None:
         say(f"cycle {estimated['cycle']}{describe_estimates(estimated['panel'])}")
+    if promises is not None:
+        say(str(status.promises))
+        if (warning := too_small_warning(promises)) is not None:
+            say(warning)
+    for rule in status.rules:
+        nothing = "its pages are never visited" if rule.never else "no page matches it"
+        say(f"{rule.rule}: {f'{rule.pages:,} pages' if rule.pages else nothing}")
     print_sources(status.hubs if options.hubs else [], status.hints)
     if status.cycles:
         say()
@@ -217,6 +270,18 @@ def _print_leavers(status: Status, spider: str) -> None:
         say(f"{leaver.host}: {leaver.pages:,} pages {what}: {remedy}")
     if (more := len(status.leavers) - SHOWN_HOSTS) > 0:
         say(f"and {more:,} more such hosts: see --json")
+
+
+def _promises(store: PageStore, settings: Settings) -> tuple[PromiseCounts | None, list[RuleStatus]]:
+    """Promises as the next cycle would find them, and the rules with their pages."""
+    rules = rules_before(store, settings)
+    if rules is None:
+        return None, []
+    pages, cycle = pages_before(store)
+    planner = Planner(pages, settings, cycle, rules=rules)
+    counts = rules.pages_of()
+    counted = [RuleStatus(rule.name, counts[rule.number], rule.never) for rule in settings.rules]
+    return planner.plan_first().counts.get("promises"), counted
 
 
 def _estimates(cycle: int, panel: PanelEstimates | None) -> Estimates | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from scrapy_gp4c.commands.explanation import Compared, Known, Why, explain
+from scrapy_gp4c.commands.explanation import Compared, Known, RuleOfPage, Why, explain
 from scrapy_gp4c.commands.output import add_json, print_json, say
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling.messages import NO_TEXT
@@ -121,6 +121,8 @@ def _about(known: Known) -> Iterator[str]:
         "settled": "ranked by the score function",
     }
     yield "of the panel: visited in every cycle (GP4C_PANEL)" if known.panel else words[known.stage]
+    if known.rule is not None:
+        yield _about_rule(known.rule)
     if known.last_outcome is not None:
         yield f"last visited in cycle {known.last_visit}: {known.last_outcome}"
     if known.compared is not None:
@@ -130,6 +132,17 @@ def _about(known: Known) -> Iterator[str]:
     yield f"{known.n} judged visits found {known.X} changes"
     if not known.awake:
         yield f"resting until cycle {known.next_attempt:,}, as its last visits failed"
+
+
+def _about_rule(rule: RuleOfPage) -> str:
+    pieces = [
+        f"at least every {rule.max_age}" if rule.max_age else "",
+        f"at most every {rule.min_interval}" if rule.min_interval else "",
+        "never" if rule.never else "",
+    ]
+    visited = ", ".join(filter(None, pieces))
+    rest = "" if rule.is_allowed or rule.never else "; the next cycle is too early"
+    return f"{rule.name} is for it" + (f": visited {visited}{rest}" if visited else "")
 
 
 def _about_copy(compared: Compared) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 
 from scrapy_gp4c.crawling.cycle import Cycle
+from scrapy_gp4c.crawling.promises import are_promised, has_promise
 from scrapy_gp4c.crawling.requests import (
     FOUND_BY,
     META,
@@ -18,6 +19,7 @@ from scrapy_gp4c.crawling.requests import (
     UNKNOWN_FINDER,
     WEB,
     WEIGHT,
+    WISHES,
     Claim,
     Rebuilder,
     data_of,
@@ -28,6 +30,7 @@ from scrapy_gp4c.crawling.requests import (
 from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.groups import Place, place_of_url
+from scrapy_gp4c.page_state.rules import STORED_META, read_span, read_tag
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.weights import read_weight
 from scrapy_gp4c.store.records import StoredRequest
@@ -57,6 +60,9 @@ SECRET_DIFFERS: Final = "gp4c/secret_differs"
 SECRET_NOT_GIVEN: Final = "gp4c/secret_not_given"
 NO_WEIGHT: Final = "gp4c/no_weight"
 ASKED_TOO_LATE: Final = "gp4c/asked_too_late"
+NO_PROMISE: Final = "gp4c/no_promise"
+NEVER: Final = "gp4c/skipped/never"
+TAG: Final = "gp4c_tag"
 
 Enqueue = Callable[["Request"], bool]
 """Scrapy's own queue: False when its duplicate filter drops the request."""
@@ -232,6 +238,7 @@ class Admission:
         """Page in the queue -> the spider's request of this run, which is sent instead."""
         self.requests_elsewhere = 0
         """Requests that neither the start nor a callback has yielded, but an errback or a queue."""
+        self._is_promised = are_promised(cycle.store.cycles())
         self._secret_keys: dict[int, int] = {}
         """Key of a page that was asked for with secrets in its URL -> key of that request with them."""
 
@@ -244,7 +251,7 @@ class Admission:
         return (
             self._by_url_alone
             and request.meta.get(META) is None
-            and WEIGHT not in request.meta
+            and WISHES.isdisjoint(request.meta)
             and is_page_request(request)
             and self._is_settled(request, request.url)
         )
@@ -270,10 +277,12 @@ class Admission:
             return self._queue_untouched(request)
         if WEIGHT in request.meta:
             weight = self._weight_of(request)
-        # Before a fingerprint is made, which costs more; but the weight that a request gives is to be noted.
-        if weight is None and self._by_url_alone and self._is_settled(request, request.url):
+        has_wishes = self._check_wishes(request)
+        # Before a fingerprint is made, which costs more; but what a request says of its page is to be noted.
+        is_told = weight is not None or has_wishes
+        if not is_told and self._by_url_alone and self._is_settled(request, request.url):
             return False
-        return self._admit_page(request, weight)
+        return self._admit_page(request, weight, has_wishes)
 
     def _queue_again(self, request: Request, claim: Claim) -> bool:
         """Queue a retry or redirect of a visit under way: it costs no budget and ends the same visit."""
@@ -292,13 +301,14 @@ class Admission:
             self._setup.queued()
         return queued
 
-    def _admit_page(self, request: Request, weight: float | None) -> bool:
+    def _admit_page(self, request: Request, weight: float | None, has_wishes: bool) -> bool:
         cycle, store = self._cycle, self._cycle.store
         key, full_key = self.rebuilder.keys(request)
         if full_key != key and self._is_other_secret(key, full_key, request):
             return self._queue_untouched(request)
         name = request.url if self._by_url_alone else key
-        if weight is None and not self._by_url_alone and self._is_settled(request, name):
+        is_told = weight is not None or has_wishes
+        if not is_told and not self._by_url_alone and self._is_settled(request, name):
             return False
         page = self._unplanned.get(request.url)
         if page is None:
@@ -310,6 +320,8 @@ class Admission:
             if finder == START and store.page(page).found_by == UNKNOWN_FINDER:
                 store.note(page, "found_by", START)  # an imported page, of which only now this is known
             self._note_weight(page, weight)
+            if has_wishes:
+                self._note_wishes(page, request)
             if cycle.is_claimed(page):
                 if request.dont_filter and cycle.is_repeated(page, request.meta.get(META)):
                     cycle.asked.add(page)  # the copies that its callback yields are further ones
@@ -322,6 +334,10 @@ class Admission:
         if page is None:
             if not self._limits.takes(stored):
                 return self._skip(name, TOO_MANY)
+            rule = cycle.rules.note_new(stored)
+            if rule.never:
+                return self._skip(name, NEVER)
+            weight = rule.weight if weight is None else weight
             page = store.add_page(key, stored)
             if finder != UNKNOWN_FINDER:
                 store.note(page, "found_by", finder)
@@ -389,7 +405,15 @@ class Admission:
         if page in self.restored:
             return
         _with_room(self.restored).add(page)
-        if stored != self._cycle.store.request(page):
+        self._replace(page, stored)
+
+    def _replace(self, page: int, stored: StoredRequest) -> None:
+        """Replace the stored request of a page; what the one before said of the page stays."""
+        before = self._cycle.store.request(page)
+        said = {name: value for name, value in before.get("meta", {}).items() if name in WISHES}
+        if said:
+            stored = {**stored, "meta": {**said, **stored.get("meta", {})}}
+        if stored != before:
             self._cycle.store.set_request(page, stored)
 
     def _is_other_secret(self, key: int, full_key: int, request: Request) -> bool:
@@ -428,6 +452,34 @@ class Admission:
     def _note_weight(self, page: int, weight: float | None) -> None:
         if weight is not None and weight != self._cycle.store.weights.of(page):
             self._cycle.store.note(page, "weight", weight)
+
+    # --- promises: the newest request that gives one wins; its page's stored request keeps it
+
+    def _check_wishes(self, request: Request) -> bool:
+        """Tell whether a request says how often its page is to be visited; what is wrong is taken out."""
+        if not has_promise(request.meta):
+            return False
+        for name, read in (("gp4c_max_age", read_span), ("gp4c_min_interval", read_span), (TAG, read_tag)):
+            if name in request.meta:
+                try:
+                    read(request.meta[name])
+                except ValueError as error:
+                    del request.meta[name]
+                    url = self.rebuilder.credentials.url(request.url)
+                    line = f"{url}: {name} in its meta is not used: {error}. Correct it, or leave it out."
+                    self._log_first(NO_PROMISE, line, logging.WARNING)
+        if has_promise(request.meta) and not self._is_promised:
+            self._is_promised = True
+            self._cycle.store.amend_record(promised=True)
+        return has_promise(request.meta)
+
+    def _note_wishes(self, page: int, request: Request) -> None:
+        """Keep what a request says of a known page, whether it is sent or dropped."""
+        store = self._cycle.store
+        before = store.request(page)
+        said: dict[str, Any] = {name: request.meta[name] for name in STORED_META if name in request.meta}
+        if said.items() - before.get("meta", {}).items():
+            store.set_request(page, {**before, "meta": {**before.get("meta", {}), **said}})
 
     # --- further requests of a page, which are most links of a site, at little cost
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from scrapy_gp4c.archive.differences import differing_words, words_of
 from scrapy_gp4c.archive.texts import Texts, Version, require
 from scrapy_gp4c.errors import ArchiveError
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.columns import PageRow
+from scrapy_gp4c.page_state.rules import Distance
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import ARCHIVE
 from scrapy_gp4c.store.protocols import PageStore
@@ -27,6 +29,13 @@ PreviousText = Callable[[], str | None]
 def no_text() -> str | None:
     """Previous text of a page that has none."""
     return None
+
+
+def is_far(least: Distance | None, before: str | None, text: str | None) -> bool:
+    """Whether two texts differ by as many words as a rule wants; True where one is not known."""
+    if least is None or not least.counts_words or before is None or text is None:
+        return True
+    return least.is_reached(differing_words(before, text), len(words_of(text)))
 
 
 ARCHIVE_BYTES: Final = 2**30

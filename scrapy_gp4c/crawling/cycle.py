@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.crawling.archiving import Archive, no_text
+from scrapy_gp4c.crawling.archiving import Archive, is_far, no_text
 from scrapy_gp4c.crawling.cycle_settings import new_record, recorded_settings
 from scrapy_gp4c.crawling.deliveries import HELD_OUTCOMES, Deliveries, HeldVisit, VisitInfo
 from scrapy_gp4c.crawling.doubt import Patience
@@ -24,6 +24,7 @@ from scrapy_gp4c.crawling.gone_pages import note_recovery
 from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.new_pages import NewPages
 from scrapy_gp4c.crawling.planning import PlannedRound, Planner
+from scrapy_gp4c.crawling.promises import LiveRules, put_weights
 from scrapy_gp4c.crawling.reports import report_of, sampled_counts
 from scrapy_gp4c.crawling.requests import Claim
 from scrapy_gp4c.errors import Gp4cError, StoreError
@@ -31,6 +32,7 @@ from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.fingerprint.sketches import distance, is_changed
 from scrapy_gp4c.page_state.columns import LINKED_FAILURES, PageRow, is_unfetched
 from scrapy_gp4c.page_state.outcomes import DOUBTFUL, JUDGED, KINDS, NO_DISTANCE, OUTCOMES, PLAN
+from scrapy_gp4c.page_state.rules import PageRule
 from scrapy_gp4c.policies.base import CycleVisits, Pages, Planned
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.ranking import places_in_order
@@ -100,9 +102,12 @@ class Cycle:
         self.stats = stats
         self.run = secrets.randbits(63)
         self.resumed = store.open_cycle is not None
+        if not self.resumed and any(rule.weight is not None for rule in settings.rules):
+            put_weights(store, settings)
         self.number = store.open_cycle or store.begin_cycle(new_record(settings, store))
         in_force = recorded_settings(settings, self.record) if self.resumed else settings
         self._planner = Planner.of(store, in_force)
+        self.rules = LiveRules(store, settings, self._planner.rules)
         self.deliveries = Deliveries(store, self.resumed, settings.redeliver)
         self.on_delivered: Callable[[PageRow, NewVisit], None] = lambda row, visit: None
         """Called with each delivered visit, and its page before the visit."""
@@ -199,7 +204,7 @@ class Cycle:
         A resumed cycle also visits what it had discovered: pages that link there are not visited again.
         """
         pages = self._plan.pages[~np.isin(self._plan.pages, self.store.open_visits()["page"])]
-        left_over = array("Q", self.deliveries.due_pages(self._plan.pages.tolist()))
+        left_over = array("Q", filter(self.allows, self.deliveries.due_pages(self._plan.pages.tolist())))
         left_over.extend(pages.tolist())
         if self.resumed:
             new = (page for page in self.store.new_pages() if not self.store.visited(page))
@@ -229,6 +234,12 @@ class Cycle:
         awaited &= finders != ids + 1
         return list(map(int, np.where(awaited, finders, 0)))
 
+    def allows(self, page: int) -> bool:
+        """Whether a visit beside the plan breaks no rule; one that was not delivered is made once more."""
+        if self.rules.is_empty or page in self.deliveries.again:
+            return True
+        return self.rules.allows(page, self.store.page(page))
+
     def note_link(self, page: int) -> None:
         """Shorten the wait of a gone page that something links to, or lists."""
         if page < self.store.merged_pages and self.store.page(page).gone >= self.settings.gone_after:
@@ -241,6 +252,8 @@ class Cycle:
         position = self._plan.position(page)
         if position is None:
             if host is None and page not in self.deliveries.due and page not in self.deliveries.again:
+                return None
+            if not self.allows(page):
                 return None
             kind, score = ("new" if self._is_new(page) else "other"), math.nan
         else:
@@ -305,14 +318,17 @@ class Cycle:
         latency_s: float = 0.0,
         request: Request | None = None,
         read_hints: Callable[[], None] = lambda: None,
+        *,
+        is_rebased: bool = False,
     ) -> VisitInfo:
         """End the visit with what was read of the page: `first`, `unchanged` or `changed`.
 
         ``request``: whose callback the visit is held for; None: it is recorded at once; ``read_hints``:
-        called just before that, so that a commit has both or none.
+        called just before that, so that a commit has both or none; ``is_rebased``: whether the page's copy
+        was compared by another rule, so that it counts as unchanged.
         """
-        row, fingerprint = self.store.page(visit.page), reading.fingerprint
-        outcome, bits = self._compared(fingerprint, row.fingerprint if row.has_copy else None)
+        row = self.store.page(visit.page)
+        outcome, bits = ("unchanged", None) if is_rebased else self._compared(reading, row, visit.page)
         new = NewVisit(
             visit.page,
             outcome,
@@ -323,7 +339,7 @@ class Cycle:
             latency_s=latency_s,
         )
         new = new._replace(distance=NO_DISTANCE if bits is None else bits)
-        return self._finish(visit, row, new, bits, reading, request, read_hints)
+        return self._finish(visit, row, new, bits, reading, request, read_hints, is_rebased)
 
     def end(
         self,
@@ -342,11 +358,19 @@ class Cycle:
         """Whether answers of a page were doubted so often that the next one is the page."""
         return row.outcome == DOUBTFUL and row.failures >= self.settings.believe_after
 
-    def _compared(self, fingerprint: int, before: int | None) -> tuple[str, int | None]:
-        if before is None:
+    def distance_bits(self, rule: PageRule) -> int:
+        """Bits in which two fingerprints of a page differ from which on it may have changed."""
+        return self.settings.distance_bits if rule.distance is None else 1
+
+    def _compared(self, reading: PageReading, copy: PageRow, page: int) -> tuple[str, int | None]:
+        if not copy.has_copy:
             return "first", None
-        changed = is_changed(fingerprint, before, self.settings.distance_bits)
-        return ("changed" if changed else "unchanged"), distance(fingerprint, before)
+        rule = self.rules.of_page(page)
+        bits = distance(reading.fingerprint, copy.fingerprint)
+        changed = is_changed(reading.fingerprint, copy.fingerprint, self.distance_bits(rule))
+        if changed and rule.distance is not None and self.archive is not None:
+            changed = is_far(rule.distance, self.archive.previous(copy)(), reading.text)
+        return ("changed" if changed else "unchanged"), bits
 
     def _finish(
         self,
@@ -357,6 +381,7 @@ class Cycle:
         reading: PageReading | None,
         request: Request | None,
         read_hints: Callable[[], None] = lambda: None,
+        is_rebased: bool = False,
     ) -> VisitInfo:
         new = new._replace(bytes=min(new.bytes, 2**32 - 1))
         judged = OUTCOMES.index(new.outcome) in JUDGED
@@ -372,10 +397,14 @@ class Cycle:
             "score": None if math.isnan(visit.score) else visit.score,
             "managed": True,
         }
+        if is_rebased:
+            result["compared_anew"] = True
         copy = self.deliveries.copy_of(visit.page, row)
         if copy is not row and reading is not None:
             result.update(self._since_delivered(visit.page, copy, reading))
-        previous = no_text if self.archive is None or copy is None else self.archive.previous(copy)
+        previous = no_text
+        if self.archive is not None and copy is not None and not is_rebased:
+            previous = self.archive.previous(copy)
         info = VisitInfo(result, None if reading is None else reading.text, previous)
         held = HeldVisit(visit, row, new, info, reading, read_hints, request)
         del self._under_way[visit.page]
@@ -389,7 +418,7 @@ class Cycle:
     def _since_delivered(self, page: int, copy: PageRow | None, reading: PageReading) -> dict[str, object]:
         """Result of a visit whose page was not delivered the last time: by the copy that was."""
         if copy is not None:
-            outcome, bits = self._compared(reading.fingerprint, copy.fingerprint)
+            outcome, bits = self._compared(reading, copy, page)
             return {"outcome": outcome, "changed": outcome == "changed", "distance": bits}
         is_new = self.deliveries.pages[page].is_new
         return {"outcome": "first" if is_new else "changed", "changed": True, "distance": None}
@@ -437,6 +466,7 @@ class Cycle:
                 self._keep_texts(held, held.reading, new.outcome)
             if page in self.deliveries.again:  # its visit is in the store, from a run that was killed
                 self.deliveries.again.discard(page)
+                self.on_delivered(held.row, self._recorded(page))
                 return
             self._without_outcome -= self._plan.position(page) is not None
             self.store.record(new)
@@ -447,12 +477,27 @@ class Cycle:
         if held.failure is None and held.withdrawn is None:
             self.on_delivered(held.row, new)
 
+    def _recorded(self, page: int) -> NewVisit:
+        """Visit of the open cycle that the store has of a page."""
+        visits = self.store.open_visits()
+        row = visits[visits["page"] == page][0]
+        return NewVisit(
+            page,
+            OUTCOMES[row["outcome"]],
+            float(row["time"]),
+            KINDS[row["kind"]],
+            int(row["fingerprint"]),
+            int(row["distance"]),
+        )
+
     def _keep_texts(self, held: HeldVisit, reading: PageReading, outcome: str) -> None:
         page = held.claim.page
         if self.measuring is not None:
             self.measuring.take(page, held.row, reading.kept_fingerprint, reading.normal or "")
         if self.archive is not None:
-            self.archive.take(held.row, outcome, self.number, reading.kept_fingerprint, reading.text)
+            # Of a page that is compared anew, the text takes the place of the copy's.
+            row = held.row._replace(has_copy=0) if "compared_anew" in held.info else held.row
+            self.archive.take(row, outcome, self.number, reading.kept_fingerprint, reading.text)
         if held.validators is None or held.failure is not None:
             return
         if held.validators != self.store.validators(page):

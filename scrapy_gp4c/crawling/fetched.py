@@ -11,6 +11,7 @@ from scrapy.http import Response
 from scrapy_gp4c.errors import FetcherError
 from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.fingerprint.description import description
+from scrapy_gp4c.page_state.rules import PageRule
 
 if TYPE_CHECKING:
     from scrapy_gp4c.crawling.cycle import Cycle
@@ -42,13 +43,15 @@ class KnownCopy:
     delivered: tuple[str, int | None] | None
     """Where the copy was not delivered to the spider: outcome of this visit for the callback, or else the
     fingerprint that it is compared with."""
+    rule: PageRule
+    distance_bits: int
     info: dict[str, Any]
     """Fields of ``response.meta["gp4c"]`` that are known before the visit: page, cycle, kind, score, n, X."""
 
 
 def known_copy(cycle: Cycle, claim: Claim) -> KnownCopy:
     """What a fetcher has to know for a visit."""
-    row = cycle.store.page(claim.page)
+    row, rule = cycle.store.page(claim.page), cycle.rules.of_page(claim.page)
     info = {
         "page": claim.page,
         "cycle": cycle.number,
@@ -74,6 +77,8 @@ def known_copy(cycle: Cycle, claim: Claim) -> KnownCopy:
         needs_text,
         None if archive is None or before is None else archive.previous(before)(),
         delivered,
+        rule,
+        cycle.distance_bits(rule),
         info,
     )
 
@@ -153,6 +158,8 @@ class PageResult:
     """Reason to doubt that the answer is the page."""
     is_shared: bool = False
     """Whether pages of the site shared the text that is doubted."""
+    is_missing: bool = False
+    """Whether nothing of the page is watched."""
     verdict: bool | None = None
     """Whether the page changed, by the callback; None: the fingerprint decides."""
     withdrawn: str | None = None

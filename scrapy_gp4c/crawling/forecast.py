@@ -19,6 +19,7 @@ from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.crawling.evidence import Draws
 from scrapy_gp4c.crawling.neighbourhood import KnownPages, Neighbourhood
 from scrapy_gp4c.crawling.planning import PlannedRound, Planner
+from scrapy_gp4c.crawling.promises import PageRules, page_rules
 from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.blocks import unpack_extras
@@ -180,16 +181,28 @@ class RankOfPage(NamedTuple):
     """Score of the last chosen page; None: none is chosen by score."""
 
 
-def pages_before(store: PageStore) -> tuple[KnownPages, int]:
+NO_WEIGHTS = np.empty(0, np.uint32), np.empty(0)
+
+
+def rules_before(store: PageStore, settings: Settings) -> PageRules | None:
+    """Rules of the pages for the cycle that comes next; None: there are none."""
+    return page_rules(store, settings, (store.open_cycle or store.last_cycle) + 1)
+
+
+def pages_before(store: PageStore, rules: PageRules | None = None) -> tuple[KnownPages, int]:
     """The pages as the next cycle will find them, and its number.
 
     Where a cycle is under way, its planned pages without an outcome are taken for visited and unchanged;
     pages that it has found are left out.
     """
     cycle = store.last_cycle + 1
-    if store.open_cycle is None:
+    weights = NO_WEIGHTS if rules is None else rules.weights()
+    if store.open_cycle is None and not len(weights[0]):
         return store, cycle
     pages = PagesInMemory.of(store, store.last_cycle)
+    pages.state["weight"][weights[0]] = weights[1]  # as the next cycle begins with them
+    if store.open_cycle is None:
+        return pages, cycle
     visited = store.open_visits()
     planned = np.concatenate([np.empty(0, np.uint32), *(chunk["page"] for chunk in store.plan())])
     unvisited = np.setdiff1d(planned, visited["page"])
@@ -198,9 +211,9 @@ def pages_before(store: PageStore) -> tuple[KnownPages, int]:
     return pages, cycle + 1
 
 
-def forecast(pages: KnownPages, cycle: int, settings: Settings) -> Forecast:
+def forecast(pages: KnownPages, cycle: int, settings: Settings, rules: PageRules | None = None) -> Forecast:
     """The plan of a cycle, and the visits that it would make. Raises PolicyError or ScoreError."""
-    planner = Planner(pages, settings, cycle)
+    planner = Planner(pages, settings, cycle, rules=rules)
     planned: PlannedRound | None = planner.plan_first()
     rounds: list[Array] = []
     visits = np.empty(0, VISIT)
@@ -217,14 +230,17 @@ def forecast(pages: KnownPages, cycle: int, settings: Settings) -> Forecast:
     return Forecast(cycle, rounds, counts, visits)
 
 
-def forecasts(pages: KnownPages, cycle: int, settings: Settings) -> Iterator[Forecast]:
+def forecasts(
+    pages: KnownPages, cycle: int, settings: Settings, rules: PageRules | None = None
+) -> Iterator[Forecast]:
     """The plans of a cycle and of all later cycles, without end; ``pages`` do not change."""
     known = PagesInMemory.of(pages, cycle - 1)
     while True:
-        expected = forecast(known, cycle, settings)
+        expected = forecast(known, cycle, settings, rules)
         yield expected
         known.fold(expected.visits, cycle)
         cycle += 1
+        rules = None if rules is None else rules.at(cycle)
 
 
 def state_of(pages: KnownPages, page: int, cycle: int, settings: Settings) -> RoundState:
@@ -236,9 +252,11 @@ def state_of(pages: KnownPages, page: int, cycle: int, settings: Settings) -> Ro
     return RoundState(known, slice(None), neighbourhood.seen_by(), draw)
 
 
-def standing(pages: KnownPages, page: int, cycle: int, settings: Settings) -> RankOfPage:
+def standing(
+    pages: KnownPages, page: int, cycle: int, settings: Settings, rules: PageRules | None = None
+) -> RankOfPage:
     """Where a page stands in the first round of a cycle. Raises PolicyError or ScoreError."""
-    planner = Planner(pages, settings, cycle)
+    planner = Planner(pages, settings, cycle, rules=rules)
     function = settings.score_function
     state = state_of(pages, page, cycle, settings)
     score, tie = float(function.scores(state, cycle)[0]), state["draw"][0]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from scrapy_gp4c.crawling.control_group import describe_estimates
 from scrapy_gp4c.crawling.planning import has_cut
+from scrapy_gp4c.crawling.promises import too_small_warning
 from scrapy_gp4c.policies.table import DEFAULT
 from scrapy_gp4c.store.records import CycleRecord, samples_of
 
@@ -67,6 +68,13 @@ def resting(waiting: Resting, cycle: int) -> Iterator[str]:
     if waiting.failed:
         until = f"the first until cycle {waiting.failed_cycle:,}"
         yield f"{waiting.failed:,} pages wait after failed visits, {until}"
+
+
+def promises(cycle: Cycle) -> list[str]:
+    """Return the line for a budget that cannot keep all promises about pages, if there is one."""
+    counts = cycle.record["plan"].get("promises")
+    line = None if counts is None or cycle.resumed else too_small_warning(counts)
+    return [] if line is None else [line]
 
 
 def nothing_visited(cycle: Cycle, waiting: Resting) -> str:

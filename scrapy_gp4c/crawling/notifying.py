@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import deque
 from collections.abc import Iterator
@@ -11,17 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from scrapy import signals as scrapy_signals
+from scrapy.exceptions import DontCloseSpider
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c import signals
 from scrapy_gp4c.archive.differences import differences, shown
 from scrapy_gp4c.archive.texts import Texts
+from scrapy_gp4c.crawling.admission import log_first
 from scrapy_gp4c.crawling.awaiting import awaitable
 from scrapy_gp4c.crawling.reports import page_counts
-from scrapy_gp4c.crawling.scrapy_internals import has_receivers
+from scrapy_gp4c.crawling.scrapy_internals import has_receivers, is_scraping, item_done
 from scrapy_gp4c.errors import ArchiveError, Gp4cError
 from scrapy_gp4c.foreign_text import foreign_safe_logger
-from scrapy_gp4c.notices.events import PageEvent, page_events
+from scrapy_gp4c.notices.events import PageEvent, item_of, page_events
 from scrapy_gp4c.notices.feeds import ENTRIES, write_feed
 from scrapy_gp4c.notices.metrics import metrics, write_metrics
 from scrapy_gp4c.notices.outbox import Outbox
@@ -52,6 +56,8 @@ if TYPE_CHECKING:
 
 logger = foreign_safe_logger(__name__)
 
+NO_ITEM: Final = "gp4c/change_item_too_late"
+"""Statistic of events that came when no item could be sent any more."""
 SIGNALS: Final = {kind: getattr(signals, f"page_{kind}") for kind in EVENTS}
 """Kind of an event -> its signal."""
 
@@ -128,11 +134,20 @@ class Notifier:
 
 
 class SignalSender:
-    """Sends the signals of `scrapy_gp4c.signals` of one crawl."""
+    """Sends the signals of `scrapy_gp4c.signals` of one crawl, and items of events where they are wanted."""
 
     def __init__(self, crawler: Crawler, cycle: Cycle) -> None:
         self._crawler, self._cycle = crawler, cycle
         self._url = Credentials(cycle.settings.secret_params).url
+        self._items_under_way = 0
+        if cycle.settings.change_items:
+            crawler.signals.connect(self._stay_open, scrapy_signals.spider_idle)
+
+    def _stay_open(self) -> None:
+        """Keep the spider open while pipelines have items of events, the last visits' included."""
+        self._cycle.settle(())
+        if self._items_under_way:
+            raise DontCloseSpider
 
     def visit_delivered(self, row: PageRow, visit: NewVisit) -> None:
         """Send the signals of a visit's events; ``row``: its page before the visit."""
@@ -140,18 +155,37 @@ class SignalSender:
         if outcome in SAME and not row.gone:  # as most visits
             return
         heard = {kind for kind, signal in SIGNALS.items() if has_receivers(self._crawler, signal)}
-        if not heard:  # as in most crawls: the arrays of one visit would cost more
+        with_items = self._cycle.settings.change_items
+        if not heard and not with_items:  # as in most crawls: the arrays of one visit would cost more
             return
         for kind in kinds_of_visit(outcome, row.failures, row.gone, self._cycle.settings.gone_after):
-            if kind in heard:
-                self._send(SIGNALS[kind], self._event(kind, row, visit))
+            if kind in heard or with_items:
+                event = self._event(kind, row, visit)
+                if kind in heard:
+                    self._send(SIGNALS[kind], event)
+                if with_items:
+                    self._items_under_way += 1
+                    deferred_from_coro(self._send_item(event))
+
+    async def _send_item(self, event: PageEvent) -> None:
+        try:
+            if is_scraping(self._crawler):
+                assert self._crawler.engine is not None
+                await self._crawler.engine.scraper.start_itemproc_async(item_of(event), response=None)
+            else:
+                line = f"The {event.kind} event of {event.url} is no item: the spider was closing."
+                extra = {"spider": self._crawler.spider}
+                log_first(self._cycle.stats, NO_ITEM, line, extra, logging.WARNING)
+        finally:
+            self._items_under_way -= 1
+            item_done(self._crawler)
 
     def _event(self, kind: str, row: PageRow, visit: NewVisit) -> PageEvent:
-        spider, url = self._crawler.spider, self._cycle.store.request(visit.page)["url"]
+        spider, request = self._crawler.spider, self._cycle.store.request(visit.page)
         assert spider is not None
         return PageEvent(
             kind=kind,
-            url=self._url(url),
+            url=self._url(request["url"]),
             spider=spider.name,
             cycle=self._cycle.number,
             time=visit.time,
@@ -159,6 +193,8 @@ class SignalSender:
             outcome=visit.outcome,
             distance=None if visit.distance == NO_DISTANCE else visit.distance,
             changes=row.X + (visit.outcome == "changed"),
+            reason=visit.kind,
+            tag=request.get("meta", {}).get("gp4c_tag"),
         )
 
     def _send(self, signal: object, event: PageEvent) -> None:

@@ -1,9 +1,10 @@
 """Planning a cycle: survey, new pages, hubs, control group, gone pages, the policy's rounds, and warm-up.
 
-In round 0 hubs come first, so that what they bring is fetched in the same cycle, then the control group, gone
-pages that are looked at again (`scrapy_gp4c.crawling.gone_pages`), the policy's pages, pages in warm-up, and
-pages never fetched (at most ``GP4C_NEW_PAGES``, the sites by turns). Hubs, control group, gone and chosen
-pages together fill the budget; the others are outside it. Planning only reads: a crawl writes the plan
+In round 0 pages come first that were promised (`scrapy_gp4c.crawling.promises`), then hubs, so that what they
+bring is fetched in the same cycle, then the control group, gone pages that are looked at again
+(`scrapy_gp4c.crawling.gone_pages`), the policy's pages, pages in warm-up, and pages never fetched (at most
+``GP4C_NEW_PAGES``, the sites by turns). Promised pages, hubs, control group, gone and chosen pages together
+fill the budget; the others are outside it. Planning only reads: a crawl writes the plan
 (`scrapy_gp4c.crawling.cycle`), a forecast does not.
 """
 
@@ -20,8 +21,9 @@ from scrapy_gp4c.crawling.evidence import LiveEvidence
 from scrapy_gp4c.crawling.gone_pages import NO_GONE_PAGES, GonePages, rechecks
 from scrapy_gp4c.crawling.neighbourhood import KnownPages, Neighbourhood
 from scrapy_gp4c.crawling.new_pages import first_visits, some_columns
+from scrapy_gp4c.crawling.promises import NO_PROMISES, PageRules, Promised, join_promises, page_rules
 from scrapy_gp4c.page_state.columns import in_panel, is_awake, stages
-from scrapy_gp4c.page_state.outcomes import HUB, NEW, PANEL, PLAN, RANKED, RECHECK, WARMUP
+from scrapy_gp4c.page_state.outcomes import HUB, NEW, PANEL, PLAN, PROMISED, RANKED, RECHECK, WARMUP
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import (
     NO_VISITS_YET,
@@ -41,7 +43,7 @@ from scrapy_gp4c.policies.site_share import shared
 from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.protocols import PageStore
-from scrapy_gp4c.store.records import PlanCounts
+from scrapy_gp4c.store.records import PlanCounts, PromiseCounts
 
 CHUNK_PAGES: Final = 16_384
 READ: Final = {
@@ -66,10 +68,15 @@ class Survey(NamedTuple):
     copies: int
     """Pages with a copy that are not gone: the control group speaks for them."""
     gone: GonePages
+    promised: Promised = NO_PROMISES
+    """Settled pages with a promise, but for the control group."""
 
 
-def classify_pages(known: KnownPages, settings: Settings, cycle: int) -> Survey:
+def classify_pages(
+    known: KnownPages, settings: Settings, cycle: int, rules: PageRules | None = None
+) -> Survey:
     """Classify all pages by what `cycle` may do with them; memory: two bytes a page, and the pages due."""
+    promises = [NO_PROMISES]
     due: dict[int, list[Pages]] = {PANEL: [], WARMUP: [], NEW: []}
     rankable, hubs = [np.empty(0, np.bool_)], [np.empty(0, np.bool_)]
     gone = [NO_GONE_PAGES]
@@ -79,10 +86,18 @@ def classify_pages(known: KnownPages, settings: Settings, cycle: int) -> Survey:
         awake = is_awake(columns, cycle, settings.in_every_cycle(columns) & ~stage.gone)
         alive += len(awake) - int(np.count_nonzero(stage.gone))
         copies += int(np.count_nonzero(~stage.gone & (columns["has_copy"] != 0)))
-        if stage.gone.any():
-            gone.append(GonePages.of(columns, stage.gone, awake, first))
+        in_group = in_panel(columns["key"], settings.panel) if settings.panel else np.False_
+        is_gone = stage.gone
+        if rules is not None:
+            allowed = rules.allowed(first, columns["last_attempt"])
+            promises.append(
+                rules.promised(first, columns["last_attempt"], stage.settled & ~in_group, allowed)
+            )
+            awake, is_gone = awake & allowed, stage.gone & allowed
+        if is_gone.any():
+            gone.append(GonePages.of(columns, is_gone, awake, first))
         settled = awake & stage.settled
-        panel = settled & (in_panel(columns["key"], settings.panel) if settings.panel else np.False_)
+        panel = settled & in_group
         for kind, chosen in (
             (PANEL, panel),
             (WARMUP, awake & stage.warming),
@@ -104,6 +119,7 @@ def classify_pages(known: KnownPages, settings: Settings, cycle: int) -> Survey:
         alive,
         copies,
         GonePages.joined(gone),
+        join_promises(promises),
     )
 
 
@@ -136,18 +152,29 @@ class FirstRound(NamedTuple):
     hubs: Selection
     new: Pages
     rechecks: Pages
+    promised: Pages = NO_VISITS_YET.pages
+    promises: PromiseCounts | None = None
+    """None: no page has one."""
 
 
 class Planner:
     """Plans the rounds of one cycle, one after the other."""
 
-    def __init__(self, known: KnownPages, settings: Settings, cycle: int, planned_rounds: int = 0) -> None:
+    def __init__(
+        self,
+        known: KnownPages,
+        settings: Settings,
+        cycle: int,
+        planned_rounds: int = 0,
+        rules: PageRules | None = None,
+    ) -> None:
         """Plan a cycle over the pages that the last one left.
 
         ``settings``: those that the cycle was begun with, see `cycle_settings.as_begun`; ``planned_rounds``:
-        rounds that an interrupted run has planned.
+        rounds that an interrupted run has planned; ``rules``: those of the pages, None: there are none.
         """
         self._known = known
+        self.rules = rules
         self._settings = settings
         self._cycle = cycle
         policy = settings.policy.make(PolicySettings(settings.score_function, settings.seed))
@@ -162,7 +189,8 @@ class Planner:
     @classmethod
     def of(cls, store: PageStore, settings: Settings) -> Planner:
         """Planner of a store's open cycle, or of its next one if none is open."""
-        return cls(store, settings, store.open_cycle or store.last_cycle + 1, len(store.rounds()))
+        cycle = store.open_cycle or store.last_cycle + 1
+        return cls(store, settings, cycle, len(store.rounds()), page_rules(store, settings))
 
     @property
     def policy_name(self) -> str:
@@ -185,9 +213,11 @@ class Planner:
 
     def plan_first(self) -> PlannedRound:
         """Plan round 0. Raises PolicyError or ScoreError."""
-        known, first, chosen = self._surveyed(), self._first_round(), self.first_choice()
+        first, chosen = self._first_round(), self.first_choice()
+        known = self._surveyed()
         panel, warmup, due = (known.due[kind] for kind in (PANEL, WARMUP, NEW))
         parts = {
+            PROMISED: unscored(first.promised),
             HUB: first.hubs,
             PANEL: unscored(panel),
             RECHECK: unscored(first.rechecks),
@@ -210,6 +240,8 @@ class Planner:
             warmup=len(warmup),
             new=len(first.new),
         )
+        if first.promises is not None:
+            counts["promised"], counts["promises"] = len(first.promised), first.promises
         return self._planned(PlannedRound(parts, counts))
 
     def plan_next(
@@ -288,6 +320,10 @@ class Planner:
             known, settings = self._surveyed(), self._settings
             again = known.gone.recovering
             budget = max(0, settings.budget_pages(known.alive + again) - len(known.due[PANEL]))
+            promised = known.promised.visits(budget)
+            promises = known.promised.counts(len(promised), budget) if len(known.promised.pages) else None
+            budget -= len(promised)
+            known = self._survey = without_pages(known, promised)
             looks = rechecks(self._known, known.gone, known.alive, budget, settings.gone_after)
             budget = max(0, budget - looks.inside)
             new = first_visits(self._known, settings, self._cycle, known.due[NEW])
@@ -296,13 +332,21 @@ class Planner:
                 waiting = np.setdiff1d(known.due[NEW], new)
                 is_open = without_sites_of(self._known, known.hubs, waiting)
                 hubs = best_hubs(self._known, settings, self._cycle, is_open, budget)
-            self._first = FirstRound(budget - len(hubs.pages), hubs, new, looks.pages)
+            self._first = FirstRound(budget - len(hubs.pages), hubs, new, looks.pages, promised, promises)
         return self._first
 
     def _surveyed(self) -> Survey:
         if self._survey is None:
-            self._survey = classify_pages(self._known, self._settings, self._cycle)
+            self._survey = classify_pages(self._known, self._settings, self._cycle, self.rules)
         return self._survey
+
+
+def without_pages(survey: Survey, pages: Pages) -> Survey:
+    """A survey in which some pages, promised ones, are neither rankable nor hubs."""
+    if not len(pages):
+        return survey
+    survey.rankable[pages] = survey.hubs[pages] = False
+    return survey._replace(rankable_pages=int(np.count_nonzero(survey.rankable)))
 
 
 def best_hubs(

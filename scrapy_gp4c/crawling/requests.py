@@ -33,6 +33,7 @@ from scrapy.utils.request import RequestFingerprinter, request_from_dict
 
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.page_names import IGNORED_PARAMS, page_url, without_session
+from scrapy_gp4c.page_state.rules import META_KEYS
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.settings import values
 from scrapy_gp4c.store.credentials import Credentials, names_in_header
@@ -55,6 +56,8 @@ FOUND_BY: Final = "gp4c_found_by"
 """Key in ``Request.meta``: finder of the request, as the column ``found_by`` has it."""
 WEIGHT: Final = "gp4c_weight"
 """Key in ``Request.meta``: weight of the page, a number from 0 on."""
+WISHES: Final = frozenset(META_KEYS)
+"""Keys in ``Request.meta`` that say something about the page of this very request."""
 PASSED: Final = "passed"
 """Mark of a request in flight that is no visit, nor are its redirects and retries (a GET after a POST)."""
 UNKNOWN_FINDER: Final = 0

@@ -29,6 +29,7 @@ from scrapy_gp4c.crawling.hints import HintReader
 from scrapy_gp4c.crawling.measuring import Measuring, measuring
 from scrapy_gp4c.crawling.neighbourhood import missing_clusters
 from scrapy_gp4c.crawling.notifying import Notifier, SignalSender
+from scrapy_gp4c.crawling.promises import unmatched_warning
 from scrapy_gp4c.crawling.reports import collect_stats, count_without_text, resting_pages
 from scrapy_gp4c.crawling.requests import META, Claim, Rebuilder
 from scrapy_gp4c.crawling.scrapy_internals import has_receivers, has_started, under_way, wake
@@ -119,7 +120,11 @@ class Run:
         for name, value in {"cycle": cycle.number, "planned": cycle.planned}.items():
             self.stats.set_value(f"gp4c/{name}", value)
         logger.info("%s", messages.opening(cycle, len(remaining)), extra=self.extra)
-        for line in (missing_clusters(settings, store), messages.other_policy(settings)):
+        for line in (
+            missing_clusters(settings, store),
+            messages.other_policy(settings),
+            *messages.promises(cycle),
+        ):
             if line is not None:
                 logger.warning("%s", line, extra=self.extra)
 
@@ -390,6 +395,8 @@ class Run:
         self.notifier.cycle_ended()
         collect_stats(self.stats, cycle.store, cycle.settings, record)
         logger.info("%s", messages.closing(cycle, record), extra=self.extra)
+        if unmatched := cycle.rules.unmatched():
+            logger.warning("%s", unmatched_warning(unmatched), extra=self.extra)
         if not record["visited"]:
             waiting = resting_pages(cycle.store, cycle.settings, cycle.number)
             logger.warning("%s", messages.nothing_visited(cycle, waiting), extra=self.extra)

@@ -64,6 +64,20 @@ def wake(crawler: Crawler) -> None:
         slot.nextcall.schedule()
 
 
+def is_scraping(crawler: Crawler) -> bool:
+    """Tell whether pipelines take items: they are open, and nobody closes them."""
+    slot = None if crawler.engine is None else crawler.engine.scraper.slot
+    return slot is not None and not slot.closing
+
+
+def item_done(crawler: Crawler) -> None:
+    """Let the engine look whether it may close: it counts items, and waits for no event of ours."""
+    slot = None if crawler.engine is None else crawler.engine.scraper.slot
+    if crawler.engine is not None and slot is not None and slot.closing and not slot.closing.called:
+        crawler.engine.scraper._check_if_closing()
+    wake(crawler)
+
+
 def observes_requests(crawler: Crawler, middleware: object | None, signals: Iterable[object]) -> bool:
     """Tell whether anybody would miss a request that goes no further than this spider middleware.
 

@@ -19,7 +19,8 @@ from scrapy_gp4c.crawling.fetched import FetchedResponse, NotFetchedError, descr
 from scrapy_gp4c.crawling.requests import META, Claim
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.fingerprint import PageReading, read
-from scrapy_gp4c.fingerprint.copy_notes import compared, known_fingerprint
+from scrapy_gp4c.fingerprint.copy_notes import compared, known_fingerprint, unpack
+from scrapy_gp4c.fingerprint.parts import NOT_WATCHED_REASON, ComparedPart, compared_part, part_sum
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 
@@ -38,6 +39,10 @@ LATENCY: Final = "download_latency"
 """Key in ``Request.meta``; other download handlers than Scrapy's may not measure it."""
 FROM_CACHE: Final = "gp4c/from_cache"
 """Statistic of visits whose response came from Scrapy's HTTP cache."""
+REBASED: Final = "gp4c/compared_anew"
+"""Statistic of visits whose copy was compared by another rule."""
+NOT_WATCHED: Final = "gp4c/nothing_watched"
+"""Statistic of answers in which the rule of their page finds nothing to watch."""
 GONE_STATUS: Final = (404, 410)
 CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
 """Headers that ask for a 304; without them it says nothing of the page."""
@@ -100,12 +105,13 @@ class Visits:
 class Visit:
     """The visit of one page: its request, and the response or exception that ends it with one outcome."""
 
-    __slots__ = ("_claim", "_page_claims", "_request", "_visits")
+    __slots__ = ("_claim", "_page_claims", "_part", "_request", "_visits")
 
     def __init__(self, visits: Visits, claim: Claim, request: Request) -> None:
         """Take the claim that the request carries."""
         self._visits, self._claim, self._request = visits, claim, request
         self._page_claims: PageClaims | None = None
+        self._part: ComparedPart | None = None
 
     def add_validators(self) -> None:
         """Add the page's validators to the request where unchanged pages are skipped (RFC 9110, 13)."""
@@ -115,7 +121,7 @@ class Visit:
         if not visits.skip_unchanged or page in deliveries.pages or page in deliveries.again:
             return
         try:
-            if self._lacks_text():
+            if self._lacks_text() or self._is_rebased():
                 return
             row = visits.store.page(page)
             if row.n >= UNCONDITIONAL and (row.n + row.key) % UNCONDITIONAL == 0:
@@ -166,10 +172,11 @@ class Visit:
                 return self._judge(response, response.reading(), is_known=response.result.is_known)
             if (fingerprint := self._known_fingerprint(response)) is not None:
                 return self._judge(response, PageReading(fingerprint), is_known=True)
-            if is_large(response, visits.features):
+            part = self._compared_part(response)
+            if is_large(part.response, part.features):
                 return self._respond_later(response)
             try:
-                page: PageReading | Exception = read(response, visits.features, with_text=visits.with_text)
+                page: PageReading | Exception = read(part.response, part.features, with_text=visits.with_text)
             except Exception as error:
                 page = error
             return self._judge(response, page)
@@ -186,17 +193,18 @@ class Visit:
             else:
                 known = self._known_fingerprint(response)
                 is_known = known is not None
+            part = self._compared_part(response)
             page: PageReading | Exception
             try:
                 if isinstance(response, FetchedResponse):
                     page = response.reading()
                 elif known is not None:
                     page = PageReading(known)
-                elif isinstance(response, TextResponse) and is_large(response, visits.features):
-                    future = visits.process.read(response, visits.features, with_text=visits.with_text)
+                elif isinstance(part.response, TextResponse) and is_large(part.response, part.features):
+                    future = visits.process.read(part.response, part.features, with_text=visits.with_text)
                     page = await awaitable(future)
                 else:
-                    page = read(response, visits.features, with_text=visits.with_text)
+                    page = read(part.response, part.features, with_text=visits.with_text)
             except Exception as error:
                 page = error
             if visits.hints is not None and visits.hints.is_slow(response):
@@ -239,6 +247,14 @@ class Visit:
         log_first(visits.cycle.stats, FROM_CACHE, line, {}, logging.WARNING)
         return "excluded"
 
+    def _compared_part(self, response: Response) -> ComparedPart:
+        """What is compared of a response by the rule of its page."""
+        if self._part is None:
+            visits = self._visits
+            rule = visits.cycle.rules.of_page(self._claim.page)
+            self._part = compared_part(response, visits.features, rule.watch, rule.ignore)
+        return self._part
+
     def _known_fingerprint(self, response: Response) -> int | None:
         """Fingerprint of the page's copy where the body is the copy's; None where it may be another."""
         visits = self._visits
@@ -248,7 +264,8 @@ class Visit:
         packed = visits.store.copy_notes(self._claim.page)
         if packed is None:
             return None
-        is_same, notes = known_fingerprint(response, visits.features, row.fingerprint, packed)
+        part = self._compared_part(response)
+        is_same, notes = known_fingerprint(part.response, part.features, row.fingerprint, packed)
         if notes is not None:
             visits.store.set_copy_notes(self._claim.page, notes)
         if not is_same:
@@ -278,7 +295,12 @@ class Visit:
             reason = "its text cannot be read" if visits.features is None else "GP4C_FEATURES failed"
             logger.error("No fingerprint of %s: %s", response, reason, exc_info=page)
             return self._finish(response, visits.cycle.end(claim, "error", size_bytes, self._latency_s))
-        if not is_known and (doubt := self._doubt(response, page)) is not None:
+        if self._lacks_watched(response):
+            info = visits.cycle.end(claim, "doubtful", size_bytes, self._latency_s)
+            info["doubtful"] = NOT_WATCHED_REASON
+            return self._finish(response, info)
+        is_rebased = not is_known and self._is_rebased()
+        if not is_known and not is_rebased and (doubt := self._doubt(response, page)) is not None:
             self._note_refusal(refuses=True)
             info = visits.cycle.end(claim, "doubtful", size_bytes, self._latency_s)
             info["doubtful"] = doubt
@@ -286,8 +308,15 @@ class Visit:
         self._note_refusal(refuses=False)
         if visits.cycle.failure is None and (not is_known or isinstance(response, FetchedResponse)):
             page = self._learn(response, page)
+        if is_rebased:
+            line = (
+                f"{response.url} is compared anew from this visit on: GP4C_RULES watches other parts of it."
+            )
+            log_first(visits.cycle.stats, REBASED, line, {})
         read_hints = partial(self._read_hints, response)
-        info = visits.cycle.judge(claim, page, size_bytes, self._latency_s, self._request, read_hints)
+        info = visits.cycle.judge(
+            claim, page, size_bytes, self._latency_s, self._request, read_hints, is_rebased=is_rebased
+        )
         if page.is_cut and info.outcome == "first":
             logger.warning("Only the first megabyte of the text of %s is compared", response)
         return self._finish(response, info)
@@ -301,12 +330,38 @@ class Visit:
         if isinstance(response, FetchedResponse):
             reason, is_shared = response.result.doubt, response.result.is_shared
         else:
-            packed = visits.store.copy_notes(number) if row.has_copy and visits.features is None else None
+            is_text = self._compared_part(response).features is None
+            packed = visits.store.copy_notes(number) if row.has_copy and is_text else None
             copy = row.fingerprint if row.has_copy else None
             reason, is_shared = visits.texts.reason(response, page, copy, packed)
         if is_shared and reason is not None and page.fingerprint not in visits.texts.doubted:
             visits.store.amend_record(doubted=visits.texts.doubt(page.fingerprint))
         return reason
+
+    @property
+    def _part_sum(self) -> int:
+        rule = self._visits.cycle.rules.of_page(self._claim.page)
+        return part_sum(rule.watch, rule.ignore)
+
+    def _is_rebased(self) -> bool:
+        """Whether the copy was compared by another rule: then it says nothing of this answer."""
+        store, page = self._visits.store, self._claim.page
+        packed = store.copy_notes(page) if store.page(page).has_copy else None
+        return packed is not None and unpack(packed).part != self._part_sum
+
+    def _lacks_watched(self, response: Response) -> bool:
+        """Whether nothing of the page is watched by its rule, which is not believed at once."""
+        visits, page = self._visits, self._claim.page
+        if isinstance(response, FetchedResponse):
+            is_missing = response.result.is_missing
+        else:
+            is_missing = self._compared_part(response).is_missing
+        if not is_missing or visits.cycle.believes(visits.store.page(page)):
+            return False
+        rule = visits.cycle.rules.of_page(page)
+        line = f"{response.url} has nothing that {rule.name} watches: correct `watch` if the page is right."
+        log_first(visits.cycle.stats, NOT_WATCHED, line, {}, logging.WARNING)
+        return True
 
     def _note_refusal(self, *, refuses: bool) -> None:
         """Count answers by which a site refuses the crawl; the first time it is left alone, say so."""
@@ -328,8 +383,11 @@ class Visit:
             row = visits.store.page(number)
             copy = row.fingerprint if row.has_copy else None
             packed = visits.store.copy_notes(number) if row.has_copy else None
-            distance_bits = visits.cycle.settings.distance_bits
-            page, notes = compared(response, page, visits.features, copy, packed, distance_bits)
+            distance_bits = visits.cycle.distance_bits(visits.cycle.rules.of_page(number))
+            part = self._compared_part(response)
+            page, notes = compared(
+                part.response, page, part.features, copy, packed, distance_bits, self._part_sum
+            )
         if notes is not None:
             visits.store.set_copy_notes(number, notes)
         return page

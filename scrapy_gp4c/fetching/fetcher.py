@@ -370,6 +370,7 @@ class FetcherCrawl:
 
     def _read(self, response: Response, copy: KnownCopy, result: PageResult) -> bool:
         """Fingerprint a visited page and judge it; tells whether it is unchanged."""
+        from scrapy_gp4c.crawling.archiving import is_far
         from scrapy_gp4c.crawling.deliveries import VisitInfo
         from scrapy_gp4c.crawling.requests import META
         from scrapy_gp4c.crawling.visits import plain_outcome
@@ -393,7 +394,8 @@ class FetcherCrawl:
             outcome, before = copy.delivered
             bits = None if before is None else distance(result.reading.fingerprint, before)
             if before is not None:
-                is_other = is_changed(result.reading.fingerprint, before, self.config.distance_bits)
+                is_other = is_changed(result.reading.fingerprint, before, copy.distance_bits)
+                is_other = is_other and is_far(copy.rule.distance, copy.previous_text, result.reading.text)
                 outcome = "changed" if is_other else "unchanged"
             judged, changed = True, outcome != "unchanged"
         fields = {
@@ -410,36 +412,55 @@ class FetcherCrawl:
 
     def _judge(self, response: Response, copy: KnownCopy, result: PageResult) -> str:
         """Outcome of a page by its text."""
+        from scrapy_gp4c.crawling.archiving import is_far
         from scrapy_gp4c.fingerprint import PageReading, read
-        from scrapy_gp4c.fingerprint.copy_notes import compared, known_fingerprint
+        from scrapy_gp4c.fingerprint.copy_notes import compared, known_fingerprint, unpack
         from scrapy_gp4c.fingerprint.description import description
+        from scrapy_gp4c.fingerprint.parts import NOT_WATCHED_REASON, compared_part, part_sum
         from scrapy_gp4c.fingerprint.sketches import is_changed
 
-        config = self.config
+        config, total = self.config, part_sum(copy.rule.watch, copy.rule.ignore)
+        part = compared_part(response, config.features, copy.rule.watch, copy.rule.ignore)
         if copy.fingerprint is not None and copy.notes is not None and not copy.needs_text:
-            is_same, result.notes = known_fingerprint(response, config.features, copy.fingerprint, copy.notes)
+            is_same, result.notes = known_fingerprint(
+                part.response, part.features, copy.fingerprint, copy.notes
+            )
             if is_same:
                 result.reading, result.is_known = PageReading(copy.fingerprint), True
                 return "unchanged"
         try:
-            reading = read(response, config.features, with_text=config.with_text)
+            reading = read(part.response, part.features, with_text=config.with_text)
         except Exception:
             result.unread = traceback.format_exc()
             return "error"
         result.reading = reading
-        if not copy.is_believed:
-            notes = copy.notes if config.features is None else None
+        result.is_missing = part.is_missing
+        if part.is_missing and not copy.is_believed:
+            result.doubt = NOT_WATCHED_REASON
+            return "doubtful"
+        is_rebased = copy.notes is not None and unpack(copy.notes).part != total
+        if not copy.is_believed and not is_rebased:
+            notes = copy.notes if part.features is None else None
             result.doubt, result.is_shared = self._texts.reason(response, reading, copy.fingerprint, notes)
             if result.doubt is not None:
                 return "doubtful"
         result.reading, result.notes = compared(
-            response, reading, config.features, copy.fingerprint, copy.notes, config.distance_bits
+            part.response,
+            reading,
+            part.features,
+            copy.fingerprint,
+            copy.notes,
+            copy.distance_bits,
+            total,
         )
         if config.describes:
             result.description = description(response)
         if copy.fingerprint is None:
             return "first"
-        is_other = is_changed(result.reading.fingerprint, copy.fingerprint, config.distance_bits)
+        if is_rebased:
+            return "unchanged"
+        is_other = is_changed(result.reading.fingerprint, copy.fingerprint, copy.distance_bits)
+        is_other = is_other and is_far(copy.rule.distance, copy.previous_text, result.reading.text)
         return "changed" if is_other else "unchanged"
 
     async def _collect(self, output: Any, result: PageResult) -> None:

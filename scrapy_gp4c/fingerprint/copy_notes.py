@@ -35,9 +35,11 @@ class CopyNotes(NamedTuple):
     is_cut: bool = False
     learned: bytes = b""
     """State of the learning of noise; empty for most pages."""
+    part: int = 0
+    """Checksum of what is compared of the page, see `scrapy_gp4c.fingerprint.parts.part_sum`."""
 
 
-def notes_of(reading: PageReading, body_sum: int | None, learned: bytes) -> CopyNotes:
+def notes_of(reading: PageReading, body_sum: int | None, learned: bytes, part: int = 0) -> CopyNotes:
     """Return the notes of a copy by its reading."""
     return CopyNotes(
         body_sum or 0,
@@ -48,6 +50,7 @@ def notes_of(reading: PageReading, body_sum: int | None, learned: bytes) -> Copy
         reading.kind,
         reading.is_cut,
         learned,
+        part,
     )
 
 
@@ -58,17 +61,21 @@ def compared(
     copy: int | None,
     packed: bytes | None,
     distance_bits: int,
+    part: int = 0,
 ) -> tuple[PageReading, bytes]:
     """Return a reading without the page's clock, and the packed notes of the page with what is learned of it.
 
-    ``copy``: fingerprint of the page's copy, None if it has none; ``packed``: notes of that copy.
+    ``copy``: fingerprint of the page's copy, None if it has none; ``packed``: notes of that copy; ``part``:
+    checksum of what is compared of the page.
     """
+    if packed is not None and unpack(packed).part != part:
+        copy = packed = None
     learned = b"" if packed is None else unpack(packed).learned
     changed = copy is not None and is_changed(reading.fingerprint, copy, distance_bits)
     if copy is not None and (changed or learned) and features is None:
         reading, learned = without_noise(response, reading, learned, copy, distance_bits)
     total = body_sum(response, features, reading.kept_fingerprint)
-    return reading, pack(notes_of(reading, total, learned))
+    return reading, pack(notes_of(reading, total, learned, part))
 
 
 def known_fingerprint(
@@ -92,7 +99,9 @@ def pack(notes: CopyNotes) -> bytes:
     """Return notes as the store keeps them: 19 bytes, and what is learned."""
     reasons = sum(1 << REASONS.index(reason) for reason in set(notes.reasons))
     counts = (min(notes.words, 2**32 - 1), min(notes.masked, 2**16 - 1), min(notes.left_out_words, 2**16 - 1))
-    head = _HEAD.pack(notes.body_sum, *counts, reasons, KINDS.index(notes.kind), _CUT * notes.is_cut)
+    head = _HEAD.pack(
+        notes.body_sum, *counts, reasons, KINDS.index(notes.kind), _CUT * notes.is_cut + 2 * notes.part
+    )
     return head + notes.learned
 
 
@@ -101,7 +110,8 @@ def unpack(value: bytes) -> CopyNotes:
     body_sum, words, masked, left_out, reasons, kind, flags = _HEAD.unpack_from(value)
     names = tuple(reason for bit, reason in enumerate(REASONS) if reasons >> bit & 1)
     learned = value[_HEAD.size :]
-    return CopyNotes(body_sum, words, masked, left_out, names, KINDS[kind], bool(flags & _CUT), learned)
+    is_cut, part = bool(flags & _CUT), flags >> 1
+    return CopyNotes(body_sum, words, masked, left_out, names, KINDS[kind], is_cut, learned, part)
 
 
 def without_noise(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from fnmatch import fnmatchcase
+from dataclasses import asdict, dataclass, field, fields, make_dataclass
 from math import isnan
 from typing import Any, Final
-from urllib.parse import unquote
 
 from scrapy_gp4c.page_state.events import EVENTS, CycleEvents
-from scrapy_gp4c.page_state.outcomes import NO_DISTANCE, OUTCOMES
+from scrapy_gp4c.page_state.outcomes import KINDS, NO_DISTANCE, OUTCOMES
 
 BATCH: Final = 1_000
 SUMMARY: Final = {
@@ -47,10 +45,26 @@ class PageEvent:
     """Changes of the page so far, this one included."""
     diff: tuple[str, ...] | None = None
     """Differences of the texts, a line for each place; None: the archive does not have both texts."""
+    reason: str = "other"
+    """Why the page was visited: one of `scrapy_gp4c.page_state.outcomes.KINDS`."""
+    tag: str | None = None
+    """Tag that the page's request has given it, by ``gp4c_tag`` in its meta."""
 
     def to_json(self) -> str:
         """The event as one line of JSON."""
         return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False)
+
+
+PageChange = make_dataclass(
+    "PageChange",
+    [(one.name, one.type, field(default=None)) for one in fields(PageEvent)],
+    namespace={"__doc__": "Event of a page as an item that pipelines may change.", "__module__": __name__},
+)
+
+
+def item_of(event: PageEvent) -> object:
+    """Event as an item for pipelines and feeds."""
+    return PageChange(**asdict(event))
 
 
 Requests = Callable[[Any], list[Any]]
@@ -73,9 +87,10 @@ def page_events(
     for first in range(0, len(events.kinds), BATCH):
         rows = slice(first, first + BATCH)
         visits = events.visits[rows]
-        columns = (visits[name].tolist() for name in ("page", "time", "outcome", "distance", "fingerprint"))
+        names = ("page", "time", "outcome", "kind", "distance", "fingerprint")
+        columns = (visits[name].tolist() for name in names)
         state = (column[rows].tolist() for column in (events.kinds, events.previous_s, events.changes))
-        for request, page, time_s, outcome, bits, fingerprint, kind, previous_s, changes in zip(
+        for request, page, time_s, outcome, reason, bits, fingerprint, kind, previous_s, changes in zip(
             requests(visits["page"]), *columns, *state, strict=True
         ):
             is_change = EVENTS[kind] == "changed"
@@ -89,12 +104,7 @@ def page_events(
                 outcome=OUTCOMES[outcome],
                 distance=None if bits == NO_DISTANCE else bits,
                 changes=changes,
+                reason=KINDS[reason],
+                tag=request.get("meta", {}).get("gp4c_tag"),
                 diff=diff(page, events.cycle, fingerprint) if diff is not None and is_change else None,
             )
-
-
-def url_matches(url: str, pattern: str) -> bool:
-    """Whether a URL, as it is or decoded, matches a glob (``*?[``) or contains a plain text."""
-    if not set(pattern) & set("*?["):
-        return pattern in url or pattern in unquote(url)
-    return fnmatchcase(url, pattern) or fnmatchcase(unquote(url), pattern)

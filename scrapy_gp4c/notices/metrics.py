@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.store.atomic_files import replacing
@@ -26,6 +26,13 @@ GAUGES: Final = {
     "finished": "End of the last finished cycle, s since 1970",
 }
 """Field of a cycle's record -> help of its gauge."""
+PROMISES: Final[dict[Literal["pages", "late", "latest_s", "needed"], str]] = {
+    "pages": "Pages with a promise when the last finished cycle was planned",
+    "late": "Pages later than promised when the last finished cycle was planned",
+    "latest_s": "Lateness of the latest of them, s",
+    "needed": "Visits per cycle that keep all promises",
+}
+"""Field of the promises of a cycle's plan -> help of its gauge."""
 ESTIMATE: Final = "Estimate by the control group, with the bounds of its 95% interval"
 
 
@@ -58,6 +65,9 @@ def metrics(spider: str, record: CycleRecord, stages: Mapping[str, int]) -> byte
         gauge("gp4c_visits", "Visits of the last finished cycle by outcome", {"outcome": outcome}, count)
     for stage, count in stages.items():
         gauge("gp4c_pages", "Pages by stage", {"stage": stage.replace(" ", "_")}, count)
+    if (promises := record.get("plan", {}).get("promises")) is not None:
+        for name, text in PROMISES.items():
+            gauge(f"gp4c_promises_{name}", text, {}, promises[name])
     panel = record.get("panel")
     if panel:
         for share in ("changed_share", "freshness"):

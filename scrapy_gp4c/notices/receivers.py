@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from string import Formatter
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from scrapy_gp4c.notices.events import SUMMARY, PageEvent, url_matches
+from scrapy_gp4c.notices.events import SUMMARY, PageEvent
 from scrapy_gp4c.page_state.events import EVENTS
+from scrapy_gp4c.page_state.rules import url_matches
 
 Digest = Literal["each", "cycle", "daily"]
 
@@ -31,6 +32,8 @@ class Receiver:
     """Address with its password, never shown: see `name`."""
     match: str = "*"
     """Glob of page URLs."""
+    tag: str | None = None
+    """Tag of pages, which ``match`` may be, too; None: any."""
     events: tuple[str, ...] = DEFAULT_EVENTS
     template: str = DEFAULT_TEMPLATE
     digest: Digest = "cycle"
@@ -48,11 +51,13 @@ class Receiver:
 
     def for_test(self) -> Receiver:
         """The receiver as one that wants any event at once."""
-        return replace(self, match="*", events=EVENTS, digest="cycle")
+        return replace(self, match="*", tag=None, events=EVENTS, digest="cycle")
 
     def wants(self, event: PageEvent) -> bool:
         """Whether the receiver is told of an event."""
-        return event.kind in self.events and (self.match == "*" or url_matches(event.url, self.match))
+        if event.kind not in self.events or (self.tag is not None and event.tag != self.tag):
+            return False
+        return self.match == "*" or url_matches(event.url, self.match)
 
 
 def read_receivers(value: Any) -> tuple[Receiver, ...]:
@@ -74,9 +79,13 @@ def _receiver(value: Any) -> Receiver:
         or "://" not in fields["url"]
     ):
         raise ValueError("a receiver is a URL such as mailto://..., or a dict with 'url'")
-    known = Receiver.__dataclass_fields__
+    known = [name for name in Receiver.__dataclass_fields__ if name != "tag"]
     if unknown := sorted(set(fields) - set(known)):
         raise ValueError(f"a receiver has no {unknown[0]!r}; it has {', '.join(known)}")
+    if isinstance(match := fields.get("match"), Mapping):
+        if set(match) != {"tag"} or not isinstance(match["tag"], str):
+            raise ValueError(f"match is a glob of URLs, or a dict such as {{'tag': 'news'}}; found {match!r}")
+        fields = {**fields, "match": "*", "tag": match["tag"]}
     events = fields.get("events", DEFAULT_EVENTS)
     events = tuple(events.split() if isinstance(events, str) else events)
     if wrong := sorted(set(events) - set(EVENTS)):

@@ -22,9 +22,11 @@ FAILED: Final = (ERROR, GONE, EXCLUDED, DOUBTFUL)
 """Outcomes without content that is surely the page's; all others are successes."""
 
 
-KINDS: Final = ("new", "warmup", "panel", "ranked", "other", "hub", "sample", "neighbour", "recheck")
+KINDS: Final = (
+    "new", "warmup", "panel", "ranked", "other", "hub", "sample", "neighbour", "recheck", "promised",
+)  # fmt: skip
 """Reasons of visits; a visit and a plan hold the position in this tuple."""
-NEW, WARMUP, PANEL, RANKED, OTHER, HUB, SAMPLE, NEIGHBOUR, RECHECK = range(len(KINDS))
+NEW, WARMUP, PANEL, RANKED, OTHER, HUB, SAMPLE, NEIGHBOUR, RECHECK, PROMISED = range(len(KINDS))
 CHOSEN: Final = (RANKED, SAMPLE, NEIGHBOUR)
 """Kinds of the pages that a policy chooses."""
 

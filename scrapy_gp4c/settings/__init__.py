@@ -18,6 +18,7 @@ from scrapy_gp4c.arrays import Array, Bools
 from scrapy_gp4c.errors import Gp4cError, SettingsError, did_you_mean
 from scrapy_gp4c.notices.receivers import Receiver
 from scrapy_gp4c.page_state.columns import in_panel
+from scrapy_gp4c.page_state.rules import PageRule
 from scrapy_gp4c.policies import table as policies
 from scrapy_gp4c.policies.base import budget_pages
 from scrapy_gp4c.scoring import functions, refresh_value
@@ -72,6 +73,8 @@ class Settings:
     secret_params: tuple[str, ...]
     archive: bool
     archive_versions: int
+    rules: tuple[PageRule, ...]
+    change_items: bool
     notify: tuple[Receiver, ...]
     on_change: str | None
     feed: str | None
@@ -121,6 +124,7 @@ class Settings:
             loaded = replace(loaded, features=loaded_callable("scrapy_gp4c.fingerprint.simhash_words"))
         loaded._check_measured()
         check_private(loaded.fetchers, is_insecure=loaded.fetchers_insecure)
+        loaded._check_rules()
         return loaded
 
     def _check_measured(self) -> None:
@@ -135,6 +139,15 @@ class Settings:
                 raise SettingsError(
                     f"{name} reads what visits gained searches ({', '.join(refresh_value.FORMULAS)}), which "
                     "takes a log of queries: set GP4C_QUERY_LOG to the path of one, or use other terminals"
+                )
+
+    def _check_rules(self) -> None:
+        """Raise SettingsError for a rule that needs texts which nothing keeps."""
+        for rule in self.rules:
+            if rule.distance is not None and rule.distance.counts_words and not self.archive:
+                raise SettingsError(
+                    f"GP4C_RULES: {rule.name}: 'distance' counts words, which takes the text of the copy "
+                    "before: set GP4C_ARCHIVE = True (extra [archive]), or use 'any'"
                 )
 
     def store_path(self, spider_name: str, arguments: Mapping[str, object] | None = None) -> Path:

@@ -168,6 +168,18 @@ TABLE: Final[dict[str, values.Setting]] = {
         lambda value: values.count(value, 1, 1000),
         "versions of a page that the archive keeps; a change is shown where it has both",
     ),
+    "GP4C_RULES": values.Setting(
+        (),
+        "a list of dicts such as {'match': '*/news/*', 'max_age': '6h'}",
+        values.rules,
+        "how often pages are visited, and what of them is compared",
+    ),
+    "GP4C_CHANGE_ITEMS": values.Setting(
+        False,
+        "True or False",
+        values.flag,
+        "send a PageChange item through the pipelines for every event of a page",
+    ),
     "GP4C_NOTIFY": values.Setting(
         None,
         "a list of addresses that Apprise knows, or of dicts with an address as `url`",

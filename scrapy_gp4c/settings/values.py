@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from parsel import Selector, css2xpath
 from scrapy.utils.misc import load_object
 
 from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.notices.receivers import Receiver, read_receivers
+from scrapy_gp4c.page_state.rules import PageRule, read_rules
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import read_budget
 
@@ -113,6 +117,32 @@ def receivers(value: Any) -> tuple[Receiver, ...]:
         return read_receivers(value)
     except (ValueError, TypeError, AttributeError) as error:
         raise SettingsError(f"expected {RECEIVERS}; {error}") from None
+
+
+def rules(value: Any) -> tuple[PageRule, ...]:
+    """Rules about pages; raises SettingsError, which names the rule."""
+    try:
+        loaded = read_rules(json.loads(value) if isinstance(value, str) and value else value)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+    return tuple(
+        replace(rule, watch=_xpaths(rule, rule.watch), ignore=_xpaths(rule, rule.ignore)) for rule in loaded
+    )
+
+
+def _xpaths(rule: PageRule, queries: tuple[str, ...]) -> tuple[str, ...]:
+    """CSS selectors and XPaths as XPaths. Raises SettingsError."""
+    xpaths = []
+    for query in queries:
+        is_xpath = query.lstrip().startswith(("/", "./", "(", "xpath:"))
+        try:
+            xpaths.append(query.strip().removeprefix("xpath:") if is_xpath else css2xpath(query))
+            Selector(text="<p/>").xpath(xpaths[-1])
+        except Exception as error:  # those of cssselect, lxml and parsel
+            raise SettingsError(
+                f"{rule.name}: {query!r} is neither a CSS selector nor an XPath ({error}): correct it"
+            ) from None
+    return tuple(xpaths)
 
 
 def optional_text(value: Any) -> str | None:

@@ -22,6 +22,23 @@ Cuts = list[tuple[float, int] | None] | None
 choose by one score, and there is no estimate by the panel."""
 
 
+class PromiseCounts(TypedDict):
+    """Promises about pages when a cycle was planned."""
+
+    pages: int
+    """Settled pages with a promise."""
+    late: int
+    """Pages that no visit has reached in the time promised."""
+    latest_s: float
+    """Time by which the latest of them is late."""
+    needed: int
+    """Visits per cycle that keep all promises, in the mean."""
+    budget: int
+    """Visits that the cycle could spend on promises."""
+    missed: int
+    """Pages due that the budget left out."""
+
+
 class PlanCounts(TypedDict, total=False):
     """Numbers of pages that the planning of a cycle counted."""
 
@@ -44,6 +61,9 @@ class PlanCounts(TypedDict, total=False):
     ranked: int
     warmup: int
     new: int
+    promised: int
+    """Pages visited by their promise; absent: no page has one."""
+    promises: PromiseCounts
 
 
 class RoundCounts(TypedDict):
@@ -114,6 +134,8 @@ class CycleRecord(TypedDict, total=False):
     """Page -> what is known of the copy of it that was delivered last, where later visits were not."""
     sitemaps: dict[str, list[str]]
     """URL of a sitemap -> other sites that let it speak for them, in this cycle and before."""
+    promised: bool
+    """Whether a request has said how often its page is to be visited."""
     doubted: list[int]
     """Fingerprints of texts that are blocks and the like, of this cycle and before."""
     secret_params: list[str]

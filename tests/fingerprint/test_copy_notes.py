@@ -21,6 +21,7 @@ from scrapy_gp4c.fingerprint.text import REASONS
         st.sampled_from(KINDS),
         st.booleans(),
         st.binary(max_size=110),
+        st.integers(0, 127),
     )
 )
 def test_notes_are_read_back_as_they_were(notes: CopyNotes) -> None:

@@ -21,7 +21,7 @@ ARROWS: Final[dict[str, str]] = {
     "settings": "notices page_state policies scoring store",
     "crawling": "archive notices scoring fingerprint page_state policies store settings search words",
     "fetching": "crawling fingerprint settings",
-    "the top": "crawling fingerprint settings",
+    "the top": "crawling fingerprint notices settings",
     "commands": "archive notices crawling fetching fingerprint words settings store page_state scoring "
     "search",
     "histories": "store page_state scoring",

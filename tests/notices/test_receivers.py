@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from scrapy_gp4c.notices.events import PageEvent, url_matches
+from scrapy_gp4c.notices.events import PageEvent
 from scrapy_gp4c.notices.receivers import NAMED_PAGES, messages_of, read_receivers
+from scrapy_gp4c.page_state.rules import url_matches
 
 
 def event(kind: str = "changed", url: str = "http://h/a", diff: tuple[str, ...] | None = None) -> PageEvent:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.errors import SettingsError
+from scrapy_gp4c.page_state.rules import NO_RULE, Span, rule_of
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.named import DEFAULT, NAMED, Named
 from scrapy_gp4c.settings import Settings
@@ -46,6 +47,8 @@ BAD: dict[str, list[Any]] = {
     "GP4C_QUERY_LOG": [5, True, ["queries.tsv"]],
     "GP4C_URL_PARAMS_IGNORED": [5, True, [5], math.nan],
     "GP4C_NOTIFY": [5, True, ["no address"], [{"url": "json://h", "digest": "weekly"}]],
+    "GP4C_RULES": [5, True, "*", [5], [{"match": "*"}]],
+    "GP4C_CHANGE_ITEMS": ["maybe", 2, []],
     "GP4C_ON_CHANGE": [5, True],
     "GP4C_FEED": [5, True],
     "GP4C_METRICS": [5, True],
@@ -114,7 +117,7 @@ def test_bad_value_is_one_error_that_names_setting_and_value(name: str, value: A
     message = str(caught.value)
     assert message.startswith(name)
     if not name.endswith(
-        ("_FUNCTION", "_POLICY", "_NOTIFY")
+        ("_FUNCTION", "_POLICY", "_NOTIFY", "_RULES")
     ):  # what reads their texts has remedies of its own
         assert repr(value) in message
         assert "default" in message
@@ -248,3 +251,42 @@ def test_a_spider_of_any_name_has_one_directory_of_its_own() -> None:
     assert {path.parent.as_posix() for path in paths} == {"stores"}
     assert len({path.name for path in paths} - {"", ".", ".."}) == len(names)
     assert not any("\0" in path.name or "\n" in path.name for path in paths)
+
+
+def test_a_wrong_rule_is_one_error_that_names_it_and_the_remedy() -> None:
+    """Unknown keys, values that cannot be read, contradictions, and what needs another setting."""
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"max_age": "1d"}, "rule 2: 'match' must be a glob of URLs such as"),
+        ({"match": "*", "max_ago": "1d"}, "rule 2: there is no key 'max_ago'; the keys are match, max_age"),
+        ({"match": "*", "max_age": "5"}, "rule 2: 'max_age': 5 what? Say the unit"),
+        ({"match": "*", "max_age": 0}, "rule 2: 'max_age': expected a time such as '6h'"),
+        ({"match": {"tags": "a"}, "never": True}, "found {'tags': 'a'}"),
+        ({"match": "*", "min_interval": "1d", "max_age": "6h"}, "must not be longer than max_age (6h)"),
+        ({"match": "*", "watch": "p[["}, "rule 2 ('*'): 'p[[' is neither a CSS selector nor an XPath"),
+        ({"match": "*", "ignore": "//p[@"}, "rule 2 ('*'): '//p[@' is neither"),
+        ({"match": "*", "distance": "words:some"}, "expected 'any', 'words:3' or 'share:1%'"),
+        ({"match": "*", "distance": "words:3"}, "set GP4C_ARCHIVE = True"),
+        ({"match": "*", "weight": -1}, "rule 2: 'weight': expected a number from 0"),
+    ]
+    for rule, words in wrong:
+        with pytest.raises(SettingsError) as caught:
+            load({"GP4C_RULES": [{"match": "/a/", "never": True}, rule]})
+        assert str(caught.value).startswith("GP4C_RULES: ")
+        assert words in str(caught.value)
+
+
+def test_rules_from_a_command_line_are_json() -> None:
+    """Times in all their forms; the first match counts, also on decoded URLs and by tags."""
+    rules = load(
+        {
+            "GP4C_RULES": '[{"match": "*/caf\\u00e9/*", "max_age": "1.5h"},'
+            ' {"match": {"tag": "x"}, "max_age": 2},'
+            ' {"match": "/a/", "min_interval": "3 cycles"}]'
+        }
+    ).rules
+    assert rule_of(rules, "http://h/caf%C3%A9/a/", {"gp4c_tag": "x"}).max_age == Span(seconds=5400.0)
+    assert rule_of(rules, "http://h/a/", {"gp4c_tag": "x"}).max_age == Span(cycles=2)
+    assert rule_of(rules, "http://h/a/", {}).min_interval == Span(cycles=3)
+    assert rule_of(rules, "http://h/b/", {}) == NO_RULE
+    assert rule_of(rules, "http://h/a/", {"gp4c_max_age": 1}) == rules[2]
+    assert rule_of(rules, "http://h/a/", {"gp4c_max_age": "1d"}).max_age == Span(seconds=86_400.0)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
-from scrapy_gp4c.archive.differences import Hunk, differences
+from scrapy_gp4c.archive.differences import Hunk, differences, text_of
 from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.arrays import Array, Floats
 from scrapy_gp4c.errors import ArchiveError
@@ -287,7 +287,7 @@ def _changes(store: PageReader, texts: Texts) -> Iterator[TextChange]:
 def _hunk(hunk: Hunk) -> Markup:
     words = []
     for sign, words_of_part in hunk.segments:
-        text = " ".join(words_of_part[:WORDS]) + (" …" if len(words_of_part) > WORDS else "")
+        text = text_of(words_of_part[:WORDS]) + (" …" if len(words_of_part) > WORDS else "")
         tag = _TAGS.get(sign)
         words.append(Markup("<{0}>{1}</{0}>").format(Markup(tag), text) if tag else Markup("{}").format(text))
     return Markup("<p>… {} …</p>").format(Markup(" ").join(words))

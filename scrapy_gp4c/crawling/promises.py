@@ -1,0 +1,314 @@
+"""Promises about the pages of a store: rules and requests, in cycles of the crawl.
+
+A cycle dates its visits by its start, so that a daily crawl that starts some seconds early keeps a daily
+interval. Times become cycles by the median time between the starts of the last cycles.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.page_state.rules import NO_RULE, STORED_META, PageRule, Span, rule_of, time_text
+from scrapy_gp4c.policies.promises import PromisedPages, promised_visits
+
+if TYPE_CHECKING:
+    from scrapy_gp4c.crawling.neighbourhood import KnownPages
+    from scrapy_gp4c.page_state.columns import PageRow
+    from scrapy_gp4c.settings import Settings
+    from scrapy_gp4c.store.protocols import PageStore
+    from scrapy_gp4c.store.records import CycleRecord, PromiseCounts, StoredRequest
+
+Array = npt.NDArray[Any]
+
+TOLERANCE: Final = 0.01
+"""Part of a time by which a visit may come early or late: cycles do not start to the second."""
+REQUESTS: Final = 4_096
+INTERVALS: Final = 5
+"""Last cycles of which the median is the time between two cycles."""
+NO_PAGES: Final = np.empty(0, np.uint32)
+
+
+class Clock(NamedTuple):
+    """Times of cycles, s since 1970."""
+
+    cycle: int
+    """Cycle that is planned."""
+    now_s: float
+    starts_s: npt.NDArray[np.float64]
+    """By cycle, from 0 to the one before; NaN: not known."""
+    interval_s: float
+    """Time between the starts of two cycles."""
+
+    @classmethod
+    def of(cls, records: Sequence[CycleRecord], cycle: int) -> Clock:
+        """Clock of a cycle that is open, or will be begun now or later."""
+        starts_s = np.full(cycle + 1, np.nan)
+        for record in records:
+            if record["cycle"] <= cycle and (started := record.get("started")) is not None:
+                starts_s[record["cycle"]] = started
+        last = max((record["cycle"] for record in records), default=0)
+        if last < cycle:
+            starts_s[last + 1] = time.time()
+        known = starts_s[~np.isnan(starts_s)]
+        interval_s = float(np.median(np.diff(known)[-INTERVALS:])) if len(known) > 1 else 0.0
+        interval_s = max(interval_s, 1.0)
+        if last + 1 < cycle:  # as a forecast of several cycles has it
+            starts_s[last + 1 :] = starts_s[last + 1] + interval_s * np.arange(cycle - last)
+        now_s = starts_s[cycle]
+        return cls(cycle, time.time() if np.isnan(now_s) else float(now_s), starts_s[:-1], interval_s)
+
+    def age_s(self, last: Array) -> Array:
+        """Time since the cycles of some last visits; infinite where it is not known."""
+        started_s = self.starts_s[np.minimum(last, self.cycle - 1)]
+        return np.where(np.isnan(started_s) | (last <= 0), np.inf, self.now_s - started_s)
+
+    def cycles(self, span: Span) -> int:
+        """Whole cycles that a span takes, at least 1."""
+        return span.cycles or max(1, int(span.seconds * (1 + TOLERANCE) / self.interval_s))
+
+    def left(self, span: Span, last: Array) -> Array:
+        """Cycles that may pass until a span since the last visits is over; below 0: it is."""
+        if span.cycles:
+            return np.where(last <= 0, 0, last.astype(np.int64) + span.cycles - self.cycle)
+        left_s = span.seconds * (1 + TOLERANCE) - self.age_s(last)
+        left = np.floor(np.maximum(left_s, -1e12) / self.interval_s)
+        return np.where(last <= 0, 0, np.clip(left, -(2**30), 2**30)).astype(np.int64)
+
+    def is_over(self, span: Span, last: Array) -> Array:
+        """Whether a span since the last visits is over."""
+        if span.cycles:
+            return np.asarray((last <= 0) | (self.cycle - last >= span.cycles))
+        return np.asarray(self.age_s(last) >= span.seconds * (1 - TOLERANCE))
+
+
+class Promised(NamedTuple):
+    """Settled pages with a promise, and what a cycle knows of it."""
+
+    pages: npt.NDArray[np.uint32]
+    promises: PromisedPages
+    late_s: npt.NDArray[np.float64]
+    """``[N]``: time by which each page is later than promised; 0: it is not."""
+
+    def visits(self, budget: int) -> npt.NDArray[np.uint32]:
+        """Pages that the cycle visits by their promises."""
+        return self.pages[promised_visits(self.promises, budget)] if len(self.pages) else self.pages
+
+    def counts(self, visits: int, budget: int) -> PromiseCounts:
+        """Counts for the record of a cycle that makes so many visits by promises of so many that it could."""
+        late = self.late_s > 0
+        due = int(np.count_nonzero(self.promises.is_open & (self.promises.left <= 0)))
+        return {
+            "pages": len(self.pages),
+            "late": int(np.count_nonzero(late)),
+            "latest_s": float(self.late_s.max(initial=0.0)),
+            "needed": self.promises.needed,
+            "budget": budget,
+            "missed": max(0, due - visits),
+        }
+
+
+class PageRules:
+    """Rules of all known pages for the planning of a cycle."""
+
+    def __init__(self, known: KnownPages, rules: Sequence[PageRule], clock: Clock) -> None:
+        """Find the rule of every page by its stored request."""
+        self._rules: list[PageRule] = [NO_RULE]
+        self.clock = clock
+        numbers: dict[PageRule, int] = {NO_RULE: 0}
+        self.number = np.zeros(known.merged_pages, np.uint32)
+        for first in range(0, len(self.number), REQUESTS):
+            pages = np.arange(first, min(first + REQUESTS, len(self.number)), dtype=np.uint32)
+            for page, stored in zip(pages.tolist(), known.requests(pages), strict=True):
+                rule = rule_of_request(rules, stored)
+                number = numbers.setdefault(rule, len(self._rules))
+                if number == len(self._rules):
+                    self._rules.append(rule)
+                self.number[page] = number
+
+    def at(self, cycle: int) -> PageRules:
+        """The same rules for a later cycle, as if cycles went on as they did."""
+        later = object.__new__(PageRules)
+        later._rules, later.number = self._rules, self.number
+        clock = self.clock
+        extra = clock.interval_s * np.arange(cycle - clock.cycle)
+        starts_s = np.concatenate((clock.starts_s, clock.now_s + extra))
+        later.clock = Clock(
+            cycle, clock.now_s + clock.interval_s * (cycle - clock.cycle), starts_s, clock.interval_s
+        )
+        return later
+
+    def pages_of(self) -> Counter[int]:
+        """Pages by number of their rule; those of no rule under 0."""
+        counts = np.bincount(self.number, minlength=len(self._rules)).tolist()
+        pages: Counter[int] = Counter()
+        for rule, count in zip(self._rules, counts, strict=True):
+            pages[rule.number] += count
+        return pages
+
+    def rule(self, page: int) -> PageRule:
+        """Rule of a page."""
+        return self._rules[int(self.number[page])]
+
+    def allowed(self, first: int, last: Array) -> npt.NDArray[np.bool_]:
+        """Pages of a block that ``never`` and ``min_interval`` let be visited; ``last``: cycles of visits."""
+        number = self.number[first : first + len(last)]
+        allowed = np.ones(len(last), np.bool_)
+        for rule_number in np.unique(number).tolist():
+            rule = self._rules[rule_number]
+            if rule.never or rule.min_interval is not None:
+                rows = np.flatnonzero(number == rule_number)
+                span = rule.min_interval
+                allowed[rows] = False if rule.never or span is None else self.clock.is_over(span, last[rows])
+        return allowed
+
+    def promised(self, first: int, last: Array, is_settled: Array, allowed: Array) -> Promised:
+        """Promises about the settled pages of a block."""
+        number = self.number[first : first + len(last)]
+        parts = [NO_PROMISES]
+        for rule_number in np.unique(number[is_settled]).tolist():
+            rule = self._rules[rule_number]
+            if rule.max_age is None or rule.never:
+                continue
+            rows = np.flatnonzero((number == rule_number) & is_settled)
+            most = self.clock.cycles(rule.max_age)
+            least = 1 if rule.min_interval is None else self.clock.cycles(rule.min_interval)
+            left = self.clock.left(rule.max_age, last[rows])
+            if rule.max_age.cycles:
+                late_s = -left * self.clock.interval_s
+            else:
+                age_s = self.clock.age_s(last[rows])
+                late_s = np.where(np.isinf(age_s), 0.0, age_s) - rule.max_age.seconds * (1 + TOLERANCE)
+            promises = PromisedPages(
+                left,
+                np.full(len(rows), most, np.int64),
+                np.full(len(rows), min(least, most), np.int64),
+                allowed[rows] & (last[rows] < self.clock.cycle),
+            )
+            pages = (rows + first).astype(np.uint32)
+            parts.append(Promised(pages, promises, np.maximum(late_s, 0.0)))
+        return join_promises(parts)
+
+    def weights(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float64]]:
+        """Pages to which their rules give a weight, and these."""
+        weight = np.array([np.nan if rule.weight is None else rule.weight for rule in self._rules])
+        pages = np.flatnonzero(~np.isnan(weight[self.number])).astype(np.uint32)
+        return pages, weight[self.number[pages]]
+
+
+def join_promises(parts: Iterable[Promised]) -> Promised:
+    """All parts, in ascending order of the pages."""
+    pages, promises, late_s = zip(*parts, strict=True)
+    all_pages = np.concatenate(pages)
+    order = np.argsort(all_pages, kind="stable")
+    columns = (np.concatenate(column)[order] for column in zip(*promises, strict=True))
+    return Promised(all_pages[order], PromisedPages(*columns), np.concatenate(late_s)[order])
+
+
+NO_PROMISES: Final = Promised(
+    NO_PAGES,
+    PromisedPages(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_)),
+    np.empty(0),
+)
+
+
+def rule_of_request(rules: Sequence[PageRule], stored: StoredRequest) -> PageRule:
+    """Rule of a page by its stored request."""
+    return rule_of(rules, stored["url"], stored.get("meta", {}))
+
+
+def has_promise(meta: Mapping[str, Any]) -> bool:
+    """Whether the meta of a request says something that rules are about."""
+    return any(name in meta for name in STORED_META)
+
+
+def are_promised(records: Sequence[CycleRecord]) -> bool:
+    """Whether a request of a recorded cycle has said how often its page is to be visited."""
+    return any(record.get("promised") for record in records)
+
+
+def page_rules(store: PageStore, settings: Settings, cycle: int | None = None) -> PageRules | None:
+    """Rules of a store's pages for the cycle that is open or comes next; None: there are none."""
+    records = store.cycles()
+    if not settings.rules and not are_promised(records):
+        return None
+    cycle = cycle or store.open_cycle or store.last_cycle + 1
+    return PageRules(store, settings.rules, Clock.of(records, cycle))
+
+
+def put_weights(store: PageStore, settings: Settings) -> None:
+    """Give pages the weights of their rules, before a cycle is begun."""
+    rules = page_rules(store, settings)
+    if rules is not None:
+        store.weights.put(*rules.weights())
+
+
+class LiveRules:
+    """Rules as a crawl asks for them page by page."""
+
+    def __init__(self, store: PageStore, settings: Settings, planned: PageRules | None) -> None:
+        """Take the rules; ``planned``: those of the pages that the cycle's planning knows."""
+        self._store, self._rules = store, settings.rules
+        self.is_empty = not settings.rules and planned is None
+        self._clock = None if planned is None else planned.clock
+        self.pages: Counter[int] = Counter() if planned is None else planned.pages_of()
+        """Pages by number of the rule."""
+        self._has_new = False
+
+    def of(self, stored: StoredRequest) -> PageRule:
+        """Rule of a page by its request."""
+        return rule_of_request(self._rules, stored)
+
+    def of_page(self, page: int) -> PageRule:
+        """Rule of a page of the store."""
+        return NO_RULE if self.is_empty else self.of(self._store.request(page))
+
+    def note_new(self, stored: StoredRequest) -> PageRule:
+        """Rule of a new page, which is counted."""
+        rule = self.of(stored)
+        self.pages[rule.number] += 1
+        self._has_new = True
+        return rule
+
+    def allows(self, page: int, row: PageRow) -> bool:
+        """Whether a visit beside the plan breaks no rule."""
+        rule = self.of_page(page)
+        if rule.never or rule.min_interval is None or self._clock is None:
+            return not rule.never
+        return bool(self._clock.is_over(rule.min_interval, np.array([row.last_attempt]))[0])
+
+    def unmatched(self) -> list[PageRule]:
+        """Rules that are for no page of the store."""
+        # Pages that are never visited are not in the store: only a run that finds new pages may say so.
+        return [
+            rule for rule in self._rules if not self.pages[rule.number] and (self._has_new or not rule.never)
+        ]
+
+
+def unmatched_warning(rules: Sequence[PageRule]) -> str:
+    """Log line for rules that are for no page."""
+    names = ", ".join(rule.name for rule in rules)
+    return (
+        f"GP4C_RULES: no page matches {names}. A glob is for the complete URL, such as '*/news/*'; of "
+        "several rules that match a page, the first counts. Correct the rule, or remove it."
+    )
+
+
+def too_small_warning(counts: PromiseCounts) -> str | None:
+    """Log line for a budget that cannot keep all promises; None: it can."""
+    if counts["needed"] <= counts["budget"] and not counts["missed"]:
+        return None
+    late = (
+        f"{counts['late']:,} of {counts['pages']:,} pages are late, by up to {time_text(counts['latest_s'])}"
+        if counts["late"]
+        else "pages will be late"
+    )
+    return (
+        f"promises need {counts['needed']:,} visits a cycle, the budget is {counts['budget']:,}: {late}. "
+        "Raise GP4C_BUDGET, crawl more often, or lengthen max_age; until then the latest come first."
+    )

@@ -1,0 +1,105 @@
+"""Parts of a page that are compared: watched ones alone, and without those that are ignored.
+
+Watched parts are compared as they stand: nothing of them is left out, masked or learned to be noise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from zlib import crc32
+
+from lxml import etree
+from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
+
+from scrapy_gp4c.fingerprint.text import MAX_SOURCE_BYTES, is_too_deep, source_of
+from scrapy_gp4c.words.normal import plain_form
+from scrapy_gp4c.words.shingles import SHINGLE_WORDS
+
+if TYPE_CHECKING:
+    from parsel import Selector
+
+    from scrapy_gp4c.fingerprint import Features
+
+NOT_WATCHED_REASON: Final = "nothing of the page is watched"
+NEVER_TEXT: Final = ("script", "style", "noscript", "template")
+
+
+class ComparedPart(NamedTuple):
+    """Response with what is compared of a page."""
+
+    response: Response
+    features: Features | None
+    is_missing: bool = False
+    """Whether nothing of the page is watched."""
+
+
+def part_sum(watch: tuple[str, ...], ignore: tuple[str, ...]) -> int:
+    """Checksum from 1 to 127 of what is compared of a page; 0: all of it."""
+    return crc32(repr((watch, ignore)).encode()) % 127 + 1 if watch or ignore else 0
+
+
+def compared_part(
+    response: Response, features: Features | None, watch: tuple[str, ...], ignore: tuple[str, ...]
+) -> ComparedPart:
+    """Return a response with what is compared of it.
+
+    ``watch``, ``ignore``: XPaths. Only HTML and XML have parts: of others, all is compared.
+    """
+    if not (watch or ignore) or not isinstance(response, HtmlResponse | XmlResponse):
+        return ComparedPart(response, features)
+    source = source_of(response, MAX_SOURCE_BYTES)
+    if is_too_deep(source):
+        return ComparedPart(response, features)
+    whole = response.replace(body=source.encode("utf-8", "replace"), encoding="utf-8")
+    selector: Selector = whole.selector
+    for xpath in ignore:
+        for node in selector.xpath(xpath):
+            _remove(node.root)
+    if watch:
+        found = [node for xpath in watch for node in selector.xpath(xpath)]
+        text = "\n".join(filter(None, map(_text, found)))
+        headers = response.headers.copy()
+        headers["Content-Type"] = "text/plain; charset=utf-8"
+        part = TextResponse(
+            response.url, response.status, headers, text.encode("utf-8", "replace"), encoding="utf-8"
+        )
+        return ComparedPart(part, watched_features, not found)
+    if selector.root is None or not len(selector.root):
+        return ComparedPart(response, features)
+    html = etree.tostring(selector.root, encoding="unicode", method=selector.type)
+    return ComparedPart(whole.replace(body=html.encode("utf-8", "replace")), features)
+
+
+def watched_features(response: Response) -> list[str]:
+    """Return the shingles of a text without masks."""
+    assert isinstance(response, TextResponse)
+    words = plain_form(response.text).split()
+    if not words:
+        return []
+    words = ["", "", *words, "", ""]
+    return [" ".join(words[at : at + SHINGLE_WORDS]) for at in range(len(words) - SHINGLE_WORDS + 1)]
+
+
+def _text(node: Any) -> str:
+    """Text of an element, as its words stand beside each other; that of an attribute or text node."""
+    root = node.root
+    if not isinstance(root, etree._Element):
+        return str(root).strip()
+    for element in root.iter(*NEVER_TEXT):
+        if element is not root:
+            _remove(element)
+    return " ".join(" ".join(root.itertext(etree.Element)).split())
+
+
+def _remove(root: Any) -> None:
+    """Take an element out of its tree; its tail stays, and so do the root, attributes and texts."""
+    parent = root.getparent() if isinstance(root, etree._Element) else None
+    if parent is None:
+        return
+    before = root.getprevious()
+    if root.tail:
+        if before is None:
+            parent.text = (parent.text or "") + " " + root.tail
+        else:
+            before.tail = (before.tail or "") + " " + root.tail
+    parent.remove(root)

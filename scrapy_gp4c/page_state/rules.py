@@ -1,0 +1,242 @@
+"""Rules about pages: which pages they are for, how often these are visited, and what of them is compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import translate
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+from scrapy_gp4c.scoring.weights import read_weight
+
+UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_TIME: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*")
+_CYCLES: Final = re.compile(r"\s*(\d+)\s*cycles?\s*")
+_DISTANCE: Final = re.compile(r"words:(\d+)|share:(\d+(?:\.\d+)?)%")
+MOST_CYCLES: Final = 1_000_000
+
+
+class Span(NamedTuple):
+    """Time between two visits of a page, as a number of cycles or of seconds; the other one is 0."""
+
+    cycles: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        if self.cycles:
+            return f"{self.cycles} cycle{'s' * (self.cycles > 1)}"
+        return time_text(self.seconds)
+
+
+def time_text(seconds: float) -> str:
+    """Time as people write it in rules, such as ``6h``."""
+    unit = next((name for name in "dhm" if abs(seconds) >= UNITS_S[name]), "s")
+    return f"{round(seconds / UNITS_S[unit], 1):g}{unit}"
+
+
+def read_span(value: Any) -> Span:
+    """Read ``"1d"``, ``"6h"``, ``"3 cycles"`` or a number of cycles. Raises ValueError."""
+    expected = "expected a time such as '6h' or '1d', or a number of cycles of at least 1"
+    if isinstance(value, str):
+        if (time := _TIME.fullmatch(value)) and float(time[1]) > 0:
+            return Span(seconds=float(time[1]) * UNITS_S[time[2]])
+        if cycles := _CYCLES.fullmatch(value):
+            value = int(cycles[1])
+        elif value.strip().isdigit():
+            raise ValueError(f"{value} what? Say the unit, such as '{value}h' or '{value} cycles'")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_CYCLES:
+        raise ValueError(f"{expected}; found {value!r}")
+    return Span(cycles=value)
+
+
+class Distance(NamedTuple):
+    """Least difference of two texts that counts as a change: so many words, or such a share of them."""
+
+    words: int = 0
+    share: float = 0.0
+
+    @property
+    def counts_words(self) -> bool:
+        """Whether both texts are needed to tell."""
+        return bool(self.words or self.share)
+
+    def is_reached(self, differing: int, words: int) -> bool:
+        """Whether so many differing words of a text of ``words`` words are a change."""
+        return differing > 0 and differing >= self.words and differing >= self.share * words
+
+
+def read_distance(value: Any) -> Distance:
+    """Read ``"any"``, ``"words:3"`` or ``"share:1%"``. Raises ValueError."""
+    if value == "any":
+        return Distance()
+    parts = _DISTANCE.fullmatch(value) if isinstance(value, str) else None
+    if parts is None:
+        raise ValueError(f"expected 'any', 'words:3' or 'share:1%'; found {value!r}")
+    return Distance(int(parts[1] or 0), float(parts[2] or 0) / 100)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    """Read a text, or a list of texts. Raises ValueError."""
+    texts = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list | tuple) else ()
+    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise ValueError(f"expected a CSS selector or XPath, or a list of these; found {value!r}")
+    return texts
+
+
+def _true(value: Any) -> bool:
+    if value is not True and value is not False:
+        raise ValueError(f"expected True; found {value!r}")
+    return bool(value)
+
+
+def read_tag(value: Any) -> str:
+    """Read a tag: a text that is not empty. Raises ValueError."""
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"expected a text; found {value!r}")
+    return value
+
+
+READERS: Final = {
+    "max_age": read_span,
+    "min_interval": read_span,
+    "weight": read_weight,
+    "watch": _texts,
+    "ignore": _texts,
+    "distance": read_distance,
+    "never": _true,
+}
+"""Key of a rule -> the reader of its value."""
+
+
+@dataclass(frozen=True)
+class PageRule:
+    """Rule about some pages."""
+
+    number: int = 0
+    """Position in the list, from 1; 0: no rule, only what a request says itself."""
+    match: str | None = None
+    """Glob of URLs; None: the rule goes by `tag`."""
+    tag: str | None = None
+    max_age: Span | None = None
+    """Longest time between two visits."""
+    min_interval: Span | None = None
+    """Shortest time between two visits."""
+    weight: float | None = None
+    watch: tuple[str, ...] = ()
+    """Parts of the page that are compared; empty: all of it."""
+    ignore: tuple[str, ...] = ()
+    """Parts of the page that are not compared."""
+    distance: Distance | None = None
+    """None: that of ``GP4C_DISTANCE``."""
+    never: bool = False
+    """Whether the pages are never visited."""
+
+    def is_for(self, url: str, tag: str | None) -> bool:
+        """Whether the rule is for a page."""
+        return url_matches(url, self.match) if self.match is not None else tag == self.tag
+
+    @property
+    def name(self) -> str:
+        """Words for messages: position and pages."""
+        pages = repr(self.match) if self.match is not None else f"{{'tag': {self.tag!r}}}"
+        return f"rule {self.number} ({pages})" if self.number else "the request itself"
+
+
+@lru_cache(maxsize=1024)
+def _glob(pattern: str) -> re.Pattern[str]:
+    return re.compile(translate(pattern))
+
+
+def url_matches(url: str, pattern: str) -> bool:
+    """Whether a URL, as it is or decoded, matches a glob (``*?[``) or contains a plain text."""
+    urls = (url, unquote(url)) if "%" in url else (url,)
+    if not set(pattern) & set("*?["):
+        return any(pattern in one for one in urls)
+    return any(_glob(pattern).match(one) is not None for one in urls)
+
+
+def read_rules(value: Any) -> tuple[PageRule, ...]:
+    """Read a list of rules as dicts. Raises ValueError, which names rule, key and what was expected."""
+    if value in (None, ""):
+        return ()
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"expected a list of dicts; found {type(value).__name__}")
+    return tuple(_rule(number, one) for number, one in enumerate(value, 1))
+
+
+def _rule(number: int, value: Any) -> PageRule:
+    where = f"rule {number}"
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where}: expected a dict such as {{'match': '*/news/*', 'max_age': '6h'}}")
+    if unknown := [key for key in value if key != "match" and key not in READERS]:
+        raise ValueError(
+            f"{where}: there is no key {unknown[0]!r}; the keys are match, {', '.join(READERS)}: correct "
+            "or remove it"
+        )
+    match = value.get("match")
+    tag = match.get("tag") if isinstance(match, Mapping) and set(match) == {"tag"} else None
+    is_tag = isinstance(tag, str) and tag != ""
+    if not is_tag and (not isinstance(match, str) or not match):
+        raise ValueError(
+            f"{where}: 'match' must be a glob of URLs such as '*/news/*', or {{'tag': 'news'}}; found "
+            f"{match!r}"
+        )
+    if len(value) < 2:
+        raise ValueError(f"{where}: it says nothing about its pages; give one of {', '.join(READERS)}")
+    fields: dict[str, Any] = {}
+    for key, read in READERS.items():
+        if key in value:
+            try:
+                fields[key] = read(value[key])
+            except ValueError as error:
+                raise ValueError(f"{where}: {key!r}: {error}") from None
+    rule = PageRule(number, None if is_tag else match, tag if is_tag else None, **fields)
+    if problem := contradiction(rule):
+        raise ValueError(f"{where}: {problem}")
+    return rule
+
+
+def contradiction(rule: PageRule) -> str | None:
+    """Why ``max_age`` and ``min_interval`` of a rule exclude each other; None: they do not."""
+    most, least = rule.max_age, rule.min_interval
+    if most is None or least is None:
+        return None
+    if least.cycles > most.cycles > 0 or least.seconds > most.seconds > 0:
+        return f"min_interval ({least}) must not be longer than max_age ({most})"
+    return None
+
+
+META_KEYS: Final = {
+    "gp4c_max_age": "max_age",
+    "gp4c_min_interval": "min_interval",
+    "gp4c_weight": "weight",
+    "gp4c_tag": "tag",
+}
+"""Key in a request's meta -> field of `PageRule`."""
+STORED_META: Final = ("gp4c_max_age", "gp4c_min_interval", "gp4c_tag")
+"""Those that are kept with the page's request; weights have a table of their own."""
+NO_RULE: Final = PageRule()
+
+
+def rule_of(rules: Sequence[PageRule], url: str, meta: Mapping[str, Any]) -> PageRule:
+    """Rule of a page: the first that matches, with what the page's request says itself in place of it.
+
+    ``meta``: of the page's request; what cannot be read of it counts as not said.
+    """
+    tag = meta.get("gp4c_tag")
+    rule = next((one for one in rules if one.is_for(url, tag)), NO_RULE)
+    if meta:
+        most, least = _own_span(meta, "gp4c_max_age"), _own_span(meta, "gp4c_min_interval")
+        changed = replace(rule, max_age=most or rule.max_age, min_interval=least or rule.min_interval)
+        return rule if contradiction(changed) else changed
+    return rule
+
+
+def _own_span(meta: Mapping[str, Any], key: str) -> Span | None:
+    try:
+        return read_span(meta[key]) if key in meta else None
+    except ValueError:
+        return None

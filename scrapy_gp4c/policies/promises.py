@@ -1,0 +1,105 @@
+"""Promises about pages: which pages a cycle has to visit, so that none is visited later than promised.
+
+A page with a promise is visited once in ``max_age`` cycles at least. Pages are taken by earliest deadline:
+those that are due now, and so many others that the cycles ahead do not have more pages due than their budget.
+A crawl and a replay ask the same function. Source: C. L. Liu & J. W. Layland 1973, "Scheduling algorithms for
+multiprogramming in a hard-real-time environment", Journal of the ACM 20, section 7.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+HORIZON: Final = 1024
+"""Most cycles ahead that are looked at."""
+FEW: Final = 2_000
+"""Numbers of a state up to which it is cheap to tell whether it was there before."""
+
+
+class PromisedPages(NamedTuple):
+    """Promises about N pages, in cycles."""
+
+    left: Ints
+    """``[N]``: cycles that may pass before each page is visited; 0: it is due now, below 0: it is late."""
+    max_age: Ints
+    """``[N]``: at least 1."""
+    min_interval: Ints
+    """``[N]``: from 1 to `max_age`."""
+    is_open: Bools
+    """``[N]``: whether the page may be visited now."""
+
+    @property
+    def needed(self) -> int:
+        """Visits per cycle that keep all promises, in the mean of many cycles."""
+        return math.ceil(float((1.0 / self.max_age).sum()) - 1e-9)
+
+
+def promised_visits(promised: PromisedPages, budget: int) -> npt.NDArray[np.intp]:
+    """Positions of the pages that a cycle visits by their promises, earliest deadline first.
+
+    At most ``budget``. If visiting by earliest deadline alone, with all of the budget in every cycle, keeps
+    all promises, then so do these visits. If it does not, the pages that are late longest come first.
+    """
+    left, max_age, min_interval, is_open = promised
+    order = np.lexsort((min_interval, max_age, left))
+    order = order[is_open[order]]
+    due = int(np.count_nonzero(left[order] <= 0))
+    most = min(budget, len(order))
+    if due >= most or len(left) <= budget:
+        return order[: min(due, most)]
+    ahead = _CyclesAhead(promised, budget)
+    low, high = due, most
+    if not (lateness := ahead.lateness(order[:low])) or lateness <= (least := ahead.lateness(order[:high])):
+        return order[:low]
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if ahead.lateness(order[:middle]) <= least else (middle, high)
+    return order[:high]
+
+
+class _CyclesAhead:
+    """Simulation of the next cycles, in which all of the budget goes to promises, by earliest deadline."""
+
+    def __init__(self, promised: PromisedPages, budget: int) -> None:
+        left, max_age, min_interval, _ = promised
+        self._budget = budget
+        pairs = np.stack((np.minimum(max_age, HORIZON), np.minimum(min_interval, HORIZON)), axis=1)
+        classes, of_page = np.unique(pairs, axis=0, return_inverse=True)
+        self._max_age, self._min_interval = classes.astype(np.int64).T
+        size = len(classes), int(self._max_age.max()) + 1
+        self._place = of_page.reshape(-1) * size[1] + np.clip(left, 0, size[1] - 1)
+        self._counts = self._counted(slice(None), size)
+        self._released = np.arange(size[1]) <= (self._max_age - self._min_interval)[:, None]
+
+    def _counted(self, rows: Any, size: tuple[int, int]) -> Ints:
+        """Pages by class and cycles left, ``[classes, cycles]``."""
+        return np.bincount(self._place[rows], minlength=size[0] * size[1]).reshape(size).astype(np.int64)
+
+    def lateness(self, visited: npt.NDArray[np.intp]) -> int:
+        """Sum over the cycles of the pages that are late after them, if the cycle now visits these."""
+        counts, taken = self._counts, self._counted(visited, self._counts.shape)
+        late = 0
+        seen: dict[bytes, tuple[int, int]] = {}
+        for cycle in range(HORIZON):
+            visits = taken.sum(axis=1)
+            counts = counts - taken
+            late += int(counts[:, 0].sum())
+            counts[:, 1] += counts[:, 0]
+            counts[:, :-1] = counts[:, 1:]
+            counts[:, -1] = 0
+            counts[np.arange(len(visits)), self._max_age - 1] += visits
+            if counts.size <= FEW:
+                before = seen.setdefault(counts.tobytes(), (cycle, late))
+                if before[0] < cycle:  # from here on, all repeats itself
+                    return late + (late - before[1]) * ((HORIZON - cycle) // (cycle - before[0]))
+            waiting = np.where(self._released, counts, 0).T
+            earlier = np.cumsum(waiting).reshape(waiting.shape) - waiting
+            taken = np.clip(self._budget - earlier, 0, waiting).T
+        return late
