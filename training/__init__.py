@@ -15,12 +15,20 @@ EXTRAS: Final = {
 """Library -> the extra that installs it."""
 
 
+def remedy_of(error: ModuleNotFoundError) -> str | None:
+    """Pip command for a library that an extra installs; None for any other module."""
+    name = (error.name or "").partition(".")[0]
+    if name not in EXTRAS:
+        return None
+    return f"{name} is not installed: pip install 'scrapy-gp4c[{EXTRAS[name]}]'"
+
+
 def _name_extra(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-    name = (getattr(error, "name", None) or "").partition(".")[0]
-    if isinstance(error, ModuleNotFoundError) and name in EXTRAS:
-        print(f"{name} is not installed: pip install 'scrapy-gp4c[{EXTRAS[name]}]'", file=sys.stderr)
-    else:
+    remedy = remedy_of(error) if isinstance(error, ModuleNotFoundError) else None
+    if remedy is None:
         sys.__excepthook__(kind, error, traceback)
+    else:
+        print(remedy, file=sys.stderr)
 
 
 if sys.argv[0] == "-m":  # so it is while Python looks for the module of a command

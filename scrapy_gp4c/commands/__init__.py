@@ -1,10 +1,12 @@
-"""``scrapy gp4c ACTION SPIDER``: look into a spider's page store, ask what it would do, move its history."""
+"""``scrapy gp4c ACTION SPIDER``: look into a spider's store, be told, learn, and care for its history."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
-from typing import TYPE_CHECKING, Any, ClassVar
+from types import ModuleType
+from typing import Any, ClassVar, Final
 
 from scrapy.commands import ScrapyCommand
 from scrapy.exceptions import UsageError
@@ -22,6 +24,7 @@ from scrapy_gp4c.commands import (
     hint,
     history,
     import_file,
+    learning,
     metrics,
     monitor,
     notify,
@@ -36,46 +39,55 @@ from scrapy_gp4c.commands import (
     verify,
     why,
 )  # fmt: skip
+from scrapy_gp4c.commands.learning import TrainingCommand
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.scoring.functions import ScoreParser
 
-if TYPE_CHECKING:
-    import argparse
+Actions = dict[str, ModuleType | TrainingCommand]
 
-ACTIONS = {
-    "status": status,
-    "stores": stores,
-    "pages": pages,
-    "changes": changes,
-    "history": history,
-    "failing": failing,
-    "plan": plan,
-    "why": why,
-    "text": text,
-    "search": search,
-    "export": export,
-    "import": import_file,
-    "hint": hint,
-    "monitor": monitor,
-    "report": report,
-    "feed": feed,
-    "metrics": metrics,
-    "notify": notify,
-    "cluster": cluster,
-    "verify": verify,
-    "backup": backup,
-    "restore": restore,
-    "forget": forget,
-    "compact": compact,
-    "fetcher": fetcher,
+GROUPS: Final[dict[str, Actions]] = {
+    "look": {
+        "status": status,
+        "changes": changes,
+        "history": history,
+        "failing": failing,
+        "plan": plan,
+        "why": why,
+        "report": report,
+    },
+    "be told": {"feed": feed, "notify": notify, "metrics": metrics},
+    "crawl and learn": {"monitor": monitor, "learn": learning.LEARN},
+    "care": {"stores": stores},
+    "more": {
+        "pages": pages,
+        "text": text,
+        "search": search,
+        "hint": hint,
+        "export": export,
+        "import": import_file,
+        "forget": forget,
+        "cluster": cluster,
+        "fetcher": fetcher,
+        "evaluate": learning.EVALUATE,
+        "budget": learning.BUDGET,
+        "experiment": learning.EXPERIMENT,
+    },
 }
+"""Heading of the help -> its actions; ``more`` lists names alone."""
+STORE: Final[Actions] = {"verify": verify, "backup": backup, "restore": restore, "compact": compact}
+"""Actions of ``scrapy gp4c store``."""
+ACTIONS: Final[Actions] = {
+    **{name: action for group in GROUPS.values() for name, action in group.items()},
+    **{f"store {name}": action for name, action in STORE.items()},
+}
+"""What follows ``scrapy gp4c`` -> its action."""
 IN_PLACE_OF_SETTINGS = {"budget": "GP4C_BUDGET", "score": "GP4C_SCORE_FUNCTION"}
 """Option of an action -> the setting whose place it takes."""
 
 
 class Command(ScrapyCommand):
-    """The ``gp4c`` command; each action is a module with ``HELP``, ``add_options`` and ``run``."""
+    """The ``gp4c`` command."""
 
     requires_project = True
     requires_crawler_process = False
@@ -83,25 +95,51 @@ class Command(ScrapyCommand):
 
     def syntax(self) -> str:
         """Return the usage line."""
-        return f"{{{','.join(ACTIONS)}}} SPIDER [options]"
+        return "ACTION SPIDER [options]"
 
     def short_desc(self) -> str:
         """Return what ``scrapy`` lists."""
-        return "Look into the page store of a spider, export and import its history"
+        return "Look into a spider's page store, be told of changes, learn from its history"
+
+    def long_desc(self) -> str:
+        """Return the first lines of the help."""
+        return f"{self.short_desc()}.\n`scrapy gp4c ACTION --help` explains an action."
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Give every action its own options and Scrapy's global ones (which follow the action)."""
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.epilog = _overview()
         actions = parser.add_subparsers(
-            dest="action", required=True, metavar="ACTION", parser_class=ScoreParser
+            dest="action", required=True, metavar="ACTION", help="one of these:", parser_class=ScoreParser
         )
-        for name, module in ACTIONS.items():
-            action = actions.add_parser(
-                name, help=module.HELP, description=module.HELP, usage=f"scrapy gp4c {name} SPIDER [options]"
+        store = actions.add_parser(
+            "store", description="Check and copy a store.", usage="scrapy gp4c store ACTION SPIDER [options]"
+        )
+        store_actions = store.add_subparsers(
+            dest="store_action", required=True, metavar="ACTION", parser_class=ScoreParser
+        )
+        for name, action in ACTIONS.items():
+            of_store = name.startswith("store ")
+            listed: dict[str, Any] = {"help": action.HELP} if of_store else {}
+            added = (store_actions if of_store else actions).add_parser(
+                name.removeprefix("store "),
+                prog=f"scrapy gp4c {name}",
+                description=action.HELP,
+                add_help=not isinstance(action, TrainingCommand),
+                **listed,
             )
-            count = "?" if module is stores else None
-            action.add_argument("spider", nargs=count, metavar="SPIDER", help="name of the spider")
-            module.add_options(action)
-            super().add_options(action)
+            self._add_options(name, action, added)
+
+    def _add_options(
+        self, name: str, action: ModuleType | TrainingCommand, parser: argparse.ArgumentParser
+    ) -> None:
+        what = "SPIDER|HISTORY" if isinstance(action, TrainingCommand) else "SPIDER"
+        count = None if action is not stores and not isinstance(action, TrainingCommand) else "?"
+        parser.add_argument("spider", nargs=count, metavar=what, help="name of the spider")
+        action.add_options(parser)
+        parser.usage = parser.format_usage().removeprefix("usage: ").strip()  # without Scrapy's options
+        parser.set_defaults(action=name)
+        super().add_options(parser)
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         """Run the action; an error of bad input is one message and exit code 1."""
@@ -112,8 +150,11 @@ class Command(ScrapyCommand):
             if (value := getattr(opts, option, None)) is not None:
                 self.settings.set(setting, value, "cmdline")
         try:
-            project = None if opts.spider is None else Project(self.settings, opts.spider)
-            ACTIONS[opts.action].run(project, opts)
+            action = ACTIONS[opts.action]
+            if isinstance(action, TrainingCommand):
+                self.exitcode = action.run(self.settings, opts)
+            else:
+                action.run(None if opts.spider is None else Project(self.settings, opts.spider), opts)
             sys.stdout.flush()
         except Gp4cError as error:
             print(f"scrapy gp4c {opts.action}: {error}", file=sys.stderr)
@@ -127,3 +168,16 @@ class Command(ScrapyCommand):
                 )
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python flushes at its end
             self.exitcode = 1
+
+
+def _overview() -> str:
+    """Actions by what a person wants, as the help shows them."""
+    lines = []
+    for heading, actions in GROUPS.items():
+        if heading == "more":
+            lines.append(f"more:\n  {', '.join(actions)}")
+        else:
+            lines += [f"{heading}:", *(f"  {name:10} {action.HELP}" for name, action in actions.items())]
+    names = ", ".join(STORE)
+    lines.insert(-1, f"  {'store':10} {names}: check and copy a store")
+    return "\n".join(lines)

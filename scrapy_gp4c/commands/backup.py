@@ -1,4 +1,4 @@
-"""``scrapy gp4c backup``: a consistent copy of a store, also while a crawl runs, checked as it is made."""
+"""``scrapy gp4c store backup``: a consistent, checked copy of a store, also while a crawl runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``scrapy gp4c compact``: a store's file without the room that it does not use."""
+"""``scrapy gp4c store compact``: a store's file without the room that it does not use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``scrapy gp4c restore``: put a backup, or what a damaged store still has, in the place of a store."""
+"""``scrapy gp4c store restore``: put a backup, or what a damaged store still has, in the place of a store."""
 
 from __future__ import annotations
 

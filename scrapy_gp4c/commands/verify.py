@@ -1,4 +1,4 @@
-"""``scrapy gp4c verify``: check a store, its search index and its archive, and name what is damaged."""
+"""``scrapy gp4c store verify``: check a store, its search index and its archive, and name what is damaged."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def run(project: Project, options: Namespace) -> None:
     if verification.problems:
         raise StoreDamagedError(
             f"the store {path} is damaged, in {len(verification.problems)} places. Bring back a backup "
-            "(`scrapy gp4c restore SPIDER BACKUP`), or what can still be read (`scrapy gp4c restore SPIDER "
-            "--from-damaged`)"
+            "(`scrapy gp4c store restore SPIDER BACKUP`), or what can still be read "
+            "(`scrapy gp4c store restore SPIDER --from-damaged`)"
         )
     say(f"{path} is sound")
     if verification.under_way:

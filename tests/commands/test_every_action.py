@@ -136,12 +136,12 @@ OTHERS = {
     "export": (("-o", "history.tsv"), "StoreError done done StoreDamagedError"),
     "import": (("urls.txt",), "done done StoreInUseError StoreDamagedError"),
     "report": (("-o", "report.html"), "StoreError StoreError StoreError StoreError"),
-    "verify": ((), "StoreError done done StoreDamagedError"),
-    "verify --deep": (("--deep",), "StoreError done done StoreDamagedError"),
-    "restore --from-damaged": (("--from-damaged",), "StoreError done StoreInUseError done"),
-    "backup": (("backups",), "StoreError done done StoreDamagedError"),
-    "restore": (("backup",), "done done StoreInUseError done"),
-    "compact": ((), "done done StoreInUseError StoreDamagedError"),
+    "store verify": ((), "StoreError done done StoreDamagedError"),
+    "store verify --deep": (("--deep",), "StoreError done done StoreDamagedError"),
+    "store restore --from-damaged": (("--from-damaged",), "StoreError done StoreInUseError done"),
+    "store backup": (("backups",), "StoreError done done StoreDamagedError"),
+    "store restore": (("backup",), "done done StoreInUseError done"),
+    "store compact": ((), "done done StoreInUseError StoreDamagedError"),
     "forget": (("*", "--yes"), "StoreError done StoreInUseError StoreDamagedError"),
     "forget --dry-run": (("*", "--dry-run"), "StoreError done done StoreDamagedError"),
     "search": (("apple",), "StoreError SearchIndexError SearchIndexError StoreDamagedError"),
@@ -161,7 +161,7 @@ WRITER = (
 def tried(project: Any, words: str) -> str:
     """Run an action; returns `done`, or the class of its one error."""
     try:
-        in_process(project, ACTIONS[words.split()[0]], *OTHERS[words][0])
+        in_process(project, ACTIONS[words.partition(" --")[0]], *OTHERS[words][0])
     except Gp4cError as error:
         return type(error).__name__ if str(error).strip() else "an error that says nothing"
     return "done"

@@ -148,9 +148,10 @@ def test_a_foreign_store_sends_no_orders_to_the_terminal(
             for page in range(4):
                 store.record(NewVisit(page, outcome, time=1.0, fingerprint=7, kind="ranked"))
             store.finish_cycle({"finished": 2.0, "visited": 4})
-    for action in ("status", "pages", "plan", "failing", "changes", "metrics", "verify", "stores", "forget"):
+    reading = ["status", "pages", "plan", "failing", "changes", "metrics", "store verify", "stores", "forget"]
+    for action in reading:
         options = ["--dry-run", "--host", "h"] if action == "forget" else []
-        for as_json in [[], ["--json"]] if action not in ("metrics", "verify") else [[]]:
+        for as_json in [[], ["--json"]] if action not in ("metrics", "store verify") else [[]]:
             in_process(project, ACTIONS[action], *options, *as_json)
             shown = capsys.readouterr()
             assert all(line.isprintable() for line in (shown.out + shown.err).split("\n")), action

@@ -65,7 +65,7 @@ async def test_damage_that_a_crawl_meets_ends_it_with_one_line(
     critical = [record.getMessage() for record in caplog.records if record.levelno == logging.CRITICAL]
     (line,) = critical
     assert f"is damaged: {table} " in line
-    assert "scrapy gp4c restore" in line
+    assert "scrapy gp4c store restore" in line
     assert crawler.stats.get_value("finish_reason") == "gp4c_store_failed"
     assert not [record for record in caplog.records if record.exc_info and record.levelno >= logging.ERROR]
 

@@ -540,7 +540,7 @@ def test_damage_is_told_apart(kind: type[lmdb.Error]) -> None:
     assert type(found) is StoreDamagedError
     assert found.what in str(found)
     assert "page 7" in found.what
-    assert "scrapy gp4c restore" in str(found)
+    assert "scrapy gp4c store restore" in str(found)
     assert "--from-damaged" in str(found)
 
 
@@ -624,7 +624,7 @@ def test_the_other_errors_name_the_store() -> None:
         (
             damaged(PATH, "page 7 is torn"),
             StoreDamagedError,
-            "page 7 is torn. Bring back a backup (`scrapy gp4c restore",
+            "page 7 is torn. Bring back a backup (`scrapy gp4c store restore",
         ),
         (read_only(PATH), StoreError, "opened for reading only"),
         (in_use(PATH, "process 7"), StoreInUseError, "is in use by process 7: one crawl at a time"),

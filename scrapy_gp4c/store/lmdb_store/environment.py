@@ -42,8 +42,9 @@ _DAMAGE: Final = (
 def damaged(path: Path, what: str) -> StoreDamagedError:
     """Return the error for a store whose content cannot be trusted."""
     error = StoreDamagedError(
-        f"the store {path} is damaged: {what}. Bring back a backup (`scrapy gp4c restore SPIDER BACKUP`), or "
-        "what can still be read (`scrapy gp4c restore SPIDER --from-damaged`). Nothing was changed."
+        f"the store {path} is damaged: {what}. Bring back a backup "
+        "(`scrapy gp4c store restore SPIDER BACKUP`), or what can still be read (`scrapy gp4c store "
+        "restore SPIDER --from-damaged`). Nothing was changed."
     )
     error.what = what
     return error
