@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Files in their order: that of xdist begins the files of few but long tests last.
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo report test slow check fuzz lint bench chaos docs clean
+.PHONY: demo report test slow ecosystem matrix check fuzz lint bench chaos docs clean
 
 .venv/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -24,7 +24,17 @@ test: .venv/installed
 slow: .venv/installed
 	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest $(PARALLEL) -m slow
 
-check: test slow lint docs
+# With the plugins of others, as the registry has them.
+ecosystem: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[ecosystem]'
+	$(BIN)/python -m pytest tests/ecosystem
+
+# Every version of Scrapy and Python that is claimed, as far as this machine has it.
+matrix: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check nox
+	$(BIN)/python -m nox
+
+check: test slow ecosystem lint docs
 
 # The property tests with examples of their own, instead of the same ones in every run.
 fuzz: .venv/installed

@@ -112,6 +112,7 @@ class Cycle:
         self.on_delivered: Callable[[PageRow, NewVisit], None] = lambda row, visit: None
         """Called with each delivered visit, and its page before the visit."""
         self._under_way: dict[int, bool] = {}  # page -> whether its request has left the queue
+        self._left_out: set[int] = set()
         self.held: dict[int, HeldVisit] = {}
         """Page -> its visit, which is over for the downloader and not yet for the spider."""
         self.sees_responses = False
@@ -279,7 +280,7 @@ class Cycle:
 
     def is_claimed(self, page: int) -> bool:
         """Tell whether the cycle's visit of this page has begun or ended."""
-        if page in self._under_way or page in self.held:
+        if page in self._under_way or page in self.held or page in self._left_out:
             return True
         return self.store.visited(page) and page not in self.deliveries.again
 
@@ -504,8 +505,9 @@ class Cycle:
             self.store.set_validators(page, *held.validators)
 
     def leave_out(self, visit: Claim) -> None:
-        """Take back a visit whose site is left alone for the rest of the cycle."""
+        """Take back a visit for the rest of this run: its site is left alone, or nothing was downloaded."""
         del self._under_way[visit.page]
+        self._left_out.add(visit.page)
         self.ended.append(visit.page)
         self._without_outcome -= self._plan.position(visit.page) is not None
 

@@ -14,6 +14,7 @@ from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c.crawling.admission import log_first
 from scrapy_gp4c.crawling.awaiting import awaitable
+from scrapy_gp4c.crawling.deliveries import VisitInfo
 from scrapy_gp4c.crawling.doubt import REFUSALS, SharedTexts
 from scrapy_gp4c.crawling.fetched import FetchedResponse, NotFetchedError, description_of, size_of
 from scrapy_gp4c.crawling.requests import META, Claim
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_gp4c.crawling.cycle import Cycle
-    from scrapy_gp4c.crawling.deliveries import VisitInfo
     from scrapy_gp4c.crawling.hints import HintReader, PageClaims
     from scrapy_gp4c.crawling.run import Run
 
@@ -38,7 +38,9 @@ logger = foreign_safe_logger(__name__)
 LATENCY: Final = "download_latency"
 """Key in ``Request.meta``; other download handlers than Scrapy's may not measure it."""
 FROM_CACHE: Final = "gp4c/from_cache"
-"""Statistic of visits whose response came from Scrapy's HTTP cache."""
+"""Statistic of responses that came from Scrapy's HTTP cache."""
+NO_DOWNLOAD: Final = "gp4c/no_download"
+"""Statistic of placeholders of page objects."""
 REBASED: Final = "gp4c/compared_anew"
 """Statistic of visits whose copy was compared by another rule."""
 NOT_WATCHED: Final = "gp4c/nothing_watched"
@@ -157,14 +159,16 @@ class Visit:
         try:
             if response.status == 304:
                 self._read_hints(response)
+            if self._is_no_download(response):
+                visits.cycle.leave_out(claim)
+                self._request.meta[META] = VisitInfo(
+                    {"page": claim.page, "outcome": "excluded", "changed": None}
+                )
+                return response
             if (outcome := self._outcome(response)) is not None:
                 self._note_refusal(refuses=response.status in REFUSALS)
-                # The latency of a response from a cache says nothing of the server.
-                latency_s = 0.0 if outcome == "excluded" else self._latency_s
                 size_bytes = size_of(response)
-                info = visits.cycle.end(claim, outcome, size_bytes, latency_s, self._request)
-                if is_dummy(response):
-                    info["managed"] = False
+                info = visits.cycle.end(claim, outcome, size_bytes, self._latency_s, self._request)
                 return self._finish(response, info)
             if self._has_slow_hints(response):
                 return self._respond_later(response)
@@ -231,21 +235,29 @@ class Visit:
 
     def _outcome(self, response: Response) -> str | None:
         """Outcome that follows without the page's text; None: the text decides."""
-        is_cached = "cached" in response.flags
-        return self._cached_outcome() if is_cached else plain_outcome(response, self._request)
+        if "cached" in response.flags and self._visits.store.page(self._claim.page).has_copy:
+            return "not_modified"  # the server has validated it
+        return plain_outcome(response, self._request)
 
-    def _cached_outcome(self) -> str | None:
-        """Outcome of a response from Scrapy's HTTP cache: the page, if the server has validated it."""
-        visits = self._visits
-        if LATENCY in self._request.meta:
-            return "not_modified" if visits.store.page(self._claim.page).has_copy else None
+    def _is_no_download(self, response: Response) -> bool:
+        """Tell whether nobody has asked the server for this response; the first time of each kind, say so."""
+        url, stats = self._request.url, self._visits.cycle.stats
+        if is_dummy(response):
+            line = (
+                f"{url} is fetched by its page object, if at all: such pages are neither compared "
+                "nor counted as visits. Annotate the callback's response as a Response to have them compared."
+            )
+            log_first(stats, NO_DOWNLOAD, line, {}, logging.WARNING)
+            return True
+        if "cached" not in response.flags or LATENCY in self._request.meta:
+            return False
         line = (
-            f"{self._request.url} comes from Scrapy's HTTP cache, which says nothing of the page as it "
-            "is now: no change is found as long as it does. Set HTTPCACHE_ENABLED = False, or "
-            "HTTPCACHE_POLICY to scrapy.extensions.httpcache.RFC2616Policy."
+            f"{url} comes from Scrapy's HTTP cache, which says nothing of the page as it is now: no change "
+            "is found as long as it does. Set HTTPCACHE_ENABLED = False, or HTTPCACHE_POLICY to "
+            "scrapy.extensions.httpcache.RFC2616Policy."
         )
-        log_first(visits.cycle.stats, FROM_CACHE, line, {}, logging.WARNING)
-        return "excluded"
+        log_first(stats, FROM_CACHE, line, {}, logging.WARNING)
+        return True
 
     def _compared_part(self, response: Response) -> ComparedPart:
         """What is compared of a response by the rule of its page."""
