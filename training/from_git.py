@@ -19,6 +19,7 @@ from rich.text import Text
 
 from scrapy_gp4c.errors import Gp4cError, HistoryError
 from training import options
+from training.histories.claims import write_true_claims
 from training.histories.formats import write_tsv
 from training.histories.git_history import (
     RepositoryPages,
@@ -99,8 +100,8 @@ def _show(repositories_read: Sequence[RepositoryPages], console: Console) -> Non
 
 
 def _write_growth(args: argparse.Namespace) -> None:
-    if len(args.repositories) > 1 or args.output.suffix != ".npz":
-        raise HistoryError("--growth: expected one repository and an output that ends in .npz")
+    if len(args.repositories) > 1 or args.output.suffix != ".npz" or args.claims:
+        raise HistoryError("--growth: expected one repository, an output that ends in .npz, and no --claims")
     end_s = None if args.end is None else parse_end(args.end)
     window = window_of(args.repositories, args.cycles, parse_length(args.cycle_length), end_s)
     grown = read_growth_of(args.repositories[0], window, args.include or ("*",))
@@ -125,6 +126,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--growth", action="store_true", help="files that appear too, and who finds them; writes .npz"
     )
+    claims_help = "file to write with what a sitemap would claim of every change (training.evaluate --claims)"
+    parser.add_argument("--claims", type=Path, metavar="FILE", help=claims_help)
     options.output(parser.add_argument, "TSV file to write; gzip if it ends in .gz")
     args = parser.parse_args(arguments)
     errors = Console(stderr=True)
@@ -151,6 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         notes = [f"{window.cycles} cycles of {args.cycle_length} from {utc(edges[0])} to {utc(edges[-1])}"]
         notes += [f"{repository.name} at commit {repository.head}" for repository in parts]
         write_tsv(args.output, history, notes)
+        claims = None if args.claims is None else write_true_claims(args.claims, history)
     except Gp4cError as error:
         print(error, file=sys.stderr)
         return 2
@@ -163,6 +167,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         markup=False,
         soft_wrap=True,
     )
+    if claims is not None:
+        console.print(f"{args.claims}: {claims:,} claims", highlight=False, markup=False, soft_wrap=True)
     return 0
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import HistoryError
+from training.histories.claims import DATED_CLAIM
 from training.histories.history import ChangeHistory, addresses_of, depth_of, domain_of
 from training.histories.reading import read_history
 from training.histories.splits import FOLDS, page_folds, protocol_splits, time_parts
@@ -197,3 +198,14 @@ def test_pages_without_names_have_none() -> None:
     """One error, that names the history."""
     with pytest.raises(HistoryError, match="memory does not tell the names"):
         addresses_of(history(None))
+
+
+def test_a_part_keeps_the_claims_about_its_pages() -> None:
+    """Renumbered with its pages and cycles; spans stay, and what later cycles read is unknown to it."""
+    claims = np.array(
+        [(0, 5, 3, -7), (2, 1, 0, 3), (3, 5, 0, 3), (4, 5, 4, 6), (4, 1, 0, 5), (9, 5, 0, 9)], DATED_CLAIM
+    )
+    part = a_history(claims=claims).take(np.array([5, 2]), slice(1, 5))
+    assert part.claims is not None
+    assert part.claims.tolist() == [(-1, 0, 3, -8), (2, 0, 0, 2), (3, 0, 4, 6)]
+    assert a_history().take(cycles=slice(1, 5)).claims is None

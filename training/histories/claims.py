@@ -57,6 +57,26 @@ def read_claims(path: Path, history: ChangeHistory, first_cycle: int = 1) -> npt
     return claims[np.argsort(claims["cycle"], kind="stable")]
 
 
+def write_true_claims(path: Path, history: ChangeHistory) -> int:
+    """Write what a sitemap would say of every change in its cycle, as `read_claims` reads it; their number.
+
+    gzip if the name ends in .gz. Raises HistoryError where the file cannot be written.
+    """
+    assert history.page_names is not None
+    assert history.site_names is not None
+    sites, pages = list(history.site_names), list(history.page_names)
+    rows = [
+        f"{sites[history.site[page]]}\t{pages[page]}\tsitemap\t{cycle + 1}\n"
+        for cycle, page in np.argwhere(history.changed).tolist()
+    ]
+    text = "".join(rows).encode("utf-8", "surrogateescape")
+    try:
+        path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+    except OSError as error:
+        raise HistoryError(f"cannot write the claims {path}: {error}") from error
+    return len(rows)
+
+
 def _claim(fields: list[str]) -> tuple[int, int, int] | None:
     """Kind, cycle and value of the last fields of a line; None for other fields."""
     kind, *numbers = fields or [""]

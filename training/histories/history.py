@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.page_state.claims import renumbered
 from training.histories.names import PackedNames
 from training.histories.neighbours import Neighbours
 
@@ -206,7 +207,23 @@ class ChangeHistory:
             sha256=self.sha256,
             dropped_pages=self.dropped_pages,
             impact=None if self.impact is None else self.impact.take(pages, cycles, self.cycles),
+            claims=None if self.claims is None else self._claims_of(chosen, cycles),
         )
+
+    def _claims_of(self, pages: npt.NDArray[Any] | slice, cycles: slice) -> npt.NDArray[np.void]:
+        """Claims about some pages, read before the end of some cycles, renumbered."""
+        assert self.claims is not None
+        chosen = np.arange(self.pages)[pages]
+        order = np.argsort(chosen, kind="stable")
+        at = np.searchsorted(chosen[order], self.claims["page"])
+        row = order[np.minimum(at, max(len(order) - 1, 0))]
+        begin, end, _ = cycles.indices(self.cycles)
+        kept = (chosen[row] == self.claims["page"]) & (self.claims["cycle"] <= end)
+        claims: npt.NDArray[np.void] = self.claims[kept].copy()
+        claims["page"] = row[kept]
+        claims["cycle"] -= begin
+        claims["value"] = renumbered(claims["kind"], claims["value"], begin)
+        return claims
 
     @property
     def weights(self) -> npt.NDArray[np.float64]:
