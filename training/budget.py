@@ -33,12 +33,13 @@ from training.comparing.budgets import (
     read_budgets,
     study,
 )
-from training.comparing.evaluation import write_json
+from training.comparing.evaluation import costs, evaluate, write_json
 from training.comparing.leaderboard import STAND_IN, names
 from training.histories.from_store import read_with_report
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
 from training.replaying.prepared import DEFAULTS
+from training.replaying.promises import describe_rules, read_rules_file
 from training.reporting.figures import Line, finish, new_figure, plot_lines, save
 from training.reporting.terminal import progress, wide_console
 
@@ -140,6 +141,7 @@ def _parser() -> ScoreParser:
     options.scores(add, "score functions; the answers are for the first (default: default, age, random)")
     add("--budgets", default=",".join(BUDGETS), help="shares or counts (default: 1%%,2%%,5%%,10%%,20%%)")
     add("--cycles-a-day", type=float, default=1.0, help="cycles of a day (default: %(default)g)")
+    options.rules(add)
     options.warmup(add, DEFAULTS.warmup)
     options.seed(add, DEFAULTS.seed)
     add("--figure", type=Path, default=Path("budget.png"), help="figure to draw (default: %(default)s)")
@@ -158,6 +160,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         first = "default" if "default" in names(history) else STAND_IN
         scores = args.score or [first, *COMPARED]
         crawl = DEFAULTS._replace(warmup=args.warmup, seed=args.seed)
+        if args.rules is not None:
+            crawl = crawl._replace(rules=read_rules_file(args.rules, args.cycles_a_day))
         replays = len(budgets) * len(scores) * (1 if known_pages is None else 1 + PARTS)
         with progress(Console(stderr=True), replays) as advance:
             bought = study(
@@ -165,6 +169,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 advance=advance,
             )  # fmt: skip
         _write(bought, args.figure, args.json)
+        if crawl.rules is not None:
+            shown = [one.settings.k for one in bought.evaluations]
+            print("\n".join(describe_rules(crawl.rules, history, shown)))
+            for one in bought.evaluations:
+                free = evaluate(history, scores[:1], crawl._replace(budget=one.settings.budget, rules=None))
+                print(f"{one.settings.k:,} visits: {costs(one, free)[0]}")
     except Gp4cError as error:
         print(error, file=sys.stderr)
         return 2

@@ -30,6 +30,7 @@ from training.comparing.evaluation import (
     DEFAULT_SCORES,
     EVERY,
     contest,
+    costs,
     cycles_of,
     evaluate,
     write_csv,
@@ -45,6 +46,7 @@ from training.replaying.growth import HUBS, growth_crawl, replay_growth
 from training.replaying.metrics import ORACLE, parse_budget
 from training.replaying.oracle_baselines import is_oracle_baseline
 from training.replaying.prepared import DEFAULTS, CrawlChoices
+from training.replaying.promises import describe_rules, read_rules_file
 from training.reporting.evaluation import of_leaderboard, row_of, show, show_growth, show_leaderboard
 from training.reporting.figures import draw_scatter, save
 from training.reporting.terminal import progress, wide_console
@@ -162,6 +164,8 @@ def _parser() -> argparse.ArgumentParser:
     options.warmup(add, DEFAULTS.warmup, f" (default {DEFAULTS.warmup})")
     options.ties(add, DEFAULTS.ties, f"order of equal scores (default {DEFAULTS.ties})")
     options.clock(add, DEFAULTS.clock, "how outcomes are weighed (default: the score file's, else visits)")
+    options.rules(add)
+    add("--cycles-a-day", type=float, default=1.0, help="cycles of a day, for --rules (default: %(default)g)")
     options.seed(add, DEFAULTS.seed, f"seed of the random ties and draws (default {DEFAULTS.seed})")
     add("--cycles", metavar="A:B", help="only cycles A to B, from 1, both included; warm-up begins at A")
     add("--seeds", type=int, default=1, help="replays with so many seeds (default %(default)s)")
@@ -206,6 +210,8 @@ def _evaluate(args: argparse.Namespace, history: ChangeHistory, first_cycle: int
     only = policies[0] if len(policies) == 1 and not is_oracle_baseline(policies[0]) else None
     budget = parse_budget(args.budget)
     crawl = CrawlChoices(budget, args.warmup, args.ties, args.clock, args.seed, only, args.site_share)
+    if args.rules is not None:
+        crawl = crawl._replace(rules=read_rules_file(args.rules, args.cycles_a_day))
     with progress(Console(stderr=True), len(what.contenders(crawl)) * args.seeds) as advance:
         one = partial(evaluate, weighted=args.weighted)
         run = partial(leaderboard, seeds=args.seeds) if args.board else one
@@ -221,6 +227,11 @@ def _evaluate(args: argparse.Namespace, history: ChangeHistory, first_cycle: int
         show_leaderboard(compared, wide_console())
     else:
         show(compared, wide_console())
+        if crawl.rules is not None:
+            without = evaluate(history, scores, crawl._replace(rules=None), policies=policies)
+            k = compared.settings.k
+            for line in (*describe_rules(crawl.rules, history, [k]), *costs(compared, without)):
+                print(line)
 
 
 if __name__ == "__main__":

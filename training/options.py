@@ -42,6 +42,11 @@ def history(add: Add) -> None:
     add("history", help="history file, or the store of a crawl (a directory)")
 
 
+def rules(add: Add) -> None:
+    """``--rules``, a file of rules about pages."""
+    add("--rules", type=Path, metavar="FILE", help="JSON list of rules about pages, as GP4C_RULES has them")
+
+
 def scores(add: Add, what: str) -> None:
     """Score functions, in several ``--score`` or after one; the parser is a `ScoreParser`."""
     add("--score", nargs="+", action="extend", type=score_argument, metavar="SCORE", help=what)

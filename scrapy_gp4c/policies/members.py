@@ -102,6 +102,10 @@ def sample_pages(budget: int, groups: int) -> int:
 class GroupedEvidence(Protocol):
     """Evidence that has all pages at hand, and lists the pages of groups faster than a sort of its blocks."""
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether some pages are no candidates before the first round."""
+
     def first_of_groups(self, grouping: Grouping, most: int) -> tuple[Pages, Numbers, Numbers]:
         """The first candidates of every group in the order of their turns: at most so many of each.
 
@@ -111,7 +115,7 @@ class GroupedEvidence(Protocol):
 
 def first_members(evidence: Evidence, grouping: Grouping, wanted: int) -> Members:
     """The groups of a cycle's candidates, with as many pages of each as one by one of all make ``wanted``."""
-    if not isinstance(evidence, GroupedEvidence):
+    if not isinstance(evidence, GroupedEvidence) or evidence.is_partial:
         return members_of(evidence, grouping)
     every, begin = grouping.by_group
     ungrouped, size = every[: begin[0]], np.diff(begin)

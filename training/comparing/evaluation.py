@@ -260,6 +260,18 @@ def evaluate(
     )
 
 
+def costs(ruled: Evaluation, free: Evaluation) -> list[str]:
+    """Lines on what rules cost: change rates with them and without, by score function."""
+    lines = []
+    for one, other in zip(ruled.results, free.results, strict=False):
+        with_rules, without = (result.metrics["change_rate"].mean for result in (one, other))
+        lines.append(
+            f"{one.score}: change rate {with_rules:.1%} with the rules, {without:.1%} without: "
+            f"{100 * (with_rules - without):+.1f} points"
+        )
+    return lines
+
+
 def cycles_of(text: str, cycles: int) -> slice:
     """Positions of the cycles of a text ``A:B``, counted from 1, both included.
 

@@ -369,7 +369,12 @@ def replay_dense(
     scoring = function if isinstance(function, ScoreFunction) else None
     evidence = ReplayEvidence(prepared, columns_read(scoring, policy))
     planner = _planner(prepared, function, policy, copies)
-    sampled = None if by_rounds or evidence.is_regrouped else compiled_loop(planner, evidence)
+    promises = prepared.promises
+    sampled = (
+        None
+        if by_rounds or evidence.is_regrouped or promises is not None
+        else compiled_loop(planner, evidence)
+    )
     observe: Watch | None = getattr(planner, "observe", None)
     if observe is not None:
         for cycle in range(1, prepared.warmup + 1):
@@ -382,6 +387,10 @@ def replay_dense(
         copies.change(cycle, changes)
         pending = copies.outdated
         evidence.begin(cycle, salt)
+        if promises is not None:
+            last = evidence.states["last_cycle"].astype(np.int64)
+            promised, hidden = promises.of_cycle(cycle, last, prepared.k)
+            evidence.keep_promises(promised, copies.missed.take(promised) > 0, hidden)
         _visit(planner, sampled, Round(cycle, 0, prepared.k), evidence, copies)
         visited, is_changed = evidence.visited_pages(), evidence.is_changed()
         last = evidence.states["last_cycle"][visited] if {"new", "idle"} & {*tallies} else visited[:0]

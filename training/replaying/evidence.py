@@ -21,7 +21,7 @@ from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.page_state.claims import KINDS_OF
 from scrapy_gp4c.page_state.groupings import Grouping, Name
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories, count_changes, count_visits
-from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED
+from scrapy_gp4c.page_state.outcomes import CHANGED, PROMISED, UNCHANGED
 from scrapy_gp4c.page_state.related import (
     WINDOW_CYCLES,
     Clustered,
@@ -248,7 +248,7 @@ class RoundAccess(NamedTuple):
     block_of: Callable[[slice], Block]
     """Slice of all pages, visited or not."""
     visited: Pages
-    """Pages visited in this cycle."""
+    """Pages visited in this cycle, and those that rules hide."""
 
 
 def blocks(rows: int) -> Iterator[slice]:
@@ -273,6 +273,7 @@ class RankedPages:
         self._directories: Columns = {"group": np.arange(len(groups.directories.site))}
         self._buckets: Buckets | None = None
         self._prepared, self._is_begun = prepared, False
+        self._has_rules = prepared.promises is not None
 
     def begin(self, salt: np.uint64) -> None:
         """Begin a cycle without visits; ``salt``: of its draws."""
@@ -291,7 +292,8 @@ class RankedPages:
     def best(self, scores_of: Scorer, k: int, known: RoundAccess) -> Selection:
         """The k best of the pages that are not visited, at least one, best first."""
         parts = self._scores.parts_of(scores_of)
-        if parts is not None and parts.is_shared and len(self._states.number) >= MANY:
+        is_large = len(self._states.number) >= MANY and not self._has_rules
+        if parts is not None and parts.is_shared and is_large:
             if self._buckets is None:
                 self._buckets = self._gathered()
                 self._buckets.visit(known.visited, False)
@@ -517,7 +519,8 @@ class ReplayEvidence:
         self._site_claims = (
             None if self._claims is None else cache(partial(self._claims.site_claims, cycle, self.states))
         )
-        self.visited = 0
+        self.visited = self.promised = 0
+        self._hidden = self._pages[:0]
         self._open[:] = True
         self._ranked.begin(salt)
 
@@ -531,13 +534,19 @@ class ReplayEvidence:
         return len(self._pages)
 
     def _related(self) -> Related:
-        recent = RecentVisits(self._cycle, self._finished, self._counted(), self.visited / self._prepared.k)
+        recent = RecentVisits(self._cycle, self._finished, self._counted(), self._spent)
         clustered = None
         if self._clusters is not None:
             clustered = Clustered(self._clusters.groups, self._clustered, self._counted_clusters())
         return Related(
             self._directories, recent, self._site_sums, clustered, self._site_claims, kept_sums=self._window
         )
+
+    @property
+    def _spent(self) -> float:
+        """Share of the policy's budget that it has spent."""
+        left = self._prepared.k - self.promised
+        return (self.visited - self.promised) / left if left else 0.0
 
     def _counted_clusters(self) -> npt.NDArray[np.void]:
         assert self._clusters is not None
@@ -564,7 +573,8 @@ class ReplayEvidence:
         """Yield the pages that were not visited in this cycle."""
         related = self._related()
         for rows in blocks(len(self._pages)):
-            open_rows = np.flatnonzero(self._open[rows]) + rows.start if self.visited else rows
+            is_all = not self.visited and not len(self._hidden)
+            open_rows = rows if is_all else np.flatnonzero(self._open[rows]) + rows.start
             yield self._block(open_rows, related)
 
     def _block(self, rows: npt.NDArray[np.intp] | slice, related: Related) -> Block:
@@ -575,14 +585,14 @@ class ReplayEvidence:
 
     def best(self, scores_of: Scorer, k: int) -> Selection:
         """The k best candidates, as `best_candidates` finds them, but faster."""
-        k = min(k, len(self._pages) - self.visited)
+        k = min(k, len(self._pages) - self.visited - len(self._hidden))
         self._best = NOTHING_CHOSEN
         if k > 0:
             related = self._related()
             known = RoundAccess(
                 lambda columns, rows: RoundState(columns, rows, related, self._draw),
                 lambda rows: self._block(rows, related),
-                self.visits().pages,
+                np.concatenate((self.visits().pages, self._hidden)),
             )
             self._best = self._ranked.best(scores_of, k, known)
             self._best.pages.flags.writeable = False
@@ -591,6 +601,18 @@ class ReplayEvidence:
     def trusts(self, chosen: Selection) -> bool:
         """Whether `best` returned this selection just now, and nobody wrote to its pages."""
         return chosen is self._best and not chosen.pages.flags.writeable
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether rules have visited or hidden pages before the policy is asked."""
+        return bool(self.promised or len(self._hidden))
+
+    def keep_promises(self, promised: Pages, changed: npt.NDArray[np.bool_], hidden: Pages) -> None:
+        """Visit the promised pages of the cycle, and hide those that it must not visit."""
+        kinds = np.full(len(promised), PROMISED, np.uint8)
+        self.visit(Selection(promised, np.full(len(promised), np.nan), None, kinds), changed)
+        self.promised, self._hidden = len(promised), hidden
+        self._open[hidden] = False
 
     def first_of_groups(self, grouping: Grouping, most: int) -> tuple[Pages, Ints, Ints]:
         """First candidates of every group, in the order of their draws, before any visit of the cycle."""
@@ -619,7 +641,7 @@ class ReplayEvidence:
     def planned(self) -> Planned:
         """Selections of the rounds so far, all of them visited by now."""
         pages, _, kinds = self.visits()
-        return Planned(pages, kinds)
+        return Planned(pages[self.promised :], kinds[self.promised :])
 
     def grouping(self, name: Name) -> Grouping:
         """Groups of all pages by name. Raises PolicyError where the history has none."""

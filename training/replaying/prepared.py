@@ -25,6 +25,7 @@ from scrapy_gp4c.scoring.terminals import Clock
 from training.histories.history import ChangeHistory, Impact
 from training.histories.neighbours import Neighbours
 from training.replaying.metrics import FixedPointWeights, budget_pages, gain_sums
+from training.replaying.promises import HistoryPromises, RulesFile
 
 Ties = Literal["random", "order"]
 TIES: Final[tuple[Ties, ...]] = get_args(Ties)
@@ -50,6 +51,8 @@ class CrawlChoices(NamedTuple):
     """
     site_share: float = 1.0
     """Most of the budget that one site gets while others have candidates, ``GP4C_SITE_SHARE`` of a crawl."""
+    rules: RulesFile | None = None
+    """Rules about pages; None: there are none."""
 
 
 DEFAULTS: Final = CrawlChoices()
@@ -103,6 +106,8 @@ class PreparedHistory:
     """Refresh values of the pages."""
     claims: npt.NDArray[Any] | None = None
     """Claims of sites, dtype `training.histories.claims.DATED_CLAIM`; None: unknown."""
+    promises: HistoryPromises | None = None
+    """Rules about the pages; None: there are none."""
     states: dict[tuple[str, ...], Any] = field(default_factory=dict)
     """Cache of `training.replaying.states` by state columns; not pickled."""
     buckets: dict[bool, Any] = field(default_factory=dict)
@@ -195,7 +200,7 @@ def prepare_for(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
 
 
 def _arrange(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
-    budget, warmup, ties, _, seed, _, site_share = crawl
+    budget, warmup, ties, _, seed, _, site_share, rules = crawl
     changed = np.ascontiguousarray(history.changed, dtype=np.bool_)
     cycles, pages = changed.shape
     if pages == 0:
@@ -240,6 +245,7 @@ def _arrange(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
         history.neighbours,
         history.impact,
         history.claims,
+        None if rules is None else HistoryPromises.of(history, rules),
     )
 
 

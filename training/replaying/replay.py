@@ -162,6 +162,7 @@ def run_all(
         and engine != "dense"
         and PAGE_BY_PAGE.isdisjoint(wanted)
         and prepared.site_share >= 1.0  # groups of equal states know no sites
+        and prepared.promises is None
         and _can_be_grouped(function, choosers[number])
     }
     if engine == "grouped" and len(grouped) < len(functions):

@@ -1,0 +1,99 @@
+"""Rules in replays: the visits of a plain simulation, and what they cost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.page_state.rules import read_rules
+from scrapy_gp4c.policies.table import load as load_policy
+from training import budget as budget_command
+from training import evaluate as evaluate_command
+from training.histories.formats import write_tsv
+from training.histories.history import ChangeHistory
+from training.replaying.dense import replay_dense
+from training.replaying.prepared import CrawlChoices, prepare_for
+from training.replaying.promises import RulesFile
+from training.replaying.replay import load, run
+
+PAGES, CYCLES = 60, 30
+RULES = [
+    {"match": "*/terms/*", "max_age": "2d"},
+    {"match": "*/slow/*", "min_interval": 4},
+    {"match": "*/never/*", "never": True},
+]
+
+
+def history() -> ChangeHistory:
+    """Pages of four kinds that change now and then."""
+    rng = np.random.default_rng(1)
+    kinds = ("terms", "slow", "never", "other")
+    names = [f"/{kinds[page % 4]}/{page}" for page in range(PAGES)]
+    changed = rng.random((CYCLES, PAGES)) < rng.random(PAGES)
+    return ChangeHistory(
+        changed, np.zeros(PAGES, int), page_names=names, site_names=["example.org"], source="made"
+    )
+
+
+@pytest.mark.parametrize("policy", ["top_k", "rounds(rounds=3)", "gsb", "rns", "db"])
+def test_replays_keep_the_rules_under_every_policy(policy: str) -> None:
+    """Promised pages in every second cycle, slow ones in every fourth at most, others never."""
+    rules = RulesFile(read_rules(RULES))
+    prepared = prepare_for(history(), CrawlChoices(0.3, warmup=1, rules=rules))
+    last = np.ones(PAGES, int)
+    kind = np.arange(PAGES) % 4
+
+    def watch(cycle: int, pages: np.ndarray, changed: np.ndarray) -> None:
+        assert len(pages) == len(set(pages.tolist())) <= prepared.k
+        age = cycle - last
+        assert (age[pages][kind[pages] == 1] >= 4).all()
+        assert not (kind[pages] == 2).any()
+        last[pages] = cycle
+        assert (cycle - last[kind == 0] < 2).all()
+        assert changed.dtype == np.bool_
+
+    function = load("changes" if load_policy(policy).scored else "random")
+    replay_dense(prepared, function, set(), watch, load_policy(policy))
+
+
+def test_rules_that_match_nothing_change_nothing() -> None:
+    """Bit for bit, in the engine for page by page."""
+    free = prepare_for(history(), CrawlChoices(0.3))
+    ruled = prepare_for(
+        history(), CrawlChoices(0.3, rules=RulesFile(read_rules([{"match": "/none/", "never": True}])))
+    )
+    for score in ("changes", "t * (X + 0.5)", "oracle"):
+        one, other = (run(prepared, score, engine="dense") for prepared in (free, ruled))
+        assert (one.changed == other.changed).all()
+
+
+def test_commands_tell_what_promises_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In points of the change rate; a rule without a page is told, and a wrong file is one error."""
+    path, rules = tmp_path / "history.tsv", tmp_path / "rules.json"
+    write_tsv(path, history())
+    rules.write_text(json.dumps([*RULES, {"match": "*/none/*", "max_age": 1}]))
+    words = [str(path), "--score", "changes", "age", "--rules", str(rules)]
+    assert evaluate_command.main([*words, "--budget", "0.2", "--cycles-a-day", "1"]) == 0
+    told = capsys.readouterr().out
+    assert "promises about 15 pages need 8 visits a cycle, the budget is 12" in told
+    assert "no page of the history matches rule 4 ('*/none/*')" in told
+    assert "with the rules" in told
+    figure = ["--figure", str(tmp_path / "figure.png"), "--budgets", "10%,30%"]
+    assert budget_command.main([*words, *figure]) == 0
+    told = capsys.readouterr().out
+    assert "the budget is 6, 18: some pages are late" in told
+    assert "18 visits: changes: change rate" in told
+    rules.write_text("[{")
+    assert evaluate_command.main(words) == 2
+    assert f"--rules {rules}" in capsys.readouterr().err
+
+
+def test_a_history_without_names_is_refused() -> None:
+    """Rules go by names of pages."""
+    nameless = ChangeHistory(np.ones((4, 3), bool), np.zeros(3, int))
+    with pytest.raises(HistoryError, match="--rules needs"):
+        prepare_for(nameless, CrawlChoices(1.0, rules=RulesFile(read_rules(RULES))))

@@ -1,0 +1,108 @@
+"""Promises about the pages of a history: the rules of a crawl, in its replay."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.page_state.rules import PageRule, Span, read_rules, rule_of
+from scrapy_gp4c.policies.promises import PromisedPages, promised_visits
+from training.histories.history import ChangeHistory
+
+DAY_S: Final = 86_400.0
+
+
+class RulesFile(NamedTuple):
+    """Rules of a crawl with a number of cycles a day."""
+
+    rules: tuple[PageRule, ...]
+    cycles_a_day: float = 1.0
+
+    def cycles(self, span: Span) -> int:
+        """Whole cycles that a span takes, at least 1."""
+        return span.cycles or max(1, int(span.seconds * self.cycles_a_day / DAY_S + 1e-9))
+
+
+def read_rules_file(path: Path, cycles_a_day: float = 1.0) -> RulesFile:
+    """Read a JSON list of rules, as ``GP4C_RULES`` has them. Raises HistoryError."""
+    try:
+        rules = read_rules(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError) as error:
+        raise HistoryError(f"--rules {path}: {error}") from None
+    return RulesFile(rules, cycles_a_day)
+
+
+class HistoryPromises(NamedTuple):
+    """Rules of P pages, in cycles."""
+
+    max_age: npt.NDArray[np.int64]
+    """``[P]``; 0: nothing is promised."""
+    min_interval: npt.NDArray[np.int64]
+    """``[P]``: at least 1."""
+    never: npt.NDArray[np.bool_]
+    """``[P]``."""
+    pages_of: Counter[int]
+    """Pages by number of their rule."""
+
+    @classmethod
+    def of(cls, history: ChangeHistory, file: RulesFile) -> HistoryPromises:
+        """Find the rule of every page by its name. Raises HistoryError where pages have no names."""
+        if history.page_names is None:
+            raise HistoryError(f"{history.source} does not tell the names of its pages, which --rules needs")
+        sites = history.site_names or [str(number) for number in range(int(history.site.max()) + 1)]
+        rules = [
+            rule_of(file.rules, page if "://" in page else f"https://{sites[site]}/{page.lstrip('/')}", {})
+            for site, page in zip(history.site.tolist(), history.page_names, strict=True)
+        ]
+        cycles = {
+            span: file.cycles(span) for rule in rules for span in (rule.max_age, rule.min_interval) if span
+        }
+        max_age = [cycles[rule.max_age] if rule.max_age and not rule.never else 0 for rule in rules]
+        least = [cycles[rule.min_interval] if rule.min_interval else 1 for rule in rules]
+        return cls(
+            np.array(max_age, np.int64),
+            np.array(least, np.int64),
+            np.array([rule.never for rule in rules], np.bool_),
+            Counter(rule.number for rule in rules),
+        )
+
+    def of_cycle(
+        self, cycle: int, last: npt.NDArray[np.int64], budget: int
+    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+        """Pages that a cycle visits by promises, and pages that it must not visit.
+
+        ``last``: ``[P]``: cycles of the last visits.
+        """
+        allowed = ~self.never & (cycle - last >= self.min_interval)
+        pages = np.flatnonzero(self.max_age)
+        promised = PromisedPages(
+            last[pages] + self.max_age[pages] - cycle,
+            self.max_age[pages],
+            np.minimum(self.min_interval[pages], self.max_age[pages]),
+            allowed[pages],
+        )
+        chosen = pages[promised_visits(promised, budget)] if len(pages) else pages
+        return chosen.astype(np.uint32), np.flatnonzero(~allowed).astype(np.uint32)
+
+
+def describe_rules(file: RulesFile, history: ChangeHistory, budgets: Sequence[int]) -> list[str]:
+    """Lines about rules: visits that promises need, and rules that match nothing."""
+    promises = HistoryPromises.of(history, file)
+    pages = np.flatnonzero(promises.max_age)
+    ones = np.ones(len(pages), np.int64)
+    needed = PromisedPages(ones, promises.max_age[pages], ones, ones > 0).needed if len(pages) else 0
+    shown = ", ".join(f"{budget:,}" for budget in budgets)
+    lines = [f"promises about {len(pages):,} pages need {needed:,} visits a cycle, the budget is {shown}"]
+    if needed > min(budgets, default=needed):
+        lines[0] += ": some pages are late"
+    unmatched = [rule.name for rule in file.rules if not promises.pages_of[rule.number]]
+    if unmatched:
+        lines.append(f"no page of the history matches {', '.join(unmatched)} (a history has no tags)")
+    return lines
