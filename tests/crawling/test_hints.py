@@ -425,6 +425,9 @@ def test_kill_9_leaves_whole_sitemaps_and_right_counts(web: Web, worker: Worker)
         assert brought(store) == columns(store, *GROWTH)
         (trust,) = store.hints.trust()
         assert trust["counts"].sum() > 0
+        assert store.verify() == []
+        ages = np.concatenate([block["age_first"] for _, block in store.blocks()])
+        assert ages.any(), "pages that the true sitemap dates before the crawl"
         assert np.any([rows["kind"] == 0 for _, rows in store.hints.of_cycles()][-1])
     assert whole
 
