@@ -50,6 +50,8 @@ CRAWLS: Final[dict[str, dict[str, str]]] = {
 }
 """Name -> settings of a compared crawl, none: as installed; the first one warms up for all."""
 LEARNED, CONTROL = "learned", "control"
+KEPT_LABEL: Final = "all pages,\nthen default"
+"""Name of the crawl that learns in the picture, where it kept the default."""
 PORT = 8420  # fixed: URLs name it, and what is drawn of a page's URL (ties, the held-out half) is to repeat
 COLLECT_DAYS = 14
 PANEL = 1.0  # half of the panel is held out to judge the challenger: the web is too small for a share
@@ -150,6 +152,18 @@ def switch(series: list[Series], console: Console) -> bool:
     return True
 
 
+def message(series: Sequence[Series]) -> str:
+    """Title of the picture: how many changes the first crawl found, by those of the oldest first."""
+    found = {one.score: sum(row.changed for row in one.rows if row.day >= FIRST_RANKED_DAY) for one in series}
+    first = next(iter(CRAWLS))
+    if not found.get("age"):
+        return f"the {first} crawl, at {BUDGET:.0%} of the pages per day"
+    return (
+        f"{found[first] / found['age']:.1f} times the changes of visiting the oldest first, "
+        f"at the same budget: {BUDGET:.0%} of the pages per day"
+    )
+
+
 def shown(series: Sequence[Series], rows: Sequence[Row], day: int, height: int) -> Iterator[Table]:
     """Yield what a terminal of so many lines shows after a crawl: the last rows, and the curves so far."""
     curves = 5 + len(series) if day >= FIRST_CURVE_DAY else 0
@@ -184,6 +198,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
     crawls += options.days + 1 - first_learned_day if learns else 0
     task = progress.add_task("", total=crawls)
     rows: list[Row] = []
+    promoted = False
     show(day_file, 1)
     with serving(day_file, options) as port, stopping(series):
         console.print(
@@ -197,7 +212,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
                     if learns:
                         series.append(series[0].copy(LEARNED, {}, PANEL, whole=True))
                 if learns and day == first_learned_day:
-                    switch(series, console)
+                    promoted = switch(series, console)
                 show(day_file, day)
                 rankings = {one.score: one.ranking() for one in series}
                 for one in crawl_day(series, port):
@@ -224,8 +239,9 @@ def run(options: argparse.Namespace, console: Console) -> None:
         picture,
         {name: by_day(series, name, options.days) for name in ("change_rate", "current", "visited")},
         FIRST_RANKED_DAY,
-        f"{rows[-1].known:,} pages on {web.hosts + 1} hosts, {BUDGET:.0%} revisited per day",
+        message(series),
         first_learned_day if learns else None,
+        labels={} if promoted else {LEARNED: KEPT_LABEL},
     )
     console.print(summary_table(series, last_days))
     if learns:

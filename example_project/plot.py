@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import matplotlib
 
@@ -68,7 +69,9 @@ def style_of(crawl: str, crawls: Sequence[str]) -> tuple[str, str]:
     return STYLES.get(crawl) or SPARE_STYLES[further.index(crawl) % len(SPARE_STYLES)]
 
 
-def _curves(axes: Axes, series: Series, days: NDArray[np.int64], name: str) -> None:
+def _curves(
+    axes: Axes, series: Series, days: NDArray[np.int64], name: str, labels: Mapping[str, str]
+) -> None:
     ends = {}
     for crawl, values in series.items():
         if not np.isfinite(values).any():
@@ -85,7 +88,7 @@ def _curves(axes: Axes, series: Series, days: NDArray[np.int64], name: str) -> N
     heights = spread(list(ends.values()), LABEL_GAP * (high - low))
     for crawl, height in zip(ends, heights, strict=True):
         axes.annotate(
-            crawl,
+            labels.get(crawl, crawl),
             (days[-1], height),
             xytext=(8, 0),
             textcoords="offset points",
@@ -103,6 +106,7 @@ def draw(
     title: str,
     first_learned_day: int | None = None,
     panels: Mapping[str, str] = PANELS,
+    labels: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Write the picture as PNG.
 
@@ -111,9 +115,10 @@ def draw(
         values: per name of ``panels``, per crawl, the numbers of the days 1..D, float64 [D], nan on days
             without one.
         first_ranked_day: the first day on which the budget applied.
-        title: what was crawled.
+        title: the message of the picture.
         first_learned_day: the first day after the collection; None: there is none.
         panels: name to label, from the top.
+        labels: what a crawl is called beside its curve, if not by its name.
     """
     days = np.arange(1, len(next(iter(values["current"].values()))) + 1)
     plt.rcParams.update({"font.size": 10.5, "axes.spines.top": False, "axes.spines.right": False})
@@ -125,9 +130,8 @@ def draw(
             # While it collects, it visits every page: its change rate is no ranking's.
             series[LEARNER] = np.where(days < first_learned_day, np.nan, series[LEARNER])
         _limits(one, name, series, start)
-        _curves(
-            one, {crawl: numbers[start - 1 :] for crawl, numbers in series.items()}, days[start - 1 :], name
-        )
+        shown = {crawl: numbers[start - 1 :] for crawl, numbers in series.items()}
+        _curves(one, shown, days[start - 1 :], name, labels)
         one.set_title(label, loc="left", fontsize=10.5)
         one.grid(axis="y", color="#DDDDDD", linewidth=0.8)
         one.set_axisbelow(True)
@@ -147,7 +151,7 @@ def draw(
     below.set_xlim(0.5, days[-1])
     below.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(integer=True))
     figure.suptitle(title, x=0.01, ha="left", fontsize=11.5, fontweight="bold")
-    longest = max(map(len, values["current"]))
+    longest = max(len(line) for crawl in values["current"] for line in labels.get(crawl, crawl).splitlines())
     right = 0.89 - 0.012 * max(0, longest - 7)
     figure.subplots_adjust(left=0.08, right=right, top=0.92, bottom=0.06, hspace=0.16)
     figure.savefig(path)

@@ -178,6 +178,18 @@ def test_output(finished):
     assert not accepts(port)
 
 
+def test_the_title_of_the_picture_is_what_came_out(tmp_path):
+    """Changes that the first crawl found within the budget, by those of the oldest copies first."""
+    series = [Series(name, tmp_path, np.zeros(1, np.int32), {}) for name in ("default", "age")]
+    for one, changed in zip(series, (30, 12), strict=True):
+        for day, count in ((FIRST_RANKED_DAY - 1, 500), (FIRST_RANKED_DAY, changed)):
+            one.rows.append(Row(day, one.score, 9, 9, 9, count, 0.1, 0.1, 0.9, 0, 0))
+    assert program.message(series) == (
+        "2.5 times the changes of visiting the oldest first, at the same budget: 5% of the pages per day"
+    )
+    assert program.message(series[:1]) == "the default crawl, at 5% of the pages per day"
+
+
 def test_leads_are_paired_by_day(tmp_path):
     """A lead is the mean difference of the same days, with Student's interval; other days do not count."""
     values = {"one": [0.1, 0.5, 0.7, 0.9], LEARNED: [0.9, 0.6, 0.9, 1.2]}
