@@ -30,9 +30,9 @@ _STRONG, _WEAK, _DAY_NAME, _UNIT, _AFTER, _BEFORE, _VIEW = (1 << bit for bit in 
 _FIRST: Final = 0x10FF00  # end of the last private plane, where no font of icons is
 _MARKS: Final[dict[str, int]] = {}
 for _bit, _words in (
-    (_STRONG, _TABLE["months"]),
+    (_STRONG, [*_TABLE["months"], *_WORDS["other_months"].split()]),
     (_WEAK, _TABLE["weak_months"]),
-    (_DAY_NAME, _TABLE["weekdays"]),
+    (_DAY_NAME, [*_TABLE["weekdays"], *_WORDS["other_weekdays"].split()]),
     (_UNIT, [unit for unit, _ in _UNIT_AFTER] + [unit for _, unit in _BEFORE_UNIT]),
     (_AFTER, [after for _, after in _UNIT_AFTER]),
     (_BEFORE, [before for before, _ in _BEFORE_UNIT]),
@@ -70,19 +70,20 @@ _PLAIN_YEAR: Final = r"(?:19|20)\d\d"
 _AFTER_YEAR: Final = rf"(?:\s?(?:г\.?|р\.|року|ж\.|m\.|g\.|{_any_of(_UNIT)}\.?)(?!\w))?"
 _DAY: Final = r"(?:0?[1-9]|[12]\d|3[01])"
 _SECOND: Final = r"(?:\s(?:الثاني|الأول|الآخر))?"
-_WITH_YEAR: Final = rf",?[\s/-]{{1,3}}(?:de |del |do |da |de l'any )?{_YEAR}{_AFTER_YEAR}"
+_WITH_YEAR: Final = rf",?[\s/-]{{1,3}}(?:พ\.ศ\. |de |del |do |da |de l'any )?{_YEAR}{_AFTER_YEAR}"
 _COUNT: Final = r"(?:\d{1,3}(?:\s\d{3}){1,4}(?!\d)|\d++(?:[.,']\d++)*+)(?:\s?[km]\b)?"
 _TIMES: Final = (
     r"(?:times|veces|mal|fois|volte|vezes|раза?|razy?|gånger|ganger|gange|keer|kez|defa|lần|kali|kertaa)"
 )
-_SEEN: Final = (
-    r"(?:(?:viewed|read|visto|leído|lido|letto|lu|vu|gelesen|angesehen|aufgerufen|просмотрено|прочитано|bekeken|läst"
-    rf"|vist|wyświetlono|przeczytano|okundu|görüntülendi|zobrazeno)\s{_COUNT}\s{_TIMES}(?!\w)"
-    rf"|(?:visits|visitors|hits|online|онлайн)\s?[:：]\s?{_COUNT})"
-)
 _PEOPLE: Final = (
     r"(?:users?|visitors?|guests?|members?|gäste|benutzer|usuarios|invitados|visitantes|utilisateurs|visiteurs|invités"
     r"|utenti|ospiti|пользовател\w{1,3}|гост\w{1,3}|użytkowników|gości|osób|gebruikers|gasten)"
+)
+_SEEN: Final = (
+    r"(?:(?:viewed|read|visto|leído|lido|letto|lu|vu|gelesen|angesehen|aufgerufen|просмотрено|прочитано|bekeken|läst"
+    rf"|vist|wyświetlono|przeczytano|okundu|görüntülendi|zobrazeno)\s{_COUNT}\s{_TIMES}(?!\w)"
+    rf"|seen\sby\s{_COUNT}\s(?:people|{_PEOPLE})(?!\w)"
+    rf"|(?:visits|visitors|hits|online(?: now)?|онлайн)\s?[:：]\s?{_COUNT})"
 )
 _ONLINE: Final = r"(?:online|онлайн|en línea|conectados|en ligne|connectés|collegati|çevrimiçi)"
 _THAI_MONTH: Final = r"(?:ม\.ค|ก\.พ|มี\.ค|เม\.ย|พ\.ค|มิ\.ย|ก\.ค|ส\.ค|ก\.ย|ต\.ค|พ\.ย|ธ\.ค)\."
@@ -93,6 +94,8 @@ _DAY_FIRST: Final = "|".join(
         r"\d\d?\s?[月월]\s?\d\d?\s?[日일]",
         *(rf"\d\d?{sign}\d\d?{sign}(?:{_PLAIN_YEAR}|25[5-9]\d)(?!\d|\.\d)" for sign in ("-", "/", r"\.\s?")),
         r"\d\d?/\d\d?/\d\d(?![\d/])",
+        r"20\d{6}t\d{4,6}z?(?!\w)",
+        rf"1[34]\d\d/(?:0?[1-9]|1[0-2])/{_DAY}(?!\d)",
         rf"{_DAY}{_OF}(?:{_STRONG_MONTH}{_SECOND}(?:{_WITH_YEAR})?|{_MONTH}{_WITH_YEAR})(?!\w)",
         rf"{_DAY}\s?{_THAI_MONTH}(?:\s?{_YEAR})?",
         rf"{_YEAR}\.?(?:\s(?:m\.|е\.))?[\s-]{{1,2}}{_STRONG_MONTH}[\s-]{_DAY}(?!\d)(?:\sd\.|\.)?",
@@ -103,20 +106,28 @@ _MONTH_FIRST: Final = (
     rf"|{_MONTH}[\s-]{{1,3}}(?:de |del )?{_PLAIN_YEAR}\b"
 )
 _THEN: Final = (  # the clock and the weekday after a date
-    rf"(?:\s*+[,(]?\s?{_WEEKDAY}(?!\w)\)?)?"
+    rf"(?:\s*+[,(]?\s?(?:{_WEEKDAY}(?!\w)|[月火水木金土日一二三四五六](?=[)）])"
+    r"|(?:星期|周|週)[一二三四五六日天])[)）]?)?"
     r"(?:\s*+(?:,\s*+)?(?:(?:at|um|à|a las|às|alle|t|в|о|kl\.?|klo|om|o|-|–|\||·|\()\s*+)?"
     rf"(?:{_CLOCK}|(?:[01]?\d|2[0-3])h[0-5]\d\b)\)?)?"
 )
 _NUMBER: Final = r"[0-9]++(?:[.,'][0-9]++){0,8}+"
 _GROUPED: Final = r"(?:[0-9]{1,3}(?:\s[0-9]{3}){1,4}(?![0-9])|" + _NUMBER + ")"
-_VIEWS: Final = rf"(?:{_any_of(_VIEW)}|page\s{_any_of(_VIEW)}|{_PEOPLE} {_ONLINE})(?!\w)"
+_MANY: Final = (
+    r"(?:[km万萬만천]|тыс\.|млн|mil|mio\.?|mln\.?|mrd\.?|tsd\.?|tis\.|tys\.|lakh|crore|jt|juta|ribu|rb)"
+)
+_VIEWS: Final = (
+    rf"(?:{_any_of(_VIEW)}|page\s{_any_of(_VIEW)}"
+    rf"|(?:{_PEOPLE}|people|others) (?:are |currently )?"
+    rf"(?:{_ONLINE}|reading|viewing|watching|browsing))(?!\w)"
+)
 _CJK_VIEWS: Final = (
-    "(?:ยอดวิว|ยอดเข้าชม|เปิดดู|อ่าน|視聴|再生|阅读|浏览|閱讀|瀏覽|查看|点击|點擊|点阅|人气|人氣|围观|播放|閲覧|アクセス|조회|읽음|เข้าชม|ผู้ชม|คนอ่าน"
+    "(?:ยอดวิว|ยอดเข้าชม|เปิดดู|อ่าน|視聴|再生|阅读|浏览|閱讀|瀏覽|查看|点击|點擊|点阅|人气|人氣|围观|播放|閲覧|观看|觀看|アクセス|조회|읽음|เข้าชม|ผู้ชม|คนอ่าน"
     "|จำนวนผู้อ่าน)"
 )
 _SHORT_UNIT: Final = (
     r"(?:m?secs?|ms|milliseconds?|[µμ]s|s|seconds?|sekunden?|secondes?|segundos?|secondi|sekund[ay]?|seconden|сек\.?|секунды?"
-    r"|мс|с|saniye|sn|秒|毫秒|ミリ秒|초)"
+    r"|quer(?:y|ies)|abfragen|requêtes|consultas|запрос(?:а|ов)?|zapytań|мс|с|saniye|sn|秒|毫秒|ミリ秒|초)"
 )
 _UNITS: Final = _any_of(_UNIT)
 _AGO: Final = _any_of(_AFTER)
@@ -130,7 +141,7 @@ _DIGIT_FIRST: Final = "|".join(
         rf"(?P<clock>{_CLOCK}|(?:1[0-2]|0?[1-9])\s?(?:[ap]\.m\.|[ap]m\b)|(?:[01]?\d|2[0-4])(?:[.:][0-5]\d)?\s?uhr\b"
         r"|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b|\d\d?\s?[時时点點시]\s?(?:\d\d?\s?[分분])?(?:\s?\d\d?\s?[秒초])?)",
         r"(?P<unix>1[5-9]\d{8}(?:\d{3})?(?:\.\d++)?)(?![.,]?\d)",  # Unix time, 2017 to 2033
-        rf"(?P<views>{_GROUPED}\+?\s?(?:[km万萬만천]|тыс\.|mil|tis\.|tys\.)?(?:\s{_VIEWS}|\s?(?:次|人|回|명이?)?\s?{_CJK_VIEWS}))",
+        rf"(?P<views>{_GROUPED}\+?\s?{_MANY}?(?:\s{_VIEWS}|\s?(?:次|人|回|명이?)?\s?{_CJK_VIEWS}))",
         rf"(?P<run>{_NUMBER}\s?(?:{_SHORT_UNIT}|{_any_of(_UNIT)}))(?!\w)",
     )
 )
@@ -146,7 +157,9 @@ _MARK_FIRST: Final = "|".join(
 )
 _TOKEN: Final = (
     r"(?P<token>(?:(?:php|j|asp)?sess(?:ion)?_?(?:id)?|sid|csrf[\w-]{0,64}+|xsrf[\w-]{0,64}+|nonce|(?:ray|request|trace"
-    r"|correlation|session|sitzungs|anfrage)[\s_-]?(?:id|nr\.?))"
+    r"|correlation|session|sitzungs|anfrage)[\s_-]?(?:id|nr\.?)"
+    r"|(?:error|incident|support) (?:id|ref(?:erence)?)"
+    r"|(?<=[?&])(?:cb|rnd|ts?|_|nocache|cachebust\w{0,3}|token)(?==))"
     r"\s?[\"']?[=:#]?\s?[\"']?(?=[\w%+/-]{0,64}\d)[\w%+/-]{1,200}+)"
 )
 _HEX: Final = (
@@ -157,9 +170,9 @@ _NUMERIC: Final = re.compile(
     # Only at the start of a word, the first character choosing the alternatives: five times as fast.
     rf"(?<![0-9a-z])(?:(?=[0-9a-f]){_HEX}|(?=[0-9])(?:{_DIGIT_FIRST})"
     rf"|(?={_ANY_MARK.pattern})(?:{_MARK_FIRST})"
-    rf"|(?=[acjnprstx]){_TOKEN}"
+    rf"|(?=[aceijnprstx]){_TOKEN}"
     rf"|(?=[pumgv])(?P<online>{_VIEWS}\s?[:：]\s?{_COUNT})"
-    rf"|(?=[abghloprvwzпчо])(?P<seen>{_SEEN})"
+    rf"|(?=[abghloprsvwzпчо])(?P<seen>{_SEEN})"
     rf"|(?=[^\x00-\u0dff])(?P<cjk>{_CJK_VIEWS}(?:次数|次數|人数|人數|者数|数|數|量|回数|수)?\s?[:：]?\s?{_NUMBER}[万萬만]?))"
 )
 _RUN: Final = re.compile(
@@ -183,6 +196,13 @@ _TIME_SIGNS: Final = re.compile(
 _SAYS_RUN: Final = frozenset(_WORDS["run_time"].split())
 _RUN_SIGNS: Final = re.compile("生成|用时|耗时|處理|处理|执行|執行|처리|생성|สร้าง")
 _NUMBER_WORDS: Final = frozenset(_WORDS["numbers"].split())
+_DAY_BEFORE: Final = re.compile(
+    r"\b(?:il y|(?:today|yesterday|heute|gestern|aujourd'hui|hier|hoy|ayer|oggi|ieri|hoje|ontem|dziś|dzisiaj"
+    r"|wczoraj|dnes|včera|сегодня|вчера|сьогодні|вчора|bugün|dün|i ?dag|i ?går|vandaag|gisteren|tänään|eilen"
+    r"|ma|tegnap|σήμερα|χθες|اليوم|أمس|היום|אתמול|आज|कल|hôm nay|hôm qua|hari ini|kemarin|今天|昨天|今日|昨日"
+    r"|오늘|어제|วันนี้|เมื่อวาน),?(?: (?:at|um|à|a las|às|alle|o|в|о|om|kl\.?|saat|lúc|pukul|klo))?) ?$"
+)
+_MOMENTS: Final = tuple(moment.strip() for moment in _WORDS["moments"].split("|"))
 _SAYS_VERSION: Final = frozenset(_WORDS["version"].split())
 _VERSION_SIGNS: Final = re.compile("バージョン|版本|버전|เวอร์ชัน")
 _CHECKSUMS: Final = re.compile(
@@ -193,13 +213,14 @@ _CHECKSUMS: Final = re.compile(
 )
 # The patterns are tried only around clusters of digits (with gaps of at most 16 characters), and only if a
 # cheap look finds a shape or a word there that they need: they cost 1.5 us for every character.
+_BEFORE_LETTER: Final = re.compile(r"\b(?:y a|hace|vor|há|för|for|před) [0-9]{1,3}\s$")
 _IS_DIGIT: Final = bytes(ord("1") if chr(code) in "0123456789" else ord("0") for code in range(256))
 _CLUSTER: Final = re.compile(rb"1(?:0{0,16}+1)*+")
 _REACH: Final = 32  # characters around a cluster that a pattern may take in
 _CONTEXT: Final = 64  # characters before a match that may say what its number is
 _SHAPE: Final = re.compile(
     r"[0-9](?::[0-5][0-9]|[-/.]\s?[0-9][0-9]?[-/.]\s?[0-9]|[0-9]{9}|\s?h\s?[0-9]|\s?[ap]\.?m\b|\s?uhr"
-    r"|\s?\w{0,2}[年月日時时点點秒년월일시초前전ที่ก่]|\s?(?:ms|[µμ]s|s|sec)\b)"
+    r"|[0-9]{7}t[0-9]|\s?\w{0,2}[年月日時时点點秒년월일시초前전ที่ก่]|\s?(?:ms|[µμ]s|s|sec)\b)"
 )
 _HEX_SHAPE: Final = re.compile("[0-9a-f]{16}|[0-9a-f]{8}-[0-9a-f]{4}-")
 _HINTS: Final = frozenset(
@@ -211,7 +232,7 @@ _HINTS: Final = frozenset(
 ) - {"a", "n"}
 FRENCH_AGO: Final = " y a "
 _FRENCH_HINTS: Final = _HINTS | {"a"}
-_SPLITS: Final = "=:-/#\"'_"
+_SPLITS: Final = "=:-/#\"'_?&"
 _HANGING_HINT: Final = re.compile(_CJK_VIEWS)
 # Common words of other languages, which would make every text of these be tried at each of them.
 _COMMON: Final = frozenset(_WORDS["common"].split())
@@ -225,8 +246,9 @@ FRENCH_UNITS: Final = frozenset(unit for before, unit in _BEFORE_UNIT if before 
 
 def mask(text: str) -> str:
     """Return a lower-case text with every time, date, session token and view counter replaced by `MASK`."""
-    if "just now" in text:
-        text = text.replace("just now", MASK)
+    for moment in _MOMENTS:
+        if moment in text:
+            text = text.replace(moment, MASK)
     # One byte for each character, whatever its script.
     digits = text.encode("ascii", "replace").translate(_IS_DIGIT)
     pieces: list[str] = []
@@ -256,7 +278,16 @@ def mask(text: str) -> str:
         done = end
     pieces.append(text[done:])
     masked = "".join(pieces)
-    return _RUN.sub(MASK, masked) if MASK in masked else masked
+    if MASK not in masked:
+        return masked
+    *before, behind = masked.split(MASK)
+    return _RUN.sub(MASK, MASK.join((*map(_without_day, before), behind)))
+
+
+def _without_day(before: str) -> str:
+    """Text before a mask without a day that belongs to it: "today at", "il y"."""
+    day = _DAY_BEFORE.search(before, max(len(before) - _REACH, 0))
+    return before if day is None else before[: day.start()]
 
 
 def mask_relative(window: str) -> str:
@@ -280,6 +311,8 @@ def mask_relative(window: str) -> str:
         else:
             masked += (word, blanks)
             continue
+        if (last(taken + 1), last(taken + 2)) == ("y", "il"):
+            taken += 2
         del masked[len(masked) - 2 * taken :]
         masked += (MASK + word[len(bare) :], blanks)
     return "".join(masked)
@@ -302,7 +335,8 @@ class _Masks:
             # "p.m." is no unit, and "3 m" is a length; "3m ago" and "il y a" are times.
             is_letter = word.end(2) - word.start(2) == 1 and word[2].isascii()
             is_french = word[2] == "a" and window.endswith("il y ", 0, word.start())
-            if bits is None or (is_letter and not word[1] and not is_french):
+            is_unit = is_letter and _BEFORE_LETTER.search(window, max(word.start() - 16, 0), word.start())
+            if bits is None or (is_letter and not word[1] and not is_french and not is_unit):
                 return word[0]
             words.append(word[2])
             return word[1] + chr(_FIRST + bits)
@@ -320,6 +354,9 @@ class _Masks:
                 return marks[0]
             begin = match.start()  # a window may be a megabyte: no copy of all before
             before = short[begin - _CONTEXT : begin] if begin >= _CONTEXT else context + short[:begin]
+            if _ANY_MARK.search(before) is not None:  # "time" says time, and is an hour in Norwegian
+                known = iter(words[at - len(marks) - len(_ANY_MARK.findall(before)) : at - len(marks)])
+                before = _ANY_MARK.sub(lambda _: next(known), before)
             if self._is_noise(kind or "", match, marks, before):
                 return MASK
             originals = iter(marks)
@@ -354,6 +391,8 @@ class _Masks:
                 _LAST_WORDS.findall(after)[:2]
             )
         if kind == "hex":
+            if text[2:].isdecimal():  # the number of a card, an account, a parcel
+                return False
             if self._is_about_checksums is None:
                 self._is_about_checksums = _CHECKSUMS.search(self._text) is not None
             return not self._is_about_checksums
