@@ -14,6 +14,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError, LearningError, UndecidedError
+from scrapy_gp4c.scoring import first_visits
 from scrapy_gp4c.scoring.named import DEFAULT
 from scrapy_gp4c.scoring.terminals import PAPERS, RELATED
 from training import options
@@ -51,6 +52,11 @@ OTHERS: Final = (
 def _add_growth_options(add: Callable[..., Any]) -> None:
     add("--growth", action="store_true", help="learn a discovery function, by which hubs are ranked, instead")
     add("--discovery", type=float, default=0.1, metavar="SHARE", help="share of the budget for hubs")
+    new_pages_help = (
+        "with --growth: cap on first visits per cycle; learn what ranks them (GP4C_NEW_PAGE_FUNCTION)"
+    )
+    add("--new-pages", type=int, metavar="N", help=new_pages_help)
+    add("--from-start", action="store_true", help="with --growth: begin with pages that need no finder alone")
     add("--score", default=DEFAULT, metavar="SCORE", help="with --growth: what ranks the other pages")
 
 
@@ -65,13 +71,19 @@ def _learn_growth(args: Namespace, parser: ArgumentParser, errors: Console) -> N
     check_writable(args.output)
     page_choices = options.choices_of(args)
     grown = read_growth(Path(args.history))
-    names = tuple(dict.fromkeys((*TERMINALS, *page_choices.parameters.terminals)))
+    target: Final = "hub_function" if args.new_pages is None else "new_page_function"
+    own = TERMINALS if args.new_pages is None else (*first_visits.TERMINALS, "near", "near_dir", "w")
+    given = page_choices.parameters.terminals if args.new_pages is None else ()
+    names = tuple(dict.fromkeys((*own, *given)))
     start = "named" if page_choices.parameters.start == "auto" else page_choices.parameters.start
     crawl = growth_crawl(
         args.score, getattr(args, "policy", None), args.discovery, HUBS, page_choices.crawl()
     )
+    crawl = replace(crawl, new_pages=args.new_pages, from_start=args.from_start)
     parameters = replace(page_choices.parameters, terminals=names, start=start)
-    choices = DiscoveryChoices(crawl, page_choices.clock, parameters, page_choices.seeds, page_choices.seed)
+    choices = DiscoveryChoices(
+        crawl, page_choices.clock, parameters, page_choices.seeds, page_choices.seed, target
+    )
 
     def show_generation(number: int, best: float) -> None:
         errors.print(f"generation {number} of {parameters.generations}: best {best:.4f}", highlight=False)
@@ -80,7 +92,8 @@ def _learn_growth(args: Namespace, parser: ArgumentParser, errors: Console) -> N
         learned = learn_discovery(grown, choices, parallel, show_generation)
     write_discovery(args.output, learned, choices, grown)
     show_discovery(learned, args.history, wide_console())
-    setting = f'GP4C_DISCOVERY_FUNCTION = "{args.output}"'
+    name = "GP4C_DISCOVERY_FUNCTION" if args.new_pages is None else "GP4C_NEW_PAGE_FUNCTION"
+    setting = f'{name} = "{args.output}"'
     wide_console().print(f"\nIn settings.py:\n\n    {setting}", highlight=False, markup=False)
 
 

@@ -37,7 +37,14 @@ def new_record(settings: Settings, store: PageStore | None) -> CycleRecord:
         "discovery": settings.discovery,
         "discovery_function": settings.discovery_function.formula,
         "discovery_clock": settings.discovery_function.clock,
+        **_of_new_pages(settings.new_page_function),
     }
+
+
+def _of_new_pages(function: functions.ScoreFunction | None) -> CycleRecord:
+    return (
+        {} if function is None else {"new_page_function": function.formula, "new_page_clock": function.clock}
+    )
 
 
 def _check_fingerprint(settings: Settings, record: CycleRecord) -> None:
@@ -61,7 +68,14 @@ def recorded_settings(settings: Settings, record: CycleRecord) -> Settings:
     formula, clock = record.get("formula", function.formula), record.get("clock", function.clock)
     hubs = settings.discovery_function
     of_hubs = record.get("discovery_function", hubs.formula), record.get("discovery_clock", hubs.clock)
+    new_pages = settings.new_page_function
     try:
+        if (formula_of_new := record.get("new_page_function")) is None:
+            new_pages = None
+        elif (formula_of_new, record.get("new_page_clock")) != (
+            (new_pages.formula, new_pages.clock) if new_pages else None
+        ):
+            new_pages = functions.recorded(formula_of_new, new_pages).on_clock(record.get("new_page_clock"))
         if of_hubs != (hubs.formula, hubs.clock):
             hubs = functions.recorded(of_hubs[0], hubs).on_clock(of_hubs[1])
         if recorded != policy.text:
@@ -81,5 +95,6 @@ def recorded_settings(settings: Settings, record: CycleRecord) -> Settings:
         site_share=record.get("site_share", 1.0),
         discovery=record.get("discovery", 0.0),
         discovery_function=hubs,
+        new_page_function=new_pages,
         seed=record.get("seed", settings.seed),
     )

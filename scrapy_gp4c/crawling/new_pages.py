@@ -9,13 +9,17 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.arrays import Array
-from scrapy_gp4c.crawling.neighbourhood import KnownPages
+from scrapy_gp4c.arrays import Array, Floats
+from scrapy_gp4c.crawling.evidence import Draws
+from scrapy_gp4c.crawling.neighbourhood import KnownPages, Neighbourhood
 from scrapy_gp4c.page_state import claims
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import KINDS
+from scrapy_gp4c.page_state.related import RoundState
 from scrapy_gp4c.policies.base import Pages
-from scrapy_gp4c.scoring.draws import draws
+from scrapy_gp4c.scoring.draws import draw_salt, draws
+from scrapy_gp4c.scoring.first_visits import FINDER, SHARE, best_first, columns_of_links, turns_of
+from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.protocols import PageStore
 
@@ -49,7 +53,39 @@ def first_visits(pages: KnownPages, settings: Settings, cycle: int, due: Pages) 
     sites = pages.directories()["site"][columns["group"]]
     drawn = draws(columns["key"], settings.seed, cycle)
     waiting = Waiting(due, sites, columns["found_by"], columns["entered"], drawn)
-    return by_turns(waiting, cycle, most_of_site)[:most]
+    if settings.new_page_function is None:
+        return by_turns(waiting, cycle, most_of_site)[:most]
+    scores = scores_of_waiting(pages, settings.new_page_function, (settings.seed, cycle), waiting)
+    order = best_first(scores, sites, drawn, most, most_of_site)
+    return np.asarray(due[order])
+
+
+def scores_of_waiting(
+    pages: KnownPages, function: ScoreFunction, salt: tuple[int, int], waiting: Waiting
+) -> Floats:
+    """Scores of pages that wait for their first visit, ``[P]``; ``salt``: seed and cycle.
+
+    Raises ScoreError.
+    """
+    cycle = salt[1]
+    parts = [columns["found_by"] for _, columns in pages.blocks({"found_by"})]
+    links = columns_of_links(
+        waiting.pages,
+        np.concatenate(parts),
+        waiting.entered,
+        cycle,
+        lambda ids: some_columns(pages, ids.astype(np.uint32), FINDER),
+    )
+    neighbourhood = Neighbourhood(pages, cycle, set(function.columns) - links.keys())
+    related, out = neighbourhood.seen_by(), []
+    for start in range(0, len(waiting.pages), SLICE):
+        rows = slice(start, start + SLICE)
+        some = waiting.pages[rows]
+        known = {**pages.columns_of(some), **{name: column[rows] for name, column in links.items()}}
+        draw = Draws(known["key"], draw_salt(*salt))
+        state = RoundState(neighbourhood.columns(known, some), slice(None), related, draw)
+        out.append(function.scores(state, cycle))
+    return np.concatenate(out)
 
 
 def by_turns(waiting: Waiting, cycle: int, most_of_site: int | None) -> Pages:
@@ -61,27 +97,12 @@ def by_turns(waiting: Waiting, cycle: int, most_of_site: int | None) -> Pages:
     """
     site = np.unique(waiting.site, return_inverse=True)[1]
     entered = np.clip(waiting.entered.astype(np.int64), 0, cycle)
-    of_finder = _turns((waiting.drawn, entered), (waiting.finder, site))
-    turn = _turns((waiting.drawn, entered, of_finder), (site,))
+    of_finder = turns_of((waiting.drawn, entered), (waiting.finder, site))
+    turn = turns_of((waiting.drawn, entered, of_finder), (site,))
     order = np.lexsort((waiting.drawn, entered, turn))
     if most_of_site is not None:
         order = order[turn[order] < most_of_site]
     return np.asarray(waiting.pages[order])
-
-
-def _turns(order: tuple[Array, ...], group: tuple[Array, ...]) -> npt.NDArray[np.int64]:
-    """Place of each row within its group, ``[P]``; ``order``, ``group``: keys, the last one first."""
-    rows = np.lexsort((*order, *group))
-    is_first = np.ones(len(rows), np.bool_)
-    is_first[1:] = np.logical_or.reduce([key[rows][1:] != key[rows][:-1] for key in group])
-    starts = np.flatnonzero(is_first)
-    turn = np.empty(len(rows), np.int64)
-    turn[rows] = np.arange(len(rows)) - np.repeat(starts, np.diff(starts, append=len(rows)))
-    return turn
-
-
-SHARE: Final = 0.5
-"""Share of the first visits that are left which one site, or one page's links, may take as they come."""
 
 
 class NewPages:

@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple, get_args
 import numpy as np
 
 from scrapy_gp4c.arrays import Array
-from scrapy_gp4c.scoring import discovery, hints, rates, refresh_value, weights
+from scrapy_gp4c.scoring import discovery, first_visits, hints, rates, refresh_value, weights
 
 MEANINGS: Final[dict[str, str]] = {
     "n": "visits of the page so far whose outcome (changed or not) is known",
@@ -245,8 +245,9 @@ _SAMPLED: Final = {
 """Terminals of the cycle's own visits to groups, for policies of several rounds."""
 _MEASURED: Final = {name: Terminal(*row) for name, row in refresh_value.FORMULAS.items()}
 _GROWN: Final = {name: Terminal(*row) for name, row in (discovery.TERMINALS | hints.TERMINALS).items()}
+_WAITING: Final = {name: Terminal(*row) for name, row in first_visits.TERMINALS.items()}
 _WEIGHED: Final = {name: Terminal(*row) for name, row in weights.TERMINALS.items()}
-UNREPLAYED: Final = tuple(discovery.TERMINALS)
+UNREPLAYED: Final = (*discovery.TERMINALS, *_WAITING)
 """Terminals that a crawl and a history of growth know, and a history of changes alone does not."""
 CLAIMED: Final = tuple(hints.TERMINALS)
 """Terminals that read claims of sites; a history without claims has `hints.UNCLAIMED` in their place."""
@@ -278,13 +279,13 @@ def _table(clock: Clock) -> dict[str, Terminal]:
         known = tuple(dict.fromkeys((*columns, "last_cycle")))
         table[name] = Terminal(known, _probability(formula), MEANINGS[name])
     table["random"] = Terminal(("draw",), _random, "uniform in [0, 1), anew for every page and cycle")
-    return table | _BEYOND | _SAMPLED | _MEASURED | _GROWN | _WEIGHED
+    return table | _BEYOND | _SAMPLED | _MEASURED | _GROWN | _WAITING | _WEIGHED
 
 
 TERMINALS: Final[dict[Clock, dict[str, Terminal]]] = {clock: _table(clock) for clock in CLOCKS}
 """Clock -> terminal name -> terminal. Both clocks have the same names."""
 NAMES: Final = tuple(TERMINALS["visits"])
-ALWAYS_KNOWN: Final = tuple(name for name in NAMES if name not in (*_MEASURED, *CLUSTERED))
+ALWAYS_KNOWN: Final = tuple(name for name in NAMES if name not in (*_MEASURED, *CLUSTERED, *_WAITING))
 """Terminals of every crawl and every history; the others need a log of queries, or clusters."""
 BASIC: Final = ("n", "X", "t")
 """The terminals of Santos et al. 2013."""

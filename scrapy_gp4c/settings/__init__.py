@@ -21,7 +21,7 @@ from scrapy_gp4c.page_state.columns import in_panel
 from scrapy_gp4c.page_state.rules import PageRule
 from scrapy_gp4c.policies import table as policies
 from scrapy_gp4c.policies.base import budget_pages
-from scrapy_gp4c.scoring import functions, refresh_value
+from scrapy_gp4c.scoring import first_visits, functions, refresh_value
 from scrapy_gp4c.scoring.terminals import CLUSTERED
 from scrapy_gp4c.settings.table import TABLE
 from scrapy_gp4c.settings.values import LOADING, check_private, loaded_callable
@@ -56,6 +56,7 @@ class Settings:
     discovery_function: functions.ScoreFunction
     new_pages: int | None
     new_pages_per_site: int | None
+    new_page_function: functions.ScoreFunction | None
     warmup_visits: int
     panel: float
     distance_bits: int
@@ -128,12 +129,19 @@ class Settings:
         return loaded
 
     def _check_measured(self) -> None:
-        """Raise SettingsError where something reads what only a log of queries can tell."""
+        """Raise SettingsError where something reads what pages or the crawl do not have."""
         read = {
             "GP4C_SCORE_FUNCTION": self.score_function.columns,
             "GP4C_DISCOVERY_FUNCTION": self.discovery_function.columns,
+            "GP4C_NEW_PAGE_FUNCTION": self.new_page_function.columns if self.new_page_function else (),
             "GP4C_POLICY": self.policy.columns or (),
         }
+        for name, columns in read.items():
+            if name != "GP4C_NEW_PAGE_FUNCTION" and not first_visits.TERMINALS.keys().isdisjoint(columns):
+                raise SettingsError(
+                    f"{name} reads what only pages before their first visit have "
+                    f"({', '.join(first_visits.TERMINALS)}): use these in GP4C_NEW_PAGE_FUNCTION"
+                )
         for name, columns in read.items():
             if self.query_log is None and not refresh_value.COLUMNS.keys().isdisjoint(columns):
                 raise SettingsError(

@@ -66,6 +66,12 @@ TABLE: Final[dict[str, values.Setting]] = {
         values.optional_count,
         "cap on first visits per cycle and site",
     ),
+    "GP4C_NEW_PAGE_FUNCTION": values.Setting(
+        None,
+        "the name of a score function, an expression, the path of a score file, a dotted path, or None",
+        lambda value: None if value in (None, "", "None") else functions.load(value),
+        "ranks the pages that wait for their first visit, where GP4C_NEW_PAGES caps",
+    ),
     "GP4C_WARMUP_VISITS": values.Setting(
         2,
         "a count from 0 to 1000",

@@ -130,6 +130,9 @@ class CycleRecord(TypedDict, total=False):
     discovery_function: str
     """Formula of the score function; its clock is the next field."""
     discovery_clock: Literal["visits", "cycles"]
+    new_page_function: str
+    """Formula of what ranks first visits; absent: they come by turns."""
+    new_page_clock: Literal["visits", "cycles"]
     undelivered: dict[str, list[Any]]
     """Page -> what is known of the copy of it that was delivered last, where later visits were not."""
     sitemaps: dict[str, list[str]]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import pytest_twisted
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c.crawling.new_pages import NewCounts, NewPages, Waiting, by_turns, found_by_hubs
 from scrapy_gp4c.scoring.discovery import START
+from scrapy_gp4c.scoring.first_visits import best_first, columns_of_links
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
 from tests.support.loopback import Site, crawl, html, stats
@@ -107,6 +110,56 @@ class Followed(Spider):
     def parse(self, response: Any) -> Iterator[Any]:
         """Follow the links."""
         yield from response.follow_all(css="a")
+
+
+def test_columns_of_links_by_hand() -> None:
+    """On a tree: page 0 is a start page that found 1 and 2, and page 1 found 3, 4 and 5."""
+    found_by = np.array([START, 1, 1, 2, 2, 2, 0], np.uint32)
+    finders = {"E": [0.0, 0.9], "T": [3, 0], "brought_sum": [0.0, 2.5], "brought_cycles": [1.0, 2.0]}
+    asked: list[list[int]] = []
+
+    def state(ids: np.ndarray) -> dict[str, np.ndarray]:
+        asked.append(ids.tolist())
+        return {name: np.array(column) for name, column in finders.items()}
+
+    found = columns_of_links(np.array([2, 4, 6]), found_by, np.array([3, 5, 9]), CYCLE, state)
+    assert asked == [[0, 1]]
+    assert found["link_depth"].tolist() == [1, 2, 0]
+    assert found["cash"].tolist() == [1 / 2, 1 / 2 / 3, 1]
+    assert found["waited"].tolist() == [6, 4, 0]
+    assert found["finder_rate"] == pytest.approx([0.1 / 4, 1.0, 0.1])
+    assert found["finder_brought"] == pytest.approx([0.25, 1.0, 0.5])
+
+
+@given(WAITING, CAPS, CAPS)
+def test_the_best_come_first_and_a_site_leaves_the_others_half(
+    pages: list[tuple[int, int, int, int]], most: int | None, of_site: int | None
+) -> None:
+    """By score, then draw; what a site has beyond half of the cap comes after all others."""
+    site, score, drawn, _ = (np.array([page[n] for page in pages], "u8") for n in range(4))
+    order = sorted(range(len(pages)), key=lambda page: (-int(score[page]), int(drawn[page])))
+    turn = {page: sum(site[other] == site[page] for other in order[:at]) for at, page in enumerate(order)}
+    if most is not None:
+        order.sort(key=lambda page: turn[page] >= math.ceil(most / 2))
+    expected = [page for page in order if of_site is None or turn[page] < of_site][:most]
+    assert best_first(score.astype(float), site, drawn, most, of_site).tolist() == expected
+
+
+@pytest_twisted.ensureDeferred
+async def test_new_pages_are_ranked_where_they_are_capped(site: Site, store_path: Path) -> None:
+    """By what is known before the first visit: links of short lists before those of long ones."""
+    long, short = [f"/long/{n}" for n in range(12)], [f"/short/{n}" for n in range(4)]
+    site.pages = {"/": html("front", ["/a", "/b"]), "/a": html("long", long), "/b": html("short", short)}
+    site.pages |= {path: html(f"page {path} of this site") for path in (*long, *short)}
+    given_ = {"GP4C_NEW_PAGES": 4, "GP4C_NEW_PAGE_FUNCTION": "cash", "GP4C_BUDGET": 1, "GP4C_HINTS": False}
+    for _ in range(2):
+        await crawl(Followed, store_path, given_, urls=(site.url(),))
+    before = set(site.fetched())
+    await crawl(Followed, store_path, given_, urls=(site.url(),))
+    new = set(site.fetched()) - before
+    assert set(short) <= before | new
+    with Store(store_path, readonly=True) as store:
+        assert store.cycles()[-1]["new_page_function"] == "cash"
 
 
 @pytest_twisted.ensureDeferred

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c.crawling.neighbourhood import Neighbourhood
-from scrapy_gp4c.errors import Gp4cError, HistoryError, PolicyError
+from scrapy_gp4c.errors import Gp4cError, HistoryError, PolicyError, ScoreError
 from scrapy_gp4c.page_state.related import RoundState
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import NO_VISITS_YET
@@ -84,6 +84,26 @@ def live_terminals(store: Store) -> dict[int, tuple[float, ...]]:
         for row, key in enumerate(block["key"].tolist()):
             told[key - 1] = tuple(values[name][row].item() for name in NAMES)
     return told
+
+
+def test_first_visits_are_capped_and_ranked() -> None:
+    """A crawl from a start page: the cap holds in every cycle, and order decides what is covered when."""
+    finder = np.array([NO_FINDER, 0, 0, *[1] * 8, *[2] * 3], np.int32)
+    weight = np.where(finder == 2, 9.0, 1.0)
+    web = GrowthHistory(
+        ChangeHistory(np.zeros((8, 14), bool), np.zeros(14, int), weight), np.zeros(14, np.int32), finder
+    )
+    crawl = replace(crawl_of("t", budget=0.5), new_pages=2, from_start=True, warmup=0)
+    rows = {
+        name: replay_growth(web, replace(crawl, new_page_function=load(name)))
+        for name in ("cash", "0 - cash")
+    }
+    for result in rows.values():
+        assert np.diff(result.coverage * 14, prepend=1).max() <= 2
+    assert rows["cash"].weighted_coverage[2] > rows["0 - cash"].weighted_coverage[2]
+    assert (rows["cash"].coverage[:2] == rows["0 - cash"].coverage[:2]).all()
+    with pytest.raises(ScoreError, match="before their first"):
+        growth_crawl("cash", None, 0.1, HUBS, CrawlChoices())
 
 
 @pytest.mark.slow

@@ -31,6 +31,7 @@ BAD: dict[str, list[Any]] = {
     "GP4C_DISCOVERY_FUNCTION": [5, "", "brought *", "found", "no.such.callable", "missing.json"],
     "GP4C_NEW_PAGES_PER_SITE": [-1, 1.5, True, "few", math.inf, math.nan, [], "-2"],
     "GP4C_NEW_PAGES": [-1, 1.5, True, "few", math.inf, math.nan, [], "-2"],
+    "GP4C_NEW_PAGE_FUNCTION": [5, "cash *", "found", "no.such.callable", "missing.json"],
     "GP4C_POLICY": ["best", "rounds(0)", "rounds(rounds=0)", "", 3, "no_such_module.policy", "math.pi"],
     "GP4C_WARMUP_VISITS": [-1, 1001, 0.5, True, "two", math.inf, "1e400"],
     "GP4C_PANEL": [-0.1, 1.1, True, "half", math.nan, []],

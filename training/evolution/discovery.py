@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,8 @@ LEAST_CYCLES: Final = 4
 """Minimum of the cycles after the warm-up, to be cut in three spans."""
 DEFAULT: Final = canonical(parse(HUBS)).text
 """Default discovery function of a crawl."""
+WAITED: Final = "waited"
+"""Order of first visits by default: those that wait longest come first."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,13 @@ class DiscoveryChoices:
     seeds: int
     """Independent runs."""
     seed: int
+    target: Literal["hub_function", "new_page_function"] = "hub_function"
+    """Field of the crawl whose function is learned."""
+
+    @property
+    def default(self) -> str:
+        """The function that a crawl has by default."""
+        return DEFAULT if self.target == "hub_function" else WAITED
 
 
 class DiscoveryReplay(NamedTuple):
@@ -112,7 +121,7 @@ def learn_discovery(
     """
     ends = _ends(grown, choices.crawl.warmup)
     growth_part = grown.until(ends[0])
-    if not (growth_part.born > 0).any():
+    if not (growth_part.born > 0).any() and not choices.crawl.from_start:
         raise LearningError(
             f"no page of {grown.history.source} is born in its first {ends[0]} cycles, from which discovery "
             "would be learned: take a longer history"
@@ -130,7 +139,7 @@ def learn_discovery(
             evolution.tell(known)
         generation(runs[0].generation, max(evolution.best_so_far for evolution in runs))
     texts_to_judge = dict.fromkeys(
-        [DEFAULT, *(one.text for evolution in runs for one in evolution.best_individuals)]
+        [choices.default, *(one.text for evolution in runs for one in evolution.best_individuals)]
     )
     candidates = [
         _candidate(choices, ends, text, replayed)
@@ -139,14 +148,14 @@ def learn_discovery(
         )
         for text, replayed in answers
     ]
-    default = next(one for one in candidates if one.text == DEFAULT)
-    return LearnedDiscovery(min(candidates, key=_order), default, len(known), ends)
+    default = next(one for one in candidates if one.text == choices.default)
+    best = min(candidates, key=partial(_order, default=choices.default))
+    return LearnedDiscovery(best, default, len(known), ends)
 
 
-def _order(candidate: DiscoveryCandidate) -> tuple[float, bool, int, str]:
-
+def _order(candidate: DiscoveryCandidate, default: str) -> tuple[float, bool, int, str]:
     text = candidate.text
-    return -candidate.selected, text != DEFAULT, len(parse(text).tokens), text
+    return -candidate.selected, text != default, len(parse(text).tokens), text
 
 
 def _ends(grown: GrowthHistory, warmup: int) -> tuple[int, int]:
@@ -169,10 +178,11 @@ def _chunks(texts: Sequence[str], parallel: Workers) -> list[Sequence[str]]:
 def replayed_by(grown: GrowthHistory, choices: DiscoveryChoices, text: str) -> DiscoveryReplay:
     """Replay a discovery function, with every seed."""
     function, seed = of_expression(parse(text)).on_clock(choices.clock), choices.crawl.seed
-    results = [
-        replay_growth(grown, replace(choices.crawl, hub_function=function, seed=one))
-        for one in range(seed, seed + REPLAYS)
-    ]
+    if choices.target == "hub_function":
+        crawl = replace(choices.crawl, hub_function=function)
+    else:
+        crawl = replace(choices.crawl, new_page_function=function)
+    results = [replay_growth(grown, replace(crawl, seed=one)) for one in range(seed, seed + REPLAYS)]
     return DiscoveryReplay(
         np.mean([result.current for result in results], axis=0),
         float(np.mean([result.coverage for result in results])),
@@ -216,7 +226,13 @@ def write_discovery(
     """Write the score file for ``GP4C_DISCOVERY_FUNCTION``; raises LearningError if it cannot be written."""
     best, crawl = learned.best, choices.crawl
     process = asdict(choices.parameters) | {"depths": choices.parameters.depths._asdict()}
-    about = {"discovery": crawl.discovery, "score_function": crawl.score_function.formula, "growth": True}
+    about = {
+        "new_pages": crawl.new_pages,
+        "target": choices.target,
+        "discovery": crawl.discovery,
+        "score_function": crawl.score_function.formula,
+        "growth": True,
+    }
     ScoreFile(
         parse(best.text),
         choices.clock,

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Bools
+from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.page_state.groupings import Grouping, Name
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, count_visits
 from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED, WARMUP
@@ -35,8 +36,9 @@ from scrapy_gp4c.policies.base import (
 from scrapy_gp4c.policies.site_share import shared
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
 from scrapy_gp4c.policies.table import load as load_policy
-from scrapy_gp4c.scoring import discovery, functions, hints, terminals, weights
+from scrapy_gp4c.scoring import discovery, first_visits, functions, hints, terminals, weights
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
+from scrapy_gp4c.scoring.first_visits import FINDER, best_first, columns_of_links
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from training.histories.growth import NO_FINDER, GrowthHistory
 from training.replaying.claims import ReplayedClaims
@@ -62,6 +64,12 @@ class GrowthCrawl:
     warmup: int = 2
     """Judged visits of every page outside the budget."""
     seed: int = 0
+    new_pages: int | None = None
+    """Cap on the first visits of a cycle; None: none."""
+    new_page_function: ScoreFunction | None = None
+    """Ranks pages that wait for their first visit; None: those known longest come first."""
+    from_start: bool = False
+    """Whether the crawl begins with the pages that need no finder alone."""
     site_share: float = 1.0
     """Most of the budget that one site gets while others have candidates."""
 
@@ -73,16 +81,22 @@ def growth_crawl(
 
     ``choices``: budget, warm-up, clock and seed. Raises ScoreError, ExpressionError or PolicyError.
     """
-    function = functions.load(score).on_clock(choices.clock)
+    function, hub_function = functions.load(score).on_clock(choices.clock), functions.load(hubs)
+    for one in (function, hub_function):
+        if not first_visits.TERMINALS.keys().isdisjoint(one.columns):
+            raise ScoreError(
+                f"{one.text!r} reads {', '.join(first_visits.TERMINALS)}, which only pages before their "
+                "first visit have: they rank first visits"
+            )
     return GrowthCrawl(
         choices.budget,
         function,
         load_policy(policy or policy_of(function)),
-        functions.load(hubs),
+        hub_function,
         discovery,
         choices.warmup,
         choices.seed,
-        choices.site_share,
+        site_share=choices.site_share,
     )
 
 
@@ -103,7 +117,9 @@ class GrowthResult:
     hubs: npt.NDArray[np.int64]
     """Visits for discovery."""
     coverage: npt.NDArray[np.float64]
-    """Share of the existing pages that are known after the cycle."""
+    """Share of the existing pages that were visited by the end of the cycle."""
+    weighted_coverage: npt.NDArray[np.float64]
+    """The same by weight."""
     current: npt.NDArray[np.float64]
     """Weighted share of the existing pages with a current copy; unknown pages have none."""
 
@@ -125,9 +141,9 @@ def replay_growth(grown: GrowthHistory, crawl: GrowthCrawl) -> GrowthResult:
     """
     web = GrowthReplay(grown, crawl)
     rows = [web.cycle(cycle) for cycle in range(1, grown.history.cycles + 1)][crawl.warmup :]
-    new = grown.born > 0
-    first_visit = np.where(web.known, web.state["entered"], grown.history.cycles + 1)
-    visited, changed, weight, hubs, coverage, current = np.array(rows, np.float64).reshape(-1, 6).T
+    new = ~web.began_with
+    first_visit = np.where(web.known, web.state["first_cycle"], grown.history.cycles + 1)
+    visited, changed, weight, hubs, coverage, weighted, current = np.array(rows, np.float64).reshape(-1, 7).T
     return GrowthResult(
         (first_visit - grown.born)[new].astype(np.int64),
         int(np.count_nonzero(new & ~web.known)),
@@ -136,6 +152,7 @@ def replay_growth(grown: GrowthHistory, crawl: GrowthCrawl) -> GrowthResult:
         weight,
         hubs.astype(np.int64),
         coverage,
+        weighted,
         current,
     )
 
@@ -154,7 +171,11 @@ class GrowthReplay:
         pages = history.pages
         columns = {**terminals.STATE, **discovery.COLUMNS, **hints.COLUMNS}
         self.state = {name: np.zeros(pages, dtype) for name, dtype in columns.items()}
-        self.known = grown.born == 0
+        self.began_with = grown.born == 0
+        if crawl.from_start:
+            self.began_with &= grown.finder == NO_FINDER
+        self.known = self.began_with.copy()
+        self._linked = self.known.copy()
         found_by = np.where(grown.finder == NO_FINDER, discovery.START, grown.finder + 1)
         self.state["found_by"][:] = found_by
         self._outdated = np.zeros(pages, np.bool_)
@@ -178,7 +199,7 @@ class GrowthReplay:
         self._spent = 0.0
 
     def cycle(self, cycle: int) -> tuple[float, ...]:
-        """Crawl a cycle; returns the last six fields of `GrowthResult`."""
+        """Crawl a cycle; returns the last seven fields of `GrowthResult`."""
         self.open(cycle)
         exists = self._grown.born <= cycle
         self._outdated |= self._grown.history.changed[cycle - 1] & self.known
@@ -204,7 +225,9 @@ class GrowthReplay:
         self._observe(visited, brought, known_before)
         fixed = self._weights.fixed
         current = fixed[self.known & ~self._outdated].sum() / max(1, fixed[exists].sum())
-        return len(chosen), changed, weight, hubs, self.known.sum() / max(1, exists.sum()), current
+        coverage = self.known.sum() / max(1, exists.sum())
+        weighted = fixed[self.known].sum() / max(1, fixed[exists].sum())
+        return len(chosen), changed, weight, hubs, coverage, weighted, current
 
     def _plan(self, policy: PolicyChoice, function: ScoreFunction, budget: int) -> int:
         """Let a policy choose from the open pages in all its rounds; returns its visits."""
@@ -293,17 +316,44 @@ class GrowthReplay:
         return count_visits(self.state["group"][pages], self._outdated[pages], predicted)
 
     def _discover(self, visited: Array, exists: Bools) -> npt.NDArray[np.int64]:
-        """Fetch the new pages that visits lead to, recursively; returns new pages per page."""
+        """Fetch the new pages that visits lead to, as many as the cap allows; returns new pages per page."""
         finder = self._grown.finder
         shown = np.zeros(len(finder) + 1, np.bool_)
         shown[visited] = shown[NO_FINDER] = True
         brought = np.zeros(len(finder), np.int64)
-        while len(new := np.flatnonzero(exists & ~self.known & shown[finder])):
-            np.add.at(brought, finder[new][finder[new] != NO_FINDER], 1)
+        room = self._crawl.new_pages
+        while True:
+            linked = np.flatnonzero(exists & ~self._linked & shown[finder])
+            np.add.at(brought, finder[linked][finder[linked] != NO_FINDER], 1)
+            self._linked[linked] = True
+            self.state["entered"][linked] = self._number
+            new = np.flatnonzero(self._linked & ~self.known)
+            if room is not None:
+                new = self._first_visits(new, room)
+                room -= len(new)
+            if not len(new):
+                return brought
             self.known[new] = shown[new] = True
-            for name in ("first_cycle", "last_cycle", "found_cycle", "entered", "brought_cycle"):
+            for name in ("first_cycle", "last_cycle", "found_cycle", "brought_cycle"):
                 self.state[name][new] = self._number
-        return brought
+
+    def _first_visits(self, waiting: Array, most: int) -> Array:
+        """Pages that wait for their first visit and get it, at most so many."""
+        function, drawn = self._crawl.new_page_function, salted_draws(self._keys[waiting], self._salt)
+        if most <= 0 or function is None or not len(waiting):
+            return waiting[np.lexsort((drawn, self.state["entered"][waiting]))][: max(0, most)]
+        links = columns_of_links(
+            waiting,
+            np.where(self._linked, self.state["found_by"], 0),
+            self.state["entered"][waiting],
+            self._number,
+            lambda ids: {name: self.state[name][ids] for name in FINDER},
+        )
+        state = self._block(waiting.astype(np.intp)).state
+        columns = {name: state[name] for name in function.columns if name not in links}
+        scores = function.scores({**links, **columns}, self._number)
+        site = self._directories.site[self.state["group"][waiting]]
+        return waiting[best_first(scores, site, drawn, most)]
 
     def _observe(self, visited: Array, brought: Array, known_before: Bools) -> None:
         """Apply visits and claims to the columns, as a crawl's fold does."""
