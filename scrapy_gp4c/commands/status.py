@@ -215,7 +215,7 @@ def run(project: Project, options: Namespace) -> None:
     say(f"store           {status.store} ({status.store_id})")
     say(f"pages           {status.pages:,}")
     for name, count in status.counts.items():
-        say(f"  {name:<14}{count:,}")
+        say(f"  {name.replace('_', ' '):<14}{count:,}")
     for line in messages.resting(status.resting, store_cycle(cycles)):
         say(line)
     if status.no_text:

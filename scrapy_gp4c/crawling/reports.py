@@ -21,7 +21,7 @@ from scrapy_gp4c.store.records import CycleRecord, SampledCounts
 if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
 
-CLASSES: Final = ("never fetched", "in warm-up", "ranked", "gone")
+CLASSES: Final = ("never_fetched", "in_warm_up", "ranked", "gone")
 
 
 def report_of(store: PageStore, settings: Settings) -> CycleRecord:
@@ -77,7 +77,7 @@ def page_counts(store: PageStore, settings: Settings) -> dict[str, int]:
         by_class = (stage.unfetched, stage.warming, stage.settled, stage.gone)
         for name, pages in zip(CLASSES, by_class, strict=True):
             counts[name] += int(pages.sum())
-    counts["never fetched"] += store.pages - store.merged_pages  # discovered in the open cycle
+    counts["never_fetched"] += store.pages - store.merged_pages  # discovered in the open cycle
     return {name: counts[name] for name in CLASSES}
 
 
@@ -127,7 +127,7 @@ def collect_stats(stats: StatsCollector, store: PageStore, settings: Settings, r
         name: record[name] for name in ("judged", "changed", "change_rate", "known")
     }
     counts = page_counts(store, settings)
-    values |= {f"pages/{name.replace(' ', '_')}": count for name, count in counts.items()}
+    values |= {f"pages/{name}": count for name, count in counts.items()}
     values["pages/no_text"] = count_without_text(store)
     if (panel := record["panel"]) is not None:
         values["panel/judged"] = panel["judged"]

@@ -64,7 +64,7 @@ def metrics(spider: str, record: CycleRecord, stages: Mapping[str, int]) -> byte
     for outcome, count in record.get("outcomes", {}).items():
         gauge("gp4c_visits", "Visits of the last finished cycle by outcome", {"outcome": outcome}, count)
     for stage, count in stages.items():
-        gauge("gp4c_pages", "Pages by stage", {"stage": stage.replace(" ", "_")}, count)
+        gauge("gp4c_pages", "Pages by stage", {"stage": stage}, count)
     if (promises := record.get("plan", {}).get("promises")) is not None:
         for name, text in PROMISES.items():
             gauge(f"gp4c_promises_{name}", text, {}, promises[name])

@@ -15,7 +15,7 @@ def test_prometheus_reads_the_metrics() -> None:
         "outcomes": {"changed": 3, "error": 1},
         "panel": {"judged": 9, "changed_share": share, "freshness": share},
     }  # fmt: skip
-    text = metrics("news", record, {"never fetched": 4, "ranked": 90}).decode()  # type: ignore[arg-type]
+    text = metrics("news", record, {"never_fetched": 4, "ranked": 90}).decode()  # type: ignore[arg-type]
     samples = {
         (sample.name, *sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
