@@ -4,17 +4,22 @@ BIN := .venv/bin
 # Files in their order: that of xdist begins the files of few but long tests last.
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo report test slow ecosystem matrix check fuzz lint bench chaos docs clean
+.PHONY: demo report test slow ecosystem matrix check fuzz lint bench chaos docs release-check audit clean
 
 .venv/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	touch $@
 
-demo: .venv/installed
+.venv/demo: setup.cfg pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	touch $@
+
+demo: .venv/demo
 	$(BIN)/python -m example_project.demo
 
-report: .venv/installed
+report: .venv/demo
 	@test -f demo/default/data.mdb || { echo "make report: run make demo first" >&2; exit 1; }
 	$(BIN)/scrapy gp4c report monitor -s GP4C_STORE=demo/default -o demo/report.html
 
@@ -80,6 +85,20 @@ docs: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	$(BIN)/mkdocs build --strict --quiet
 	@echo "open build/site/index.html, or with the search: $(BIN)/python -m http.server -d build/site"
+
+# Wheel and sdist, checked; then the wheel alone in a fresh environment: crawl, report, learn, notify.
+release-check: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]'
+	rm -rf build/dist
+	$(BIN)/python -m build --outdir build/dist
+	$(BIN)/twine check --strict build/dist/*
+	$(BIN)/check-wheel-contents --toplevel scrapy_gp4c,training build/dist/*.whl
+	$(BIN)/python tools/try_wheel.py build/dist/*.whl
+
+# Known vulnerabilities of what is installed; asks the index's advisory service.
+audit: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]'
+	$(BIN)/pip-audit --skip-editable
 
 clean:
 	rm -rf .venv build *.egg-info

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from scrapy_gp4c.crawling.visits import Unchanged
     from scrapy_gp4c.notices.events import PageChange
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 __all__ = ["Addon", "PageChange", "Unchanged", "__version__", "errors", "visit"]
 
 
