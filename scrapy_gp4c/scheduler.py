@@ -85,6 +85,7 @@ class RecrawlScheduler(Scheduler):
         self._tick_call.start(self.commit_interval_s, now=False)
         self.crawler.signals.connect(self._run.close_store, signals.spider_closed)
         self.crawler.signals.connect(self._run.notifier.send, signals.spider_closed)
+        self.crawler.signals.connect(self._run.backups.finish, signals.spider_closed)
         if self.crawler.settings.getdict("FEEDS"):
             self._run.cycle.deliveries.flag_feeds()
         self.crawler.signals.connect(self._unflag_feeds, signals.engine_stopped)
@@ -132,6 +133,7 @@ class RecrawlScheduler(Scheduler):
         assert self.crawler.engine is not None
         cycle = self._run.cycle
         self._run.settle()
+        self._run.backups.look()
         if monotonic() - cycle.store.committed_s >= self.commit_interval_s:
             cycle.commit()
         if cycle.failure is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scrapy_gp4c.commands.output import say
+from scrapy_gp4c.crawling.backups import fetch_backup
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.store.opening import recover, restore_backup
 
@@ -18,7 +20,12 @@ HELP = "put a backup, or what a damaged store still has, in the place of a spide
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this action."""
-    parser.add_argument("backup", metavar="BACKUP", nargs="?", help="directory that `backup` has written")
+    parser.add_argument(
+        "backup",
+        metavar="BACKUP",
+        nargs="?",
+        help="backup, or place of backups, of which it is the newest (default: GP4C_BACKUP)",
+    )
     parser.add_argument(
         "--from-damaged",
         action="store_true",
@@ -28,8 +35,10 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(project: Project, options: Namespace) -> None:
     """Print what is lost, if anything, and where the replaced file is kept."""
-    if (options.backup is None) != options.from_damaged:
+    place = options.backup or (None if options.from_damaged else project.settings.backup)
+    if (place is None) != options.from_damaged:
         raise StoreError("expected a BACKUP or --from-damaged; found neither or both. Give one of them.")
+    place = place or ""
     path = project.store_path
     if options.from_damaged:
         done = recover(path, project.sizes, lambda request: project.page(request)[0])
@@ -38,7 +47,9 @@ def run(project: Project, options: Namespace) -> None:
         say(f"{path} is sound{'' if done.lost else ', and nothing is lost'}")
         aside: Path | None = done.aside
     else:
-        aside = restore_backup(path, Path(options.backup), project.sizes)
-        say(f"{path} is what {options.backup} has")
+        with tempfile.TemporaryDirectory() as folder:
+            copy = fetch_backup(place, path.name, Path(folder))
+            aside = restore_backup(path, copy, project.sizes)
+        say(f"{path} is what {place if '://' in place else copy} has")
     if aside is not None:
         say(f"the replaced file is kept in {aside}")

@@ -21,6 +21,7 @@ from scrapy.exceptions import DontCloseSpider
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import POSTPONED, Admission, Enqueue, SetupRequests, log_first
 from scrapy_gp4c.crawling.archiving import open_archive
+from scrapy_gp4c.crawling.backups import Backups
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.deliveries import VisitInfo
 from scrapy_gp4c.crawling.downloads import Downloads, Load
@@ -70,6 +71,7 @@ class Run:
         """Take an open cycle, and the pages that it still has to visit. Raises StoreError."""
         assert crawler.stats is not None
         self.notifier = Notifier(cycle.store, cycle.settings, spider)
+        self.backups = Backups(cycle.store.path, cycle.settings, {"spider": spider})
         cycle.on_delivered = SignalSender(crawler, cycle).visit_delivered
         self.stats = crawler.stats
         self.has_middleware = False

@@ -221,7 +221,8 @@ class Fleet:
         self._cookies: dict[tuple[Any, ...], tuple[Any, Any]] = {}
         self._arrived: deque[Callable[[], None]] = deque()
         self._numbers = 0
-        self._is_cut_planned = self._is_closing = self._is_connected = False
+        self._is_cut_planned = self._is_closing = False
+        self._is_connected = self._is_silent_scheduler = False
         self._begun_s = self._ticked_s = self._reminded_s = self._written_s = clock_s()
         self._file = folder / FETCHERS_FILE
         self._hold_until_s = self._begun_s + (0.0 if config.is_local else _left_behind_s(self._file))
@@ -556,6 +557,11 @@ class Fleet:
 
     def _connected(self, addresses: set[str]) -> None:
         self._is_connected = True
+        if self._is_silent_scheduler:
+            self._is_silent_scheduler = False
+            logger.info("The scheduler %s is back", self._address)
+            for state in self._fetchers.values():
+                state.heard_s = clock_s()
         for state in self._fetchers.values():
             if state.address not in addresses and state.state != "gone":
                 was, state.state = state.state, "gone"
@@ -582,8 +588,6 @@ class Fleet:
             )
             self._on_no_scheduler()
 
-    _is_silent_scheduler = False
-
     def _tick(self) -> None:
         """Take pages back from fetchers that are gone or silent, once their batches have ended."""
         if self._is_closing and not any(state.batches for state in self._fetchers.values()):
@@ -595,6 +599,8 @@ class Fleet:
         before_s, self._ticked_s = self._ticked_s, now_s
         if now_s - before_s > 3 * TICK_S + 1:
             return  # this process stood still itself: it has to hear of the others first
+        if self._is_silent_scheduler and not self._is_closing:
+            return  # fetchers go on with what they have, and give it back when there is a scheduler again
         for state in self._fetchers.values():
             if state.state == "works" and now_s - state.heard_s > SILENT_S:
                 state.state = "silent"

@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
+from benchmarks.trouble.fleet import ManyMachines
 from scrapy_gp4c.page_state.outcomes import KINDS, OUTCOMES
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.fetched_crawl import HOSTS, PAGES
@@ -44,6 +45,8 @@ class Web:
                 web.requests.append((time.monotonic(), self.headers["Host"].partition(":")[0], self.path))
                 status, body = web.page(self.path)
                 self.send_response(status)
+                if self.path == "/":
+                    self.send_header("Set-Cookie", "session=7")
                 self.send_header("Content-Type", "text/html")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -60,6 +63,11 @@ class Web:
         if path == "/":
             links = "".join(f'<a href="/p{number}">page {number}</a> ' for number in range(PAGES))
             return 200, f"<p>home</p>{links}".encode()
+        if path == "/sitemap.xml":
+            host = f"http://127.0.0.1:{self.server.server_address[1]}"
+            date = f"<lastmod>2026-01-0{self.day + 1}</lastmod>"
+            dates = "".join(f"<url><loc>{host}/p{number}</loc>{date}</url>" for number in (0, 1))
+            return 200, f"<urlset>{dates}</urlset>".encode()
         if path == "/p5":
             return 404, b""
         number = int(path.removeprefix("/p") if path.startswith("/p") else -1)
@@ -76,11 +84,14 @@ def web() -> Iterator[Web]:
     served.server.shutdown()
 
 
-def crawl(web: Web, folder: Path, fetchers: int, **settings: Any) -> subprocess.Popen[str]:
+def crawl(
+    web: Web, folder: Path, fetchers: int, spider: str = "Pages", **settings: Any
+) -> subprocess.Popen[str]:
     """Begin a crawl with so many fetchers; none: in one process."""
     folder.mkdir(exist_ok=True)
     given = {
         "port": web.server.server_address[1],
+        "spider": spider,
         "settings": {
             "GP4C_STORE": str(folder / "store"), "ITEMS": str(folder / "items"),
             "GP4C_FETCHERS": fetchers or None, **settings,
@@ -151,6 +162,49 @@ def test_fetchers_leave_what_one_process_leaves(web: Web, tmp_path: Path) -> Non
     log = (tmp_path / "2" / "log").read_text()
     assert "the callback of page 3 fails" in log
     assert "CallbackError" in log
+
+
+@pytest.mark.slow
+def test_features_and_commands_work_with_fetchers_as_without(web: Web, tmp_path: Path) -> None:
+    """A policy that samples, search, archive, hints, a JOBDIR, caps, verdicts, cookies, backups."""
+    queries = tmp_path / "queries.tsv"
+    queries.write_text("word1x0x1\t5\nword2x1x2 word4x1x1\t3\n")
+    cookies = {}
+    for fetchers in (0, 2):
+        folder = tmp_path / str(fetchers)
+        for web.day in (0, 1, 2):
+            settings = {
+                "GP4C_POLICY": "db", "GP4C_BUDGET": 1.0, "GP4C_QUERY_LOG": str(queries),
+                "GP4C_ARCHIVE": True, "JOBDIR": str(folder / "job"), "GP4C_NEW_PAGES": 50, "GP4C_BACKUP": f"file://{folder}/backups",
+                "GP4C_BACKUP_KEEP": 2, "GP4C_ITEMS_AT": "fetchers" if fetchers else "owner",
+            }  # fmt: skip
+            ended(crawl(web, folder, fetchers, "Curious", **settings), folder)
+        cookies[fetchers] = {
+            item["url"].rpartition("/")[2]: item["info"][-1]
+            for item in map(json.loads, (folder / "items").read_text().splitlines())
+        }
+    alone, fetched = (visits_of(tmp_path / name) for name in "02")
+    assert [len(cycle) for cycle in alone] == [len(cycle) for cycle in fetched]
+    assert alone[2] == fetched[2]
+    newest = [
+        Counter(item for item in items_of(tmp_path / name).elements() if "x2x" in json.loads(item)["text"])
+        for name in "02"
+    ]
+    assert newest[0] == newest[1]
+    assert newest[0]
+    assert any("[-word" in item for item in items_of(tmp_path / "2"))
+    assert cookies[2]["p1"] == "session=7"
+    store = tmp_path / "2" / "store"
+    assert len(list((tmp_path / "2" / "backups").iterdir())) == 2
+    project = ManyMachines(tmp_path / "project", ["tests.support.fetched_crawl"])
+    url = f"http://127.0.0.1:{web.server.server_address[1]}/p0"
+    words = ["status", "pages", "changes", "failing", "plan", "verify", "export", "stores", "report"]
+    actions = [[word] for word in words] + [["why", url], ["history", url], ["search", "word1x0x1"]]
+    actions += [["restore", f"file://{tmp_path}/2/backups"], ["backup", str(tmp_path / "more")], ["compact"]]
+    for number, (action, *rest) in enumerate(actions):
+        common = ("-s", f"GP4C_STORE={store}", "-s", f"GP4C_QUERY_LOG={queries}", "-s", "GP4C_FETCHERS=2")
+        done = project.start(f"{number}", "scrapy", "gp4c", action, "curious", *rest, *common)
+        assert done.wait(LIMIT_S) == 0, (action, project.log(f"{number}")[-2000:])
 
 
 @pytest.mark.slow

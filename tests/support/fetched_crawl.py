@@ -14,6 +14,8 @@ from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
 from scrapy.crawler import CrawlerProcess
 from scrapy.http import Response
 
+from scrapy_gp4c import visit
+
 HOSTS = 3
 PAGES = 20
 
@@ -37,6 +39,46 @@ class Pages(Spider):
             raise RuntimeError("the callback of page 3 fails")
         for link in response.css("a::attr(href)").getall():
             yield response.follow(link)
+
+
+class Curious(Pages):
+    """Reads all that a visit tells, overrules one page and withdraws another; keeps a session."""
+
+    name = "curious"
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request the home page and the sitemap of every host."""
+        async for request in super().start():
+            yield request
+            yield request.replace(url=request.url + "sitemap.xml", callback=self.parse_sitemap)
+
+    def parse_sitemap(self, response: Response) -> None:
+        """Leave it to the add-on."""
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        """Yield what the visit tells, and the links."""
+        told = visit(response)
+        if response.url.endswith("/p2"):
+            told.changed = False
+        if response.url.endswith("/p4"):
+            told.withdraw("a captcha")
+        cookie = (response.request.headers.get("Cookie") or b"").decode() if response.request else ""
+        seen = [told.outcome, told.changed, told.distance, told.previous_text, told.diff(), cookie]
+        yield {"url": response.url, "text": response.css("p::text").get(), "info": seen}
+        for link in response.css("a::attr(href)").getall():
+            yield response.follow(link)
+
+
+class Killing(Pages):
+    """Ends its process at one page."""
+
+    name = "killing"
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        """Do as `Pages`, but for one page."""
+        if response.url.startswith("http://127.0.0.1:") and response.url.endswith("/p7"):
+            os.kill(os.getpid(), 9)
+        yield from super().parse(response)
 
 
 class Written:
@@ -85,5 +127,5 @@ if __name__ == "__main__":
     # By its name in the module, which fetchers import: here the module is `__main__`.
     from tests.support import fetched_crawl
 
-    process.crawl(fetched_crawl.Pages, port=given["port"])
+    process.crawl(getattr(fetched_crawl, given.get("spider", "Pages")), port=given["port"])
     process.start()

@@ -1,0 +1,241 @@
+"""Crawls with fetchers: how they grow, what they cost, and whether they do what one process does.
+
+    python -m benchmarks.fetchers [--fetchers 1 2 4 8] [--only growth|cpu|equality]
+
+- *growth*: pages per second of crawls of a web that answers late, so that a fetcher with 10 requests at a
+  time has 10 pages/s, from the first page to the last; 8 fetchers against 1.
+- *cpu*: the pages of `benchmarks.crawl_overhead`, with callbacks that work: pages per second of two fetchers
+  against one process; pages per processor second of a fetcher against one process; the owner's processor
+  time per visit, with 30 links each; the longest turn of its reactor.
+- *equality*: days of the demo's web by one process and by fetchers: visits, columns and items.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+from scrapy import Request, Spider, signals
+from scrapy.http import Response
+
+from benchmarks.common import machine, verdict
+from benchmarks.server import Pace, server
+from benchmarks.trouble.fleet import BIN, LIMIT_S, ManyMachines
+from example_project.demo import serving, show
+from scrapy_gp4c.page_state.outcomes import KINDS, OUTCOMES
+from scrapy_gp4c.store.opening import open_store
+
+GROWTH, CPU_GROWTH, CPU_SHARE, OWNER_MS, TURN_MS = 7.2, 1.6, 0.9, 0.4, 50.0
+LATENCY_S = 1.0
+HOSTS = 32
+
+
+class Listed(Spider):
+    """Visits pages by their numbers, and works a while for each; notes its times."""
+
+    name = "listed"
+
+    def __init__(self, port: str, pages: str, work_ms: str = "0", **kwargs: Any) -> None:
+        """Take texts, as from a command line."""
+        super().__init__(**kwargs)
+        self.port, self.pages, self.work_ms = port, pages, work_ms
+
+    @classmethod
+    def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Listed:
+        """Note the times of an owner's crawl."""
+        self = super().from_crawler(crawler, *args, **kwargs)
+        self.times, self.turn_s = [], 0.0
+        crawler.signals.connect(self._note, signals.response_received)
+        crawler.signals.connect(self._write, signals.spider_closed)
+        return self
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request all pages of all hosts in turn."""
+        self._watch(time.perf_counter())
+        for number in range(int(self.pages)):
+            yield Request(f"http://127.0.0.{1 + number % HOSTS}:{self.port}/{number // HOSTS}")
+
+    def _watch(self, before_s: float) -> None:
+        from twisted.internet import reactor
+
+        now_s = time.perf_counter()
+        self.turn_s = max(self.turn_s, now_s - before_s - 0.005)
+        reactor.callLater(0.005, self._watch, now_s)  # type: ignore[attr-defined]
+
+    def _note(self) -> None:
+        self.times.append((time.perf_counter(), time.process_time()))
+
+    def _write(self) -> None:
+        if self.turn_s:
+            (first_s, first_cpu_s), (last_s, last_cpu_s) = self.times[0], self.times[-1]
+            figures = [len(self.times) - 1, last_s - first_s, last_cpu_s - first_cpu_s, 1000 * self.turn_s]
+            Path("figures.json").write_text(json.dumps(figures))
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        """Work, then yield 30 links that are known."""
+        end_s = time.thread_time() + int(self.work_ms) / 1000
+        while time.thread_time() < end_s:
+            response.css("p").getall()
+        for number in range(30):
+            yield response.follow(f"/{number % max(1, int(self.pages) // HOSTS)}")
+
+
+class Crawled(tuple[int, float, float, float]):
+    """Pages, seconds, the owner's processor seconds, and its longest turn in ms."""
+
+
+def crawl(
+    folder: Path, fetchers: int, port: int, settings: dict[str, Any], **arguments: Any
+) -> tuple[list[float], float]:
+    """Crawl with fetchers, none: in one process. Returns figures, and processor seconds of the fetchers."""
+    machines = ManyMachines(folder, ["benchmarks.fetchers"])
+    try:
+        processes = []
+        if fetchers:
+            machines.scheduler()
+            processes = [machines.fetcher(f"f{number}", "listed") for number in range(fetchers)]
+            machines.wait(
+                lambda: all("works for" in machines.log(f"f{number}") for number in range(fetchers))
+            )
+        else:
+            settings = {**settings, "GP4C_FETCHERS": None}
+        before_s = sum(sum(psutil.Process(one.pid).cpu_times()[:2]) for one in processes)
+        owner = machines.owner("listed", settings, port=port, **arguments)
+        if owner.wait(3 * LIMIT_S):
+            raise RuntimeError(machines.log()[-3000:])
+        cpu_s = sum(sum(psutil.Process(one.pid).cpu_times()[:2]) for one in processes) - before_s
+        return json.loads((folder / "figures.json").read_text()), cpu_s
+    finally:
+        machines.stop()
+
+
+def growth(counts: list[int], place: Path) -> bool:
+    """Print pages per second by number of fetchers."""
+    hosts, pace = [f"127.0.0.{1 + number}" for number in range(HOSTS)], Pace.at_once()
+    pace.delay_s.value = LATENCY_S
+    speeds = {}
+    with server(40, hosts, pace) as port:
+        for count in counts:
+            pages = min(40 * HOSTS, 150 * count)
+            settings = {"CONCURRENT_REQUESTS": 10, "LOG_LEVEL": "WARNING"}
+            (done, wall_s, *_), _ = crawl(place / f"growth{count}", count, port, settings, pages=pages)
+            speeds[count] = done / wall_s
+            print(f"{count} fetchers: {speeds[count]:.1f} pages/s", flush=True)
+    first, last = min(counts), max(counts)
+    target = GROWTH * last / (8 * first)
+    return verdict(f"pages/s, {last} fetchers / {first}", speeds[last] / speeds[first], target, at_least=True)
+
+
+def cpu(place: Path, pages: int = 1_500) -> bool:
+    """Print what a visit costs."""
+    hosts = [f"127.0.0.{1 + number}" for number in range(HOSTS)]
+    common = {"CONCURRENT_REQUESTS": 32, "LOG_LEVEL": "WARNING"}
+    with server(pages // HOSTS, hosts) as port:
+        pages = pages // HOSTS * HOSTS
+        (_, alone_s, alone_cpu_s, _), _ = crawl(place / "alone", 0, port, common, pages=pages, work_ms=5)
+        (_, two_s, _, _), _ = crawl(place / "two", 2, port, common, pages=pages, work_ms=5)
+        (done, _, owner_s, turn_ms), cpu_s = crawl(place / "one", 1, port, common, pages=pages, work_ms=5)
+    holds = verdict("pages/s, two fetchers / one process", alone_s / two_s, CPU_GROWTH, at_least=True)
+    share = alone_cpu_s / cpu_s
+    holds &= verdict("pages per processor second, fetcher / process", share, CPU_SHARE, at_least=True)
+    holds &= verdict("owner's ms per visit with 30 links", 1000 * owner_s / done, OWNER_MS, at_least=False)
+    return holds & verdict("owner's longest turn, ms", turn_ms, TURN_MS, at_least=False)
+
+
+def equality(counts: list[int], place: Path, days: int) -> bool:
+    """Crawl days of the demo's web by one process and by fetchers; print whether they are the same."""
+    found = {}
+    options = argparse.Namespace(port=0, seed=1, hosts=3)
+    for count in (0, *counts):
+        machines = ManyMachines(place / f"equal{count}", ["example_project.spiders"])
+        day_file = machines.folder / "day"
+        show(day_file, 1)
+        with serving(day_file, options) as port:
+            options.port = port  # URLs name it
+            for day in range(1, days + 1):
+                show(day_file, day)
+                settings = {
+                    "GP4C_FETCHERS": count or None, "ROBOTSTXT_OBEY": True, "CONCURRENT_ITEMS": 1,
+                    "GP4C_MAX_PAGES_PER_SITE": 300, "FEEDS": {f"items{day}.jl": {"format": "jsonlines"}},
+                    "LOG_LEVEL": "WARNING",
+                }  # fmt: skip
+                owner = machines.owner("monitor", settings, port=port)
+                if owner.wait(3 * LIMIT_S):
+                    raise RuntimeError(machines.log()[-3000:])
+        found[count] = _state(machines, days)
+        machines.stop()
+    holds = True
+    for count in counts:
+        for name, value in found[count].items():
+            same = value == found[0][name]
+            holds &= same
+            verb = "holds" if same else "MISSED"
+            print(f"{days} days, {name} by {count} fetchers as by one process: {verb}", flush=True)
+            if not same:
+                print(f"  {_difference(found[0][name], value)}"[:300])
+    return holds
+
+
+def _difference(one: Any, other: Any) -> str:
+    for number, (mine, theirs) in enumerate(zip(one, other, strict=False), 1):
+        if mine != theirs:
+            only = [dict(mine.items() - theirs.items()), dict(theirs.items() - mine.items())]
+            return f"day {number}: {len(only[0])} and {len(only[1])} differ: {str(only)[:240]}"
+    return ""
+
+
+def _state(machines: ManyMachines, days: int) -> dict[str, Any]:
+    """Plans, visits, columns and items, but for times and who found whom first."""
+    with open_store(machines.store, readonly=True) as store:
+        urls = [request["url"] for request in store.requests(range(store.pages))]
+        visits = []
+        for _, rows in store.visits():
+            visits.append(
+                {
+                    urls[row["page"]]: (OUTCOMES[row["outcome"]], KINDS[row["kind"]], int(row["distance"]))
+                    for row in rows
+                }
+            )
+        columns = {}
+        for first, block in store.blocks():
+            for number, row in enumerate(block):
+                names = ("n", "X", "last_cycle", "found_cycle", "fingerprint", "has_copy", "gone", "failures")
+                columns[urls[first + number]] = str([row[name] for name in names])
+    items = []
+    for day in range(1, days + 1):
+        file = machines.folder / f"items{day}.jl"
+        items.append(Counter(file.read_text().splitlines()) if file.exists() else Counter())
+    return {"visits": visits, "columns": [columns], "items": items}
+
+
+def main() -> int:
+    """Print all figures; 1 where one is missed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--fetchers", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--days", type=int, default=10)
+    parser.add_argument("--only", choices=("growth", "cpu", "equality"))
+    options = parser.parse_args()
+    assert BIN.exists()
+    print(machine())
+    holds = True
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        if options.only in (None, "growth"):
+            holds &= growth(options.fetchers, place)
+        if options.only in (None, "cpu"):
+            holds &= cpu(place)
+        if options.only in (None, "equality"):
+            holds &= equality(options.fetchers, place, options.days)
+    return 0 if holds else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

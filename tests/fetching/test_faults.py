@@ -1,0 +1,142 @@
+"""Faults of crawls with fetchers: stopped and killed processes, other versions, pages that kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.trouble.fleet import BIN, ManyMachines, least_gap_s
+from tests.fetching.test_fetching import LIMIT_S, Web, visits_of
+from tests.support.dask_cluster import certificates
+from tests.support.fetched_crawl import HOSTS, PAGES
+
+pytest.importorskip("distributed")
+MODULE = "tests.support.fetched_crawl"
+DELAY_S = 0.8
+SETTINGS: dict[str, Any] = {
+    "DOWNLOAD_DELAY": DELAY_S,
+    "ITEMS": "items",
+    "ITEM_PIPELINES": {f"{MODULE}.Written": 1},
+    "DOWNLOAD_HANDLERS": {"http": f"{MODULE}.Noting"},
+    "RETRY_ENABLED": False,
+}
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    """Yield the web of a test."""
+    served = Web()
+    yield served
+    served.server.shutdown()
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[ManyMachines]:
+    """Yield a scheduler with TLS in a project's directory."""
+    made = ManyMachines(tmp_path / "project", [MODULE], certificates(tmp_path))
+    made.scheduler()
+    yield made
+    made.stop()
+
+
+def port_of(web: Web) -> int:
+    """Port of a web."""
+    return int(web.server.server_address[1])
+
+
+def ended(owner: subprocess.Popen[bytes], machines: ManyMachines) -> None:
+    """Wait for a crawl to finish."""
+    assert owner.wait(LIMIT_S) == 0, machines.log()[-4000:]
+
+
+@pytest.mark.slow
+def test_no_fault_asks_a_host_within_its_delay_by_two_or_loses_a_page(
+    web: Web, machines: ManyMachines
+) -> None:
+    """A stopped fetcher that comes back, a killed owner, and a fetcher of another version.
+
+    Each is named in the log or by status, the others go on, and every page has one outcome and its item.
+    """
+    for name, revision in (("a", "new"), ("b", "new"), ("old", "old")):
+        machines.fetcher(name, "pages", REVISION=revision)
+    settings = {**SETTINGS, "GP4C_REVISION": "new"}
+    owner = machines.owner("pages", settings, port=port_of(web))
+    machines.wait(lambda: len(machines.sent()) > 8 and "Fetcher old" in machines.log())
+    status = subprocess.run(
+        [BIN / "scrapy", "gp4c", "status", "pages", "--json"],
+        cwd=machines.folder, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    fetchers = {one["name"]: one for one in json.loads(status.stdout)["fetchers"]}
+    assert fetchers["old"]["state"] == "refuses"
+    assert "GP4C_REVISION: old there, new here" in fetchers["old"]["reason"]
+    # The owner dies, and the next goes on with its cycle.
+    owner.kill()
+    owner.wait()
+    owner = machines.owner("pages", settings, port=port_of(web))
+    done = len(machines.sent())
+    machines.wait(lambda: len(machines.sent()) > done + 4)
+    # A fetcher is stopped, and comes back when others have its pages.
+    (stopped, _), *_ = Counter(one.process for one in machines.sent()[done:]).most_common(1)
+    os.kill(stopped, signal.SIGSTOP)
+    machines.wait(lambda: "does not answer" in machines.log(), 12)
+    time.sleep(6)
+    os.kill(stopped, signal.SIGCONT)
+    ended(owner, machines)
+    cycles = visits_of(machines.folder)
+    assert Counter(outcome for outcome, *_ in cycles[0].values()) == {"first": HOSTS * PAGES, "gone": HOSTS}
+    sent = machines.sent()
+    assert least_gap_s(sent) > 0.8 * DELAY_S
+    stands_s = max(b.time_s - a.time_s for a, b in pairwise(sent))
+    assert stands_s < 30
+    items = {json.loads(line)["url"] for line in (machines.folder / "items").read_text().splitlines()}
+    assert len(items) == HOSTS * PAGES
+
+
+@pytest.mark.slow
+def test_fetchers_go_on_while_the_scheduler_is_away(web: Web, machines: ManyMachines) -> None:
+    """Their results wait for it: no page is fetched twice."""
+    scheduler = machines.processes[0]
+    machines.fetcher("a", "pages")
+    owner = machines.owner("pages", SETTINGS, port=port_of(web))
+    machines.wait(lambda: len(machines.sent()) > 4)
+    scheduler.kill()
+    scheduler.wait()
+    machines.wait(lambda: "cannot be reached" in machines.log(), 12)
+    machines.scheduler()
+    ended(owner, machines)
+    (cycle,) = visits_of(machines.folder)
+    assert len(cycle) == len(machines.sent()) == HOSTS * (PAGES + 1)
+
+
+@pytest.mark.slow
+def test_a_page_that_kills_three_fetchers_is_an_error_of_its_own(web: Web, machines: ManyMachines) -> None:
+    """It is named, and no other page suffers by it."""
+    started = [machines.fetcher(name, "killing") for name in "abcd"]
+    owner = machines.owner("killing", {**SETTINGS, "DOWNLOAD_DELAY": 0}, port=port_of(web))
+    ended(owner, machines)
+    assert sum(process.poll() is not None for process in started) == 3
+    (cycle,) = visits_of(machines.folder)
+    assert [name for name, (outcome, *_) in cycle.items() if outcome == "error"] == ["127.0.0.1/p7"]
+    assert len(cycle) == HOSTS * (PAGES + 1)
+    assert f"http://127.0.0.1:{port_of(web)}/p7 is an error: 3 fetchers ended" in machines.log()
+
+
+def test_without_fetchers_nothing_of_dask_is_imported() -> None:
+    """The extra is for those who use it."""
+    code = (
+        "import sys, scrapy_gp4c.scheduler, scrapy_gp4c.addon, scrapy_gp4c.commands as c; "
+        "sys.exit(bool({'dask', 'distributed'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
