@@ -22,16 +22,33 @@ from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha1
 from importlib import import_module, metadata
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from scrapy import Request, signals
+from scrapy.crawler import AsyncCrawlerRunner, Crawler
+from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
+from scrapy.exceptions import DontCloseSpider, DropItem, IgnoreRequest
+from scrapy.http import Response
+from scrapy.settings import Settings
+from scrapy.utils.httpobj import urlparse_cached
+from scrapy.utils.request import request_from_dict
+from twisted.python.failure import Failure
+
+from scrapy_gp4c.crawling.archiving import is_far
+from scrapy_gp4c.crawling.claim_files import kind_of
+from scrapy_gp4c.crawling.deliveries import VisitInfo
+from scrapy_gp4c.crawling.doubt import SharedTexts
+from scrapy_gp4c.crawling.fetched import Batch, KnownCopy, PageResult, PageTask, Reply
+from scrapy_gp4c.crawling.requests import META
+from scrapy_gp4c.crawling.scrapy_internals import guard_downloads
+from scrapy_gp4c.crawling.visits import plain_outcome
 from scrapy_gp4c.errors import FetcherError
-
-if TYPE_CHECKING:
-    from scrapy import Request
-    from scrapy.crawler import Crawler
-    from scrapy.http import Response
-
-    from scrapy_gp4c.crawling.fetched import Batch, KnownCopy, PageResult, PageTask, Reply
+from scrapy_gp4c.fingerprint import PageReading, read
+from scrapy_gp4c.fingerprint.body_sums import rules_digest
+from scrapy_gp4c.fingerprint.copy_notes import compared, known_fingerprint, unpack
+from scrapy_gp4c.fingerprint.description import description
+from scrapy_gp4c.fingerprint.parts import NOT_WATCHED_REASON, compared_part, part_sum
+from scrapy_gp4c.fingerprint.sketches import distance, is_changed
 
 PAGE: Final = "gp4c_batch_page"
 """Key in ``Request.meta`` of a page that a batch asked for."""
@@ -86,8 +103,6 @@ class FetcherConfig:
 
 def versions(features: Any, project: str | None) -> dict[str, str | None]:
     """Versions of everything that decides how a page is read: owner and fetchers must have the same."""
-    from scrapy_gp4c.fingerprint.body_sums import rules_digest
-
     source = None
     if features is not None:
         try:
@@ -161,8 +176,6 @@ class BatchPage:
 
     def is_elsewhere(self, request: Request) -> bool:
         """Whether a request is not for the host of the batch."""
-        from scrapy.utils.httpobj import urlparse_cached
-
         return (
             "download_slot" not in self.task.request["meta"]
             and urlparse_cached(request).hostname != self.host
@@ -190,9 +203,6 @@ class FetcherCrawl:
 
     def __post_init__(self) -> None:
         """Let no request leave the downloader after the end of its batch."""
-        from scrapy_gp4c.crawling.doubt import SharedTexts
-        from scrapy_gp4c.crawling.scrapy_internals import guard_downloads
-
         self._queues: dict[str, deque[BatchPage]] = {}
         self._waiting: Counter[str] = Counter()
         """Host -> pages in the downloader that are not sent yet."""
@@ -252,8 +262,6 @@ class FetcherCrawl:
             is_moving = False
             for host, queue in list(self._queues.items()):
                 while queue and queue[0].end_s <= now_s:
-                    from scrapy_gp4c.crawling.fetched import PageResult
-
                     self._finish(queue.popleft(), PageResult(is_unsent=True))
                 slot = slots.get(host)
                 most = 1 if slot is None or slot.delay else self._per_host
@@ -311,8 +319,6 @@ class FetcherCrawl:
         self.results.append((self.number, page.batch, page.position, packed))
 
     async def _run(self, page: BatchPage) -> None:
-        from scrapy_gp4c.crawling.fetched import PageResult
-
         result = PageResult()
         try:
             await self._fetch(page, result)
@@ -325,10 +331,6 @@ class FetcherCrawl:
         self._finish(page, result)
 
     async def _fetch(self, page: BatchPage, result: PageResult) -> None:
-        from scrapy.exceptions import IgnoreRequest
-        from scrapy.utils.request import request_from_dict
-        from twisted.python.failure import Failure
-
         engine, task = self.crawler.engine, page.task
         assert engine is not None
         request = None
@@ -355,8 +357,6 @@ class FetcherCrawl:
         result.headers, result.flags = dict(response.headers), list(response.flags)
         result.size_bytes = len(response.body)
         result.latency_s = request.meta.get("download_latency")
-        from scrapy_gp4c.crawling.claim_files import kind_of
-
         if kind_of(response.body, response.url) is not None:
             result.body = response.body
         if task.copy is not None and self._read(response, task.copy, result) and self.config.skip_unchanged:
@@ -370,12 +370,6 @@ class FetcherCrawl:
 
     def _read(self, response: Response, copy: KnownCopy, result: PageResult) -> bool:
         """Fingerprint a visited page and judge it; tells whether it is unchanged."""
-        from scrapy_gp4c.crawling.archiving import is_far
-        from scrapy_gp4c.crawling.deliveries import VisitInfo
-        from scrapy_gp4c.crawling.requests import META
-        from scrapy_gp4c.crawling.visits import plain_outcome
-        from scrapy_gp4c.fingerprint.sketches import distance, is_changed
-
         assert response.request is not None
         outcome: str | None = None
         if "cached" in response.flags:
@@ -412,13 +406,6 @@ class FetcherCrawl:
 
     def _judge(self, response: Response, copy: KnownCopy, result: PageResult) -> str:
         """Outcome of a page by its text."""
-        from scrapy_gp4c.crawling.archiving import is_far
-        from scrapy_gp4c.fingerprint import PageReading, read
-        from scrapy_gp4c.fingerprint.copy_notes import compared, known_fingerprint, unpack
-        from scrapy_gp4c.fingerprint.description import description
-        from scrapy_gp4c.fingerprint.parts import NOT_WATCHED_REASON, compared_part, part_sum
-        from scrapy_gp4c.fingerprint.sketches import is_changed
-
         config, total = self.config, part_sum(copy.rule.watch, copy.rule.ignore)
         part = compared_part(response, config.features, copy.rule.watch, copy.rule.ignore)
         if copy.fingerprint is not None and copy.notes is not None and not copy.needs_text:
@@ -465,8 +452,6 @@ class FetcherCrawl:
 
     async def _collect(self, output: Any, result: PageResult) -> None:
         """Keep what a callback or errback yields."""
-        from scrapy import Request
-
         try:
             entries = await output
             if not isinstance(entries, AsyncIterator):
@@ -485,8 +470,6 @@ class FetcherCrawl:
             result.callback_error = traceback.format_exc()
 
     async def _keep_item(self, item: Any, result: PageResult) -> None:
-        from scrapy.exceptions import DropItem
-
         if item is None:
             return
         if self.config.has_pipelines:
@@ -526,15 +509,11 @@ class FetcherCrawl:
         try:
             return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(done)), LONG_POLL_S)
         except TimeoutError:
-            from scrapy_gp4c.crawling.fetched import Reply
-
             now_s = clock_s()
             stuck_s = now_s - self.turn_s
             return Reply(now_s, [], frozenset(self.batches), {}, {}, [], [], stuck_s, is_leaving.is_set())
 
     def _reply(self, batches: frozenset[str], results: list[Any]) -> Reply:
-        from scrapy_gp4c.crawling.fetched import Reply
-
         assert self.crawler.engine is not None
         slots = self.crawler.engine.downloader.slots
         answers: Any = getattr(self.crawler, "gp4c_answers", [])
@@ -568,8 +547,6 @@ class FetcherCrawl:
         return new
 
     def _jars(self) -> Any:
-        from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
-
         middleware = self.crawler.get_downloader_middleware(CookiesMiddleware)
         return defaultdict(dict) if middleware is None else middleware.jars
 
@@ -599,8 +576,6 @@ def _cookie_key(jar: Any, cookie: Any) -> tuple[Any, ...]:
 
 @cache
 def _defaults() -> dict[str, Any]:
-    from scrapy import Request
-
     return Request("http://h/").to_dict()
 
 
@@ -637,11 +612,6 @@ def _run_reactor(started: Future[asyncio.AbstractEventLoop]) -> None:
 
 async def _open(config: FetcherConfig) -> FetcherCrawl:
     """Open the spider of a crawl, in the loop of the reactor."""
-    from scrapy import signals
-    from scrapy.crawler import AsyncCrawlerRunner
-    from scrapy.exceptions import DontCloseSpider
-    from scrapy.settings import Settings
-
     spider_class = pickle.loads(config.spider)  # sent by the owner, over a connection it chose
 
     class WithoutStart(spider_class):  # type: ignore[misc, valid-type]

@@ -49,8 +49,8 @@ BATCH_S: Final = 10.0
 """Seconds after which nothing more of a batch is sent."""
 QUICK_PAGES: Final = 32
 """Pages of a batch of a host without a delay."""
-PAGES_A_REQUEST: Final = 16
-"""Pages that a fetcher has, for each of its `CONCURRENT_REQUESTS`."""
+PAGES_A_REQUEST: Final = 4
+"""Pages that a fetcher has for each of its `CONCURRENT_REQUESTS`; a host with a delay counts as so many."""
 CONNECT_S: Final = 10.0
 START_LIMIT_S: Final = 30.0
 """Time that a crawl waits for a scheduler before it gives up; once it is connected it waits for ever."""
@@ -113,6 +113,8 @@ class FetcherState:
     finished: int = 0
     batches: dict[str, SentBatch] = field(default_factory=dict)
     cookies: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    load: int = 0
+    """Pages that it has, as `PAGES_A_REQUEST` counts; computed before batches are cut."""
     is_reserved: bool = False
     """Whether it gets nothing but one page that others have ended with."""
 
@@ -274,6 +276,8 @@ class Fleet:
         working = [state for state in self._fetchers.values() if state.state == "works"]
         if now_s < self._hold_until_s or not working:
             return
+        for one in working:
+            one.load = sum(self._weight(sent) for sent in one.batches.values())
         for host in list(self._waiting):
             self._leave_alone(host)
             if host in self._waiting and (state := self._fetcher_for(host, working, now_s)) is not None:
@@ -294,26 +298,25 @@ class Fleet:
             is_kept = holder in working and self._out[host] < self._most(host) // 2 and not is_suspect
             return holder if is_kept and self._has_room(holder) else None
         if is_suspect:
-            least = min(working, key=lambda state: (not state.is_reserved, state.pages))
+            least = min(working, key=lambda state: (not state.is_reserved, state.load))
             least.is_reserved = True
         else:
             free = [state for state in working if self._has_room(state)]
             if not free:
                 return None
-            least = min(free, key=lambda state: state.pages)
-            if holder in free and holder.pages <= least.pages + QUICK_PAGES:
+            least = min(free, key=lambda state: state.load)
+            if holder in free and holder.load <= least.load + QUICK_PAGES // 2:
                 least = holder
         if least is not holder and now_s < self._free_s.get(host, 0.0):
             return None
         return None if is_suspect and least.batches else least
 
     def _has_room(self, state: FetcherState | None) -> bool:
-        return (
-            state is not None
-            and not state.is_reserved
-            and state.pages < PAGES_A_REQUEST * self._concurrency
-            and len({batch.host for batch in state.batches.values()}) <= self._concurrency
-        )
+        most = PAGES_A_REQUEST * self._concurrency
+        return state is not None and not state.is_reserved and state.load < most
+
+    def _weight(self, sent: SentBatch) -> int:
+        return PAGES_A_REQUEST if self._delay_of(sent.host) else len(sent.pages)
 
     def _delay_of(self, host: str) -> float:
         return self._delays_s.get(host, self._delay_s)
@@ -355,6 +358,7 @@ class Fleet:
         state.cookies.update({_cookie_name(key, cookie): cookie.value for key, cookie in cookies})
         batch = Batch(sent.name, host, tasks, pause_s, end_s + state.ahead_s, cookies, self._doubted())
         state.batches[sent.name] = sent
+        state.load += self._weight(sent)
         self._holders[host] = state
         self._out[host] += len(pages)
         self._free_s[host] = max(self._free_s.get(host, 0.0), end_s)
@@ -499,6 +503,9 @@ class Fleet:
             identity, name, refusal = await self._link.call(
                 address, fetcher.open_crawl, self.run, self._needed, self._packed
             )
+        except OSError:  # it is stopped, or cut off: it is asked again in a second
+            self._to_reactor(self._miss, address)
+            return
         except Exception as error:
             name = address.rpartition("/")[2]
             identity, refusal = address, f"it cannot open the spider: {type(error).__name__}: {error}"
@@ -533,6 +540,13 @@ class Fleet:
 
     def _to_reactor(self, function: Any, *arguments: Any) -> None:
         self._reactor.callFromThread(function, *arguments)
+
+    def _miss(self, address: str) -> None:
+        """Note a fetcher that does not answer and has never done so."""
+        if all(state.address != address for state in self._fetchers.values()):
+            state = FetcherState(address, address, address.rpartition("/")[2], "silent")
+            self._fetchers[address] = state
+            self._note(state, "does not answer", logging.WARNING)
 
     def _came(self, state: FetcherState, refusal: str | None) -> None:
         known = self._fetchers.get(state.identity)

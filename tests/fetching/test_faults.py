@@ -85,6 +85,7 @@ def test_no_fault_asks_a_host_within_its_delay_by_two_or_loses_a_page(
     owner.kill()
     owner.wait()
     owner = machines.owner("pages", settings, port=port_of(web))
+    machines.wait(lambda: machines.log().count("; 2 work\n") == 2)
     done = len(machines.sent())
     machines.wait(lambda: len(machines.sent()) > done + 4)
     # A fetcher is stopped, and comes back when others have its pages.

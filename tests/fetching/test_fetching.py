@@ -175,7 +175,8 @@ def test_features_and_commands_work_with_fetchers_as_without(web: Web, tmp_path:
         for web.day in (0, 1, 2):
             settings = {
                 "GP4C_POLICY": "db", "GP4C_BUDGET": 1.0, "GP4C_QUERY_LOG": str(queries),
-                "GP4C_ARCHIVE": True, "JOBDIR": str(folder / "job"), "GP4C_NEW_PAGES": 50, "GP4C_BACKUP": f"file://{folder}/backups",
+                "GP4C_ARCHIVE": True, "JOBDIR": str(folder / "job"), "GP4C_NEW_PAGES": 50,
+                "GP4C_BACKUP": f"file://{folder}/backups",
                 "GP4C_BACKUP_KEEP": 2, "GP4C_ITEMS_AT": "fetchers" if fetchers else "owner",
             }  # fmt: skip
             ended(crawl(web, folder, fetchers, "Curious", **settings), folder)
@@ -184,12 +185,20 @@ def test_features_and_commands_work_with_fetchers_as_without(web: Web, tmp_path:
             for item in map(json.loads, (folder / "items").read_text().splitlines())
         }
     alone, fetched = (visits_of(tmp_path / name) for name in "02")
-    assert [len(cycle) for cycle in alone] == [len(cycle) for cycle in fetched]
-    assert alone[2] == fetched[2]
-    newest = [
-        Counter(item for item in items_of(tmp_path / name).elements() if "x2x" in json.loads(item)["text"])
-        for name in "02"
+    assert [len(cycle) for cycle in alone[:2]] == [len(cycle) for cycle in fetched[:2]]
+    # Which pages are samples is a matter of time, and so is the cycle that first asks for one that is gone.
+    last = [
+        {name: (outcome, bits) for name, (outcome, _, bits) in cycles[2].items() if not name.endswith("/p5")}
+        for cycles in (alone, fetched)
     ]
+    assert last[0] == last[1]
+    newest: list[Counter[str]] = []
+    for (
+        name
+    ) in "02":  # whether a page is asked for before or behind the one that sets the cookie: of time, too
+        items = map(json.loads, items_of(tmp_path / name).elements())
+        kept = ({**item, "info": item["info"][:-1]} for item in items if "x2x" in item["text"])
+        newest.append(Counter(map(json.dumps, kept)))
     assert newest[0] == newest[1]
     assert newest[0]
     assert any("[-word" in item for item in items_of(tmp_path / "2"))
