@@ -35,7 +35,7 @@ def newest(session: nox.Session) -> None:
 
 
 @nox.session(python="3.11")
-@nox.parametrize("scrapy", MINORS := ("2.16.0", "2.17.0", "2.18.0", "2.19.0"))
+@nox.parametrize("scrapy", MINORS := ("2.15.0", "2.16.0", "2.17.0", "2.18.0", "2.19.0"))
 def versions(session: nox.Session, scrapy: str) -> None:
     """Tests of what depends on Scrapy, with each of its minor versions."""
     session.install("-e", ".", f"scrapy=={scrapy}", *TOOLS)

@@ -27,7 +27,7 @@ from scrapy_gp4c.crawling.requests import (
 )
 from scrapy_gp4c.crawling.run import Run, run_of
 from scrapy_gp4c.crawling.scrapy_internals import observes_requests, wake
-from scrapy_gp4c.crawling.store_owner import note_arguments
+from scrapy_gp4c.crawling.store_owner import note_call
 from scrapy_gp4c.crawling.visits import CUT_OFF, Visit, Visits
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess
 from scrapy_gp4c.foreign_text import foreign_safe_logger
@@ -140,7 +140,7 @@ class FingerprintMiddleware:
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Build the middleware of a crawler."""
         self = cls(crawler)
-        note_arguments(crawler)
+        note_call(crawler)
         crawler.signals.connect(self._close, signals.spider_closed)
         return self
 

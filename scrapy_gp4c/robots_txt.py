@@ -1,14 +1,16 @@
 """Scrapy's robots.txt middleware, mended: every request hears what the robots.txt of its host says.
 
-In Scrapy 2.14 to 2.19, requests that wait for one robots.txt await the same Deferred, of which only the first
+In Scrapy 2.15 to 2.19, requests that wait for one robots.txt await the same Deferred, of which only the first
 gets the result. The others get None, as if there were no robots.txt, and fetch what it disallows. A cycle
 begins with many requests to each host, so that this would happen in every cycle.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
+from scrapy import __version__, version_info
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.utils.misc import load_object
 
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     from scrapy.robotstxt import RobotParser
     from scrapy.settings import BaseSettings
 
+logger = logging.getLogger(__name__)
+
+FAULTY: Final = (2, 15), (2, 19)
+"""First and last version of Scrapy that has the fault, as far as is known."""
 MIDDLEWARES: Final = "DOWNLOADER_MIDDLEWARES"
 
 
@@ -30,12 +36,21 @@ class RobotsMiddleware(RobotsTxtMiddleware):
 
 
 def replace_builtin(settings: BaseSettings) -> None:
-    """Put `RobotsMiddleware` where Scrapy's own would be; a project without Scrapy's gets none."""
+    """Put `RobotsMiddleware` where Scrapy's own would be; a project without Scrapy's gets none.
+
+    Versions of Scrapy that have not the fault keep their own.
+    """
+    if not FAULTY[0] <= version_info[:2] <= FAULTY[1]:
+        return
     position = None
     for name in (MIDDLEWARES + "_BASE", MIDDLEWARES):
         for path, value in settings.getdict(name).items():
             if load_object(path) is RobotsTxtMiddleware:
                 position = value
     if position is not None:
+        logger.debug(
+            "Scrapy %s lets requests through that wait for one robots.txt: %s is used",
+            *(__version__, f"{RobotsMiddleware.__module__}.{RobotsMiddleware.__qualname__}"),
+        )
         settings.set_in_component_priority_dict(MIDDLEWARES, RobotsTxtMiddleware, None)
         settings.setdefault_in_component_priority_dict(MIDDLEWARES, RobotsMiddleware, position)

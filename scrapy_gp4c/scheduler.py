@@ -13,7 +13,8 @@ from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c.crawling.run import Run, open_run
-from scrapy_gp4c.crawling.scrapy_internals import fail_exit_code, is_shell, queued_slots, wake
+from scrapy_gp4c.crawling.scrapy_internals import is_shell, queued_slots, wake
+from scrapy_gp4c.crawling.store_owner import fail_exit_code
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.settings import Settings
@@ -105,7 +106,7 @@ class RecrawlScheduler(Scheduler):
         run.close(reason)
         failure = run.cycle.failure
         if failure is not None:
-            fail_exit_code(self.crawler, signals.engine_stopped)
+            fail_exit_code(self.crawler)
             if not self._is_failure_logged:
                 logger.critical("Cycle %d cannot be finished: %s", run.cycle.number, failure, extra=run.extra)
                 self.crawler.signals.connect(self._note_failure, signals.spider_closed)
@@ -228,7 +229,7 @@ def refuse(crawler: Crawler, error: Gp4cError) -> None:
     Raises the error in Scrapy before 2.19.
     """
     logger.critical("Cannot begin a cycle (GP4C_STORE, GP4C_SCORE_FUNCTION): %s", error)
-    fail_exit_code(crawler, signals.spider_closed)
+    fail_exit_code(crawler)
     if version_info < CLOSES_AT_START:
         raise error
     crawler.signals.connect(_close_spider, signals.spider_opened, weak=False)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import pytest_twisted
-from scrapy import Request, Spider
+from scrapy import Request, Spider, version_info
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.settings import Settings as ScrapySettings
 from twisted.internet import reactor
 from twisted.web.http import Request as ServerRequest
 
-from scrapy_gp4c import Addon
+from scrapy_gp4c import Addon, robots_txt
 from scrapy_gp4c.robots_txt import RobotsMiddleware
 from tests.support.loopback import Site, crawl, html, outcomes, stats
 
@@ -110,3 +110,19 @@ def test_it_takes_the_place_of_scrapys(theirs: dict[Any, int | None], position: 
     assert found.get(RobotsMiddleware) == position
     given = settings.getdict("DOWNLOADER_MIDDLEWARES")
     assert [given[key] for key in given if key in (SCRAPYS, RobotsTxtMiddleware)] == [None]
+
+
+@pytest_twisted.ensureDeferred
+async def test_scrapys_own_is_kept_where_it_is_sound(
+    site: Site, store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This fails with the first version of Scrapy that has not the fault, or when one outside has it."""
+    is_faulty = robots_txt.FAULTY[0] <= version_info[:2] <= robots_txt.FAULTY[1]
+    monkeypatch.setattr(robots_txt, "FAULTY", ((0, 0), (0, 0)))
+    settings = ScrapySettings()
+    Addon().update_settings(settings)
+    assert RobotsMiddleware not in settings.getwithbase("DOWNLOADER_MIDDLEWARES")
+    site.pages = {path: html(f"the page at {path}") for path in ALLOWED + FORBIDDEN}
+    site.pages["/robots.txt"] = late
+    await crawl(Many, store_path, GIVEN, site=site)
+    assert bool(site.fetched() & set(FORBIDDEN)) == is_faulty

@@ -23,6 +23,7 @@ from scrapy_gp4c.crawling.messages import NO_TEXT
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.crawling.promises import too_small_warning
 from scrapy_gp4c.crawling.reports import Resting, count_without_text, page_counts, resting_pages
+from scrapy_gp4c.crawling.store_owner import last_warnings, owner_of
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
 from scrapy_gp4c.page_state.rules import time_text
 from scrapy_gp4c.store.opening import ARCHIVE
@@ -149,6 +150,10 @@ class Status:
 
     store: str
     store_id: str
+    arguments: dict[str, str]
+    """Arguments of the spider whose store it is."""
+    warnings: list[str]
+    """Warnings and errors of the last run."""
     pages: int
     counts: dict[str, int]
     """Pages by what the policy does with them."""
@@ -195,6 +200,8 @@ def run(project: Project, options: Namespace) -> None:
         status = Status(
             str(store.path),
             store.store_id,
+            owner_of(store.path).get("arguments", {}),
+            last_warnings(store.path),
             store.pages,
             page_counts(store, project.settings),
             resting_pages(store, project.settings, store.last_cycle + 1),
@@ -213,6 +220,10 @@ def run(project: Project, options: Namespace) -> None:
         print_json(status)
         return
     say(f"store           {status.store} ({status.store_id})")
+    if status.arguments:
+        say(f"arguments       {', '.join(f'{name}={value}' for name, value in status.arguments.items())}")
+    for line in status.warnings:
+        say(f"last run        {line}")
     say(f"pages           {status.pages:,}")
     for name, count in status.counts.items():
         say(f"  {name.replace('_', ' '):<14}{count:,}")

@@ -34,7 +34,14 @@ from scrapy_gp4c.crawling.promises import unmatched_warning
 from scrapy_gp4c.crawling.reports import collect_stats, count_without_text, resting_pages
 from scrapy_gp4c.crawling.requests import META, Claim, Rebuilder
 from scrapy_gp4c.crawling.scrapy_internals import has_receivers, has_started, under_way, wake
-from scrapy_gp4c.crawling.store_owner import note_owner, other_owner, owner_of, set_mode, spider_arguments
+from scrapy_gp4c.crawling.store_owner import (
+    RunWarnings,
+    note_owner,
+    other_owner,
+    owner_of,
+    set_mode,
+    spider_arguments,
+)
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.settings import Settings
@@ -77,6 +84,7 @@ class Run:
         self.has_middleware = False
         """Whether responses of visits come to the add-on's middleware."""
         self._spider, self._enqueue = spider, enqueue
+        self.warnings: RunWarnings | None = None
         self._crawler = crawler
         runs[crawler] = ref(self)
         self.cycle, store, settings = cycle, cycle.store, cycle.settings
@@ -431,6 +439,8 @@ class Run:
         for beside in (self.cycle.measuring, self.cycle.archive):
             if beside is not None:
                 beside.close()
+        if self.warnings is not None:
+            self.warnings.keep(self.cycle.store.path)
 
 
 def run_of(crawler: Crawler) -> Run | None:
@@ -447,10 +457,11 @@ def open_run(
     path = settings.store_path(spider.name, arguments)
     if (owner := owner_of(path).get("spider", spider.name)) != spider.name:
         raise StoreError(other_owner(path, owner, spider.name))
-    store = open_store(path, sizes=sizes)
+    store, warnings = open_store(path, sizes=sizes), None
     try:
         note_owner(path, spider, crawler, arguments)
         set_mode(path, settings.store_mode)
+        warnings = RunWarnings(spider)
         logger.info("Store %s: %s", store.path, store.look_over(), extra={"spider": spider})
         index, archive = measuring(store, settings), None
         try:
@@ -458,6 +469,7 @@ def open_run(
             assert crawler.stats is not None
             run = Run(crawler, *_begun(store, settings, crawler.stats, index, spider), spider, enqueue)
             run.cycle.archive = archive
+            run.warnings = warnings
             return run
         except BaseException:
             store.before_commit(lambda: None)
@@ -466,6 +478,8 @@ def open_run(
                     beside.close()
             raise
     except BaseException:
+        if warnings is not None:
+            warnings.keep(path)
         store.close()
         raise
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pydispatch.dispatcher import getAllReceivers, liveReceivers
+from scrapy.crawler import CrawlerRunnerBase
 from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
 from scrapy.pqueues import DownloaderAwarePriorityQueue
 from scrapy.spidermiddlewares.start import StartSpiderMiddleware
@@ -32,18 +33,28 @@ def is_shell(crawler: Crawler) -> bool:
     return slot is not None and not slot.close_if_idle
 
 
-def crawl_arguments(crawler: Crawler) -> dict[str, Any]:
-    """Arguments of the `Crawler.crawl` that is building its engine; the spider class may keep none of them.
+class CrawlCall(NamedTuple):
+    """The call of `Crawler.crawl` that is building an engine: later nobody knows it."""
 
-    They are local variables of that call: a positional one gets the name of the parameter of ``__init__``.
-    """
+    arguments: dict[str, Any]
+    """Arguments of the spider, which it need not keep; a positional one has the name of its parameter."""
+    runner: CrawlerRunnerBase | None
+
+
+def crawl_call(crawler: Crawler) -> CrawlCall:
+    """Find the call by its local variables."""
+    arguments: dict[str, Any] = {}
     frame = inspect.currentframe()
     while frame is not None:
-        if frame.f_code.co_name in ("crawl", "crawl_async") and frame.f_locals.get("self") is crawler:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, CrawlerRunnerBase):
+            return CrawlCall(arguments, owner)
+        if owner is crawler and frame.f_code.co_name in ("crawl", "crawl_async"):
             names = list(inspect.signature(crawler.spidercls.__init__).parameters)[1:]
-            return {**dict(zip(names, frame.f_locals["args"], strict=False)), **frame.f_locals["kwargs"]}
+            positional = dict(zip(names, frame.f_locals["args"], strict=False))
+            arguments = {**positional, **frame.f_locals["kwargs"]}
         frame = frame.f_back
-    return {}
+    return CrawlCall(arguments, None)
 
 
 def under_way(crawler: Crawler) -> Collection[Request]:
@@ -141,15 +152,6 @@ class DownloaderSlots:
         """Name of a request's slot."""
         name: str = self._downloader.get_slot_key(request)
         return name
-
-
-def fail_exit_code(crawler: Crawler, when: object) -> None:
-    """Let the command that crawls end with exit code 1, as it does for crawlers without a spider."""
-
-    def end() -> None:
-        crawler.spider = None
-
-    crawler.signals.connect(end, when, weak=False)
 
 
 def is_closing(crawler: Crawler) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
-from scrapy_gp4c.crawling.scrapy_internals import crawl_arguments
+from scrapy_gp4c.crawling.scrapy_internals import CrawlCall, crawl_call
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 
 if TYPE_CHECKING:
@@ -18,14 +19,24 @@ if TYPE_CHECKING:
 
 logger = foreign_safe_logger(__name__)
 
+WARNINGS: Final = "warnings.json"
+"""File beside the store: warnings of the last run."""
+MAX_WARNINGS: Final = 20
 OWNER: Final = "owner.json"
 """File beside the store."""
-_arguments: WeakKeyDictionary[Crawler, dict[str, Any]] = WeakKeyDictionary()
+_calls: WeakKeyDictionary[Crawler, CrawlCall] = WeakKeyDictionary()
 
 
-def note_arguments(crawler: Crawler) -> None:
-    """Note the arguments of a crawler's spider while it is being built: later nobody knows them."""
-    _arguments[crawler] = crawl_arguments(crawler)
+def note_call(crawler: Crawler) -> None:
+    """Note who crawls, with what arguments, while the engine is being built: later nobody knows it."""
+    _calls[crawler] = crawl_call(crawler)
+
+
+def fail_exit_code(crawler: Crawler) -> None:
+    """Let the command that crawls end with exit code 1."""
+    call = _calls.get(crawler)
+    if call is not None and call.runner is not None:
+        call.runner.bootstrap_failed = True
 
 
 def spider_arguments(spider: Spider) -> dict[str, str]:
@@ -33,7 +44,8 @@ def spider_arguments(spider: Spider) -> dict[str, str]:
 
     Names with an underscore in front, such as the ``_job`` of scrapyd, are those of tools.
     """
-    values = _arguments.get(spider.crawler, {})
+    call = _calls.get(spider.crawler)
+    values = {} if call is None else call.arguments
     parameters = inspect.signature(type(spider).__init__).parameters
     defaults = {name: parameter.default for name, parameter in parameters.items()}
     return {
@@ -67,6 +79,35 @@ def note_owner(path: Path, spider: Spider, crawler: Crawler, arguments: dict[str
         )
     if known != owner:
         file.write_text(json.dumps(owner, indent=1) + "\n", "utf-8")
+
+
+class RunWarnings(logging.Handler):
+    """Warnings and errors of the add-on in one run, which `scrapy gp4c status` repeats."""
+
+    def __init__(self, spider: Spider) -> None:
+        super().__init__(logging.WARNING)
+        self._spider = spider
+        self.lines: list[str] = []
+        logging.getLogger("scrapy_gp4c").addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line of this spider, unless there are many."""
+        if getattr(record, "spider", self._spider) is self._spider and len(self.lines) < MAX_WARNINGS:
+            self.lines.append(record.getMessage())
+
+    def keep(self, path: Path) -> None:
+        """Write the lines beside the store."""
+        logging.getLogger("scrapy_gp4c").removeHandler(self)
+        with suppress(OSError):
+            (path / WARNINGS).write_text(json.dumps(self.lines, indent=1) + "\n", "utf-8")
+
+
+def last_warnings(path: Path) -> list[str]:
+    """Warnings of the last run with a store."""
+    with suppress(OSError, ValueError):
+        lines = json.loads((path / WARNINGS).read_text("utf-8"))
+        return [line for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
+    return []
 
 
 def other_owner(path: Path, owner: str, spider_name: str) -> str:

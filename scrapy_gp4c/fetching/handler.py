@@ -26,7 +26,8 @@ from scrapy_gp4c.crawling.deliveries import visit
 from scrapy_gp4c.crawling.fetched import FetchedResponse, PageResult, PageTask, Reply, known_copy
 from scrapy_gp4c.crawling.requests import FOUND_BY, META, WEIGHT, Claim
 from scrapy_gp4c.crawling.run import Run, run_of
-from scrapy_gp4c.crawling.scrapy_internals import fail_exit_code, is_closing, observes_requests, wake
+from scrapy_gp4c.crawling.scrapy_internals import is_closing, observes_requests, wake
+from scrapy_gp4c.crawling.store_owner import fail_exit_code
 from scrapy_gp4c.errors import CallbackError, FetcherError
 from scrapy_gp4c.fetching.fetcher import FetcherConfig
 from scrapy_gp4c.fetching.fleet import CONNECT_S, Fleet, PendingPage
@@ -117,7 +118,7 @@ class FetcherHandler(BaseDownloadHandler):
         """End the crawl without a scheduler, as Ctrl-C does: the next run goes on."""
         assert self.crawler.engine is not None
         if not is_closing(self.crawler):
-            fail_exit_code(self.crawler, signals.engine_stopped)
+            fail_exit_code(self.crawler)
             deferred_from_coro(self.crawler.engine.close_spider_async(reason="shutdown"))
 
     def _note_reply(self, run: Run, reply: Reply) -> None:

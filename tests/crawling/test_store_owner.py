@@ -279,3 +279,4 @@ def test_the_stores_of_a_project_are_listed(project: Path) -> None:
     assert "news" in output
     code, output = run(project, "gp4c", "status", "shop")
     assert code == 0, output
+    assert "arguments       country=de" in output
