@@ -6,12 +6,16 @@ example project's web it compares successive days, whose truth is known.
 """
 
 import argparse
+import json
+import lzma
 import statistics
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -32,6 +36,7 @@ THRESHOLD = 3
 WORDS_PER_SENTENCE = 12
 LENGTHS = (50, 100, 200, 500, 1000)
 HOSTILE_SECONDS = 1.0
+FOUND_SHARE = 0.996
 DOUBLING = 2.5
 LETTERS = "aabcdeeefghiilmnoooprssttuv"
 
@@ -171,6 +176,22 @@ def served(days: int) -> None:
     print(f"{truth_and_verdict[False, True]} of {same} unchanged pages judged changed")
 
 
+def real_edits(path: Path) -> bool:
+    """Print how many edits of real texts are found: lines of JSON, ``versions`` from a cycle to a text."""
+    edits: Counter[tuple[bool, bool]] = Counter()
+    with lzma.open(path, "rt") as lines:
+        for line in lines:
+            versions = json.loads(line)["versions"]
+            texts = [versions[cycle] for cycle in sorted(versions, key=int)]
+            read = [(normalise(text).split(), fingerprint_of_text(text)) for text in texts]
+            for (words, before), (new_words, after) in pairwise(read):
+                edits[words != new_words, distance(before, after) >= THRESHOLD] += 1
+    total = edits[True, True] + edits[True, False]
+    print(f"\nReal edits: {edits[True, True]:,} of {total:,} found;", end=" ")
+    print(f"{edits[False, False]:,} of blanks, dates and tokens alone are left alone")
+    return verdict("share of real edits found", edits[True, True] / total, FOUND_SHARE, at_least=True)
+
+
 def speed() -> None:
     """Print the time per page beside that of a spider that reads its links; medians of 15 pairs."""
     print("\nTime per page, and as a share of Scrapy's own response.css('a::attr(href)') on it:")
@@ -222,8 +243,11 @@ def main() -> int:
         "--pages", type=int, default=500, help="generated pages per kind and length (default: 500)"
     )
     parser.add_argument("--days", type=int, default=20, help="days of the served web (default: 20)")
+    parser.add_argument("--edits", type=Path, help="compressed versions of real texts, to judge instead")
     options = parser.parse_args()
     print(machine())
+    if options.edits is not None:
+        return 0 if real_edits(options.edits) else 1
     speed()
     holds = hostile()
     served(options.days)

@@ -40,19 +40,21 @@ _XSSI: Final = re.compile(r"\s*(?:\)\]\}',?|while\s?\(1\);|for\s?\(;;\);)\s*")
 _JSONP: Final = re.compile(r"\s*(?:/\*\*/\s*)?[\w$.]{1,100}\(\s*(?=[\[{])")
 _TRACE_KEY: Final = re.compile(
     r"(?:x[-_]?)?(?:request|trace|correlation|session|transaction|span|visitor|csrf|xsrf|nonce|server|node|instance)"
-    r"[-_]?(?:id|token|uuid|key|name)?|_?token|etag|host_?name|served_?by|generated_?by_?host",
+    r"[-_]?(?:id|token|uuid|key|name)?|_?token|(?:next|prev(?:ious)?|page|end|start)?[-_]?(?:cursor|token)|build[-_]?id"
+    r"|signature|etag|host_?name|served_?by|generated_?by_?host",
     re.I,
 )
 _CLOCK_KEY: Final = re.compile(
     r"(?:server|current|response|query|generated|fetched|retrieved|cache[d]?|render(?:ed)?|process(?:ing)?|execution|"
-    r"elapsed|now|exec|run|expires?|took|timestamp|time_?stamp|ts|duration)"
+    r"elapsed|now|exec|run|up|latency|last[-_]?(?:updated?|modified|refresh(?:ed)?|fetch(?:ed)?|sync(?:ed)?|check(?:ed)?)|expires?|took|timestamp|time_?stamp|ts|duration)"
     r"[-_]?(?:time|at|on|ms|s|sec|seconds|millis|date|stamp|timestamp|in|duration|until)?(?:[-_](?:ms|s|utc|iso))?",
     re.I,
 )
 _COUNT_KEY: Final = re.compile(
-    r"(?:page[-_]?)?(?:views?|hits|visits|visitors|impressions|online)(?:[-_]?(?:count|total|number|users|now))?",
+    r"(?:page[-_]?)?(?:views?|hits|visits|visitors|impressions|online|likes|followers)(?:[-_]?(?:count|total|number|users|now))?",
     re.I,
 )
+_LIMIT_KEY: Final = re.compile(r"(?:x[-_]?)?rate[-_]?limits?(?:[-_]?\w+)?", re.I)
 _PDF_CLOCKS: Final = re.compile(
     rb"/(?:CreationDate|ModDate|M)\s*\([^()]{0,60}\)|/ID\s*\[[^\]]{0,200}\]"
     rb"|<(xmp:\w*Date|xmpMM:\w*ID|pdf:\w*Date)>[^<]{0,200}</\1>"
@@ -158,11 +160,13 @@ def _object(pairs: list[tuple[str, Any]]) -> Any:
     for key, value in pairs:
         if key in made:
             return [[key, value] for key, value in pairs]
-        made[key] = value if isinstance(value, (dict, list)) or not _is_noise(key, value) else "\x7f"
+        made[key] = "\x7f" if _is_noise(key, value) else value
     return made
 
 
 def _is_noise(key: str, value: object) -> bool:
+    if isinstance(value, (dict, list)):
+        return _LIMIT_KEY.fullmatch(key) is not None
     if _TRACE_KEY.fullmatch(key):
         return (isinstance(value, str) and len(value) >= 6) or (isinstance(value, int) and abs(value) > 10**6)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)

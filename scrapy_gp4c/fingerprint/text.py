@@ -21,7 +21,7 @@ LITTLE_TEXT_WORDS: Final = 20
 """Words below which a page is the shell of an application: its data in scripts counts as text."""
 MAX_DEPTH: Final = 2000  # of open elements: the parser's time grows with its square (20,000 deep: 0.5 s)
 
-_NEVER_TEXT: Final = "script,style,noscript,iframe,svg"
+_NEVER_TEXT: Final = "script,style,noscript,iframe,svg title,svg desc,defs,metadata,symbol"
 _DATA: Final = "script[type*=json]"
 _LOUD: Final = "[role=alert],[role=status]"  # news of the whole page, wherever they stand
 _AD_ATTRIBUTES: Final = ("data-ad", "data-ad-slot", "data-ad-client", "data-google-query-id")
@@ -65,6 +65,7 @@ _COOKIES: Final = re.compile(
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ROOTS: Final = {"html", "body", "main", "article", "head", "title", "h1"}
 _MARKUP: Final = re.compile(r"<!\[CDATA\[|\]\]>|<[/?!]?[A-Za-z_][^<>]*>")
+_SHADOW_ROOT: Final = re.compile("<template(?=[^<>]{1,500}shadowrootmode)", re.I)
 _NESTING: Final = re.compile(
     r"<(/?)(?!(?:area|base|br|col|embed|hr|img|input|link|meta|source|wbr|p|li|t[dhr]|d[dt]|option)\b)[a-z]",
     re.I,
@@ -203,6 +204,8 @@ def content_of(html: str) -> LexborNode | None:
 
 
 def _document(html: str) -> LexborNode | None:
+    if "shadowrootmode" in html:  # a visitor reads such a template in its place
+        html = _SHADOW_ROOT.sub("<div", html)
     document = LexborHTMLParser(html).root
     if document is not None:
         for node in _SELECTOR.find(_NEVER_TEXT, document):

@@ -158,8 +158,8 @@ _MARK_FIRST: Final = "|".join(
 _TOKEN: Final = (
     r"(?P<token>(?:(?:php|j|asp)?sess(?:ion)?_?(?:id)?|sid|csrf[\w-]{0,64}+|xsrf[\w-]{0,64}+|nonce|(?:ray|request|trace"
     r"|correlation|session|sitzungs|anfrage)[\s_-]?(?:id|nr\.?)"
-    r"|(?:error|incident|support) (?:id|ref(?:erence)?)"
-    r"|(?<=[?&])(?:cb|rnd|ts?|_|nocache|cachebust\w{0,3}|token)(?==))"
+    r"|(?:error|incident|support) (?:id|ref(?:erence)?)|build[\s_-]?id"
+    r"|(?<=[?&])(?:cb|rnd|ts?|_|nocache|cachebust\w{0,3}|token|expires|x-amz-\w{1,20}|signature)(?==))"
     r"\s?[\"']?[=:#]?\s?[\"']?(?=[\w%+/-]{0,64}\d)[\w%+/-]{1,200}+)"
 )
 _HEX: Final = (
@@ -170,7 +170,7 @@ _NUMERIC: Final = re.compile(
     # Only at the start of a word, the first character choosing the alternatives: five times as fast.
     rf"(?<![0-9a-z])(?:(?=[0-9a-f]){_HEX}|(?=[0-9])(?:{_DIGIT_FIRST})"
     rf"|(?={_ANY_MARK.pattern})(?:{_MARK_FIRST})"
-    rf"|(?=[aceijnprstx]){_TOKEN}"
+    rf"|(?=[abceijnprstx]){_TOKEN}"
     rf"|(?=[pumgv])(?P<online>{_VIEWS}\s?[:：]\s?{_COUNT})"
     rf"|(?=[abghloprsvwzпчо])(?P<seen>{_SEEN})"
     rf"|(?=[^\x00-\u0dff])(?P<cjk>{_CJK_VIEWS}(?:次数|次數|人数|人數|者数|数|數|量|回数|수)?\s?[:：]?\s?{_NUMBER}[万萬만]?))"
@@ -203,6 +203,7 @@ _DAY_BEFORE: Final = re.compile(
     r"|오늘|어제|วันนี้|เมื่อวาน),?(?: (?:at|um|à|a las|às|alle|o|в|о|om|kl\.?|saat|lúc|pukul|klo))?) ?$"
 )
 _MOMENTS: Final = tuple(moment.strip() for moment in _WORDS["moments"].split("|"))
+_ASCII_MOMENTS: Final = tuple(filter(str.isascii, _MOMENTS))
 _SAYS_VERSION: Final = frozenset(_WORDS["version"].split())
 _VERSION_SIGNS: Final = re.compile("バージョン|版本|버전|เวอร์ชัน")
 _CHECKSUMS: Final = re.compile(
@@ -246,7 +247,7 @@ FRENCH_UNITS: Final = frozenset(unit for before, unit in _BEFORE_UNIT if before 
 
 def mask(text: str) -> str:
     """Return a lower-case text with every time, date, session token and view counter replaced by `MASK`."""
-    for moment in _MOMENTS:
+    for moment in _ASCII_MOMENTS if text.isascii() else _MOMENTS:
         if moment in text:
             text = text.replace(moment, MASK)
     # One byte for each character, whatever its script.

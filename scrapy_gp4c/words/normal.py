@@ -36,7 +36,7 @@ _INVISIBLE: Final = frozenset(
     map(
         chr,
         (
-            *(0xAD, 0x640, 0xFEFF),
+            *(0xAD, 0x640, 0xFE0E, 0xFE0F, 0xFEFF),
             *range(0x200B, 0x2010),
             *range(0x202A, 0x202F),
             *range(0x2060, 0x2065),

@@ -424,11 +424,23 @@ def test_times_and_counters_of_many_languages_are_masked(before: str, after: str
         ("½ price", "1/2 price"),
         ("a board of 3×4 cells", "a board of 3x4 cells"),
         ("مـــرحبا", "مرحبا"),
+        ("I \u2764\ufe0f it", "I \u2764 it"),
     ],
 )
 def test_typographic_twins_are_the_same(before: str, after: str) -> None:
     """A person calls them the same."""
     assert not text_changed(before, after)
+
+
+def test_text_of_charts_and_shadow_roots_counts() -> None:
+    """A visitor reads them; titles of icons and plain templates are no text."""
+    for made in (
+        "<svg><text>Level {}</text></svg>",
+        "<p><template shadowrootmode=open>Price {}</template></p>",
+    ):
+        assert changed(*(html(f"<p>{filler(60)}</p>{made.format(value)}") for value in (4, 5))), made
+    for made in ("<svg><title>Icon {}</title></svg>", "<template>Price {}</template>"):
+        assert not changed(*(html(f"<p>{filler(60)}</p>{made.format(value)}") for value in (4, 5))), made
 
 
 def test_a_number_and_its_word_may_stand_in_elements_of_their_own() -> None:
@@ -490,6 +502,12 @@ def test_json_is_compared_by_value() -> None:
         ("elapsed_ms", 0.31, 0.52),
         ("traceId", "4bf92f3577b34da6", "00f067aa0ba902b7"),
         ("view_count", 1204, 1377),
+        ("last_update", 1763690584, 1763776984),
+        ("lastUpdated", 1763690584000, 1763776984000),
+        ("next_cursor", "ZXlKcFpDSTE0", "ZXlKcFpDSTE5"),
+        ("uptime", 1000, 1007),
+        ("rate_limit", {"remaining": 59, "reset": 1763690584}, {"remaining": 58, "reset": 1763690644}),
+        ("image", "https://a/x.png?Expires=1763690584", "https://a/x.png?Expires=1763776984"),
     ],
 )
 def test_clocks_and_tokens_of_json_do_not_count(key: str, one: object, two: object) -> None:
