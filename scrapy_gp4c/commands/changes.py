@@ -1,4 +1,4 @@
-"""``scrapy gp4c changes``: which pages changed in the last cycles."""
+"""``scrapy gp4c changes``: which pages changed in the last cycles, or had other events."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,29 +22,37 @@ from scrapy_gp4c.commands.dates import date
 from scrapy_gp4c.commands.numbers import positive
 from scrapy_gp4c.commands.output import add_json, print_json, say
 from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.crawling.notifying import open_cycle_events
+from scrapy_gp4c.notices.events import page_events
+from scrapy_gp4c.page_state.events import CycleEvents, last_events, recorded_events
 from scrapy_gp4c.page_state.outcomes import CHANGED
+from scrapy_gp4c.page_state.rules import url_matches
 from scrapy_gp4c.store.opening import ARCHIVE
 from scrapy_gp4c.store.records import local_time
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
-from scrapy_gp4c.store.protocols import PageReader
+from scrapy_gp4c.store.protocols import PageReader, PageStore
 
-HELP = "pages that changed in the last cycles"
+HELP = "pages that changed in the last cycles, or were new, gone, failing or back"
+KINDS = ("new", "changed", "gone", "failing", "back")
+"""Events with an option of their own."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One change that a visit found."""
+    """One event that a visit found."""
 
     cycle: int
+    kind: str
+    """One of `KINDS`."""
     time: float
     """Time of the visit, s since 1970."""
     url: str
-    distance: int
-    """Bits in which the fingerprints differ."""
+    distance: int | None
+    """Bits in which the fingerprints differ; null: nothing was compared."""
     changes: int
-    """Found on this page so far, this one included."""
+    """Changes of this page so far, this one included."""
     diff: list[str] | None
     """With ``--diff``, how the text differs from the version before, a line for each place; null: not asked
     for, or the archive has not both."""
@@ -51,7 +60,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes in order of time."""
+    """Events in order of time."""
 
     first_cycle: int
     last_cycle: int
@@ -70,7 +79,16 @@ def add_options(parser: ArgumentParser) -> None:
     when.add_argument(
         "--last", type=positive, default=1, metavar="N", help="those of the last N cycles (default: 1)"
     )
-    parser.add_argument("--match", metavar="TEXT", help="only pages whose URL contains TEXT")
+    for kind in KINDS:
+        words = f"pages that {'are ' if kind != 'changed' else ''}{kind}; several options add up"
+        parser.add_argument(
+            f"--{kind}",
+            dest="kinds",
+            action="append_const",
+            const=kind,
+            help=words,
+        )
+    parser.add_argument("--match", metavar="TEXT", help="only pages whose URL has TEXT, or matches a glob")
     parser.add_argument(
         "--diff", action="store_true", help="show what changed, word by word (needs GP4C_ARCHIVE = True)"
     )
@@ -92,7 +110,8 @@ def run(project: Project, options: Namespace) -> None:
                 (one["cycle"] for one in store.cycles() if (one.get("finished") or np.inf) >= options.since),
                 newest + 1,
             )
-        changes = list(_changes(project, store, first, last, options, texts))
+        of_kinds = _changes if options.kinds in (None, ["changed"]) else _events
+        changes = list(of_kinds(project, store, first, last, options, texts))
     if options.json:
         print_json(Changes(first, last, changes))
     elif options.csv:
@@ -104,15 +123,24 @@ def run(project: Project, options: Namespace) -> None:
     elif options.diff:
         for one in changes:
             found_at = f"cycle {one.cycle}, {local_time(one.time)}"
-            say(f"{one.url}  {found_at}, change {one.changes}, {one.distance} bits")
-            for line in _in_colour(one.diff) if one.diff is not None else ("the archive has not both texts",):
+            bits = "" if one.distance is None else f", {one.distance} bits"
+            say(f"{one.url}  {one.kind} in {found_at}, change {one.changes}{bits}")
+            nothing = ("the archive has not both texts",) if one.kind == "changed" else ()
+            for line in nothing if one.diff is None else _in_colour(one.diff):
                 print(f"  {line}")
     else:
         rows = [
-            (str(one.cycle), local_time(one.time), str(one.distance), str(one.changes), one.url)
+            (
+                str(one.cycle),
+                one.kind,
+                local_time(one.time),
+                "-" if one.distance is None else str(one.distance),
+                str(one.changes),
+                one.url,
+            )
             for one in changes
         ]
-        print_table([("cycle", "found", "bits", "changes", "URL"), *rows])
+        print_table([("cycle", "event", "found", "bits", "changes", "URL"), *rows])
 
 
 def _in_colour(lines: list[str]) -> Iterator[str]:
@@ -123,7 +151,7 @@ def _in_colour(lines: list[str]) -> Iterator[str]:
 
 def _changes(
     project: Project,
-    store: PageReader,
+    store: PageStore,
     first: int,
     last: int,
     options: Namespace,
@@ -143,9 +171,35 @@ def _changes(
             so_far[page] += 1
             url = project.credentials.url(request["url"])
             wanted = cycle <= last and time >= (options.since or -np.inf)
-            if wanted and (options.match is None or options.match in url):
+            if wanted and (options.match is None or url_matches(url, options.match)):
                 diff = None if texts is None else _diff(texts, store.page(page).key, cycle, fingerprint)
-                yield Change(cycle, time, url, distance, so_far[page], diff)
+                yield Change(cycle, "changed", time, url, distance, so_far[page], diff)
+
+
+def _events(
+    project: Project, store: PageStore, first: int, last: int, options: Namespace, texts: Texts | None
+) -> Iterator[Change]:
+    """Yield the events of some kinds of cycles first..last; memory: a few numbers for each page."""
+    settings = project.settings
+
+    def diff(page: int, cycle: int, fingerprint: int) -> tuple[str, ...] | None:
+        lines = None if texts is None else _diff(texts, store.page(page).key, cycle, fingerprint)
+        return None if lines is None else tuple(lines)
+
+    cycles: Iterator[CycleEvents] = recorded_events(store.visits(), store.pages, settings.gone_after, first)
+    if store.open_cycle is not None:
+        cycles = chain(cycles, [open_cycle_events(store, settings.gone_after)])
+    for events in cycles:
+        if not first <= events.cycle <= last:
+            continue
+        wanted = last_events(events, options.kinds, len(events.kinds) + 1)
+        name = project.spider_class.name
+        for one in page_events(wanted, name, store.requests, project.credentials.url, diff):
+            if one.time >= (options.since or -np.inf) and (
+                options.match is None or url_matches(one.url, options.match)
+            ):
+                lines = None if one.diff is None else list(one.diff)
+                yield Change(one.cycle, one.kind, one.time, one.url, one.distance, one.changes, lines)
 
 
 def _diff(texts: Texts, key: int, cycle: int, fingerprint: int) -> list[str] | None:

@@ -21,6 +21,7 @@ from scrapy_gp4c.page_state.columns import Columns, is_unfetched
 from scrapy_gp4c.page_state.groups import PREFIXES, Place, place_of_url
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.page_state.related import RoundState, share
+from scrapy_gp4c.page_state.rules import url_matches
 from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.scoring.draws import draw_salt
 from scrapy_gp4c.scoring.ranking import top_k
@@ -84,7 +85,7 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this action."""
     parser.add_argument("--top", type=positive, default=20, metavar="N", help="pages to show (default: 20)")
     parser.add_argument("--sort", choices=SORTS, default="score", help="best first by this (default: score)")
-    parser.add_argument("--match", metavar="TEXT", help="only pages whose URL contains TEXT")
+    parser.add_argument("--match", metavar="TEXT", help="only pages whose URL has TEXT, or matches a glob")
     parser.add_argument(
         "--group-by",
         choices=tuple(LEVELS),
@@ -143,7 +144,7 @@ def _pages(project: Project, store: PageReader, options: Namespace) -> Iterator[
         rows = np.flatnonzero(~is_unfetched(block["n"], block["has_copy"]))
         if options.match is not None:
             requests = store.requests(rows + first)
-            rows = rows[[options.match in shown(request["url"]) for request in requests]]
+            rows = rows[[url_matches(shown(request["url"]), options.match) for request in requests]]
         if not len(rows):
             continue
         known = neighbourhood.columns(block, slice(first, first + len(block["key"])))
@@ -184,7 +185,9 @@ def _groups(store: PageReader, options: Namespace) -> Iterator[Group]:
     by = {"score": shares, "changes": sums["X"], "last": sums["last_attempt"], "dq": gained}[options.sort]
     rows = np.flatnonzero(keys)  # no group: a path without so many segments
     if options.match is not None:
-        rows = rows[[options.match in name for name in _names(store, first_page, options.group_by)]]
+        rows = rows[
+            [url_matches(name, options.match) for name in _names(store, first_page, options.group_by)]
+        ]
     rows = rows[top_k(by[rows].astype(np.float64), first_page[rows], options.top)]
     for row, name in zip(rows.tolist(), _names(store, first_page[rows], options.group_by), strict=True):
         pages, n, changes = (int(sums[column][row]) for column in ("pages", "n", "X"))

@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.archive import differences as module
-from scrapy_gp4c.archive.differences import MOST_WORDS, Hunk, Segment, coloured, differences, shown
+from scrapy_gp4c.archive.differences import (
+    MOST_WORDS,
+    Hunk,
+    Segment,
+    coloured,
+    differences,
+    differing_words,
+    shown,
+    text_of,
+    words_of,
+)
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "dd", "\n", "ü"]), max_size=60).map(" ".join)
 
@@ -94,3 +104,31 @@ def test_a_change_in_a_long_text_is_shown_in_its_place() -> None:
     old = [f"word{number}" for number in range(20_000)]
     new = [word + "x" * (number % 100 == 0) for number, word in enumerate(old)]
     assert len(differences(" ".join(old), " ".join(new))) == 200
+
+
+def test_scripts_without_blanks_are_compared_letter_by_letter() -> None:
+    """A paragraph in which one word changed is not new as a whole; it is shown as it is written."""
+    cases = [
+        ("当店の青いランプは3990円です。", "3990", "3490"),
+        ("这盏蓝灯的价格是百元，今天发货", "蓝", "红"),
+        ("โคมไฟสีน้ำเงิน", "ี", "ือ"),
+        ("파란 램프 가격", "램프", "등"),
+    ]
+    for before, gone, new in cases:
+        after = before.replace(gone, new)
+        (hunk,) = differences(before, after, context=1000)
+        old = [word for sign, words in hunk.segments for word in words if sign != "+"]
+        assert text_of(old) == text_of(words_of(before))
+        assert text_of(words_of(before)).replace(" ", "") == before.replace(" ", "")
+        assert 1 <= differing_words(before, after) <= 2
+    (line,) = shown(differences(cases[0][0], cases[0][0].replace("3990", "3490")))
+    assert "[-3990-] {+3490+}" in line
+    assert "青いランプ" in line
+
+
+@given(TEXTS, TEXTS)
+def test_as_many_words_differ_as_are_not_common(before: str, after: str) -> None:
+    """None of equal words; never more than both texts have."""
+    count = differing_words(before, after)
+    assert (count == 0) == (before.split() == after.split())
+    assert count <= len(before.split()) + len(after.split())

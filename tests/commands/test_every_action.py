@@ -93,7 +93,7 @@ async def test_actions_on_the_store_of_a_crawl_that_runs(
         expected = [store.request(page)["url"] for page in visits["page"][visits["outcome"] == 2].tolist()]
         assert changed == expected
         assert found["changes"]["changes"][0]["changes"] == store.page(0).X + 1
-    assert table[0] == "cycle,time,url,distance,changes"
+    assert table[0] == "cycle,kind,time,url,distance,changes"
     assert len(table) > 2
     assert [line.split(",")[-1] for line in table[1:]] == [str(n + 1) for n in range(len(table) - 1)]
     assert all(site.url("/1") in line for line in table[1:])

@@ -19,7 +19,7 @@ from tests.support.loopback import Site, crawl, html
 from tests.support.schemas import checked
 
 __all__ = ["hook"]
-SETTINGS = {"GP4C_BUDGET": 1.0, "GP4C_ARCHIVE": True}
+SETTINGS = {"GP4C_BUDGET": 1.0, "GP4C_ARCHIVE": True, "GP4C_GONE_AFTER": 2}
 
 
 class News(Spider):
@@ -68,6 +68,17 @@ async def test_commands_tell_what_crawls_found(
     assert failing["found_on"] == site.url("/list")
     assert (failing["failures"], failing["last_success"]) == (2, 1)
     assert "no page fails" in run("failing", "--match", "*/a")
+
+    def told(*words: str) -> list[tuple[int, str, str]]:
+        document = checked("changes", run("changes", "--json", "--last", "9", *words))
+        return [(one["cycle"], one["kind"], one["url"].rpartition("/")[2]) for one in document["changes"]]
+
+    assert told() == [(2, "changed", "a")]
+    assert sorted(told("--new", "--match", "*/[ab]")) == [(1, "new", "a"), (1, "new", "b")]
+    assert told("--failing", "--gone") == [(2, "failing", "b"), (3, "gone", "b")]
+    assert told("--changed", "--failing") == [(2, "changed", "a"), (2, "failing", "b")]
+    assert "{+11+}" in run("changes", "--changed", "--failing", "--last", "9", "--diff")
+    assert "failing in cycle 2" in run("changes", "--failing", "--last", "9", "--diff")
     run("feed", "-o", str(tmp_path / "changes.json"))
     assert json.loads((tmp_path / "changes.json").read_text())["items"][-1]["url"] == site.url("/a")
     assert 'gp4c_cycle{spider="news"} 3.0' in run("metrics")
