@@ -23,14 +23,19 @@ from scrapy_gp4c.store.records import CycleRecord, local_time, samples_of
 from training.reporting.crawl_sections import (
     hints_section,
     last_changes_section,
+    link,
     new_pages_section,
     weighted_section,
 )
 from training.reporting.figures import Chart, Line, shown
-from training.reporting.page import Card, ReportPage, Section, defined, figure, paragraph, table
+from training.reporting.page import Card, ReportPage, Section, defined, figure, fold_away, paragraph, table
 from training.reporting.score import Formula, formula_section
 
 TOP_PAGES: Final = 20
+MOST_POINTS: Final = 400
+"""Points of a chart; with more cycles, each stands for several."""
+MOST_ROWS: Final = 200
+"""Last cycles in the table."""
 
 
 @dataclass
@@ -167,6 +172,7 @@ VISITS: Final = {
     "chosen by score": "ranked",
     "warm-up": "warmup",
     "new pages": "new",
+    "promised": "promised",
     "hubs": "hub",
     "panel": "panel",
     "samples": "sample",
@@ -174,7 +180,7 @@ VISITS: Final = {
     "other": "other",
 }
 """Name in the report -> kind of visit."""
-PARTS: Final = (weighted_section, new_pages_section, hints_section, last_changes_section)
+PARTS: Final = (weighted_section, new_pages_section, hints_section)
 """Sections that a store may lack the data for."""
 SLOWEST: Final = 10
 LEAST_VISITS: Final = 50
@@ -191,10 +197,20 @@ def crawl_page(path: Path) -> ReportPage:
     else:
         headline = "of the visits that the score function chose found a change."
         panel = story.rate(slice(None), ("panel",))
-        if not math.isnan(panel):
+        if not math.isnan(yardstick := _random_rate(story)):
+            headline += f" Visiting at random would have found {shown(yardstick, True)}."
+        elif not math.isnan(panel):
             headline += f" Of the panel, a random share of all pages, {shown(panel, True)} did."
+        else:
+            headline += " GP4C_PANEL = 0.05 would tell what visits at random find."
     more = (section(path) for section in PARTS)
-    sections = [_cycles(story), _score(story), *(one for one in more if one is not None)]
+    sections = [
+        last_changes_section(path),
+        _top(story),
+        _cycles(story),
+        _score(story),
+        *(one for one in more if one is not None),
+    ]
     last = story.records[-1]
     visits = int(story.counts.sum())
     changed = int(story.counts[:, :, CHANGED].sum())
@@ -228,7 +244,7 @@ def crawl_page(path: Path) -> ReportPage:
         shown(rate, True),
         "visited pages that had changed / visited pages with a known outcome",
         cards,
-        [*sections, _outcomes(story), _hosts(story), _top(story)],
+        [*sections, _outcomes(story), _hosts(story)],
         facts,
         datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
@@ -242,20 +258,32 @@ def _budget(budget: Any) -> str:
     return f"{budget:.1%} of the pages" if isinstance(budget, float) else f"{budget} pages"
 
 
+def _random_rate(story: Story) -> float:
+    """Share of pages that had changed since their last visits, by the control group; nan: not known."""
+    panels = [panel for record in story.records if (panel := record.get("panel")) is not None]
+    return float(np.mean([panel["changed_share"]["estimate"] for panel in panels])) if panels else math.nan
+
+
 def _cycles(story: Story) -> Section:
-    cycles = [float(record["cycle"]) for record in story.records]
-    range_ = range(len(cycles))
-    none = [math.nan] * len(cycles)
-    kinds = {name: story.counts[:, KINDS.index(kind)].sum(axis=1) for name, kind in VISITS.items()}
+    each = -(-len(story.records) // MOST_POINTS)
+    spans = [slice(start, start + each) for start in range(0, len(story.records), each)]
+    cycles = [float(story.records[span][-1]["cycle"]) for span in spans]
+    none = [math.nan] * len(spans)
+    kinds = {
+        name: np.array([story.counts[span, KINDS.index(kind)].sum() for span in spans])
+        for name, kind in VISITS.items()
+    }
     rates = {
-        "chosen by score": [story.rate(i, CHOSEN) for i in range_],
-        "warm-up": [_unless_few(story, i) for i in range_],
-        "panel": [story.rate(i, ("panel",)) for i in range_],
-        "samples": [story.rate(i, ("sample",)) for i in range_],
-        "near samples": [story.rate(i, ("neighbour",)) for i in range_],
+        "chosen by score": [story.rate(span, CHOSEN) for span in spans],
+        "warm-up": [_unless_few(story, span) for span in spans],
+        "panel": [story.rate(span, ("panel",)) for span in spans],
+        "samples": [story.rate(span, ("sample",)) for span in spans],
+        "near samples": [story.rate(span, ("neighbour",)) for span in spans],
     }
     lines = [Line(name, values, none) for name, values in rates.items() if not np.isnan(values).all()]
     section = Section("Cycle by cycle")
+    if each > 1:
+        section.lead = f"Each point stands for {each:,} cycles: there are {len(story.records):,}."
     if lines:
         chart = Chart("rates", "Change rate", "cycle", "change rate", cycles, lines, True)
         caption = Markup(
@@ -270,7 +298,8 @@ def _cycles(story: Story) -> Section:
     chart = Chart("visits", "Visits", "cycle", "visits", cycles, totals, False, True)
     section.blocks.append(figure(chart, Markup("Visits by {}.").format(defined("kind", "kind"))))
     rows = []
-    for i, record in enumerate(story.records):
+    first = max(0, len(story.records) - MOST_ROWS)
+    for i, record in enumerate(story.records[first:], first):
         ended, started = record.get("finished"), record.get("started")
         took = "–" if ended is None or started is None else f"{ended - started:,.0f} s"
         counts = story.counts[i]
@@ -292,14 +321,17 @@ def _cycles(story: Story) -> Section:
         defined("cycle", "cycle"), "started", "took", defined("budget"), "known", "planned",
         defined("visits", "visited"), "changed", defined("change_rate"), "of chosen visits",
     ]  # fmt: skip
-    section.blocks.append(table(head, rows, "All finished cycles", words=2))
+    summary = "All finished cycles"
+    if first:
+        summary = f"The last {MOST_ROWS} finished cycles; `scrapy gp4c status --cycles N` has all"
+    section.blocks.append(fold_away(summary, table(head, rows, words=2)))
     return section
 
 
-def _unless_few(story: Story, cycle: int) -> float:
-    """Change rate of a cycle's warm-up visits; nan if they are few."""
-    counts = story.counts[cycle, KINDS.index("warmup"), list(JUDGED)]
-    return story.rate(cycle, ("warmup",)) if counts.sum() >= LEAST_VISITS else math.nan
+def _unless_few(story: Story, cycles: slice) -> float:
+    """Change rate of some cycles' warm-up visits; nan if they are few."""
+    judged = story.counts[cycles, KINDS.index("warmup")][:, list(JUDGED)].sum()
+    return story.rate(cycles, ("warmup",)) if judged >= LEAST_VISITS else math.nan
 
 
 def _count(value: int | None) -> str:
@@ -392,9 +424,7 @@ def _top(story: Story) -> Section:
         return section
     rows = [
         [
-            Markup('<a href="{0}" rel="noreferrer">{0}</a>').format(page.url)
-            if page.url.startswith(("http://", "https://"))
-            else page.url,
+            link(page.url),
             f"{page.X:,}",
             f"{page.n:,}",
             f"{page.age_cycles:,}",

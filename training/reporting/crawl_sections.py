@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -236,38 +237,57 @@ _TAGS: Final = {"-": "del", "+": "ins"}
 
 
 class TextChange(NamedTuple):
-    """A change whose texts are both archived."""
+    """A change, with the differences of its texts where both are archived."""
 
     url: str
     cycle: int
-    hunks: list[Hunk]
+    hunks: list[Hunk] | None
 
 
-def last_changes_section(path: Path) -> Section | None:
-    """Last changes, word by word; None where the store has no archive."""
-    if not (path / ARCHIVE).exists():
-        return None
-    section = Section("Last changes, word by word")
-    try:
-        with open_store(path, readonly=True) as store, Texts(path / ARCHIVE, readonly=True) as texts:
-            site_rows = list(_changes(store, texts))
-    except ArchiveError as error:
-        section.blocks.append(paragraph(str(error)))
-        return section
-    if not site_rows:
-        section.blocks.append(paragraph("The archive does not have both texts of any change yet."))
-    for change in site_rows:
-        title = Markup("{}, cycle {}").format(change.url, change.cycle)
+def last_changes_section(path: Path) -> Section:
+    """Last changes, word by word as far as the archive has both texts."""
+    section = Section("What changed")
+    has_archive, problem = (path / ARCHIVE).exists(), ""
+    with open_store(path, readonly=True) as store:
+        try:
+            with Texts(path / ARCHIVE, readonly=True) if has_archive else nullcontext() as texts:
+                changes = list(_changes(store, texts))
+        except ArchiveError as error:
+            changes, problem = list(_changes(store, None)), str(error)
+    without = [change for change in changes if change.hunks is None]
+    if not changes:
+        section.blocks.append(paragraph("No page has changed yet."))
+    for change in changes:
+        if change.hunks is None:
+            continue
+        title = Markup("{}, cycle {}").format(link(change.url), change.cycle)
         hunks = Markup("").join(map(_hunk, change.hunks[:HUNKS]))
         more = len(change.hunks) - HUNKS
         more_places = Markup("<p>and {} more places</p>").format(more) if more > 0 else Markup("")
         section.blocks.append(
             Markup('<h3>{}</h3><div class="diff">{}{}</div>').format(title, hunks, more_places)
         )
+    if without:
+        rows = [[link(change.url), f"{change.cycle:,}"] for change in without]
+        caption = "The archive has not both texts of these changes" if has_archive else "Last changes"
+        section.blocks.append(table(["page", defined("cycle", "cycle")], rows, caption))
+    if problem:
+        section.blocks.append(paragraph(problem))
+    elif changes and not has_archive:
+        section.blocks.append(
+            paragraph("GP4C_ARCHIVE = True keeps texts: then changes are shown word by word.")
+        )
     return section
 
 
-def _changes(store: PageReader, texts: Texts) -> Iterator[TextChange]:
+def link(url: str) -> str | Markup:
+    """A URL as a link, if it is one of the web."""
+    if not url.startswith(("http://", "https://")):
+        return url
+    return Markup('<a href="{0}" rel="noreferrer">{0}</a>').format(url)
+
+
+def _changes(store: PageReader, texts: Texts | None) -> Iterator[TextChange]:
     """Yield the last changes of finished cycles, the newest first."""
     shown = Credentials.of_store(store.cycles()).url
     yielded = seen = 0
@@ -275,9 +295,10 @@ def _changes(store: PageReader, texts: Texts) -> Iterator[TextChange]:
         for _, visits in store.visits(cycle, cycle):
             for visit in np.sort(visits[visits["outcome"] == CHANGED], order="time")[::-1]:
                 page, fingerprint = int(visit["page"]), int(visit["fingerprint"])
-                pair = texts.pair(store.page(page).key, cycle, fingerprint)
-                if pair is not None:
-                    yield TextChange(shown(store.request(page)["url"]), cycle, differences(*pair))
+                pair = None if texts is None else texts.pair(store.page(page).key, cycle, fingerprint)
+                if pair is not None or seen < SHOWN:
+                    hunks = None if pair is None else differences(*pair)
+                    yield TextChange(shown(store.request(page)["url"]), cycle, hunks)
                     yielded += 1
                 seen += 1
                 if yielded == SHOWN or seen == LOOKED_AT:

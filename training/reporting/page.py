@@ -211,7 +211,8 @@ DEFINITIONS: Final[dict[str, tuple[str, str]]] = {
     "kind": (
         "kinds of visits",
         "new: first visit; warm-up: early visits outside the budget; panel: observed in every cycle; hub: "
-        "for the new pages that it may bring; ranked: chosen by the score function; sample: visited to learn "
+        "for the new pages that it may bring; promised: due by a rule; ranked: chosen by the score function; "
+        "sample: visited to learn "
         "of others; neighbour: near a sample that changed; other: asked for by the spider.",
     ),
     "hub": (
