@@ -26,6 +26,7 @@ from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.terminals import STATE
 from scrapy_gp4c.search import measuring
 from tests.support.policies import Memory
+from training.clustering.clusters import nearest
 from training.evolution.evolve import Evolution, Outcome, Parameters
 from training.evolution.selection import avg_sigma, sum_sigma
 from training.histories.history import ChangeHistory
@@ -208,6 +209,88 @@ def test_distances_in_directories(folders: list[list[str]], d: int) -> None:
     rings = [set(ring.tolist()) for ring in grouping.rings(0, d)]
     assert [ring - {0} for ring in rings] == [ring - {0} for ring in expected[: len(rings)]]
     assert not any(expected[len(rings) :])
+
+
+PAGES: Final = 7
+LINKS = st.sets(st.tuples(st.integers(0, PAGES - 1), st.integers(0, PAGES - 1)), max_size=14).map(
+    lambda links: sorted(link for link in links if link[0] != link[1])
+)
+
+
+def hops(links: list[tuple[int, int]], begin: int) -> dict[int, int]:
+    """Page -> length of the shortest path to it, by relaxing every link as often as there are pages."""
+    length = {begin: 0}
+    for _ in range(PAGES):
+        for source, target in links:
+            if source in length:
+                length[target] = min(length.get(target, PAGES), length[source] + 1)
+    return length
+
+
+@given(LINKS, st.integers(-4, 4))
+@settings(deadline=None)
+def test_distances_along_links(links: list[tuple[int, int]], d: int) -> None:
+    """d_LB (T, eq. 1): h hops along the links, -h against them, 0 for pages with a common parent.
+
+    Siblings are at 0 although there are paths to them (Figure 1); the sign of d chooses the direction.
+    """
+    forward = hops(links, 0)
+    backward = hops([(target, source) for source, target in links], 0)
+    parents = {source for source, target in links if target == 0}
+    siblings = {target for source, target in links if source in parents} | {0}
+    reached = forward if d > 0 else backward
+    expected = [siblings] + [
+        {page for page, h in reached.items() if h == at} - siblings for at in range(1, abs(d) + 1)
+    ]
+    source, target = np.array(links, np.intp).reshape(-1, 2).T
+    grouping = groupings.Links(source, target, PAGES)
+    assert [set(ring.tolist()) for ring in grouping.rings(0, d)] == expected
+
+
+@given(st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=2, max_size=8, unique=True))
+@settings(deadline=None)
+def test_distances_of_clusters(centres: list[tuple[int, int]]) -> None:
+    """d_CB (T, section 4.3): 0 within a cluster, 1 for the one with the nearest centroid, 2 for the next."""
+
+    def squared(a: int, b: int) -> int:
+        return sum((x - y) ** 2 for x, y in zip(centres[a], centres[b], strict=True))
+
+    order = nearest(np.array(centres, float))
+    for cluster, ranked in enumerate(order.tolist()):
+        assert sorted(ranked) == list(range(len(centres)))
+        assert ranked[0] == cluster
+        distances = [squared(cluster, other) for other in ranked]
+        assert distances == sorted(distances)
+        rings = [ring.tolist() for ring in groupings.ClusterRanks(order).rings(cluster, 1)]
+        assert rings == [[cluster], [ranked[1]]]
+
+
+@given(LINKS)
+@settings(deadline=None, max_examples=40)
+def test_page_rank_is_equation_9(links: list[tuple[int, int]]) -> None:
+    """PR = (1 - d) / N + d sum PR / OL, solved by elimination in fractions; dangling pages link to all."""
+    damping = Fraction(85, 100)
+    out = {
+        page: [target for source, target in links if source == page] or list(range(PAGES))
+        for page in range(PAGES)
+    }
+    rows = [
+        [
+            Fraction(page == other) - damping * Fraction(out[other].count(page), len(out[other]))
+            for other in range(PAGES)
+        ]
+        + [(1 - damping) / PAGES]
+        for page in range(PAGES)
+    ]
+    for pivot in range(PAGES):
+        rows[pivot] = [value / rows[pivot][pivot] for value in rows[pivot]]
+        for other in range(PAGES):
+            if other != pivot:
+                factor = rows[other][pivot]
+                rows[other] = [a - factor * b for a, b in zip(rows[other], rows[pivot], strict=True)]
+    source, target = np.array(links, np.intp).reshape(-1, 2).T
+    found = groupings.Links(source, target, PAGES).page_rank()
+    assert found == pytest.approx([float(row[-1]) for row in rows], rel=1e-6)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=30), st.booleans(), st.integers(0, 10))
