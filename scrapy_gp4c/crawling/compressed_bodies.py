@@ -69,12 +69,14 @@ def _inflates(decompressor: Any, body: bytes) -> bool:
 def _unbrotli_ends(body: bytes) -> bool:
     decompressor = brotli.Decompressor()
     decoded = 0
-    for start in range(0, len(body), _CHUNK_BYTES):
-        chunk = decompressor.process(body[start : start + _CHUNK_BYTES])
+    while not decompressor.is_finished() and decoded < MAX_DECODED_BYTES:
+        # Without a limit, a few kB of a bomb are gigabytes at once.
+        chunk = decompressor.process(body, output_buffer_limit=_CHUNK_BYTES)
         decoded += len(chunk)
-        if decoded > MAX_DECODED_BYTES:
-            return True
-    return bool(decompressor.is_finished())
+        body = b""
+        if not chunk and decompressor.can_accept_more_data():
+            return bool(decompressor.is_finished())
+    return True
 
 
 def _unzstd_ends(body: bytes) -> bool:

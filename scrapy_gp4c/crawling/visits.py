@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from scrapy.exceptions import IgnoreRequest
-from scrapy.http import TextResponse
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c.crawling.admission import log_first
@@ -20,7 +19,8 @@ from scrapy_gp4c.crawling.fetched import FetchedResponse, NotFetchedError, descr
 from scrapy_gp4c.crawling.requests import META, Claim
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.fingerprint import PageReading, read
-from scrapy_gp4c.fingerprint.copy_notes import compared, known_fingerprint, unpack
+from scrapy_gp4c.fingerprint.answers import is_text
+from scrapy_gp4c.fingerprint.copy_notes import CopyState, compared, known_fingerprint, unpack
 from scrapy_gp4c.fingerprint.parts import NOT_WATCHED_REASON, ComparedPart, compared_part, part_sum
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 from scrapy_gp4c.foreign_text import foreign_safe_logger
@@ -45,6 +45,8 @@ REBASED: Final = "gp4c/compared_anew"
 """Statistic of visits whose copy was compared by another rule."""
 NOT_WATCHED: Final = "gp4c/nothing_watched"
 """Statistic of answers in which the rule of their page finds nothing to watch."""
+TOO_SLOW: Final = "gp4c/too_slow"
+"""Statistic of visits whose text took the process beside the crawl too long."""
 GONE_STATUS: Final = (404, 410)
 CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
 """Headers that ask for a 304; without them it says nothing of the page."""
@@ -204,9 +206,18 @@ class Visit:
                     page = response.reading()
                 elif known is not None:
                     page = PageReading(known)
-                elif isinstance(part.response, TextResponse) and is_large(part.response, part.features):
-                    future = visits.process.read(part.response, part.features, with_text=visits.with_text)
-                    page = await awaitable(future)
+                elif is_large(part.response, part.features):
+                    page = await awaitable(
+                        visits.process.read(
+                            part.response,
+                            part.features,
+                            with_text=visits.with_text,
+                            copy=self._copy_state(),
+                        )
+                    )
+                    if page.kind == "bytes" and is_text(part.response):
+                        line = f"The text of {response} takes too long to read: its bytes are compared"
+                        log_first(visits.cycle.stats, TOO_SLOW, line, {}, logging.WARNING)
                 else:
                     page = read(part.response, part.features, with_text=visits.with_text)
             except Exception as error:
@@ -218,6 +229,16 @@ class Visit:
         except StoreError as error:
             visits.cycle.failure = error
         return response
+
+    def _copy_state(self) -> CopyState | None:
+        """Copy that the page is compared with; None: it has none."""
+        store, page = self._visits.store, self._claim.page
+        row, packed = store.page(page), store.copy_notes(page)
+        if not row.has_copy:
+            return None
+        learned = b"" if packed is None else unpack(packed).learned
+        cycle = self._visits.cycle
+        return CopyState(row.fingerprint, learned, cycle.distance_bits(cycle.rules.of_page(page)))
 
     def _has_slow_hints(self, response: Response) -> bool:
         hints = self._visits.hints

@@ -22,7 +22,7 @@ import xxhash
 from scrapy.http import Response
 from simhash import Simhash
 
-from scrapy_gp4c.fingerprint.answers import Answer, answer, page_text
+from scrapy_gp4c.fingerprint.answers import Answer, answer, bytes_of, page_text
 from scrapy_gp4c.fingerprint.sketches import feature_hashes, odd_half, sim_half
 from scrapy_gp4c.words.masking import FRENCH_AGO, FRENCH_UNITS, MASK, RELATIVE_WORDS, mask_relative
 from scrapy_gp4c.words.normal import normalise
@@ -62,6 +62,8 @@ class PageReading(NamedTuple):
     """Whether only the head of the page is compared."""
     copy_fingerprint: int | None = None
     """Fingerprint to keep of the copy if it is not the compared one: the page's clock was learned."""
+    without_noise: tuple[int, int | None, bytes] | None = None
+    """`fingerprint`, `copy_fingerprint` and what is learned of noise, made beside the crawl; None: not."""
 
     @property
     def kept_fingerprint(self) -> int:
@@ -145,6 +147,11 @@ def read(response: Response, features: Features | None = None, *, with_text: boo
         return reading
     text = page_text(response)
     return reading._replace(normal=normalise(text), text=text)
+
+
+def read_bytes(response: Response) -> PageReading:
+    """Return the fingerprint of a response by its bytes alone."""
+    return _reading(bytes_of(response))[0]
 
 
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)  # odd: spreads the hashes of short words

@@ -33,6 +33,7 @@ except ImportError:
 READS_PDF: Final = pypdf is not None
 MAX_TEXT_CHARACTERS: Final = 2**20
 """Longest compared text; of a longer one the head counts."""
+PDF_MAGIC: Final = b"%PDF-"
 MAX_PDF_BYTES: Final = 2**24
 MAX_PDF_PAGES: Final = 500
 _TEXT_TYPE: Final = re.compile(rb"^text/|json|\bcsv|xml|yaml|javascript|x-sh\b|toml")
@@ -76,17 +77,27 @@ class Answer(NamedTuple):
 def answer(response: Response, root: str | None = None) -> Answer:
     """Return what is compared of a response; ``root`` as in `scrapy_gp4c.fingerprint.text.html_content`."""
     body = response.body
-    if body[:5] == b"%PDF-":
+    if body.startswith(PDF_MAGIC):
         return _pdf(body)
+    if not is_text(response):
+        return bytes_of(response)
     if not isinstance(response, TextResponse):
-        if _TEXT_TYPE.search(_content_type(response)) is None:
-            return Answer("bytes", Content("", (), bool(body)), body)
         # Scrapy knows only some of the types that are text.
         response = TextResponse(response.url, body=body, headers=response.headers)
     kind, content, is_cut = _text_content(response, root)
     if len(content.text) > MAX_TEXT_CHARACTERS:
         content, is_cut = content._replace(text=content.text[:MAX_TEXT_CHARACTERS]), True
     return Answer(kind, content, None, is_cut)
+
+
+def is_text(response: Response) -> bool:
+    """Tell whether a response is read as text, by its class or Content-Type."""
+    return isinstance(response, TextResponse) or _TEXT_TYPE.search(_content_type(response)) is not None
+
+
+def bytes_of(response: Response) -> Answer:
+    """Return a response as one that is compared by its bytes."""
+    return Answer("bytes", Content("", (), bool(response.body)), response.body)
 
 
 def html_source(response: HtmlResponse) -> str:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from scrapy.http import HtmlResponse, Response
 
-from scrapy_gp4c.fingerprint import KINDS, Features, PageReading, fingerprint_of_text
+from scrapy_gp4c.fingerprint import KINDS, Features, PageReading, fingerprint_of_text, read
 from scrapy_gp4c.fingerprint.answers import html_source
 from scrapy_gp4c.fingerprint.body_sums import body_sum
 from scrapy_gp4c.fingerprint.noise import blocks_of, clock_positions, learn, without_clock
@@ -71,9 +71,13 @@ def compared(
     if packed is not None and unpack(packed).part != part:
         copy = packed = None
     learned = b"" if packed is None else unpack(packed).learned
-    changed = copy is not None and is_changed(reading.fingerprint, copy, distance_bits)
-    if copy is not None and (changed or learned) and features is None:
-        reading, learned = without_noise(response, reading, learned, copy, distance_bits)
+    if reading.without_noise is not None:
+        fingerprint, copy_fingerprint, learned = reading.without_noise
+        reading = reading._replace(
+            fingerprint=fingerprint, copy_fingerprint=copy_fingerprint, without_noise=None
+        )
+    elif copy is not None and features is None:
+        reading, learned = _compared(response, reading, CopyState(copy, learned, distance_bits))
     total = body_sum(response, features, reading.kept_fingerprint)
     return reading, pack(notes_of(reading, total, learned, part))
 
@@ -93,6 +97,32 @@ def known_fingerprint(
     if clock_positions(notes.learned):
         return False, None  # the page is read: its clock stopped, and counts again
     return True, pack(notes._replace(learned=b""))
+
+
+class CopyState(NamedTuple):
+    """Copy that a page is compared with."""
+
+    fingerprint: int
+    learned: bytes
+    """State of the learning of noise."""
+    distance_bits: int
+
+
+def read_and_compare(
+    response: Response, features: Features | None, *, with_text: bool, copy: CopyState | None
+) -> PageReading:
+    """Return a reading of a response with its `without_noise`; for a process or thread beside the crawl."""
+    reading = read(response, features, with_text=with_text)
+    if copy is None or features is not None:
+        return reading
+    other, learned = _compared(response, reading, copy)
+    return reading._replace(without_noise=(other.fingerprint, other.copy_fingerprint, learned))
+
+
+def _compared(response: Response, reading: PageReading, copy: CopyState) -> tuple[PageReading, bytes]:
+    if not copy.learned and not is_changed(reading.fingerprint, copy.fingerprint, copy.distance_bits):
+        return reading, b""
+    return without_noise(response, reading, copy.learned, copy.fingerprint, copy.distance_bits)
 
 
 def pack(notes: CopyNotes) -> bytes:

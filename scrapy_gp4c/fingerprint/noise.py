@@ -15,6 +15,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
+from itertools import islice
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -77,6 +78,7 @@ _CONTAINERS: Final = frozenset(("div", "section", "ul", "ol", "dl", "table", "as
 _LONGEST_COUNTER: Final = 80
 _LONGEST_LABEL: Final = 60
 _MOST_LABELLED: Final = 40
+_LONGEST_TOPIC: Final = 1_000
 _NEAR: Final = 3
 """Words between a number and the word that says what it counts, at most."""
 
@@ -186,7 +188,8 @@ def _parts(tree: _Tree) -> list[int]:
     """Return the part that may be a clock of each node, 0 for none."""
     parts = [0] * len(tree.tags)
     numbers: Counter[int] = Counter()
-    topic = " ".join(tree.text(at) for at, tag in enumerate(tree.tags) if tag in ("title", "h1")).lower()
+    topics = (tree.text(at) for at, tag in enumerate(tree.tags) if tag in ("title", "h1"))
+    topic = " ".join(islice(topics, 10))[:_LONGEST_TOPIC].lower()  # every name and label is sought in it
 
     def position(at: int, form: str | None = None) -> int:
         # A counter's words are its position: where they change, the page states something else.

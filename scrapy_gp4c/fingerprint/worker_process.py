@@ -18,28 +18,38 @@ import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import msgspec
 from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 
-from scrapy_gp4c.fingerprint import Features, PageReading, main_features, read, simhash_words
+from scrapy_gp4c.fingerprint import Features, PageReading, main_features, read_bytes, simhash_words
+from scrapy_gp4c.fingerprint.answers import MAX_PDF_BYTES, PDF_MAGIC, is_text
+from scrapy_gp4c.fingerprint.copy_notes import CopyState, read_and_compare
 from scrapy_gp4c.fingerprint.text import MAX_SOURCE_BYTES
 
 LARGE_BYTES: Final = 65_536
 """Smaller bodies take a few milliseconds, at most a fifth of a second: less than the wait for the process."""
 TIMEOUT_S: Final = 60.0
 """Time after which the crawl gives up on the process and fingerprints the page itself."""
+CPU_S: Final = 10
+"""Processor time after which the process gives up on a page: its bytes are compared then."""
 _PACKAGES: Final = str(Path(__file__).parents[2])
 _SIZE: Final = struct.Struct("<I")
 """Bytes of the message that follows; 0 is the answer for a page that raises."""
-_CLASSES: Final = (HtmlResponse, XmlResponse, TextResponse)
+_CLASSES: Final = (HtmlResponse, XmlResponse, TextResponse, Response)
 _FEATURES: Final = (None, main_features, simhash_words)
 
 
 def is_large(response: Response, features: Features | None) -> bool:
-    """Tell whether the process fingerprints a response; it cannot call the user's own features."""
-    return len(response.body) > LARGE_BYTES and isinstance(response, TextResponse) and features in _FEATURES
+    """Tell whether the process fingerprints a response; it cannot call the user's own features.
+
+    It does so for each PDF: a small one may unpack to much.
+    """
+    if features not in _FEATURES:
+        return False
+    body = response.body
+    return body.startswith(PDF_MAGIC) or (len(body) > LARGE_BYTES and is_text(response))
 
 
 class FingerprintProcess:
@@ -51,20 +61,25 @@ class FingerprintProcess:
         self._thread: ThreadPoolExecutor | None = None
 
     def read(
-        self, response: TextResponse, features: Features | None, *, with_text: bool = False
+        self,
+        response: Response,
+        features: Features | None,
+        *,
+        with_text: bool = False,
+        copy: CopyState | None = None,
     ) -> Future[PageReading]:
-        """Return the future of `scrapy_gp4c.fingerprint.read` of the response, with the same errors.
+        """Return the future of `read_and_compare` of the response, with the same errors.
 
-        The process takes pages in the order of the calls.
+        The process takes pages in the order of the calls. A page that takes it too long is compared by bytes.
         """
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "gp4c-fingerprint")
         try:
             # The encoding is guessed from the whole body here: the process gets only the head of a long body.
-            encoding = response.encoding
+            encoding = response.encoding if isinstance(response, TextResponse) else ""
         except (LookupError, ValueError):
             encoding = "utf-8"
-        return self._thread.submit(self._read, response, encoding, features, with_text)
+        return self._thread.submit(self._read, response, encoding, features, with_text, copy)
 
     def close(self) -> None:
         """End the process and cancel the pages that wait."""
@@ -74,22 +89,41 @@ class FingerprintProcess:
         self._end()
 
     def _read(
-        self, response: TextResponse, encoding: str, features: Features | None, with_text: bool
+        self,
+        response: Response,
+        encoding: str,
+        features: Features | None,
+        with_text: bool,
+        copy: CopyState | None,
     ) -> PageReading:
+        is_pdf = response.body.startswith(PDF_MAGIC)
         page = _Page(
             next(number for number, one in enumerate(_CLASSES) if isinstance(response, one)),
             _FEATURES.index(features),
             with_text,
             encoding,
             response.headers.get(b"Content-Type") or b"",
-            response.body[: MAX_SOURCE_BYTES + 1],
+            response.body[: (MAX_PDF_BYTES if is_pdf else MAX_SOURCE_BYTES) + 1],
+            copy,
         )
         try:
             reading = self._ask(_message(page))
         except (OSError, ValueError):  # the process could not start, was killed, or took too long
+            has_given_up = self._has_given_up()
             self._end()
+            if has_given_up:
+                return read_bytes(response)
             reading = None
-        return read(response, features, with_text=with_text) if reading is None else reading
+        if reading is None:
+            return read_and_compare(response, features, with_text=with_text, copy=copy)
+        return reading
+
+    def _has_given_up(self) -> bool:
+        """Tell whether the process has ended because a page took it too much processor time."""
+        try:
+            return self._process is not None and self._process.wait(1) == -getattr(signal, "SIGPROF", 0)
+        except subprocess.TimeoutExpired:
+            return False
 
     def _ask(self, message: bytes) -> PageReading | None:
         process = self._process = self._process or _start()
@@ -136,6 +170,7 @@ class _Page(msgspec.Struct, array_like=True):
     encoding: str
     content_type: bytes
     body: bytes
+    copy: CopyState | None
 
 
 def _message(content: object) -> bytes:
@@ -172,12 +207,15 @@ def _serve(pages: IO[bytes], answers: IO[bytes]) -> None:
     """Answer pages until the input ends."""
     while (message := _next_message(pages)) is not None:
         try:
+            if hasattr(signal, "setitimer"):
+                signal.setitimer(signal.ITIMER_PROF, CPU_S)  # ends the process, whatever holds it up
             page = msgspec.msgpack.decode(message, type=_Page)
+            arguments: dict[str, Any] = {"encoding": page.encoding} if page.encoding else {}
             headers = {"Content-Type": page.content_type} if page.content_type else {}
-            response = _CLASSES[page.kind](
-                "http://page/", body=page.body, encoding=page.encoding, headers=headers
+            response = _CLASSES[page.kind]("http://page/", body=page.body, headers=headers, **arguments)
+            answer = _packed(
+                read_and_compare(response, _FEATURES[page.features], with_text=page.with_text, copy=page.copy)
             )
-            answer = _packed(read(response, _FEATURES[page.features], with_text=page.with_text))
         except Exception:  # the crawl reads the page itself then, and logs the error
             answer = _SIZE.pack(0)
         answers.write(answer)

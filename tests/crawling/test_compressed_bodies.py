@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -87,3 +88,16 @@ async def test_a_crawl_takes_truncated_pages_for_errors(tmp_path: Path) -> None:
             assert {tuple(found) for found in outcomes(tmp_path, cycle).values()} == {(expected,)}
     finally:
         await site.close()
+
+
+def test_a_brotli_bomb_is_never_held() -> None:
+    """A few kB that unpack to 256 MiB: a chunk at a time, up to the limit."""
+    compressor = brotli.Compressor()
+    packed = b"".join(compressor.process(bytes(2**24)) for _ in range(16)) + compressor.finish()
+    assert len(packed) < 2**16
+    tracemalloc.start()
+    assert not lacks_end(packed, [b"br"])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**22
+    assert lacks_end(packed[:100], [b"br"])

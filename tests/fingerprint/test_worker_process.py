@@ -13,9 +13,18 @@ import pytest_twisted
 from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 from twisted.internet.defer import Deferred
 
+from benchmarks.hostile_bodies import BODIES
 from benchmarks.hostile_texts import HOSTILE
-from scrapy_gp4c.fingerprint import PageReading, fingerprint, main_features, read, worker_process
+from scrapy_gp4c.fingerprint import (
+    PageReading,
+    fingerprint,
+    main_features,
+    read,
+    read_bytes,
+    worker_process,
+)
 from scrapy_gp4c.fingerprint.answers import page_text
+from scrapy_gp4c.fingerprint.copy_notes import CopyState, compared, unpack
 from scrapy_gp4c.fingerprint.worker_process import LARGE_BYTES, FingerprintProcess, is_large
 from scrapy_gp4c.words.normal import normalise
 
@@ -137,3 +146,41 @@ def test_only_large_texts_go_elsewhere() -> None:
     assert not is_large(HtmlResponse(URL, body=large), lambda response: [])
     assert not is_large(HtmlResponse(URL, body=large[1:]), None)
     assert not is_large(Response(URL, body=large), None)
+    assert is_large(Response(URL, body=large, headers={"Content-Type": "application/x-a+json"}), None)
+    assert is_large(Response(URL, body=b"%PDF-1.4"), None)
+
+
+@pytest.mark.slow
+@pytest_twisted.ensureDeferred
+async def test_a_page_that_takes_the_process_too_long_is_compared_by_bytes(
+    beside: FingerprintProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not read in the crawl then, and the next page is read as ever."""
+    slow = Response(URL, body=endless_pdf())
+    assert await made(beside, [slow]) == [read_bytes(slow).fingerprint]
+    monkeypatch.setattr(worker_process, "read_and_compare", None)
+    assert await made(beside, pages()[-1:]) == [fingerprint(pages()[-1])]
+
+
+@pytest_twisted.ensureDeferred
+async def test_what_is_learned_of_noise_is_learned_there(beside: FingerprintProcess) -> None:
+    """Reading and notes are those that are made here."""
+    body = "<html><body><main>" + "".join(f"<p>w{n} words</p>" for n in range(9_000)) + "<p>{} readers</p>"
+    copy: int | None = None
+    packed: bytes | None = None
+    for count in (17, 18, 19, 20):
+        response = HtmlResponse(URL, body=body.replace("{}", str(count)).encode())
+        state = None if copy is None else CopyState(copy, unpack(packed or b"").learned, 3)
+        future = beside.read(response, None, copy=state)
+        there = await Deferred.fromFuture(asyncio.wrap_future(future))
+        there, packed_there = compared(response, there, None, copy, packed, 3)
+        here, packed = compared(response, read(response), None, copy, packed, 3)
+        assert (there, packed_there) == (here, packed)
+        copy = here.kept_fingerprint
+    assert packed is not None
+    assert unpack(packed).learned
+
+
+def endless_pdf() -> bytes:
+    """A small PDF of pages that all unpack to megabytes of text."""
+    return BODIES["PDF"].make(2**25, 1)

@@ -1,0 +1,189 @@
+"""What one hostile host of ten takes from the others, by five ways of gaming the schedule.
+
+    python -m benchmarks.gaming [--cycles 15] [--share 0.5]
+
+Real crawls of ten loopback hosts by a spider that follows every link. Each has a start page and 40 pages, of
+which a quarter changes in every fourth cycle. The tenth host is honest, or
+
+- *changes*: all of its pages change at every visit;
+- *spreads*: they do, and each links to new ones that do;
+- *lists*: its start page lists 200 new pages in every cycle;
+- *floods*: its start page has 100,000 links;
+- *claims*: its sitemap claims in every cycle that all of its pages changed just now, which they did not.
+
+Counted from cycle 6 on: ranked visits to the tenth host, and the changes of the nine honest hosts that were
+found, which with each way of gaming must be at least 95% of those with an honest tenth host.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.server
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.common import in_fresh_process, machine, verdict
+from scrapy_gp4c.page_state.outcomes import CHANGED, KINDS
+from scrapy_gp4c.store.opening import open_store
+
+HOSTS, PAGES = 10, 40
+FIRST_COUNTED = 6
+WAYS = ("honest", "changes", "spreads", "lists", "floods", "claims")
+LINKS = 100_000
+TARGET = 0.95
+SETTINGS = {
+    "ADDONS": {"scrapy_gp4c.Addon": 500},
+    "GP4C_BUDGET": 60,
+    "LOG_LEVEL": "WARNING",
+    "TELNETCONSOLE_ENABLED": False,
+    "CONCURRENT_REQUESTS": 32,
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 8,
+}
+
+
+class Web:
+    """Ten hosts in threads, of which the last is hostile; ``cycle`` is set from outside."""
+
+    def __init__(self, way: str) -> None:
+        self.cycle, self.way, self._visits = 1, way, 0
+        web, port = self, 0
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                is_tenth = self.headers.get("Host", "").startswith(f"127.0.0.{HOSTS}:")
+                body = web.page(self.path, web.way if is_tenth else "honest").encode()
+                self.send_response(200)
+                kind = "application/xml" if self.path.endswith(".xml") else "text/html"
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *arguments: Any) -> None:
+                """Log nothing."""
+
+        self.starts = []
+        self._servers = []
+        for host in range(1, HOSTS + 1):
+            server = http.server.ThreadingHTTPServer((f"127.0.0.{host}", port), Handler)
+            port = server.server_port
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            self.starts.append(f"http://127.0.0.{host}:{port}/")
+            self._servers.append(server)
+        self.starts.append(f"{self.starts[-1]}sitemap.xml")
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.shutdown()
+            server.server_close()
+
+    def page(self, path: str, way: str) -> str:
+        """Text of a page in this cycle."""
+        self._visits += 1
+        if path == "/sitemap.xml":
+            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            date = f"<lastmod>{now}</lastmod>" if way == "claims" else ""
+            entries = "".join(
+                f"<url><loc>{self.starts[-1][:-11]}p/{n}</loc>{date}</url>" for n in range(PAGES)
+            )
+            return f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</urlset>'
+        if path == "/":
+            numbers = list(range(LINKS if way == "floods" else PAGES))
+            if way == "lists":
+                numbers += range(PAGES + 200 * (self.cycle - 1), PAGES + 200 * self.cycle)
+            links = "".join(f'<a href="/p/{n}">page {n}</a> ' for n in numbers)
+            return f"<html><body><h1>Start</h1>{links}</body></html>"
+        number = int(path.rpartition("/")[2])
+        version = (self.cycle + number) // 4 if number % 4 == 0 else 0
+        links = ""
+        if way in ("changes", "spreads"):
+            version = self._visits
+        if way == "spreads":
+            links = "".join(f'<a href="/p/{n}">{n}</a> ' for n in range(5 * number + 40, 5 * number + 45))
+        text = f"page {number} tells in version {version} what word{version} is new in it. " * 9
+        return f"<html><body><p>{text}</p>{links}</body></html>"
+
+
+def crawl(starts: Sequence[str], place: str, share: float) -> None:
+    """Crawl once; for a fresh process."""
+    from scrapy import Spider
+    from scrapy.crawler import CrawlerProcess
+
+    class Follower(Spider):
+        name = "follower"
+        start_urls = starts
+
+        def parse(self, response: Any) -> Iterator[Any]:
+            """Follow every link."""
+            if hasattr(response, "text") and not response.url.endswith(".xml"):
+                yield from response.follow_all(css="a")
+
+    process = CrawlerProcess({**SETTINGS, "GP4C_STORE": place, "GP4C_SITE_SHARE": share})
+    process.crawl(Follower)
+    process.start()
+
+
+class Row(NamedTuple):
+    """Counts of a trial from `FIRST_COUNTED` on."""
+
+    hostile_share: float
+    """Share of the ranked visits that the tenth host got."""
+    honest_visits: int
+    honest_changes: int
+    """Changes of the nine other hosts that were found."""
+
+
+def trial(way: str, cycles: int, share: float) -> Row:
+    """Crawl the web so many times."""
+    web = Web(way)
+    with tempfile.TemporaryDirectory() as place:
+        for cycle in range(1, cycles + 1):
+            web.cycle = cycle
+            in_fresh_process(crawl, web.starts, f"{place}/store", share)
+        web.close()
+        with open_store(f"{place}/store", readonly=True) as store:
+            pages = np.arange(store.pages)
+            is_tenth = np.array([f"//127.0.0.{HOSTS}:" in one["url"] for one in store.requests(pages)])
+            ranked, honest, changes = [], 0, 0
+            for _, visits in store.visits(FIRST_COUNTED, cycles):
+                tenth = is_tenth[visits["page"]]
+                ranked.append(tenth[visits["kind"] == KINDS.index("ranked")])
+                honest += int((~tenth).sum())
+                changes += int((~tenth & (visits["outcome"] == CHANGED)).sum())
+    return Row(float(np.concatenate(ranked).mean()), honest, changes)
+
+
+def main() -> int:
+    """Print a row for each way; return 1 where honest hosts keep less than the target."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--cycles", type=int, default=15)
+    parser.add_argument("--share", type=float, default=0.5, help="GP4C_SITE_SHARE (default: its default)")
+    parser.add_argument("--only", choices=WAYS[1:], help="one way of gaming, beside the honest trial")
+    arguments = parser.parse_args()
+    print(machine())
+    print(f"python -m benchmarks.gaming {' '.join(sys.argv[1:])}\n")
+    print("| tenth host | its share of ranked visits | visits to honest hosts | their changes found | kept |")
+    print("|---|---|---|---|---|")
+    rows: dict[str, Row] = {}
+    for way in WAYS if arguments.only is None else ("honest", arguments.only):
+        row = rows[way] = trial(way, arguments.cycles, arguments.share)
+        kept = row.honest_changes / rows["honest"].honest_changes
+        print(
+            f"| {way} | {row.hostile_share:.0%} | {row.honest_visits:,} | {row.honest_changes} | "
+            f"{kept:.0%} |",
+            flush=True,
+        )
+    worst = min(row.honest_changes for row in rows.values()) / rows["honest"].honest_changes
+    return 0 if verdict("changes of honest hosts kept, worst way", worst, TARGET, at_least=True) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+"""Longest turn of the reactor, and memory, of crawls of hostile bodies: a row for every parser of answers.
+
+    python -m benchmarks.hostile_parsers [--bytes 5242880] [--only NAME]
+
+Every body of `benchmarks.hostile_bodies` is visited three times, with an archive and a callback that asks for
+the difference: by stock Scrapy once, by scrapy-gp4c three times. A turn is one callback of the event loop, by
+processor time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import http.server
+import sys
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from time import thread_time
+from typing import Any, NamedTuple
+
+from benchmarks.common import in_fresh_process, machine, peak_mb
+from benchmarks.hostile_bodies import BODIES, NO_RULES
+
+TARGET_S = 0.25
+TARGET_MB = 100.0
+VISITS = 3
+
+
+class Cost(NamedTuple):
+    """Cost of one visit to a body."""
+
+    turn_s: float
+    """Longest turn of the reactor, processor time."""
+    peak_mb: float
+    outcome: str
+
+
+@contextmanager
+def serving(names: list[str], size: int) -> Iterator[tuple[str, list[int]]]:
+    """Serve bodies by their number; yields the address, and the number of the visit, which decides them."""
+    visit = [1]
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            number = self.path.partition("sitemap")[2].partition(".xml")[0]
+            body = BODIES[names[int(number)]] if number else NO_RULES
+            content = body.make(size, visit[0])
+            self.send_response(200)
+            for header, value in {**body.headers, "Content-Length": str(len(content))}.items():
+                self.send_header(header, value)
+            self.end_headers()
+            with suppress(OSError):
+                self.wfile.write(content)
+
+        def log_message(self, *arguments: object) -> None:
+            """Stay quiet."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", visit
+        server.shutdown()
+
+
+def crawl(address: str, names: list[str], store: str | None) -> dict[str, Cost]:
+    """Visit every body once, one after the other, with the add-on where a store is given."""
+    from scrapy import Request, Spider, signals
+    from scrapy.crawler import AsyncCrawlerProcess
+
+    longest, costs, outcomes = [0.0], {}, {}
+    current: list[str] = []
+    run = asyncio.Handle._run
+
+    def timed(self: asyncio.Handle) -> None:
+        start_s = thread_time()
+        run(self)
+        longest[0] = max(longest[0], thread_time() - start_s)
+
+    def name_of(url: str) -> str:
+        return names[int(url.rpartition("sitemap")[2].partition(".")[0])] if "sitemap" in url else ""
+
+    def ended() -> None:
+        if current:
+            costs[current.pop()] = longest[0], peak_mb()
+        longest[0] = 0.0
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")  # the peak begins anew
+
+    def leaves(request: Any, spider: Any) -> None:
+        ended()
+        current.append(name_of(request.url))
+
+    class Hostile(Spider):
+        name = "hostile"
+
+        async def start(self) -> AsyncIterator[Any]:
+            self.crawler.signals.connect(leaves, signals.request_reached_downloader)
+            asyncio.Handle._run = timed  # type: ignore[method-assign] # what comes before is no page's doing
+            for number in range(len(names)):
+                yield Request(f"{address}/sitemap{number}.xml", errback=self.failed)
+
+        def parse(self, response: Any) -> None:
+            visit = response.meta.get("gp4c")
+            if visit is not None:
+                outcomes[name_of(response.request.url)] = visit["outcome"]
+                visit.diff()
+
+        def failed(self, failure: Any) -> None:
+            outcomes[name_of(failure.request.url)] = failure.type.__name__
+
+    settings: dict[str, Any] = {
+        "LOG_LEVEL": "CRITICAL",
+        "TELNETCONSOLE_ENABLED": False,
+        "CONCURRENT_REQUESTS": 1,
+        "RETRY_ENABLED": False,
+    }
+    if store is not None:
+        settings |= {
+            "ADDONS": {"scrapy_gp4c.Addon": 500},
+            "GP4C_STORE": store,
+            "GP4C_ARCHIVE": True,
+            "GP4C_BUDGET": 1.0,
+            "GP4C_SITE_SHARE": 1.0,
+            "GP4C_WARMUP_VISITS": 0,
+        }
+    process = AsyncCrawlerProcess(settings)
+    process.crawl(process.create_crawler(Hostile))
+    process.start()
+    ended()
+    return {name: Cost(*cost, outcomes.get(name, "no visit")) for name, cost in costs.items() if name}
+
+
+class Row(NamedTuple):
+    """Costs of a body, the worst of all visits."""
+
+    stock: Cost
+    ours: Cost
+    outcomes: list[str]
+
+    @property
+    def more_mb(self) -> float:
+        return self.ours.peak_mb - self.stock.peak_mb
+
+    @property
+    def holds(self) -> bool:
+        """Whether the targets hold; where stock Scrapy takes long itself, the turns it adds count."""
+        return self.ours.turn_s <= max(TARGET_S, self.stock.turn_s + TARGET_S) and self.more_mb <= TARGET_MB
+
+
+def rows(names: list[str], size: int) -> dict[str, Row]:
+    """Costs of bodies by their names."""
+    found: dict[str, list[Cost]] = {name: [] for name in names}
+    with serving(names, size) as (address, visit), tempfile.TemporaryDirectory() as store:
+        stock = in_fresh_process(crawl, address, names, None)
+        for number in range(1, VISITS + 1):
+            visit[0] = number
+            for name, cost in in_fresh_process(crawl, address, names, f"{store}/store").items():
+                found[name].append(cost)
+    return {
+        name: Row(
+            stock[name],
+            Cost(max(one.turn_s for one in costs), max(one.peak_mb for one in costs), ""),
+            [one.outcome for one in costs],
+        )
+        for name, costs in found.items()
+    }
+
+
+def main() -> int:
+    """Print a row for each body; return 1 where a target is missed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--bytes", type=int, default=5 * 2**20, help="size of each body (default: 5 MiB)")
+    parser.add_argument("--only", default="", help="bodies whose name has this")
+    arguments = parser.parse_args()
+    print(machine())
+    print(f"python -m benchmarks.hostile_parsers {' '.join(sys.argv[1:])}\n")
+    print("| body | stock: turn, s | MB | add-on: turn, s | MB more | visits |\n|---|---|---|---|---|---|")
+    names = [name for name in BODIES if arguments.only in name]
+    found = rows(names, arguments.bytes)
+    for name, row in found.items():
+        print(
+            f"| {name} | {row.stock.turn_s:.2f} | {row.stock.peak_mb:.0f} | {row.ours.turn_s:.2f} | "
+            f"{row.more_mb:.0f} | {', '.join(row.outcomes)} |"
+        )
+    missed = [name for name, row in found.items() if not row.holds]
+    print(f"\nmissed: {', '.join(missed) or 'none'} ({TARGET_S} s and {TARGET_MB:.0f} MB more than stock)")
+    return int(bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
