@@ -11,7 +11,6 @@ Rows are means over histories, budgets and seeds.
 from __future__ import annotations
 
 import argparse
-import gzip
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.scoring.hints import KINDS
-from training.histories.claims import DATED_CLAIM
+from training.histories.claims import DATED_CLAIM, read_first_sight
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
 from training.replaying.metrics import TRIO
@@ -43,20 +41,9 @@ def claims_of(history: ChangeHistory, share: float, noise: float, seed: int) -> 
 
 def ages_of(history: ChangeHistory, path: Path, liars: float, seed: int) -> npt.NDArray[np.void]:
     """Ages at first sight as claims that are read before cycle 1: dtype `DATED_CLAIM`."""
-    random = np.random.default_rng(seed)
-    assert history.page_names is not None
-    assert history.site_names is not None
-    sites = (history.site_names[site] for site in history.site.tolist())
-    number = {name: page for page, name in enumerate(zip(sites, history.page_names, strict=True))}
-    rows = []
-    beside = path.with_name(path.name.replace(".tsv.gz", ".first_sight.tsv.gz"))
-    for line in gzip.decompress(beside.read_bytes()).decode().splitlines():
-        if not line.startswith("#"):
-            site, page, age, *_ = line.split("\t")
-            if age and (site, page) in number:
-                cycles = 0.0 if random.random() < liars else float(age)
-                rows.append((0, number[site, page], KINDS.index("modified"), -int(cycles) - 1))
-    return np.array(rows, DATED_CLAIM)
+    ages = read_first_sight(path.with_name(path.name.replace(".tsv.gz", ".first_sight.tsv.gz")), history)
+    ages["value"][np.random.default_rng(seed).random(len(ages)) < liars] = -1
+    return ages
 
 
 def measure(

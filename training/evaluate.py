@@ -37,7 +37,7 @@ from training.comparing.evaluation import (
     write_json,
 )
 from training.comparing.leaderboard import Leaderboard, leaderboard, names
-from training.histories.claims import LINE, read_claims
+from training.histories.claims import FIRST_SIGHT, LINE, read_claims, read_first_sight
 from training.histories.contents import ContentHistory
 from training.histories.growth_reading import read_growth
 from training.histories.history import ChangeHistory
@@ -54,6 +54,7 @@ from training.reporting.terminal import progress, wide_console
 
 def _add_group_options(add: options.Add) -> None:
     add("--claims", type=Path, metavar="FILE", help=f"claims of sites about the pages: lines {LINE}")
+    add("--first-sight", type=Path, metavar="FILE", help=f"ages of the pages: lines {FIRST_SIGHT}")
     add("--groups", type=Path, metavar="NPZ", help="clusters and links of the pages, by training.cluster")
     add(
         "--recluster",
@@ -194,8 +195,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cycles = cycles_of(args.cycles or ":", history.cycles)
         if args.cycles:
             history = history.take(cycles=cycles)
-        if args.claims:
-            history = replace(history, claims=read_claims(args.claims, history, cycles.start + 1))
+        readers = ((args.first_sight, read_first_sight), (args.claims, read_claims))
+        told = [read(path, history, cycles.start + 1) for path, read in readers if path]
+        if told:
+            history = replace(history, claims=np.concatenate(told))
         take_groups(args, history, cycles.start)
         _evaluate(args, history, cycles.start + 1)
     except Gp4cError as error:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import math
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +20,7 @@ from training.histories.history import ChangeHistory
 DATED_CLAIM: Final = np.dtype([("cycle", "<i4"), *CLAIM.descr])
 """A claim, and the cycle, from 1, in which the crawl read it; it is due in cycles of the history too."""
 LINE: Final = "site<TAB>page<TAB>kind<TAB>cycle[<TAB>value]"
+FIRST_SIGHT: Final = "site<TAB>page<TAB>age[<TAB>...]"
 
 
 def read_claims(path: Path, history: ChangeHistory, first_cycle: int = 1) -> npt.NDArray[Any]:
@@ -27,30 +31,59 @@ def read_claims(path: Path, history: ChangeHistory, first_cycle: int = 1) -> npt
     same cycle; of a span its cycles. Cycles become those of a replay that begins with ``first_cycle``. Claims
     about other pages are left out. Raises HistoryError, which names the line.
     """
+    rows = []
+    for line_number, line, page, fields in _lines_about(path, history):
+        claim = _claim(fields)
+        if claim is None:
+            raise HistoryError(
+                f"{path}, line {line_number}: expected {LINE} with a kind of {', '.join(KINDS)}; "
+                f"found {line[:80]!r}"
+            )
+        rows.append((page, *claim))
+    return _dated(rows, first_cycle)
+
+
+def read_first_sight(path: Path, history: ChangeHistory, first_cycle: int = 1) -> npt.NDArray[Any]:
+    """Ages at first sight as claims that are read before cycle 1, from lines `FIRST_SIGHT`.
+
+    ``age``: cycles from the newest change that ``Last-Modified``, say, named in the first answer, to cycle 1;
+    empty: unknown. What follows is not read. As for `read_claims` otherwise.
+    """
+    rows = []
+    for line_number, line, page, fields in _lines_about(path, history):
+        age = (fields or ["missing"])[0]
+        try:
+            if age and page >= 0:
+                rows.append((page, KINDS.index("modified"), 0, -math.floor(float(age)) - 1))
+        except (ValueError, OverflowError):
+            raise HistoryError(
+                f"{path}, line {line_number}: expected {FIRST_SIGHT}; found {line[:80]!r}"
+            ) from None
+    return _dated(rows, first_cycle)
+
+
+def _lines_about(path: Path, history: ChangeHistory) -> Iterator[tuple[int, str, int, list[str]]]:
+    """Number and text of each line, the page that it is about, -1 for another, and the other fields."""
     if history.page_names is None or history.site_names is None:
         raise HistoryError("claims need a history with names of sites and pages")
     sites = (history.site_names[site] for site in history.site.tolist())
     number = {name: page for page, name in enumerate(zip(sites, history.page_names, strict=True))}
-    rows = []
     try:
-        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        for line_number, line in enumerate(text.decode().splitlines(), start=1):
-            if not line.strip() or line.startswith("#"):
-                continue
-            site, _, remainder = line.partition("\t")
-            page, *fields = remainder.split("\t")
-            claim = _claim(fields)
-            if claim is None:
-                raise HistoryError(
-                    f"{path}, line {line_number}: expected {LINE} with a kind of {', '.join(KINDS)}; "
-                    f"found {line[:80]!r}"
-                )
-            if (site, page) in number:
-                rows.append((number[site, page], *claim))
-    except (OSError, UnicodeDecodeError, EOFError) as error:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        text = content.decode("utf-8", "surrogateescape")
+    except (OSError, EOFError, zlib.error) as error:
         raise HistoryError(f"cannot read the claims {path}: {error}") from error
-    columns = np.array(rows, np.int64).reshape(-1, 4).T
-    claims = np.zeros(len(rows), DATED_CLAIM)
+    for line_number, line in enumerate(text.splitlines(), start=1):
+        if line.strip() and not line.startswith("#"):
+            site, _, rest = line.partition("\t")
+            page, *fields = rest.split("\t")
+            yield line_number, line, number.get((site, page), -1), fields
+
+
+def _dated(rows: Sequence[tuple[int, int, int, int]], first_cycle: int) -> npt.NDArray[Any]:
+    """Claims (page, kind, cycle, value) in order of cycles, renumbered; those about no page are left out."""
+    columns = np.array([row for row in rows if row[0] >= 0], np.int64).reshape(-1, 4).T
+    claims = np.zeros(columns.shape[1], DATED_CLAIM)
     claims["page"], claims["kind"], cycle, value = columns
     claims["cycle"] = cycle - first_cycle + 1
     claims["value"] = renumbered(claims["kind"], value, first_cycle - 1)
