@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 
 from scrapy_gp4c.errors import UndecidedError
 from scrapy_gp4c.policies.table import TOP_K
-from scrapy_gp4c.scoring.named import DEFAULT, FOUR_ROUNDS, NAMED
+from scrapy_gp4c.scoring.named import DEFAULT, FOUR_ROUNDS, NAMED, PURPOSES
 from scrapy_gp4c.scoring.terminals import RELATED
 from training.evolution import selection
 from training.evolution.choices import Choices, prepare_splits
@@ -29,6 +29,7 @@ from training.evolution.selection import (
     FoldValues,
     choose,
     jackknife,
+    named_or_better,
     promotion_test,
     select,
 )
@@ -150,8 +151,11 @@ def poor() -> list[list[BestIndividual]]:
 
 
 @pytest.mark.parametrize("fitness", ["ndcg", "freshness"])
-def test_the_fall_back_is_the_best_named_function_under_its_own_policy(fitness):
-    """In training and validation together, not whatever a table recommends; it goes by its name."""
+def test_the_fall_back_is_the_best_function_with_a_purpose_under_its_own_policy(fitness):
+    """In training and validation together; it goes by its name.
+
+    On a few pages the best of all named functions is one by chance: `nad` was, and lost on the next cycles.
+    """
     choices = Choices(
         fitness=fitness, selection="guarded", division="halves", parameters=Parameters(RELATED), budget=0.1
     )
@@ -168,12 +172,27 @@ def test_the_fall_back_is_the_best_named_function_under_its_own_policy(fitness):
         )
         return sum(float(np.mean(getattr(result, metric))) for result in parts)
 
-    fresh = [name for name in names if mean(name, "freshness") >= mean(DEFAULT, "freshness")]
+    fresh = [name for name in PURPOSES if mean(name, "freshness") >= mean(DEFAULT, "freshness")]
     best = max(fresh, key=lambda name: mean(name, fitness))
     assert mean(chosen.text, fitness) == mean(best, fitness)
     assert chosen.text in names
     assert chosen.run == NAMED_RUN
     assert choices.goal.policy_of(chosen.text) == own_policy(chosen.text)
+
+
+def test_a_named_function_without_a_purpose_has_to_be_surely_better():
+    """As an evolved one: `nad` is far ahead in a few cycles of training and validation, but not by errors."""
+    texts, random = ["nad", "default", "changes"], np.random.default_rng(3)
+    choices = Choices(selection="guarded", division="pages", parameters=Parameters(RELATED))
+    split = prepare_splits(history(), choices)[0]
+
+    def values(spread):
+        noise = random.normal(0, spread, (3, 2, 8))
+        noise -= noise.mean(axis=-1, keepdims=True)
+        return [tuple(level + rows) for level, rows in zip((0.6, 0.5, 0.4), noise, strict=True)]
+
+    for spread, expected in ((0.4, "default"), (0.01, "nad")):
+        assert texts[named_or_better(values(spread), texts, choices.goal, split)] == expected
 
 
 def test_a_policy_that_was_asked_for_is_that_of_all():
