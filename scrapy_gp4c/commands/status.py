@@ -159,6 +159,8 @@ class Status:
     """Pages by what the policy does with them."""
     resting: Resting
     """Pages that wait after failed visits."""
+    left_alone: dict[str, float]
+    """Host that refused the last cycle -> until when it wants no request, s since 1970; 0: no time."""
     no_text: int
     """Fetched pages without visible text."""
     archive: str
@@ -205,6 +207,7 @@ def run(project: Project, options: Namespace) -> None:
             store.pages,
             page_counts(store, project.settings),
             resting_pages(store, project.settings, store.last_cycle + 1),
+            cycles[-1].get("left_alone", {}) if cycles else {},
             count_without_text(store),
             archive_problem(store.path / ARCHIVE),
             None if estimated is None else _estimates(estimated["cycle"], estimated["panel"]),
@@ -229,6 +232,8 @@ def run(project: Project, options: Namespace) -> None:
         say(f"  {name.replace('_', ' '):<14}{count:,}")
     for line in messages.resting(status.resting, store_cycle(cycles)):
         say(line)
+    if (refusing := messages.left_alone(status.left_alone)) is not None:
+        say(refusing)
     if status.no_text:
         say(f"{status.no_text:,} pages have {NO_TEXT}")
     if status.archive:

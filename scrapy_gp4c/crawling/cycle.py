@@ -12,6 +12,7 @@ import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import numpy.typing as npt
@@ -123,7 +124,12 @@ class Cycle:
         """Pages that the spider itself has requested in this run."""
         self.archive: Archive | None = None
         """Where texts are kept; whoever opens it closes it."""
-        self.patience = Patience()
+        self.patience = Patience(self.record.get("left_alone", {}))
+        self.chosen_left_out = 0
+        """Visits that the policy chose and that were left out, as their sites are left alone."""
+        self._doubted: dict[int, tuple[HeldVisit, str, bool]] = {}
+        """Page -> its doubtful visit, its host, and whether it is planned."""
+        self._asked_again: set[int] = set()
         self.failure: Gp4cError | None = None
         """Why visits can no longer be written, or the cycle not be finished (a full disk): the run ends."""
         if store.planned() is None:  # begun just now, or killed while the plan was being written
@@ -159,7 +165,7 @@ class Cycle:
     @property
     def without_outcome(self) -> int:
         """Number of pages in the rounds planned so far without an outcome yet."""
-        return self._without_outcome
+        return self._without_outcome - sum(is_planned for _, _, is_planned in self._doubted.values())
 
     def plan_round(self) -> list[int]:
         """Plan the next round; returns its pages, best first.
@@ -280,7 +286,7 @@ class Cycle:
 
     def is_claimed(self, page: int) -> bool:
         """Tell whether the cycle's visit of this page has begun or ended."""
-        if page in self._under_way or page in self.held or page in self._left_out:
+        if page in self._under_way or page in self.held or page in self._doubted or page in self._left_out:
             return True
         return self.store.visited(page) and page not in self.deliveries.again
 
@@ -409,6 +415,12 @@ class Cycle:
         info = VisitInfo(result, None if reading is None else reading.text, previous)
         held = HeldVisit(visit, row, new, info, reading, read_hints, request)
         del self._under_way[visit.page]
+        if new.outcome == "doubtful" and visit.page not in self._asked_again:
+            # It may be asked for once more.
+            host = urlsplit(str(self.store.request(visit.page)["url"])).netloc.rpartition("@")[2]
+            self._doubted[visit.page] = held, host, self._plan.position(visit.page) is not None
+            self.ended.append(visit.page)
+            return info
         is_skipped = self.settings.skip_unchanged and info.outcome in ("unchanged", "not_modified")
         if request is None or is_skipped or new.outcome not in HELD_OUTCOMES:
             self._record(held)
@@ -457,13 +469,16 @@ class Cycle:
         if held.withdrawn is not None:
             new = NewVisit(page, "error", new.time, new.kind, bytes=new.bytes, latency_s=new.latency_s)
             new = new._replace(distance=NO_DISTANCE)
+        elif held.is_doubted:
+            new = NewVisit(page, "doubtful", new.time, new.kind, bytes=new.bytes, latency_s=new.latency_s)
+            new = new._replace(distance=NO_DISTANCE)
         elif held.verdict is not None and new.outcome in ("changed", "unchanged"):
             new = new._replace(outcome="changed" if held.verdict else "unchanged")
         elif new.outcome == "gone":
             self.deliveries.forget(page)
         try:
             held.read_hints()
-            if held.reading is not None and held.withdrawn is None:
+            if held.reading is not None and held.withdrawn is None and not held.is_doubted:
                 self._keep_texts(held, held.reading, new.outcome)
             if page in self.deliveries.again:  # its visit is in the store, from a run that was killed
                 self.deliveries.again.discard(page)
@@ -503,6 +518,64 @@ class Cycle:
             return
         if held.validators != self.store.validators(page):
             self.store.set_validators(page, *held.validators)
+
+    def doubt(self, page: int, notes: bytes) -> None:
+        """Doubt a visit of this cycle that counted as a change; ``notes``: packed, of the copy that stays."""
+        self.store.set_copy_notes(page, notes)
+        if self.settings.skip_unchanged:
+            self.store.set_validators(page, None, None)
+        if (held := self.held.get(page)) is not None:
+            held.is_doubted = True
+        elif self.store.visited(page):
+            self.store.amend_visit(page, "doubtful")
+            self.stats.inc_value("gp4c/outcome/changed", -1)
+            self.stats.inc_value("gp4c/outcome/doubtful")
+
+    @property
+    def has_left_out(self) -> bool:
+        """Whether visits that the policy chose were left out, so that other sites may have them."""
+        return self.chosen_left_out > 0 and self.rounds[1] is not None and self.failure is None
+
+    def plan_instead(self) -> list[int]:
+        """Plan a round of other sites' pages in place of those that were left out; returns its pages.
+
+        Raises PolicyError or ScoreError.
+        """
+        left_out, self.chosen_left_out = self.chosen_left_out, 0
+        hosts, done = self.patience.left_alone, len(self._plan)
+        try:
+            self.store.commit()
+            visits = self.store.open_visits()
+            seen, counts = CycleVisits.of(visits), self.record["plan"]
+            planned = self._planner.plan_instead(counts, self._plan.planned, seen, hosts, left_out)
+            if planned is None:
+                return []
+            self._write(planned, seen=len(visits))
+        except StoreError as error:
+            self.failure = error
+            return []
+        self._read_plan()
+        pages: list[int] = self._plan.pages[done:].tolist()
+        return pages
+
+    @property
+    def has_to_ask_again(self) -> bool:
+        """Whether pages with doubtful answers may be asked for once more: their sites answer others well."""
+        return any(self.patience.answers_well(host) for _, host, _ in self._doubted.values())
+
+    def next_to_ask_again(self) -> list[int]:
+        """Pages with doubtful answers that are asked for once more, now that all else is visited."""
+        answers_well = self.patience.answers_well
+        pages = [page for page, (_, host, _) in self._doubted.items() if answers_well(host)]
+        for page in pages:
+            del self._doubted[page]
+            self._asked_again.add(page)
+        return pages
+
+    def end_doubted(self) -> None:
+        """Record the doubtful answers of pages that were not asked for again."""
+        while self._doubted:
+            self._record(self._doubted.popitem()[1][0])
 
     def leave_out(self, visit: Claim) -> None:
         """Take back a visit for the rest of this run: its site is left alone, or nothing was downloaded."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 
 from scrapy_gp4c.errors import ExpressionError, PolicyError, ScoreError, SettingsError
 from scrapy_gp4c.policies import table
@@ -22,8 +23,11 @@ def new_record(settings: Settings, store: PageStore | None) -> CycleRecord:
         _check_fingerprint(settings, records[-1])
     groups = store.clusters() if settings.asks_for_clusters and store is not None else None
     of_groups: CycleRecord = {} if groups is None else {"groups": groups.groups.identity}
+    waiting = {} if store is None else still_left_alone(store.cycles(), time.time())
+    of_hosts: CycleRecord = {"left_alone": waiting} if waiting else {}
     return {
         **of_groups,
+        **of_hosts,
         "started": time.time(),
         "budget": settings.budget,
         "site_share": settings.site_share,
@@ -54,6 +58,12 @@ def _check_fingerprint(settings: Settings, record: CycleRecord) -> None:
             f"{recorded!r}: every page would count as changed once. Set it back, or begin a new store by "
             "GP4C_STORE."
         )
+
+
+def still_left_alone(records: Sequence[CycleRecord], now_s: float) -> dict[str, float]:
+    """Hosts that the last cycle was asked to leave alone until a time that has not come."""
+    last = records[-1].get("left_alone", {}) if records else {}
+    return {host: until_s for host, until_s in last.items() if until_s > now_s}
 
 
 def recorded_settings(settings: Settings, record: CycleRecord) -> Settings:

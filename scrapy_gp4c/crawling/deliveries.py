@@ -70,9 +70,15 @@ class VisitInfo(dict[str, object]):
 
     @property
     def outcome(self) -> str | None:
-        """``first``, ``changed``, ``unchanged``, ``not_modified``, ``error``, ``gone`` or ``excluded``."""
+        """One of `scrapy_gp4c.page_state.outcomes.OUTCOMES`; None of a response that is no visit."""
         outcome = super().get("outcome")
         return outcome if isinstance(outcome, str) else None
+
+    @property
+    def doubtful(self) -> str | None:
+        """Reason to doubt that the answer is the page, and no block or login; None: there is none."""
+        reason = super().get("doubtful")
+        return reason if isinstance(reason, str) else None
 
     @property
     def is_new(self) -> bool:
@@ -163,6 +169,8 @@ class HeldVisit:
     failure: str | None = None
     withdrawn: str | None = None
     """Why the answer is not the page, by the spider."""
+    is_doubted: bool = False
+    """Whether later answers of the site have shown that this one is not the page."""
     verdict: bool | None = None
     """Whether the page changed, by the spider."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
+from scrapy_gp4c.crawling.doubt import NO_DOUBT, Doubt
 from scrapy_gp4c.errors import FetcherError
 from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.fingerprint.description import description
@@ -154,10 +155,8 @@ class PageResult:
     """Error that kept the fingerprint from being made."""
     notes: bytes | None = None
     """Packed notes of this copy; None: they stay as they are."""
-    doubt: str | None = None
-    """Reason to doubt that the answer is the page."""
-    is_shared: bool = False
-    """Whether pages of the site shared the text that is doubted."""
+    doubt: Doubt = NO_DOUBT
+    """Whether the answer is the page."""
     is_missing: bool = False
     """Whether nothing of the page is watched."""
     verdict: bool | None = None

@@ -8,10 +8,10 @@ from scrapy_gp4c.crawling.control_group import describe_estimates
 from scrapy_gp4c.crawling.planning import has_cut
 from scrapy_gp4c.crawling.promises import too_small_warning
 from scrapy_gp4c.policies.table import DEFAULT
-from scrapy_gp4c.store.records import CycleRecord, samples_of
+from scrapy_gp4c.store.records import CycleRecord, local_time, samples_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from scrapy_gp4c.crawling.cycle import Cycle
     from scrapy_gp4c.crawling.reports import Resting
@@ -134,6 +134,14 @@ def _panel(cycle: Cycle, record: CycleRecord) -> str:
             f"; no estimate by the panel, because the policy {cycle.policy} does not divide pages by a score"
         )
     return describe_estimates(record["panel"])
+
+
+def left_alone(hosts: Mapping[str, float]) -> str | None:
+    """Return the line for hosts that are left alone when a cycle begins; None: there are none."""
+    if not hosts:
+        return None
+    until = (f"{host} until {local_time(until_s)}" if until_s else host for host, until_s in hosts.items())
+    return f"Left alone, as their last answers refused the crawl: {', '.join(until)}"
 
 
 def other_policy(settings: Settings) -> str | None:

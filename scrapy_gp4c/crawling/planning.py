@@ -10,19 +10,22 @@ fill the budget; the others are outside it. Planning only reads: a crawl writes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
+from scrapy_gp4c.crawling.cycle_settings import still_left_alone
 from scrapy_gp4c.crawling.evidence import LiveEvidence
 from scrapy_gp4c.crawling.gone_pages import NO_GONE_PAGES, GonePages, rechecks
 from scrapy_gp4c.crawling.neighbourhood import KnownPages, Neighbourhood
 from scrapy_gp4c.crawling.new_pages import first_visits, some_columns
 from scrapy_gp4c.crawling.promises import NO_PROMISES, PageRules, Promised, join_promises, page_rules
 from scrapy_gp4c.page_state.columns import in_panel, is_awake, stages
+from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import HUB, NEW, PANEL, PLAN, PROMISED, RANKED, RECHECK, WARMUP
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import (
@@ -72,18 +75,34 @@ class Survey(NamedTuple):
     """Settled pages with a promise, but for the control group."""
 
 
+def site_keys(hosts: Collection[str]) -> Array:
+    """Keys of the sites of hosts and ports."""
+    return np.array([place_of_url(f"http://{host}/").site_key for host in hosts], np.uint64)
+
+
 def classify_pages(
-    known: KnownPages, settings: Settings, cycle: int, rules: PageRules | None = None
+    known: KnownPages,
+    settings: Settings,
+    cycle: int,
+    rules: PageRules | None = None,
+    left_alone: Array | None = None,
 ) -> Survey:
-    """Classify all pages by what `cycle` may do with them; memory: two bytes a page, and the pages due."""
+    """Classify all pages by what `cycle` may do with them; memory: two bytes a page, and the pages due.
+
+    ``left_alone``: keys of sites without a visit.
+    """
+    is_left_alone = np.isin(known.directories()["site"], () if left_alone is None else left_alone)
     promises = [NO_PROMISES]
     due: dict[int, list[Pages]] = {PANEL: [], WARMUP: [], NEW: []}
     rankable, hubs = [np.empty(0, np.bool_)], [np.empty(0, np.bool_)]
     gone = [NO_GONE_PAGES]
     alive = copies = rankable_pages = 0
-    for first, columns in known.blocks(READ | {"key"} if settings.panel else READ):
+    read = READ | ({"key"} if settings.panel else set()) | ({"group"} if is_left_alone.any() else set())
+    for first, columns in known.blocks(read):
         stage = stages(columns, settings.warmup_visits, settings.gone_after)
         awake = is_awake(columns, cycle, settings.in_every_cycle(columns) & ~stage.gone)
+        if is_left_alone.any():
+            awake &= ~is_left_alone[columns["group"]]
         alive += len(awake) - int(np.count_nonzero(stage.gone))
         copies += int(np.count_nonzero(~stage.gone & (columns["has_copy"] != 0)))
         in_group = in_panel(columns["key"], settings.panel) if settings.panel else np.False_
@@ -167,8 +186,9 @@ class Planner:
         cycle: int,
         planned_rounds: int = 0,
         rules: PageRules | None = None,
+        left_alone: Collection[str] = (),
     ) -> None:
-        """Plan a cycle over the pages that the last one left.
+        """Plan a cycle over the pages that the last one left, but for those of hosts that are left alone.
 
         ``settings``: those that the cycle was begun with, see `cycle_settings.as_begun`; ``planned_rounds``:
         rounds that an interrupted run has planned; ``rules``: those of the pages, None: there are none.
@@ -181,6 +201,7 @@ class Planner:
         self._policy = shared(policy, share_of_site(known, settings))
         columns = table.columns_read(settings.score_function, settings.policy)
         self._neighbourhood = Neighbourhood(known, cycle, columns)
+        self._left_alone = site_keys(left_alone)
         self._survey: Survey | None = None
         self._first: FirstRound | None = None
         self._stopped = False
@@ -189,8 +210,11 @@ class Planner:
     @classmethod
     def of(cls, store: PageStore, settings: Settings) -> Planner:
         """Planner of a store's open cycle, or of its next one if none is open."""
-        cycle = store.open_cycle or store.last_cycle + 1
-        return cls(store, settings, cycle, len(store.rounds()), page_rules(store, settings))
+        records = store.cycles()
+        left_alone = records[-1].get("left_alone", {}) if store.open_cycle else ()
+        left_alone = left_alone or still_left_alone(records, time.time())
+        cycle, rules = store.open_cycle or store.last_cycle + 1, page_rules(store, settings)
+        return cls(store, settings, cycle, len(store.rounds()), rules, left_alone)
 
     @property
     def policy_name(self) -> str:
@@ -261,6 +285,27 @@ class Planner:
             self._stopped = not awaited or is_spent(counts)
             return None
         return self._planned(PlannedRound({RANKED: chosen}, counts))
+
+    def plan_instead(
+        self,
+        counts: PlanCounts,
+        planned: Planned,
+        visits: CycleVisits,
+        hosts: Collection[str],
+        left_out: int,
+    ) -> PlannedRound | None:
+        """Plan a round in place of so many visits to hosts that are left alone; None: there are no others.
+
+        Raises PolicyError or ScoreError.
+        """
+        self._left_alone, self._survey = site_keys(hosts), None
+        hubs = unscored(planned.pages[planned.kinds == HUB])
+        budget = counts["ranked"] + left_out
+        self._first = FirstRound(budget, hubs, NO_VISITS_YET.pages, NO_VISITS_YET.pages)
+        chosen = self.choice((self.rounds or 1) - 1, counts["ranked"], planned, visits)
+        if not len(chosen.pages):
+            return None
+        return self._planned(PlannedRound({RANKED: chosen}, {**counts, "budget": budget}))
 
     def _planned(self, round: PlannedRound) -> PlannedRound:
         """Count the policy's pages of a round as planned."""
@@ -337,7 +382,8 @@ class Planner:
 
     def _surveyed(self) -> Survey:
         if self._survey is None:
-            self._survey = classify_pages(self._known, self._settings, self._cycle, self.rules)
+            settings, cycle = self._settings, self._cycle
+            self._survey = classify_pages(self._known, settings, cycle, self.rules, self._left_alone)
         return self._survey
 
 

@@ -134,6 +134,7 @@ class Run:
             missing_clusters(settings, store),
             messages.other_policy(settings),
             *messages.promises(cycle),
+            messages.left_alone(cycle.patience.left_alone),
         ):
             if line is not None:
                 logger.warning("%s", line, extra=self.extra)
@@ -150,7 +151,7 @@ class Run:
         Pages that wait for `_note_idle` alone are none: the engine has to become idle for it.
         """
         late = len(self._feeder.late) if self._hears_idle else 0
-        may_come = self.cycle.has_waiting_new_pages or not self.cycle.rounds_over
+        may_come = self._has_rest or not self.cycle.rounds_over
         return len(self._feeder) > late or (may_come and not self.cycle.failure)
 
     # --- the plan into the queue
@@ -226,22 +227,43 @@ class Run:
                 return False
             if self._plan_round(load):
                 return True
-        return self._feed_new_pages() or self._release_late()
+        return self._feed_rest() or self._release_late()
 
-    def _feed_new_pages(self) -> bool:
-        """Queue the new pages whose turn it is; True if there are any."""
+    def _feed_rest(self) -> bool:
+        """Queue what waits until all else is visited; True if there is something.
+
+        In this order: pages in place of those of sites that are left alone, new pages whose turn it is, and
+        pages whose answer was doubtful.
+        """
         cycle = self.cycle
-        if not cycle.has_waiting_new_pages or cycle.failure or not self._setup.is_over():
+        if not (self._has_rest and cycle.rounds_over and self._setup.is_over()):
             return False
-        if under_way(self._crawler):  # what comes of these may have an earlier turn
+        if under_way(self._crawler):  # what comes of these may go first
             self.idle_since_s = self.idle_since_s or monotonic()
             return False
         self.idle_since_s = None
-        pages = cycle.next_new_pages()
-        self.stats.inc_value(POSTPONED, -len(pages))
+        pages: list[int] = []
+        if cycle.has_left_out:
+            try:
+                pages = cycle.plan_instead()
+            except Gp4cError as error:
+                logger.critical("No visits in place of those left out: %s", error, extra=self.extra)
+            if pages:
+                logger.info("%s", messages.next_round(cycle, len(pages)), extra=self.extra)
+                self.stats.set_value("gp4c/planned", cycle.planned)
+        if not pages and cycle.has_waiting_new_pages:
+            pages = cycle.next_new_pages()
+            self.stats.inc_value(POSTPONED, -len(pages))
+        pages = pages or cycle.next_to_ask_again()
         self._feeder.extend(pages)
         self.feed()
         return bool(pages)
+
+    @property
+    def _has_rest(self) -> bool:
+        cycle = self.cycle
+        has_rest = cycle.has_left_out or cycle.has_waiting_new_pages or cycle.has_to_ask_again
+        return has_rest and not cycle.failure
 
     def _release_late(self) -> bool:
         """Send the pages that nobody has yielded once nobody is left who could; True if there are some."""
@@ -325,6 +347,7 @@ class Run:
             claim = request.meta[META] = dataclasses.replace(claimed, host=None)
         if urlsplit(request.url).netloc in self.cycle.patience.left_alone:
             self.cycle.leave_out(claim)
+            self.cycle.chosen_left_out += claim.kind == "ranked"
             if claim.host is not None:
                 self.feed(claim.host)
             return None
@@ -389,6 +412,8 @@ class Run:
         cycle.settle(())
         if cycle.failure is None:  # else the store may be beyond reading; the next run visits them
             cycle.end_lost()
+            if reason != "shutdown":
+                cycle.end_doubted()
         cycle.commit()
         if reason == "shutdown" or cycle.failure is not None:
             logger.info("Cycle %d is interrupted; the next run resumes it", cycle.number, extra=self.extra)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.defer import deferred_from_coro
@@ -14,7 +14,7 @@ from scrapy.utils.defer import deferred_from_coro
 from scrapy_gp4c.crawling.admission import log_first
 from scrapy_gp4c.crawling.awaiting import awaitable
 from scrapy_gp4c.crawling.deliveries import VisitInfo
-from scrapy_gp4c.crawling.doubt import REFUSALS, SharedTexts
+from scrapy_gp4c.crawling.doubt import REFUSALS, Changed, SharedTexts, retry_after, site_of
 from scrapy_gp4c.crawling.fetched import FetchedResponse, NotFetchedError, description_of, size_of
 from scrapy_gp4c.crawling.requests import META, Claim
 from scrapy_gp4c.errors import StoreError
@@ -24,6 +24,7 @@ from scrapy_gp4c.fingerprint.copy_notes import CopyState, compared, known_finger
 from scrapy_gp4c.fingerprint.parts import NOT_WATCHED_REASON, ComparedPart, compared_part, part_sum
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 from scrapy_gp4c.foreign_text import foreign_safe_logger
+from scrapy_gp4c.store.records import local_time
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -76,7 +77,7 @@ class Visits:
         self.skip_unchanged = settings.skip_unchanged
         self.describes = settings.asks_for_clusters
         doubted = (record["doubted"] for record in reversed(self.store.cycles()) if "doubted" in record)
-        self.texts = SharedTexts(next(doubted, []), settings.distance_bits)
+        self.texts = SharedTexts(next(doubted, []))
         run.doubted = lambda: list(self.texts.doubted)
         self.with_text = self.cycle.measuring is not None or self.cycle.archive is not None
 
@@ -168,7 +169,7 @@ class Visit:
                 )
                 return response
             if (outcome := self._outcome(response)) is not None:
-                self._note_refusal(refuses=response.status in REFUSALS)
+                self._note_refusal(response, refuses=response.status in REFUSALS)
                 size_bytes = size_of(response)
                 info = visits.cycle.end(claim, outcome, size_bytes, self._latency_s, self._request)
                 return self._finish(response, info)
@@ -334,11 +335,11 @@ class Visit:
             return self._finish(response, info)
         is_rebased = not is_known and self._is_rebased()
         if not is_known and not is_rebased and (doubt := self._doubt(response, page)) is not None:
-            self._note_refusal(refuses=True)
+            self._note_refusal(response, refuses=True)
             info = visits.cycle.end(claim, "doubtful", size_bytes, self._latency_s)
             info["doubtful"] = doubt
             return self._finish(response, info)
-        self._note_refusal(refuses=False)
+        self._note_refusal(response, refuses=False)
         if visits.cycle.failure is None and (not is_known or isinstance(response, FetchedResponse)):
             page = self._learn(response, page)
         if is_rebased:
@@ -361,15 +362,19 @@ class Visit:
         if visits.cycle.believes(row):
             return None
         if isinstance(response, FetchedResponse):
-            reason, is_shared = response.result.doubt, response.result.is_shared
+            doubt = response.result.doubt
         else:
             is_text = self._compared_part(response).features is None
             packed = visits.store.copy_notes(number) if row.has_copy and is_text else None
-            copy = row.fingerprint if row.has_copy else None
-            reason, is_shared = visits.texts.reason(response, page, copy, packed)
-        if is_shared and reason is not None and page.fingerprint not in visits.texts.doubted:
+            copy = None if packed is None else Changed(number, row.fingerprint, packed)
+            bits = visits.cycle.settings.distance_bits
+            doubt = visits.texts.judge(self._request, response, page, copy, bits)
+        for one in doubt.taken_back:
+            visits.cycle.doubt(one.page, one.notes)
+            self._note_refusal(response, refuses=True)
+        if doubt.is_remembered and page.fingerprint not in visits.texts.doubted:
             visits.store.amend_record(doubted=visits.texts.doubt(page.fingerprint))
-        return reason
+        return doubt.reason
 
     @property
     def _part_sum(self) -> int:
@@ -396,15 +401,19 @@ class Visit:
         log_first(visits.cycle.stats, NOT_WATCHED, line, {}, logging.WARNING)
         return True
 
-    def _note_refusal(self, *, refuses: bool) -> None:
+    def _note_refusal(self, response: Response, *, refuses: bool) -> None:
         """Count answers by which a site refuses the crawl; the first time it is left alone, say so."""
-        host = urlsplit(self._request.url).netloc
-        if self._visits.cycle.patience.note(host, refuses=refuses):
-            logger.warning(
-                "%s is left alone for the rest of the cycle: its last answers were blocks, challenges, 403, "
-                "429 or 503. Ask it less (DOWNLOAD_DELAY), or name the crawler in USER_AGENT.",
-                host,
-            )
+        cycle, host = self._visits.cycle, site_of(self._request)
+        until_s = retry_after(response.headers.get("Retry-After"), time.time()) if refuses else None
+        if not cycle.patience.note(host, until_s):
+            return
+        self._visits.store.amend_record(left_alone=cycle.patience.left_alone)
+        logger.warning(
+            "%s is left alone for the rest of the cycle%s: its last answers were blocks, challenges, 403, "
+            "429 or 503. Ask it less (DOWNLOAD_DELAY), or name the crawler in USER_AGENT.",
+            host,
+            f" and until {local_time(until_s)}, as its Retry-After asks" if until_s else "",
+        )
 
     def _learn(self, response: Response, page: PageReading) -> PageReading:
         """Reading of a page without its clock; keeps the notes of the copy with what is learned of it."""

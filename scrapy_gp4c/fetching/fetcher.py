@@ -37,7 +37,7 @@ from twisted.python.failure import Failure
 from scrapy_gp4c.crawling.archiving import is_far
 from scrapy_gp4c.crawling.claim_files import kind_of
 from scrapy_gp4c.crawling.deliveries import VisitInfo
-from scrapy_gp4c.crawling.doubt import SharedTexts
+from scrapy_gp4c.crawling.doubt import Changed, Doubt, SharedTexts
 from scrapy_gp4c.crawling.fetched import Batch, KnownCopy, PageResult, PageTask, Reply
 from scrapy_gp4c.crawling.requests import META
 from scrapy_gp4c.crawling.scrapy_internals import guard_downloads
@@ -209,7 +209,7 @@ class FetcherCrawl:
         self._active = 0
         self._is_closed = False
         self._ends_s: dict[str, float] = {}
-        self._texts = SharedTexts([], self.config.distance_bits)
+        self._texts = SharedTexts([])
         self._stats: dict[str, Any] = {}
         self._cookies: dict[tuple[Any, ...], Any] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -384,7 +384,7 @@ class FetcherCrawl:
         judged = outcome in ("unchanged", "changed", "not_modified")
         changed = outcome == "changed"
         n, X = copy.info["n"] + judged, copy.info["X"] + changed
-        if copy.delivered is not None and result.reading is not None and result.doubt is None:
+        if copy.delivered is not None and result.reading is not None and result.doubt.reason is None:
             outcome, before = copy.delivered
             bits = None if before is None else distance(result.reading.fingerprint, before)
             if before is not None:
@@ -396,8 +396,8 @@ class FetcherCrawl:
             "managed": True, "outcome": outcome, "changed": changed if judged else None, "distance": bits,
             "n": n, "X": X,
         }  # fmt: skip
-        if result.doubt is not None:
-            fields["doubtful"] = result.doubt
+        if result.doubt.reason is not None:
+            fields["doubtful"] = result.doubt.reason
         text = None if result.reading is None else result.reading.text
         info = VisitInfo({**copy.info, **fields}, text, lambda: copy.previous_text)
         info.held = result  # type: ignore[assignment]  # which takes the callback's verdict
@@ -423,13 +423,16 @@ class FetcherCrawl:
         result.reading = reading
         result.is_missing = part.is_missing
         if part.is_missing and not copy.is_believed:
-            result.doubt = NOT_WATCHED_REASON
+            result.doubt = Doubt(NOT_WATCHED_REASON)
             return "doubtful"
         is_rebased = copy.notes is not None and unpack(copy.notes).part != total
         if not copy.is_believed and not is_rebased:
-            notes = copy.notes if part.features is None else None
-            result.doubt, result.is_shared = self._texts.reason(response, reading, copy.fingerprint, notes)
-            if result.doubt is not None:
+            before = None
+            if copy.fingerprint is not None and copy.notes is not None and part.features is None:
+                before = Changed(copy.info["page"], copy.fingerprint, copy.notes)
+            request = response.request or Request(response.url)
+            result.doubt = self._texts.judge(request, response, reading, before, copy.distance_bits)
+            if result.doubt.reason is not None:
                 return "doubtful"
         result.reading, result.notes = compared(
             part.response,

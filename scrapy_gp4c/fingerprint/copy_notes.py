@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import Final, NamedTuple
 
@@ -17,6 +18,9 @@ from scrapy_gp4c.fingerprint.text import REASONS
 _HEAD: Final = struct.Struct("<QIHHBBB")
 """Checksum of the body, compared words, masked parts, words left out, bits of their reasons, kind, flags."""
 _CUT: Final = 1
+_PASSWORD: Final = 128
+"""Bit of the byte of the kind."""
+_asks_password: Final = re.compile(rb"<input\b[^>]{0,500}?\btype\s*=\s*[\"']?password", re.IGNORECASE).search
 MAX_LEARNED_BYTES: Final = 2**20
 """Longest page whose noise is learned."""
 
@@ -33,13 +37,21 @@ class CopyNotes(NamedTuple):
     """Why text is left out."""
     kind: str = "text"
     is_cut: bool = False
+    asks_password: bool = False
     learned: bytes = b""
     """State of the learning of noise; empty for most pages."""
     part: int = 0
     """Checksum of what is compared of the page, see `scrapy_gp4c.fingerprint.parts.part_sum`."""
 
 
-def notes_of(reading: PageReading, body_sum: int | None, learned: bytes, part: int = 0) -> CopyNotes:
+def asks_password(response: Response) -> bool:
+    """Whether an HTML page has a field for a password."""
+    return isinstance(response, HtmlResponse) and _asks_password(response.body) is not None
+
+
+def notes_of(
+    reading: PageReading, body_sum: int | None, learned: bytes, part: int = 0, asks_password: bool = False
+) -> CopyNotes:
     """Return the notes of a copy by its reading."""
     return CopyNotes(
         body_sum or 0,
@@ -49,6 +61,7 @@ def notes_of(reading: PageReading, body_sum: int | None, learned: bytes, part: i
         tuple(reason for reason, _ in reading.left_out),
         reading.kind,
         reading.is_cut,
+        asks_password,
         learned,
         part,
     )
@@ -79,7 +92,7 @@ def compared(
     elif copy is not None and features is None:
         reading, learned = _compared(response, reading, CopyState(copy, learned, distance_bits))
     total = body_sum(response, features, reading.kept_fingerprint)
-    return reading, pack(notes_of(reading, total, learned, part))
+    return reading, pack(notes_of(reading, total, learned, part, asks_password(response)))
 
 
 def known_fingerprint(
@@ -129,9 +142,8 @@ def pack(notes: CopyNotes) -> bytes:
     """Return notes as the store keeps them: 19 bytes, and what is learned."""
     reasons = sum(1 << REASONS.index(reason) for reason in set(notes.reasons))
     counts = (min(notes.words, 2**32 - 1), min(notes.masked, 2**16 - 1), min(notes.left_out_words, 2**16 - 1))
-    head = _HEAD.pack(
-        notes.body_sum, *counts, reasons, KINDS.index(notes.kind), _CUT * notes.is_cut + 2 * notes.part
-    )
+    kind = KINDS.index(notes.kind) | _PASSWORD * notes.asks_password
+    head = _HEAD.pack(notes.body_sum, *counts, reasons, kind, _CUT * notes.is_cut + 2 * notes.part)
     return head + notes.learned
 
 
@@ -141,7 +153,8 @@ def unpack(value: bytes) -> CopyNotes:
     names = tuple(reason for bit, reason in enumerate(REASONS) if reasons >> bit & 1)
     learned = value[_HEAD.size :]
     is_cut, part = bool(flags & _CUT), flags >> 1
-    return CopyNotes(body_sum, words, masked, left_out, names, KINDS[kind], is_cut, learned, part)
+    asks, kind = bool(kind & _PASSWORD), kind & ~_PASSWORD
+    return CopyNotes(body_sum, words, masked, left_out, names, KINDS[kind], is_cut, asks, learned, part)
 
 
 def without_noise(

@@ -253,6 +253,9 @@ class CycleRecording(Protocol):
     def record(self, visit: NewVisit) -> None:
         """Note one visit of the open cycle; raises ValueError for the second one of a page."""
 
+    def amend_visit(self, page: int, outcome: str) -> None:
+        """Replace the outcome of a page's visit of the open cycle by one without a fingerprint."""
+
     def before_commit(self, call: Callable[[], object]) -> None:
         """Set a function to call before each commit; an exception of it keeps everything buffered."""
 

@@ -139,6 +139,8 @@ class CycleRecord(TypedDict, total=False):
     """URL of a sitemap -> other sites that let it speak for them, in this cycle and before."""
     promised: bool
     """Whether a request has said how often its page is to be visited."""
+    left_alone: dict[str, float]
+    """Hosts that refuse the crawl -> until when they want no request, s since 1970; 0: they do not say."""
     doubted: list[int]
     """Fingerprints of texts that are blocks and the like, of this cycle and before."""
     secret_params: list[str]

@@ -20,6 +20,7 @@ from scrapy_gp4c.fingerprint.text import REASONS
         st.sets(st.sampled_from(REASONS)).map(lambda found: tuple(one for one in REASONS if one in found)),
         st.sampled_from(KINDS),
         st.booleans(),
+        st.booleans(),
         st.binary(max_size=110),
         st.integers(0, 127),
     )

@@ -23,7 +23,7 @@ from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state import blocks, columns
 from scrapy_gp4c.page_state.claims import NO_NOTES, NOTE, WHAT, weights_said
 from scrapy_gp4c.page_state.columns import PageRow
-from scrapy_gp4c.page_state.outcomes import KINDS, OUTCOMES, PLAN, VISIT, VISIT_BYTES
+from scrapy_gp4c.page_state.outcomes import KINDS, NO_DISTANCE, OUTCOMES, PLAN, VISIT, VISIT_BYTES
 from scrapy_gp4c.store.lmdb_store.checksummed import KEY, U32, U32_PAIR, decode, encode
 from scrapy_gp4c.store.lmdb_store.environment import damaged
 from scrapy_gp4c.store.lmdb_store.groups import keep_first_url
@@ -369,6 +369,23 @@ class OpenCycle:
         if len(visits) >= self._commit_visits:
             self.commit()
 
+    def amend(self, page: int, outcome: str) -> None:
+        """Replace the outcome of a page's visit by one that has no fingerprint, committed or not."""
+        code = OUTCOMES.index(outcome)
+        for number, row in enumerate(self._buffer.visits):
+            visits = np.frombuffer(row, VISIT).copy()
+            if visits["page"][0] == page:
+                self._buffer.visits[number] = _amended(visits, 0, code)
+                return
+        for number, committed in enumerate(self._visits):
+            rows = np.flatnonzero(committed["page"] == page)
+            if len(rows):
+                value = _amended(committed.copy(), int(rows[0]), code)
+                with self._tables.transaction(write=True) as txn:
+                    self._tables.db["log"].put(txn, U32_PAIR.pack(self.require(), number), value)
+                self._visits[number] = np.frombuffer(value, VISIT)
+                return
+
     def visited(self, page: int) -> bool:
         """Whether the page has an outcome in the open cycle, committed or not."""
         return self.number is not None and page < len(self._visited) and bool(self._visited[page])
@@ -377,6 +394,11 @@ class OpenCycle:
         """Visits of the open cycle so far, dtype `VISIT`, in order of time."""
         written = (visits.tobytes() for visits in self._visits)
         return np.frombuffer(bytearray().join((*written, *self._buffer.visits)), VISIT)
+
+
+def _amended(visits: npt.NDArray[Any], row: int, outcome: int) -> bytes:
+    visits["outcome"][row], visits["fingerprint"][row], visits["distance"][row] = outcome, 0, NO_DISTANCE
+    return visits.tobytes()
 
 
 def rounds_of(record: CycleRecord) -> list[RoundCounts]:

@@ -299,6 +299,10 @@ class Store:
         """Note one visit of the open cycle, see `OpenCycle.record`."""
         self._open.record(visit)
 
+    def amend_visit(self, page: int, outcome: str) -> None:
+        """Replace the outcome of a page's visit of the open cycle, see `OpenCycle.amend`."""
+        self._open.amend(page, outcome)
+
     def before_commit(self, call: Callable[[], object]) -> None:
         """Set a function to call before each commit; an exception of it keeps everything buffered."""
         self._open.before_commit = call
