@@ -8,11 +8,10 @@ of its values over all training and validation cycles together:
 * ``sum``: T + V - sigma
 * ``avg``: (T + V) / 2 - sigma
 
-Ours, ``guarded``: of the functions with a purpose (`default`, `changes`, `freshness`) the best in training
-and validation together, each judged under its own policy, unless `promotion_test` finds another one, named
-or evolved, that is surely better; among those whose freshness is not below the default's. Where training
-forgets changes, T is the mean over several draws of the forgotten changes, so that no function is chosen for
-the draw that evolution fitted.
+Ours, ``guarded``: `default`, or `freshness` where that is the fitness, unless `promotion_test` finds another
+function, named or evolved, that is surely better, each judged under its own policy; among those whose
+freshness is not below the default's. Where training forgets changes, T is the mean over several draws of the
+forgotten changes, so that no function is chosen for the draw that evolution fitted.
 
 The promotion test is a jackknife over groups of sites. A named function was chosen over many histories
 (docs/choosing.md). Evolution has seen one: sites differ far more than the cycles of a site do, so that a
@@ -37,7 +36,7 @@ import numpy.typing as npt
 from scrapy_gp4c.errors import LearningError, UndecidedError
 from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring.expression import Expression, parse
-from scrapy_gp4c.scoring.named import DEFAULT, NAMED, PURPOSES
+from scrapy_gp4c.scoring.named import DEFAULT, NAMED
 from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.evolve import BestIndividual
 from training.evolution.fitness import PreparedSplit, load_measure, values_of_all
@@ -302,23 +301,26 @@ def as_fresh_as_default(pairs: Pairs, texts: Sequence[str]) -> Sequence[int]:
 def named_or_better(
     pairs: Pairs, texts: Sequence[str], goal: SelectionGoal, split: PreparedSplit, objective: int = 0
 ) -> int:
-    """Index of the best function with a purpose, or of the text that `promotion_test` finds surely better.
+    """Index of the function that rules chose for an objective, or of one that is surely better than it.
 
-    The best is by the means of training and validation together. ``pairs``: of that objective, a pair for
-    each text; of texts without such a function the best named one is taken, else the best.
+    That is `freshness` for freshness, else the default. ``pairs``: of that objective, a pair for each text;
+    of texts without such a function the best named one is taken, else the best.
     """
 
     def leave_one_out_means(rows: Sequence[int]) -> list[Values]:
         return goal.leave_one_out(split, [texts[row] for row in rows], objective)
 
     means = np.array([training.mean() + validation.mean() for training, validation in pairs])
+    # Rules chose these over many histories. The best named function on a few pages is one by chance.
+    metric = goal.fitness.split(",")[objective]
+    chosen_by_rules = [text for text in ("freshness", DEFAULT) if text in (metric, DEFAULT) and text in texts]
     named = [index for index, text in enumerate(texts) if text in goal.named]
-    # Rules chose these over many histories. The best of all named functions on a few pages is one by chance.
-    purposes = [index for index in named if texts[index] in PURPOSES]
-    fallback = max(
-        purposes or named or range(len(texts)),
-        key=lambda index: float(np.nan_to_num(means[index], nan=-np.inf)),
-    )
+    if goal.named and chosen_by_rules:
+        fallback = texts.index(chosen_by_rules[0])
+    else:
+        fallback = max(
+            named or range(len(texts)), key=lambda index: float(np.nan_to_num(means[index], nan=-np.inf))
+        )
     return promotion_test(pairs, fallback, None if split.leave_one_out is None else leave_one_out_means)
 
 
