@@ -363,8 +363,9 @@ class Run:
         if self.cycle.held:
             self.cycle.settle(under_way(self._crawler))
 
-    def _note_spider_error(self, failure: Failure, response: Response) -> None:
-        self.note_failure(response, failure.value)
+    def _note_spider_error(self, failure: Failure, response: Response | None) -> None:
+        if response is not None:  # of a start that failed
+            self.note_failure(response, failure.value)
 
     def _note_item_error(self, response: Response | None, failure: Failure) -> None:
         if response is not None:

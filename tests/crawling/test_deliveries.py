@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -134,6 +135,33 @@ async def test_a_new_page_that_was_not_used_is_new_again(how: str, site: Site, s
     assert spider.seen["/1"][:3] == ("first", True, True)
     assert spider.items == ["/1"]
     assert (await cycle(site, store_path)).items == []
+
+
+class Broken(Spider):
+    """A spider whose start fails."""
+
+    name = "broken"
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Fail after a page."""
+        yield Request(self.url)  # type: ignore[attr-defined]
+        raise KeyError("no more")
+
+    def parse(self, response: Any) -> None:
+        """Read it."""
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_start_that_fails_is_one_error(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Scrapy sends the signal of a failed callback for it too, without a response."""
+    serve(site, 1)
+    await crawl(Broken, store_path, url=site.url("/1"))
+    assert [record.name for record in caplog.records if record.levelno >= logging.ERROR] == [
+        "scrapy.core.engine"
+    ]
+    assert outcomes(store_path, 1) == {"/1": ["first"]}
 
 
 @pytest_twisted.ensureDeferred
@@ -278,7 +306,8 @@ class Killed(Spider):
 if __name__ == "__main__":
     process = AsyncCrawlerProcess({
         "ADDONS": {"scrapy_gp4c.Addon": 500}, "GP4C_STORE": sys.argv[2], "LOG_LEVEL": "ERROR",
-        "FEEDS": {sys.argv[3]: {"format": "jsonlines"}}, "GP4C_SKIP_UNCHANGED": sys.argv[4] == "1",
+        "FEEDS": {sys.argv[3]: {"format": "jsonlines", "batch_item_count": int(sys.argv[5])}},
+        "GP4C_SKIP_UNCHANGED": sys.argv[4] == "1",
         "GP4C_BUDGET": 1.0, "CONCURRENT_REQUESTS": 4, "TELNETCONSOLE_ENABLED": False,
     })
     process.crawl(Killed)
@@ -288,19 +317,19 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 @pytest.mark.parametrize("skip", ["0", "1"])
-@pytest.mark.parametrize("delay_s", [0.9, 1.1, 1.3, 1.5])
-def test_a_killed_crawl_loses_no_item(delay_s: float, skip: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("delay_s", "batch"), [(0.9, 0), (1.1, 0), (1.3, 0), (1.5, 0), (1.3, 7)])
+def test_a_killed_crawl_loses_no_item(delay_s: float, batch: int, skip: str, tmp_path: Path) -> None:
     """Of thirty pages that answer slowly: killed, and run until a run ends, every item is in the feed."""
     script = tmp_path / "killed.py"
     script.write_text(KILLED)
-    feed = tmp_path / "items.jsonl"
+    feed = tmp_path / ("%(batch_time)s-%(batch_id)d.jsonl" if batch else "items.jsonl")
     server = subprocess.Popen(
         [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True, env={**os.environ}
     )
     try:
         assert server.stdout is not None
         url = server.stdout.readline().strip()
-        command = [sys.executable, str(script), url, str(tmp_path / "store"), str(feed), skip]
+        command = [sys.executable, str(script), url, str(tmp_path / "store"), str(feed), skip, str(batch)]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
         for _ in range(2):
             process = subprocess.Popen(command, env=environment)
@@ -309,7 +338,7 @@ def test_a_killed_crawl_loses_no_item(delay_s: float, skip: str, tmp_path: Path)
             process.wait()
         assert subprocess.run(command, env=environment, timeout=60, check=False).returncode == 0
         items: Counter[str] = Counter()
-        for line in feed.read_text().splitlines():
+        for line in "\n".join(path.read_text() for path in tmp_path.glob("*.jsonl")).splitlines():
             try:
                 items[json.loads(line)["url"]] += 1
             except ValueError:  # torn by a kill

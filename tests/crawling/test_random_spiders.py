@@ -1,0 +1,134 @@
+"""Spiders at random against an oracle: no change is lost, and no item has data of an earlier cycle."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from scrapy import Request, Spider
+from scrapy.exceptions import DropItem
+
+from scrapy_gp4c import visit
+from tests.support.loopback import Site, crawl, html
+
+LISTS, ITEMS, CYCLES, CLEAN = 3, 12, 8, 3
+
+
+class Random(Spider):
+    """Hands the day on by what the test says, and fails where it says."""
+
+    name = "random"
+    site: Site
+    day: int
+    way: str
+    bad: dict[str, str]
+
+    async def start(self) -> AsyncIterator[Any]:
+        self.items: list[tuple[str, int, int]] = []
+        self.seen: list[tuple[str, int]] = []
+        self.asked: set[str] = set()
+        for number in range(LISTS):
+            yield self.ask(self.site.url(f"/list/{number}"), self.parse_list)
+
+    def ask(self, url: str, callback: Any) -> Request:
+        """Ask for a page with what there is today."""
+        if self.way == "cb_kwargs":
+            return Request(url, callback, cb_kwargs={"day": self.day})
+        if self.way == "meta":
+            return Request(url, callback, meta={"day": self.day})
+        return Request(url, callback, headers={"X-Day": str(self.day)})
+
+    def today(self, response: Any, day: int | None) -> int:
+        """The day that the request of a response has."""
+        value = {"cb_kwargs": day, "meta": response.meta.get("day")}.get(self.way)
+        return int(response.request.headers["X-Day"] if value is None else value)
+
+    def parse_list(self, response: Any, day: int | None = None) -> Iterator[Any]:
+        """Follow the links."""
+        for link in response.css("a::attr(href)").getall():
+            self.asked.add(link)
+            yield self.ask(response.urljoin(link), self.parse_item)
+
+    def parse_item(self, response: Any, day: int | None = None) -> Iterator[Any]:
+        """Yield an item of a page that changed, unless it fails."""
+        path = "/" + response.url.split("/", 3)[3]
+        version = int(response.css("p::text").re_first(r"version(\d+)x"))
+        page = visit(response)
+        self.seen.append((path, version))
+        how = self.bad.get(path)
+        if how == "callback":
+            raise ValueError("a selector")
+        if page.is_new or page.changed:
+            yield {"item": (path, version, self.today(response, day)), "how": how}
+        if how == "late":
+            raise ValueError("after the item")
+
+
+class Pipeline:
+    """Keeps items, drops them, or fails."""
+
+    def __init__(self, crawler: Any) -> None:
+        self.crawler = crawler
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> Any:
+        return cls(crawler)
+
+    def process_item(self, item: Any) -> Any:
+        if item["how"] == "pipeline":
+            raise OSError("the database is away")
+        self.crawler.spider.items.append(item["item"])
+        if item["how"] == "drop":
+            raise DropItem("seen")
+        return item
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+@pytest_twisted.ensureDeferred
+async def test_no_change_is_lost_and_no_item_is_of_yesterday(seed: int, site: Site, store_path: Path) -> None:
+    """Whatever fails: a page that was visited is delivered as it is now, with the data of today."""
+    draw = random.Random(seed)
+    settings = {
+        "GP4C_POLICY": draw.choice([None, "top_k", "rounds(rounds=3)"]),
+        "GP4C_WARMUP_VISITS": draw.choice([0, 1, 2]),
+        "GP4C_SKIP_UNCHANGED": draw.random() < 0.5,
+        "GP4C_REDELIVER": 1_000,
+        "CONCURRENT_REQUESTS": draw.choice([1, 4, 16]),
+        "ITEM_PIPELINES": {Pipeline: 1},
+        "GP4C_PANEL": draw.choice([0.0, 0.2]),
+    }
+    way = draw.choice(["cb_kwargs", "meta", "headers"])
+    versions = {f"/item/{number}": 1 for number in range(ITEMS)}
+    delivered: dict[str, int] = {}
+    for day in range(1, CYCLES + CLEAN + 1):
+        is_clean = day > CYCLES
+        for path in versions:
+            if day > 1 and not is_clean and draw.random() < 0.3:
+                versions[path] += 1
+        places: list[list[str]] = [[] for _ in range(LISTS)]  # items move from list to list
+        for path in versions:
+            places[draw.randrange(LISTS)].append(path)
+        for number, paths in enumerate(places):
+            site.pages[f"/list/{number}"] = html(f"the list {number} of day{day}x", paths)
+        for path, version in versions.items():
+            site.pages[path] = html(f"what is said of {path} in version{version}x " + f"word{version}x " * 30)
+        bad = {
+            path: draw.choice(["callback", "late", "pipeline", "drop"])
+            for path in versions
+            if not is_clean and draw.random() < 0.25
+        }
+        given = {**settings, "GP4C_BUDGET": 1.0 if is_clean else draw.choice([0.3, 0.6, 1.0])}
+        crawler = await crawl(Random, store_path, given, site=site, day=day, way=way, bad=bad)
+        spider: Any = crawler.spider
+        assert {of for path, _, of in spider.items if path in spider.asked} <= {day}  # others as stored
+        got = {path: version for path, version, _ in spider.items}
+        for path, version in spider.seen:
+            if bad.get(path) in (None, "drop") and delivered.get(path) != version:
+                assert got.get(path) == version, (day, path)
+        delivered |= {path: version for path, version in got.items() if bad.get(path) in (None, "drop")}
+    assert delivered == versions
