@@ -491,6 +491,9 @@ class Cycle:
         self.stats.inc_value("gp4c/visited")
         self.stats.inc_value(f"gp4c/outcome/{new.outcome}")
         if held.failure is None and held.withdrawn is None:
+            if held.verdict is None and new.outcome in HELD_OUTCOMES:
+                # Of a page that was not delivered before, what is new since it was.
+                new = new._replace(outcome=held.info.outcome or new.outcome)
             self.on_delivered(held.row, new)
 
     def _recorded(self, page: int) -> NewVisit:

@@ -19,11 +19,13 @@ from scrapy.utils.defer import deferred_from_coro
 from scrapy_gp4c import signals
 from scrapy_gp4c.archive.differences import differences, shown
 from scrapy_gp4c.archive.texts import Texts
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.crawling.admission import log_first
 from scrapy_gp4c.crawling.awaiting import awaitable
 from scrapy_gp4c.crawling.reports import page_counts
 from scrapy_gp4c.crawling.scrapy_internals import has_receivers, is_scraping, item_done
 from scrapy_gp4c.errors import ArchiveError, Gp4cError
+from scrapy_gp4c.fingerprint.sketches import is_changed
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.notices.events import PageEvent, item_of, page_events
 from scrapy_gp4c.notices.feeds import ENTRIES, write_feed
@@ -39,7 +41,16 @@ from scrapy_gp4c.page_state.events import (
     last_events,
     recorded_events,
 )
-from scrapy_gp4c.page_state.outcomes import NO_DISTANCE, OUTCOMES, SAME
+from scrapy_gp4c.page_state.outcomes import (
+    CHANGED,
+    COPIED,
+    FIRST,
+    NO_DISTANCE,
+    OUTCOMES,
+    SAME,
+    UNCHANGED,
+    among,
+)
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import ARCHIVE
 
@@ -82,7 +93,8 @@ class Notifier:
         cycle = self._store.open_cycle
         if not self.is_on or cycle is None or cycle == 1:
             return
-        events = open_cycle_events(self._store, self._settings.gone_after)
+        visits = delivered_visits(self._store, self._settings.distance_bits)
+        events = open_cycle_events(self._store, self._settings.gone_after, visits)
         records = list(self._records(events))
         try:
             self._outbox.put(cycle, self._settings.notify, records, command=bool(self._settings.on_change))
@@ -202,9 +214,26 @@ class SignalSender:
         deferred_from_coro(manager.send_catch_log_async(signal, event=event, spider=spider))
 
 
-def open_cycle_events(store: PageStore, gone_after: int) -> CycleEvents:
-    """Events of the visits of the open cycle so far."""
-    cycle, visits = store.open_cycle, store.open_visits()
+def delivered_visits(store: PageStore, distance_bits: int) -> Array:
+    """Delivered visits of the open cycle, and failed ones, with their outcomes since the last delivery."""
+    visits, records = store.open_visits(), store.cycles()
+    now = {int(page) for page in records[-1].get("undelivered", {})}
+    visits = visits[~(np.isin(visits["page"], sorted(now)) & among(visits["outcome"], COPIED))].copy()
+    before = records[-2].get("undelivered", {}) if len(records) > 1 else {}
+    for page, (_, fingerprint, _, is_new, key) in before.items():
+        for row in np.flatnonzero((visits["page"] == int(page)) & among(visits["outcome"], COPIED)):
+            if store.page(int(page)).key != key:
+                continue
+            is_other = fingerprint is None or is_changed(
+                int(visits["fingerprint"][row]), fingerprint, distance_bits
+            )
+            visits["outcome"][row] = FIRST if is_new else CHANGED if is_other else UNCHANGED
+    return visits
+
+
+def open_cycle_events(store: PageStore, gone_after: int, visits: Array | None = None) -> CycleEvents:
+    """Events of the open cycle so far; ``visits``: of these of its visits, None: of all."""
+    cycle, visits = store.open_cycle, store.open_visits() if visits is None else visits
     assert cycle is not None
     before = {name: np.zeros(len(visits), np.int64) for name in ("failures", "gone", "X", "last_attempt")}
     known = np.flatnonzero(visits["page"] < store.merged_pages)

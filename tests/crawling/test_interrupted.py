@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from scrapy_gp4c.page_state.events import EVENTS, recorded_events
+from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.killing import LIST, PAGES, Recorded, Web, Worker
 
 
@@ -127,3 +131,39 @@ def test_a_queue_kept_in_a_jobdir_costs_no_second_fetch(
     assert worker.wait() == 0
     assert sorted(web.log) == sorted([*LIST, "/list"])
     assert Recorded(worker.store).visited_paths == {*LIST, "/list"}
+
+
+@pytest.mark.slow
+def test_every_event_is_told_at_least_once_in_order_whenever_a_crawl_is_killed(
+    web: Web, worker: Worker, tmp_path: Path
+) -> None:
+    """Kill -9 at fifty moments, the end of the cycle included; only visits of finished cycles are told of."""
+    lines = tmp_path / "lines"
+    script = tmp_path / "note.py"
+    script.write_text(f"import sys\nopen({str(lines)!r}, 'a').write(sys.stdin.read())\n")
+    settings = {"GP4C_ON_CHANGE": f"{sys.executable} {script}", "GP4C_BUDGET": 1.0, "GP4C_PANEL": 0.0}
+    moments = random.Random(48)
+    kills = 0
+    for _ in range(200):
+        web.log.clear()
+        web.version += 1
+        requests = moments.choice([moments.randrange(PAGES), PAGES])
+        worker.kill_after(web, requests, moments.uniform(0.0, 0.6 if requests == PAGES else 0.05), settings)
+        kills += worker.wait() == -signal.SIGKILL
+        if kills >= 50:
+            break
+    assert kills >= 50
+    for _ in range(2):
+        worker.begin(settings)
+        assert worker.wait() == 0
+    told: dict[int, list[tuple[str, str]]] = {}
+    for line in lines.read_text().splitlines():
+        event = json.loads(line)
+        told.setdefault(event["cycle"], []).append((event["kind"], event["url"]))
+    with Store(worker.store, readonly=True) as store:
+        assert max(told) <= store.last_cycle
+        for events in recorded_events(store.visits(), store.pages, gone_after=3, first_cycle=2):
+            urls = [request["url"] for request in store.requests(events.visits["page"])]
+            expected = [(EVENTS[kind], url) for kind, url in zip(events.kinds.tolist(), urls, strict=True)]
+            once = list(dict.fromkeys(told.get(events.cycle, ())))
+            assert once == expected, f"cycle {events.cycle}"

@@ -192,10 +192,49 @@ async def test_events_go_through_pipelines_and_feeds_as_items(
         await crawl(Items, store_path, settings)
     rows = [json.loads(line) for file in sorted(tmp_path.glob("*.jsonl")) for line in file.open()]
     events = [(row["cycle"], row["kind"], path_of(row["url"]), row["spider"]) for row in rows]
-    assert events[:3] == [(1, "new", path, "marked items") for path in paths]
+    assert sorted(events[:3]) == [(1, "new", path, "marked items") for path in paths]
     assert sorted(events[3:]) == [
         (2, "changed", "/1", "marked items"),
         (3, "changed", "/1", "marked items"),
         (3, "failing", "/2", "marked items"),
         (3, "gone", "/2", "marked items"),
     ]
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_change_is_told_when_its_visit_is_delivered(site: Site, store_path: Path, hook: Hook) -> None:
+    """Not by the visit whose callback failed, but by the next one, which finds the page as it was left."""
+    signalled: list[str] = []
+
+    class Failing(Spider):
+        name = "failing"
+        start_urls: ClassVar[list[str]] = []
+        fails = False
+
+        @classmethod
+        def from_crawler(cls, crawler: Any, *words: Any, **named: Any) -> Any:
+            spider = super().from_crawler(crawler, *words, **named)
+            crawler.signals.connect(spider.note, signals.page_changed)
+            return spider
+
+        def note(self, event: PageEvent) -> None:
+            signalled.append(path_of(event.url))
+
+        def parse(self, response: Any) -> None:
+            if self.fails and response.url.endswith("/1"):
+                raise ValueError
+
+    Failing.start_urls = [site.url(path) for path in PATHS]
+    settings = {"GP4C_NOTIFY": [hook.url], "GP4C_BUDGET": 1.0}
+    told = []
+    for day in range(4):
+        version = min(day, 1)
+        site.pages.update({path: html(f"version {version} of {path}, as it was") for path in ("/0", "/1")})
+        site.pages.update({path: html(f"the same page {path}") for path in ("/2", "/3")})
+        Failing.fails = day == 1
+        hook.received.clear()
+        signalled.clear()
+        await crawl(Failing, store_path, settings)
+        told.append(([message["message"] for message in hook.received], sorted(signalled)))
+    first, second = (f"1 changed\n\nchanged: {site.url(path)}" for path in ("/0", "/1"))
+    assert told == [([], []), ([first], ["/0"]), ([second], ["/1"]), ([], [])]

@@ -32,7 +32,7 @@ from training.reporting.page import Card, ReportPage, Section, defined, figure, 
 from training.reporting.score import Formula, formula_section
 
 TOP_PAGES: Final = 20
-MOST_POINTS: Final = 400
+MOST_POINTS: Final = 150
 """Points of a chart; with more cycles, each stands for several."""
 MOST_ROWS: Final = 200
 """Last cycles in the table."""
