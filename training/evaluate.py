@@ -111,6 +111,11 @@ def _evaluate_growth(args: Namespace) -> None:
     """Replay every score function with every share, and print the table; raises Gp4cError."""
     if bad := [share for share in args.discovery if not 0.0 <= share <= 1.0]:
         raise HistoryError(f"--discovery: expected shares from 0.0 to 1.0; found {bad[0]}")
+    if args.claims or args.first_sight:
+        raise HistoryError(
+            "--claims, --first-sight: expected a history without growth, which has the claims that its "
+            "crawl read: leave the option out with --growth"
+        )
     grown = read_growth(Path(args.history))
     rows = []
     choices = CrawlChoices(

@@ -472,4 +472,6 @@ def test_files_that_appear_have_a_birth_and_a_finder(repository: Repository, tmp
     assert read_history(path).pages == 4
     assert evaluate.main([str(path), "--growth", "--warmup", "1", "--json", str(tmp_path / "j")]) == 0
     assert evaluate.main([str(path), "--growth", "--discovery", "2"]) == 2
+    for option in ("--claims", "--first-sight"):
+        assert evaluate.main([str(path), "--growth", option, str(path)]) == 2
     assert evaluate.main([str(path), "--score", "brought"]) == 2
