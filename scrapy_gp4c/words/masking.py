@@ -152,7 +152,6 @@ _MARK_FIRST: Final = "|".join(
         rf"(?P<before>{_any_of(_BEFORE)}\s(?:[^\W\d]{{2,9}}\s)?(?:de )?[0-9]++\s?{_UNITS})(?!\w)",
         rf"(?P<counted>{_VIEWS}(?:\s\w{{2,8}})?\s?[:：]\s?{_COUNT})",
         rf"(?P<ngày>{_UNITS}\s{_DAY}\s{_UNITS}\s\d\d?(?:,?\s(?:{_UNITS}\s)?{_PLAIN_YEAR}))",
-        rf"(?P<mark>{_ANY_MARK.pattern})",
     )
 )
 _TOKEN: Final = (
@@ -329,9 +328,11 @@ class _Masks:
     def of_window(self, start: int, end: int) -> str:
         """Return a part of the text, masked."""
         window = _BLANKS.sub(" ", self._text[start:end])  # "1,234" and "views" in elements of their own
-        words: list[str] = []
+        originals: dict[int, str] = {}
+        saved = 0
 
         def marked(word: re.Match[str]) -> str:
+            nonlocal saved
             bits = _MARKS.get(word[2])
             # "p.m." is no unit, and "3 m" is a length; "3m ago" and "il y a" are times.
             is_letter = word.end(2) - word.start(2) == 1 and word[2].isascii()
@@ -339,31 +340,31 @@ class _Masks:
             is_unit = is_letter and _BEFORE_LETTER.search(window, max(word.start() - 16, 0), word.start())
             if bits is None or (is_letter and not word[1] and not is_french and not is_unit):
                 return word[0]
-            words.append(word[2])
+            originals[word.start(2) - saved] = word[2]
+            saved += len(word[2]) - 1
             return word[1] + chr(_FIRST + bits)
 
         short = _WORD.sub(marked, window)
-        at = 0
+
+        def restored(begin: int, end: int) -> str:
+            if not originals:
+                return short[begin:end]
+            return "".join(originals.get(at, short[at]) for at in range(begin, end))
+
         context = self._text[max(start - _CONTEXT, 0) : start]
-
-        def masked(match: re.Match[str]) -> str:
-            nonlocal at
-            kind = match.lastgroup
-            marks = words[at : at + len(_ANY_MARK.findall(match[0]))]
-            at += len(marks)
-            if kind == "mark":
-                return marks[0]
-            begin = match.start()  # a window may be a megabyte: no copy of all before
-            before = short[begin - _CONTEXT : begin] if begin >= _CONTEXT else context + short[:begin]
-            if _ANY_MARK.search(before) is not None:  # "time" says time, and is an hour in Norwegian
-                known = iter(words[at - len(marks) - len(_ANY_MARK.findall(before)) : at - len(marks)])
-                before = _ANY_MARK.sub(lambda _: next(known), before)
-            if self._is_noise(kind or "", match, marks, before):
-                return MASK
-            originals = iter(marks)
-            return _ANY_MARK.sub(lambda _: next(originals), match[0])
-
-        return _NUMERIC.sub(masked, short)
+        pieces: list[str] = []
+        done = 0
+        for match in _NUMERIC.finditer(short):
+            begin, end = match.span()  # a window may be a megabyte: no copy of all before
+            before = restored(max(begin - _CONTEXT, 0), begin)
+            if begin < _CONTEXT:
+                before = context + before
+            words = [originals[at] for at in range(begin, end) if at in originals]
+            if self._is_noise(match.lastgroup or "", match, words, before):
+                pieces += (restored(done, begin), MASK)
+                done = end
+        pieces.append(restored(done, len(short)))
+        return "".join(pieces)
 
     def _is_noise(self, kind: str, match: re.Match[str], words: list[str], before: str) -> bool:
         """Tell whether what a pattern matched is no statement of the page."""

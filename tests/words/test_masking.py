@@ -146,3 +146,11 @@ def test_a_clock_is_part_of_its_date_whatever_the_blanks(blanks: str, between: s
 def test_numbers_with_a_unit_are_masked_as_before(text: str, masked: str) -> None:
     """The bounds of the patterns lie beyond any number that a page states."""
     assert mask(text) == masked
+
+
+def test_words_of_tables_come_back_wherever_they_stand() -> None:
+    """Behind a digit a unit stayed a sign of the table, and words behind it were swapped."""
+    assert (
+        mask("5min by train, 5std in march 2026, 7sek april") == f"5min by train, 5std in {MASK}, 7sek april"
+    )
+    assert mask("takes 5min by updated 12:34") != mask("takes 5std by updated 12:34")
