@@ -16,6 +16,7 @@ from scrapy_gp4c.middleware import (
     CallbackMiddleware,
     FinderMiddleware,
     FingerprintMiddleware,
+    RefreshMiddleware,
     TruncationMiddleware,
 )
 from scrapy_gp4c.robots_txt import replace_builtin
@@ -59,6 +60,7 @@ OWNER_ALONE: Final = {
 }
 """Settings of the owner, whose downloads are waits for results: no delays, and room for whole batches."""
 TRUNCATION_POSITION: Final = 595  # bodies are still compressed there
+REFRESH_POSITION: Final = 585  # just before Scrapy's middleware that follows a refresh
 
 
 def _is_not(error: SettingsError) -> Callable[[logging.LogRecord], bool]:
@@ -94,6 +96,9 @@ class Addon:
         )
         settings.setdefault_in_component_priority_dict(
             "DOWNLOADER_MIDDLEWARES", TruncationMiddleware, TRUNCATION_POSITION
+        )
+        settings.setdefault_in_component_priority_dict(
+            "DOWNLOADER_MIDDLEWARES", RefreshMiddleware, REFRESH_POSITION
         )
         settings.setdefault_in_component_priority_dict(
             "SPIDER_MIDDLEWARES", FinderMiddleware, FINDER_POSITION

@@ -7,12 +7,14 @@ Scrapy's template), sees each page once, decoded and final: no other one asks ag
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import Request, signals
 from scrapy.exceptions import CloseSpider
+from scrapy.http import HtmlResponse
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 from scrapy.utils.misc import load_object
+from scrapy.utils.response import get_meta_refresh
 
 from scrapy_gp4c.crawling.compressed_bodies import lacks_end
 from scrapy_gp4c.crawling.deliveries import VisitInfo
@@ -41,6 +43,10 @@ if TYPE_CHECKING:
 
 
 logger = foreign_safe_logger(__name__)
+
+
+REFRESHES: Final = "gp4c_refreshes"
+"""Key in ``Request.meta`` between two middlewares: the page refreshes itself."""
 
 
 class FinderMiddleware(BaseSpiderMiddleware):
@@ -154,6 +160,8 @@ class FingerprintMiddleware:
         self, request: Request, response: Response
     ) -> Response | Coroutine[Any, Any, Response]:
         """End a visit; raises IgnoreRequest for an unchanged page that is to be skipped."""
+        if request.meta.pop(REFRESHES, False):
+            del request.meta["dont_redirect"]
         visit = self._visit(request)
         if visit is not None:
             return visit.respond(response)
@@ -188,6 +196,28 @@ class FingerprintMiddleware:
         if self._visits is None and (run := run_of(self._crawler)) is not None:
             self._visits = Visits(run, self._worker_process)
         return None if self._visits is None else self._visits.of(request)
+
+
+class RefreshMiddleware:
+    """Downloader middleware: judges pages that refresh themselves, which Scrapy would fetch 20 times more."""
+
+    def __init__(self, ignored_tags: list[str]) -> None:
+        """``ignored_tags``: tags within which a refresh does not count, ``METAREFRESH_IGNORE_TAGS``."""
+        self._ignored_tags = ignored_tags
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Build the middleware of a crawler."""
+        return cls(crawler.settings.getlist("METAREFRESH_IGNORE_TAGS"))
+
+    def process_response(self, request: Request, response: Response) -> Response:
+        """Keep Scrapy from following a meta refresh of a page to itself."""
+        if isinstance(response, HtmlResponse) and "dont_redirect" not in request.meta:
+            # What is found is kept for Scrapy's own middleware, which looks next.
+            _, url = get_meta_refresh(response, ignore_tags=self._ignored_tags)
+            if url is not None and url.partition("#")[0] == response.url.partition("#")[0]:
+                request.meta["dont_redirect"] = request.meta[REFRESHES] = True
+        return response
 
 
 class TruncationMiddleware:

@@ -16,6 +16,7 @@ from scrapy.utils.misc import load_object
 
 if TYPE_CHECKING:
     from scrapy import Request
+    from scrapy.http import Response
     from scrapy.robotstxt import RobotParser
     from scrapy.settings import BaseSettings
 
@@ -33,6 +34,18 @@ class RobotsMiddleware(RobotsTxtMiddleware):
         """Wait for the robots.txt of a request's host; returns its rules (RFC 9309), None without any."""
         await super().robot_parser(request)
         return await super().robot_parser(request)  # it has come, so that nobody has to wait for it
+
+    async def _parse_robots(self, response: Response, netloc: str, request: Request) -> None:
+        """Take a server's error for a complete disallow (RFC 9309, 2.3.1.4), where Scrapy allows all."""
+        if response.status >= 500:
+            logger.warning(
+                "Nothing of %s is fetched in this run, because its robots.txt is answered with status %d.",
+                netloc,
+                response.status,
+                extra={"spider": self.crawler.spider},
+            )
+            response = response.replace(body=b"User-agent: *\nDisallow: /\n")
+        await super()._parse_robots(response, netloc, request)
 
 
 def replace_builtin(settings: BaseSettings) -> None:

@@ -59,6 +59,7 @@ NOT_STORABLE: Final = "gp4c/not_storable"
 SECRET_DIFFERS: Final = "gp4c/secret_differs"
 SECRET_NOT_GIVEN: Final = "gp4c/secret_not_given"
 NO_WEIGHT: Final = "gp4c/no_weight"
+REDIRECTS_TO_ITSELF: Final = "gp4c/redirects_to_itself"
 ASKED_TOO_LATE: Final = "gp4c/asked_too_late"
 NO_PROMISE: Final = "gp4c/no_promise"
 NEVER: Final = "gp4c/skipped/never"
@@ -287,6 +288,15 @@ class Admission:
     def _queue_again(self, request: Request, claim: Claim) -> bool:
         """Queue a retry or redirect of a visit under way: it costs no budget and ends the same visit."""
         claim = dataclasses.replace(claim, host=None)
+        returns = list(request.meta.get("redirect_urls", ())).count(request.url)
+        if returns == 1:
+            request.dont_filter = True  # it may have set a cookie
+        elif returns:  # Scrapy would follow 20 times
+            url = self.rebuilder.credentials.url(request.url)
+            line = f"{url} redirects to itself: its visit is an error."
+            self._log_first(REDIRECTS_TO_ITSELF, line, logging.WARNING)
+            request.meta[META] = self._cycle.end(claim, "error")
+            return False
         if self.queue_claim(request, claim):
             self._cycle.back_in_queue(claim)
             return True

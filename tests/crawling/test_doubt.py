@@ -239,3 +239,56 @@ async def test_a_site_that_refuses_gives_its_visits_to_others(
         assert Counter(hosts) == ({"127.0.0.2": 40} if wait else {"127.0.0.1": 5, "127.0.0.2": 35})
     finally:
         await site.close()
+
+
+@pytest_twisted.ensureDeferred
+async def test_pages_that_lead_to_themselves_are_fetched_once_and_judged(
+    site: Site, store_path: Path
+) -> None:
+    """A refresh is the page; a redirect may bring cookies once, and is an error the second time."""
+    refresh = (
+        '<html><head><meta http-equiv="refresh" content="1; url=%s"></head><body>news of today</body></html>'
+    )
+    site.pages = {"/live": refresh % "/live", "/away": refresh % "/news", "/news": html(text_of(1))}
+
+    def loop(request: ServerRequest) -> bytes:
+        if request.path == b"/cookie" and request.getCookie(b"seen"):
+            return html(text_of(2)).encode()
+        request.setHeader("Set-Cookie", "seen=1")
+        request.redirect(request.path)
+        return b""
+
+    site.pages |= {"/cookie": loop, "/loop": loop}
+    paths = ("/live", "/away", "/cookie", "/loop")
+    await crawl(Pages, store_path, FULL, urls=tuple(map(site.url, paths)))
+    expected = {"/live": ["first"], "/away": ["first"], "/cookie": ["first"], "/loop": ["error"]}
+    assert outcomes(store_path, 1) == expected
+    assert Counter(path for _, path in site.log) == {
+        "/live": 1,
+        "/away": 1,
+        "/news": 1,
+        "/cookie": 2,
+        "/loop": 2,
+    }
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_robots_txt_that_is_out_of_order_allows_nothing(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is fetched as long as it is answered 5xx, and all after that (RFC 9309)."""
+    site.pages = {"/0": html(text_of(0))}
+
+    def broken(request: ServerRequest) -> bytes:
+        request.setResponseCode(503)
+        return b"out of order"
+
+    site.pages["/robots.txt"] = broken
+    given = {**FULL, "ROBOTSTXT_OBEY": True}
+    with caplog.at_level(logging.WARNING):
+        await crawl(Pages, store_path, given, urls=(site.url("/0"),))
+    assert site.fetched() == {"/robots.txt"}
+    assert "because its robots.txt is answered with status 503" in caplog.text
+    site.pages["/robots.txt"] = b"User-agent: *\nDisallow:\n"
+    await crawl(Pages, store_path, given, urls=(site.url("/0"),))
+    assert outcomes(store_path, 2) == {"/0": ["first"]}
