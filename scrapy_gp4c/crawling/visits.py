@@ -125,6 +125,8 @@ class Visit:
         page, deliveries = self._claim.page, visits.deliveries
         if not visits.skip_unchanged or page in deliveries.pages or page in deliveries.again:
             return
+        if "splash" in self._request.meta:
+            return  # it would render the empty body of a 304, with status 200
         try:
             if self._lacks_text() or self._is_rebased():
                 return

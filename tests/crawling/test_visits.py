@@ -59,6 +59,32 @@ async def test_a_cached_response_is_no_observation(site: Site, store_path: Path,
 
 
 @pytest_twisted.ensureDeferred
+async def test_what_splash_renders_is_asked_for_without_validators(site: Site, store_path: Path) -> None:
+    """It passes them on to the site, and renders an empty page of a 304."""
+    validators: list[str | None] = []
+
+    def page(request: ServerRequest) -> bytes:
+        validators.append(request.getHeader("If-None-Match"))
+        request.setHeader(b"ETag", b'"1"')
+        return html(WORDS).encode()
+
+    class Rendered(Spider):
+        name = "rendered"
+
+        async def start(self) -> Any:
+            yield Request(site.url("/"), meta={"splash": {"endpoint": "render.html"}})
+            yield Request(site.url("/plain"))
+
+        def parse(self, response: Any) -> None:
+            """Read it."""
+
+    site.pages = {"/": page, "/plain": page}
+    for _ in range(2):
+        await crawl(Rendered, store_path, {"GP4C_SKIP_UNCHANGED": True, "GP4C_BUDGET": 1.0})
+    assert sorted(map(str, validators)) == ['"1"', "None", "None", "None"]
+
+
+@pytest_twisted.ensureDeferred
 async def test_compression_is_no_change(site: Site, store_path: Path) -> None:
     """The same page with and without gzip has the same fingerprint: we see it decoded."""
     served = {"gzip": False}
