@@ -42,6 +42,7 @@ from training.histories.contents import ContentHistory
 from training.histories.growth_reading import read_growth
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_contents_or_history
+from training.papers import lambdacrawl
 from training.replaying.growth import HUBS, growth_crawl, replay_growth
 from training.replaying.metrics import ORACLE, parse_budget
 from training.replaying.oracle_baselines import is_oracle_baseline
@@ -150,6 +151,11 @@ def _parser() -> argparse.ArgumentParser:
     options.scores(add, f"name, expression, score file, dotted path, or {ORACLE} (default: {default})")
     options.search(add)
     add("--in-use", metavar="SCORE", help="function in use: the first row (default: as if it were default)")
+    preset_help = (
+        "published policies and ours as Kolobov et al. 2019 compare: a fifth of the pages a cycle, harmonic "
+        "staleness by weight (their experiments: python -m training.experiment --preset lambdacrawl)"
+    )
+    add("--preset", choices=(lambdacrawl.NAME,), help=preset_help)
     add("--all", action="store_true", help="all that has a name: functions, policies of others, the oracle")
     add(
         "--budget",
@@ -187,6 +193,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code: 0, or 2 for input that cannot be used."""
     parser = _parser()
     args = parser.parse_args(arguments)
+    if args.preset:
+        parser.set_defaults(budget=f"{lambdacrawl.BUDGET_SHARE}")
+        args = parser.parse_args(arguments)
+        args.score = [*lambdacrawl.SCORES, *(args.score or ())]
     args.board = args.all or args.seeds != 1
     lone = args.weighted if args.board else args.figure
     if lone or (args.board and not (args.all or args.policy)):

@@ -137,6 +137,11 @@ def test_evaluate_reads_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     file.unlink()
     assert evaluate.main([str(path), "--cycle", "12h", "--score", "default", "--budget", "0.2"]) == 0
     assert "40 pages, scored cycles 3 to 59" in capsys.readouterr().out
+    assert evaluate.main([str(path), "--preset", "lambdacrawl"]) == 0
+    shown = capsys.readouterr().out
+    assert "k = 8 visits per cycle" in shown
+    assert "lambda-crawl" in shown
+    assert "harmonic staleness" in shown
     (tmp_path / "plain.txt").write_text("0101\n1100\n")
     assert evaluate.main([str(tmp_path / "plain.txt"), "--cycle", "1d"]) == 2
     assert "--cycle and --max-pages go with directories" in capsys.readouterr().err
