@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Files in their order: that of xdist begins the files of few but long tests last.
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo report test slow ecosystem matrix check fuzz lint bench chaos docs release-check audit clean
+.PHONY: demo demo-fetchers report test slow ecosystem matrix check fuzz lint bench chaos docs release-check audit clean
 
 .venv/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -18,6 +18,10 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
 demo: .venv/demo
 	$(BIN)/python -m example_project.demo
+
+# The demo's web crawled by one process, and by three fetchers of which one is killed a day.
+demo-fetchers: .venv/installed
+	$(BIN)/python -m example_project.demo --fetchers 3 --collect 0 --days 12 --output demo-fetchers
 
 report: .venv/demo
 	@test -f demo/default/data.mdb || { echo "make report: run make demo first" >&2; exit 1; }

@@ -206,9 +206,9 @@ def _state(machines: ManyMachines, days: int) -> dict[str, Any]:
             )
         columns = {}
         for first, block in store.blocks():
-            for number, row in enumerate(block):
-                names = ("n", "X", "last_cycle", "found_cycle", "fingerprint", "has_copy", "gone", "failures")
-                columns[urls[first + number]] = str([row[name] for name in names])
+            names = ("n", "X", "last_cycle", "found_cycle", "fingerprint", "has_copy", "gone", "failures")
+            rows = zip(*(block[name].tolist() for name in names), strict=True)
+            columns.update({urls[first + number]: row for number, row in enumerate(rows)})
     items = []
     for day in range(1, days + 1):
         file = machines.folder / f"items{day}.jl"

@@ -39,6 +39,7 @@ from .crawls import (
     write_days,
 )
 from .history import DAYS, HOSTS
+from .machines import fetching
 from .model import LAST_DAY, Web
 from .plot import draw
 from .tables import FIRST_CURVE_DAY, curves_table, days_table, detection, leads, summary_table
@@ -49,7 +50,7 @@ CRAWLS: Final[dict[str, dict[str, str]]] = {
     "random": {"GP4C_SCORE_FUNCTION": "random", "GP4C_POLICY": "top_k"},
 }
 """Name -> settings of a compared crawl, none: as installed; the first one warms up for all."""
-LEARNED, CONTROL = "learned", "control"
+LEARNED, CONTROL, FETCHERS = "learned", "control", "fetchers"
 KEPT_LABEL: Final = "all pages,\nthen default"
 """Name of the crawl that learns in the picture, where it kept the default."""
 PORT = 8420  # fixed: URLs name it, and what is drawn of a page's URL (ties, the held-out half) is to repeat
@@ -184,8 +185,10 @@ def run(options: argparse.Namespace, console: Console) -> None:
     first_learned_day = FIRST_RANKED_DAY + options.collect
     learns = options.collect > 0 and options.days >= first_learned_day
     first, *others = CRAWLS.items()
+    if options.fetchers:
+        others = [(FETCHERS, {})]
     series = [Series(first[0], folder, np.zeros(web.pages, dtype=np.int32), first[1])]
-    for name in (*CRAWLS, LEARNED, CONTROL):  # what an earlier demo left
+    for name in (*CRAWLS, LEARNED, CONTROL, FETCHERS):  # what an earlier demo left
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / f"{name}.log").unlink(missing_ok=True)
     (folder / "score.json").unlink(missing_ok=True)
@@ -200,7 +203,13 @@ def run(options: argparse.Namespace, console: Console) -> None:
     rows: list[Row] = []
     promoted = False
     show(day_file, 1)
-    with serving(day_file, options) as port, stopping(series):
+    with (
+        serving(day_file, options) as port,
+        stopping(series),
+        fetching(options.fetchers, folder) as machines,
+    ):
+        if machines is not None:
+            others = [(FETCHERS, {"GP4C_FETCHERS": machines.address})]
         console.print(
             f"Serving {web.pages:,} pages on {web.hosts + 1} hosts at {web.url(0, port)}; "
             f"logs and stores: {folder}"
@@ -215,6 +224,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
                     promoted = switch(series, console)
                 show(day_file, day)
                 rankings = {one.score: one.ranking() for one in series}
+                if machines is not None and day >= FIRST_RANKED_DAY:
+                    machines.kill_one()
                 for one in crawl_day(series, port):
                     row = one.observe(web, day, rankings[one.score])
                     rows.append(row)
@@ -282,6 +293,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--user-centric",
         action="store_true",
         help="a crawl that serves a search instead of one that learns: exact search quality day by day",
+    )
+    parser.add_argument(
+        "--fetchers", type=int, default=0, help="a second crawl by so many fetchers, one killed a day (0)"
     )
     parser.add_argument("--output", type=Path, default=ROOT / "demo", help="folder for all results (demo)")
     options = parser.parse_args(arguments)

@@ -207,12 +207,16 @@ def test_features_and_commands_work_with_fetchers_as_without(web: Web, tmp_path:
     assert len(list((tmp_path / "2" / "backups").iterdir())) == 2
     project = ManyMachines(tmp_path / "project", ["tests.support.fetched_crawl"])
     url = f"http://127.0.0.1:{web.server.server_address[1]}/p0"
-    words = ["status", "pages", "changes", "failing", "plan", "verify", "export", "stores", "report"]
+    words = ["status", "pages", "changes", "failing", "plan", "store verify", "export", "stores", "report"]
     actions = [[word] for word in words] + [["why", url], ["history", url], ["search", "word1x0x1"]]
-    actions += [["restore", f"file://{tmp_path}/2/backups"], ["backup", str(tmp_path / "more")], ["compact"]]
+    actions += [
+        ["store restore", f"file://{tmp_path}/2/backups"],
+        ["store backup", str(tmp_path / "more")],
+        ["store compact"],
+    ]
     for number, (action, *rest) in enumerate(actions):
         common = ("-s", f"GP4C_STORE={store}", "-s", f"GP4C_QUERY_LOG={queries}", "-s", "GP4C_FETCHERS=2")
-        done = project.start(f"{number}", "scrapy", "gp4c", action, "curious", *rest, *common)
+        done = project.start(f"{number}", "scrapy", "gp4c", *action.split(), "curious", *rest, *common)
         assert done.wait(LIMIT_S) == 0, (action, project.log(f"{number}")[-2000:])
 
 

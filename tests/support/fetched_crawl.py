@@ -50,7 +50,7 @@ class Curious(Pages):
         """Request the home page and the sitemap of every host."""
         async for request in super().start():
             yield request
-            yield request.replace(url=request.url + "sitemap.xml", callback=self.parse_sitemap)
+            yield Request(request.url + "sitemap.xml", self.parse_sitemap)
 
     def parse_sitemap(self, response: Response) -> None:
         """Leave it to the add-on."""
