@@ -145,5 +145,7 @@ def delegate_downloads(settings: BaseSettings, *, has_pipelines: bool) -> None:
         project["ITEM_PIPELINES"] = settings.getdict("ITEM_PIPELINES")
         settings.set("ITEM_PIPELINES", {}, "cmdline")
     settings.set("FETCHER_SETTINGS", {**project, "ADDONS": addons, **FETCHERS_ALONE}, "cmdline")
+    if not (settings.getpriority("CONCURRENT_ITEMS") or 0):
+        settings.set("CONCURRENT_ITEMS", 8, "cmdline")  # Scrapy starts so many tasks for each response
     for name, value in OWNER_ALONE.items():
         settings.set(name, value, "cmdline")
