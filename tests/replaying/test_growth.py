@@ -249,7 +249,7 @@ def test_the_delay_in_a_store_is_that_of_the_replay(tmp_path: Path) -> None:
     crawled = crawl(tmp_path / "some", grown, given_)
     new = np.flatnonzero(grown.born)
     delay = [crawled.first_visit.get(page, grown.history.cycles + 1) - grown.born[page] for page in new]
-    replayed = replay_growth(told, replace(crawl_of(score), site_share=0.5))
+    replayed = replay_growth(told, crawl_of(score))
     assert sorted(replayed.delay.tolist()) == sorted(delay)
 
 

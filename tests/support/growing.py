@@ -64,7 +64,7 @@ def crawl(
 
     ``during``: called after each visit.
     """
-    loaded = Settings.load(ScrapySettings(given))
+    loaded = Settings.load(ScrapySettings({"GP4C_SITE_SHARE": 1.0, **given}))
     own = grown.history
     assert own.page_names is not None
     version = np.vstack([np.zeros(own.pages, int), np.cumsum(own.changed, axis=0)])
