@@ -16,6 +16,13 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.common import machine
+from benchmarks.trouble.beside import (
+    claim_files,
+    damaged_archives,
+    damaged_indexes,
+    long_diffs,
+    signalled_monitors,
+)
 from benchmarks.trouble.counting import Count
 from benchmarks.trouble.crawls import failing_disks, killed_crawls
 from benchmarks.trouble.damage import damage, flip, recoveries, truncate, wipe
@@ -35,6 +42,12 @@ TROUBLE: Final[dict[str, tuple[int, Callable[..., Count]]]] = {
     "recoveries": (100, recoveries),
     "four writers at once": (30, two_writers),
     "cycles with GP4C_KEEP_CYCLES": (400, retention),
+    "wrong bytes in feeds and sitemaps": (100, claim_files),
+    "diffs of hostile texts": (60, long_diffs),
+    "damaged archives of texts": (200, damaged_archives),
+    "damaged search indexes": (200, damaged_indexes),
+    "signals to monitors": (60, signalled_monitors),
+    "torn queues of a JOBDIR": (60, lambda *given: killed_crawls(*given, jobdir=True, torn=True)),
 }
 """Trouble -> how often, and how."""
 HEADER: Final = ("trouble", "times", "lost", "doubled", "silent", "hangs", "tracebacks, signals", "")

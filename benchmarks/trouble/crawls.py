@@ -82,11 +82,18 @@ class Watched:
 
 
 def killed_crawls(
-    times: int, numbers: random.Random, directory: Path, *, jobdir: bool = False, clocks: bool = False
+    times: int,
+    numbers: random.Random,
+    directory: Path,
+    *,
+    jobdir: bool = False,
+    clocks: bool = False,
+    torn: bool = False,
 ) -> Count:
     """Kill -9 of crawls at any moment, each of which goes on where the one before was.
 
-    ``clocks``: each crawl's clock is off, and jumps while it runs.
+    ``clocks``: each crawl's clock is off, and jumps while it runs; ``torn``: a queue of the JOBDIR is torn
+    after each kill.
     """
     kills = 0
     with crawls(directory) as (web, worker):
@@ -112,6 +119,13 @@ def killed_crawls(
                         os.kill(pid, signal.SIGKILL)
                 kills += worker.wait() == -signal.SIGKILL
             watched.ended()
+            queues = [path for path in directory.glob("job/requests.queue/**/*") if path.is_file()]
+            if torn and queues:
+                path = numbers.choice(queues)
+                data = bytearray(path.read_bytes())
+                if data and numbers.random() < 0.5:
+                    data[numbers.randrange(len(data))] ^= 255
+                path.write_bytes(data[: numbers.randrange(len(data) + 1)])
         return watched.count(kills)
 
 

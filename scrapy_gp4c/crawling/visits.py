@@ -237,7 +237,7 @@ class Visit:
         """Copy that the page is compared with; None: it has none."""
         store, page = self._visits.store, self._claim.page
         row, packed = store.page(page), store.copy_notes(page)
-        if not row.has_copy:
+        if not row.has_copy or (packed is not None and unpack(packed).part != self._part_sum):
             return None
         learned = b"" if packed is None else unpack(packed).learned
         cycle = self._visits.cycle

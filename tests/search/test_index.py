@@ -37,14 +37,20 @@ def fingerprint(words: str) -> int:
     return int.from_bytes(words.encode().ljust(8)[:8], "big") ^ len(words)
 
 
-@pytest.fixture
-def index(tmp_path: Path) -> Iterator[SearchIndex]:
+def filled_index(directory: Path) -> SearchIndex:
     """An index with the texts of cycle 1."""
-    made = SearchIndex(tmp_path / FILE, "store", workload(), "tfidf")
+    made = SearchIndex(directory / FILE, "store", workload(), "tfidf")
     for page, words in TEXTS.items():
         made.stage(arrival(page, words))
     made.commit(1)
     made.apply(1, TEXTS, [], 7)
+    return made
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[SearchIndex]:
+    """An index with the texts of cycle 1."""
+    made = filled_index(tmp_path)
     yield made
     made.close()
 
