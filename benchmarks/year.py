@@ -1,0 +1,204 @@
+"""A year of daily cycles that nobody attends: memory, descriptors, files, log and time, late by early.
+
+    python -m benchmarks.year [--cycles 365]
+
+Real crawls of a loopback site, one after the other in one process, so that what a crawl leaves behind adds
+up: 60 pages, of which a fifth changes a day, a sitemap that says which, and one page more a week. With an
+archive of texts, hints, a control group, retention of 14 cycles, signals, a feed and a command.
+Late is the mean of the last eighth of the cycles, early that of the second. Targets: at most 1.1 times for
+all but the time, which other work on the machine decides, too: at most 1.5 times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import http.server
+import logging
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks.common import in_fresh_process, machine, verdict
+from scrapy_gp4c.store.opening import USUAL, verify
+
+PAGES: Final = 60
+KEPT_CYCLES: Final = 14
+TARGETS: Final = {
+    "memory, MB": 1.1,
+    "descriptors": 1.0,
+    "store, MB": 1.1,
+    "archive, MB": 1.1,
+    "feed, kB": 1.1,
+    "log, lines": 1.1,
+    "time, s": 1.5,
+}
+
+
+class Site:
+    """A site in a thread; ``cycle`` is set from outside."""
+
+    def __init__(self) -> None:
+        self.cycle = 1
+        site = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                body = site.page(self.path).encode()
+                self.send_response(200)
+                is_xml = self.path.endswith(".xml")
+                self.send_header("Content-Type", "application/xml" if is_xml else "text/html")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *arguments: object) -> None:
+                """Log nothing."""
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.address = f"http://127.0.0.1:{self.server.server_port}"
+
+    def page(self, path: str) -> str:
+        """Text of a page in this cycle."""
+        numbers = range(PAGES + self.cycle // 7)
+        if path == "/sitemap.xml":
+            entries = "".join(
+                f"<url><loc>{self.address}/{n}</loc><lastmod>{_day(self._version(n))}</lastmod></url>"
+                for n in numbers
+            )
+            return f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</urlset>'
+        if path == "/":
+            return "<html><body><h1>Start</h1>" + "".join(f'<a href="/{n}">{n}</a> ' for n in numbers)
+        number = int(path[1:])
+        version = self._version(number)
+        text = f"page {number} tells in version {version} what word{version} is new in it. " * 9
+        return f"<html><body><p>{text}</p></body></html>"
+
+    def _version(self, number: int) -> int:
+        return (self.cycle + number) // 5
+
+
+def _day(version: int) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(1.7e9 + 5 * 86_400 * version))
+
+
+def crawl_all(cycles: int, place: str) -> list[list[float]]:
+    """Crawl so many times in one process; returns a row of `TARGETS` for each."""
+    from scrapy import Spider
+    from scrapy.crawler import AsyncCrawlerRunner
+    from scrapy.utils.log import configure_logging
+    from scrapy.utils.reactor import install_reactor
+
+    install_reactor("twisted.internet.asyncioreactor.AsyncioSelectorReactor")
+    from twisted.internet import reactor
+    from twisted.internet.defer import Deferred
+
+    from scrapy_gp4c import signals
+
+    site = Site()
+    lines = [0]
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines[0] += 1
+
+    configure_logging({"LOG_INSTALL_ROOT_HANDLER": False})
+    logging.getLogger().handlers = [Lines()]
+    logging.getLogger().setLevel(logging.INFO)
+
+    class News(Spider):
+        name = "news"
+        start_urls = (f"{site.address}/", f"{site.address}/sitemap.xml")
+
+        def parse(self, response: Any) -> Iterator[Any]:
+            self.crawler.signals.connect(self.heard, signals.page_changed)
+            if not response.url.endswith(".xml"):
+                yield from response.follow_all(css="a")
+
+        def heard(self, event: Any) -> None:
+            """Hear of a change."""
+
+    settings = {
+        "ADDONS": {"scrapy_gp4c.Addon": 500},
+        "GP4C_STORE": f"{place}/store",
+        "GP4C_ARCHIVE": True,
+        "GP4C_BUDGET": 30,
+        "GP4C_PANEL": 0.05,
+        "GP4C_KEEP_CYCLES": KEPT_CYCLES,
+        "GP4C_FEED": f"{place}/feed.json",
+        "GP4C_ON_CHANGE": "cat > /dev/null",
+        "TELNETCONSOLE_ENABLED": False,
+    }
+    rows = []
+
+    async def crawls() -> None:
+        for cycle in range(1, cycles + 1):
+            site.cycle = cycle
+            lines[0] = 0
+            start_s = time.perf_counter()
+            await AsyncCrawlerRunner(settings).crawl(News)
+            took_s = time.perf_counter() - start_s
+            with Path("/proc/self/status").open() as status:
+                memory_kb = next(int(line.split()[1]) for line in status if line.startswith("RssAnon"))
+            rows.append(
+                [
+                    memory_kb / 1024,
+                    len(os.listdir("/proc/self/fd")),
+                    _mb(f"{place}/store/data.mdb"),
+                    _mb(f"{place}/store/texts.sqlite"),
+                    1e3 * _mb(f"{place}/feed.json"),
+                    lines[0],
+                    took_s,
+                ]
+            )
+
+    done: Any = Deferred.fromFuture(asyncio.ensure_future(crawls()))
+    failures: list[Any] = []
+    done.addErrback(failures.append)
+    done.addBoth(lambda _: reactor.stop())  # type: ignore[attr-defined]
+    reactor.run()  # type: ignore[attr-defined]
+    if failures:
+        failures[0].raiseException()
+    return rows
+
+
+def _mb(path: str) -> float:
+    return Path(path).stat().st_size / 1e6 if Path(path).exists() else 0.0
+
+
+def main() -> int:
+    """Print the table; return 1 where a target is missed or the store is not sound."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--cycles", type=int, default=365)
+    cycles = parser.parse_args().cycles
+    print(machine())
+    print(f"python -m benchmarks.year {' '.join(sys.argv[1:])}\n")
+    with tempfile.TemporaryDirectory() as place:
+        rows = np.array(in_fresh_process(crawl_all, cycles, place))
+        problems = verify(Path(place, "store"), USUAL, deep=True).problems
+    print(f"| {' | '.join(('', *TARGETS))} |\n|{'---|' * (1 + len(TARGETS))}")
+    early, late = (
+        rows[part].mean(axis=0) for part in (slice(cycles // 8, cycles // 4), slice(-cycles // 8, None))
+    )
+    for name, values in (("early", early), ("late", late)):
+        print(f"| {name} | {' | '.join(f'{value:,.2f}' for value in values)} |")
+    print(f"\nverify --deep: {problems or 'sound'}")
+    held = [
+        verdict(f"{name}, late by early", after / before, TARGETS[name], at_least=False)
+        for name, before, after in zip(TARGETS, early, late, strict=True)
+    ]
+    return 0 if all(held) and not problems else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
