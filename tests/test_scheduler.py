@@ -480,6 +480,31 @@ async def test_a_page_asked_for_twice_on_purpose_is_fetched_twice(site: Site, st
 
 
 @pytest_twisted.ensureDeferred
+async def test_a_copy_of_a_request_on_its_way_is_a_page_of_its_own(site: Site, store_path: Path) -> None:
+    """``request.replace(url=...)`` of a request that the spider has yielded ends no visit of the other."""
+
+    class Copying(Spider):
+        name = "copying"
+
+        async def start(self) -> AsyncIterator[Any]:
+            """Yield two pages, the second as a copy of the first when that is on its way."""
+            request = Request(self.site.url("/a"))
+            yield request
+            yield request.replace(url=self.site.url("/b"))
+
+        def parse(self, response: Any) -> Any:
+            """Tell the visit."""
+            yield {"path": path_of(response.url), "outcome": response.meta["gp4c"]["outcome"]}
+
+    for path in ("/a", "/b"):
+        site.pages[path] = html(f"{path} {WORDS}")
+    for outcome in ("first", "unchanged"):
+        crawler = await crawl(Copying, store_path, {**PIPELINE, "GP4C_BUDGET": 1.0}, site=site)
+        found = sorted((one["path"], one["outcome"]) for one in crawler.spider.collected)
+        assert found == [("/a", outcome), ("/b", outcome)]
+
+
+@pytest_twisted.ensureDeferred
 async def test_meta_tells_the_callback_about_the_visit(site: Site, store_path: Path) -> None:
     """``response.meta["gp4c"]`` has outcome, change, distance, counts, cycle, kind and score."""
     site.pages["/"] = html(WORDS)

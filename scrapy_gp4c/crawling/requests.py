@@ -179,6 +179,8 @@ def unmark(request: Request) -> None:
 
 def mark_finder(request: Request, finder: int) -> None:
     """Note in a spider's request who found it."""
+    if isinstance(request.meta.get(META), Claim):  # a copy of a request on its way is no part of its visit
+        del request.meta[META]
     if finder != UNKNOWN_FINDER:
         request.meta[FOUND_BY] = finder
     else:
