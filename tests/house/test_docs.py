@@ -34,6 +34,32 @@ CITED: Final = re.compile(
     r"(docs/[\w-]+\.md), (?:\"([^\"]+)\"|(?=[A-Z]))|\"([^\"]+)\"\s+(?:in|of)\s+(docs/[\w-]+\.md)"
 )
 FENCE: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+CODE: Final = re.compile(r"^ *```.*?^ *```$|(?<=\n\n)(?: {4,}\S[^\n]*\n)+", re.MULTILINE | re.DOTALL)
+NO_SENTENCE: Final = re.compile(r"^ *(?:[|#<].*)?$", re.MULTILINE)
+ITEM: Final = re.compile(r"^ *(?:[-*+]|\d+\.) +", re.MULTILINE)
+SENTENCE_END: Final = re.compile(r"(?<=[.:;!?])[)*\"]*\s+(?=[\"(\[]*[A-Z`*])")
+MEAN_WORDS: Final = 25
+MOST_WORDS: Final = 40
+LONG_SENTENCES: Final = frozenset(
+    {
+        "docs/choosing.md",
+        "docs/closing-the-loop.md",
+        "docs/demo.md",
+        "docs/discovery.md",
+        "docs/fingerprint.md",
+        "docs/hints.md",
+        "docs/histories.md",
+        "docs/performance.md",
+        "docs/policies.md",
+        "docs/reliability.md",
+        "docs/replay.md",
+        "docs/reproduction.md",
+        "docs/settings.md",
+        "docs/store.md",
+        "docs/terminals.md",
+        "docs/user-centric.md",
+    }
+)
 
 
 @cache
@@ -157,3 +183,35 @@ def test_the_picture_of_the_rooms_is_the_tested_one() -> None:
     rows = re.findall(r"^\| ([\w' ,]+?) \| ([\w ]*?) ?\|", table, re.MULTILINE)
     shown = {room: set(targets.split()) for room, targets in rows if room != "room"}
     assert shown == {room: set(targets.split()) - {"nothing"} for room, targets in ARROWS.items()}
+
+
+def sentences(text: str) -> list[str]:
+    """Sentences of a document, without code, tables and headings; a list item begins one of its own."""
+    prose = NO_SENTENCE.sub("\n\n", CODE.sub("\n", text))
+    blocks = re.split(r"\n\s*\n", ITEM.sub("\n\n", LINK.sub("]", prose)))
+    parts = (part.strip() for block in blocks for part in SENTENCE_END.split(block))
+    return [re.sub(r"\s+", " ", part) for part in parts if re.search(r"\w", part)]
+
+
+def test_sentences_are_short() -> None:
+    """Sentences of a page have at most 25 words in the mean, and none has more than 40."""
+    long: list[str] = []
+    for name, path in DOCS.items():
+        if name in LONG_SENTENCES:
+            continue
+        words = {sentence: len(sentence.split()) for sentence in sentences(text_of(path))}
+        long += [f"{name}: {n} words: {said}" for said, n in words.items() if n > MOST_WORDS]
+        if (mean := sum(words.values()) / max(len(words), 1)) > MEAN_WORDS:
+            long.append(f"{name}: sentences have {mean:.1f} words in the mean")
+    assert not long, "\n".join(long)
+
+
+def test_a_long_sentence_is_found() -> None:
+    """Sentences end at a stop before a capital or code; tables, code and headings are none."""
+    text = (
+        "# A heading\nOne two. `three` four: *five*\n- six; seven\n- eight [nine](ten.md) (a. B)\n\n"
+        "| a | b |\n\n```sh\nmake\n```\n\n    make again\n\nLast."
+    )
+    assert sentences(text) == [
+        "One two.", "`three` four:", "*five*", "six; seven", "eight [nine] (a.", "B)", "Last.",
+    ]  # fmt: skip
