@@ -49,13 +49,11 @@ LONG_SENTENCES: Final = frozenset(
         "docs/fingerprint.md",
         "docs/hints.md",
         "docs/histories.md",
-        "docs/performance.md",
         "docs/policies.md",
         "docs/reliability.md",
         "docs/replay.md",
         "docs/reproduction.md",
         "docs/settings.md",
-        "docs/store.md",
         "docs/terminals.md",
         "docs/user-centric.md",
     }
