@@ -43,15 +43,12 @@ MOST_WORDS: Final = 40
 LONG_SENTENCES: Final = frozenset(
     {
         "docs/choosing.md",
-        "docs/closing-the-loop.md",
         "docs/discovery.md",
         "docs/fingerprint.md",
         "docs/hints.md",
         "docs/histories.md",
         "docs/policies.md",
         "docs/reliability.md",
-        "docs/reproduction.md",
-        "docs/settings.md",
         "docs/terminals.md",
         "docs/user-centric.md",
     }
