@@ -42,15 +42,7 @@ MEAN_WORDS: Final = 25
 MOST_WORDS: Final = 40
 LONG_SENTENCES: Final = frozenset(
     {
-        "docs/choosing.md",
-        "docs/discovery.md",
-        "docs/fingerprint.md",
-        "docs/hints.md",
-        "docs/histories.md",
-        "docs/policies.md",
         "docs/reliability.md",
-        "docs/terminals.md",
-        "docs/user-centric.md",
     }
 )
 
