@@ -177,8 +177,8 @@ def equality(counts: list[int], place: Path, days: int) -> bool:
         for name, value in found[count].items():
             same = value == found[0][name]
             holds &= same
-            verb = "holds" if same else "MISSED"
-            print(f"{days} days, {name} by {count} fetchers as by one process: {verb}", flush=True)
+            label = f"{days} days, {name} by {count} fetchers as by one process (1: equal)"
+            verdict(label, float(same), 1.0, at_least=True)
             if not same:
                 print(f"  {_difference(found[0][name], value)}"[:300])
     return holds

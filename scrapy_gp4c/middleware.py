@@ -214,7 +214,10 @@ class RefreshMiddleware:
         """Keep Scrapy from following a meta refresh of a page to itself."""
         if isinstance(response, HtmlResponse) and "dont_redirect" not in request.meta:
             # What is found is kept for Scrapy's own middleware, which looks next.
-            _, url = get_meta_refresh(response, ignore_tags=self._ignored_tags)
+            try:
+                _, url = get_meta_refresh(response, ignore_tags=self._ignored_tags)
+            except LookupError:  # a page that names a charset which is none of text
+                return response
             if url is not None and url.partition("#")[0] == response.url.partition("#")[0]:
                 request.meta["dont_redirect"] = request.meta[REFRESHES] = True
         return response

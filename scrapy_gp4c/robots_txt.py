@@ -7,12 +7,13 @@ begins with many requests to each host, so that this would happen in every cycle
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from scrapy import __version__, version_info
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.utils.misc import load_object
+
+from scrapy_gp4c.foreign_text import foreign_safe_logger
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from scrapy.robotstxt import RobotParser
     from scrapy.settings import BaseSettings
 
-logger = logging.getLogger(__name__)
+logger = foreign_safe_logger(__name__)
 
 FAULTY: Final = (2, 15), (2, 19)
 """First and last version of Scrapy that has the fault, as far as is known."""

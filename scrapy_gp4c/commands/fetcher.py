@@ -17,6 +17,7 @@ from scrapy.utils.log import configure_logging
 
 from scrapy_gp4c.errors import FetcherError
 from scrapy_gp4c.fetching import fetcher
+from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.settings.values import check_private
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 HELP = "download pages and run callbacks for a crawl with GP4C_FETCHERS, until it is stopped"
 RETRY_S: Final = 2.0
-logger = logging.getLogger(__name__)
+logger = foreign_safe_logger(__name__)
 
 
 def add_options(parser: ArgumentParser) -> None:

@@ -207,8 +207,8 @@ def _serve(pages: IO[bytes], answers: IO[bytes]) -> None:
     """Answer pages until the input ends."""
     while (message := _next_message(pages)) is not None:
         try:
-            if hasattr(signal, "setitimer"):
-                signal.setitimer(signal.ITIMER_PROF, CPU_S)  # ends the process, whatever holds it up
+            if (set_timer := getattr(signal, "setitimer", None)) is not None:  # Windows has none
+                set_timer(signal.ITIMER_PROF, CPU_S)  # ends the process, whatever holds it up
             page = msgspec.msgpack.decode(message, type=_Page)
             arguments: dict[str, Any] = {"encoding": page.encoding} if page.encoding else {}
             headers = {"Content-Type": page.content_type} if page.content_type else {}

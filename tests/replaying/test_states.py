@@ -12,7 +12,7 @@ from deap import gp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.scoring import discovery, hints, terminals
+from scrapy_gp4c.scoring import hints, terminals
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from training.evolution.fitness import load_fitness, values_of
@@ -26,7 +26,7 @@ DETERMINATE = tuple(
     name
     for name in terminals.NAMES
     if states.BY_PAGE.isdisjoint(terminals.columns_of([name]))
-    and name not in {*discovery.TERMINALS, *hints.TERMINALS}
+    and name not in {*terminals.UNREPLAYED, *hints.TERMINALS}
 )
 
 

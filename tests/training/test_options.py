@@ -89,7 +89,8 @@ def test_functions_are_learned_for_impact(files: list[str], tmp_path: Path) -> N
     ]
     arguments += ["--population", "8", "--generations", "1", "--seeds", "1", "--jobs", "1", "--warmup", "1"]
     assert learn.main([*arguments, "--protocol", "simple"]) == 0
-    assert set(load(str(out)).terminals) <= {"n", "X", "t", "dq_rate"}
+    learned = load(str(out))  # the default stays unless another is surely better
+    assert set(learned.terminals) <= {"n", "X", "t", "dq_rate"} or learned.formula == load("default").formula
     assert json.loads(out.read_text())["fitness"] == "impact"
     assert evaluate.main([*files, "--score", str(out), "--budget", "4"]) == 0
     live = Settings.load(ScrapySettings({"GP4C_SCORE_FUNCTION": str(out), "GP4C_QUERY_LOG": files[2]}))

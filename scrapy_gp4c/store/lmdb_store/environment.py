@@ -186,7 +186,9 @@ ARCHIVE: Final = "texts.sqlite"
 OUR_FILES: Final = {
     *(DATA, READERS, WRITER_LOCK, *INDEX_FILES),
     *(ARCHIVE + end for end in ("", "-wal", "-shm")),
-    *("owner.json", "outbox"),  # a store that begins anew keeps its owner and the notices that wait
+    # Of earlier crawls, when a store begins anew:
+    *("owner.json", "warnings.json", "fetchers.json", "unflushed.json"),
+    "outbox",  # notices that wait are sent all the same
 }
 
 _OWNERS: Final = stat.S_IRUSR | stat.S_IWUSR
