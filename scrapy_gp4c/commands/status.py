@@ -229,7 +229,7 @@ def run(project: Project, options: Namespace) -> None:
         say(f"last run        {line}")
     say(f"pages           {status.pages:,}")
     for name, count in status.counts.items():
-        say(f"  {name.replace('_', ' '):<14}{count:,}")
+        say(f"  {name.replace('_', ' ').replace('warm up', 'warm-up'):<14}{count:,}")
     for line in messages.resting(status.resting, store_cycle(cycles)):
         say(line)
     if (refusing := messages.left_alone(status.left_alone)) is not None:

@@ -270,10 +270,11 @@ async def test_a_slow_page_of_a_round_holds_up_no_other(site: Site, store_path: 
 
     def quick(request: Request) -> bytes:
         release()
-        return b"<html><body>quick</body></html>"
+        return b"<html><body>quick " + request.path + b"</body></html>"
 
     def release() -> None:
         if held and len(site.fetched()) == len(Listed.start_urls):
+            held[-1].write(b"<html><body>slow</body></html>")
             held.pop().finish()
 
     paths = [f"/{number}" for number in range(20)]
