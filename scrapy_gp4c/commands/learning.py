@@ -29,6 +29,10 @@ def _with_function_in_use(project: Project) -> dict[str, str]:
     return {**_of_crawl(project), "--in-use": project.settings.score_function.text}
 
 
+def _with_site_share(project: Project) -> dict[str, str]:
+    return {**_with_function_in_use(project), "--site-share": f"{project.settings.site_share}"}
+
+
 @dataclass(frozen=True)
 class TrainingCommand:
     """A command of the training package; a spider's name stands for its store and settings."""
@@ -83,7 +87,7 @@ LEARN: Final = TrainingCommand(
     "learn", "learn a score function from the recorded history", _with_function_in_use
 )
 EVALUATE: Final = TrainingCommand(
-    "evaluate", "compare score functions on the recorded history", _with_function_in_use
+    "evaluate", "compare score functions on the recorded history", _with_site_share
 )
 BUDGET: Final = TrainingCommand("budget", "show which budget finds how many changes", lambda project: {})
 EXPERIMENT: Final = TrainingCommand(
