@@ -33,6 +33,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("url", metavar="URL", help="of the page, as the spider requests it")
     parser.add_argument("--budget", metavar="B", help="with this budget: a share such as 0.05, or a count")
     parser.add_argument("--score", metavar="F", type=score_argument, help="with this score function")
+    parser.add_argument("--all", action="store_true", help="all terminals, not those of the score alone")
     add_json(parser.add_argument)
 
 
@@ -44,7 +45,7 @@ def run(project: Project, options: Namespace) -> None:
     if options.json:
         print_json(why)
     else:
-        _show(why)
+        _show(why, all_terminals=options.all)
 
 
 def find_page(project: Project, store: PageReader, url: str) -> int:
@@ -82,15 +83,18 @@ def _in_common(one: str, other: str) -> int:
     return next(differing, min(len(one), len(other)))
 
 
-def _show(why: Why) -> None:
-    """Print it for people."""
+def _show(why: Why, *, all_terminals: bool) -> None:
+    """Print the answer first, then its reasons."""
     say(why.url)
-    for line in _about(why.known):
+    say(f"  next visit: {_next_visit(why)}")
+    for line in (*_different(why), *_about(why.known)):
         say(f"  {line}")
     say()
+    named = set(re.findall(r"\w+", why.score.formula))
+    shown = {name: value for name, value in why.terminals.items() if all_terminals or name in named}
     meanings = TERMINALS["cycles" if why.score.clock == "cycles" else "visits"]
     # Minus zero is zero to people.
-    rows = [(name, f"{value + 0.0:.6g}", meanings[name].meaning) for name, value in why.terminals.items()]
+    rows = [(name, f"{value + 0.0:.6g}", meanings[name].meaning) for name, value in shown.items()]
     print_table([("terminal", "value", "meaning"), *rows], text_column_count=1)
     say()
     score = why.score
@@ -103,9 +107,6 @@ def _show(why: Why) -> None:
             f"rank        {score.rank:,} of {score.candidates:,}; the first round of cycle {why.cycle} "
             + (f"visits the first {score.chosen:,}{cut}" if score.chosen else "visits none of them")
         )
-    say(f"next visit  {_next_visit(why)}")
-    for line in _different(why):
-        say(f"            {line}")
     if why.past:
         say()
         rows = [(str(one.cycle), one.outcome or "not visited", one.why) for one in why.past]
