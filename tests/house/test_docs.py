@@ -40,11 +40,6 @@ ITEM: Final = re.compile(r"^ *(?:[-*+]|\d+\.) +", re.MULTILINE)
 SENTENCE_END: Final = re.compile(r"(?<=[.:;!?])[)*\"]*\s+(?=[\"(\[]*[A-Z`*])")
 MEAN_WORDS: Final = 25
 MOST_WORDS: Final = 40
-LONG_SENTENCES: Final = frozenset(
-    {
-        "docs/reliability.md",
-    }
-)
 
 
 @cache
@@ -182,8 +177,6 @@ def test_sentences_are_short() -> None:
     """Sentences of a page have at most 25 words in the mean, and none has more than 40."""
     long: list[str] = []
     for name, path in DOCS.items():
-        if name in LONG_SENTENCES:
-            continue
         words = {sentence: len(sentence.split()) for sentence in sentences(text_of(path))}
         long += [f"{name}: {n} words: {said}" for said, n in words.items() if n > MOST_WORDS]
         if (mean := sum(words.values()) / max(len(words), 1)) > MEAN_WORDS:
