@@ -201,7 +201,8 @@ def test_features_and_commands_work_with_fetchers_as_without(web: Web, tmp_path:
         name
     ) in "02":  # whether a page is asked for before or behind the one that sets the cookie: of time, too
         items = map(json.loads, items_of(tmp_path / name).elements())
-        kept = ({**item, "info": item["info"][:-1]} for item in items if "x2x" in item["text"])
+        compared = (item for item in items if "x2x" in item["text"] and not item["url"].endswith("/p4"))
+        kept = ({**item, "info": item["info"][:-1]} for item in compared)
         newest.append(Counter(map(json.dumps, kept)))
     assert newest[0] == newest[1]
     assert newest[0]
