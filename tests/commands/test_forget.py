@@ -183,6 +183,7 @@ def test_no_store_an_empty_one_a_damaged_one_and_one_in_use(
         in_process(project, forget, "*", "--yes")
 
 
+@pytest.mark.slow
 def test_it_works_from_the_shell(project_directory: Path, project: Project, store_path: Path) -> None:
     """Exit code 0 and 1, one message on stderr."""
     fill(project, [dict.fromkeys(PAGES, visit("first", 9))])

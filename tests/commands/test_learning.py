@@ -11,6 +11,7 @@ import pytest
 from tests.commands.test_commands import crawl_cycles, make_project, scrapy_gp4c
 
 
+@pytest.mark.slow
 def test_replays_know_store_budget_and_policy_of_a_spider(
     project_directory: Path, store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -263,6 +263,7 @@ def test_thirty_cycles_through_kills(tmp_path: Path) -> None:
         assert (kept.last_cycle, kept.open_cycle, kept.verify()) == (30, None, [])
 
 
+@pytest.mark.slow
 def test_one_monitor_per_store_and_a_clean_end(tmp_path: Path) -> None:
     """A second one is refused; SIGTERM ends the first and its crawl, whose cycle the next start resumes."""
     store, log = tmp_path / "store", tmp_path / "log"

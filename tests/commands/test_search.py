@@ -86,7 +86,7 @@ def test_pages_by_gain(project: Project, capsys: pytest.CaptureFixture[str]) -> 
     assert lines[1][4] == "9"
     in_process(project, pages, "--sort", "dq", "--group-by", "dir")
     assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()[1:]] == ["h/0/", "h/1/"]
-    in_process(project, why, "http://h/0/1")
+    in_process(project, why, "http://h/0/1", "--all")
     assert "dq_rate" in capsys.readouterr().out
 
 
@@ -108,10 +108,10 @@ def test_pages_of_a_store_that_measures_nothing(
     for group in ((), ("--group-by", "site")):
         with pytest.raises(QueryLogError, match=r"nothing was measured.*GP4C_QUERY_LOG"):
             in_process(project, pages, "--sort", "dq", *group)
-    in_process(project, why, "http://h/1")
+    in_process(project, why, "http://h/1", "--all")
     assert "dq_rate" not in capsys.readouterr().out
     project.settings = dataclasses.replace(project.settings, query_log="queries.tsv")
-    in_process(project, why, "http://h/1")
+    in_process(project, why, "http://h/1", "--all")
     assert "dq_rate" in capsys.readouterr().out
 
 

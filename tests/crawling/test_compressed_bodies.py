@@ -90,6 +90,7 @@ async def test_a_crawl_takes_truncated_pages_for_errors(tmp_path: Path) -> None:
         await site.close()
 
 
+@pytest.mark.slow
 def test_a_brotli_bomb_is_never_held() -> None:
     """A few kB that unpack to 256 MiB: a chunk at a time, up to the limit."""
     compressor = brotli.Compressor()

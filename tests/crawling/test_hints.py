@@ -148,6 +148,7 @@ async def test_a_true_sitemap_is_believed(site: Site, store_path: Path) -> None:
     assert counts[0, 0] > 5 * counts[0, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 @pytest_twisted.ensureDeferred
 async def test_a_large_sitemap_is_read_beside_the_reactor(site: Site, store_path: Path, packed: bool) -> None:

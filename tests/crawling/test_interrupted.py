@@ -17,6 +17,7 @@ from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.killing import LIST, PAGES, Recorded, Web, Worker
 
 
+@pytest.mark.slow
 def test_kill_9_at_fifty_random_moments(web: Web, worker: Worker) -> None:
     """Whenever a crawl is killed, the next run goes on: nothing lost, doubled, altered or fetched in vain."""
     moments = random.Random(2014)
@@ -56,6 +57,7 @@ def test_kill_9_at_fifty_random_moments(web: Web, worker: Worker) -> None:
     assert state.last_cycle > before.last_cycle
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGINT, signal.SIGINT]])
 def test_signals_interrupt_the_cycle_and_the_next_run_resumes_it(
     signals: list[signal.Signals], web: Web, worker: Worker

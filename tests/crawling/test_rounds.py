@@ -85,6 +85,7 @@ def check_finished(path: Path, cycle: int) -> None:
         assert len(record["rounds"]) == 4
 
 
+@pytest.mark.slow
 def test_kill_9_at_fifty_moments_of_four_rounds(web: Web, worker: Worker) -> None:
     """Between rounds, in a plan's writing, in the fold: no page twice, budget exact, each plan as told."""
     worker.begin(SETTINGS)
@@ -117,6 +118,7 @@ def test_kill_9_at_fifty_moments_of_four_rounds(web: Web, worker: Worker) -> Non
     assert last_cycle >= 4
 
 
+@pytest.mark.slow
 def test_kill_9_between_rounds_that_read_related_pages(web: Web, worker: Worker) -> None:
     """What a round has seen of directories is what its logged visits tell: equal scores, bit by bit."""
     worker.begin(RELATED)

@@ -268,6 +268,7 @@ async def test_a_page_that_the_cache_has_validated_is_not_modified(
         assert outcomes(store_path, cycle) == {"/": [outcome]}
 
 
+@pytest.mark.slow
 def test_the_stores_of_a_project_are_listed(project: Path) -> None:
     """With the spider and the arguments of each; a spider's only store is found without naming them."""
     with_config(project)

@@ -250,6 +250,7 @@ def deadly(result: ReplayResult) -> np.ndarray:
     return result.change_rate
 
 
+@pytest.mark.slow
 def test_worker_that_dies():
     """kill -9 of a worker: one error that says how to go on, and no hang."""
     with (

@@ -120,6 +120,7 @@ def test_warm_up_sees_everything(rows):
             assert float(row["current"]) == 1.0
 
 
+@pytest.mark.slow
 def test_budget(rows):
     """From the first ranked day on, few pages are visited, and some copies are outdated."""
     for row in rows:

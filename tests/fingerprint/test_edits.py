@@ -100,6 +100,7 @@ def judged(script: str, tries: int, *, edits: bool) -> list[str]:
     return wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edits", [True, False], ids=["edits", "noise"])
 def test_any_edit_is_found_and_no_noise_is(edits: bool) -> None:
     """At any length and multiplicity, in twelve scripts: at most one of 1,000 is judged wrong."""

@@ -136,6 +136,7 @@ class _Quotes(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+@pytest.mark.slow
 def test_the_tutorial_works_word_by_word(tmp_path: Path) -> None:
     """Its project, its spider, its settings and its commands, on a site like its own."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Quotes)

@@ -98,6 +98,7 @@ def test_every_line_is_run_by_a_test_below() -> None:
     assert [line for line in SHELL if not line.startswith(tuple(kinds))] == []
 
 
+@pytest.mark.slow
 def test_its_commands_for_a_crawl(tmp_path: Path, site: str) -> None:
     """Its settings and its callback in a new project, three cycles, and every command."""
     run(tmp_path, ["scrapy", "startproject", "project", "."])
@@ -133,6 +134,7 @@ def test_its_commands_for_a_crawl(tmp_path: Path, site: str) -> None:
     assert len(gzip.decompress((tmp_path / "history.tsv.gz").read_bytes()).splitlines()) == 1 + 4 + 11
 
 
+@pytest.mark.slow
 def test_its_commands_for_a_history(tmp_path: Path) -> None:
     """Evaluate, budget, learn and the experiment on a history of the name that it gives."""
     with gzip.open(tmp_path / "history.tsv.gz", "wb") as file:

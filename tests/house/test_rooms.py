@@ -6,6 +6,8 @@ import ast
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tests.support.sources import MODULES, sources, tree
 
 ARROWS: Final[dict[str, str]] = {
@@ -191,6 +193,7 @@ def test_training_shares_pure_modules_and_the_store_alone() -> None:
     assert sinners == set()
 
 
+@pytest.mark.slow
 def test_only_training_imports_deap() -> None:
     """DEAP has one importer in the repository."""
     folders = ("scrapy_gp4c", "training", "benchmarks", "example_project", "tests")

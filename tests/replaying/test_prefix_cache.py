@@ -27,6 +27,7 @@ from training.replaying.replay import run, run_all
 TRUTH = prepare(generate("brdc12-like", 2000, 19, 1), budget=0.05)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 2**32),

@@ -150,6 +150,7 @@ def test_without_the_train_extra(
         in_process(project, command)
 
 
+@pytest.mark.slow
 def test_make_report_needs_a_demo(tmp_path: Path) -> None:
     """Without a demo, `make report` says what to run first."""
     (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())

@@ -172,6 +172,7 @@ def test_no_table_is_silently_different(tmp_path: Path, crawled: Path, table: st
             assert list(read_all(path)) == sound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["flip", "zero"])
 def test_no_damage_is_silent(tmp_path: Path, crawled: Path, how: str) -> None:
     """A flipped bit or a page of zeros: all rows that are read are as they were, or one error says so.

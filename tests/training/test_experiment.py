@@ -126,6 +126,7 @@ def test_an_interrupted_experiment_goes_on(
     assert stable(ours) == stable(expected)
 
 
+@pytest.mark.slow
 def test_another_experiment_is_refused(done: Path, history: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Other choices in the same directory are an error that names the file, not a mixture."""
     before = (done / "results.json").read_bytes()
