@@ -51,7 +51,7 @@ CRAWLS: Final[dict[str, dict[str, str]]] = {
 }
 """Name -> settings of a compared crawl, none: as installed; the first one warms up for all."""
 LEARNED, CONTROL, FETCHERS = "learned", "control", "fetchers"
-KEPT_LABEL: Final = "all pages,\nthen default"
+KEPT_LABEL: Final = "all, then default"
 """Name of the crawl that learns in the picture, where it kept the default."""
 PORT = 8420  # fixed: URLs name it, and what is drawn of a page's URL (ties, the held-out half) is to repeat
 COLLECT_DAYS = 14

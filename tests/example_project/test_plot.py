@@ -19,7 +19,7 @@ def test_draw(tmp_path, days, first_learned_day):
         values["change_rate"][name][0] = np.nan
     for panel in PANELS:
         values[panel]["control"][: first_learned_day or days] = np.nan
-    labels = {"learned": "all pages,\nthen default"}
+    labels = {"learned": "all, then default"}
     draw(tmp_path / "a.png", values, FIRST_RANKED_DAY, "A title", first_learned_day, labels=labels)
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "a.png").stat().st_size > 10_000
