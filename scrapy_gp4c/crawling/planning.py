@@ -374,7 +374,7 @@ class Planner:
             new = first_visits(self._known, settings, self._cycle, known.due[NEW])
             hubs = NOTHING_CHOSEN
             if settings.discovery:
-                waiting = np.setdiff1d(known.due[NEW], new)
+                waiting = np.setdiff1d(known.due[NEW], new, assume_unique=True)
                 is_open = without_sites_of(self._known, known.hubs, waiting)
                 hubs = best_hubs(self._known, settings, self._cycle, is_open, budget)
             self._first = FirstRound(budget - len(hubs.pages), hubs, new, looks.pages, promised, promises)

@@ -11,6 +11,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
 from lxml import etree
@@ -25,12 +26,7 @@ from scrapy_gp4c.fingerprint.text import (
     without_scripts,
 )
 
-try:
-    import pypdf
-except ImportError:
-    pypdf = None  # type: ignore[assignment,unused-ignore]  # unused where the library is missing
-
-READS_PDF: Final = pypdf is not None
+READS_PDF: Final = find_spec("pypdf") is not None
 MAX_TEXT_CHARACTERS: Final = 2**20
 """Longest compared text; of a longer one the head counts."""
 PDF_MAGIC: Final = b"%PDF-"
@@ -227,7 +223,10 @@ def _xml_pieces(root: Any) -> Iterator[str]:
 
 def _pdf(body: bytes) -> Answer:
     """Text of a PDF if the extra ``pdf`` is installed, else its bytes without dates and ids."""
-    if pypdf is not None and len(body) <= MAX_PDF_BYTES:
+    if READS_PDF and len(body) <= MAX_PDF_BYTES:
+        # Not before there is a PDF: its 11,000 objects are looked at by every garbage collection of a crawl.
+        import pypdf
+
         try:
             reader = pypdf.PdfReader(io.BytesIO(body))
             pages = [page.extract_text() for page in reader.pages[:MAX_PDF_PAGES]]
