@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state.rules import NO_RULE, STORED_META, PageRule, Span, rule_of, time_text
 from scrapy_gp4c.policies.promises import PromisedPages, promised_visits
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from scrapy_gp4c.store.protocols import PageStore
     from scrapy_gp4c.store.records import CycleRecord, PromiseCounts, StoredRequest
 
-Array = npt.NDArray[Any]
 
 TOLERANCE: Final = 0.01
 """Part of a time by which a visit may come early or late: cycles do not start to the second."""

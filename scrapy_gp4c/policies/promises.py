@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+from scrapy_gp4c.arrays import Bools, Ints
 
 HORIZON: Final = 1024
 """Most cycles ahead that are looked at."""

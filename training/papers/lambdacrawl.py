@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Bools, Floats
 from training.comparing.evaluation import Evaluation, evaluate
 from training.evolution.checkpoint import write_atomically
 from training.histories.imputation import likeliest_rates
@@ -24,9 +25,6 @@ from training.histories.offset_history import PRIOR_DAYS, RATE_BOUNDS, OffsetHis
 from training.papers.journal_report import Row, markdown
 from training.replaying.baselines import HARMONIC, POISSON_FRESHNESS, allocate
 from training.replaying.prepared import CrawlChoices
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 NAME: Final = "lambdacrawl"
 BUDGET_SHARE: Final = 0.2
