@@ -1,4 +1,4 @@
-"""Which order of first visits covers most of what counts? Crawls of recorded sites from their start pages.
+"""Coverage by different orders of first visits: crawls of recorded sites from their start pages.
 
     python -m benchmarks.first_visits CONTENTS [--cap 0.01] [--seeds 3]
 
@@ -69,12 +69,12 @@ def linked_sites(contents: ContentHistory) -> GrowthHistory:
                     reached[target], finder[target] = True, page
                     waiting.append(target)
     position = np.cumsum(reached) - 1
-    own = finder[reached]
+    own_finders = finder[reached]
     weighted = replace(history, weight=np.asarray(link_importance(contents), np.float64))
     return GrowthHistory(
         weighted.take(reached),
         np.zeros(int(reached.sum()), np.int32),
-        np.where(own == NO_FINDER, NO_FINDER, position[own]).astype(np.int32),
+        np.where(own_finders == NO_FINDER, NO_FINDER, position[own_finders]).astype(np.int32),
     )
 
 

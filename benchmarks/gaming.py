@@ -1,4 +1,4 @@
-"""What one hostile host of ten takes from the others, by five ways of gaming the schedule.
+"""Loss of nine honest hosts to a hostile tenth one, by five ways of gaming the schedule.
 
     python -m benchmarks.gaming [--cycles 15] [--share 0.5]
 
@@ -175,10 +175,10 @@ def main() -> int:
     rows: dict[str, Row] = {}
     for way in WAYS if arguments.only is None else ("honest", arguments.only):
         row = rows[way] = trial(way, arguments.cycles, arguments.share)
-        kept = row.honest_changes / rows["honest"].honest_changes
+        share = row.honest_changes / rows["honest"].honest_changes
         print(
             f"| {way} | {row.hostile_share:.0%} | {row.honest_visits:,} | {row.honest_changes} | "
-            f"{kept:.0%} |",
+            f"{share:.0%} |",
             flush=True,
         )
     worst = min(row.honest_changes for row in rows.values()) / rows["honest"].honest_changes

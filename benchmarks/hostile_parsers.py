@@ -152,20 +152,20 @@ class Row(NamedTuple):
 
 def rows(names: list[str], size: int) -> dict[str, Row]:
     """Costs of bodies by their names."""
-    found: dict[str, list[Cost]] = {name: [] for name in names}
+    by_body: dict[str, list[Cost]] = {name: [] for name in names}
     with serving(names, size) as (address, visit), tempfile.TemporaryDirectory() as store:
         stock = in_fresh_process(crawl, address, names, None)
         for number in range(1, VISITS + 1):
             visit[0] = number
             for name, cost in in_fresh_process(crawl, address, names, f"{store}/store").items():
-                found[name].append(cost)
+                by_body[name].append(cost)
     return {
         name: Row(
             stock[name],
             Cost(max(one.turn_s for one in costs), max(one.peak_mb for one in costs), ""),
             [one.outcome for one in costs],
         )
-        for name, costs in found.items()
+        for name, costs in by_body.items()
     }
 
 
@@ -179,13 +179,13 @@ def main() -> int:
     print(f"python -m benchmarks.hostile_parsers {' '.join(sys.argv[1:])}\n")
     print("| body | stock: turn, s | MB | add-on: turn, s | MB more | visits |\n|---|---|---|---|---|---|")
     names = [name for name in BODIES if arguments.only in name]
-    found = rows(names, arguments.bytes)
-    for name, row in found.items():
+    measured = rows(names, arguments.bytes)
+    for name, row in measured.items():
         print(
             f"| {name} | {row.stock.turn_s:.2f} | {row.stock.peak_mb:.0f} | {row.ours.turn_s:.2f} | "
             f"{row.more_mb:.0f} | {', '.join(row.outcomes)} |"
         )
-    missed = [name for name, row in found.items() if not row.holds]
+    missed = [name for name, row in measured.items() if not row.holds]
     print(f"\nmissed: {', '.join(missed) or 'none'} ({TARGET_S} s and {TARGET_MB:.0f} MB more than stock)")
     return int(bool(missed))
 

@@ -159,7 +159,7 @@ def mean_of(values: Floats, kinds: Kinds) -> Floats:
 
 
 def leads(values: Values, choice: Choice, other: str) -> Floats:
-    """How far a choice's freshness is above another's: of each history, mean over its budgets, and seed."""
+    """Lead of a choice over another in freshness: of each history, mean over its budgets, and seed."""
     gaps = values[choice] - values[Choice(other, POLICIES[0])]
     return np.asarray(gaps[..., FRESHNESS].mean(axis=1))
 

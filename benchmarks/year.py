@@ -121,11 +121,11 @@ def crawl_all(cycles: int, place: str) -> list[list[float]]:
         start_urls = (f"{site.address}/", f"{site.address}/sitemap.xml")
 
         def parse(self, response: Any) -> Iterator[Any]:
-            self.crawler.signals.connect(self.heard, signals.page_changed)
+            self.crawler.signals.connect(self.on_event, signals.page_changed)
             if not response.url.endswith(".xml"):
                 yield from response.follow_all(css="a")
 
-        def heard(self, event: Any) -> None:
+        def on_event(self, event: Any) -> None:
             """Hear of a change."""
 
     settings = {

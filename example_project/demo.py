@@ -155,12 +155,14 @@ def switch(series: list[Series], console: Console) -> bool:
 
 def message(series: Sequence[Series]) -> str:
     """Title of the picture: how many changes the first crawl found, by those of the oldest first."""
-    found = {one.score: sum(row.changed for row in one.rows if row.day >= FIRST_RANKED_DAY) for one in series}
+    changes = {
+        one.score: sum(row.changed for row in one.rows if row.day >= FIRST_RANKED_DAY) for one in series
+    }
     first = next(iter(CRAWLS))
-    if not found.get("age"):
+    if not changes.get("age"):
         return f"the {first} crawl, at {BUDGET:.0%} of the pages per day"
     return (
-        f"{found[first] / found['age']:.1f} times the changes of visiting the oldest first, "
+        f"{changes[first] / changes['age']:.1f} times the changes of visiting the oldest first, "
         f"at the same budget: {BUDGET:.0%} of the pages per day"
     )
 

@@ -96,7 +96,7 @@ class ManyMachines:
         return self.start("owner", *words, REVISION=str(settings.get("GP4C_REVISION", "")))
 
     def log(self, name: str = "owner") -> str:
-        """What a process wrote."""
+        """Log of a process."""
         try:
             return (self.folder / f"{name}.log").read_text("utf-8", "replace")
         except OSError:

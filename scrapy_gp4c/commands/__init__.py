@@ -81,7 +81,7 @@ ACTIONS: Final[Actions] = {
     **{name: action for group in GROUPS.values() for name, action in group.items()},
     **{f"store {name}": action for name, action in STORE.items()},
 }
-"""What follows ``scrapy gp4c`` -> its action."""
+"""Name of an action, after ``scrapy gp4c`` -> the action."""
 IN_PLACE_OF_SETTINGS = {"budget": "GP4C_BUDGET", "score": "GP4C_SCORE_FUNCTION"}
 """Option of an action -> the setting whose place it takes."""
 

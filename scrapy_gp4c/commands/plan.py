@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.commands.output import add_json, print_json, say
-from scrapy_gp4c.commands.status import PromiseStatus
 from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling.forecast import forecast, pages_before, rules_before
+from scrapy_gp4c.crawling.promises import promises_line
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import KINDS
 from scrapy_gp4c.scoring.functions import score_argument
+from scrapy_gp4c.store.records import PromiseCounts
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
@@ -72,7 +73,7 @@ class Plan:
     kinds: dict[str, int]
     sites: list[Site]
     """Sites with the most planned pages, first the most."""
-    promises: PromiseStatus | None
+    promises: PromiseCounts | None
     """Promises about pages; None: no page has one."""
     urls: list[PlannedPage] | None
     """Pages in the order of the plan; None without ``--urls``."""
@@ -103,7 +104,7 @@ def run(project: Project, options: Namespace) -> None:
     if plan.rounds > 1:
         say("Rounds after the first are planned as if every visit before found its page unchanged.")
     if plan.promises is not None:
-        say(str(plan.promises))
+        say(promises_line(plan.promises))
     say()
     print_table(
         [("kind", "pages"), *((kind, f"{count:,}") for kind, count in plan.kinds.items())],
@@ -156,7 +157,7 @@ def plan_of(project: Project, with_urls: bool) -> Plan:
         len(rows),
         {kind: kinds[KINDS.index(kind)] for kind in PLANNED},
         sorted(counts, key=lambda site: (-site.pages, site.site)),
-        PromiseStatus(**expected.counts["promises"]) if "promises" in expected.counts else None,
+        expected.counts.get("promises"),
         urls if with_urls else None,
     )
 

@@ -21,11 +21,10 @@ from scrapy_gp4c.crawling.fetched import FETCHERS_FILE
 from scrapy_gp4c.crawling.forecast import pages_before, rules_before
 from scrapy_gp4c.crawling.messages import NO_TEXT
 from scrapy_gp4c.crawling.planning import Planner
-from scrapy_gp4c.crawling.promises import too_small_warning
+from scrapy_gp4c.crawling.promises import promises_line, too_small_warning
 from scrapy_gp4c.crawling.reports import Resting, count_without_text, page_counts, resting_pages
 from scrapy_gp4c.crawling.store_owner import last_warnings, owner_of
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
-from scrapy_gp4c.page_state.rules import time_text
 from scrapy_gp4c.store.opening import ARCHIVE
 from scrapy_gp4c.store.protocols import PageReader, PageStore
 from scrapy_gp4c.store.records import CycleRecord, PanelEstimates, PromiseCounts, local_time, samples_of
@@ -110,31 +109,6 @@ class FetcherStatus:
 
 
 @dataclass(frozen=True)
-class PromiseStatus:
-    """Promises about pages, as the next cycle would find them."""
-
-    pages: int
-    """Ranked pages with a promise."""
-    late: int
-    """Pages that no visit has reached in the time promised."""
-    latest_s: float
-    """Time by which the latest of them is late."""
-    needed: int
-    """Visits per cycle that keep all promises, in the mean."""
-    budget: int
-    """Visits that the cycle can spend on promises."""
-    missed: int
-    """Pages due that the budget leaves out."""
-
-    def __str__(self) -> str:
-        late = f", {self.late:,} late by up to {time_text(self.latest_s)}" if self.late else ""
-        return (
-            f"promises: {self.pages - self.late:,} of {self.pages:,} pages visited in time{late}; they need "
-            f"{self.needed:,} visits a cycle of a budget of {self.budget:,}"
-        )
-
-
-@dataclass(frozen=True)
 class RuleStatus:
     """One rule of ``GP4C_RULES``."""
 
@@ -169,14 +143,14 @@ class Status:
     """Estimates of the last cycle that has some."""
     hubs: list[Hub]
     hints: list[TrustedSite]
-    promises: PromiseStatus | None
+    promises: PromiseCounts | None
     """None: no page has one."""
     rules: list[RuleStatus]
     cycles: list[CycleStatus]
     leavers: list[RemovableHost]
     """Hosts whose pages are visited in vain; ``why``: `vanished`, all fail, or `excluded` by a rule."""
     fetchers: list[FetcherStatus]
-    """Of the crawl that runs, or of one that was killed."""
+    """Fetchers of the crawl that runs, or of one that was killed."""
 
 
 DOCUMENT = Status
@@ -213,7 +187,7 @@ def run(project: Project, options: Namespace) -> None:
             None if estimated is None else _estimates(estimated["cycle"], estimated["panel"]),
             hubs(store),
             trusted_sites(store),
-            None if promises is None else PromiseStatus(**promises),
+            promises,
             rules,
             [_status(store, record) for record in shown],
             removable_hosts(store, project.is_offsite),
@@ -241,7 +215,7 @@ def run(project: Project, options: Namespace) -> None:
     if estimated is not None:
         say(f"cycle {estimated['cycle']}{describe_estimates(estimated['panel'])}")
     if promises is not None:
-        say(str(status.promises))
+        say(promises_line(promises))
         if (warning := too_small_warning(promises)) is not None:
             say(warning)
     for rule in status.rules:

@@ -258,7 +258,7 @@ class Admission:
         )
 
     def skips_link(self, stored: dict[str, Any]) -> bool:
-        """Tell the same of a request of a fetcher: `Request.to_dict`, without what is default."""
+        """Tell whether a fetcher's request, a dictionary without defaults, is skipped for its URL alone."""
         url = stored["url"]
         return (
             self._by_url_alone

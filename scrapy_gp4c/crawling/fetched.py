@@ -51,7 +51,7 @@ class KnownCopy:
 
 
 def known_copy(cycle: Cycle, claim: Claim) -> KnownCopy:
-    """What a fetcher has to know for a visit."""
+    """Data of a page's last copy that its fetcher needs."""
     row, rule = cycle.store.page(claim.page), cycle.rules.of_page(claim.page)
     info = {
         "page": claim.page,

@@ -1,4 +1,4 @@
-"""Which new pages get their first visit in a cycle: as many as the caps allow, sites and finders by turns."""
+"""Choice of the new pages of a cycle: as many as the caps allow, sites and finders by turns."""
 
 from __future__ import annotations
 

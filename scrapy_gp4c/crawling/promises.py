@@ -299,6 +299,16 @@ def unmatched_warning(rules: Sequence[PageRule]) -> str:
     )
 
 
+def promises_line(counts: PromiseCounts) -> str:
+    """Line of commands about the promises of a cycle."""
+    pages, late = counts["pages"], counts["late"]
+    by = f", {late:,} late by up to {time_text(counts['latest_s'])}" if late else ""
+    return (
+        f"promises: {pages - late:,} of {pages:,} pages visited in time{by}; they need "
+        f"{counts['needed']:,} visits a cycle of a budget of {counts['budget']:,}"
+    )
+
+
 def too_small_warning(counts: PromiseCounts) -> str | None:
     """Log line for a budget that cannot keep all promises; None: it can."""
     if counts["needed"] <= counts["budget"] and not counts["missed"]:

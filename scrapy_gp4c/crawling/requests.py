@@ -392,7 +392,7 @@ def _through_json(value: Any) -> Any:
 
 
 def data_of(stored: StoredRequest) -> dict[str, Any]:
-    """What a request hands to its callback or the server that may be another today.
+    """Data of a request for its callback or the server, which may be another today.
 
     Options of downloads, such as ``playwright`` in ``meta``, are not.
     """

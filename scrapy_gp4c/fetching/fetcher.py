@@ -308,7 +308,7 @@ class FetcherCrawl:
     def _finish(self, page: BatchPage, result: PageResult) -> None:
         try:
             packed = pickle.dumps(result)
-        except Exception:
+        except Exception:  # whatever the objects of an item raise when they are pickled
             result.items, result.requests = [], []
             result.callback_error = f"items and requests must be picklable:\n{traceback.format_exc()}"
             packed = pickle.dumps(result)
@@ -326,7 +326,7 @@ class FetcherCrawl:
             result = PageResult(is_unsent=True)
         except ElsewhereError as error:
             result = PageResult(elsewhere=self._stored(error.request))
-        except Exception:
+        except Exception:  # the owner waits for an answer about every page
             result.callback_error = traceback.format_exc()
         self._finish(page, result)
 
@@ -340,7 +340,7 @@ class FetcherCrawl:
             response = await engine.download_async(request)
         except (NotSentError, ElsewhereError):
             raise
-        except Exception as error:
+        except Exception as error:  # handlers and middlewares of projects raise anything
             if isinstance(error, IgnoreRequest):
                 result.excluded = str(error) or "a middleware ignored the request"
             else:
@@ -417,7 +417,7 @@ class FetcherCrawl:
                 return "unchanged"
         try:
             reading = read(part.response, part.features, with_text=config.with_text)
-        except Exception:
+        except Exception:  # GP4C_FEATURES is the project's
             result.unread = traceback.format_exc()
             return "error"
         result.reading = reading
@@ -469,7 +469,7 @@ class FetcherCrawl:
                     result.callback_error = traceback.format_exc()
         except NotSentError:
             raise
-        except Exception:
+        except Exception:  # the callback is the project's
             result.callback_error = traceback.format_exc()
 
     async def _keep_item(self, item: Any, result: PageResult) -> None:

@@ -70,11 +70,14 @@ class FetcherHandler(BaseDownloadHandler):
         self._fleet.add(PendingPage(request, partial(self._task, run, request), deferred))
         result = await maybe_deferred_to_future(deferred)
         yielded = partial(_yielded, result, self.crawler, run)
+
         # It is no generator function: Scrapy would read and compile the source of each, 5 ms a page.
-        without_source: Any = lambda response, **_: yielded(response)  # noqa: E731
-        request.callback = without_source
+        def give_back(response: Any, **_: Any) -> Any:
+            return yielded(response)
+
+        request.callback = give_back
         if request.errback is not None:
-            request.errback = without_source
+            request.errback = give_back
         if result.excluded:
             raise IgnoreRequest(result.excluded)
         if result.failed:

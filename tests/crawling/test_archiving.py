@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import pytest_twisted
@@ -45,11 +45,13 @@ class Reader(Spider):
 
     name = "news"
     paths: tuple[str, ...] = ("/",)
-    told: ClassVar[dict[str, tuple[str, str | None, str]]] = {}
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.told: dict[str, tuple[str, str | None, str]] = {}
 
     async def start(self) -> AsyncIterator[Any]:
         """Ask for them."""
-        self.told = {}  # type: ignore[misc] # of this crawl
         self.metas: list[Any] = []
         for path in self.paths:
             yield Request(self.site.url(path), errback=self.failed)

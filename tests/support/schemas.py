@@ -26,7 +26,7 @@ DOCUMENTS: Final[dict[str, Any]] = {
 
 def schema_of(kind: Any) -> dict[str, Any]:
     """The JSON schema of a type: a record, a plain type, a list, a dictionary by names, or a choice."""
-    if dataclasses.is_dataclass(kind):
+    if dataclasses.is_dataclass(kind) or typing.is_typeddict(kind):
         hints = typing.get_type_hints(kind)
         return {
             "type": "object",
