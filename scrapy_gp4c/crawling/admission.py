@@ -524,14 +524,15 @@ class Admission:
         return False
 
     def queue_claim(self, request: Request, claim: Claim) -> bool:
-        """Queue a claimed page; False when Scrapy's duplicate filter drops it, which it may do to new pages.
+        """Queue a claimed page; False when Scrapy's duplicate filter drops one that this cycle has found.
 
-        A known page ends with an outcome of its own: what other pages redirect to, or what an earlier run
-        with the same JOBDIR fetched, must not decide it.
+        A page of earlier cycles ends with an outcome of its own: what other pages redirect to, or what an
+        earlier run with the same JOBDIR fetched, must not decide it, whether there is a copy or not.
         """
         request.meta[META] = claim
+        is_found_now = claim.page >= self._cycle.store.merged_pages
         dont_filter = request.dont_filter  # it stays what the spider set: it bypasses the off-site filter too
-        request.dont_filter = dont_filter or claim.host is not None or claim.kind != "new"
+        request.dont_filter = dont_filter or claim.host is not None or not is_found_now
         queued = self._enqueue(request)
         request.dont_filter = dont_filter
         return queued
