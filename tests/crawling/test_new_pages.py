@@ -14,7 +14,6 @@ import pytest_twisted
 from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import Request, Spider
-from twisted.internet import reactor
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c.crawling.new_pages import NewCounts, NewPages, Waiting, by_turns, found_by_hubs
@@ -163,18 +162,19 @@ async def test_new_pages_are_ranked_where_they_are_capped(site: Site, store_path
 async def test_a_page_with_many_links_leaves_the_others_their_new_pages(site: Site, store_path: Path) -> None:
     """Half of what is left while links come in, and by turns of those who found them in the end."""
     many, few = [f"/many/{n}" for n in range(3_000)], [f"/few/{n}" for n in range(20)]
-    site.pages = {"/": html("the front page", ["/a", "/b"]), "/a": html("many", many)}
+    half_of_many = 18  # of the 37 that the front page and its two links leave
+    waiting: list[ServerRequest] = []  # the request of /b, until the links of /a have taken their half
 
-    def slow(request: ServerRequest) -> None:
-        def answer() -> None:
-            request.write(html("few", few).encode())
-            request.finish()
+    def of_many(request: ServerRequest) -> bytes:
+        if sum(path in pages_of_many for _, path in site.log) == half_of_many:
+            waiting[0].write(html("few", few).encode())
+            waiting[0].finish()
+        return html("a page of this site").encode()
 
-        reactor.callLater(0.4, answer)  # type: ignore[attr-defined]
-
-    site.pages["/b"] = slow
-    site.pages |= {path: html(f"page {path} of this site") for path in (*many, *few)}
+    pages_of_many = dict.fromkeys(many, of_many)
+    site.pages = {"/": html("the front page", ["/a", "/b"]), "/a": html("many", many), "/b": waiting.append}
+    site.pages |= pages_of_many | {path: html(f"page {path} of this site") for path in few}
     crawled = await crawl(Followed, store_path, {"GP4C_NEW_PAGES": 40}, urls=(site.url(),))
     fetched = Counter(path.split("/")[1] for path in site.fetched())
-    assert fetched == {"": 1, "a": 1, "b": 1, "few": 20, "many": 17}
+    assert fetched == {"": 1, "a": 1, "b": 1, "few": 9 + 5, "many": half_of_many + 5}
     assert stats(crawled)["skipped/new_page_postponed"] == 3_023 - 40
