@@ -193,16 +193,15 @@ def test_features_and_commands_work_with_fetchers_as_without(web: Web, tmp_path:
     ]
     assert last[0] == last[1]
     newest: list[Counter[str]] = []
-    for (
-        name
-    ) in "02":  # whether a page is asked for before or behind the one that sets the cookie: of time, too
+    for name in "02":
+        # Without the cookie: which pages are asked for behind the one that sets it is a matter of time, too.
         items = map(json.loads, items_of(tmp_path / name).elements())
         kept = ({**item, "info": item["info"][:-1]} for item in items if "x2x" in item["text"])
         newest.append(Counter(map(json.dumps, kept)))
     assert newest[0] == newest[1]
     assert newest[0]
     assert any("[-word" in item for item in items_of(tmp_path / "2"))
-    assert cookies[2]["p1"] == "session=7"
+    assert "session=7" in cookies[2].values()  # pages asked for before the one that sets it have none
     store = tmp_path / "2" / "store"
     assert len(list((tmp_path / "2" / "backups").iterdir())) == 2
     project = ManyMachines(tmp_path / "project", ["tests.support.fetched_crawl"])
