@@ -33,7 +33,7 @@ NEEDED: Final = ("sklearn", "scipy")
 
 
 @dataclass(frozen=True)
-class Clustered:
+class Clustering:
     """The clusters that were made."""
 
     pages: int
@@ -45,7 +45,7 @@ class Clustered:
     """Between pages of one site."""
 
 
-DOCUMENT = Clustered
+DOCUMENT = Clustering
 """Output of ``--json``."""
 
 
@@ -83,7 +83,7 @@ def run(project: Project, options: Namespace) -> None:
     with project.open_store(readonly=False) as store:
         store.put_clusters(StoredGroups(groups, groups.popularity(), about))
     clustered = int(groups.sizes.sum())
-    result = Clustered(
+    result = Clustering(
         clustered, len(groups.cluster) - clustered, len(groups.order), len(groups.links.source)
     )
     if options.json:

@@ -435,7 +435,7 @@ def run(project: Project, options: Namespace) -> None:
         options.every, options.jitter, options.active, project.settings.seed, options.max_duration
     )
     command = [sys.executable, "-m", "scrapy", "crawl", options.spider, *_crawl_options(options)]
-    terminal = Terminal(options.every, project.delay_s, options.json)
+    terminal = TerminalListener(options.every, project.delay_s, options.json)
     monitor = Monitor(project.store_path, lambda: Process(command), schedule, terminal)
     for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
         if hasattr(signal, name):
@@ -452,7 +452,7 @@ def _crawl_options(options: Namespace) -> list[str]:
     return [*words, "--loglevel", options.loglevel or "WARNING"]
 
 
-class Terminal(Listener):
+class TerminalListener(Listener):
     """Listener that prints: results to stdout, the rest to stderr, a bar if that is a terminal."""
 
     def __init__(self, every_s: float, delay_s: float, as_json: bool = False) -> None:

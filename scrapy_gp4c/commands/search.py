@@ -20,7 +20,7 @@ HELP = "pages that a query finds, as users of a search would see them"
 
 
 @dataclass(frozen=True)
-class Hit:
+class RankedPage:
     """One page of the answer."""
 
     rank: int
@@ -39,7 +39,7 @@ class Search:
     indexed: int
     """Pages that were searched."""
     matches: int
-    hits: list[Hit]
+    hits: list[RankedPage]
     """The best, best first."""
 
 
@@ -60,7 +60,7 @@ def run(project: Project, options: Namespace) -> None:
         answer = search(store.path / SEARCH_INDEX, options.query, SCORING, options.top)
         requests = store.requests([hit.page for hit in answer.hits])
     hits = [
-        Hit(rank, hit.score, project.credentials.url(request["url"]))
+        RankedPage(rank, hit.score, project.credentials.url(request["url"]))
         for rank, (hit, request) in enumerate(zip(answer.hits, requests, strict=True), 1)
     ]
     if options.json:

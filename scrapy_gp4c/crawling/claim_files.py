@@ -64,7 +64,7 @@ _DATES: Final = ("updated", "modified", "lastmod", "published", "pubdate", "date
 _TEXTS: Final = _LOCATIONS | {*_DATES, "changefreq"}
 
 
-class Claims(NamedTuple):
+class FileClaims(NamedTuple):
     """Claims of a sitemap or feed about pages."""
 
     urls: list[str]
@@ -90,7 +90,7 @@ def kind_of(body: bytes, url: str) -> str | None:
     return "sitemap" if root[1].lower() in (b"urlset", b"sitemapindex") else "feed"
 
 
-def read_claims(kind: str, body: bytes, url: str) -> Claims:
+def read_claims(kind: str, body: bytes, url: str) -> FileClaims:
     """Claims of a sitemap, an index of sitemaps, or a feed.
 
     ``url``: address of the file; relative links of a feed are resolved against it. Raises ClaimFileError for
@@ -243,7 +243,7 @@ class _Collector:
             self._dates.append(next((entry[name] for name in _DATES if name in entry), None))
             self._frequencies.append(entry.get("changefreq"))
 
-    def claims(self, base: str, stopped: str | None) -> Claims:
+    def claims(self, base: str, stopped: str | None) -> FileClaims:
         """Claims of all entries; an entry whose URL cannot be resolved is left out."""
         rows = []
         for row, url in enumerate(self._urls):
@@ -259,7 +259,7 @@ class _Collector:
         unreadable = [
             date for date, at_s in zip(dates, changed_s.tolist(), strict=True) if date and isnan(at_s)
         ]
-        return Claims([self._urls[row] for row in rows], changed_s, period_s, unreadable, stopped)
+        return FileClaims([self._urls[row] for row in rows], changed_s, period_s, unreadable, stopped)
 
 
 def seconds_of(text: str) -> float:

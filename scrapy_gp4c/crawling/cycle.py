@@ -23,7 +23,7 @@ from scrapy_gp4c.crawling.deliveries import HELD_OUTCOMES, Deliveries, HeldVisit
 from scrapy_gp4c.crawling.doubt import Patience
 from scrapy_gp4c.crawling.gone_pages import note_recovery
 from scrapy_gp4c.crawling.measuring import Measuring
-from scrapy_gp4c.crawling.new_pages import NewPages
+from scrapy_gp4c.crawling.new_pages import FirstVisits
 from scrapy_gp4c.crawling.planning import PlannedRound, Planner
 from scrapy_gp4c.crawling.promises import LiveRules, put_weights
 from scrapy_gp4c.crawling.reports import report_of, sampled_counts
@@ -135,7 +135,7 @@ class Cycle:
         if store.planned() is None:  # begun just now, or killed while the plan was being written
             self._write(self._planner.plan_first(), seen=0)
         self._read_plan()
-        self._new = NewPages(store, settings.new_pages, settings.new_pages_per_site)
+        self._new = FirstVisits(store, settings.new_pages, settings.new_pages_per_site)
         self._new.count(self._plan.of_kind("new"))
         if self.resumed:
             self._new.count(np.setdiff1d(store.open_visits()["page"], self._plan.pages).tolist())

@@ -38,7 +38,7 @@ MAX_TEXTS: Final = 100
 """Doubtful texts that are remembered from cycle to cycle."""
 
 
-class Answer(NamedTuple):
+class AnswerFeatures(NamedTuple):
     """Properties of an answer that rules look at."""
 
     headers: Mapping[str, str]
@@ -64,7 +64,7 @@ class Rule(NamedTuple):
     """A rule of doubt."""
 
     reason: str
-    holds: Callable[[Answer], bool]
+    holds: Callable[[AnswerFeatures], bool]
     source: str
 
 
@@ -132,7 +132,7 @@ RULES: Final = (
 )
 
 
-def reason_of(answer: Answer) -> str | None:
+def reason_of(answer: AnswerFeatures) -> str | None:
     """Reason to doubt an answer with a status of 2xx; None: there is none."""
     return next((rule.reason for rule in RULES if rule.holds(answer)), None)
 
@@ -216,16 +216,16 @@ class SharedTexts:
         }
         if copy is None:
             is_known = page.words > 0 and page.fingerprint in self.doubted
-            return Doubt(reason_of(Answer(headers, 0, 0, is_known_block=is_known)))
+            return Doubt(reason_of(AnswerFeatures(headers, 0, 0, is_known_block=is_known)))
         site, notes = site_of(request), unpack(copy.notes)
         self._visited[site] += 1
         visited = self._visited[site]
         if not is_changed(page.fingerprint, copy.copy, distance_bits):
-            return Doubt(reason_of(Answer(headers, notes.words, notes.words)))
+            return Doubt(reason_of(AnswerFeatures(headers, notes.words, notes.words)))
         sharing = self._note(site, page.fingerprint, copy)
         is_redirected = bool(request.meta.get("redirect_urls"))
         redirected = self._note(site, response.url, copy) if is_redirected else {}
-        answer = Answer(
+        answer = AnswerFeatures(
             headers,
             notes.words if page.kind == "bytes" and response.body else page.words,  # bytes have no words
             notes.words,

@@ -24,7 +24,7 @@ from scrapy.utils.sitemap import sitemap_urls_from_robots
 from scrapy_gp4c.crawling.awaiting import awaitable
 from scrapy_gp4c.crawling.claim_files import (
     GZIP_MAGIC,
-    Claims,
+    FileClaims,
     kind_of,
     mail_seconds_of,
     read_claims,
@@ -229,7 +229,7 @@ class HintReader:
         if self._named.add(site, (url for url in urls if place_of_url(url).site != site)):
             self._cycle.store.amend_record(sitemaps=self._named.sites)
 
-    def _page_claims(self, kind: str, response: Response, claims: Claims) -> Iterator[PageClaims]:
+    def _page_claims(self, kind: str, response: Response, claims: FileClaims) -> Iterator[PageClaims]:
         """Yield the claims about known pages of the file's sites, a slice of URLs at a time."""
         local_sites = _Sites({place_of_url(response.url).site, *self._named.use(response.url)})
         if claims.stopped is not None:

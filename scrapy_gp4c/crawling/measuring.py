@@ -24,7 +24,7 @@ from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.words.tokens import spaced
 
 
-class Gained(NamedTuple):
+class CycleGains(NamedTuple):
     """Gains of a cycle."""
 
     visits: int
@@ -86,7 +86,7 @@ class Measuring:
             return
         self.index.stage(Arrival(page, row.key, fingerprint, known, spaced(normal)))
 
-    def finish(self) -> Gained:
+    def finish(self) -> CycleGains:
         """Take the texts of the open cycle in, and let the store keep what they gained; before its fold."""
         store, visits = self._store, self._store.open_visits()
         cycle = store.open_cycle or 0
@@ -97,7 +97,7 @@ class Measuring:
         gains = self._gains(visits, np.asarray(measured.page), np.asarray(measured.ppm), cycle)
         store.gains.keep(gains)
         counted = gains["gap_cycles"] > 0
-        return Gained(int(counted.sum()), float(gains["ppm"][counted].sum(dtype=np.float64)))
+        return CycleGains(int(counted.sum()), float(gains["ppm"][counted].sum(dtype=np.float64)))
 
     def _gains(self, visits: Array, page: Array, ppm: Array, cycle: int) -> Array:
         """Gains of the visits, dtype `GAIN`: those of the index, and 0 where the text is the same."""

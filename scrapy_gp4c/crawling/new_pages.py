@@ -27,7 +27,7 @@ SLICE: Final = 8_192
 """Pages whose columns are all in memory at a time."""
 
 
-class Waiting(NamedTuple):
+class WaitingPages(NamedTuple):
     """Pages that wait for their first visit, ``[P]`` each."""
 
     pages: Pages
@@ -52,7 +52,7 @@ def first_visits(pages: KnownPages, settings: Settings, cycle: int, due: Pages) 
     columns = some_columns(pages, due, ("group", "entered", "key", "found_by"))
     sites = pages.directories()["site"][columns["group"]]
     drawn = draws(columns["key"], settings.seed, cycle)
-    waiting = Waiting(due, sites, columns["found_by"], columns["entered"], drawn)
+    waiting = WaitingPages(due, sites, columns["found_by"], columns["entered"], drawn)
     if settings.new_page_function is None:
         return by_turns(waiting, cycle, most_of_site)[:most]
     scores = scores_of_waiting(pages, settings.new_page_function, (settings.seed, cycle), waiting)
@@ -61,7 +61,7 @@ def first_visits(pages: KnownPages, settings: Settings, cycle: int, due: Pages) 
 
 
 def scores_of_waiting(
-    pages: KnownPages, function: ScoreFunction, salt: tuple[int, int], waiting: Waiting
+    pages: KnownPages, function: ScoreFunction, salt: tuple[int, int], waiting: WaitingPages
 ) -> Floats:
     """Scores of pages that wait for their first visit, ``[P]``; ``salt``: seed and cycle.
 
@@ -88,7 +88,7 @@ def scores_of_waiting(
     return np.concatenate(out)
 
 
-def by_turns(waiting: Waiting, cycle: int, most_of_site: int | None) -> Pages:
+def by_turns(waiting: WaitingPages, cycle: int, most_of_site: int | None) -> Pages:
     """All pages that may have their first visit, in order: the first of each site, then the second of each.
 
     The pages of a site come by turns of those that found them. Of one turn, and of one finder, those come
@@ -105,7 +105,7 @@ def by_turns(waiting: Waiting, cycle: int, most_of_site: int | None) -> Pages:
     return np.asarray(waiting.pages[order])
 
 
-class NewPages:
+class FirstVisits:
     """Counts the first visits of a cycle, and of each site and finder where there are caps.
 
     Links come one by one, and a page may have 100,000 of them: with a cap, a site or a finder takes half of
@@ -160,7 +160,7 @@ class NewPages:
         """Pages that have waited for their turn, as many as the caps allow."""
         page, site, finder = (np.array(column) for column in zip(*self._waiting, strict=True))
         order = np.arange(len(page), dtype=np.uint64)
-        waiting = Waiting(page, site, finder, np.zeros(len(page)), order)
+        waiting = WaitingPages(page, site, finder, np.zeros(len(page)), order)
         self._waiting = []
         return [one for one in by_turns(waiting, 1, None).tolist() if self.takes(one)]
 

@@ -34,7 +34,7 @@ INTERVALS: Final = 5
 NO_PAGES: Final = np.empty(0, np.uint32)
 
 
-class Clock(NamedTuple):
+class CycleTimes(NamedTuple):
     """Times of cycles, s since 1970."""
 
     cycle: int
@@ -46,7 +46,7 @@ class Clock(NamedTuple):
     """Time between the starts of two cycles."""
 
     @classmethod
-    def of(cls, records: Sequence[CycleRecord], cycle: int) -> Clock:
+    def of(cls, records: Sequence[CycleRecord], cycle: int) -> CycleTimes:
         """Clock of a cycle that is open, or will be begun now or later."""
         starts_s = np.full(cycle + 1, np.nan)
         for record in records:
@@ -116,7 +116,7 @@ class Promised(NamedTuple):
 class PageRules:
     """Rules of all known pages for the planning of a cycle."""
 
-    def __init__(self, known: KnownPages, rules: Sequence[PageRule], clock: Clock) -> None:
+    def __init__(self, known: KnownPages, rules: Sequence[PageRule], clock: CycleTimes) -> None:
         """Find the rule of every page by its stored request."""
         self._rules: list[PageRule] = [NO_RULE]
         self.clock = clock
@@ -138,7 +138,7 @@ class PageRules:
         clock = self.clock
         extra = clock.interval_s * np.arange(cycle - clock.cycle)
         starts_s = np.concatenate((clock.starts_s, clock.now_s + extra))
-        later.clock = Clock(
+        later.clock = CycleTimes(
             cycle, clock.now_s + clock.interval_s * (cycle - clock.cycle), starts_s, clock.interval_s
         )
         return later
@@ -238,7 +238,7 @@ def page_rules(store: PageStore, settings: Settings, cycle: int | None = None) -
     if not settings.rules and not are_promised(records):
         return None
     cycle = cycle or store.open_cycle or store.last_cycle + 1
-    return PageRules(store, settings.rules, Clock.of(records, cycle))
+    return PageRules(store, settings.rules, CycleTimes.of(records, cycle))
 
 
 def put_weights(store: PageStore, settings: Settings) -> None:

@@ -83,7 +83,7 @@ _NEAR: Final = 3
 """Words between a number and the word that says what it counts, at most."""
 
 
-class Block(NamedTuple):
+class TextNode(NamedTuple):
     """Text node of a page."""
 
     text: str
@@ -174,12 +174,12 @@ class _Tree:
         return " ".join(text for text in self.texts[at : self.ends[at]] if text)
 
 
-def blocks_of(html: str) -> list[Block]:
+def blocks_of(html: str) -> list[TextNode]:
     """Return the text nodes of what is compared of a page; none if they are not all of it."""
     roots, compared = compared_elements(html)
     tree = _Tree(roots)
     parts = _parts(tree)
-    blocks = [Block(text, parts[at]) for at, text in enumerate(tree.texts) if text]
+    blocks = [TextNode(text, parts[at]) for at, text in enumerate(tree.texts) if text]
     words = [word for block in blocks for word in block.text.split()]
     return blocks if words == compared.split() else []
 
@@ -274,12 +274,12 @@ def clock_positions(learned: bytes) -> frozenset[int]:
     return frozenset(at for at, (_, streak) in _rows(learned).items() if streak >= _CLOCK_STREAK)
 
 
-def without_clock(blocks: Sequence[Block], positions: frozenset[int]) -> str:
+def without_clock(blocks: Sequence[TextNode], positions: frozenset[int]) -> str:
     """Return the text of a page without some parts."""
     return " ".join(block.text for block in blocks if block.position not in positions)
 
 
-def learn(learned: bytes, blocks: Sequence[Block], *, is_changed: bool) -> bytes:
+def learn(learned: bytes, blocks: Sequence[TextNode], *, is_changed: bool) -> bytes:
     """Return what is learned after a visit; ``is_changed``: whether the page changed beside its clock."""
     texts: dict[int, list[str]] = {}
     for block in blocks:

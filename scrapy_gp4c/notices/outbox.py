@@ -26,7 +26,7 @@ MAX_MESSAGES: Final = 1_000
 """Messages that wait; beyond these the oldest are dropped, which a warning says."""
 
 
-class Waiting(NamedTuple):
+class QueuedMessage(NamedTuple):
     """Message that waits in the outbox."""
 
     path: Path
@@ -60,15 +60,15 @@ class Outbox:
             os.fsync(file.fileno())
         temporary.replace(self.path / name)
 
-    def waiting(self) -> Iterator[Waiting]:
+    def waiting(self) -> Iterator[QueuedMessage]:
         """Yield the messages that wait, oldest first; a file that cannot be read is deleted."""
         for path in self._files():
             try:
-                yield Waiting(path, Message(**json.loads(path.read_text("utf-8"))))
+                yield QueuedMessage(path, Message(**json.loads(path.read_text("utf-8"))))
             except (ValueError, TypeError, OSError):
                 path.unlink(missing_ok=True)
 
-    def due(self, receiver: Receiver) -> list[Waiting]:
+    def due(self, receiver: Receiver) -> list[QueuedMessage]:
         """Messages to a receiver that are to be sent now; to a daily one none before a day is over."""
         messages = [one for one in self.waiting() if one.message.receiver == receiver.key]
         if receiver.digest == "daily" and time.time() - self._last_sent_s(receiver) < DAY_S:
@@ -87,7 +87,7 @@ class Outbox:
             one.path.unlink(missing_ok=True)
         return len(dropped)
 
-    def sent(self, receiver: Receiver | None, messages: Iterable[Waiting]) -> None:
+    def sent(self, receiver: Receiver | None, messages: Iterable[QueuedMessage]) -> None:
         """Delete messages that were sent; ``receiver``: None for the command."""
         for one in messages:
             one.path.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from scrapy_gp4c.notices.outbox import COMMAND, Outbox, Waiting
+from scrapy_gp4c.notices.outbox import COMMAND, Outbox, QueuedMessage
 from scrapy_gp4c.notices.receivers import Message, Receiver
 
 LIMIT_S: Final = 10.0
@@ -39,7 +39,7 @@ def deliver(outbox: Outbox, receivers: Sequence[Receiver], command: str | None) 
     problems = []
     if dropped := outbox.drop(keys):
         problems.append(f"{dropped:,} notices to receivers that GP4C_NOTIFY no longer has are dropped")
-    jobs: list[tuple[Receiver | None, list[Waiting]]] = [(one, outbox.due(one)) for one in receivers]
+    jobs: list[tuple[Receiver | None, list[QueuedMessage]]] = [(one, outbox.due(one)) for one in receivers]
     if command:
         jobs.append((None, [one for one in outbox.waiting() if one.message.receiver == COMMAND]))
     jobs = [(receiver, messages) for receiver, messages in jobs if messages]
@@ -68,7 +68,7 @@ def deliver(outbox: Outbox, receivers: Sequence[Receiver], command: str | None) 
     return problems
 
 
-def _merged(receiver: Receiver | None, messages: list[Waiting]) -> list[Message]:
+def _merged(receiver: Receiver | None, messages: list[QueuedMessage]) -> list[Message]:
     """The messages to send: a daily receiver gets one for all."""
     if receiver is None or receiver.digest != "daily" or len(messages) < 2:
         return [one.message for one in messages]

@@ -132,7 +132,7 @@ class Tree:
         return self._children[self._begin[node] : self._begin[node + 1]]
 
 
-class Numbering:
+class DirectoryTree:
     """The numbers of directories while a tree of them is made, and of all directories above them."""
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ class Numbering:
 
 def tree_of_directories(number: npt.NDArray[np.integer], places: Iterable[tuple[str, str]]) -> Grouping:
     """The tree of P pages by the numbers of their directories, and the site and path of each of these."""
-    numbers = Numbering()
+    numbers = DirectoryTree()
     nodes = np.fromiter((numbers.number_of(site, directory) for site, directory in places), np.intp)
     tree = numbers.tree()
     del numbers  # before there is a number for each page

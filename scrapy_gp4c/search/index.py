@@ -220,7 +220,7 @@ class Arrival(NamedTuple):
     """Tokens of the text in UTF-8, a blank between each two."""
 
 
-class Gained(NamedTuple):
+class VisitGains(NamedTuple):
     """Measured visits of a cycle."""
 
     page: npt.NDArray[np.int64]
@@ -307,7 +307,7 @@ class SearchIndex:
 
     # --- the end of a cycle
 
-    def apply(self, cycle: int, visited: Iterable[int], gone: Iterable[int], refit_cycles: int) -> Gained:
+    def apply(self, cycle: int, visited: Iterable[int], gone: Iterable[int], refit_cycles: int) -> VisitGains:
         """Index and measure the staged texts of a cycle in one transaction; a second call adds nothing.
 
         ``visited``: pages with a text of this cycle; what else is staged is dropped; ``gone``: pages that are
@@ -329,7 +329,7 @@ class SearchIndex:
                 self._learn(cycle)
             self._put(cycle=cycle)
             rows = self._connection.execute("SELECT page, ppm FROM gains ORDER BY page").fetchall()
-        return Gained(np.array([one[0] for one in rows], np.int64), np.array([one[1] for one in rows]))
+        return VisitGains(np.array([one[0] for one in rows], np.int64), np.array([one[1] for one in rows]))
 
     def forget_gone(self, gone: Iterable[int]) -> None:
         """Remove pages that are gone, without measuring."""
@@ -468,7 +468,7 @@ class Hit(NamedTuple):
     score: float
 
 
-class Answer(NamedTuple):
+class SearchResult(NamedTuple):
     """Result of a query."""
 
     terms: tuple[str, ...]
@@ -480,7 +480,7 @@ class Answer(NamedTuple):
     """Best pages, best first, equal ones by page number."""
 
 
-def search(path: Path, query: str, scoring: str, top: int) -> Answer:
+def search(path: Path, query: str, scoring: str, top: int) -> SearchResult:
     """Search an index, as the last finished cycle left it, beside a crawl or without.
 
     ``scoring``: of `scores.BY_TEXT`, with idf and mean length of the pages as they are. Raises
@@ -498,7 +498,7 @@ def search(path: Path, query: str, scoring: str, top: int) -> Answer:
         connection.close()
 
 
-def _answer(connection: sqlite3.Connection, terms: tuple[str, ...], scoring: str, top: int) -> Answer:
+def _answer(connection: sqlite3.Connection, terms: tuple[str, ...], scoring: str, top: int) -> SearchResult:
     pages, mean_length = connection.execute(
         "SELECT count(*), avg(length) FROM pages WHERE length IS NOT NULL"
     ).fetchone()
@@ -509,7 +509,7 @@ def _answer(connection: sqlite3.Connection, terms: tuple[str, ...], scoring: str
     statistics = Statistics(pages, np.array([len(one) for one in numbers]), mean_length or 0.0)
     both = sorted(set.intersection(*map(set, numbers)))
     if not both:
-        return Answer(terms, pages, 0, [])
+        return SearchResult(terms, pages, 0, [])
     lengths = {
         page: length
         for page in both
@@ -522,4 +522,6 @@ def _answer(connection: sqlite3.Connection, terms: tuple[str, ...], scoring: str
     single = function.single(Postings(number, tf, length), statistics).reshape(len(terms), -1)
     scores = function.share(np.arange(len(terms)), statistics) @ single
     order = np.argsort(-scores, kind="stable")[:top]
-    return Answer(terms, pages, len(both), [Hit(both[row], float(scores[row])) for row in order.tolist()])
+    return SearchResult(
+        terms, pages, len(both), [Hit(both[row], float(scores[row])) for row in order.tolist()]
+    )

@@ -18,7 +18,7 @@ ToPage = Callable[[StoredRequest], tuple[int, StoredRequest]]
 """Key and normalised form of a stored request; raises ValueError for a URL that is none."""
 
 
-class Header(NamedTuple):
+class HistoryHeader(NamedTuple):
     """First line of a history."""
 
     cycles: int
@@ -62,7 +62,7 @@ def is_header(text: str) -> bool:
     return text.startswith(HEADER_START) and FORMAT.partition("/")[0] in text
 
 
-def read_header(name: str, header: str) -> Header:
+def read_header(name: str, header: str) -> HistoryHeader:
     """Read the first line; raises ImportFileError, which names the file, for another header."""
     try:
         content = json.loads(header[1:])
@@ -79,7 +79,7 @@ def read_header(name: str, header: str) -> Header:
             f'{name}, line 1: expected the header of a history, # {{"format": "{FORMAT}", "cycles": N}}; '
             f"found {header[:80]!r}. Export it anew."
         )
-    return Header(cycles, measured)
+    return HistoryHeader(cycles, measured)
 
 
 def read_record(name: str, number: int, line: str, cycle: int) -> CycleRecord:

@@ -34,7 +34,7 @@ from scrapy_gp4c.commands.monitor import (
     MonitoredCycle,
     Now,
     Schedule,
-    Terminal,
+    TerminalListener,
     Timer,
     WakeUps,
     Window,
@@ -421,7 +421,7 @@ def test_a_closed_standard_output_ends_no_monitor(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Results are printed no more, which is said once."""
-    terminal = Terminal(60.0, 1.0)
+    terminal = TerminalListener(60.0, 1.0)
     with open(os.devnull) as closed:
         monkeypatch.setattr(sys, "stdout", closed)  # cannot be written to
         for number in range(2):

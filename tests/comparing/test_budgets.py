@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import Gp4cError, HistoryError
 from training.comparing import budgets
-from training.comparing.budgets import FIGURES, FRESHNESS, Budgets, Curve, Point, Value, answers, read_budgets
+from training.comparing.budgets import (
+    FIGURES,
+    FRESHNESS,
+    BudgetPoint,
+    Budgets,
+    Curve,
+    Value,
+    answers,
+    read_budgets,
+)
 from training.comparing.statistics import t_quantile
 from training.histories.history import ChangeHistory
 from training.replaying.prepared import CrawlChoices
@@ -24,14 +33,14 @@ def a_history(pages: int, cycles: int = 8) -> ChangeHistory:
     return ChangeHistory(rng.random((cycles, pages)) < rng.random(pages) * 0.7, np.arange(pages) % 3)
 
 
-def point(share: float, fresh: float = 0.0, changes: float = 0.0) -> Point:
+def point(share: float, fresh: float = 0.0, changes: float = 0.0) -> BudgetPoint:
     """A point of a curve."""
     figures = {name: Value(0.0, None) for name in FIGURES}
     figures |= {"freshness": Value(fresh, None), "changes_a_day": Value(changes, None)}
-    return Point(share, 1, figures)
+    return BudgetPoint(share, 1, figures)
 
 
-def answered(points: list[Point]) -> list[str]:
+def answered(points: list[BudgetPoint]) -> list[str]:
     """The answers of one curve."""
     return answers(Budgets([], [Curve("t", points)], 100, False, 1.0))
 

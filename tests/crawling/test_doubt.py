@@ -15,7 +15,7 @@ from scrapy import Request, Spider
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c import visit
-from scrapy_gp4c.crawling.doubt import RULES, Answer, reason_of
+from scrapy_gp4c.crawling.doubt import RULES, AnswerFeatures, reason_of
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Site, crawl, html, outcomes
 
@@ -46,23 +46,23 @@ def text_of(number: int) -> str:
 @pytest.mark.parametrize(
     ("answer", "is_doubted"),
     [
-        (Answer({"cf-mitigated": "challenge"}, 100, 100), True),
-        (Answer({"x-amzn-waf-action": "captcha"}, 100, 0), True),
-        (Answer({}, 9, 100), True),
-        (Answer({}, 10, 100), False),
-        (Answer({}, 0, 49), True),
-        (Answer({}, 1, 49), False),
-        (Answer({}, 0, 0), False),
-        (Answer({}, 100, 100, redirected_pages=3, visited_pages=30), True),
-        (Answer({}, 100, 100, is_new_password=True), True),
-        (Answer({"x-vercel-mitigated": "challenge"}, 100, 100), True),
-        (Answer({"x-sucuri-block": "12"}, 100, 100), True),
-        (Answer({}, 100, 100, 3, 30), True),
-        (Answer({}, 100, 100, 3, 31), False),
-        (Answer({}, 100, 100, 2, 2), False),
+        (AnswerFeatures({"cf-mitigated": "challenge"}, 100, 100), True),
+        (AnswerFeatures({"x-amzn-waf-action": "captcha"}, 100, 0), True),
+        (AnswerFeatures({}, 9, 100), True),
+        (AnswerFeatures({}, 10, 100), False),
+        (AnswerFeatures({}, 0, 49), True),
+        (AnswerFeatures({}, 1, 49), False),
+        (AnswerFeatures({}, 0, 0), False),
+        (AnswerFeatures({}, 100, 100, redirected_pages=3, visited_pages=30), True),
+        (AnswerFeatures({}, 100, 100, is_new_password=True), True),
+        (AnswerFeatures({"x-vercel-mitigated": "challenge"}, 100, 100), True),
+        (AnswerFeatures({"x-sucuri-block": "12"}, 100, 100), True),
+        (AnswerFeatures({}, 100, 100, 3, 30), True),
+        (AnswerFeatures({}, 100, 100, 3, 31), False),
+        (AnswerFeatures({}, 100, 100, 2, 2), False),
     ],
 )
-def test_rules(answer: Answer, is_doubted: bool) -> None:
+def test_rules(answer: AnswerFeatures, is_doubted: bool) -> None:
     """Each rule holds from its border on; each names its source."""
     assert (reason_of(answer) is not None) == is_doubted
     assert all(rule.source for rule in RULES)

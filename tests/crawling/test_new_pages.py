@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scrapy import Request, Spider
 from twisted.web.http import Request as ServerRequest
 
-from scrapy_gp4c.crawling.new_pages import NewCounts, NewPages, Waiting, by_turns, found_by_hubs
+from scrapy_gp4c.crawling.new_pages import FirstVisits, NewCounts, WaitingPages, by_turns, found_by_hubs
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.first_visits import best_first, columns_of_links
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -37,7 +37,7 @@ def in_turn(pages: list[tuple[int, int, int, int]], of_site: int | None) -> list
     """Positions of the pages in the order of their first visits."""
     site, entered, drawn, finder = (np.array([page[n] for page in pages], "u8") for n in range(4))
     numbers = np.arange(10, 10 + len(pages), dtype=np.uint32)
-    chosen = by_turns(Waiting(numbers, site, finder, entered, drawn), CYCLE, of_site)
+    chosen = by_turns(WaitingPages(numbers, site, finder, entered, drawn), CYCLE, of_site)
     return [page - 10 for page in chosen.tolist()]
 
 
@@ -61,7 +61,7 @@ def test_caps_count_what_is_planned_and_what_was_visited(tmp_path: Path) -> None
     """A site that has reached its cap leaves the others theirs, until the cap of all is reached."""
     with Store(tmp_path / "store") as store:
         store.add_pages((n + 1, {"url": f"http://{'ab'[n % 2]}/{n}"}) for n in range(20))
-        counted = NewPages(store, 5, 3)
+        counted = FirstVisits(store, 5, 3)
         counted.count([0, 2])
         taken = [page for page in range(4, 20) if counted.takes(page)]
         assert taken == [4, 5, 7]
@@ -72,7 +72,11 @@ def test_without_caps_every_page_is_taken(tmp_path: Path) -> None:
     """A cap of none lets none through, and what was counted before goes towards that of a site."""
     with Store(tmp_path / "store") as store:
         store.add_pages((n + 1, {"url": f"http://a/{n}"}) for n in range(4))
-        free, none, one = NewPages(store, None, None), NewPages(store, 0, None), NewPages(store, None, 2)
+        free, none, one = (
+            FirstVisits(store, None, None),
+            FirstVisits(store, 0, None),
+            FirstVisits(store, None, 2),
+        )
         one.count([3])
         assert [free.takes(page) for page in range(4)] == [True] * 4
         assert [none.takes(page) for page in range(4)] == [False] * 4

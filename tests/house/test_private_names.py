@@ -1,4 +1,4 @@
-"""Private names stay in their modules."""
+"""Private names stay in their modules, and a class name stands in one module."""
 
 from __future__ import annotations
 
@@ -41,6 +41,17 @@ def is_private(name: str) -> bool:
 def test_private_names_stay_in_their_modules() -> None:
     """No module imports or reads a private name of another module of the project."""
     assert list(borrowed_names()) == []
+
+
+def test_a_class_name_stands_in_one_module() -> None:
+    """No two modules of the packages have a class of the same name."""
+    homes: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        if module.startswith(("scrapy_gp4c", "training")):
+            for node in ast.walk(tree(path)):
+                if isinstance(node, ast.ClassDef):
+                    homes.setdefault(node.name, []).append(module)
+    assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}
 
 
 def test_a_borrowed_name_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

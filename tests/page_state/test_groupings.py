@@ -15,9 +15,9 @@ from scrapy_gp4c.page_state.groupings import (
     LEVELS,
     NOWHERE,
     ClusterRanks,
+    DirectoryTree,
     Grouping,
     Links,
-    Numbering,
     Numbers,
     by_place,
     tree_of_directories,
@@ -110,7 +110,7 @@ def steps(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[int, bool]:
 @settings(max_examples=80, deadline=None)
 def test_rings_are_steps_between_paths(places: list[tuple[str, str]], d: int, data: st.DataObject) -> None:
     """Equation 2: each directory of the site once, at its distance, on the side that the sign says."""
-    numbering = Numbering()
+    numbering = DirectoryTree()
     for site, path in places:
         numbering.number_of(site, path)
     tree = numbering.tree()
@@ -144,7 +144,7 @@ def test_a_scripts_pages_are_where_the_script_is() -> None:
 def test_a_path_must_end_where_a_directory_does() -> None:
     """A page's name in it would become a directory unseen."""
     with pytest.raises(AssertionError):
-        Numbering().number_of("h", "a/page.html")
+        DirectoryTree().number_of("h", "a/page.html")
 
 
 def test_sites_of_equal_paths_are_strangers() -> None:

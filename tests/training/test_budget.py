@@ -18,7 +18,16 @@ from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.settings import Settings
 from training import budget, evaluate
 from training.budget import DRAWN, SHARES, SHOWN
-from training.comparing.budgets import FIGURES, Budgets, Curve, Point, Value, answers, read_budgets, study
+from training.comparing.budgets import (
+    FIGURES,
+    BudgetPoint,
+    Budgets,
+    Curve,
+    Value,
+    answers,
+    read_budgets,
+    study,
+)
 from training.histories.formats import write_text
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
@@ -82,9 +91,9 @@ def test_the_delay_is_what_pages_waited() -> None:
 def test_answers_lie_on_the_curve() -> None:
     """Freshness between two budgets by a straight line; what no budget reaches is said to be out of reach."""
 
-    def point(share: float, fresh: float, changes: float) -> Point:
+    def point(share: float, fresh: float, changes: float) -> BudgetPoint:
         figures = {name: Value(0.0, None) for name in FIGURES}
-        return Point(
+        return BudgetPoint(
             share, 1, {**figures, "freshness": Value(fresh, None), "changes_a_day": Value(changes, None)}
         )
 

@@ -41,7 +41,7 @@ class Value(NamedTuple):
     ci95: float | None
 
 
-class Point(NamedTuple):
+class BudgetPoint(NamedTuple):
     """A score function at one budget."""
 
     budget: float
@@ -55,7 +55,7 @@ class Curve(NamedTuple):
     """A score function over the budgets."""
 
     score: str
-    points: list[Point]
+    points: list[BudgetPoint]
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def study(
                     for name, value in figures.items()
                 }
             visits = budget_pages(budget, pages)
-            points.append(Point(visits / pages, visits, figures))
+            points.append(BudgetPoint(visits / pages, visits, figures))
         curves.append(Curve(score, points))
     return Budgets(evaluations, curves, pages, known_pages is not None, cycles_a_day)
 

@@ -31,7 +31,7 @@ CLASSES: Final[dict[str, tuple[int, ...]]] = {
 """Page state -> first value of each class; the last class is open."""
 
 
-class Visits(NamedTuple):
+class ReplayVisits(NamedTuple):
     """All visits of a replay, V in the order of time, each array ``[V]``."""
 
     cycle: Ints
@@ -71,7 +71,7 @@ class Difference(NamedTuple):
     """``[X classes, t classes]``: share of the visits of the first less that of the other."""
 
 
-def visits_of(history: ChangeHistory, text: str, crawl: CrawlChoices) -> Visits:
+def visits_of(history: ChangeHistory, text: str, crawl: CrawlChoices) -> ReplayVisits:
     """All visits of a replay of an expression or a named function.
 
     Raises HistoryError as `replay`, ExpressionError for another text, ScoreError for a dotted path.
@@ -90,7 +90,7 @@ def visits_of(history: ChangeHistory, text: str, crawl: CrawlChoices) -> Visits:
         last[pages] = cycle
 
     replay_dense(prepared, function, (), watch, load_policy(crawl.policy or policy_of(function)))
-    return Visits(*(np.concatenate(column) for column in zip(*rows, strict=True)))
+    return ReplayVisits(*(np.concatenate(column) for column in zip(*rows, strict=True)))
 
 
 def differ(
@@ -122,8 +122,8 @@ def differ(
                 )
                 entry[side] += int(visited)
                 entry[2 + side] += int(changed)
-    one = Visits(*(np.concatenate(column) for column in zip(*ones, strict=True)))
-    two = Visits(*(np.concatenate(column) for column in zip(*twos, strict=True)))
+    one = ReplayVisits(*(np.concatenate(column) for column in zip(*ones, strict=True)))
+    two = ReplayVisits(*(np.concatenate(column) for column in zip(*twos, strict=True)))
     return Difference(
         float(np.mean(common)),
         _rate(np.concatenate(one_alone)),
@@ -145,7 +145,7 @@ def _classes(name: str, values: Ints) -> Ints:
     return np.searchsorted(CLASSES[name], values, side="right") - 1
 
 
-def _groups(name: str, one: Visits, two: Visits) -> list[VisitGroup]:
+def _groups(name: str, one: ReplayVisits, two: ReplayVisits) -> list[VisitGroup]:
     groups = []
     of_one, of_two = (_classes(name, getattr(visits, name)) for visits in (one, two))
     for index, text in enumerate(class_names(name)):
@@ -170,7 +170,7 @@ def _sites(counts: dict[str, list[int]], visits: int, other_visits: int, most: i
     return sorted(groups, key=lambda group: -abs(group.share - group.other_share))[:most]
 
 
-def _table(visits: Visits) -> npt.NDArray[np.float64]:
+def _table(visits: ReplayVisits) -> npt.NDArray[np.float64]:
     table = np.zeros((len(CLASSES["X"]), len(CLASSES["t"])))
     np.add.at(table, (_classes("X", visits.X), _classes("t", visits.t)), 1.0 / len(visits.page))
     return table

@@ -64,7 +64,7 @@ class OffsetHistory(NamedTuple):
     """``[P]``: pages whose changes are all known."""
 
 
-class _Batch(NamedTuple):
+class _PageBatch(NamedTuple):
     """Visits of B pages by cycle, bits packed along the cycles."""
 
     page: Ints
@@ -246,7 +246,7 @@ def _drawn_hosts(path: Path, sizes: Counter[bytes], max_pages: int) -> dict[byte
     return hosts
 
 
-def _visits(path: Path, position: dict[bytes, int], cycle_s: int) -> Iterator[_Batch]:
+def _visits(path: Path, position: dict[bytes, int], cycle_s: int) -> Iterator[_PageBatch]:
     """Visits of the pages that were visited at least twice."""
     chosen = (row for row in _rows(path, VISITS, 3) if row[1][0] in position)
     for batch in batches(chosen, BATCH):
@@ -274,7 +274,7 @@ def _visits(path: Path, position: dict[bytes, int], cycle_s: int) -> Iterator[_B
             yield _by_cycle(np.array(pages), np.array(offsets), pairs, cycle_s / DAY_S)
 
 
-def _by_cycle(page: Ints, offset: Floats, pairs: list[Floats], cycle_days: float) -> _Batch:
+def _by_cycle(page: Ints, offset: Floats, pairs: list[Floats], cycle_days: float) -> _PageBatch:
     count = np.array([len(visits) for visits in pairs])
     column = np.repeat(np.arange(len(page)), count)
     interval, changed = np.concatenate(pairs).T
@@ -306,7 +306,9 @@ def _by_cycle(page: Ints, offset: Floats, pairs: list[Floats], cycle_days: float
     moved: Floats = np.concatenate((interval[has_changed], np.full(len(page), PRIOR_DAYS)))
     moved_page = np.concatenate((column[has_changed], np.arange(len(page))))
     rate = np.clip(likeliest_rates(moved.clip(1e-6), moved_page, quiet), *RATE_BOUNDS)
-    return _Batch(page, first, cycles, np.packbits(found, axis=0), np.packbits(observed, axis=0), twice, rate)
+    return _PageBatch(
+        page, first, cycles, np.packbits(found, axis=0), np.packbits(observed, axis=0), twice, rate
+    )
 
 
 def _best_start(first: Ints, cycles: int) -> int:

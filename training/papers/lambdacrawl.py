@@ -58,7 +58,7 @@ class Sources(NamedTuple):
         return Sources(self.weight[pages], self.rate[pages], self.complete[pages])
 
 
-class Plan(NamedTuple):
+class VisitRates(NamedTuple):
     """Visits per day, and of pages whose changes are followed the probability of a visit after each."""
 
     visits: Floats
@@ -70,20 +70,20 @@ class Plan(NamedTuple):
         return ~np.isnan(self.probability)
 
 
-Policy = Callable[[Sources, float], Plan]
+Policy = Callable[[Sources, float], VisitRates]
 """Pages and budget (visits per day) -> plan."""
 
 
-def _at_random(visits: Floats) -> Plan:
-    return Plan(visits, np.full(len(visits), np.nan))
+def _at_random(visits: Floats) -> VisitRates:
+    return VisitRates(visits, np.full(len(visits), np.nan))
 
 
-def uniform(sources: Sources, budget: float) -> Plan:
+def uniform(sources: Sources, budget: float) -> VisitRates:
     """UniformCrawl."""
     return _at_random(np.full(len(sources.rate), budget / len(sources.rate)))
 
 
-def proportional(sources: Sources, budget: float) -> Plan:
+def proportional(sources: Sources, budget: float) -> VisitRates:
     """ChangeRateProportionalCrawl."""
     return _at_random(sources.rate * budget / sources.rate.sum())
 
@@ -91,7 +91,7 @@ def proportional(sources: Sources, budget: float) -> Plan:
 def binary(share: float) -> Policy:
     """BinaryLambdaCrawl: most current copies, each page having a share of an even visit at least."""
 
-    def policy(sources: Sources, budget: float) -> Plan:
+    def policy(sources: Sources, budget: float) -> VisitRates:
         least = share * budget / len(sources.rate)
         plan = allocate(POISSON_FRESHNESS, sources.rate, budget, sources.weight, least=least, most=math.inf)
         return _at_random(plan)
@@ -123,12 +123,12 @@ def _probabilities(sources: Sources, budget: float) -> Floats:
 def lambda_crawl(approximate: bool = False, follow: bool = True) -> Policy:
     """LambdaCrawl, algorithm 3; ``follow``: use complete knowledge of changes."""
 
-    def policy(sources: Sources, budget: float) -> Plan:
+    def policy(sources: Sources, budget: float) -> VisitRates:
         follows = sources.complete & follow & (sources.weight > 0)
         random, followed = sources.take(~follows), sources.take(follows)
         plan = _at_random(np.zeros(len(follows)))
 
-        def split(part: float) -> Plan:
+        def split(part: float) -> VisitRates:
             plan.visits[~follows] = _visits(random, budget - part, approximate)
             plan.probability[follows] = _probabilities(followed, part)
             plan.visits[follows] = plan.probability[follows] * followed.rate
@@ -138,7 +138,7 @@ def lambda_crawl(approximate: bool = False, follow: bool = True) -> Policy:
         if not follows.any():
             return _at_random(_visits(sources, budget, approximate))
         if follows.all():
-            return Plan(sources.rate, _probabilities(sources, most))
+            return VisitRates(sources.rate, _probabilities(sources, most))
         from scipy.optimize import minimize_scalar
 
         best = minimize_scalar(
@@ -159,7 +159,7 @@ class Cost(NamedTuple):
     binary: float
 
 
-def cost(sources: Sources, plan: Plan) -> Cost:
+def cost(sources: Sources, plan: VisitRates) -> Cost:
     """Propositions 1 and 4 of the paper, equations 12 and 13 of its supplement."""
     with np.errstate(divide="ignore", invalid="ignore"):
         random = np.log1p(sources.rate / plan.visits)

@@ -25,7 +25,7 @@ from scrapy_gp4c.scoring import hints, rates
 from training.replaying.prepared import PreparedHistory
 
 
-class PageClaims:
+class ReplayedPageClaims:
     """Columns of claims of a history's pages; the claims of a cycle count from the next plan on."""
 
     def __init__(self, prepared: PreparedHistory) -> None:

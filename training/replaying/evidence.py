@@ -52,7 +52,7 @@ from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import in_order, likely_cut, top_k
 from training.histories.neighbours import PageDirectories
 from training.replaying.buckets import Buckets, PageStates
-from training.replaying.claims import PageClaims
+from training.replaying.claims import ReplayedPageClaims
 from training.replaying.prepared import PreparedHistory
 
 Rows = npt.NDArray[np.uint32]
@@ -465,7 +465,7 @@ class ReplayEvidence:
         related = [name for name in columns if name in terminals.ROUND and name not in ("draw", "spent")]
         claim_columns = {*hints.COLUMNS, *KINDS_OF}
         reads_claims = prepared.claims is not None and not claim_columns.isdisjoint(columns)
-        self._claims = PageClaims(prepared) if reads_claims else None
+        self._claims = ReplayedPageClaims(prepared) if reads_claims else None
         self._is_related = bool(related)
         self._group, self._directories = prepared.neighbours.groups if related else NO_GROUPS
         self._is_predicted = any(name.startswith("surprise") for name in related)

@@ -26,7 +26,7 @@ from scrapy_gp4c.scoring.refresh_value import GAIN
 from scrapy_gp4c.store.atomic_files import sync
 from scrapy_gp4c.store.history_fields import BROUGHT, CHANGED_BIT, HEADER_START, UNCHANGED_BIT, joined
 from scrapy_gp4c.store.import_ import (
-    Header,
+    HistoryHeader,
     PageLine,
     ToPage,
     check_pages,
@@ -128,7 +128,7 @@ def _import(
 ) -> int:
     """Write the content of the lines; returns the number of cycles."""
     first = next(lines)
-    header: Header | None = None
+    header: HistoryHeader | None = None
     records: list[CycleRecord] = []
     if is_header(first[1]):
         header = read_header(name, first[1])
