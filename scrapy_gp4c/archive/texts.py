@@ -351,11 +351,6 @@ class Compression:
         self._decompressors[dictionary.dict_id()] = zstandard.ZstdDecompressor(dict_data=dictionary)
         return dictionary.dict_id()
 
-    @property
-    def has_dictionary(self) -> bool:
-        """Whether texts are compressed with a dictionary."""
-        return len(self._decompressors) > 1
-
     def compressed(self, text: str) -> bytes:
         """Return the frame of a text, with a checksum."""
         return self._compressor.compress(text.encode("utf-8", "surrogatepass"))

@@ -33,7 +33,6 @@ PROMISES: Final[dict[Literal["pages", "late", "latest_s", "needed"], str]] = {
     "needed": "Visits per cycle that keep all promises",
 }
 """Field of the promises of a cycle's plan -> help of its gauge."""
-ESTIMATE: Final = "Estimate by the control group, with the bounds of its 95% interval"
 
 
 def metrics(spider: str, record: CycleRecord, stages: Mapping[str, int]) -> bytes:

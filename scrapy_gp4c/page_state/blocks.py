@@ -164,7 +164,6 @@ def row(block: bytes | memoryview, index: int) -> PageRow:
 
 EXTRAS: Final[dict[str, str]] = {**hints.COLUMNS}
 """Column name -> little-endian dtype; 0 by default."""
-EXTRA_BYTES: Final = sum(np.dtype(dtype).itemsize for dtype in EXTRAS.values())
 
 
 def unpack_extras(packed: bytes | memoryview | None, rows: int) -> Columns:
@@ -177,10 +176,3 @@ def unpack_extras(packed: bytes | memoryview | None, rows: int) -> Columns:
         for name, column in read_columns(packed, EXTRAS).items():
             columns[name][: len(column)] = column
     return columns
-
-
-def pack_extras(columns: Mapping[str, Array]) -> bytes:
-    """Bytes of the columns `EXTRAS` of a block, each ``[P]``; no bytes where all are 0."""
-    if not any(columns[name].any() for name in EXTRAS):
-        return b""
-    return b"".join(np.ascontiguousarray(columns[name], dtype).data for name, dtype in EXTRAS.items())

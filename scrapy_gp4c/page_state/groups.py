@@ -69,11 +69,6 @@ def place_of_url(url: str) -> Place:
     return Place(site, directory_of(path))
 
 
-def place_of_page(site: str, page: str) -> Place:
-    """The place of a page of a history: ``page`` is a path, or the whole URL."""
-    return Place(site, place_of_url(page).directory)
-
-
 def directory_of(path: str) -> str:
     """The directory of a path, which may have a query and a fragment."""
     path, query, _ = path.partition("#")[0].partition("?")

@@ -74,7 +74,6 @@ GAIN: Final = np.dtype(
     ]
 )
 """A measured visit; one that is not among the gains of its cycle was not measured."""
-NO_GAINS: Final = np.empty(0, GAIN)
 
 
 def observe_gains(

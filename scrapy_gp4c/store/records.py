@@ -228,22 +228,6 @@ class StoredRequest(TypedDict, total=False):
     """Secrets that are left out, such as ``header authorization``: see `scrapy_gp4c.store.credentials`."""
 
 
-class VisitResult(TypedDict):
-    """Result of a visit that a callback gets as ``response.meta["gp4c"]``."""
-
-    page: int
-    outcome: str
-    changed: bool | None
-    """None: compared with nothing, or not comparable."""
-    distance: int | None
-    """Bits in which the fingerprints differ; None: not compared."""
-    n: int
-    X: int
-    cycle: int
-    kind: str
-    score: float | None
-
-
 class StoredGroups(NamedTuple):
     """Clusters, links and popularity of a store's pages."""
 

@@ -25,7 +25,6 @@ MOST_LINKS: Final = 72
 MOST_BYTES: Final = 1536
 """Largest packed description."""
 _TERM_BITS: Final = 24
-_LINK_BITS: Final = 48
 _HEAD: Final = struct.Struct("<IIIHB")
 """Numbers of words, images, bytes of the body, terms and links."""
 _WITHOUT_PUNCTUATION: Final = bytes(

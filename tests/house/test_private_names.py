@@ -47,10 +47,9 @@ def test_a_class_name_stands_in_one_module() -> None:
     """No two modules of the packages have a class of the same name."""
     homes: dict[str, list[str]] = {}
     for module, path in MODULES.items():
-        if module.startswith(("scrapy_gp4c", "training")):
-            for node in ast.walk(tree(path)):
-                if isinstance(node, ast.ClassDef):
-                    homes.setdefault(node.name, []).append(module)
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(module)
     assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}
 
 

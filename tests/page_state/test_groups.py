@@ -19,8 +19,6 @@ from scrapy_gp4c.page_state.groups import (
     add_up,
     count_visits,
     directories,
-    directory_of,
-    place_of_page,
     place_of_url,
 )
 
@@ -146,15 +144,6 @@ def test_a_hostile_url_costs_its_length(path: str) -> None:
     assert len(place.prefixes) <= PREFIXES
     assert all(len(prefix) <= 12 for prefix in place.prefixes)
     assert len(place.keys()) == 2 + PREFIXES
-
-
-@given(site=TEXT, page=TEXT)
-def test_pages_of_histories_have_the_places_of_their_urls(site: str, page: str) -> None:
-    """A path and a whole URL come to the same directory; the site is the history's."""
-    assert place_of_page(site, page).site == site
-    path = "/" + page
-    assert place_of_page(site, f"http://anything{path}") == place_of_page(site, path)
-    assert place_of_page(site, path).directory == directory_of(path)
 
 
 Visit = tuple[int, bool, float]

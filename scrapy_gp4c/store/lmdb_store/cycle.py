@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate, islice, pairwise
+from itertools import islice
 from time import monotonic
 from typing import Any, Final
 
@@ -416,16 +416,6 @@ def plan_chunks(tables: Tables, cycle: int, planned: int) -> Iterator[Array]:
         yield rows
         planned -= len(rows)
         number += 1
-
-
-def plan_by_round(tables: Tables, record: CycleRecord) -> list[Array]:
-    """Return the plan of a cycle, dtype `PLAN`: of each complete round, first to visit first."""
-    sizes = [one["planned"] for one in rounds_of(record)]
-    # As bytes: NumPy compares the fields of two arrays of records one by one where it joins them.
-    chunks = plan_chunks(tables, record.get("cycle", 0), sum(sizes))
-    plan = np.frombuffer(b"".join(chunk.tobytes() for chunk in chunks), PLAN)
-    ends = list(accumulate(sizes, initial=0))
-    return [plan[start:end] for start, end in pairwise(ends)]
 
 
 def add_round(
