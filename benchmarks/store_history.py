@@ -16,7 +16,7 @@ from benchmarks.common import machine, verdict
 from scrapy_gp4c.page_state.columns import new_columns
 from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, KINDS, UNCHANGED, VISIT
 from scrapy_gp4c.store.lmdb_store import fold
-from scrapy_gp4c.store.lmdb_store.checksummed import encode
+from scrapy_gp4c.store.lmdb_store.environment import encode
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import USUAL
 

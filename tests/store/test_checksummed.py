@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import StoreDamagedError
 from scrapy_gp4c.page_state.outcomes import PLAN
-from scrapy_gp4c.store.lmdb_store.checksummed import TABLES as ALL_TABLES
-from scrapy_gp4c.store.lmdb_store.checksummed import (
+from scrapy_gp4c.store.lmdb_store.environment import TABLES as ALL_TABLES
+from scrapy_gp4c.store.lmdb_store.environment import (
     U32,
     RequestTable,
     Table,

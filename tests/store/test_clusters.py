@@ -12,7 +12,7 @@ import pytest
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.store.lmdb_store import clusters
-from scrapy_gp4c.store.lmdb_store.checksummed import U32_PAIR
+from scrapy_gp4c.store.lmdb_store.environment import U32_PAIR
 from scrapy_gp4c.store.lmdb_store.forget import forget
 from scrapy_gp4c.store.lmdb_store.recover import recover
 from scrapy_gp4c.store.lmdb_store.store import Store

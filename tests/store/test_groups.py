@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS, Place, add_up, place_of_url
 from scrapy_gp4c.store.lmdb_store import groups
-from scrapy_gp4c.store.lmdb_store.checksummed import Table
+from scrapy_gp4c.store.lmdb_store.environment import Table
 from scrapy_gp4c.store.lmdb_store.groups import JudgedVisits, Numbering
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit

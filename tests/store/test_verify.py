@@ -16,8 +16,7 @@ from scrapy_gp4c.page_state.blocks import pack
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS
 from scrapy_gp4c.page_state.outcomes import PLAN, VISIT
-from scrapy_gp4c.store.lmdb_store.checksummed import TABLES, U32, Table
-from scrapy_gp4c.store.lmdb_store.environment import DATA
+from scrapy_gp4c.store.lmdb_store.environment import DATA, TABLES, U32, Table
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.lmdb_store.verify import MEANING, check, verify

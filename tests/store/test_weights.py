@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import ImportFileError
 from scrapy_gp4c.store import export
-from scrapy_gp4c.store.lmdb_store.checksummed import U32
+from scrapy_gp4c.store.lmdb_store.environment import U32
 from scrapy_gp4c.store.lmdb_store.forget import forget
 from scrapy_gp4c.store.lmdb_store.recover import recover
 from scrapy_gp4c.store.lmdb_store.store import Store

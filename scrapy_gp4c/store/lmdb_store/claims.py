@@ -22,8 +22,8 @@ from scrapy_gp4c.page_state.outcomes import FIRST, JUDGED, among
 from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.scoring.hints import KINDS
 from scrapy_gp4c.store.lmdb_store import groups
-from scrapy_gp4c.store.lmdb_store.checksummed import U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.cycle import OpenCycle
+from scrapy_gp4c.store.lmdb_store.environment import U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.optional_tables import CLAIMS, HINTS, SITE_COUNTS, TRUST_PARTS, Handles
 from scrapy_gp4c.store.lmdb_store.page_table import ids_of
 from scrapy_gp4c.store.lmdb_store.tables import Tables

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
-from scrapy_gp4c.store.lmdb_store.checksummed import U32, U32_PAIR, encode
-from scrapy_gp4c.store.lmdb_store.environment import damaged
+from scrapy_gp4c.store.lmdb_store.environment import U32, U32_PAIR, damaged, encode
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.records import StoredGroups
 

@@ -20,8 +20,8 @@ from scrapy_gp4c.page_state import claims, columns
 from scrapy_gp4c.page_state.claims import of_weights
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.scoring.refresh_value import observe_gains
-from scrapy_gp4c.store.lmdb_store.checksummed import KEY, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.claims import ClaimsFold, shorten_waits, sum_up
+from scrapy_gp4c.store.lmdb_store.environment import KEY, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.groups import JudgedVisits, Numbering, judged_visits, read_keys, urls_of
 from scrapy_gp4c.store.lmdb_store.optional_tables import GAINS, REFRESH_VALUES, VISITS, WEIGHTS

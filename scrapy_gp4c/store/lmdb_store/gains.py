@@ -14,7 +14,7 @@ import numpy as np
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.scoring.refresh_value import observe_gains
-from scrapy_gp4c.store.lmdb_store.checksummed import U32_PAIR
+from scrapy_gp4c.store.lmdb_store.environment import U32_PAIR
 from scrapy_gp4c.store.lmdb_store.optional_tables import GAINS, REFRESH_VALUES
 from scrapy_gp4c.store.lmdb_store.page_table import QUERY_LOG
 from scrapy_gp4c.store.lmdb_store.tables import Tables

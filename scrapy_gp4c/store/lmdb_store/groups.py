@@ -26,7 +26,7 @@ from scrapy_gp4c.page_state.groups import (
 )
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
 from scrapy_gp4c.scoring.terminals import change_probability
-from scrapy_gp4c.store.lmdb_store.checksummed import U32, Table, decode
+from scrapy_gp4c.store.lmdb_store.environment import U32, Table, decode
 from scrapy_gp4c.store.lmdb_store.optional_tables import GROUP_ROWS, Handles
 
 

@@ -37,8 +37,15 @@ from scrapy_gp4c.store.import_ import (
 )
 from scrapy_gp4c.store.lmdb_store import claims, fold
 from scrapy_gp4c.store.lmdb_store.atomic_replace import IMPORT, drop_search_index, work_directory
-from scrapy_gp4c.store.lmdb_store.checksummed import U32, encode
-from scrapy_gp4c.store.lmdb_store.environment import DATA, READERS, Environment, WriterLock, check_directory
+from scrapy_gp4c.store.lmdb_store.environment import (
+    DATA,
+    READERS,
+    U32,
+    Environment,
+    WriterLock,
+    check_directory,
+    encode,
+)
 from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.groups import Numbered, judged_visits, sums_by_group
 from scrapy_gp4c.store.lmdb_store.optional_tables import GAINS, GROUP_ROWS, HINTS, REFRESH_VALUES, WEIGHTS

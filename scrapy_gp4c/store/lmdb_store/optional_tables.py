@@ -20,7 +20,7 @@ from scrapy_gp4c.page_state.groups import GROUP_VISITS
 from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.scoring import refresh_value, weights
 from scrapy_gp4c.scoring.refresh_value import GAIN
-from scrapy_gp4c.store.lmdb_store.checksummed import U32, U32_PAIR, Table
+from scrapy_gp4c.store.lmdb_store.environment import U32, U32_PAIR, Table
 from scrapy_gp4c.store.records import SHADOW, TRUST
 
 Handles = dict[str, Table]

@@ -13,8 +13,7 @@ from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state.blocks import pages_of, rows_of, unpack
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT
-from scrapy_gp4c.store.lmdb_store.checksummed import KEY, U32, U32_PAIR, split
-from scrapy_gp4c.store.lmdb_store.environment import damaged
+from scrapy_gp4c.store.lmdb_store.environment import KEY, U32, U32_PAIR, damaged, split
 from scrapy_gp4c.store.lmdb_store.optional_tables import HINTS, REFRESH_VALUES, WEIGHTS, PageColumns
 from scrapy_gp4c.store.lmdb_store.tables import Tables
 

@@ -34,24 +34,22 @@ from scrapy_gp4c.store.lmdb_store.atomic_replace import (
     locked,
     work_directory,
 )
-from scrapy_gp4c.store.lmdb_store.checksummed import (
+from scrapy_gp4c.store.lmdb_store.claims import put_trust
+from scrapy_gp4c.store.lmdb_store.environment import (
+    DATA,
     KEY,
+    MAP_BYTES,
     SUM_BYTES,
     TABLES,
     U32,
     U32_PAIR,
-    in_full,
-    is_intact,
-    seed_of,
-)
-from scrapy_gp4c.store.lmdb_store.claims import put_trust
-from scrapy_gp4c.store.lmdb_store.environment import (
-    DATA,
-    MAP_BYTES,
     NoLmdbFileError,
     damaged,
+    in_full,
+    is_intact,
     put_in_place,
     read_header,
+    seed_of,
 )
 from scrapy_gp4c.store.lmdb_store.forget import write_without
 from scrapy_gp4c.store.lmdb_store.gains import Gains

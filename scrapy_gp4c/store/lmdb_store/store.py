@@ -18,10 +18,9 @@ import numpy.typing as npt
 
 from scrapy_gp4c.page_state.columns import Columns, PageRow
 from scrapy_gp4c.store.lmdb_store import clusters, cycle, fold
-from scrapy_gp4c.store.lmdb_store.checksummed import encode
 from scrapy_gp4c.store.lmdb_store.claims import Claims
 from scrapy_gp4c.store.lmdb_store.cycle import OpenCycle
-from scrapy_gp4c.store.lmdb_store.environment import Environment
+from scrapy_gp4c.store.lmdb_store.environment import Environment, encode
 from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.optional_tables import SHADOWS, WEIGHTS
 from scrapy_gp4c.store.lmdb_store.page_table import (

@@ -21,19 +21,22 @@ from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.page_state import blocks
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.store.lmdb_store import groups
-from scrapy_gp4c.store.lmdb_store.checksummed import (
+from scrapy_gp4c.store.lmdb_store.environment import (
     KEY,
     PLAIN_KEY,
     TABLES,
     U32,
     U32_PAIR,
+    Environment,
     RequestTable,
     Table,
+    damaged,
     decode,
     encode,
+    read_only,
     split,
+    translated,
 )
-from scrapy_gp4c.store.lmdb_store.environment import Environment, damaged, read_only, translated
 from scrapy_gp4c.store.lmdb_store.groups import JudgedVisits
 from scrapy_gp4c.store.lmdb_store.optional_tables import CLAIMS, GAINS, GROUP_ROWS, VISITS, CycleRows, Handles
 from scrapy_gp4c.store.records import CycleRecord, FoldMarker

@@ -26,10 +26,9 @@ from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, OUTCOMES, VI
 from scrapy_gp4c.scoring import hints, refresh_value, terminals
 from scrapy_gp4c.scoring.weights import are_weights
 from scrapy_gp4c.store.lmdb_store import groups
-from scrapy_gp4c.store.lmdb_store.checksummed import KEY, U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.claims import read_trust
 from scrapy_gp4c.store.lmdb_store.cycle import OpenCycle, plan_chunks, rounds_of
-from scrapy_gp4c.store.lmdb_store.environment import DATA, Environment, read_all_pages
+from scrapy_gp4c.store.lmdb_store.environment import DATA, KEY, U32, U32_PAIR, Environment, read_all_pages
 from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.groups import JudgedVisits, Numbering, judged_visits
 from scrapy_gp4c.store.lmdb_store.optional_tables import CLAIMS, HINTS, PAGE_COLUMNS, REFRESH_VALUES, WEIGHTS
