@@ -11,7 +11,6 @@ from scrapy.http import Response
 from scrapy_gp4c.crawling.doubt import NO_DOUBT, Doubt
 from scrapy_gp4c.errors import FetcherError
 from scrapy_gp4c.fingerprint import PageReading
-from scrapy_gp4c.fingerprint.description import description
 from scrapy_gp4c.page_state.rules import PageRule
 
 if TYPE_CHECKING:
@@ -196,14 +195,3 @@ class FetchedResponse(Response):
     def reading(self) -> PageReading | Exception:
         """Fingerprint of the page, or the error that kept it from being made."""
         return self.result.reading or FetcherError(self.result.unread or "the fetcher made no fingerprint")
-
-
-def size_of(response: Response) -> int:
-    """Bytes of a body, which may be a fetcher's."""
-    return response.result.size_bytes if isinstance(response, FetchedResponse) else len(response.body)
-
-
-def description_of(response: Response) -> bytes:
-    """Description of a page, which a fetcher may have made."""
-    made = response.result.description if isinstance(response, FetchedResponse) else None
-    return description(response) if made is None else made

@@ -15,12 +15,13 @@ from scrapy_gp4c.crawling.admission import log_first
 from scrapy_gp4c.crawling.awaiting import awaitable
 from scrapy_gp4c.crawling.deliveries import VisitInfo
 from scrapy_gp4c.crawling.doubt import REFUSALS, Changed, SharedTexts, retry_after, site_of
-from scrapy_gp4c.crawling.fetched import FetchedResponse, NotFetchedError, description_of, size_of
+from scrapy_gp4c.crawling.fetched import FetchedResponse, NotFetchedError
 from scrapy_gp4c.crawling.requests import META, Claim
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.fingerprint import PageReading, read
 from scrapy_gp4c.fingerprint.answers import is_text
 from scrapy_gp4c.fingerprint.copy_notes import CopyState, compared, known_fingerprint, unpack
+from scrapy_gp4c.fingerprint.description import description
 from scrapy_gp4c.fingerprint.parts import NOT_WATCHED_REASON, ComparedPart, compared_part, part_sum
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 from scrapy_gp4c.foreign_text import foreign_safe_logger
@@ -172,7 +173,7 @@ class Visit:
                 return response
             if (outcome := self._outcome(response)) is not None:
                 self._note_refusal(response, refuses=response.status in REFUSALS)
-                size_bytes = size_of(response)
+                size_bytes = _size_of(response)
                 info = visits.cycle.end(claim, outcome, size_bytes, self._latency_s, self._request)
                 return self._finish(response, info)
             if self._has_slow_hints(response):
@@ -286,9 +287,13 @@ class Visit:
     def _compared_part(self, response: Response) -> ComparedPart:
         """What is compared of a response by the rule of its page."""
         if self._part is None:
-            visits = self._visits
-            rule = visits.cycle.rules.of_page(self._claim.page)
-            self._part = compared_part(response, visits.features, rule.watch, rule.ignore)
+            features, rule = self._visits.features, self._visits.cycle.rules.of_page(self._claim.page)
+            is_whole = not (rule.watch or rule.ignore)
+            self._part = (
+                ComparedPart(response, features)
+                if is_whole
+                else compared_part(response, features, rule.watch, rule.ignore)
+            )
         return self._part
 
     def _known_fingerprint(self, response: Response) -> int | None:
@@ -325,7 +330,7 @@ class Visit:
         ``is_known``: whether the body is that of the page's copy.
         """
         visits, claim = self._visits, self._claim
-        size_bytes = size_of(response)
+        size_bytes = _size_of(response)
         if isinstance(page, Exception):
             self._read_hints(response)
             reason = "its text cannot be read" if visits.features is None else "GP4C_FEATURES failed"
@@ -444,7 +449,7 @@ class Visit:
             # A copy that was made when nobody needed its description gets it now.
             is_new_copy = outcome in ("first", "changed")
             if is_new_copy or (outcome == "unchanged" and not visits.store.has_description(page)):
-                visits.store.set_description(page, description_of(response))
+                visits.store.set_description(page, _description_of(response))
         if visits.skip_unchanged:
             if outcome in ("first", "changed", "unchanged"):
                 self._keep_validators(response, info)
@@ -484,3 +489,14 @@ def plain_outcome(response: Response, request: Request) -> str | None:
 def is_dummy(response: Response) -> bool:
     """Tell whether a response is a placeholder of page objects, which fetch the page themselves if at all."""
     return any(kind.__name__ == "DummyResponse" for kind in type(response).__mro__)
+
+
+def _size_of(response: Response) -> int:
+    """Bytes of a body, which may be a fetcher's."""
+    return response.result.size_bytes if isinstance(response, FetchedResponse) else len(response.body)
+
+
+def _description_of(response: Response) -> bytes:
+    """Description of a page, which a fetcher may have made."""
+    made = response.result.description if isinstance(response, FetchedResponse) else None
+    return description(response) if made is None else made

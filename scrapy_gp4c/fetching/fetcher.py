@@ -44,8 +44,7 @@ from scrapy_gp4c.crawling.scrapy_internals import guard_downloads
 from scrapy_gp4c.crawling.visits import plain_outcome
 from scrapy_gp4c.errors import FetcherError
 from scrapy_gp4c.fingerprint import PageReading, read
-from scrapy_gp4c.fingerprint.body_sums import rules_digest
-from scrapy_gp4c.fingerprint.copy_notes import compared, known_fingerprint, unpack
+from scrapy_gp4c.fingerprint.copy_notes import compared, known_fingerprint, rules_digest, unpack
 from scrapy_gp4c.fingerprint.description import description
 from scrapy_gp4c.fingerprint.parts import NOT_WATCHED_REASON, compared_part, part_sum
 from scrapy_gp4c.fingerprint.sketches import distance, is_changed

@@ -1,12 +1,16 @@
-"""Notes of copies: read back as they were."""
+"""Notes of copies: read back as they were; equal checksums of bodies mean equal fingerprints."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 
-from scrapy_gp4c.fingerprint import KINDS
-from scrapy_gp4c.fingerprint.copy_notes import CopyNotes, pack, unpack
+from scrapy_gp4c.fingerprint import KINDS, copy_notes, fingerprint, main_features
+from scrapy_gp4c.fingerprint.copy_notes import CopyNotes, body_sum, pack, unpack
 from scrapy_gp4c.fingerprint.text import REASONS
 
 
@@ -30,3 +34,86 @@ def test_notes_are_read_back_as_they_were(notes: CopyNotes) -> None:
     packed = pack(notes)
     assert unpack(packed) == notes
     assert len(packed) == 19 + len(notes.learned)
+
+
+URL = "http://127.0.0.1/"
+CLASSES = (HtmlResponse, XmlResponse, TextResponse, Response)
+
+
+def response(kind: int, charset: str, body: bytes) -> Response:
+    """A response of a class, with a charset in its header."""
+    return CLASSES[kind](URL, body=body, headers={"Content-Type": f"text/html; charset={charset}"})
+
+
+one = st.tuples(
+    st.integers(0, 3),
+    st.sampled_from(["utf-8", "latin-1", "utf-16", ""]),
+    st.sampled_from([b"", b"<p>one</p>", "<p>größer</p>".encode(), b"\xff\xfe1 2 3"]),
+)
+
+
+@given(one, one, st.sampled_from([None, main_features]))
+def test_where_the_sums_are_equal_so_are_the_fingerprints(
+    first: tuple[int, str, bytes], second: tuple[int, str, bytes], features: Any
+) -> None:
+    """And sums are equal for equal responses, seeded alike."""
+    before, now = response(*first), response(*second)
+    made = fingerprint(before, features)
+    kept = body_sum(before, features, made)
+    assert kept is not None
+    assert (body_sum(now, features, made) == kept) == (first == second)
+    if first == second:
+        assert fingerprint(now, features) == made
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
+def test_a_sum_tells_the_fingerprint_that_it_was_kept_for(kept: int, now: int) -> None:
+    """Beside another fingerprint it says nothing, so that no mixture of two visits is ever believed."""
+    page = response(0, "utf-8", b"<p>a page</p>")
+    assert (body_sum(page, None, kept) == body_sum(page, None, now)) == (kept == now)
+
+
+def test_features_part_sums() -> None:
+    """Those of the main content are others than those of the page; the user's own have none."""
+    page = response(0, "utf-8", b"<p>a page</p>")
+    assert body_sum(page, None, 1) != body_sum(page, main_features, 1)
+    assert body_sum(page, lambda response: ["a"], 1) is None
+
+
+def test_an_encoding_that_a_middleware_gave_counts() -> None:
+    """The same bytes and headers, read otherwise."""
+    body = "größer".encode("latin-1")
+    sums = {body_sum(HtmlResponse(URL, body=body, encoding=one), None, 1) for one in ("latin-1", "cp1252")}
+    assert len(sums) == 2
+
+
+def test_other_rules_or_readers_make_other_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an update that may read pages otherwise, nothing is believed of before."""
+    page = response(0, "utf-8", b"<p>a page</p>")
+    kept = body_sum(page, None, 1)
+    try:
+        for name, value in (
+            ("inspect.getsource", lambda module: "other rules"),
+            ("importlib.metadata.version", lambda name: "99.0"),
+        ):
+            copy_notes.rules_digest.cache_clear()
+            with monkeypatch.context() as patched:
+                patched.setattr(name, value)
+                assert body_sum(page, None, 1) != kept
+    finally:
+        copy_notes.rules_digest.cache_clear()
+    assert body_sum(page, None, 1) == kept
+
+
+def test_without_sources_the_release_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package of compiled modules alone has sums as well."""
+
+    def none(module: Any) -> str:
+        raise OSError("could not get source code")
+
+    monkeypatch.setattr("inspect.getsource", none)
+    copy_notes.rules_digest.cache_clear()
+    try:
+        assert body_sum(response(0, "", b"x"), None, 1) == body_sum(response(0, "", b"x"), None, 1)
+    finally:
+        copy_notes.rules_digest.cache_clear()
