@@ -44,6 +44,8 @@ class Project:
         self.scrapy_settings = settings
         self.spider_class = loader.load(spider_name)
         self._crawler = Crawler(self.spider_class, settings)
+        # Before the add-on's settings: with fetchers, the owner of the crawl has no delay.
+        self.delay_s = self._crawler.settings.getfloat("DOWNLOAD_DELAY")
         self._crawler.addons.load_settings(self._crawler.settings)
         self.settings = Settings.load(self._crawler.settings)
         self.credentials = Credentials(self.settings.secret_params)
@@ -54,7 +56,6 @@ class Project:
             ]
             if len(others) == 1:
                 (self.store_path,) = others
-        self.delay_s = self._crawler.settings.getfloat("DOWNLOAD_DELAY")
         self._allowed = _host_regex(self._crawler)
         fingerprinter = load_object(self._crawler.settings["REQUEST_FINGERPRINTER_CLASS"])
         self._fingerprint = build_from_crawler(fingerprinter, self._crawler).fingerprint

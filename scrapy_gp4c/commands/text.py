@@ -14,9 +14,11 @@ from scrapy.utils.misc import load_object
 from scrapy_gp4c.archive.differences import differences
 from scrapy_gp4c.commands.output import add_json, print_json, say
 from scrapy_gp4c.crawling.messages import NO_TEXT
+from scrapy_gp4c.crawling.promises import rule_of_request
 from scrapy_gp4c.errors import FetchError
 from scrapy_gp4c.fingerprint import read
 from scrapy_gp4c.fingerprint.answers import answer
+from scrapy_gp4c.fingerprint.parts import NOT_WATCHED_REASON, compared_part, watched_features
 from scrapy_gp4c.fingerprint.sketches import has_text
 from scrapy_gp4c.words.normal import plain_form
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_gp4c.commands.project import Project
+    from scrapy_gp4c.page_state.rules import PageRule
 
 HELP = "what of a page is compared, left out and masked"
 
@@ -45,6 +48,8 @@ class ComparedText:
     status: int
     kind: str
     """html, json, csv, xml, pdf, text, bytes, or features for the user's own."""
+    rule: str | None
+    """Rule of GP4C_RULES that says which parts are compared; None: all are."""
     words: int
     masked: int
     """Number of masked times, dates, tokens and counters."""
@@ -78,17 +83,22 @@ def run(project: Project, options: Namespace) -> None:
 
 def compare(project: Project, response: Response) -> ComparedText:
     """Return what of a response is compared with the project's settings."""
-    features = project.settings.features
-    reading = read(response, features, with_text=True)
-    content = answer(response).content
-    if features is not None:
-        marked = "\n".join(features(response))
+    rule = _rule(project, response.request.url if response.request else response.url)
+    part = compared_part(response, project.settings.features, rule.watch, rule.ignore)
+    features = part.features
+    reading = read(part.response, features, with_text=True)
+    content = answer(part.response).content
+    if part.features is watched_features:
+        marked = plain_form(content.text)
+    elif features is not None:
+        marked = "\n".join(features(part.response))
     else:
         marked = marked_text(content.text, reading.normal or "")
     return ComparedText(
         response.url,
         response.status,
         reading.kind,
+        rule.name if rule.watch or rule.ignore else None,
         reading.words,
         reading.masked,
         reading.is_cut,
@@ -111,6 +121,16 @@ def marked_text(text: str, normal: str) -> str:
         if sign != "+":
             words.append(" ".join(part) if sign == " " else f"[-{' '.join(part)}-]")
     return " ".join(words)
+
+
+def _rule(project: Project, url: str) -> PageRule:
+    """Rule of a page, by the request that the store has of it, if any."""
+    key, stored = project.page({"url": url})
+    if project.store_path.exists():
+        with project.open_store() as store:
+            page = store.find(key)
+            stored = stored if page is None else store.request(page)
+    return rule_of_request(project.settings.rules, stored)
 
 
 def _fetch(project: Project, url: str) -> Response:
@@ -137,8 +157,11 @@ def _fetch(project: Project, url: str) -> Response:
 
 def _lines(compared: ComparedText) -> Iterator[str]:
     yield f"{compared.url}: {compared.kind}, {compared.words:,} words compared, {compared.masked:,} masked"
+    if compared.rule is not None:
+        yield f"by {compared.rule} of GP4C_RULES"
     if not compared.has_text:
-        yield NO_TEXT
+        missing = f"{NOT_WATCHED_REASON}: correct the rule; a crawl takes such an answer for doubtful"
+        yield NO_TEXT if compared.rule is None else missing
     if compared.is_cut:
         yield "only the head of this long page is compared"
     yield ""

@@ -59,6 +59,11 @@ def test_a_page_is_shown_as_it_is_compared(address: str, project_directory: Path
         "text", scrapy_gp4c(project_directory, "text", "news", f"{address}/page", "--json").stdout
     )
     assert (document["kind"], document["masked"], document["has_text"]) == ("html", 1, True)
+    rules = 'GP4C_RULES=[{"match": "*/page", "watch": "p"}]'
+    watched = scrapy_gp4c(project_directory, "text", "news", f"{address}/page", "-s", rules)
+    assert "by rule 1 ('*/page') of GP4C_RULES" in watched.stdout
+    assert "tyres" not in watched.stdout
+    assert "built on 10 nov 2026 with care" in watched.stdout  # what is watched has no masks
     empty = scrapy_gp4c(project_directory, "text", "news", f"{address}/empty").stdout
     assert NO_TEXT in empty
 
