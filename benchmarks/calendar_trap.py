@@ -185,13 +185,13 @@ def main() -> int:
     """Print the table; return 1 where a target is missed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cycles", type=int, default=22, help="of a row (default: %(default)s)")
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(machine())
     print("| calendar | links known | fetched | mean delay, cycles | worst | peak, MB | its own | time, s |")
     print("|---|---|---|---|---|---|---|---|")
     rows = {}
     for calendar in (NONE, DEEP, TURNING):
-        rows[calendar] = one = row(calendar, given.cycles)
+        rows[calendar] = one = row(calendar, options.cycles)
         print(
             f"| {calendar} | {one.known:,} | {one.fetched:,} | {one.delay_cycles:.2f} | {one.worst_cycles} "
             f"| {one.peak_mb:.0f} | {one.own_mb:.0f} | {one.time_s:.0f} |",

@@ -27,11 +27,11 @@ def main() -> int:
     """Print both waits; return 1 where a target is missed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--days", type=int, default=DAYS, help="days to simulate (default: %(default)s)")
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(machine())
     curve_s = None
     with tempfile.TemporaryDirectory() as directory:
-        command = [sys.executable, "-u", "-m", "example_project.demo", "--days", str(given.days)]
+        command = [sys.executable, "-u", "-m", "example_project.demo", "--days", str(options.days)]
         began_s = time.perf_counter()
         with subprocess.Popen(
             [*command, "--port", "0", "--output", directory], stdout=subprocess.PIPE, text=True

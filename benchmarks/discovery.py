@@ -164,7 +164,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cycles", type=int, default=30, help="cycles of a row (default: %(default)s)")
     parser.add_argument("--list", type=int, default=2000, help="pages of the list (default: %(default)s)")
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(machine())
     print(
         "| spider | discovery | found at once | mean delay | hubs, of the budget | changes / ranked visit |"
@@ -172,7 +172,7 @@ def main() -> int:
     print("|---|---|---|---|---|---|")
     for kind in ("sitemap", "start page", "list"):
         for share in (0.0, 0.1):
-            print(row(kind, share, given.cycles, given.list), flush=True)
+            print(row(kind, share, options.cycles, options.list), flush=True)
     return 0
 
 

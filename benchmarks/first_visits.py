@@ -96,16 +96,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("contents", type=Path)
     parser.add_argument("--cap", type=float, default=0.01, help="first visits of a cycle, share of all pages")
     parser.add_argument("--seeds", type=int, default=3)
-    given = parser.parse_args(arguments)
-    grown = linked_sites(read_contents(given.contents))
-    cap = max(1, round(given.cap * grown.history.pages))
+    options = parser.parse_args(arguments)
+    grown = linked_sites(read_contents(options.contents))
+    cap = max(1, round(options.cap * grown.history.pages))
     print(machine(("numpy",)))
     print(f"{grown.history.pages:,} pages, {cap} first visits a cycle\n")
     print(f"| order | function |{' |'.join(f' after {cycle} cycles' for cycle in AFTER)} |")
     print("|---" * (2 + len(AFTER)) + "|")
     after: dict[str, float] = {}
     for name, function in ORDERS.items():
-        values = coverage(grown, function, cap, given.seeds)
+        values = coverage(grown, function, cap, options.seeds)
         after[name] = values[1]
         print(f"| {name} | `{function}` | {' | '.join(f'{value:.3f}' for value in values)} |", flush=True)
     best = max(value for name, value in after.items() if name != "random")

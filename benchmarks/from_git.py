@@ -49,18 +49,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--commits", type=int, default=50_000)
     parser.add_argument("--pages", type=int, default=20_000)
-    given = parser.parse_args()
+    options = parser.parse_args()
     days = 57
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "pages"
-        make_repository(path, given.commits, given.pages, days)
+        make_repository(path, options.commits, options.pages, days)
         window = CycleWindow(days, DAY_S, START_S + days * DAY_S)
         for name, share in (("mass commits of 20% of pages", 0.2), ("every commit reported", 1e-9)):
             begun = time.perf_counter()
             part = read_repository(path, window, mass_share=share)
             took_s = time.perf_counter() - begun
             print(
-                f"{name}: {took_s:.1f} s for {given.commits:,} commits, {part.changed.shape[1]:,} pages, "
+                f"{name}: {took_s:.1f} s for {options.commits:,} commits, {part.changed.shape[1]:,} pages, "
                 f"{days} cycles, {part.changed.mean():.2%} changed per cycle, "
                 f"{len(part.mass_commits):,} commits reported"
             )

@@ -36,28 +36,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--generations", type=int, default=15)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     choices = Choices(
-        fitness=given.fitness,
+        fitness=options.fitness,
         protocol="journal",
-        seeds=given.seeds,
-        seed=given.seed,
-        parameters=Parameters(terminals=PAPERS, population=given.population, generations=given.generations),
+        seeds=options.seeds,
+        seed=options.seed,
+        parameters=Parameters(
+            terminals=PAPERS, population=options.population, generations=options.generations
+        ),
     )
     history = (
-        read_history(given.history) if given.history else generate("brdc12-like", PAGES, CYCLES, given.seed)
+        read_history(options.history)
+        if options.history
+        else generate("brdc12-like", PAGES, CYCLES, options.seed)
     )
     folds = [PreparedSplit(parts.test, parts.test, parts.test) for parts in prepare_splits(history, choices)]
     with workers(-1) as parallel:
         learned = learn(history, choices, parallel, folds=folds)
     leads = []
     for number, fold in enumerate(learned.folds, start=1):
-        values = {name: fold.table[name]["test"][given.fitness] for name in (LEARNED, *BASELINES)}
+        values = {name: fold.table[name]["test"][options.fitness] for name in (LEARNED, *BASELINES)}
         found = values.pop(LEARNED)
         named = max(values, key=values.__getitem__)
         leads.append(found - values[named])
         print(f"fold {number}: {found:.4f}, {named} {values[named]:.4f}: {leads[-1]:+.4f}  {fold.text}")
-    print(f"{given.fitness}, told the future: {statistics.fmean(leads):+.4f} in the mean (seed {given.seed})")
+    print(
+        f"{options.fitness}, told the future: {statistics.fmean(leads):+.4f} in the mean "
+        f"(seed {options.seed})"
+    )
     return 0
 
 

@@ -182,10 +182,10 @@ def main() -> int:
     parser.add_argument("--cycles", type=int, default=40, help="(default: %(default)s)")
     parser.add_argument("--seeds", type=int, default=5, help="webs (default: %(default)s)")
     parser.add_argument("--runs", type=int, default=15, help="pairs of readings (default: %(default)s)")
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(machine())
-    holds = worth(given.pages, given.cycles, given.seeds)
-    return 0 if cost(given.runs) and holds else 1
+    holds = worth(options.pages, options.cycles, options.seeds)
+    return 0 if cost(options.runs) and holds else 1
 
 
 if __name__ == "__main__":

@@ -174,21 +174,21 @@ def main() -> None:
     parser.add_argument("--indexing", type=float, metavar="MB", help="index so many MB of changed texts")
     parser.add_argument("--figure", type=Path, metavar="OUT", help="with --indexing: draw the curves")
     parser.add_argument("--site", help="only the pages of this site")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with TemporaryDirectory() as folder:
-        contents = read_contents(given.contents or made(Path(folder) / "contents.jsonl"), given.site)
+        contents = read_contents(options.contents or made(Path(folder) / "contents.jsonl"), options.site)
     drawn = draw(contents, WorkloadPlan())
     whole = count(contents)
     relevance = search(whole.of(drawn), drawn, "tfidf").relevance()
     kept = drawn.take(np.flatnonzero(relevance >= knee(relevance)))
     trial = prepared("impact", whole.of(kept), QualityMeasure(kept))
-    if given.accuracy:
-        show_accuracy(trial, given.updates)
+    if options.accuracy:
+        show_accuracy(trial, options.updates)
         return
-    if given.indexing:
-        show_indexing(curve(contents, kept, given.indexing), given.figure)
+    if options.indexing:
+        show_indexing(curve(contents, kept, options.indexing), options.figure)
         return
-    time_estimates(trial, given.updates)
+    time_estimates(trial, options.updates)
     time_refit()
     show_indexing(curve(contents, kept, 1.0)[-1:], None)
     versions = trial.search.live

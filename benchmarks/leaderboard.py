@@ -216,24 +216,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "-o", "--output", type=Path, help="Markdown file whose tables are replaced (default: print them)"
     )
-    given = parser.parse_args(arguments)
-    paths = (*given.histories, *given.monitored)
+    options = parser.parse_args(arguments)
+    paths = (*options.histories, *options.monitored)
     histories = [read_history(path) for path in paths] or [history_of(Web(1))]
-    first_monitored = len(histories) - len(given.monitored)
+    first_monitored = len(histories) - len(options.monitored)
     parts = {
         "documentation": slice(first_monitored),
         "monitored": slice(first_monitored, len(histories)),
     }
     kinds = {kind: part for kind, part in parts.items() if histories[part]}
-    replays = len(histories) * len(given.budgets) * given.seeds * len(choices())
+    replays = len(histories) * len(options.budgets) * options.seeds * len(choices())
     with progress(Console(stderr=True), replays) as advance:
-        budgets = [parse_budget(text) for text in given.budgets]
-        values = measure(histories, budgets, given.seeds, advance)
+        budgets = [parse_budget(text) for text in options.budgets]
+        values = measure(histories, budgets, options.seeds, advance)
     names = [Path(path).name.partition(".tsv")[0] for path in paths] or ["demo"]
-    text = "\n".join(tables(values, names, kinds, given.budgets)) + "\n"
-    if given.output:
-        before = given.output.read_text(encoding="utf-8") if given.output.exists() else ""
-        given.output.write_text(before.partition(FIRST)[0] + text, encoding="utf-8")
+    text = "\n".join(tables(values, names, kinds, options.budgets)) + "\n"
+    if options.output:
+        before = options.output.read_text(encoding="utf-8") if options.output.exists() else ""
+        options.output.write_text(before.partition(FIRST)[0] + text, encoding="utf-8")
     else:
         print(text, end="")
     return 0

@@ -143,17 +143,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=-1)
     parser.add_argument("--generations", type=int, help="other than the size's own")
     parser.add_argument("--dask", action="store_true", help="two workers of a Dask cluster against one")
-    given = parser.parse_args(arguments)
-    size = dict(FULL if given.full else SMOKE)
-    size["generations"] = given.generations or size["generations"]
+    options = parser.parse_args(arguments)
+    size = dict(FULL if options.full else SMOKE)
+    size["generations"] = options.generations or size["generations"]
     print(machine(("numpy", "numba", "deap")))
-    if given.dask:
+    if options.dask:
         return 0 if compare_dask() else 1
     print(f"journal protocol, 5 folds, {CYCLES} cycles, {size}")
     good = True
-    for names in given.terminals:
-        for fitness in given.fitness:
-            m = in_fresh_process(measure, size, fitness, names, given.jobs)
+    for names in options.terminals:
+        for fitness in options.fitness:
+            m = in_fresh_process(measure, size, fitness, names, options.jobs)
             outside = 1 - m["replay_s"] / m["processor_s"]
             print(
                 f"{fitness}, {names}: {m['wall_s']:.1f} s wall, {m['processor_s']:.1f} s processor; "
@@ -164,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 verdict("  share of time outside replay", outside, TARGET_OUTSIDE, at_least=False),
                 verdict("  peak memory per worker, MB", m["worker_mb"], TARGET_MB, at_least=False),
             ]
-            if given.full:
+            if options.full:
                 minutes = m["wall_s"] / 60
                 checks.append(verdict("  minutes", minutes, TARGET_MINUTES[names], at_least=False))
                 good &= all(checks)

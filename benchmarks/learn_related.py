@@ -53,23 +53,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--front", action="store_true")
     parser.add_argument("--divide", default="auto")
     parser.add_argument("--jobs", type=int, default=2)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     choices = Choices(
         seeds=1,
-        seed=given.seed,
+        seed=options.seed,
         forget=FORGET,
         selection="guarded",
-        policy=given.policy,
-        division=given.divide,
-        sample_sites=given.sample_sites,
-        front=given.front,
-        parameters=Parameters(RELATED, **(FULL if given.full else SMOKE)),
+        policy=options.policy,
+        division=options.divide,
+        sample_sites=options.sample_sites,
+        front=options.front,
+        parameters=Parameters(RELATED, **(FULL if options.full else SMOKE)),
     )
     print(machine(("numpy", "numba", "deap")))
     begin = time.perf_counter()
-    history = read_history(given.history) if given.history else synthetic()
+    history = read_history(options.history) if options.history else synthetic()
     folds = prepare_splits(history, choices)
-    with workers(given.jobs) as pool:
+    with workers(options.jobs) as pool:
         learned = learn(history, choices, pool, folds=folds)
     minutes = (time.perf_counter() - begin) / 60
     sizes = ", ".join(f"{part.pages:,} x {part.cycles}" for part in folds[0][:3])
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     best = max(table.keys() - {LEARNED}, key=lambda name: table[name]["ndcg"])
     for name in (LEARNED, best, "age"):
         print(f"test of {name}: ndcg {table[name]['ndcg']:.4f}, freshness {table[name]['freshness']:.4f}")
-    if not given.full:
+    if not options.full:
         return 0
     return 0 if verdict("minutes", minutes, TARGET_MINUTES, at_least=False) else 1
 

@@ -132,24 +132,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--generations", type=int, default=15)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--named-only", action="store_true")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     choices = Choices(
         seeds=2,
         forget=FORGET,
         selection="guarded",
         policy=FOUR_ROUNDS,
         division="halves",
-        parameters=Parameters(RELATED, population=given.population, generations=given.generations),
+        parameters=Parameters(RELATED, population=options.population, generations=options.generations),
     )
     print(machine(("numpy", "numba", "deap")))
-    if given.named_only:
-        named_only(map(read_history, given.histories), choices, given.seeds)
+    if options.named_only:
+        named_only(map(read_history, options.histories), choices, options.seeds)
         return 0
-    with workers(given.jobs) as pool:
+    with workers(options.jobs) as pool:
         cases = [
             case(history, replace(choices, seed=seed), pool)
-            for history in (map(read_history, given.histories) if given.histories else [synthetic()])
-            for seed in range(1, given.seeds + 1)
+            for history in (map(read_history, options.histories) if options.histories else [synthetic()])
+            for seed in range(1, options.seeds + 1)
         ]
     means = {name: np.mean([one[name].mean(axis=1) for one in cases], axis=0) for name in cases[0]}
     print(f"\nmeans of {len(cases)} cases: NDCG, freshness")

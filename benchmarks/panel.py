@@ -44,11 +44,11 @@ def directories_of(pages: int) -> list[str]:
 
 def run(scenario: str, seed: int, pages: int = 4000, cycles: int = 12) -> dict[str, bool]:
     """Crawl once; tell for each estimate whether its interval covers the truth after the last cycle."""
-    given = dict(SCENARIOS[scenario])
+    setting_values = dict(SCENARIOS[scenario])
     rng = np.random.default_rng(seed)
-    history = models.generate(given.pop("model"), pages, cycles, seed)
-    given["GP4C_SCORE_FUNCTION"] = scenario.partition(",")[0]
-    settings = Settings.load(ScrapySettings({**given, "GP4C_SEED": seed}))
+    history = models.generate(setting_values.pop("model"), pages, cycles, seed)
+    setting_values["GP4C_SCORE_FUNCTION"] = scenario.partition(",")[0]
+    settings = Settings.load(ScrapySettings({**setting_values, "GP4C_SEED": seed}))
     keys = rng.integers(0, 2**64, pages, dtype=np.uint64)
     failing = rng.random((cycles + 1, pages)) < 0.03 if "errors" in scenario else None
     around = Neighbours(np.arange(pages, dtype=np.int32) // PAGES_OF_SITE, directories_of(pages)).groups
@@ -109,14 +109,14 @@ def main() -> None:
     """Print the coverage of every scenario and the seconds per cycle."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=400)
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(machine())
     for scenario in SCENARIOS:
-        for name, covered in coverage(scenario, given.runs).items():
-            low, high = binomtest(covered, given.runs).proportion_ci()
+        for name, covered in coverage(scenario, options.runs).items():
+            low, high = binomtest(covered, options.runs).proportion_ci()
             print(
-                f"{scenario}: {name} covered in {covered} of {given.runs} runs, {covered / given.runs:.1%} "
-                f"({low:.1%} to {high:.1%})"
+                f"{scenario}: {name} covered in {covered} of {options.runs} runs, "
+                f"{covered / options.runs:.1%} ({low:.1%} to {high:.1%})"
             )
     print(f"closing a cycle with a panel of 100,000 pages: {close_seconds(100_000):.3f} s")
 

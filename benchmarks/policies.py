@@ -152,11 +152,11 @@ def main() -> int:
     parser.add_argument("--pages", type=int, nargs="*", default=[1_000_000], help="sizes of crawls")
     parser.add_argument("--directory", help="where to build the stores (default: the temporary directory)")
     parser.add_argument("--quick", action="store_true", help="no crawls, a replay each")
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(machine(("numpy", "numba")))
-    holds = replays(PAGES, 1 if given.quick else given.runs)
-    for pages in () if given.quick else given.pages:
-        holds &= plans(pages, given.directory)
+    holds = replays(PAGES, 1 if options.quick else options.runs)
+    for pages in () if options.quick else options.pages:
+        holds &= plans(pages, options.directory)
     return 0 if holds else 1
 
 

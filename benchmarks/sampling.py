@@ -215,24 +215,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--budgets", nargs="+", default=list(BUDGETS))
     add("--seeds", type=int, default=5)
     add("-o", "--output", type=Path, help="Markdown file whose tables are replaced (default: print them)")
-    given = parser.parse_args(arguments)
-    todo = [case for path in given.histories for case in cases(path, given.without)]
+    options = parser.parse_args(arguments)
+    todo = [case for path in options.histories for case in cases(path, options.without)]
     todo = todo or [(Case("demo", history_of(Web(1))), None)]
     lines, holds = [f"{FIRST}The tables\n"], True
     with progress(
-        Console(stderr=True), len(given.budgets) * sum(len(rows(case.history)) for case, _ in todo)
+        Console(stderr=True), len(options.budgets) * sum(len(rows(case.history)) for case, _ in todo)
     ) as bar:
         for case, contents in todo:
-            for budget in given.budgets:
-                lines += table(case, budget, given.seeds, bar)
+            for budget in options.budgets:
+                lines += table(case, budget, options.seeds, bar)
             if contents is not None:
-                more, enough = variations(case.name, contents, given.seeds)
+                more, enough = variations(case.name, contents, options.seeds)
                 lines += more
-                holds &= enough & union(case.name, case.history, given.seeds)
+                holds &= enough & union(case.name, case.history, options.seeds)
     text = "\n".join(lines)
-    if given.output:
-        before = given.output.read_text(encoding="utf-8") if given.output.exists() else ""
-        given.output.write_text(before.partition(FIRST)[0] + text, encoding="utf-8")
+    if options.output:
+        before = options.output.read_text(encoding="utf-8") if options.output.exists() else ""
+        options.output.write_text(before.partition(FIRST)[0] + text, encoding="utf-8")
     else:
         print(text)
     return 0 if holds else 1

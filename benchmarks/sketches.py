@@ -78,13 +78,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("contents", nargs="?", help="file of contents (default: generated pages)")
     parser.add_argument("--clusterings", type=int, default=3, help="seeds of the clustering")
     parser.add_argument("--seeds", type=int, default=5, help="seeds of the draws")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     print(machine(("numpy", "scikit-learn")))
     with tempfile.TemporaryDirectory() as folder:
-        contents = read_contents(given.contents or write_linked(Path(folder, "contents.jsonl"), PAGES))
+        contents = read_contents(options.contents or write_linked(Path(folder, "contents.jsonl"), PAGES))
     means = []
     for name, pages in told_by(contents).items():
-        rates = found_by(contents, pages, given.clusterings, given.seeds)
+        rates = found_by(contents, pages, options.clusterings, options.seeds)
         print(f"{POLICY} by {name}: {', '.join(f'{rate:.3f}' for rate in rates)}; mean {np.mean(rates):.4f}")
         means.append(float(np.mean(rates)))
     whole, sketched = means

@@ -76,23 +76,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--days", type=int, default=DAYS, help=f"days, one more than cycles ({DAYS})")
     options.output(parser.add_argument, f"a file named *{', *'.join(WRITERS)}", kind=str)
     parser.add_argument("--growth", action="store_true", help="pages that appear too; writes .npz")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     try:
-        web = Web(given.seed, given.hosts)
-        if given.growth:
-            if not given.output.endswith(".npz"):
-                raise HistoryError(f"--growth: expected an output that ends in .npz; found {given.output!r}")
-            grown = growth_of(web, given.days)
+        web = Web(args.seed, args.hosts)
+        if args.growth:
+            if not args.output.endswith(".npz"):
+                raise HistoryError(f"--growth: expected an output that ends in .npz; found {args.output!r}")
+            grown = growth_of(web, args.days)
             history = grown.history
-            write_growth(Path(given.output), grown)
+            write_growth(Path(args.output), grown)
         else:
-            history = history_of(web, given.days)
-            options.writer_of(given.output)(given.output, history)
+            history = history_of(web, args.days)
+            options.writer_of(args.output)(args.output, history)
     except (Gp4cError, ValueError, OSError) as problem:
         print(f"example_project.history: {problem}", file=sys.stderr)
         return 2
     (cycles, pages), share = history.changed.shape, history.changed.mean()
-    print(f"{given.output}: {pages:,} pages, {cycles} cycles, {share:.4f} changes per page and cycle")
+    print(f"{args.output}: {pages:,} pages, {cycles} cycles, {share:.4f} changes per page and cycle")
     return 0
 
 

@@ -170,12 +170,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="TEXT",
         help="leave out pages with this in site/name",
     )
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     columns = []
     try:
-        for path in given.files:
+        for path in options.files:
             history = read_texts(path) if path.endswith(".jsonl.xz") else read_history(path)
-            columns.append(traits(bits_of(history, given.without)))
+            columns.append(traits(bits_of(history, options.without)))
     except (Gp4cError, ValueError, OSError) as problem:
         print(f"example_project.traits: {problem}", file=sys.stderr)
         return 2

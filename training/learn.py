@@ -72,9 +72,11 @@ def _learn_growth(args: Namespace, parser: ArgumentParser, errors: Console) -> N
     page_choices = options.choices_of(args)
     grown = read_growth(Path(args.history))
     target: Final = "hub_function" if args.new_pages is None else "new_page_function"
-    own = TERMINALS if args.new_pages is None else (*first_visits.TERMINALS, "near", "near_dir", "w")
-    given = page_choices.parameters.terminals if args.new_pages is None else ()
-    names = tuple(dict.fromkeys((*own, *given)))
+    own_terminals = (
+        TERMINALS if args.new_pages is None else (*first_visits.TERMINALS, "near", "near_dir", "w")
+    )
+    chosen_terminals = page_choices.parameters.terminals if args.new_pages is None else ()
+    names = tuple(dict.fromkeys((*own_terminals, *chosen_terminals)))
     start = "named" if page_choices.parameters.start == "auto" else page_choices.parameters.start
     crawl = growth_crawl(
         args.score, getattr(args, "policy", None), args.discovery, HUBS, page_choices.crawl()

@@ -54,13 +54,13 @@ def run(project: Project, options: Namespace) -> None:
 
 def _tls(options: Namespace) -> Any:
     security: Any = import_module("distributed").Security
-    given = {
+    files = {
         "tls_ca_file": options.tls_ca_file,
         "tls_worker_cert": options.tls_cert,
         "tls_worker_key": options.tls_key,
     }
-    given = {name: path for name, path in given.items() if path is not None}
-    return security(**given, **({"require_encryption": True} if given else {}))
+    files = {name: path for name, path in files.items() if path is not None}
+    return security(**files, **({"require_encryption": True} if files else {}))
 
 
 async def _work(address: str, name: str, security: Any) -> None:
