@@ -115,8 +115,8 @@ def _show(why: Why, *, all_terminals: bool) -> None:
 
 def _about(known: Known) -> Iterator[str]:
     words = {
-        "gone": f"gone (GP4C_GONE_AFTER): looked at again from cycle {known.next_attempt:,} on, or within 2 "
-        "cycles of a link, a sitemap's claim, a hint or an import",
+        "gone": f"gone (GP4C_GONE_AFTER): looked at again from cycle {known.next_attempt:,} on, or in "
+        "the cycle after a link, a sitemap's claim, a hint or an import",
         "unfetched": "never fetched: its first visit is outside the budget (GP4C_NEW_PAGES)",
         "warming": "in warm-up: visited in every cycle, outside the budget (GP4C_WARMUP_VISITS)",
         "settled": "ranked by the score function",

@@ -1,8 +1,8 @@
 """Gone pages that are looked at again, and outages that are over.
 
-A gone page waits 1, 2, 4, ... 32 cycles after its last attempt, as failing pages do; a link, a claim, a hint
-or an import shortens that to 2. A site without any other page is asked for one page in every cycle: all its
-pages went in an outage, or the site did.
+A gone page waits 1, 2, 4, ... 32 cycles after its last attempt, as failing pages do; when a link, a claim, a
+hint or an import names it, it is due in the next cycle. A site without any other page is asked for one page
+in every cycle: all its pages went in an outage, or the site did.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from scrapy_gp4c.arrays import Array, Bools
 from scrapy_gp4c.crawling.neighbourhood import KnownPages
 from scrapy_gp4c.crawling.new_pages import some_columns
-from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.columns import RECOVERING, Columns
 from scrapy_gp4c.page_state.outcomes import FAILED, among
 from scrapy_gp4c.policies.base import Pages
 from scrapy_gp4c.scoring.discovery import START
@@ -23,8 +23,6 @@ from scrapy_gp4c.store.protocols import PageStore
 
 BUDGET_SHARE: Final = 0.25
 """Share of a cycle's budget that gone pages may take, besides those of sites that answer again."""
-RECOVERING: Final = 1
-"""Failures in a row that are left to gone pages of a site that answers again after an outage."""
 
 
 class GonePages(NamedTuple):
@@ -57,7 +55,7 @@ class GonePages(NamedTuple):
 
     @property
     def recovering(self) -> int:
-        """Pages due of sites that answer again after an outage: they count as alive."""
+        """Pages due that are named by hints and imports, or whose sites answer again: they count as alive."""
         return int(np.count_nonzero(self.is_due & (self.failures <= RECOVERING)))
 
 
@@ -82,12 +80,12 @@ def rechecks(known: KnownPages, gone: GonePages, alive: int, budget: int, gone_a
     """Gone pages that a cycle visits: start pages and one of each site, and others inside the budget.
 
     ``alive``: pages that are not gone; ``budget``: visits of the cycle. Those come first that have least
-    failures, as a link or an outage that is over leaves them, then those that wait longest.
+    failures, as a hint, a link or an outage that is over leaves them, then those that wait longest.
     """
     if not len(gone.pages):
         return Rechecks(gone.pages, 0)
     site = known.directories()["site"][some_columns(known, gone.pages, ("group",))["group"]]
-    order = np.lexsort((gone.pages, gone.last_attempt, np.maximum(gone.failures, 2), ~gone.is_due))
+    order = np.lexsort((gone.pages, gone.last_attempt, gone.failures, ~gone.is_due))
     one_of_site = np.zeros(len(order), np.bool_)
     one_of_site[order[np.unique(site[order], return_index=True)[1]]] = True
     may_rest = one_of_site & ~gone.is_due

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Floats
-from scrapy_gp4c.page_state.columns import LINKED_FAILURES, Columns, shorten_wait
+from scrapy_gp4c.page_state.columns import Columns, shorten_wait
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, among
 from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.scoring.discovery import START
@@ -49,7 +49,7 @@ def apply_notes(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Ar
         columns[name][rows[chosen]] = notes["value"][chosen].astype(columns[name].dtype)
     waits = notes["what"] == WAIT
     shorten_wait(columns, rows[waits], notes["value"][waits])
-    shorten_wait(columns, rows[notes["what"] == TOLD], LINKED_FAILURES)
+    shorten_wait(columns, rows[notes["what"] == TOLD])
 
 
 def of_claims(notes: Array) -> npt.NDArray[np.bool_]:

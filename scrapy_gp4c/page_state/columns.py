@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Bools
-from scrapy_gp4c.page_state.outcomes import CHANGED, COPIED, FAILED, FIRST, GONE, JUDGED, among
+from scrapy_gp4c.page_state.outcomes import CHANGED, COPIED, DOUBTFUL, FAILED, FIRST, GONE, JUDGED, among
 from scrapy_gp4c.scoring import discovery, terminals
 
 Columns = dict[str, Array]
@@ -216,16 +216,16 @@ def next_attempt(columns: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int6
     return np.asarray(last_attempt + _WAIT_CYCLES[failures], np.int64)
 
 
-LINKED_FAILURES: Final = 2
-"""Most failures in a row by which a page waits that a link, a claim, a hint or an import names: 2 cycles."""
+LINKED_FAILURES: Final = 1
+"""Failures in a row that are left to a gone page that a link or a claim names: it waits one cycle."""
+RECOVERING: Final = 0
+"""Failures in a row that are left to a page that a hint or an import names, or whose site answers again."""
 
 
-def shorten_wait(columns: Columns, rows: npt.NDArray[np.intp], failures: Any = LINKED_FAILURES) -> None:
-    """Let gone pages wait no longer than after so many failures in a row, in place."""
-    if "gone" in columns and len(rows):
-        gone = columns["gone"][rows] > 0
-        rows = rows[gone]
-        most = np.broadcast_to(failures, gone.shape)[gone]
+def shorten_wait(columns: Columns, rows: npt.NDArray[np.intp], failures: Any = RECOVERING) -> None:
+    """Let pages wait no longer than after so many failures in a row, in place; doubt of a page stays."""
+    if "outcome" in columns and len(rows):
+        most = np.where(columns["outcome"][rows] == DOUBTFUL, 255, failures)
         np.minimum.at(columns["failures"], rows, most.astype(np.uint8))
 
 

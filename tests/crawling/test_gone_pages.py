@@ -108,14 +108,13 @@ async def test_an_outage_of_errors_ends_for_all_pages_at_once(site: Site, store_
 
 @pytest_twisted.ensureDeferred
 async def test_a_link_to_a_page_that_was_not_there_yet(site: Site, store_path: Path) -> None:
-    """A page that is linked before it exists is fetched at most two cycles after it appears."""
+    """A page that is linked before it exists is fetched in the cycle in which it appears."""
     website(site, 3)
     site.pages["/"] = html(WORDS, ["/0", "/1", "/2", "/later"])
     for _ in range(8):
         await crawl(Linked, store_path, FULL, url=site.url())
     site.pages["/later"] = html("at last there is a text here, of some words")
-    for _ in range(2):
-        await crawl(Linked, store_path, FULL, url=site.url())
+    await crawl(Linked, store_path, FULL, url=site.url())
     with Store(store_path, readonly=True) as store:
         copies = [block["has_copy"] for _, block in store.blocks()]
     assert np.concatenate(copies).all()
@@ -123,7 +122,7 @@ async def test_a_link_to_a_page_that_was_not_there_yet(site: Site, store_path: P
 
 @pytest_twisted.ensureDeferred
 async def test_a_sitemap_that_lists_a_gone_page(site: Site, store_path: Path) -> None:
-    """A listed page is looked at within two cycles, with and without a date."""
+    """A listed page is looked at in the next cycle."""
     website(site, 3)
     wanted = {path: site.pages.pop(path) for path in ("/1", "/2")}
     for _ in range(9):
@@ -135,7 +134,7 @@ async def test_a_sitemap_that_lists_a_gone_page(site: Site, store_path: Path) ->
     )
     site.pages |= wanted
     site.log.clear()
-    for _ in range(4):
+    for _ in range(2):
         await crawl(Quiet, store_path, FULL, url=site.url())
     assert {"/1", "/2"} <= site.fetched()
 
@@ -198,16 +197,16 @@ def test_from_any_state_a_page_is_visited_again_within_33_cycles(
 
 
 def test_hints_and_imports_shorten_the_wait_of_gone_pages(store_path: Path) -> None:
-    """In a store without an open cycle, at once: the page is due at most 2 cycles after its last visit."""
+    """In a store without an open cycle, the page is due in the next cycle; doubt is not forgotten."""
     with Store(store_path) as store:
-        store.add_pages((key, {"url": f"http://a.example/{key}"}) for key in (11, 12, 13))
+        store.add_pages((key, {"url": f"http://a.example/{key}"}) for key in (11, 12, 13, 14))
         for cycle in range(1, 7):
             store.begin_cycle({})
             store.add_round([], seen=0)
-            for page in range(3):
-                store.record(NewVisit(page, "gone", float(cycle)))
+            for page, outcome in enumerate(("gone", "gone", "gone", "doubtful")):
+                store.record(NewVisit(page, outcome, float(cycle)))
             store.finish_cycle({})
-        store.hints.tell(np.array([0]), 7.0)
+        store.hints.tell(np.array([0, 3]), 7.0)
         assert store.add_pages([(12, {"url": "http://a.example/12"})]) == (0, 1)
-        assert [store.page(page).failures for page in range(3)] == [2, 2, 6]
-        assert [store.page(page).gone for page in range(3)] == [6, 6, 6]
+        assert [store.page(page).failures for page in range(4)] == [0, 0, 6, 6]
+        assert [store.page(page).gone for page in range(4)] == [6, 6, 6, 0]

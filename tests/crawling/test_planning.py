@@ -106,7 +106,7 @@ def model(given_settings: dict[str, Any], rows: list[Row]) -> list[tuple[int, st
             wait = 0
         is_due = CYCLE - row["last_attempt"] >= wait and row["last_attempt"] < CYCLE
         if row["gone"] >= loaded.gone_after:
-            gone.append((not is_due, max(row["failures"], 2), row["last_attempt"], page))
+            gone.append((not is_due, row["failures"], row["last_attempt"], page))
             continue
         if not is_due:
             continue
@@ -120,7 +120,7 @@ def model(given_settings: dict[str, Any], rows: list[Row]) -> list[tuple[int, st
             rest.append(page)
     rest.sort(key=lambda page: ((rows[page]["last_cycle"] - CYCLE) * (rows[page]["X"] + 0.5), draw[page]))
     gone.sort()
-    again = sum(not one[0] and rows[one[3]]["failures"] <= 1 for one in gone)
+    again = sum(not one[0] and rows[one[3]]["failures"] == 0 for one in gone)
     room = max(0, loaded.budget_pages(alive + again) - len(plan["panel"]))
     first = len(gone) > 0 and (not gone[0][0] or alive == 0)  # one of the site, all pages are of one
     inside = math.ceil(max(0.25, again / max(1, alive + again)) * room)

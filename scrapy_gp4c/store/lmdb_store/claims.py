@@ -97,9 +97,9 @@ class Claims:
 
 
 def shorten_waits(txn: Any, tables: Tables, block: int, rows: npt.NDArray[np.intp]) -> None:
-    """Let gone pages of a block, which something says are there, wait no longer than 2 cycles."""
+    """Let pages of a block that wait after failures, which somebody names, be due at once."""
     state = unpack(tables.block(txn, block))
-    if state["gone"][rows].any():
+    if state["failures"][rows].any():
         state = {name: column.copy() for name, column in state.items()}
         shorten_wait(state, rows)
         tables.put_block(txn, block, state)
