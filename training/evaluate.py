@@ -39,7 +39,7 @@ from training.comparing.evaluation import (
 from training.comparing.leaderboard import Leaderboard, leaderboard, names
 from training.histories.claims import FIRST_SIGHT, LINE, read_claims, read_first_sight
 from training.histories.contents import ContentHistory
-from training.histories.growth_reading import read_growth
+from training.histories.growth import read_growth
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_contents_or_history
 from training.papers import lambdacrawl

@@ -39,8 +39,7 @@ from training.papers.journal_report import (
     table_2,
     write_tables,
 )
-from training.papers.tan import QUICK_DEPTHS, TanPlan, planned, run_all
-from training.papers.tan_report import claims_table, write_all
+from training.papers.tan import QUICK_DEPTHS, TanPlan, claims_table, planned, run_all, write_all
 from training.reporting.figures import draw, write_figures
 from training.reporting.page import write_report
 from training.reporting.score import HEADLINE

@@ -27,7 +27,7 @@ from training.evolution.front import PREFERENCES
 from training.evolution.score_file import front_of, learn_to_file
 from training.evolution.selection import GUARDED, RULES
 from training.evolution.workers import workers
-from training.histories.growth_reading import read_growth
+from training.histories.growth import read_growth
 from training.replaying.growth import HUBS, growth_crawl
 from training.replaying.metrics import IMPACT, MEASURES
 from training.reporting.terminal import (

@@ -12,9 +12,9 @@ import pytest
 
 from scrapy_gp4c.policies.table import TOP_K
 from tests.evolution.test_workers import REQUESTS, TEXTS, TRUTHS, check, functions
-from training.evolution import compiling
-from training.evolution.compiling import compiled_beside
+from training.evolution import learning
 from training.evolution.fitness import TextFitness, load_fitness
+from training.evolution.learning import compiled_beside
 from training.evolution.workers import EvaluationTask, Evaluator, evaluate_task, workers
 
 NDCG = load_fitness("ndcg")
@@ -24,7 +24,7 @@ TWO = SimpleNamespace(n_jobs=2)
 @pytest.fixture(autouse=True)
 def as_in_a_new_process(monkeypatch):
     """Nothing was compiled beside before."""
-    monkeypatch.setattr(compiling, "_COMPILED", set())
+    monkeypatch.setattr(learning, "_COMPILED", set())
 
 
 def wait(done):
@@ -86,7 +86,7 @@ def test_a_process_that_fails_keeps_nobody_waiting(monkeypatch, program):
 )
 def test_nothing_is_compiled_beside_in_vain(monkeypatch, jobs, policy, most):
     """No workers, a policy without such code, a history too large to go without: no process."""
-    monkeypatch.setattr(compiling, "QUICK", most)
+    monkeypatch.setattr(learning, "QUICK", most)
     with compiled_beside(TRUTHS[0], NDCG, policy, SimpleNamespace(n_jobs=jobs)) as done:
         assert done is None
 

@@ -25,7 +25,7 @@ from scrapy_gp4c.crawling.claim_files import kind_of, read_claims
 from scrapy_gp4c.fingerprint import fingerprint
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import crawl, stats
-from training.reporting.crawl_sections import hints_section, new_pages_section, read_new_pages
+from training.reporting.crawl import hints_section, new_pages_section, read_new_pages
 
 WEB = Web(1)
 FILES = np.flatnonzero(WEB.file).tolist()

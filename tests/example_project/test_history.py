@@ -6,8 +6,7 @@ import pytest
 from example_project.history import growth_of, history_of, main
 from example_project.model import NEVER, Web
 from training.comparing.evaluation import evaluate
-from training.histories.growth import NO_FINDER
-from training.histories.growth_reading import read_growth
+from training.histories.growth import NO_FINDER, read_growth
 from training.histories.reading import read_history
 from training.replaying.growth import HUBS, growth_crawl, replay_growth
 from training.replaying.prepared import CrawlChoices

@@ -24,7 +24,7 @@ from scrapy_gp4c.errors import HistoryError
 from training.histories import formats
 from training.histories.contents import read_contents
 from training.histories.formats import read_file, write_npz, write_text, write_tsv
-from training.histories.growth_reading import read_growth
+from training.histories.growth import read_growth
 from training.histories.history import ChangeHistory
 from training.histories.names import BATCH, PackedNames
 from training.histories.reading import read_history

@@ -18,7 +18,7 @@ from scrapy_gp4c.errors import HistoryError
 from training import evaluate, from_git
 from training.histories import git_history, git_log
 from training.histories.git_history import CycleWindow, join, read_repository
-from training.histories.growth_reading import read_growth
+from training.histories.growth import read_growth
 from training.histories.reading import read_history
 
 DAY_S = 86_400

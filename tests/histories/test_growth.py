@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import pytest_twisted
+from scrapy import Spider
 
 from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.store.export import lines
+from scrapy_gp4c.store.lmdb_store.store import Store
+from tests.replaying.test_growth import Rumours, claims_in
+from tests.support.growing import crawl as planned_crawl
 from tests.support.growing import random_web
-from training.histories.growth import NO_FINDER, GrowthHistory, write_growth
-from training.histories.growth_reading import read_growth
+from tests.support.loopback import Site, crawl, html, path_of
+from training import evaluate
+from training.histories.growth import NO_FINDER, GrowthHistory, read_growth, write_growth
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
 
@@ -61,3 +72,112 @@ def test_a_file_keeps_everything(tmp_path: Path, seed: int) -> None:
     plain = read_history(tmp_path / "x.npz")
     assert plain.changed.tolist() == grown.history.changed[:, kept].tolist()
     assert plain.dropped_pages == np.count_nonzero(~kept)
+
+
+EVERYTHING = {"GP4C_BUDGET": 1.0}
+STEADY, CYCLES = 20, 8
+LISTS = {"/often": 2, "/now": 1, "/seldom": 3}
+"""List page -> new pages in every cycle; a third of them for the last one."""
+SCORE, BUDGET, SHARE = "0.0 - X", 0.1, 0.2
+
+
+def export(store_path: Path, path: Path) -> Path:
+    """Write what `scrapy gp4c export` does."""
+    with Store(store_path, readonly=True) as store:
+        text = "".join(f"{line}\n" for line in lines(store))
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+@pytest.mark.parametrize(("seed", "name"), [(3, "history.tsv"), (8, "history.tsv.gz")])
+def test_an_export_tells_what_the_store_tells(seed: int, name: str, tmp_path: Path) -> None:
+    """Births, finders, changes and claims of all pages; those of the claims are the store's own."""
+    store_path = tmp_path / "store"
+    planned_crawl(store_path, random_web(seed), EVERYTHING, during=Rumours(seed))
+    told, text = read_growth(store_path), read_growth(export(store_path, tmp_path / name))
+    for field in ("born", "finder", "claims"):
+        assert getattr(text, field).tolist() == getattr(told, field).tolist(), field
+    for field in ("changed", "site"):
+        assert getattr(text.history, field).tolist() == getattr(told.history, field).tolist(), field
+    assert list(text.history.page_names or ()) == list(told.history.page_names or ())
+    with Store(store_path, readonly=True) as store:
+        known = claims_in(store)
+    known["page"] = [np.asarray(told.history.key).tolist().index(page + 1) for page in known["page"]]
+    assert len(known)
+    assert sorted(known.tolist()) == sorted(told.claims.tolist())
+    assert (np.diff(told.claims["cycle"]) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (lambda text: text[: text.index("\n") + 1], "0 pages"),
+        (lambda text: text.replace("gp4c-history/1", "gp4c-history/9"), "line 1: .*gp4c-history/1"),
+        (lambda text: text.rstrip("\n") + "x\n", r"line \d+: "),
+        (lambda text: text.replace('"entered": ', '"entered": "'), r"line \d+: "),
+    ],
+)
+def test_damaged_exports(damage: Any, named: str, tmp_path: Path) -> None:
+    """One error says which line, and what was expected."""
+    planned_crawl(tmp_path / "store", random_web(3), EVERYTHING)
+    path = export(tmp_path / "store", tmp_path / "history.tsv")
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(HistoryError, match=named):
+        read_growth(path)
+
+
+def test_a_crawl_that_visits_now_and_then_is_no_history_of_growth(tmp_path: Path) -> None:
+    """The error says what to set."""
+    planned_crawl(tmp_path / "store", random_web(3), {"GP4C_BUDGET": 0.05})
+    with pytest.raises(HistoryError, match=r"GP4C_BUDGET or GP4C_PANEL to 1\.0"):
+        read_growth(export(tmp_path / "store", tmp_path / "history.tsv"))
+
+
+class Follower(Spider):
+    """Follows all links."""
+
+    name = "follower"
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        """Follow them."""
+        yield from response.follow_all(css="a", callback=self.parse)
+
+
+def grow(site: Site, cycle: int) -> None:
+    """Three lists that grow at paces of their own, and pages that stay."""
+    steady = [f"/steady/{number}" for number in range(STEADY)]
+    site.pages = {path: html(f"the story of {path} and no other") for path in steady}
+    for path, pace in LISTS.items():
+        count = cycle // pace if path == "/seldom" else cycle * pace
+        items = [f"{path}/{number}" for number in range(count)]
+        site.pages |= {item: html(f"the item {item} of a list") for item in items}
+        site.pages[path] = html(f"{count} items", items[::-1])
+    site.pages["/"] = html("all lists", [*LISTS, *steady])
+
+
+@pytest.mark.slow
+@pytest_twisted.ensureDeferred
+async def test_the_replayed_delay_is_that_of_a_crawl(site: Site, tmp_path: Path) -> None:
+    """Of a web of lists: a crawl of everything is exported, its replay finds pages as late as a crawl."""
+    Follower.start_urls = [site.url("/")]  # type: ignore[attr-defined]
+    ours = {"GP4C_SCORE_FUNCTION": SCORE, "GP4C_POLICY": "top_k", "GP4C_BUDGET": BUDGET}
+    for cycle in range(1, CYCLES + 1):
+        grow(site, cycle)
+        await crawl(Follower, tmp_path / "all", EVERYTHING)
+        await crawl(Follower, tmp_path / "some", {**ours, "GP4C_DISCOVERY": SHARE})
+    entered, first = (dates(tmp_path / name, column) for name, column in (("all", 0), ("some", 1)))
+    delays = [first.get(path, CYCLES + 1) - born for path, born in entered.items() if born > 1]
+    assert np.mean(delays) > 0.2
+    told, result = export(tmp_path / "all", tmp_path / "history.tsv"), tmp_path / "growth.json"
+    words = [told, "--growth", "--score", SCORE, "--discovery", SHARE, "--budget", BUDGET, "--json", result]
+    assert evaluate.main([str(word) for word in words]) == 0
+    (row,) = json.loads(result.read_text())
+    assert row["delay_cycles"] == pytest.approx(np.mean(delays), rel=0.1)
+
+
+def dates(path: Path, column: int) -> dict[str, int]:
+    """Path of a page -> the cycle in which it became known (0), or of its first copy (1)."""
+    with Store(path, readonly=True) as store:
+        (block,) = [block for _, block in store.blocks()]
+        urls = [path_of(stored["url"]) for stored in store.requests(range(store.pages))]
+    return dict(zip(urls, block[("entered", "first_cycle")[column]].tolist(), strict=True))

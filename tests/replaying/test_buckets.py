@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.scoring.ranking import top_k
-from training.replaying import buckets as module
-from training.replaying.buckets import Buckets, PageStates
+from training.replaying import evidence as module
+from training.replaying.evidence import Buckets, PageStates
 
 PAGES = 60
 

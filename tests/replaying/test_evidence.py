@@ -21,7 +21,6 @@ from scrapy_gp4c.scoring.common_subexpressions import Level
 from scrapy_gp4c.scoring.ranking import top_k
 from scrapy_gp4c.scoring.terminals import ROUND, STATE, compute
 from training.histories.history import ChangeHistory
-from training.replaying import buckets
 from training.replaying import evidence as evidence_module
 from training.replaying.dense import replay_dense
 from training.replaying.evidence import BestRows, GroupWindow, ReplayEvidence, RoundScores, SharedRows
@@ -183,7 +182,7 @@ def test_pages_that_share_a_part_read_nothing_of_their_own_for_it(text):
 TALLIES = {metric.tally for metric in METRICS.values() if metric.tally is not None}
 
 
-@pytest.mark.parametrize("slack", [0, buckets.SLACK])
+@pytest.mark.parametrize("slack", [0, evidence_module.SLACK])
 @pytest.mark.parametrize("policy", ["top_k", "rounds(rounds=3)", "rounds(rounds=3, sample=0.3)"])
 @pytest.mark.parametrize(
     "score", ["t * (X + 0.5) * near", "(t + spent) * X", "p / near_dir - near_site", "random * surprise_dir"]
@@ -199,7 +198,7 @@ def test_replays_by_cells_are_those_page_by_page(score, policy, slack):
     told = []
     for many in (pages + 1, 0, 0):
         visits = []
-        with patch.object(evidence_module, "MANY", many), patch.object(buckets, "SLACK", slack):
+        with patch.object(evidence_module, "MANY", many), patch.object(evidence_module, "SLACK", slack):
             tallies = replay_dense(
                 prepared,
                 load(score),

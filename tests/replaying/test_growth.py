@@ -28,8 +28,7 @@ from tests.support.growing import brought, columns, crawl, random_web
 from tests.support.live_replay import CYCLE_STEP
 from training.histories.claims import DATED_CLAIM
 from training.histories.formats import write_npz
-from training.histories.growth import NO_FINDER, GrowthHistory, write_growth
-from training.histories.growth_reading import read_growth, read_store_growth
+from training.histories.growth import NO_FINDER, GrowthHistory, read_growth, read_store_growth, write_growth
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
 from training.replaying.growth import HUBS, GrowthCrawl, GrowthReplay, growth_crawl, replay_growth

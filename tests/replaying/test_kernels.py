@@ -17,11 +17,11 @@ from numba.core import event
 
 from tests.support.sources import MODULES, tree
 from training.histories.history import ChangeHistory
+from training.replaying.grouped import _new_work, by_slot, partition_by_choice
 from training.replaying.kernels import choice, drop_stale_code, visits
 from training.replaying.kernels.compiling import CompileNotice
 from training.replaying.metrics import METRICS
 from training.replaying.replay import replay
-from training.replaying.workspace import _new_work, by_slot, partition_by_choice
 
 SCORES = st.sampled_from([-np.inf, -1.5, -0.0, 0.0, 1e-300, 2.0, 3.0, np.inf])
 

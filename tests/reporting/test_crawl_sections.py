@@ -13,10 +13,10 @@ from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
 from tests.support.growing import columns, crawl, random_web
-from training.reporting.crawl import crawl_page
-from training.reporting.crawl_sections import (
+from training.reporting.crawl import (
     UNKNOWN,
     NewPages,
+    crawl_page,
     hints_section,
     new_pages_section,
     read_new_pages,

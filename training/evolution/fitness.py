@@ -213,7 +213,7 @@ class TextFitness:
     def values(self, functions: Mapping[str, Expression], compiled: Path | None = None) -> dict[str, Values]:
         """Fitness per scored cycle of every function, by text.
 
-        ``compiled``: a file that is there once the code is compiled, see `training.evolution.compiling`;
+        ``compiled``: a file that is there once the code is compiled, see `training.evolution.learning`;
         until then functions are replayed one by one, without compiled loops.
         """
         return dict(zip(functions, self._replayed(self._loaded(functions), compiled), strict=True))

@@ -9,22 +9,31 @@ workers nor on interruptions.
 from __future__ import annotations
 
 import gc
+import hashlib
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from pathlib import Path
+from subprocess import DEVNULL
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.named import BASELINES, PURPOSES
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import SPLITS, Choices, prepare_splits
-from training.evolution.compiling import compiled_beside
 from training.evolution.evolve import Evolution, EvolutionState
-from training.evolution.fitness import PreparedSplit, load_fitness, load_measure
+from training.evolution.fitness import Fitness, FitnessPair, PreparedSplit, load_fitness, load_measure
 from training.evolution.front import FrontCandidate, FrontEvolution, choose_of_front
 from training.evolution.named_start import named_functions, uses_related_pages
 from training.evolution.selection import Allow, FoldPick, FoldValues, SelectedFunction, choose, pick
@@ -32,7 +41,78 @@ from training.evolution.workers import EvaluationRequest, Evaluator, Workers
 from training.histories.history import ChangeHistory
 from training.replaying import metrics
 from training.replaying.prepared import PreparedHistory
-from training.replaying.replay import can_replay, load, run
+from training.replaying.replay import QUICK, can_replay, load, run, run_all
+
+if TYPE_CHECKING:
+    from training.replaying.prefix_cache import PrefixCaches
+
+
+TEXTS: Final = ("t*X", "t*X/n", "t*(X+0.5)", "X")
+"""Functions whose replay needs all compiled loops."""
+
+
+_COMPILED: Final[set[bytes]] = set()
+"""Digests of the histories and metrics whose code was compiled since this process began."""
+
+
+class Wanted(NamedTuple):
+    """Replay of the other process."""
+
+    prepared: PreparedHistory
+    metrics: tuple[str, ...]
+
+
+@contextmanager
+def compiled_beside(
+    prepared: PreparedHistory, measure: Fitness | FitnessPair, policy: str, parallel: Any
+) -> Iterator[Path | None]:
+    """Path of a file that is there once another process has compiled the code.
+
+    None: no process is needed, as there are no workers that would wait, the policy has no compiled loops, the
+    history is so large that compiling takes less time than replays without, or the code was compiled before.
+    The file comes when the process ends, whatever its result: workers compile the code that still lacks.
+    """
+    if parallel.n_jobs == 1 or policy != TOP_K.text or prepared.pages * prepared.cycles > QUICK:
+        yield None
+        return
+    command = [sys.executable, "-m", __spec__.name]
+    wanted = pickle.dumps(Wanted(prepared, measure.metrics))
+    digest = hashlib.sha256(wanted).digest()
+    if digest in _COMPILED:
+        yield None
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="gp4c-compiling-") as folder,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=DEVNULL, stderr=DEVNULL) as beside,
+    ):
+        done = Path(folder, "done")
+
+        def attend() -> None:
+            beside.communicate(wanted)
+            if beside.returncode == 0:
+                _COMPILED.add(digest)
+            done.touch()
+
+        attending = threading.Thread(target=attend)
+        attending.start()
+        try:
+            yield done
+        finally:
+            beside.kill()
+            attending.join()
+
+
+def main() -> int:
+    """Replay the `Wanted` of the standard input."""
+    wanted: Wanted = pickle.load(sys.stdin.buffer)
+    prefix_caches: PrefixCaches = {}
+    for _ in range(2):  # what is known from others takes loops too
+        run_all(wanted.prepared, TEXTS, metrics=wanted.metrics, prefix_caches=prefix_caches)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
 
 
 class ProgressListener(Protocol):

@@ -333,7 +333,7 @@ class Evaluator:
         policy: str = TOP_K.text,
         compiled: Path | None = None,
     ) -> None:
-        """``compiled``: see `training.evolution.compiling.compiled_beside`."""
+        """``compiled``: see `training.evolution.learning.compiled_beside`."""
         payloads = [pickle.dumps(one, protocol=pickle.HIGHEST_PROTOCOL) for one in training_sets]
         self._keys = [
             EvaluationKey(hashlib.sha256(payload).hexdigest(), fitness, clock, policy) for payload in payloads

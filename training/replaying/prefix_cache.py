@@ -14,7 +14,7 @@ import numpy as np
 
 from scrapy_gp4c.arrays import Array, Floats
 from scrapy_gp4c.scoring.terminals import Clock
-from training.replaying.kernels.prefix_cache import CHILD, FIRST, LEAVES, LINKS, LIVE, NEXT, follow
+from training.replaying.kernels.cycles import CHILD, FIRST, LEAVES, LINKS, LIVE, NEXT, follow
 from training.replaying.metrics import Tallies
 
 WIDTH: Final = 510

@@ -111,7 +111,7 @@ class PreparedHistory:
     states: dict[tuple[str, ...], Any] = field(default_factory=dict)
     """Cache of `training.replaying.states` by state columns; not pickled."""
     buckets: dict[bool, Any] = field(default_factory=dict)
-    """Cache of `training.replaying.buckets` after the warm-up, by whether directories count."""
+    """Cache of `training.replaying.evidence` after the warm-up, by whether directories count."""
     means: dict[tuple[Any, ...], dict[str, float]] = field(default_factory=dict)
     """Cache of `training.evolution.learning.compare`."""
 

@@ -1,4 +1,8 @@
-"""Compiled loops of a cycle: they order the groups, choose and visit pages, and regroup these."""
+"""Compiled loops of a cycle: they score, order and choose the groups, visit pages, and regroup these.
+
+Scores of few rows are compiled programs: NumPy's calls take longer there than the numbers. The order of
+groups that decided a cycle is kept as a trail, see `training.replaying.prefix_cache`.
+"""
 
 # Compiled code: numba infers the types, which mypy cannot follow.
 # mypy: ignore-errors
@@ -7,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from scrapy_gp4c.scoring.primitives import LARGE_QUOTIENT, TINY
 from training.replaying.kernels.bits import GOLDEN, ONE, copy, mix
 from training.replaying.kernels.choice import choose, foremost
 from training.replaying.kernels.compiling import flat, inner, outer
@@ -25,8 +30,142 @@ from training.replaying.kernels.memory import (
     TOP,
     TRACKED,
 )
-from training.replaying.kernels.prefix_cache import write_prefix
 from training.replaying.kernels.visits import visit
+
+ADD, SUBTRACT, MULTIPLY, DIVIDE, DIVIDE_LARGE, OTHER, TERMINAL, CONSTANT = range(8)
+"""Kinds of steps of a program; the last two push the row of a number."""
+MOST = np.finfo(np.float64).max
+
+
+@outer
+def run_program(program, step, constants, values, begin, stack, height):
+    """Run a program from a step on to the next `OTHER` one, or to the end; returns step and height.
+
+    `program`: int64 ``[2, steps]``, kind and number of each. `values`: float64 ``[terminals, rows]``, of
+    which those from `begin` on count, as many as `stack`, float64 ``[heights, rows]``, has; `height`: rows on
+    the stack. The left operand is on top. The numbers are those of `scrapy_gp4c.scoring.primitives`.
+    """
+    rows = stack.shape[1]
+    while step < program.shape[1]:
+        kind = program[0, step]
+        number = program[1, step]
+        if kind == TERMINAL:
+            stack[height] = values[number, begin : begin + rows]
+            height += 1
+        elif kind == CONSTANT:
+            stack[height] = constants[number]
+            height += 1
+        elif kind == OTHER:
+            return step, height
+        else:
+            _apply(kind, stack[height - 1], stack[height - 2])
+            height -= 1
+        step += 1
+    return step, height
+
+
+@inner
+def _apply(kind, left, right):
+    """Write the result of an operator to `right`."""
+    if kind == ADD:
+        for i in range(right.size):
+            right[i] = _finite(left[i] + right[i])
+    elif kind == SUBTRACT:
+        for i in range(right.size):
+            right[i] = _finite(left[i] - right[i])
+    elif kind == MULTIPLY:
+        for i in range(right.size):
+            right[i] = _finite(left[i] * right[i])
+    else:
+        for i in range(right.size):
+            is_zero = abs(right[i]) < TINY
+            quotient = _finite(left[i] / (1.0 if is_zero else right[i]))
+            by_zero = 0.0 if kind == DIVIDE else np.copysign(LARGE_QUOTIENT, left[i])
+            right[i] = by_zero if is_zero else quotient
+
+
+@inner
+def _finite(number):
+    return number if abs(number) <= MOST else 0.0
+
+
+CHOSEN, LIVE, FIRST = range(3)
+"""Entries of a cycle of a trail: number of foremost groups, number of groups, then rows of their states.
+
+The foremost ones come first and in order. A row that ties with the one before is written as ``-1 - row``.
+"""
+LEAVES, CHILD, NEXT, LINKS = range(4)
+"""Rows by trail; -1: there is none.
+
+The cycle in which it leaves its parent, its last branch, and the branch of its parent before it.
+"""
+
+
+@inner
+def write_prefix(order, others, row_of, scores, trail):
+    """Write a cycle of a trail. `order`: result of `foremost`, `others`: the slots of all other groups.
+
+    `row_of`, `scores`: by slot. `trail`: int16 ``[FIRST + groups]``; for more groups `LIVE` is -1.
+    """
+    live = order.size + others.size
+    trail[CHOSEN] = order.size
+    if FIRST + live > trail.size:
+        trail[LIVE] = -1
+        return
+    trail[LIVE] = live
+    for i in range(order.size):
+        row = row_of[order[i]]
+        ties = i > 0 and scores[order[i]] == scores[order[i - 1]]
+        trail[FIRST + i] = -1 - row if ties else row
+    for i in range(others.size):
+        trail[FIRST + order.size + i] = row_of[others[i]]
+
+
+@outer
+def follow(scores, rows, starts, links):
+    """Trail that agrees longest with the `scores` of a function, by row, and the cycles of agreement.
+
+    `rows`: all trails, as `write_prefix` writes them. `starts[trail, cycle]`: start of a cycle in `rows`,
+    from the one on in which the trail leaves its parent. `links`: int32 ``[LINKS, trails]``. All branch off
+    the first.
+    """
+    path = 0
+    cycle = _agreed(scores, rows, starts[0], np.int64(0))
+    while cycle < starts.shape[1]:
+        reached = cycle
+        other = links[CHILD, path]
+        while other >= 0:
+            if links[LEAVES, other] == cycle:
+                reached = _agreed(scores, rows, starts[other], cycle)
+                if reached > cycle:
+                    break
+            other = links[NEXT, other]
+        if other < 0:
+            break
+        path = other
+        cycle = reached
+    return path, cycle
+
+
+@inner
+def _agreed(scores, rows, starts, cycle):
+    """Cycles up to which a function agrees with a trail, given that it does before `cycle`."""
+    while cycle < starts.size:
+        begin = starts[cycle] + FIRST
+        chosen = begin + rows[starts[cycle] + CHOSEN]
+        end = begin + rows[starts[cycle] + LIVE]
+        last = scores[rows[begin]]
+        for at in range(begin + 1, chosen):
+            row = rows[at]
+            score = scores[row if row >= 0 else -1 - row]
+            if (score != last) if row < 0 else not score < last:
+                return cycle
+            last = score
+        for at in range(chosen, end):
+            if not scores[rows[at]] < last:
+                return cycle
+        cycle += 1
+    return cycle
 
 
 @flat
