@@ -10,7 +10,7 @@ from scrapy import signals, version_info
 from scrapy.core.scheduler import Scheduler
 from scrapy.exceptions import CloseSpider
 from scrapy.utils.asyncio import create_looping_call
-from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
 from scrapy_gp4c.crawling.run import Run, open_run
 from scrapy_gp4c.crawling.scrapy_internals import is_shell, queued_slots, wake
@@ -98,7 +98,16 @@ class RecrawlScheduler(Scheduler):
             if self._tick_call.running:
                 self._tick_call.stop()
             self._close_run(self._run, reason)
+            self._run.sender.look()
+            if self._run.sender.is_sending:
+                return deferred_from_coro(self._close_later(self._run, super().close(reason)))
         return super().close(reason)
+
+    async def _close_later(self, run: Run, closed: Deferred[None] | None) -> None:
+        """Close when handlers have the last events."""
+        await run.sender.close()
+        if closed is not None:
+            await maybe_deferred_to_future(closed)
 
     def _close_run(self, run: Run, reason: str) -> None:
         """Close the run; a failure to end its cycle is one log line, a finish reason and an exit code."""
@@ -135,6 +144,7 @@ class RecrawlScheduler(Scheduler):
         cycle = self._run.cycle
         self._run.settle()
         self._run.backups.look()
+        self._run.sender.look()
         if monotonic() - cycle.store.committed_s >= self.commit_interval_s:
             cycle.commit()
         if cycle.failure is not None:

@@ -194,7 +194,7 @@ def _events(
             continue
         wanted = last_events(events, options.kinds, len(events.kinds) + 1)
         name = project.spider_class.name
-        for one in page_events(wanted, name, store.requests, project.credentials.url, diff):
+        for one in page_events(wanted, name, store, project.credentials.url, diff):
             if one.time >= (options.since or -np.inf) and (
                 options.match is None or url_matches(one.url, options.match)
             ):

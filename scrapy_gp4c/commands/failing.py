@@ -14,6 +14,7 @@ from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.page_state.outcomes import ERROR, GONE, OUTCOMES, among
 from scrapy_gp4c.page_state.rules import url_matches
 from scrapy_gp4c.scoring.discovery import START
+from scrapy_gp4c.store.records import local_time
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
@@ -29,6 +30,12 @@ class FailingPage:
     url: str
     outcome: str
     """``error``, or ``gone`` for 404 and 410."""
+    status: int | None
+    """HTTP status of the last answer; None: none came, or it is not known."""
+    error: str | None
+    """Reason that the status does not tell, such as ``DNSLookupError``."""
+    since: float | None
+    """Time of the first failure in a row, s since 1970; None: not known."""
     failures: int
     """Failed visits in a row; 255 stands for 255 and more."""
     last_visit: int
@@ -62,13 +69,20 @@ def run(project: Project, options: Namespace) -> None:
     if options.json:
         print_json(FailingPages(pages))
     elif not pages:
-        say("no page fails")
+        say("no page fails" if options.match is None else f"no page fails that matches {options.match}")
     else:
         rows = [
-            (page.outcome, str(page.failures), str(page.last_success or "-"), page.found_on or "-", page.url)
+            (
+                page.error or str(page.status or page.outcome),
+                local_time(page.since),
+                str(page.failures),
+                str(page.last_success or "-"),
+                page.found_on or "-",
+                page.url,
+            )
             for page in pages
         ]
-        print_table([("outcome", "failures", "last success in cycle", "found on", "URL"), *rows])
+        print_table([("answer", "since", "failures", "last success in cycle", "found on", "URL"), *rows])
 
 
 def _failing(project: Project, store: PageReader, match: str | None) -> Iterator[FailingPage]:
@@ -81,10 +95,14 @@ def _failing(project: Project, store: PageReader, match: str | None) -> Iterator
             if match is not None and not url_matches(url, match):
                 continue
             finder = int(block["found_by"][row]) - 1  # 0 stands for unknown
+            answer = store.answer(row + first)
             is_page = 0 <= finder < store.merged_pages and finder + 1 != START
             yield FailingPage(
                 url,
                 OUTCOMES[block["outcome"][row]],
+                answer.status,
+                answer.error,
+                answer.since_s,
                 int(block["failures"][row]),
                 int(block["last_attempt"][row]),
                 int(block["last_cycle"][row]) if block["has_copy"][row] else 0,

@@ -33,7 +33,7 @@ from scrapy_gp4c.page_state.groups import Place, place_of_url
 from scrapy_gp4c.page_state.rules import STORED_META, read_span, read_tag
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.weights import read_weight
-from scrapy_gp4c.store.records import StoredRequest
+from scrapy_gp4c.store.records import LastAnswer, StoredRequest
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
@@ -295,7 +295,8 @@ class Admission:
             url = self.rebuilder.credentials.url(request.url)
             line = f"{url} redirects to itself: its visit is an error."
             self._log_first(REDIRECTS_TO_ITSELF, line, logging.WARNING)
-            request.meta[META] = self._cycle.end(claim, "error")
+            answer = LastAnswer(error="redirects to itself")
+            request.meta[META] = self._cycle.end(claim, "error", answer=answer)
             return False
         if self.queue_claim(request, claim):
             self._cycle.back_in_queue(claim)

@@ -32,14 +32,14 @@ from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.fingerprint.sketches import distance, is_changed
 from scrapy_gp4c.page_state.columns import LINKED_FAILURES, PageRow, is_unfetched
-from scrapy_gp4c.page_state.outcomes import DOUBTFUL, JUDGED, KINDS, NO_DISTANCE, OUTCOMES, PLAN
+from scrapy_gp4c.page_state.outcomes import DOUBTFUL, FAILED, JUDGED, KINDS, NO_DISTANCE, OUTCOMES, PLAN
 from scrapy_gp4c.page_state.rules import PageRule
 from scrapy_gp4c.policies.base import CycleVisits, Pages, Planned
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.ranking import places_in_order
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.protocols import PageStore
-from scrapy_gp4c.store.records import CycleRecord, NewVisit
+from scrapy_gp4c.store.records import NO_ANSWER, CycleRecord, LastAnswer, NewVisit
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -110,8 +110,10 @@ class Cycle:
         self._planner = Planner.of(store, in_force)
         self.rules = LiveRules(store, settings, self._planner.rules)
         self.deliveries = Deliveries(store, self.resumed, settings.redeliver)
-        self.on_delivered: Callable[[PageRow, NewVisit], None] = lambda row, visit: None
+        self.on_delivered: Callable[[PageRow, NewVisit, VisitInfo], None] = lambda row, visit, info: None
         """Called with each delivered visit, and its page before the visit."""
+        self.recorded = len(store.open_visits())
+        """Visits of the cycle in the store."""
         self._under_way: dict[int, bool] = {}  # page -> whether its request has left the queue
         self._left_out: set[int] = set()
         self.held: dict[int, HeldVisit] = {}
@@ -327,6 +329,7 @@ class Cycle:
         read_hints: Callable[[], None] = lambda: None,
         *,
         is_rebased: bool = False,
+        answer: LastAnswer = NO_ANSWER,
     ) -> VisitInfo:
         """End the visit with what was read of the page: `first`, `unchanged` or `changed`.
 
@@ -346,7 +349,7 @@ class Cycle:
             latency_s=latency_s,
         )
         new = new._replace(distance=NO_DISTANCE if bits is None else bits)
-        return self._finish(visit, row, new, bits, reading, request, read_hints, is_rebased)
+        return self._finish(visit, row, new, bits, reading, request, read_hints, is_rebased, answer)
 
     def end(
         self,
@@ -355,11 +358,22 @@ class Cycle:
         size_bytes: int = 0,
         latency_s: float = 0.0,
         request: Request | None = None,
+        answer: LastAnswer = NO_ANSWER,
     ) -> VisitInfo:
         """Record the outcome of a visit; returns what the callback finds in ``response.meta["gp4c"]``."""
         row = self.store.page(visit.page)
         new = NewVisit(visit.page, outcome, time.time(), visit.kind, bytes=size_bytes, latency_s=latency_s)
-        return self._finish(visit, row, new._replace(distance=NO_DISTANCE), None, None, request)
+        new = new._replace(distance=NO_DISTANCE)
+        return self._finish(visit, row, new, None, None, request, answer=answer)
+
+    def _note_answer(self, row: PageRow, visit: NewVisit, answer: LastAnswer) -> None:
+        """Keep how a visit failed and since when its page fails; ``row``: the page before the visit."""
+        before = self.store.answer(visit.page)
+        if OUTCOMES.index(visit.outcome) in FAILED:
+            since_s = before.since_s if row.failures else None
+            answer = answer._replace(since_s=since_s or visit.time)
+        if answer != before:
+            self.store.set_answer(visit.page, answer)
 
     def believes(self, row: PageRow) -> bool:
         """Whether answers of a page were doubted so often that the next one is the page."""
@@ -389,8 +403,10 @@ class Cycle:
         request: Request | None,
         read_hints: Callable[[], None] = lambda: None,
         is_rebased: bool = False,
+        answer: LastAnswer = NO_ANSWER,
     ) -> VisitInfo:
         new = new._replace(bytes=min(new.bytes, 2**32 - 1))
+        self._note_answer(row, new, answer)
         judged = OUTCOMES.index(new.outcome) in JUDGED
         result: dict[str, object] = {
             "page": visit.page,
@@ -469,6 +485,7 @@ class Cycle:
         if held.withdrawn is not None:
             new = NewVisit(page, "error", new.time, new.kind, bytes=new.bytes, latency_s=new.latency_s)
             new = new._replace(distance=NO_DISTANCE)
+            self._note_answer(held.row, new, LastAnswer(error=held.withdrawn))
         elif held.is_doubted:
             new = NewVisit(page, "doubtful", new.time, new.kind, bytes=new.bytes, latency_s=new.latency_s)
             new = new._replace(distance=NO_DISTANCE)
@@ -482,10 +499,11 @@ class Cycle:
                 self._keep_texts(held, held.reading, new.outcome)
             if page in self.deliveries.again:  # its visit is in the store, from a run that was killed
                 self.deliveries.again.discard(page)
-                self.on_delivered(held.row, self._recorded(page))
+                self.on_delivered(held.row, self._recorded(page), held.info)
                 return
             self._without_outcome -= self._plan.position(page) is not None
             self.store.record(new)
+            self.recorded += 1
         except StoreError as error:
             self.failure = error
         self.stats.inc_value("gp4c/visited")
@@ -494,7 +512,7 @@ class Cycle:
             if held.verdict is None and new.outcome in HELD_OUTCOMES:
                 # Of a page that was not delivered before, what is new since it was.
                 new = new._replace(outcome=held.info.outcome or new.outcome)
-            self.on_delivered(held.row, new)
+            self.on_delivered(held.row, new, held.info)
 
     def _recorded(self, page: int) -> NewVisit:
         """Visit of the open cycle that the store has of a page."""
@@ -602,7 +620,8 @@ class Cycle:
         for page in [page for page, requests in self._under_way.items() if requests]:
             position = self._plan.position(page)
             kind = "new" if position is None else self._plan.kind_and_score(position)[0]
-            self.end(Claim(page, kind, math.nan, None, self.run), "error")
+            answer = LastAnswer(error="the request was lost between other middlewares")
+            self.end(Claim(page, kind, math.nan, None, self.run), "error", answer=answer)
 
     def commit(self) -> None:
         """Commit buffered visits; a failure is noted, and visits that could not be written stay buffered."""

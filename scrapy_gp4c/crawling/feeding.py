@@ -19,7 +19,7 @@ from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.requests import UNKNOWN_FINDER, Claim, Rebuilder, data_of
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.scoring.discovery import START
-from scrapy_gp4c.store.records import StoredRequest
+from scrapy_gp4c.store.records import LastAnswer, StoredRequest
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -229,7 +229,8 @@ class Feeder:
         unasked = {page: stored for page, stored in self._unasked.items() if not self._cycle.is_claimed(page)}
         for page, stored in unasked.items():
             if stored.get("lacks") and (claim := self._cycle.claim(page, "")) is not None:
-                self._cycle.end(claim, "error")
+                answer = LastAnswer(error="the stored request lacks a secret, and the spider did not send it")
+                self._cycle.end(claim, "error", answer=answer)
         if not unasked:
             return
         self._cycle.stats.inc_value(UNASKED, len(unasked))
@@ -308,7 +309,7 @@ class Feeder:
         claim = self._cycle.claim(page, host_of(stored))
         assert claim is not None
         if request is None:
-            self._cycle.end(claim, "error")
+            self._cycle.end(claim, "error", answer=LastAnswer(error="the request cannot be rebuilt"))
             return False
         level = self._fed * RANK_LEVELS // self._planned
         request.priority += RANK_LEVELS - min(level, RANK_LEVELS - 1)

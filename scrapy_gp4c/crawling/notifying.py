@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scrapy import signals as scrapy_signals
-from scrapy.exceptions import DontCloseSpider
-from scrapy.utils.defer import deferred_from_coro
 
-from scrapy_gp4c import signals
 from scrapy_gp4c.archive.differences import differences, shown
 from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.arrays import Array
-from scrapy_gp4c.crawling.admission import log_first
 from scrapy_gp4c.crawling.awaiting import awaitable
 from scrapy_gp4c.crawling.reports import page_counts
-from scrapy_gp4c.crawling.scrapy_internals import has_receivers, is_scraping, item_done
+from scrapy_gp4c.crawling.store_owner import spider_arguments
 from scrapy_gp4c.errors import ArchiveError, Gp4cError
 from scrapy_gp4c.fingerprint.sketches import is_changed
 from scrapy_gp4c.foreign_text import foreign_safe_logger
-from scrapy_gp4c.notices.events import PageEvent, item_of, page_events
+from scrapy_gp4c.notices.events import PageEvent, page_events
 from scrapy_gp4c.notices.feeds import ENTRIES, write_feed
 from scrapy_gp4c.notices.metrics import metrics, write_metrics
 from scrapy_gp4c.notices.outbox import Outbox
 from scrapy_gp4c.notices.receivers import DEFAULT_EVENTS
 from scrapy_gp4c.notices.sending import deliver
 from scrapy_gp4c.page_state.events import (
-    EVENTS,
     CycleEvents,
     events_of,
-    kinds_of_visit,
     last_events,
     recorded_events,
 )
@@ -45,9 +37,6 @@ from scrapy_gp4c.page_state.outcomes import (
     CHANGED,
     COPIED,
     FIRST,
-    NO_DISTANCE,
-    OUTCOMES,
-    SAME,
     UNCHANGED,
     among,
 )
@@ -56,21 +45,13 @@ from scrapy_gp4c.store.opening import ARCHIVE
 
 if TYPE_CHECKING:
     from scrapy import Spider
-    from scrapy.crawler import Crawler
 
-    from scrapy_gp4c.crawling.cycle import Cycle
     from scrapy_gp4c.notices.events import Diff
-    from scrapy_gp4c.page_state.columns import PageRow
     from scrapy_gp4c.settings import Settings
     from scrapy_gp4c.store.protocols import PageStore
-    from scrapy_gp4c.store.records import NewVisit
+    from scrapy_gp4c.store.records import CycleRecord
 
 logger = foreign_safe_logger(__name__)
-
-NO_ITEM: Final = "gp4c/change_item_too_late"
-"""Statistic of events that came when no item could be sent any more."""
-SIGNALS: Final = {kind: getattr(signals, f"page_{kind}") for kind in EVENTS}
-"""Kind of an event -> its signal."""
 
 
 class Notifier:
@@ -93,7 +74,9 @@ class Notifier:
         cycle = self._store.open_cycle
         if not self.is_on or cycle is None or cycle == 1:
             return
-        visits = delivered_visits(self._store, self._settings.distance_bits)
+        cycles: list[CycleRecord] = [{}, *self._store.cycles()]
+        bits, visits = self._settings.distance_bits, self._store.open_visits()
+        visits = delivered_visits(self._store, visits, cycles[-1], cycles[-2], bits)
         events = open_cycle_events(self._store, self._settings.gone_after, visits)
         records = list(self._records(events))
         try:
@@ -133,8 +116,9 @@ class Notifier:
     def _records(self, events: CycleEvents) -> Iterator[PageEvent]:
         credentials = Credentials(self._settings.secret_params)
         with open_texts(self._store) as texts:
-            requests = self._store.requests
-            yield from page_events(events, self._spider.name, requests, credentials.url, texts.diff)
+            arguments = public_arguments(self._spider, credentials)
+            name = self._spider.name
+            yield from page_events(events, name, self._store, credentials.url, texts.diff, arguments)
         self._warn_of(texts)
 
     def _warn_of(self, texts: StoredTexts) -> None:
@@ -145,82 +129,22 @@ class Notifier:
         logger.warning(line, *values, extra={"spider": self._spider})
 
 
-class SignalSender:
-    """Sends the signals of `scrapy_gp4c.signals` of one crawl, and items of events where they are wanted."""
-
-    def __init__(self, crawler: Crawler, cycle: Cycle) -> None:
-        self._crawler, self._cycle = crawler, cycle
-        self._url = Credentials(cycle.settings.secret_params).url
-        self._items_under_way = 0
-        if cycle.settings.change_items:
-            crawler.signals.connect(self._stay_open, scrapy_signals.spider_idle)
-
-    def _stay_open(self) -> None:
-        """Keep the spider open while pipelines have items of events, the last visits' included."""
-        self._cycle.settle(())
-        if self._items_under_way:
-            raise DontCloseSpider
-
-    def visit_delivered(self, row: PageRow, visit: NewVisit) -> None:
-        """Send the signals of a visit's events; ``row``: its page before the visit."""
-        outcome = OUTCOMES.index(visit.outcome)
-        if outcome in SAME and not row.gone:  # as most visits
-            return
-        heard = {kind for kind, signal in SIGNALS.items() if has_receivers(self._crawler, signal)}
-        with_items = self._cycle.settings.change_items
-        if not heard and not with_items:  # as in most crawls: the arrays of one visit would cost more
-            return
-        for kind in kinds_of_visit(outcome, row.failures, row.gone, self._cycle.settings.gone_after):
-            if kind in heard or with_items:
-                event = self._event(kind, row, visit)
-                if kind in heard:
-                    self._send(SIGNALS[kind], event)
-                if with_items:
-                    self._items_under_way += 1
-                    deferred_from_coro(self._send_item(event))
-
-    async def _send_item(self, event: PageEvent) -> None:
-        try:
-            if is_scraping(self._crawler):
-                assert self._crawler.engine is not None
-                await self._crawler.engine.scraper.start_itemproc_async(item_of(event), response=None)
-            else:
-                line = f"The {event.kind} event of {event.url} is no item: the spider was closing."
-                extra = {"spider": self._crawler.spider}
-                log_first(self._cycle.stats, NO_ITEM, line, extra, logging.WARNING)
-        finally:
-            self._items_under_way -= 1
-            item_done(self._crawler)
-
-    def _event(self, kind: str, row: PageRow, visit: NewVisit) -> PageEvent:
-        spider, request = self._crawler.spider, self._cycle.store.request(visit.page)
-        assert spider is not None
-        return PageEvent(
-            kind=kind,
-            url=self._url(request["url"]),
-            spider=spider.name,
-            cycle=self._cycle.number,
-            time=visit.time,
-            previous_time=None,
-            outcome=visit.outcome,
-            distance=None if visit.distance == NO_DISTANCE else visit.distance,
-            changes=row.X + (visit.outcome == "changed"),
-            reason=visit.kind,
-            tag=request.get("meta", {}).get("gp4c_tag"),
-        )
-
-    def _send(self, signal: object, event: PageEvent) -> None:
-        manager, spider = self._crawler.signals, self._crawler.spider
-        deferred_from_coro(manager.send_catch_log_async(signal, event=event, spider=spider))
+def public_arguments(spider: Spider, credentials: Credentials) -> dict[str, str]:
+    """Arguments of a spider, without secrets."""
+    arguments = spider_arguments(spider)
+    return {name: credentials.url(value) for name, value in arguments.items() if not credentials.has(name)}
 
 
-def delivered_visits(store: PageStore, distance_bits: int) -> Array:
-    """Delivered visits of the open cycle, and failed ones, with their outcomes since the last delivery."""
-    visits, records = store.open_visits(), store.cycles()
-    now = {int(page) for page in records[-1].get("undelivered", {})}
+def delivered_visits(
+    store: PageStore, visits: Array, record: CycleRecord, before: CycleRecord, distance_bits: int
+) -> Array:
+    """Delivered visits of a cycle, and failed ones, with their outcomes since the last delivery.
+
+    ``record``: of the cycle; ``before``: of the cycle before, empty if there is none.
+    """
+    now = {int(page) for page in record.get("undelivered", {})}
     visits = visits[~(np.isin(visits["page"], sorted(now)) & among(visits["outcome"], COPIED))].copy()
-    before = records[-2].get("undelivered", {}) if len(records) > 1 else {}
-    for page, (_, fingerprint, _, is_new, key) in before.items():
+    for page, (_, fingerprint, _, is_new, key) in before.get("undelivered", {}).items():
         for row in np.flatnonzero((visits["page"] == int(page)) & among(visits["outcome"], COPIED)):
             if store.page(int(page)).key != key:
                 continue
@@ -263,7 +187,7 @@ def recent_events(
             newest.popleft()
     public_url = Credentials(settings.secret_params).url
     for events in newest:
-        yield from page_events(events, spider, store.requests, public_url, diff)
+        yield from page_events(events, spider, store, public_url, diff)
 
 
 class StoredTexts:

@@ -29,11 +29,12 @@ from scrapy_gp4c.crawling.feeding import Feeder
 from scrapy_gp4c.crawling.hints import HintReader
 from scrapy_gp4c.crawling.measuring import Measuring, measuring
 from scrapy_gp4c.crawling.neighbourhood import missing_clusters
-from scrapy_gp4c.crawling.notifying import Notifier, SignalSender
+from scrapy_gp4c.crawling.notifying import Notifier
 from scrapy_gp4c.crawling.promises import unmatched_warning
 from scrapy_gp4c.crawling.reports import collect_stats, count_without_text, resting_pages
 from scrapy_gp4c.crawling.requests import META, Claim, Rebuilder
 from scrapy_gp4c.crawling.scrapy_internals import has_receivers, has_started, under_way, wake
+from scrapy_gp4c.crawling.signalling import SignalSender
 from scrapy_gp4c.crawling.store_owner import (
     RunWarnings,
     note_owner,
@@ -79,7 +80,8 @@ class Run:
         assert crawler.stats is not None
         self.notifier = Notifier(cycle.store, cycle.settings, spider)
         self.backups = Backups(cycle.store.path, cycle.settings, {"spider": spider})
-        cycle.on_delivered = SignalSender(crawler, cycle).visit_delivered
+        self.sender = SignalSender(crawler, cycle)
+        cycle.on_delivered = self.sender.visit_delivered
         self.stats = crawler.stats
         self.has_middleware = False
         """Whether responses of visits come to the add-on's middleware."""

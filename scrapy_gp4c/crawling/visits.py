@@ -25,7 +25,8 @@ from scrapy_gp4c.fingerprint.description import description
 from scrapy_gp4c.fingerprint.parts import NOT_WATCHED_REASON, ComparedPart, compared_part, part_sum
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 from scrapy_gp4c.foreign_text import foreign_safe_logger
-from scrapy_gp4c.store.records import local_time
+from scrapy_gp4c.store.credentials import Credentials
+from scrapy_gp4c.store.records import LastAnswer, local_time
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -80,6 +81,7 @@ class Visits:
         doubted = (record["doubted"] for record in reversed(self.store.cycles()) if "doubted" in record)
         self.texts = SharedTexts(next(doubted, []))
         run.doubted = lambda: list(self.texts.doubted)
+        self.public_url = Credentials(settings.secret_params).url
         self.with_text = self.cycle.measuring is not None or self.cycle.archive is not None
 
     def of(self, request: Request) -> Visit | None:
@@ -151,7 +153,8 @@ class Visit:
                 cycle.leave_out(self._claim)
                 return
             outcome = "excluded" if isinstance(exception, IgnoreRequest) else "error"
-            self._request.meta[META] = cycle.end(self._claim, outcome)
+            answer = LastAnswer(error=str(exception) if outcome == "excluded" else type(exception).__name__)
+            self._request.meta[META] = cycle.end(self._claim, outcome, answer=answer)
         except StoreError as error:
             cycle.failure = error
 
@@ -173,9 +176,8 @@ class Visit:
                 return response
             if (outcome := self._outcome(response)) is not None:
                 self._note_refusal(response, refuses=response.status in REFUSALS)
-                size_bytes = _size_of(response)
-                info = visits.cycle.end(claim, outcome, size_bytes, self._latency_s, self._request)
-                return self._finish(response, info)
+                error = "the body lacks its end" if CUT_OFF in response.flags else None
+                return self._finish(response, self._end(response, outcome, error, self._request))
             if self._has_slow_hints(response):
                 return self._respond_later(response)
             if isinstance(response, FetchedResponse):
@@ -330,20 +332,19 @@ class Visit:
         ``is_known``: whether the body is that of the page's copy.
         """
         visits, claim = self._visits, self._claim
-        size_bytes = _size_of(response)
         if isinstance(page, Exception):
             self._read_hints(response)
             reason = "its text cannot be read" if visits.features is None else "GP4C_FEATURES failed"
             logger.error("No fingerprint of %s: %s", response, reason, exc_info=page)
-            return self._finish(response, visits.cycle.end(claim, "error", size_bytes, self._latency_s))
+            return self._finish(response, self._end(response, "error", reason))
         if self._lacks_watched(response):
-            info = visits.cycle.end(claim, "doubtful", size_bytes, self._latency_s)
+            info = self._end(response, "doubtful", NOT_WATCHED_REASON)
             info["doubtful"] = NOT_WATCHED_REASON
             return self._finish(response, info)
         is_rebased = not is_known and self._is_rebased()
         if not is_known and not is_rebased and (doubt := self._doubt(response, page)) is not None:
             self._note_refusal(response, refuses=True)
-            info = visits.cycle.end(claim, "doubtful", size_bytes, self._latency_s)
+            info = self._end(response, "doubtful", doubt)
             info["doubtful"] = doubt
             return self._finish(response, info)
         self._note_refusal(response, refuses=False)
@@ -356,11 +357,33 @@ class Visit:
             log_first(visits.cycle.stats, REBASED, line, {})
         read_hints = partial(self._read_hints, response)
         info = visits.cycle.judge(
-            claim, page, size_bytes, self._latency_s, self._request, read_hints, is_rebased=is_rebased
+            claim,
+            page,
+            _size_of(response),
+            self._latency_s,
+            self._request,
+            read_hints,
+            is_rebased=is_rebased,
+            answer=LastAnswer(final_url=self._final_url(response)),
         )
         if page.is_cut and info.outcome == "first":
             logger.warning("Only the first megabyte of the text of %s is compared", response)
         return self._finish(response, info)
+
+    def _end(
+        self, response: Response, outcome: str, error: str | None = None, request: Request | None = None
+    ) -> VisitInfo:
+        """End the visit with an outcome that no copy decides; ``error``: what the status does not say."""
+        status = None if outcome == "not_modified" else response.status
+        answer = LastAnswer(status, error, final_url=self._final_url(response))
+        size_bytes = _size_of(response)
+        return self._visits.cycle.end(
+            self._claim, outcome, size_bytes, self._latency_s, request, answer=answer
+        )
+
+    def _final_url(self, response: Response) -> str | None:
+        """URL after redirects; None: there was none."""
+        return self._visits.public_url(response.url) if "redirect_urls" in self._request.meta else None
 
     def _doubt(self, response: Response, page: PageReading) -> str | None:
         """Reason to doubt that an answer is the page; None: it is, or has been doubted often enough."""

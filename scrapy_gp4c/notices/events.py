@@ -6,10 +6,13 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, fields, make_dataclass
 from math import isnan
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from scrapy_gp4c.page_state.events import EVENTS, CycleEvents
 from scrapy_gp4c.page_state.outcomes import KINDS, NO_DISTANCE, OUTCOMES
+
+if TYPE_CHECKING:
+    from scrapy_gp4c.store.protocols import PageReader
 
 BATCH: Final = 1_000
 SUMMARY: Final = {
@@ -49,6 +52,16 @@ class PageEvent:
     """Why the page was visited: one of `scrapy_gp4c.page_state.outcomes.KINDS`."""
     tag: str | None = None
     """Tag that the page's request has given it, by ``gp4c_tag`` in its meta."""
+    final_url: str | None = None
+    """URL after redirects, without secrets; None: that of the page."""
+    status: int | None = None
+    """HTTP status of a visit that failed; None: it did not, or no answer came."""
+    error: str | None = None
+    """Reason of a failure or doubt that the status does not tell; None: there is none."""
+    weight: float = 1.0
+    """Weight of the page."""
+    arguments: dict[str, str] = field(default_factory=dict)
+    """Arguments of the spider, without secrets."""
 
     def to_json(self) -> str:
         """The event as one line of JSON."""
@@ -67,8 +80,6 @@ def item_of(event: PageEvent) -> object:
     return PageChange(**asdict(event))
 
 
-Requests = Callable[[Any], list[Any]]
-"""Stored requests of pages, aligned with their numbers."""
 Diff = Callable[[int, int, int], "tuple[str, ...] | None"]
 """Differences that a visit found, by page, cycle and fingerprint."""
 
@@ -76,13 +87,14 @@ Diff = Callable[[int, int, int], "tuple[str, ...] | None"]
 def page_events(
     events: CycleEvents,
     spider: str,
-    requests: Requests,
+    store: PageReader,
     public_url: Callable[[str], str],
     diff: Diff | None = None,
+    arguments: dict[str, str] | None = None,
 ) -> Iterator[PageEvent]:
     """Yield the events of a cycle as records; memory is bounded by a batch.
 
-    ``public_url``: takes the secrets out of a URL.
+    ``public_url``: takes the secrets out of a URL; ``arguments``: of the spider, without secrets.
     """
     for first in range(0, len(events.kinds), BATCH):
         rows = slice(first, first + BATCH)
@@ -91,9 +103,9 @@ def page_events(
         columns = (visits[name].tolist() for name in names)
         state = (column[rows].tolist() for column in (events.kinds, events.previous_s, events.changes))
         for request, page, time_s, outcome, reason, bits, fingerprint, kind, previous_s, changes in zip(
-            requests(visits["page"]), *columns, *state, strict=True
+            store.requests(visits["page"]), *columns, *state, strict=True
         ):
-            is_change = EVENTS[kind] == "changed"
+            is_change, answer = EVENTS[kind] == "changed", store.answer(page)
             yield PageEvent(
                 kind=EVENTS[kind],
                 url=public_url(request["url"]),
@@ -106,5 +118,10 @@ def page_events(
                 changes=changes,
                 reason=KINDS[reason],
                 tag=request.get("meta", {}).get("gp4c_tag"),
+                final_url=answer.final_url,
+                status=answer.status,
+                error=answer.error,
+                weight=store.weights.of(page),
+                arguments=arguments or {},
                 diff=diff(page, events.cycle, fingerprint) if diff is not None and is_change else None,
             )

@@ -80,6 +80,14 @@ def last_events(events: CycleEvents, kinds: Collection[str], most: int) -> Cycle
     )
 
 
+def events_on_pages(events: CycleEvents, pages: Array) -> CycleEvents:
+    """The events of some pages."""
+    rows = np.isin(events.visits["page"], pages)
+    return CycleEvents(
+        events.cycle, events.visits[rows], events.kinds[rows], events.previous_s[rows], events.changes[rows]
+    )
+
+
 class EventLog:
     """State of all pages while recorded visits are read from the first cycle on."""
 

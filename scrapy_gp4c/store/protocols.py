@@ -15,7 +15,14 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state.columns import Columns, PageRow
-from scrapy_gp4c.store.records import CycleRecord, NewVisit, RoundCounts, StoredGroups, StoredRequest
+from scrapy_gp4c.store.records import (
+    CycleRecord,
+    LastAnswer,
+    NewVisit,
+    RoundCounts,
+    StoredGroups,
+    StoredRequest,
+)
 
 Pages = Sequence[int] | npt.NDArray[Any]
 """Page ids."""
@@ -158,6 +165,9 @@ class PageReader(Protocol):
     def validators(self, page: int) -> tuple[str | None, str | None]:
         """ETag and Last-Modified of the page's copy, as the server sent them."""
 
+    def answer(self, page: int) -> LastAnswer:
+        """How the last visit of a page failed, or from where it was answered."""
+
     def copy_notes(self, page: int) -> bytes | None:
         """Notes of the page's copy (`scrapy_gp4c.fingerprint.copy_notes`), if kept."""
 
@@ -197,7 +207,7 @@ class CyclePlanning(Protocol):
     def begin_cycle(self, record: CycleRecord) -> int:
         """Open the next cycle with its record; returns its number, from 1 on."""
 
-    def amend_record(self, **fields: Unpack[CycleRecord]) -> None:
+    def amend_record(self, number: int | None = None, /, **fields: Unpack[CycleRecord]) -> None:
         """Add to the record of the open cycle, at once."""
 
     def add_round(self, chunks: Iterable[npt.NDArray[Any]], seen: int, **about: Unpack[CycleRecord]) -> None:
@@ -240,6 +250,9 @@ class CycleRecording(Protocol):
 
     def set_validators(self, page: int, etag: str | None, last_modified: str | None) -> None:
         """Replace the validators of a page, at the next commit."""
+
+    def set_answer(self, page: int, answer: LastAnswer) -> None:
+        """Replace the last answer of a page, at the next commit."""
 
     def set_copy_notes(self, page: int, packed: bytes) -> None:
         """Replace the notes of a page's copy, at the next commit."""

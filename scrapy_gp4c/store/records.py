@@ -135,6 +135,8 @@ class CycleRecord(TypedDict, total=False):
     new_page_clock: Literal["visits", "cycles"]
     undelivered: dict[str, list[Any]]
     """Page -> what is known of the copy of it that was delivered last, where later visits were not."""
+    signalled: int
+    """Visits whose signals and items are through, in order; absent: nobody listens."""
     sitemaps: dict[str, list[str]]
     """URL of a sitemap -> other sites that let it speak for them, in this cycle and before."""
     promised: bool
@@ -226,6 +228,22 @@ class StoredRequest(TypedDict, total=False):
     """Names of what JSON cannot hold, such as ``meta page_methods``: the spider's own request has it."""
     lacks: list[str]
     """Secrets that are left out, such as ``header authorization``: see `scrapy_gp4c.store.credentials`."""
+
+
+class LastAnswer(NamedTuple):
+    """Last answer of a page, as far as it failed or came from another URL."""
+
+    status: int | None = None
+    """HTTP status of a failed visit; None: no answer came."""
+    error: str | None = None
+    """Reason of a failure in a word or sentence; None: the status says it."""
+    since_s: float | None = None
+    """Time of the first failure in a row, s since 1970."""
+    final_url: str | None = None
+    """URL after redirects, without secrets; None: that of the page."""
+
+
+NO_ANSWER: Final = LastAnswer()
 
 
 class StoredGroups(NamedTuple):

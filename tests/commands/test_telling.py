@@ -67,6 +67,8 @@ async def test_commands_tell_what_crawls_found(
     assert (failing["url"], failing["outcome"]) == (site.url("/b"), "gone")
     assert failing["found_on"] == site.url("/list")
     assert (failing["failures"], failing["last_success"]) == (2, 1)
+    second = json.loads(run("history", site.url("/b"), "--json"))["visits"][1]
+    assert (failing["status"], failing["error"], failing["since"]) == (404, None, second["time"])
     assert "no page fails" in run("failing", "--match", "*/a")
 
     def told(*words: str) -> list[tuple[int, str, str]]:

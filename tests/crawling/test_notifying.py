@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import sys
@@ -11,10 +10,9 @@ from typing import Any, ClassVar
 
 import pytest
 import pytest_twisted
-from itemadapter import ItemAdapter
 from scrapy import Spider
 
-from scrapy_gp4c import PageChange, signals
+from scrapy_gp4c import signals
 from scrapy_gp4c.notices.events import PageEvent
 from scrapy_gp4c.notices.outbox import Outbox
 from tests.notices.test_sending import Hook, hook
@@ -99,106 +97,6 @@ async def test_a_message_that_could_not_be_sent_is_sent_by_the_next_run(
     (message,) = hook.received
     assert message["title"] == "plain: 1 changed"
     assert list(Outbox(store_path).waiting()) == []
-
-
-@pytest_twisted.ensureDeferred
-async def test_signals_are_sent_when_a_visit_counts(site: Site, store_path: Path) -> None:
-    """To plain handlers and coroutines, once each; a visit whose callback fails sends none."""
-    events: list[tuple[str, str]] = []
-
-    class Listening(Spider):
-        name = "listening"
-        start_urls: ClassVar[list[str]] = []
-        fails = False
-        custom_settings: ClassVar[dict[str, Any]] = {"CONCURRENT_REQUESTS": 1}
-
-        @classmethod
-        def from_crawler(cls, crawler: Any, *words: Any, **named: Any) -> Any:
-            spider = super().from_crawler(crawler, *words, **named)
-            crawler.signals.connect(spider.note, signals.page_new)
-            crawler.signals.connect(spider.note_later, signals.page_changed)
-            for signal in (signals.page_gone, signals.page_back, signals.page_failing):
-                crawler.signals.connect(spider.note, signal)
-            return spider
-
-        def note(self, event: PageEvent, spider: Spider) -> None:
-            assert spider is self
-            events.append((event.kind, path_of(event.url)))
-
-        async def note_later(self, event: PageEvent) -> None:
-            await asyncio.sleep(0)
-            events.append((event.kind, path_of(event.url)))
-
-        def parse(self, response: Any) -> None:
-            if self.fails:
-                raise ValueError
-
-    Listening.start_urls = [site.url("/a"), site.url("/b")]
-    settings = {"GP4C_BUDGET": 1.0, "GP4C_GONE_AFTER": 1}
-    seen = []
-    for day in range(5):
-        Listening.fails = day == 1
-        site.pages["/a"] = html(f"version {day} of page a")
-        site.pages.pop("/b", None)
-        if day != 2:
-            site.pages["/b"] = html("page b")
-        events.clear()
-        await crawl(Listening, store_path, settings)
-        seen.append(sorted(events))
-    changed = ("changed", "/a")
-    assert seen[:3] == [[("new", "/a"), ("new", "/b")], [], [changed, ("failing", "/b"), ("gone", "/b")]]
-    assert all(changed in day for day in seen[3:])
-
-
-@pytest_twisted.ensureDeferred
-async def test_events_go_through_pipelines_and_feeds_as_items(
-    site: Site, store_path: Path, tmp_path: Path
-) -> None:
-    """A pipeline may change them, and a feed may have them alone; the engine waits for a slow pipeline."""
-
-    class Items(Spider):
-        name = "items"
-        start_urls: ClassVar[list[str]] = []
-
-        def parse(self, response: Any) -> Any:
-            yield {"url": response.url}
-
-    class Marking:
-        async def process_item(self, item: Any) -> Any:
-            await asyncio.sleep(0.05)
-            if isinstance(item, PageChange):
-                ItemAdapter(item)["spider"] = f"marked {item.spider}"
-            return item
-
-    paths = ["/0", "/1", "/2"]
-    Items.start_urls = [site.url(path) for path in paths]
-    settings = {
-        "GP4C_CHANGE_ITEMS": True,
-        "GP4C_BUDGET": 1.0,
-        "GP4C_GONE_AFTER": 1,
-        "ITEM_PIPELINES": {Marking: 100},
-        "FEEDS": {
-            str(tmp_path / "%(time)s.jsonl"): {
-                "format": "jsonlines",
-                "item_classes": ["scrapy_gp4c.PageChange"],
-            }
-        },
-    }
-    for day in range(3):
-        site.pages.update({path: html(f"version {day * (path == '/1')} of {path}") for path in paths[:2]})
-        site.pages["/2"] = html("page two")
-        if day == 2:
-            del site.pages["/2"]
-        await crawl(Items, store_path, settings)
-    rows = [json.loads(line) for file in sorted(tmp_path.glob("*.jsonl")) for line in file.open()]
-    events = [(row["cycle"], row["kind"], path_of(row["url"]), row["spider"]) for row in rows]
-    assert sorted(events[:3]) == [(1, "new", path, "marked items") for path in paths]
-    assert sorted(events[3:]) == [
-        (2, "changed", "/1", "marked items"),
-        (3, "changed", "/1", "marked items"),
-        (3, "failing", "/2", "marked items"),
-        (3, "gone", "/2", "marked items"),
-    ]
 
 
 @pytest_twisted.ensureDeferred

@@ -32,7 +32,7 @@ from scrapy_gp4c.store.records import CycleRecord, NewVisit, RoundCounts, Stored
 
 _READ_PAGES: Final = 4_096
 """Pages read in one read transaction."""
-_BUFFERED: Final = ("validators", "copies", "descriptions")
+_BUFFERED: Final = ("validators", "copies", "descriptions", "answers")
 """Tables whose values of pages wait for the next commit."""
 
 

@@ -528,7 +528,7 @@ PLAIN_KEY: Final = b"schema"
 TABLES: Final = (
     "meta", "ids", "urls", "validators", "log", "new", "visits", "cycles", "plans", "columns", "groups",
     "group_visits", "first_urls", "notes", "copies", "gains", "refresh_values", "descriptions", "clusters",
-    "hints", "claims", "trust", "weights", "shadows",
+    "hints", "claims", "trust", "weights", "shadows", "answers",
 )  # fmt: skip
 """Tables of a store. A new one goes to the end: positions are part of the seeds of checksums."""
 _PLACES: Final = {name: place for place, name in enumerate(TABLES)}

@@ -137,5 +137,5 @@ GAINS: Final = CycleRows("gains", GAIN)
 TRUST_PARTS: Final = CycleRows("trust", SITE_COUNTS)
 """Counts that the parts of a fold add; those of all sites are under cycle 0, with another dtype."""
 SHADOWS: Final = CycleRows("shadows", SHADOW)
-OF_PAGES: Final = ("validators", "first_urls", "copies", "descriptions")
+OF_PAGES: Final = ("validators", "first_urls", "copies", "descriptions", "answers")
 """Tables with a small value for a page, or none, by page id."""

@@ -33,7 +33,15 @@ from scrapy_gp4c.store.lmdb_store.page_table import (
 from scrapy_gp4c.store.lmdb_store.tables import USUAL, Sizes, Tables, open_tables
 from scrapy_gp4c.store.lmdb_store.verify import problems
 from scrapy_gp4c.store.protocols import has_open_cycle
-from scrapy_gp4c.store.records import CycleRecord, NewVisit, RoundCounts, StoredGroups, StoredRequest
+from scrapy_gp4c.store.records import (
+    NO_ANSWER,
+    CycleRecord,
+    LastAnswer,
+    NewVisit,
+    RoundCounts,
+    StoredGroups,
+    StoredRequest,
+)
 
 
 class Weights:
@@ -153,9 +161,9 @@ class Store:
         """Open the next cycle with its record; returns its number, from 1 on."""
         return self._open.begin(record)
 
-    def amend_record(self, **fields: Unpack[CycleRecord]) -> None:
-        """Add to the record of the open cycle, at once."""
-        number = self._open.require()
+    def amend_record(self, number: int | None = None, /, **fields: Unpack[CycleRecord]) -> None:
+        """Add to the record of a cycle, at once; None: of the open one."""
+        number = number or self._open.require()
         with self.tables.transaction(write=True) as txn:
             self.tables.put_record(txn, number, fields)
 
@@ -283,6 +291,15 @@ class Store:
     def set_copy_notes(self, page: int, packed: bytes) -> None:
         """Replace the notes of a page's copy, at the next commit."""
         self._open.put_value("copies", page, packed)
+
+    def answer(self, page: int) -> LastAnswer:
+        """How the last visit of a page failed, or from where it was answered."""
+        value = self._open.value("answers", page)
+        return NO_ANSWER if value is None else LastAnswer(*json.loads(value))
+
+    def set_answer(self, page: int, answer: LastAnswer) -> None:
+        """Replace the last answer of a page, at the next commit."""
+        self._open.put_value("answers", page, None if answer == NO_ANSWER else encode(answer))
 
     # --- visits
 

@@ -57,6 +57,7 @@ MEANING: Final = {
     "refresh_values": "what a block of pages gained a search",
     "copies": "the notes of a page's copy",
     "descriptions": "what a page's copy is like",
+    "answers": "how a page failed, or from where it was answered",
     "clusters": "a part of the clusters of pages, and of their links",
     "hints": "what sites claim of a block of pages",
     "claims": "what sites claimed in a cycle",

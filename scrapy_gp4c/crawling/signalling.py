@@ -1,0 +1,237 @@
+"""Signals and items of page events, sent at least once when their visits are delivered."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from concurrent.futures import Future
+from itertools import chain
+from threading import Timer
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from scrapy import signals as scrapy_signals
+from scrapy.exceptions import DontCloseSpider
+from scrapy.utils.defer import deferred_from_coro
+
+from scrapy_gp4c import signals
+from scrapy_gp4c.crawling.admission import log_first
+from scrapy_gp4c.crawling.awaiting import awaitable
+from scrapy_gp4c.crawling.notifying import (
+    delivered_visits,
+    open_cycle_events,
+    open_texts,
+    public_arguments,
+)
+from scrapy_gp4c.crawling.scrapy_internals import has_receivers, is_scraping, item_done
+from scrapy_gp4c.errors import StoreError
+from scrapy_gp4c.notices.events import PageEvent, item_of, page_events
+from scrapy_gp4c.notices.sending import LIMIT_S
+from scrapy_gp4c.page_state.events import (
+    EVENTS,
+    CycleEvents,
+    events_on_pages,
+    kinds_of_visit,
+    recorded_events,
+)
+from scrapy_gp4c.page_state.outcomes import NO_DISTANCE, OUTCOMES, SAME
+from scrapy_gp4c.store.credentials import Credentials
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+    from scrapy_gp4c.crawling.cycle import Cycle
+    from scrapy_gp4c.crawling.deliveries import VisitInfo
+    from scrapy_gp4c.page_state.columns import PageRow
+    from scrapy_gp4c.store.records import CycleRecord, NewVisit
+
+NO_ITEM: Final = "gp4c/change_item_too_late"
+"""Statistic of events that came when no item could be sent any more."""
+SIGNALS: Final = {kind: getattr(signals, f"page_{kind}") for kind in EVENTS}
+"""Kind of an event -> its signal."""
+Place = tuple[int, int]
+"""Cycle of a visit, and its position among the visits of the cycle."""
+
+
+class SignalSender:
+    """Sends the signals of `scrapy_gp4c.signals` of one crawl, and items of events where they are wanted.
+
+    The record of a cycle says how many of its visits are through. What a run before has not sent, or not
+    noted before it was killed, the next run sends.
+    """
+
+    def __init__(self, crawler: Crawler, cycle: Cycle) -> None:
+        """Find what runs before have not sent. Raises StoreError."""
+        self._crawler, self._cycle = crawler, cycle
+        self._with_items = cycle.settings.change_items
+        self._credentials = Credentials(cycle.settings.secret_params)
+        self._open: Counter[Place] = Counter()
+        """Events that are not through."""
+        self._under_way = 0
+        self._is_idle: Future[None] | None = None
+        self._noted: dict[int, int] = {}
+        """Cycle -> visits that are through by its record; empty: nobody listens."""
+        self._visits: dict[int, int] = {}
+        """Finished cycle -> its visits."""
+        self._starts_s: dict[int, float | None] = {}
+        self._unsent = list(self._unsent_events())
+        self._open.update(place for place, _ in self._unsent)
+        if self._with_items:
+            crawler.signals.connect(self._stay_open, scrapy_signals.spider_idle)
+        self._note()
+
+    def _unsent_events(self) -> list[tuple[Place, CycleEvents]]:
+        store, settings, number = self._cycle.store, self._cycle.settings, self._cycle.number
+        records: list[CycleRecord] = [{}, {}, *store.cycles()]
+        earlier, last, record = records[-3:]
+        unsent = []
+        if (done := last.get("signalled")) is not None and done < last["visited"]:
+            cycle = last["cycle"]
+            visits = np.concatenate([visits for _, visits in store.visits(cycle, cycle)])
+            delivered = delivered_visits(store, visits, last, earlier, settings.distance_bits)
+            cycles = chain(store.visits(1, cycle - 1), [(cycle, delivered)])
+            for events in recorded_events(cycles, store.pages, settings.gone_after, cycle):
+                unsent.append(((cycle, done), events_on_pages(events, visits["page"][done:])))
+            self._noted[cycle], self._visits[cycle] = done, len(visits)
+        if self._cycle.resumed and (done := record.get("signalled")) is not None:
+            self._noted[number], done = done, min(done, self._cycle.recorded)
+            visits = store.open_visits()[done:]
+            delivered = delivered_visits(store, visits, record, last, settings.distance_bits)
+            unsent.append(((number, done), open_cycle_events(store, settings.gone_after, delivered)))
+        return unsent
+
+    def look(self) -> None:
+        """Send what runs before have not sent, once all that listens is open; note what is through."""
+        try:
+            self._send_unsent()
+            self._note()
+        except StoreError as error:
+            self._cycle.failure = error
+
+    def _send_unsent(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        for place, events in unsent:
+            spider, store = self._crawler.spider, self._cycle.store
+            assert spider is not None
+            arguments = public_arguments(spider, self._credentials)
+            with open_texts(store) as texts:
+                for event in page_events(
+                    events, spider.name, store, self._credentials.url, texts.diff, arguments
+                ):
+                    self._send(place, event)
+            self._through(place)
+
+    def _note(self) -> None:
+        """Note in the records how many visits are through, where anybody listens."""
+        number = self._cycle.number
+        if not (self._noted or self._with_items or any(self._hears(kind) for kind in EVENTS)):
+            return
+        visits = {**self._visits, number: self._cycle.recorded}
+        for cycle, count in visits.items():
+            through = min((position for of_cycle, position in self._open if of_cycle == cycle), default=count)
+            if self._noted.get(cycle) != through:
+                self._cycle.store.amend_record(cycle, signalled=through)
+                self._noted[cycle] = through
+
+    def _hears(self, kind: str) -> bool:
+        return has_receivers(self._crawler, SIGNALS[kind])
+
+    def _stay_open(self) -> None:
+        """Keep the spider open while pipelines have items of events, the last visits' included."""
+        self._send_unsent()
+        self._cycle.settle(())
+        if self._under_way:
+            raise DontCloseSpider
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether handlers or pipelines have events."""
+        return self._under_way > 0
+
+    async def close(self) -> None:
+        """Wait for handlers and pipelines that have events, at most 10 s, and note what is through."""
+        self._is_idle = Future()
+        timer = Timer(LIMIT_S, self._end_wait)
+        timer.start()
+        await awaitable(self._is_idle)
+        timer.cancel()
+        self.look()
+
+    def _end_wait(self) -> None:
+        if self._is_idle is not None and not self._is_idle.done():
+            self._is_idle.set_result(None)
+
+    def visit_delivered(self, row: PageRow, visit: NewVisit, info: VisitInfo) -> None:
+        """Send the events of a visit; ``row``: its page before the visit."""
+        if self._unsent:  # events come in the order of their visits
+            self._send_unsent()
+        outcome = OUTCOMES.index(visit.outcome)
+        if outcome in SAME and not row.gone:  # as most visits
+            return
+        heard = {kind for kind in EVENTS if self._hears(kind)}
+        if not heard and not self._with_items:  # as in most crawls: the arrays of one visit would cost more
+            return
+        for kind in kinds_of_visit(outcome, row.failures, row.gone, self._cycle.settings.gone_after):
+            if kind in heard or self._with_items:
+                place = self._cycle.number, self._cycle.recorded - 1
+                self._send(place, self._event(kind, row, visit, info))
+
+    def _send(self, place: Place, event: PageEvent) -> None:
+        self._open[place] += 1
+        self._under_way += 1
+        deferred_from_coro(self._tell(place, event))
+
+    async def _tell(self, place: Place, event: PageEvent) -> None:
+        """Tell of an event; where pipelines are closed already, the next run sends it."""
+        crawler, spider = self._crawler, self._crawler.spider
+        try:
+            if self._hears(event.kind):
+                await crawler.signals.send_catch_log_async(SIGNALS[event.kind], event=event, spider=spider)
+            if not self._with_items:
+                self._through(place)
+            elif is_scraping(crawler):
+                assert crawler.engine is not None
+                await crawler.engine.scraper.start_itemproc_async(item_of(event), response=None)
+                self._through(place)
+            else:
+                line = (
+                    f"The {event.kind} event of {event.url} becomes an item in the next run: the spider was "
+                    "closing."
+                )
+                log_first(self._cycle.stats, NO_ITEM, line, {"spider": spider}, logging.WARNING)
+        finally:
+            self._under_way -= 1
+            item_done(crawler)
+            if not self._under_way:
+                self._end_wait()
+
+    def _through(self, place: Place) -> None:
+        self._open[place] -= 1
+        if not self._open[place]:
+            del self._open[place]
+
+    def _event(self, kind: str, row: PageRow, visit: NewVisit, info: VisitInfo) -> PageEvent:
+        spider, store = self._crawler.spider, self._cycle.store
+        assert spider is not None
+        request, answer = store.request(visit.page), store.answer(visit.page)
+        if not self._starts_s:
+            self._starts_s = {record["cycle"]: record.get("started") for record in store.cycles()}
+        return PageEvent(
+            kind=kind,
+            url=self._credentials.url(request["url"]),
+            spider=spider.name,
+            cycle=self._cycle.number,
+            time=visit.time,
+            previous_time=self._starts_s.get(row.last_attempt),
+            outcome=visit.outcome,
+            distance=None if visit.distance == NO_DISTANCE else visit.distance,
+            changes=row.X + (visit.outcome == "changed"),
+            diff=tuple(info.diff().splitlines()) or None if kind == "changed" else None,
+            reason=visit.kind,
+            tag=request.get("meta", {}).get("gp4c_tag"),
+            final_url=answer.final_url,
+            status=answer.status,
+            error=answer.error,
+            weight=store.weights.of(visit.page),
+            arguments=public_arguments(spider, self._credentials),
+        )
