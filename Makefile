@@ -91,7 +91,7 @@ chaos: .venv/installed
 
 docs: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/zensical build --strict --config-file mkdocs.yml
 	@echo "open build/site/index.html, or with the search: $(BIN)/python -m http.server -d build/site"
 
 # Wheel and sdist, checked; then the wheel alone in a fresh environment: crawl, report, learn, notify.
