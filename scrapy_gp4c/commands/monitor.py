@@ -23,6 +23,7 @@ import numpy as np
 from scrapy_gp4c.commands.numbers import positive
 from scrapy_gp4c.commands.progress import ANEW, bar
 from scrapy_gp4c.errors import CrawlFailedError, StoreError, StoreInUseError
+from scrapy_gp4c.page_state.rules import UNITS_S
 from scrapy_gp4c.store.opening import check_unused, open_store
 from scrapy_gp4c.store.records import CycleRecord, local_time
 
@@ -41,8 +42,6 @@ KILL_AFTER_S: Final = 60.0
 
 
 # --- when the next cycle begins
-
-UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 class Now(NamedTuple):
@@ -104,7 +103,7 @@ class Timer:
 
 def duration(text: str) -> float:
     """Seconds of ``1h``, ``30m``, ``45s`` or ``2d``, above 0. Raises ArgumentTypeError."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", text.strip())
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", text.strip())
     if match and not match[2]:
         raise ArgumentTypeError(f"{text} what? Say the unit, such as {text}m or {text}h")
     seconds = float(match[1]) * UNITS_S[match[2]] if match else 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from html import escape
@@ -15,6 +16,8 @@ from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.notices.events import SUMMARY, PageEvent
 from scrapy_gp4c.store.atomic_files import replacing
 
+_NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_YEAR_9999_S: Final = 253_370_764_800.0
 ENTRIES: Final = 200
 """Newest events that a feed has."""
 
@@ -48,7 +51,7 @@ def _content(event: PageEvent) -> str:
 
 
 def _time(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+    return datetime.fromtimestamp(min(max(seconds, 0.0), _YEAR_9999_S), UTC)  # of a clock that was wrong
 
 
 def _json_feed(spider: str, entries: list[PageEvent]) -> bytes:
@@ -67,7 +70,7 @@ def _json_feed(spider: str, entries: list[PageEvent]) -> bytes:
             for event in entries
         ],
     }
-    return json.dumps(document, ensure_ascii=False, indent=1).encode()
+    return json.dumps(document, ensure_ascii=False, indent=1).encode(errors="replace")
 
 
 def _atom(spider: str, store_id: str, entries: list[PageEvent]) -> bytes:
@@ -95,5 +98,5 @@ def _atom(spider: str, store_id: str, entries: list[PageEvent]) -> bytes:
 
 
 def _printable(text: str) -> str:
-    """Text without the characters that XML 1.0 forbids: pages are foreign."""
-    return "".join(one if one in "\t\n" or one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
+    """Text without the characters that XML 1.0 forbids (2.2): pages are foreign."""
+    return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -54,7 +54,7 @@ class Outbox:
     def _write(self, name: str, message: Message) -> None:
         self.path.mkdir(exist_ok=True)
         temporary = self.path / f"{name}.part"
-        with temporary.open("w", encoding="utf-8") as file:
+        with temporary.open("w", encoding="utf-8", errors="replace") as file:
             json.dump(message._asdict(), file, ensure_ascii=False)
             file.flush()
             os.fsync(file.fileno())
@@ -75,17 +75,17 @@ class Outbox:
             return []
         return messages
 
-    def drop(self, known: Iterable[str]) -> int:
+    def drop(self, known: Iterable[str]) -> tuple[int, int]:
         """Delete messages to receivers that the settings no longer have, and the oldest beyond the limit.
 
-        ``known``: keys of receivers. Returns the number of deleted messages.
+        ``known``: keys of receivers. Returns how many of each were deleted.
         """
         messages, keys = list(self.waiting()), set(known)
-        dropped = [one for one in messages if one.message.receiver not in keys]
-        dropped += [one for one in messages if one.message.receiver in keys][:-MAX_MESSAGES]
-        for one in dropped:
+        unknown = [one for one in messages if one.message.receiver not in keys]
+        oldest = [one for one in messages if one.message.receiver in keys][:-MAX_MESSAGES]
+        for one in [*unknown, *oldest]:
             one.path.unlink(missing_ok=True)
-        return len(dropped)
+        return len(unknown), len(oldest)
 
     def sent(self, receiver: Receiver | None, messages: Iterable[QueuedMessage]) -> None:
         """Delete messages that were sent; ``receiver``: None for the command."""

@@ -15,6 +15,8 @@ from scrapy_gp4c.page_state.rules import url_matches
 
 Digest = Literal["each", "cycle", "daily"]
 
+MAX_EACH: Final = 100
+"""Messages of one cycle with an event each: a receiver would take minutes for thousands."""
 NAMED_PAGES: Final = 20
 """Pages that a message names; the others are counted."""
 DIFF_LINES: Final = 5
@@ -38,6 +40,8 @@ class Receiver:
     template: str = DEFAULT_TEMPLATE
     digest: Digest = "cycle"
     """``each``: a message an event; ``cycle``: one a cycle; ``daily``: one a day."""
+    place: int = 0
+    """Place among the receivers of the same address."""
 
     @property
     def name(self) -> str:
@@ -46,8 +50,9 @@ class Receiver:
 
     @property
     def key(self) -> str:
-        """Digest of the address: names the receiver in the outbox, where no password may stand."""
-        return hashlib.sha256(self.url.encode()).hexdigest()[:8]
+        """Digest of address and place: names the receiver in the outbox, where no password may stand."""
+        name = f"{self.place} {self.url}" if self.place else self.url
+        return hashlib.sha256(name.encode()).hexdigest()[:8]
 
     def for_test(self) -> Receiver:
         """The receiver as one that wants any event at once."""
@@ -68,7 +73,13 @@ def read_receivers(value: Any) -> tuple[Receiver, ...]:
         value = value.split()
     if not isinstance(value, list | tuple):
         raise ValueError("it is neither a list nor a text")
-    return tuple(map(_receiver, value))
+    places: Counter[str] = Counter()
+    receivers = []
+    for receiver in map(_receiver, value):
+        # Two receivers of one address got each other's messages, as the outbox took them for one.
+        receivers.append(replace(receiver, place=places[receiver.url]))
+        places[receiver.url] += 1
+    return tuple(receivers)
 
 
 def _receiver(value: Any) -> Receiver:
@@ -79,24 +90,39 @@ def _receiver(value: Any) -> Receiver:
         or "://" not in fields["url"]
     ):
         raise ValueError("a receiver is a URL such as mailto://..., or a dict with 'url'")
-    known = [name for name in Receiver.__dataclass_fields__ if name != "tag"]
+    known = [name for name in Receiver.__dataclass_fields__ if name not in ("tag", "place")]
     if unknown := sorted(set(fields) - set(known)):
         raise ValueError(f"a receiver has no {unknown[0]!r}; it has {', '.join(known)}")
     if isinstance(match := fields.get("match"), Mapping):
-        if set(match) != {"tag"} or not isinstance(match["tag"], str):
+        fields = {**fields, "match": "*", "tag": match.get("tag") if len(match) == 1 else None}
+    for name in ("match", "tag"):
+        if name in fields and (not isinstance(fields[name], str) or not fields[name]):
             raise ValueError(f"match is a glob of URLs, or a dict such as {{'tag': 'news'}}; found {match!r}")
-        fields = {**fields, "match": "*", "tag": match["tag"]}
     events = fields.get("events", DEFAULT_EVENTS)
-    events = tuple(events.split() if isinstance(events, str) else events)
-    if wrong := sorted(set(events) - set(EVENTS)):
+    events = events.replace(",", " ").split() if isinstance(events, str) else events
+    if not isinstance(events, list | tuple) or not events:
+        raise ValueError(f"events names none; the events are {', '.join(EVENTS)}")
+    events = tuple(events)
+    if wrong := [event for event in events if event not in EVENTS]:
         raise ValueError(f"there is no event {wrong[0]!r}; the events are {', '.join(EVENTS)}")
     receiver = Receiver(**{**fields, "events": events})
     if receiver.digest not in get_args(Digest):
         raise ValueError(f"digest is one of {', '.join(get_args(Digest))}; found {receiver.digest!r}")
-    for _, field, _, _ in Formatter().parse(receiver.template):
-        if field is not None and field not in FIELDS:
-            raise ValueError(f"a template has no field {field!r}; it has {', '.join(FIELDS)}")
+    _check_template(receiver.template)
     return receiver
+
+
+def _check_template(template: Any) -> None:
+    """Raise ValueError for a template that could not be filled in when a message is made."""
+    if not isinstance(template, str) or not template.strip():
+        raise ValueError(f"a template is a text such as {DEFAULT_TEMPLATE!r}; found {template!r}")
+    try:
+        for _, field, _, _ in Formatter().parse(template):
+            if field is not None and field not in FIELDS:
+                raise ValueError(f"it has no field {field!r}; it has {', '.join(FIELDS)}")
+        template.format(spider="", summary="", pages="", count=1, cycle=1)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise ValueError(f"the template {template!r} cannot be filled in: {error}") from None
 
 
 class Message(NamedTuple):
@@ -109,10 +135,15 @@ class Message(NamedTuple):
 
 
 def messages_of(receiver: Receiver, events: Iterable[PageEvent]) -> list[Message]:
-    """Messages to a receiver about events: one for all, or one for each where its digest is ``each``."""
+    """Messages to a receiver about events: one for all, or one for each where its digest is ``each``.
+
+    Beyond `MAX_EACH` the last message is about all others.
+    """
     wanted = [event for event in events if receiver.wants(event)]
     if receiver.digest == "each":
-        return [_message(receiver, [event]) for event in wanted]
+        single, others = wanted[:MAX_EACH], wanted[MAX_EACH:]
+        messages = [_message(receiver, [event]) for event in single]
+        return [*messages, _message(receiver, others)] if others else messages
     return [_message(receiver, wanted)] if wanted else []
 
 

@@ -1,7 +1,7 @@
 """Sending of messages: one process beside the crawl, so that a slow receiver delays nothing.
 
 ``python -m scrapy_gp4c.notices.sending`` is that process. It reads one JSON document from standard input and
-writes a line for each receiver: its number, and the error or null.
+writes a line for each message: the receiver's number, how many it has got, and the error or null.
 """
 
 from __future__ import annotations
@@ -9,21 +9,24 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final
 
-from scrapy_gp4c.notices.outbox import COMMAND, Outbox, QueuedMessage
+from scrapy_gp4c.notices.outbox import COMMAND, MAX_MESSAGES, Outbox, QueuedMessage
 from scrapy_gp4c.notices.receivers import Message, Receiver
 
 LIMIT_S: Final = 10.0
 """Time that each receiver has, all at once."""
+NO_ANSWER: Final = "no answer within {:g} s"
 _START_S: Final = 20.0
 """Time for the process to start and to load Apprise."""
 _PACKAGES: Final = str(Path(__file__).parents[2])
@@ -37,8 +40,14 @@ def deliver(outbox: Outbox, receivers: Sequence[Receiver], command: str | None) 
     """
     keys = [receiver.key for receiver in receivers] + ([COMMAND] if command else [])
     problems = []
-    if dropped := outbox.drop(keys):
-        problems.append(f"{dropped:,} notices to receivers that GP4C_NOTIFY no longer has are dropped")
+    unknown, oldest = outbox.drop(keys)
+    if unknown:
+        problems.append(f"{unknown:,} notices to receivers that the settings no longer have are dropped")
+    if oldest:
+        problems.append(
+            f"{oldest:,} notices are dropped, the oldest of more than {MAX_MESSAGES:,} that wait: mend or "
+            "remove the receiver that fails"
+        )
     jobs: list[tuple[Receiver | None, list[QueuedMessage]]] = [(one, outbox.due(one)) for one in receivers]
     if command:
         jobs.append((None, [one for one in outbox.waiting() if one.message.receiver == COMMAND]))
@@ -58,12 +67,14 @@ def deliver(outbox: Outbox, receivers: Sequence[Receiver], command: str | None) 
     ]
     results = _run(work)
     for number, (receiver, messages) in enumerate(jobs):
-        error = results.get(number, f"no answer within {LIMIT_S:g} s")
+        sent, error = results.get(number, (0, NO_ANSWER.format(LIMIT_S)))
         if error is None:
             outbox.sent(receiver, messages)
         else:
             name = "The command of GP4C_ON_CHANGE" if receiver is None else f"The receiver {receiver.name}"
-            count = f"{len(messages):,} notice{'s' if len(messages) > 1 else ''}"
+            outbox.sent(receiver, messages[:sent])
+            waiting = len(messages) - sent
+            count = f"{waiting:,} notice{'s' if waiting > 1 else ''}"
             problems.append(f"{name} failed ({error}): {count} will be sent again by the next run")
     return problems
 
@@ -76,8 +87,8 @@ def _merged(receiver: Receiver | None, messages: list[QueuedMessage]) -> list[Me
     return [first._replace(body="\n\n".join(f"{m.title}\n\n{m.body}" for _, m in messages))]
 
 
-def _run(work: list[dict[str, Any]]) -> dict[int, str | None]:
-    """Results by number of the job; a job without a result got no answer in time."""
+def _run(work: list[dict[str, Any]]) -> dict[int, tuple[int, str | None]]:
+    """Messages sent and the error, by number of the job; a job without a result got no answer in time."""
     path = os.pathsep.join(filter(None, (_PACKAGES, os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(
         [sys.executable, "-m", "scrapy_gp4c.notices.sending"],
@@ -92,36 +103,60 @@ def _run(work: list[dict[str, Any]]) -> dict[int, str | None]:
     except subprocess.TimeoutExpired:
         process.kill()
         output, _ = process.communicate()
-    results: dict[int, str | None] = {}
+    results: dict[int, tuple[int, str | None]] = {}
     for line in output.splitlines():
         with suppress(ValueError, TypeError):
-            number, error = json.loads(line)
-            results[number] = error
+            number, sent, error = json.loads(line)
+            results[number] = sent, error
     return results
 
 
-def _send(job: dict[str, Any]) -> str | None:
+def run_command(command: str, lines: str) -> str | None:
+    """Run a command with lines on its standard input; an error in words, None if it ended well.
+
+    Files instead of pipes: a child that it leaves in the background would hold a pipe open.
+    """
+    with TemporaryFile() as stdin, TemporaryFile() as stderr:
+        stdin.write(lines.encode(errors="replace"))
+        stdin.seek(0)
+        try:
+            process = subprocess.Popen(
+                shlex.split(command),
+                stdin=stdin,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            return f"it cannot be started: {error}"
+        limit_s = LIMIT_S * 0.9  # so that it is stopped before this process ends
+        try:
+            code = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+            return f"stopped after {limit_s:g} s: start in the background what takes longer"
+        stderr.seek(0)
+        words = stderr.read().decode(errors="replace").strip().splitlines()[-1:] or [""]
+        return f"exit code {code} {words[0]}".strip()[:200] if code else None
+
+
+def _send(job: dict[str, Any], report: Callable[[int], None]) -> str | None:
     """Send the messages of one job; an error in words, None if all were sent."""
     messages = [Message(**message) for message in job["messages"]]
     if job["command"] is not None:
-        done = subprocess.run(
-            shlex.split(job["command"]),
-            input="".join(message.body for message in messages),
-            text=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            check=False,
-        )
-        words = done.stderr.strip().splitlines()[-1:] or [""]
-        return f"exit code {done.returncode} {words[0]}".strip()[:200] if done.returncode else None
+        return run_command(job["command"], "".join(message.body for message in messages))
     import apprise
 
     receiver = apprise.Apprise()
     if not receiver.add(job["url"]):
         return "Apprise does not know such an address"
-    for message in messages:
+    for sent, message in enumerate(messages, 1):
         if not receiver.notify(title=message.title, body=message.body):
             return "the receiver did not accept the message"
+        report(sent)
     return None
 
 
@@ -130,12 +165,19 @@ def _work_off(jobs: list[dict[str, Any]]) -> None:
     lock = threading.Lock()
 
     def work(number: int, job: dict[str, Any]) -> None:
+        done = 0
+
+        def report(sent: int, error: str | None = NO_ANSWER.format(LIMIT_S)) -> None:
+            nonlocal done
+            done = sent
+            with lock:
+                print(json.dumps([number, sent, error]), flush=True)
+
         try:
-            error = _send(job)
+            error = _send(job, report)
         except Exception as raised:
             error = type(raised).__name__  # its text may hold the address with its password
-        with lock:
-            print(json.dumps([number, error]), flush=True)
+        report(done, error)
 
     threads = [
         threading.Thread(target=work, args=(number, job), daemon=True) for number, job in enumerate(jobs)

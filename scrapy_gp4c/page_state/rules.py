@@ -15,8 +15,11 @@ from scrapy_gp4c.scoring.weights import read_weight
 UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _TIME: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*")
 _CYCLES: Final = re.compile(r"\s*(\d+)\s*cycles?\s*")
+_XN_LABEL: Final = re.compile(r"\bxn--[a-z0-9-]+", re.I)
 _DISTANCE: Final = re.compile(r"words:(\d+)|share:(\d+(?:\.\d+)?)%")
 MOST_CYCLES: Final = 1_000_000
+MOST_S: Final = 1e10
+"""Longest time of a rule: some 300 years."""
 
 
 class Span(NamedTuple):
@@ -39,10 +42,13 @@ def time_text(seconds: float) -> str:
 
 def read_span(value: Any) -> Span:
     """Read ``"1d"``, ``"6h"``, ``"3 cycles"`` or a number of cycles. Raises ValueError."""
-    expected = "expected a time such as '6h' or '1d', or a number of cycles of at least 1"
+    expected = (
+        "expected a time such as '6h' or '1d' (units: s, m, h, d, w), or a number of cycles of at least 1"
+    )
     if isinstance(value, str):
-        if (time := _TIME.fullmatch(value)) and float(time[1]) > 0:
-            return Span(seconds=float(time[1]) * UNITS_S[time[2]])
+        time = _TIME.fullmatch(value)
+        if time is not None and 0 < (seconds := float(time[1]) * UNITS_S[time[2]]) <= MOST_S:
+            return Span(seconds=seconds)
         if cycles := _CYCLES.fullmatch(value):
             value = int(cycles[1])
         elif value.strip().isdigit():
@@ -75,6 +81,8 @@ def read_distance(value: Any) -> Distance:
     parts = _DISTANCE.fullmatch(value) if isinstance(value, str) else None
     if parts is None:
         raise ValueError(f"expected 'any', 'words:3' or 'share:1%'; found {value!r}")
+    if float(parts[2] or 0) > 100:
+        raise ValueError(f"a share is at most 100%; found {value!r}")
     return Distance(int(parts[1] or 0), float(parts[2] or 0) / 100)
 
 
@@ -150,9 +158,19 @@ def _glob(pattern: str) -> re.Pattern[str]:
     return re.compile(translate(pattern))
 
 
+def _decoded_label(label: str) -> str:
+    """Label of an internationalized host as people write it; a wrong one as it is."""
+    try:
+        return label.encode().decode("idna")
+    except UnicodeError:
+        return label
+
+
 def url_matches(url: str, pattern: str) -> bool:
     """Whether a URL, as it is or decoded, matches a glob (``*?[``) or contains a plain text."""
-    urls = (url, unquote(url)) if "%" in url else (url,)
+    urls = [url, unquote(url)] if "%" in url else [url]
+    if "xn--" in url:
+        urls.append(_XN_LABEL.sub(lambda label: _decoded_label(label[0]), urls[-1]))
     if not set(pattern) & set("*?["):
         return any(pattern in one for one in urls)
     return any(_glob(pattern).match(one) is not None for one in urls)
@@ -163,7 +181,7 @@ def read_rules(value: Any) -> tuple[PageRule, ...]:
     if value in (None, ""):
         return ()
     if not isinstance(value, list | tuple):
-        raise ValueError(f"expected a list of dicts; found {type(value).__name__}")
+        raise ValueError(f"expected a list of dicts, or one as JSON; found {type(value).__name__}")
     return tuple(_rule(number, one) for number, one in enumerate(value, 1))
 
 
@@ -200,8 +218,10 @@ def _rule(number: int, value: Any) -> PageRule:
 
 
 def contradiction(rule: PageRule) -> str | None:
-    """Why ``max_age`` and ``min_interval`` of a rule exclude each other; None: they do not."""
+    """Why parts of a rule exclude each other; None: they do not."""
     most, least = rule.max_age, rule.min_interval
+    if rule.never and most is not None:
+        return "never visits its pages, and max_age promises visits: leave one of them out"
     if most is None or least is None:
         return None
     if least.cycles > most.cycles > 0 or least.seconds > most.seconds > 0:

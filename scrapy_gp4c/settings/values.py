@@ -111,10 +111,20 @@ def optional_policy(value: Any) -> table.PolicyChoice | None:
     return None if value is None else table.load(value)
 
 
+def _from_json(value: Any) -> Any:
+    """Value of a text that is a list or dict as JSON, as the command line has it; others as they are."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        try:
+            return json.loads(value)
+        except ValueError:
+            raise ValueError("the text looks like JSON and is none: check its quotes and brackets") from None
+    return value
+
+
 def receivers(value: Any) -> tuple[Receiver, ...]:
     """Receivers of notices. Raises SettingsError, which does not show the value: it may have a password."""
     try:
-        return read_receivers(value)
+        return read_receivers(_from_json(value))
     except (ValueError, TypeError, AttributeError) as error:
         raise SettingsError(f"expected {RECEIVERS}; {error}") from None
 
@@ -122,7 +132,7 @@ def receivers(value: Any) -> tuple[Receiver, ...]:
 def rules(value: Any) -> tuple[PageRule, ...]:
     """Rules about pages; raises SettingsError, which names the rule."""
     try:
-        loaded = read_rules(json.loads(value) if isinstance(value, str) and value else value)
+        loaded = read_rules(_from_json(value))
     except ValueError as error:
         raise SettingsError(str(error)) from None
     return tuple(

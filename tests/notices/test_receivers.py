@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scrapy_gp4c.notices.events import PageEvent
-from scrapy_gp4c.notices.receivers import NAMED_PAGES, messages_of, read_receivers
+from scrapy_gp4c.notices.receivers import MAX_EACH, NAMED_PAGES, messages_of, read_receivers
 from scrapy_gp4c.page_state.rules import url_matches
 
 
@@ -36,6 +36,13 @@ def test_the_setting_takes_addresses_and_dicts() -> None:
         ([{"url": "json://h", "events": ["moved"]}], "no event 'moved'; the events are new, changed"),
         ([{"url": "json://h", "digest": "weekly"}], "one of each, cycle, daily; found 'weekly'"),
         ([{"url": "json://h", "template": "{page}"}], "no field 'page'; it has spider, summary"),
+        ([{"url": "json://h", "template": "{count:%%z}"}], "cannot be filled in"),
+        ([{"url": "json://h", "template": "{"}], "cannot be filled in"),
+        ([{"url": "json://h", "template": 5}], "a template is a text"),
+        ([{"url": "json://h", "events": 5}], "names none; the events are"),
+        ([{"url": "json://h", "events": []}], "names none; the events are"),
+        ([{"url": "json://h", "match": ""}], "match is a glob"),
+        ([{"url": "json://h", "match": {"tag": 5}}], "match is a glob"),
         (5, "neither a list nor a text"),
     ],
 )
@@ -43,6 +50,14 @@ def test_what_is_no_receiver_is_one_error(value: object, message: str) -> None:
     """The error says what was expected."""
     with pytest.raises(ValueError, match=message):
         read_receivers(value)
+
+
+def test_many_single_messages_end_with_one_about_the_others() -> None:
+    """A site that changes its layout is no thousand mails."""
+    (receiver,) = read_receivers([{"url": "json://h", "digest": "each"}])
+    messages = messages_of(receiver, [event() for _ in range(MAX_EACH + 30)])
+    assert len(messages) == MAX_EACH + 1
+    assert messages[-1].title == "news: 30 changed"
 
 
 def test_no_name_of_a_receiver_has_its_password() -> None:
@@ -71,6 +86,15 @@ def test_a_receiver_of_each_event_gets_a_message_an_event() -> None:
         ("news: 1 changed", "1 in 3"),
         ("news: 1 new", "1 in 3"),
     ]
+
+
+def test_receivers_of_one_address_are_told_apart() -> None:
+    """One that hears of new pages and one that hears of gone ones, in the same channel."""
+    keys = [
+        one.key for one in read_receivers(["json://h", {"url": "json://h", "events": "gone"}, "json://i"])
+    ]
+    assert len(set(keys)) == 3
+    assert keys[0] == read_receivers("json://h")[0].key
 
 
 def test_urls_match_globs_and_plain_texts() -> None:

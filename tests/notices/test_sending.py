@@ -18,7 +18,7 @@ from aiosmtpd.controller import Controller
 from scrapy_gp4c.notices import sending
 from scrapy_gp4c.notices.outbox import Outbox
 from scrapy_gp4c.notices.receivers import Receiver, read_receivers
-from scrapy_gp4c.notices.sending import deliver
+from scrapy_gp4c.notices.sending import deliver, run_command
 from tests.notices.test_receivers import event
 
 
@@ -27,16 +27,17 @@ class Hook:
 
     def __init__(self) -> None:
         self.received: list[Any] = []
-        self.status, self.wait_s = 200, 0.0
+        self.status, self.wait_s, self.most = 200, 0.0, 1_000
         hook = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 time.sleep(hook.wait_s)
-                if hook.status == 200:
+                status = hook.status if len(hook.received) < hook.most else 503
+                if status == 200:
                     hook.received.append(body)
-                self.send_response(hook.status)
+                self.send_response(status)
                 self.end_headers()
 
             def log_message(self, *words: object) -> None:
@@ -137,6 +138,35 @@ def test_a_slow_receiver_delays_nobody(tmp_path: Path, hook: Hook, monkeypatch: 
     assert len(list(outbox.waiting())) == 1
 
 
+def test_messages_that_were_sent_are_not_sent_again(tmp_path: Path, hook: Hook) -> None:
+    """Where a receiver takes some messages of a cycle and refuses the next, the others alone wait."""
+    receivers = read_receivers([{"url": hook.url, "digest": "each"}])
+    outbox = put(tmp_path / "store", receivers)
+    hook.most = 1
+    (problem,) = deliver(outbox, receivers, None)
+    assert "1 notice will be sent again" in problem
+    hook.most = 9
+    assert deliver(outbox, receivers, None) == []
+    assert [one["title"] for one in hook.received] == ["news: 1 changed", "news: 1 gone"]
+
+
+def test_a_command_has_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that hangs is stopped with its children; one that leaves a child in the background has ended."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sending, "LIMIT_S", 1.0)
+    problem = run_command("sh -c 'sleep 60 & echo $! > child; wait'", "")
+    assert problem is not None
+    assert "stopped after 0.9 s" in problem
+    child = Path(f"/proc/{Path('child').read_text().strip()}/cmdline")
+    while child.exists() and child.read_bytes():  # a zombie has no command line
+        time.sleep(0.01)
+    monkeypatch.setattr(sending, "LIMIT_S", 60.0)
+    assert run_command("sh -c 'cat > lines; sleep 2 &'", "\N{SNOWMAN}\n") is None
+    assert Path("lines").read_text("utf-8") == "\N{SNOWMAN}\n"
+    assert "cannot be started" in (run_command("no-such-command", "") or "")
+    assert "cannot be started" in (run_command("echo 'open", "") or "")
+
+
 def test_a_command_that_fails_is_named(tmp_path: Path) -> None:
     """With its exit code and its last line; the events wait."""
     outbox = put(tmp_path / "store", (), command=True)
@@ -164,5 +194,5 @@ def test_messages_to_a_receiver_that_is_gone_are_dropped(tmp_path: Path, hook: H
     outbox = put(tmp_path / "store", read_receivers(hook.url))
     (outbox.path / "0000000001-000000.json").write_text("{")
     problems = deliver(outbox, (), None)
-    assert problems == ["1 notices to receivers that GP4C_NOTIFY no longer has are dropped"]
+    assert problems == ["1 notices to receivers that the settings no longer have are dropped"]
     assert list(outbox.waiting()) == []
