@@ -211,9 +211,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.cycles:
             history = history.take(cycles=cycles)
         readers = ((args.first_sight, read_first_sight), (args.claims, read_claims))
-        told = [read(path, history, cycles.start + 1) for path, read in readers if path]
-        if told:
-            history = replace(history, claims=np.concatenate(told))
+        claims = [read(path, history, cycles.start + 1) for path, read in readers if path]
+        if claims:
+            history = replace(history, claims=np.concatenate(claims))
         take_groups(args, history, cycles.start)
         _evaluate(args, history, cycles.start + 1)
     except Gp4cError as error:

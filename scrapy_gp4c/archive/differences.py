@@ -137,8 +137,8 @@ def _short_opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
 def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
     """Positions of words that both sides have once, as many as ascend in both: a longest such sequence."""
     counts_old, counts_new = Counter(old), Counter(new)
-    place = {word: m for m, word in enumerate(new) if counts_new[word] == 1}
-    pairs = [(j, place[word]) for j, word in enumerate(old) if counts_old[word] == 1 and word in place]
+    position = {word: m for m, word in enumerate(new) if counts_new[word] == 1}
+    pairs = [(j, position[word]) for j, word in enumerate(old) if counts_old[word] == 1 and word in position]
     ends: list[int] = []  # by length, the smallest end of a sequence in `new`, and the pair that ends it
     last: list[int] = []
     before: list[int] = []

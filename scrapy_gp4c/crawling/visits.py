@@ -240,7 +240,7 @@ class Visit:
         """Copy that the page is compared with; None: it has none."""
         store, page = self._visits.store, self._claim.page
         row, packed = store.page(page), store.copy_notes(page)
-        if not row.has_copy or (packed is not None and unpack(packed).part != self._part_sum):
+        if not row.has_copy or (packed is not None and unpack(packed).part_sum != self._part_sum):
             return None
         learned = b"" if packed is None else unpack(packed).learned
         cycle = self._visits.cycle
@@ -415,7 +415,7 @@ class Visit:
         """Whether the copy was compared by another rule: then it says nothing of this answer."""
         store, page = self._visits.store, self._claim.page
         packed = store.copy_notes(page) if store.page(page).has_copy else None
-        return packed is not None and unpack(packed).part != self._part_sum
+        return packed is not None and unpack(packed).part_sum != self._part_sum
 
     def _lacks_watched(self, response: Response) -> bool:
         """Whether nothing of the page is watched by its rule, which is not believed at once."""

@@ -424,7 +424,7 @@ class FetcherCrawl:
         if part.is_missing and not copy.is_believed:
             result.doubt = Doubt(NOT_WATCHED_REASON)
             return "doubtful"
-        is_rebased = copy.notes is not None and unpack(copy.notes).part != total
+        is_rebased = copy.notes is not None and unpack(copy.notes).part_sum != total
         if not copy.is_believed and not is_rebased:
             before = None
             if copy.fingerprint is not None and copy.notes is not None and part.features is None:

@@ -98,7 +98,7 @@ class CopyNotes(NamedTuple):
     asks_password: bool = False
     learned: bytes = b""
     """State of the learning of noise; empty for most pages."""
-    part: int = 0
+    part_sum: int = 0
     """Checksum of what is compared of the page, see `scrapy_gp4c.fingerprint.parts.part_sum`."""
 
 
@@ -108,7 +108,7 @@ def asks_password(response: Response) -> bool:
 
 
 def notes_of(
-    reading: PageReading, body_sum: int | None, learned: bytes, part: int = 0, asks_password: bool = False
+    reading: PageReading, body_sum: int | None, learned: bytes, part_sum: int = 0, asks_password: bool = False
 ) -> CopyNotes:
     """Return the notes of a copy by its reading."""
     return CopyNotes(
@@ -121,7 +121,7 @@ def notes_of(
         reading.is_cut,
         asks_password,
         learned,
-        part,
+        part_sum,
     )
 
 
@@ -132,14 +132,14 @@ def compared(
     copy: int | None,
     packed: bytes | None,
     distance_bits: int,
-    part: int = 0,
+    part_sum: int = 0,
 ) -> tuple[PageReading, bytes]:
     """Return a reading without the page's clock, and the packed notes of the page with what is learned of it.
 
-    ``copy``: fingerprint of the page's copy, None if it has none; ``packed``: notes of that copy; ``part``:
-    checksum of what is compared of the page.
+    ``copy``: fingerprint of the page's copy, None if it has none; ``packed``: notes of that copy;
+    ``part_sum``: checksum of what is compared of the page.
     """
-    if packed is not None and unpack(packed).part != part:
+    if packed is not None and unpack(packed).part_sum != part_sum:
         copy = packed = None
     learned = b"" if packed is None else unpack(packed).learned
     if reading.without_noise is not None:
@@ -150,7 +150,7 @@ def compared(
     elif copy is not None and features is None:
         reading, learned = _compared(response, reading, CopyState(copy, learned, distance_bits))
     total = body_sum(response, features, reading.kept_fingerprint)
-    return reading, pack(notes_of(reading, total, learned, part, asks_password(response)))
+    return reading, pack(notes_of(reading, total, learned, part_sum, asks_password(response)))
 
 
 def known_fingerprint(
@@ -201,7 +201,7 @@ def pack(notes: CopyNotes) -> bytes:
     reasons = sum(1 << REASONS.index(reason) for reason in set(notes.reasons))
     counts = (min(notes.words, 2**32 - 1), min(notes.masked, 2**16 - 1), min(notes.left_out_words, 2**16 - 1))
     kind = KINDS.index(notes.kind) | _PASSWORD * notes.asks_password
-    head = _HEAD.pack(notes.body_sum, *counts, reasons, kind, _CUT * notes.is_cut + 2 * notes.part)
+    head = _HEAD.pack(notes.body_sum, *counts, reasons, kind, _CUT * notes.is_cut + 2 * notes.part_sum)
     return head + notes.learned
 
 
@@ -210,9 +210,9 @@ def unpack(value: bytes) -> CopyNotes:
     body_sum, words, masked, left_out, reasons, kind, flags = _HEAD.unpack_from(value)
     names = tuple(reason for bit, reason in enumerate(REASONS) if reasons >> bit & 1)
     learned = value[_HEAD.size :]
-    is_cut, part = bool(flags & _CUT), flags >> 1
+    is_cut, part_sum = bool(flags & _CUT), flags >> 1
     asks, kind = bool(kind & _PASSWORD), kind & ~_PASSWORD
-    return CopyNotes(body_sum, words, masked, left_out, names, KINDS[kind], is_cut, asks, learned, part)
+    return CopyNotes(body_sum, words, masked, left_out, names, KINDS[kind], is_cut, asks, learned, part_sum)
 
 
 def without_noise(

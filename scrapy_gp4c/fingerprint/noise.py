@@ -193,9 +193,12 @@ def _parts(tree: _Tree) -> list[int]:
 
     def position(at: int, form: str | None = None) -> int:
         # A counter's words are its position: where they change, the page states something else.
-        place = tree.paths[at] if form is None else crc32(form.encode("utf-8", "replace"))
-        numbers[place] += 1
-        return crc32(b"%d %d" % (place, numbers[place])) & ~7 | (_COUNTER if form is not None else 0) or 8
+        path_hash = tree.paths[at] if form is None else crc32(form.encode("utf-8", "replace"))
+        numbers[path_hash] += 1
+        return (
+            crc32(b"%d %d" % (path_hash, numbers[path_hash])) & ~7 | (_COUNTER if form is not None else 0)
+            or 8
+        )
 
     def may_be_clock(at: int) -> bool:
         lower = tree.text(at).lower()
@@ -295,14 +298,14 @@ def learn(learned: bytes, blocks: Sequence[TextNode], *, is_changed: bool) -> by
         rows[at] = (value, streak)
     if not is_changed and not any(streak for _, streak in rows.values()):
         return b""
-    kept = sorted(rows.items(), key=lambda row: -row[1][1])[:MAX_ROWS]
+    learned_rows = sorted(rows.items(), key=lambda row: -row[1][1])[:MAX_ROWS]
     # A page all of whose text changes is a page that changes.
     if (
-        sum(len(" ".join(texts[at]).split()) for at, (_, streak) in kept if streak >= _CLOCK_STREAK)
+        sum(len(" ".join(texts[at]).split()) for at, (_, streak) in learned_rows if streak >= _CLOCK_STREAK)
         > statement
     ):
-        kept = [(at, (value, min(streak, _CLOCK_STREAK - 1))) for at, (value, streak) in kept]
-    return b"".join(_ROW.pack(at | streak, value) for at, (value, streak) in kept)
+        learned_rows = [(at, (value, min(streak, _CLOCK_STREAK - 1))) for at, (value, streak) in learned_rows]
+    return b"".join(_ROW.pack(at | streak, value) for at, (value, streak) in learned_rows)
 
 
 def _hash(text: str) -> int:

@@ -50,24 +50,24 @@ def compared_part(
     source = source_of(response, MAX_SOURCE_BYTES)
     if is_too_deep(source):
         return ComparedPart(response, features)
-    whole = response.replace(body=source.encode("utf-8", "replace"), encoding="utf-8")
-    selector: Selector = whole.selector
+    decoded = response.replace(body=source.encode("utf-8", "replace"), encoding="utf-8")
+    selector: Selector = decoded.selector
     for xpath in ignore:
         for node in selector.xpath(xpath):
             _remove(node.root)
     if watch:
-        found = [node for xpath in watch for node in selector.xpath(xpath)]
-        text = "\n".join(filter(None, map(_text, found)))
+        nodes = [node for xpath in watch for node in selector.xpath(xpath)]
+        text = "\n".join(filter(None, map(_text, nodes)))
         headers = response.headers.copy()
         headers["Content-Type"] = "text/plain; charset=utf-8"
-        part = TextResponse(
+        watched = TextResponse(
             response.url, response.status, headers, text.encode("utf-8", "replace"), encoding="utf-8"
         )
-        return ComparedPart(part, watched_features, not found)
+        return ComparedPart(watched, watched_features, not nodes)
     if selector.root is None or not len(selector.root):
         return ComparedPart(response, features)
     html = etree.tostring(selector.root, encoding="unicode", method=selector.type)
-    return ComparedPart(whole.replace(body=html.encode("utf-8", "replace")), features)
+    return ComparedPart(decoded.replace(body=html.encode("utf-8", "replace")), features)
 
 
 def watched_features(response: Response) -> list[str]:

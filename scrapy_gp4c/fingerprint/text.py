@@ -161,19 +161,19 @@ class _Parsed(NamedTuple):
 
 @lru_cache(1)  # whoever describes a copy asks for the page that has just been fingerprinted
 def _parsed(html: str) -> _Parsed:
-    kept: frozenset[str] = frozenset()
+    kept_reasons: frozenset[str] = frozenset()
     while True:
         document = _document(html)
         if document is None:
             return _Parsed(None, Content("", (), has_text=False))
-        left_out = list(_take_out(document, kept))
+        left_out = list(_take_out(document, kept_reasons))
         text = document.text(separator=" ", strip=True)
         too_much = {reason for reason in {one.reason for one in left_out} if _is_much(reason, left_out, text)}
         if not too_much:
             break
-        kept |= too_much
+        kept_reasons |= too_much
     roots: tuple[LexborNode, ...] = (document,)
-    if OUTSIDE not in kept and ("main" in html or "<article" in html):
+    if OUTSIDE not in kept_reasons and ("main" in html or "<article" in html):
         text, roots = _main_part(document, text, left_out)
     if len(text.split(None, LITTLE_TEXT_WORDS)) > LITTLE_TEXT_WORDS:
         return _Parsed(document, Content(text, tuple(left_out)), roots)
@@ -347,12 +347,12 @@ def _main_part(
     return " ".join(texts), roots
 
 
-def _without(text: str, part: str) -> str:
+def _without(text: str, passage: str) -> str:
     """Return a text without a long part of it, in time linear in its length."""
-    head, at = part[:64], text.find(part[:64])
-    while at >= 0 and not text.startswith(part, at):
+    head, at = passage[:64], text.find(passage[:64])
+    while at >= 0 and not text.startswith(passage, at):
         at = text.find(head, at + 1)
-    return text if at < 0 or not part else f"{text[:at]} {text[at + len(part) :]}"
+    return text if at < 0 or not passage else f"{text[:at]} {text[at + len(passage) :]}"
 
 
 def _data(html: str) -> Iterator[str]:

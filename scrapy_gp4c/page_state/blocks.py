@@ -24,7 +24,7 @@ from scrapy_gp4c.scoring import hints
 HEAD: Final = struct.Struct(f"<I{len(COLUMNS)}B{-(4 + len(COLUMNS)) % 8}x")
 """Pages, and the width of each column; a multiple of the widest."""
 _SIZES: Final = [np.dtype(dtype).itemsize for dtype in COLUMNS.values()]
-_PLACES: Final = {name: place for place, name in enumerate(COLUMNS)}
+_PLACES: Final = {name: position for position, name in enumerate(COLUMNS)}
 _NARROW: Final = (1, 2, 4)
 _UNSIGNED: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _OTHERS: Final = {"i4": "i", "f2": "e", "f8": "d"}
@@ -55,17 +55,17 @@ def _layout(head: bytes) -> _Layout:
     """Positions of the columns by the head of a block; raises ValueError for a damaged head."""
     pages, *widths = HEAD.unpack(head)
     at, fields = HEAD.size, dict[int, _Field]()
-    for place in sorted(range(len(widths)), key=lambda place: -widths[place]):
-        dtype, width = list(COLUMNS.values())[place], widths[place]
-        if width not in (0, *_NARROW, _SIZES[place]) or width > _SIZES[place]:
-            raise ValueError(f"expected a column of {_SIZES[place]} bytes a page or less; found {width}")
-        if 0 < width < _SIZES[place]:
+    for position in sorted(range(len(widths)), key=lambda position: -widths[position]):
+        dtype, width = list(COLUMNS.values())[position], widths[position]
+        if width not in (0, *_NARROW, _SIZES[position]) or width > _SIZES[position]:
+            raise ValueError(f"expected a column of {_SIZES[position]} bytes a page or less; found {width}")
+        if 0 < width < _SIZES[position]:
             dtype = f"<u{width}"
         name = np.dtype(dtype).str[1:]
         number = struct.Struct("<" + (_OTHERS.get(name) or _UNSIGNED[int(name[1:])]))
-        fields[place] = _Field(dtype, at, width, number)
-        at += pages * width if width else _SIZES[place]
-    return _Layout(pages, tuple(fields[place] for place in range(len(widths))), at)
+        fields[position] = _Field(dtype, at, width, number)
+        at += pages * width if width else _SIZES[position]
+    return _Layout(pages, tuple(fields[position] for position in range(len(widths))), at)
 
 
 def _layout_of(block: bytes | memoryview) -> _Layout:
@@ -91,8 +91,8 @@ def pack(columns: Mapping[str, Array]) -> bytes:
     arrays = [np.ascontiguousarray(columns[name], dtype) for name, dtype in COLUMNS.items()]
     widths = list(map(_width, arrays))
     parts = [HEAD.pack(len(arrays[0]), *widths)]
-    for place in sorted(range(len(arrays)), key=lambda place: -widths[place]):
-        numbers, width = arrays[place], widths[place]
+    for position in sorted(range(len(arrays)), key=lambda position: -widths[position]):
+        numbers, width = arrays[position], widths[position]
         if 0 < width < numbers.itemsize:
             numbers = numbers.astype(f"<u{width}")
         parts.append(numbers[: None if width else 1].tobytes())

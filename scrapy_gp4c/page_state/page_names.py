@@ -61,7 +61,7 @@ def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
         return head
     query, hash_mark, fragment = query.partition("#")
     parts = query.split("&")
-    parameters = [part for part in parts if not _is_ignored(part, _pattern(ignored))]
+    parameters = [parameter for parameter in parts if not _is_ignored(parameter, _pattern(ignored))]
     if len(parameters) < len(parts):
         query = "&".join(parameters)
     return head + (mark + query if query else "") + hash_mark + fragment
@@ -72,8 +72,8 @@ def without_session(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
     return page_url(url, tuple(name for name in ignored if name in SESSION_PARAMS))
 
 
-def _is_ignored(part: str, pattern: re.Pattern[str]) -> bool:
-    name, _, value = part.partition("=")
+def _is_ignored(parameter: str, pattern: re.Pattern[str]) -> bool:
+    name, _, value = parameter.partition("=")
     name = unquote_plus(name).lower()
     if pattern.fullmatch(name):
         return True

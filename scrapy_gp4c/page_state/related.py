@@ -195,11 +195,11 @@ class Related:
 
     def _sums(self, names: Sequence[str], parts: Sequence[Array], level: Level) -> Iterator[Floats]:
         """Sums over some cycles, by directory or site."""
-        group = np.concatenate([part["group"] for part in parts]).astype(np.intp)
+        group = np.concatenate([visits["group"] for visits in parts]).astype(np.intp)
         number = group if level == "directory" else self._directories.site[group]
         size = len(self._directories) if level == "directory" else self._directories.sites
         for name in names:
-            values = np.concatenate([part[name] for part in parts])
+            values = np.concatenate([visits[name] for visits in parts])
             yield np.bincount(number, values, size).astype(np.float64)  # of no visits it counts in integers
 
     def window(self, level: Level) -> Sums:

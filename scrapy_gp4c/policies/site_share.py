@@ -76,7 +76,7 @@ class SharedBudget:
             return chosen
         parts, surplus, wanted = [_some(chosen, inside)], _some(chosen, ~inside), len(chosen.pages)
         while True:
-            taken = np.concatenate([part.pages for part in parts])
+            taken = np.concatenate([selection.pages for selection in parts])
             room -= _count(sites, parts[-1].pages)
             if len(taken) == wanted or not (room > 0).any():
                 break
@@ -87,8 +87,10 @@ class SharedBudget:
             again = _some(again, slice(wanted - len(taken)))
             parts.append(_some(again, _first_of_sites(sites.number[again.pages], room)))
         parts.append(_some(surplus, slice(wanted - len(taken))))
-        pages, scores = (np.concatenate(column) for column in zip(*(part[:2] for part in parts), strict=True))
-        kinds = np.concatenate([part.kinds_of_pages() for part in parts])
+        pages, scores = (
+            np.concatenate(column) for column in zip(*(selection[:2] for selection in parts), strict=True)
+        )
+        kinds = np.concatenate([selection.kinds_of_pages() for selection in parts])
         if chosen.cut is None:
             return Selection(pages, scores, None, kinds)
         site, ties = sites.number[pages], evidence.rows(pages).ties_of(np.arange(len(pages)))

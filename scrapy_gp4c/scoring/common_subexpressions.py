@@ -71,8 +71,8 @@ class Divided(NamedTuple):
 
     def value(self, name: str, level: Level, state: Mapping[str, npt.NDArray[Any]], cycle: int) -> Floats:
         """Values of one part, float64 ``[R]``, finite; ``state``: columns ``[R]``."""
-        part = self.parts[level][name]
-        return part(terminals.compute(part.terminals, state, cycle, self.clock))
+        expression = self.parts[level][name]
+        return expression(terminals.compute(expression.terminals, state, cycle, self.clock))
 
     def finish(
         self, parts: Mapping[str, Floats], state: Mapping[str, npt.NDArray[Any]], cycle: int, out: Floats
@@ -110,10 +110,10 @@ def divided(function: ScoreFunction) -> Divided | None:
         for _, other in arguments:
             level = _joined(level, other)
         operands = [named(*one) if level is Level.PAGE else one[0] for one in arguments]
-        stack.append(((token, *(one for part in operands for one in part)), level))
+        stack.append(((token, *(one for operand in operands for one in operand)), level))
     page_level = Expression(named(*stack.pop()))
     by_level = {
-        level: {name: Expression(part) for part, name in names.items()} for level, names in parts.items()
+        level: {name: Expression(tokens) for tokens, name in names.items()} for level, names in parts.items()
     }
     names = {name for operands in by_level.values() for name in operands}
     return Divided(by_level, page_level, tuple(sorted({*page_level.terminals} - names)), function.clock)
@@ -203,11 +203,11 @@ class StateScores:
             self._table = self._function.scores(state, self._cycle)
 
     def _places(self, columns: Sequence[Array]) -> npt.NDArray[np.int32]:
-        place: npt.NDArray[np.int32] = np.zeros(len(columns[0]), np.int32)
+        combination: npt.NDArray[np.int32] = np.zeros(len(columns[0]), np.int32)
         for column, (first, last) in zip(columns, self._known, strict=True):
-            place *= np.int32(last - first + 1)
-            place += np.subtract(column, first, dtype=np.int32)
-        return place
+            combination *= np.int32(last - first + 1)
+            combination += np.subtract(column, first, dtype=np.int32)
+        return combination
 
 
 def _spanned(one: Sequence[tuple[int, int]], other: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -67,10 +67,10 @@ def columns_of_links(
         node[rows] = finder[node[rows]]
     state = {name: np.zeros(len(pages)) for name in FINDER}
     known = np.flatnonzero(finder[pages] >= 0)
-    ids, place = np.unique(finder[pages[known]], return_inverse=True)
+    ids, row = np.unique(finder[pages[known]], return_inverse=True)
     for name, column in finders(ids).items() if len(ids) else ():
         if name in state:
-            state[name][known] = column[place]
+            state[name][known] = column[row]
     return {
         "link_depth": depth,
         "cash": cash,

@@ -68,7 +68,7 @@ def likely_cut(parts: Sequence[npt.NDArray[np.float64]], k: int) -> float | None
     step = rows // SAMPLE
     if step < 8:
         return None
-    sample = np.concatenate([part[::step] for part in parts])
+    sample = np.concatenate([scores[::step] for scores in parts])
     return cut_of_sample(sample, k * len(sample) / rows)
 
 
@@ -201,16 +201,16 @@ class Best:
     def add(self, scores: npt.NDArray[np.float64], ties_of: TiesOf, pages: npt.NDArray[np.uint32]) -> None:
         """Take a block: float64 ``[rows]``, the ties of given rows, and uint32 ``[rows]``."""
         if self._cut is None:
-            part = Ranked(pages, scores, ties_of(np.arange(len(pages))))
+            ranked = Ranked(pages, scores, ties_of(np.arange(len(pages))))
         else:
             score, tie = self._cut
             rows = np.flatnonzero(scores >= score)
-            part = Ranked(pages[rows], scores[rows], ties_of(rows))
-            late = (part.scores == score) & (part.ties >= tie)
+            ranked = Ranked(pages[rows], scores[rows], ties_of(rows))
+            late = (ranked.scores == score) & (ranked.ties >= tie)
             if late.any():
-                part = part.only(np.flatnonzero(~late))
-        self._parts.append(part)
-        self._rows += len(part.pages)
+                ranked = ranked.only(np.flatnonzero(~late))
+        self._parts.append(ranked)
+        self._rows += len(ranked.pages)
         if self._rows > 2 * self._k + 4 * self._slack_rows:
             self._compact()
 
@@ -219,14 +219,14 @@ class Best:
         return Ranked(np.concatenate(pages), np.concatenate(scores), np.concatenate(ties))
 
     def _compact(self) -> None:
-        cut = likely_cut([part.scores for part in self._parts], self._k)
+        cut = likely_cut([ranked.scores for ranked in self._parts], self._k)
         if cut is not None:
-            above = [np.flatnonzero(part.scores >= cut) for part in self._parts]
+            above = [np.flatnonzero(ranked.scores >= cut) for ranked in self._parts]
             rows = sum(map(len, above))
             if self._k <= rows <= 3 * self._k // 2 + self._slack_rows:
                 # Part by part: arrays of all rows would be memory that the system has to find and clear.
                 self._parts = [
-                    part.only(rows_above) for part, rows_above in zip(self._parts, above, strict=True)
+                    ranked.only(rows_above) for ranked, rows_above in zip(self._parts, above, strict=True)
                 ]
                 self._rows = rows
                 self._cut = _all_from(cut)

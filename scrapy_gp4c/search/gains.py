@@ -95,8 +95,8 @@ class Results:
         """Values on the other log scale; ``beyond``: after the last knot; ``sign``: -1 where `of` falls."""
         for piece in range(of.shape[1] - 2, -1, -1):
             width = of[:, piece + 1] - of[:, piece]
-            part = np.divide(wanted - of[:, piece], width, out=np.zeros_like(width), where=width != 0.0)
-            value = np.exp(to[:, piece] + np.clip(part, 0.0, 1.0) * (to[:, piece + 1] - to[:, piece]))
+            share = np.divide(wanted - of[:, piece], width, out=np.zeros_like(width), where=width != 0.0)
+            value = np.exp(to[:, piece] + np.clip(share, 0.0, 1.0) * (to[:, piece + 1] - to[:, piece]))
             inside = self._some & (sign * wanted <= sign * of[:, piece + 1])
             beyond = np.where(inside, value, beyond)
         return beyond
@@ -160,9 +160,9 @@ def _ideal(curves: Curves, frequency: Floats) -> float:
     """Sum over terms and ranks, some hundred thousand ranks at a time."""
     total = 0.0
     ends = np.cumsum(curves.results, dtype=np.int64)
-    for part in np.split(np.arange(len(ends)), np.flatnonzero(np.diff(ends // BLOCK)) + 1):
-        n = curves.results[part]
-        term = np.repeat(part, n)
+    for terms in np.split(np.arange(len(ends)), np.flatnonzero(np.diff(ends // BLOCK)) + 1):
+        n = curves.results[terms]
+        term = np.repeat(terms, n)
         rank = np.arange(1.0, len(term) + 1) - np.repeat(np.cumsum(n) - n, n)
         total += float((frequency[term] * inspection(rank)) @ Results(curves, term).score_at(rank))
     return total

@@ -169,20 +169,20 @@ class Credentials:
                 lacks.append(f"header {name.lower()}")
         return bare
 
-    def _arguments(self, value: Any, place: str, lacks: list[str]) -> Any:
+    def _arguments(self, value: Any, argument: str, lacks: list[str]) -> Any:
         """Return arguments without those that are secret, however deep they lie."""
         if isinstance(value, str):
             bare = self.url(value) if "://" in value else value
             if bare != value:
-                lacks.append(place)
+                lacks.append(argument)
             return bare
         if isinstance(value, list):
-            return [self._arguments(one, place, lacks) for one in value]
+            return [self._arguments(one, argument, lacks) for one in value]
         if not isinstance(value, dict):
             return value
         arguments = {}
         for name, one in value.items():
-            where = f"{place} {name}" if " " not in place else place
+            where = f"{argument} {name}" if " " not in argument else argument
             if self.has(str(name)) and one not in (None, "") and not isinstance(one, bool):
                 lacks.append(where)
             else:

@@ -84,7 +84,7 @@ def read_header(name: str, header: str) -> HistoryHeader:
 
 def read_record(name: str, number: int, line: str, cycle: int) -> CycleRecord:
     """Read the record of a finished cycle; raises ImportFileError, which names the file and the line."""
-    found = f"found {line[:80]!r}"
+    found_line = f"found {line[:80]!r}"
     try:
         record: CycleRecord = json.loads(
             line[1:]
@@ -92,11 +92,11 @@ def read_record(name: str, number: int, line: str, cycle: int) -> CycleRecord:
         msgspec.convert(record, CycleRecord)
         is_sound = record.get("cycle") == cycle and "finished" in record
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
-        is_sound, found = False, f"{found} ({error})"
+        is_sound, found_line = False, f"{found_line} ({error})"
     if not is_sound:
         raise ImportFileError(
             f"{name}, line {number}: expected the record of cycle {cycle}, a JSON object with its number and "
-            f"finish; {found}. Export it anew."
+            f"finish; {found_line}. Export it anew."
         )
     return record
 

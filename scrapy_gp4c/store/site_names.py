@@ -19,10 +19,10 @@ def site_names(store: PageReader, sites: Iterable[int]) -> dict[int, str]:
         for group, row in zip(groups.tolist(), rows.tolist(), strict=True):
             site = int(of_directory[group])
             if site in todo:
-                place = place_of_url(store.request(first + row)["url"])
-                if place.site_key == site:  # else the page is requested elsewhere by now
+                url_place = place_of_url(store.request(first + row)["url"])
+                if url_place.site_key == site:  # else the page is requested elsewhere by now
                     todo.remove(site)
-                    names[site] = place.site
+                    names[site] = url_place.site
         if not todo:
             break
     return names

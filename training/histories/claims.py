@@ -75,8 +75,8 @@ def _lines_about(path: Path, history: ChangeHistory) -> Iterator[tuple[int, str,
         raise HistoryError(f"cannot read the claims {path}: {error}") from error
     for line_number, line in enumerate(text.splitlines(), start=1):
         if line.strip() and not line.startswith("#"):
-            site, _, rest = line.partition("\t")
-            page, *fields = rest.split("\t")
+            site, _, fields_text = line.partition("\t")
+            page, *fields = fields_text.split("\t")
             yield line_number, line, number.get((site, page), -1), fields
 
 

@@ -304,21 +304,23 @@ def merge(histories: Sequence[ChangeHistory]) -> ChangeHistory:
     parts = [history.take(cycles=slice(history.cycles - cycles, None)) for history in histories]
     hosts: dict[str, int] = {}
     sites, names = [], PackedNames()
-    for part in parts:
-        assert part.site_names is not None
-        assert part.page_names is not None
-        number = [hosts.setdefault(name, len(hosts)) for name in part.site_names]
-        sites.append(np.array(number)[part.site])
-        names.extend(part.page_names)
-    changed = np.concatenate([part.changed for part in parts], axis=1)
+    for history in parts:
+        assert history.site_names is not None
+        assert history.page_names is not None
+        number = [hosts.setdefault(name, len(hosts)) for name in history.site_names]
+        sites.append(np.array(number)[history.site])
+        names.extend(history.page_names)
+    changed = np.concatenate([history.changed for history in parts], axis=1)
     return ChangeHistory(
         changed=changed,
         site=np.concatenate(sites),
-        weight=weights_or_none(np.concatenate([part.weights for part in parts])),
+        weight=weights_or_none(np.concatenate([history.weights for history in parts])),
         site_names=PackedNames(hosts),
         page_names=names,
-        key=None if any(part.key is None for part in parts) else np.concatenate([part.key for part in parts]),
-        source=" + ".join(part.source for part in parts),
+        key=None
+        if any(history.key is None for history in parts)
+        else np.concatenate([history.key for history in parts]),
+        source=" + ".join(history.source for history in parts),
         sha256=hashlib.sha256(changed.tobytes()).hexdigest(),
-        dropped_pages=sum(part.dropped_pages for part in parts),
+        dropped_pages=sum(history.dropped_pages for history in parts),
     )

@@ -104,7 +104,7 @@ def read_repository(
             f"{path}: no file that matches {' or '.join(map(repr, include))} is there from {utc(edges[0])} "
             f"to {utc(edges[-1])} ({len(first):,} match at the start, {len(last):,} at the end)"
         )
-    part = RepositoryPages(
+    pages_read = RepositoryPages(
         path.resolve().name.removesuffix(".git"),
         np.ascontiguousarray(changed[:, present]),
         [paths[i] for i in present],
@@ -112,7 +112,7 @@ def read_repository(
         [],
         line.commits[seen[-1] - 1],
     )
-    return part._replace(mass_commits=_mass_commits(path, part, line, seen, mass_share))
+    return pages_read._replace(mass_commits=_mass_commits(path, pages_read, line, seen, mass_share))
 
 
 def first_and_last(
@@ -155,9 +155,9 @@ def _mass_commits(
     pages = set(repository_pages.paths)
     least = max(1, mass_share * len(pages))
     busy = np.flatnonzero(repository_pages.changed.sum(axis=1) >= least)
-    places = [place for cycle in busy for place in range(int(seen[cycle]), int(seen[cycle + 1]))]
+    places = [position for cycle in busy for position in range(int(seen[cycle]), int(seen[cycle + 1]))]
     touched = np.zeros(len(places), np.int64)
-    pairs = [(line.commits[place], line.commits[place - 1]) for place in places]
+    pairs = [(line.commits[position], line.commits[position - 1]) for position in places]
     for at, edit in git_log.differences(path, pairs, lambda: None):
         touched[at] += edit.path in pages and not edit.same_content
     mass = np.flatnonzero(touched >= least).tolist()
@@ -184,17 +184,17 @@ def join(parts: Sequence[RepositoryPages], source: str) -> ChangeHistory:
     """
     sites: dict[bytes, int] = {}
     site: list[int] = []
-    for part in parts:
-        tops = [path.partition(b"/")[0] if b"/" in path else b"" for path in part.paths]
+    for repository in parts:
+        tops = [path.partition(b"/")[0] if b"/" in path else b"" for path in repository.paths]
         several = len(set(tops)) > 1
         for top in tops:
-            site_name = part.name.encode() + (b"/" + printable(top) if several and top else b"")
+            site_name = repository.name.encode() + (b"/" + printable(top) if several and top else b"")
             site.append(sites.setdefault(site_name, len(sites)))
     return ChangeHistory(
-        changed=np.concatenate([part.changed for part in parts], axis=1),
+        changed=np.concatenate([repository.changed for repository in parts], axis=1),
         site=np.array(site, np.int32),
         site_names=[_text(name) for name in sites],
-        page_names=PackedNames(printable(path) for part in parts for path in part.paths),
+        page_names=PackedNames(printable(path) for repository in parts for path in repository.paths),
         source=source,
     )
 

@@ -45,23 +45,23 @@ class Impact:
 
     def between(self, held: Ints, live: Ints, pages: Ints | slice = slice(None)) -> Floats:
         """delta-Q_A of refreshing pages from held to live versions, ``[pages]``; 0 where they are one."""
-        place = self.start[pages] + held.astype(np.int64) * self.versions[pages] + live
-        gain: Floats = self.gain[place].astype(np.float64)
+        position = self.start[pages] + held.astype(np.int64) * self.versions[pages] + live
+        gain: Floats = self.gain[position].astype(np.float64)
         return gain
 
     def take(self, pages: Ints | slice | None, cycles: slice, count: int) -> Impact:
         """Part of it, as `ChangeHistory.take` of a history of ``count`` cycles."""
         first, last, _ = cycles.indices(count)
-        part = replace(self, version=self.version[first : last + 1])
+        impact = replace(self, version=self.version[first : last + 1])
         if self.difference is not None:
-            part = replace(part, difference=self.difference[first:last])
+            impact = replace(impact, difference=self.difference[first:last])
         if last < count:
-            part = replace(part, quality=None)  # which speaks of the last cycles
+            impact = replace(impact, quality=None)  # which speaks of the last cycles
         if pages is None:
-            return part
+            return impact
         return replace(
-            part,
-            version=part.version[:, pages],
+            impact,
+            version=impact.version[:, pages],
             start=self.start[pages],
             versions=self.versions[pages],
             quality=None,
@@ -218,9 +218,9 @@ class ChangeHistory:
         at = np.searchsorted(chosen[order], self.claims["page"])
         row = order[np.minimum(at, max(len(order) - 1, 0))]
         begin, end, _ = cycles.indices(self.cycles)
-        kept = (chosen[row] == self.claims["page"]) & (self.claims["cycle"] <= end)
-        claims: npt.NDArray[np.void] = self.claims[kept].copy()
-        claims["page"] = row[kept]
+        is_kept = (chosen[row] == self.claims["page"]) & (self.claims["cycle"] <= end)
+        claims: npt.NDArray[np.void] = self.claims[is_kept].copy()
+        claims["page"] = row[is_kept]
         claims["cycle"] -= begin
         claims["value"] = renumbered(claims["kind"], claims["value"], begin)
         return claims
@@ -241,10 +241,10 @@ class ChangeHistory:
                 f"{self.source}: each of its {self.pages:,} pages has cycles that were not observed, and "
                 f"only pages observed in every cycle can be used; choose a shorter window: {NOW_AND_THEN}"
             )
-        part = self.take(full)
-        object.__setattr__(part, "observed", None)
-        object.__setattr__(part, "dropped_pages", self.dropped_pages + self.pages - count)
-        return part
+        sample = self.take(full)
+        object.__setattr__(sample, "observed", None)
+        object.__setattr__(sample, "dropped_pages", self.dropped_pages + self.pages - count)
+        return sample
 
 
 def _check(name: str, array: npt.NDArray[Any], expected: str, fits: bool | np.bool_) -> None:

@@ -135,8 +135,8 @@ def read_offset_history(path: Path, cycle_s: int = DAY_S, max_pages: int = MAX_P
     first = np.concatenate([batch.first for batch in batches])
     cycles = max(batch.cycles for batch in batches)
     start = _best_start(first, cycles)
-    kept = np.concatenate([batch.page for batch in batches])[first <= start]
-    changed = np.empty((cycles - start - 1, len(kept)), np.bool_)
+    first_pages = np.concatenate([batch.page for batch in batches])[first <= start]
+    changed = np.empty((cycles - start - 1, len(first_pages)), np.bool_)
     rng, end, observed_count = np.random.default_rng(0), 0, 0
     for batch in batches:
         outcomes, observed = batch.outcomes(cycles, rng)
@@ -145,34 +145,37 @@ def read_offset_history(path: Path, cycle_s: int = DAY_S, max_pages: int = MAX_P
         changed[:, begin:end] = outcomes[start + 1 :, chosen]
         observed_count += int(observed[start + 1 :, chosen].sum())
     rate = np.concatenate([batch.change_rate for batch in batches])[first <= start]
-    complete = ~np.isnan(known_rates[kept])
+    complete = ~np.isnan(known_rates[first_pages])
     notes = (
         (
             sum(sizes.values()) - len(site),
             f"of hosts that were not drawn: raise --max-pages, now {max_pages:,}",
         ),
         (len(site) - len(first), f"visited fewer than twice by {VISITS}"),
-        (len(first) - len(kept), f"first visited after cycle {start + 1}, in which the history begins"),
+        (
+            len(first) - len(first_pages),
+            f"first visited after cycle {start + 1}, in which the history begins",
+        ),
     )
     logger.warning(
         "%s: %s pages of %s hosts, %d cycles of %g days; %.1f%% of the outcomes are known from visits, the "
         "others drawn%s%s",
-        path, f"{len(kept):,}", f"{len(hosts):,}", len(changed), cycle_s / DAY_S,
+        path, f"{len(first_pages):,}", f"{len(hosts):,}", len(changed), cycle_s / DAY_S,
         100.0 * observed_count / changed.size,
         "".join(f"; left out {count:,} pages {reason}" for count, reason in notes if count),
         f"; {unweighted:,} pages have no line in {IMPORTANCE} and weigh 1" if unweighted else "",
     )  # fmt: skip
     history = ChangeHistory(
         changed,
-        np.array(site, np.int32)[kept],
-        weights_or_none(weight[kept]),
+        np.array(site, np.int32)[first_pages],
+        weights_or_none(weight[first_pages]),
         site_names=PackedNames(site_names),
-        page_names=page_names.take(kept),
+        page_names=page_names.take(first_pages),
         source=str(path),
         sha256=hashlib.sha256(changed.tobytes()).hexdigest(),
         dropped_pages=sum(count for count, _ in notes),
     )
-    return OffsetHistory(history, np.where(complete, known_rates[kept], rate), complete)
+    return OffsetHistory(history, np.where(complete, known_rates[first_pages], rate), complete)
 
 
 def _file(path: Path, name: str) -> Path | None:
@@ -201,8 +204,8 @@ def _rows(path: Path, name: str, columns: int) -> Iterator[tuple[int, list[bytes
 
 
 def _unexpected(file: Path, number: int, expected: str, line: bytes) -> HistoryError:
-    found = line[:60].decode("utf-8", "replace")
-    return HistoryError(f"{file}, line {number}: expected {expected}; found {found!r}")
+    beginning = line[:60].decode("utf-8", "replace")
+    return HistoryError(f"{file}, line {number}: expected {expected}; found {beginning!r}")
 
 
 def _numbers(path: Path, name: str, position: dict[bytes, int]) -> Iterator[tuple[int, float]]:
@@ -232,8 +235,8 @@ def _drawn_hosts(path: Path, sizes: Counter[bytes], max_pages: int) -> dict[byte
         raise HistoryError(f"{path / URLS}: expected lines URL<TAB>number<TAB>host; found none")
     hosts: dict[bytes, int] = {}
     names, total = list(sizes), 0
-    whole = sum(sizes.values()) <= max_pages
-    order = range(len(names)) if whole else np.random.default_rng(0).permutation(len(names)).tolist()
+    takes_all = sum(sizes.values()) <= max_pages
+    order = range(len(names)) if takes_all else np.random.default_rng(0).permutation(len(names)).tolist()
     for i in order:
         if total + sizes[names[i]] <= max_pages:
             total += sizes[names[i]]
@@ -295,11 +298,11 @@ def _by_cycle(page: Ints, offset: Floats, pairs: list[Floats], cycle_days: float
     np.add.at(steps, (before[~has_changed] + 1, column[~has_changed]), 1)
     np.add.at(steps, (cycle[~has_changed] + 1, column[~has_changed]), -1)
     observed = np.cumsum(steps, axis=0)[:cycles] > 0
-    found = np.zeros((cycles, len(page)), np.bool_)
+    found_change = np.zeros((cycles, len(page)), np.bool_)
     # Changes within the cycle of the first visit are older than the history.
     counted = has_changed & (cycle > first[column])
-    found[cycle[counted], column[counted]] = True
-    observed |= found
+    found_change[cycle[counted], column[counted]] = True
+    observed |= found_change
     within = counted & (before == cycle)
     twice = cycle[within], column[within]
     quiet = np.bincount(column, interval * ~has_changed, len(page)).astype(np.float64) + PRIOR_DAYS
@@ -307,7 +310,7 @@ def _by_cycle(page: Ints, offset: Floats, pairs: list[Floats], cycle_days: float
     moved_page = np.concatenate((column[has_changed], np.arange(len(page))))
     rate = np.clip(likeliest_rates(moved.clip(1e-6), moved_page, quiet), *RATE_BOUNDS)
     return _PageBatch(
-        page, first, cycles, np.packbits(found, axis=0), np.packbits(observed, axis=0), twice, rate
+        page, first, cycles, np.packbits(found_change, axis=0), np.packbits(observed, axis=0), twice, rate
     )
 
 

@@ -60,7 +60,7 @@ def site_folds(site: npt.NDArray[np.int32], k: int, seed: int) -> list[npt.NDArr
     for first in range(0, len(sites), k):
         block = order[first : first + k]
         fold[block] = rng.permutation(k)[: len(block)]
-    return [np.flatnonzero(fold[number] == part) for part in range(k)]
+    return [np.flatnonzero(fold[number] == fold_number) for fold_number in range(k)]
 
 
 def units_of(history: ChangeHistory, division: Division) -> npt.NDArray[np.int32]:
@@ -161,7 +161,7 @@ def half_split(history: ChangeHistory, seed: int) -> HistorySplit:
     """
     learned, test = site_folds(history.site, 2, seed)
     parts = site_folds(history.site[learned], HALF_FOLDS, seed)
-    parts.sort(key=lambda part: abs(len(part) - len(learned) / HALF_FOLDS))
+    parts.sort(key=lambda pages: abs(len(pages) - len(learned) / HALF_FOLDS))
     train, validation = learned[np.sort(np.concatenate(parts[1:]))], learned[parts[0]]
     first, second, third = time_parts(history.cycles, TIME_PARTS)
     return HistorySplit(

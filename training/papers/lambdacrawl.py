@@ -128,9 +128,9 @@ def lambda_crawl(approximate: bool = False, follow: bool = True) -> Policy:
         random, followed = sources.take(~follows), sources.take(follows)
         plan = _at_random(np.zeros(len(follows)))
 
-        def split(part: float) -> VisitRates:
-            plan.visits[~follows] = _visits(random, budget - part, approximate)
-            plan.probability[follows] = _probabilities(followed, part)
+        def split(share: float) -> VisitRates:
+            plan.visits[~follows] = _visits(random, budget - share, approximate)
+            plan.probability[follows] = _probabilities(followed, share)
             plan.visits[follows] = plan.probability[follows] * followed.rate
             return plan
 
@@ -142,7 +142,7 @@ def lambda_crawl(approximate: bool = False, follow: bool = True) -> Policy:
         from scipy.optimize import minimize_scalar
 
         best = minimize_scalar(
-            lambda part: cost(sources, split(part)).harmonic,
+            lambda share: cost(sources, split(share)).harmonic,
             bounds=(0.0, most),
             method="bounded",
             options={"xatol": SPLIT_TOLERANCE * budget},
@@ -302,11 +302,11 @@ def run(data: OffsetHistory, runs: int, seed: int) -> LambdaCrawlResults:
     costs: dict[str, list[Floats]] = {name: [] for name in ("known rates", *LEARNING)}
     for _ in range(runs):
         drawn = rng.permutation(len(sources.rate))[:LEARNING_PAGES]
-        part = sources.take(drawn)
-        plan = lambda_crawl()(part, BUDGET_SHARE * len(drawn))
-        costs["known rates"].append(np.full(DAYS, cost(part, plan).harmonic))
+        sample = sources.take(drawn)
+        plan = lambda_crawl()(sample, BUDGET_SHARE * len(drawn))
+        costs["known rates"].append(np.full(DAYS, cost(sample, plan).harmonic))
         for name, policy in LEARNING.items():
-            costs[name].append(learn_and_crawl(policy, part, DAYS, rng))
+            costs[name].append(learn_and_crawl(policy, sample, DAYS, rng))
     means = {name: np.mean(values, axis=0) for name, values in costs.items()}
     learning: list[Row] = [
         {"day": day, **{name: float(mean[day]) for name, mean in means.items()}} for day in range(DAYS)

@@ -795,8 +795,8 @@ class ReplayEvidence:
     @property
     def _spent(self) -> float:
         """Share of the policy's budget that it has spent."""
-        left = self._prepared.k - self.promised
-        return (self.visited - self.promised) / left if left else 0.0
+        budget = self._prepared.k - self.promised
+        return (self.visited - self.promised) / budget if budget else 0.0
 
     def _counted_clusters(self) -> npt.NDArray[np.void]:
         assert self._clusters is not None

@@ -118,17 +118,17 @@ def put_trust(txn: Any, db: Handles, rows: Array) -> None:
         db["trust"].put(txn, U32_PAIR.pack(0, number // _ROWS), chunk.tobytes())
 
 
-def put_part(txn: Any, db: Handles, cycle: int, part: int, claimed: Array, seen: ClaimOutcomes) -> None:
+def put_part(txn: Any, db: Handles, cycle: int, number: int, claimed: Array, seen: ClaimOutcomes) -> None:
     """Keep the claims of a part of a cycle, dtype `CLAIM`, and counts of its judged visits by directory."""
     if len(claimed):
-        CLAIMS.put(txn, db, cycle, part, claimed)
+        CLAIMS.put(txn, db, cycle, number, claimed)
     some = (seen.outcomes >= 0).any(axis=1)
     if some.any():
         numbers, local = np.unique(seen.group[some], return_inverse=True)
         counts = np.zeros(len(numbers), SITE_COUNTS)
         counts["group"] = numbers
         counts["counts"] = hints.counted(seen.outcomes[some], local, len(numbers))
-        TRUST_PARTS.put(txn, db, cycle, part, counts)
+        TRUST_PARTS.put(txn, db, cycle, number, counts)
 
 
 def sum_up(txn: Any, db: Handles, directories: int, cycle: int) -> None:

@@ -531,7 +531,7 @@ TABLES: Final = (
     "hints", "claims", "trust", "weights", "shadows", "answers",
 )  # fmt: skip
 """Tables of a store. A new one goes to the end: positions are part of the seeds of checksums."""
-_PLACES: Final = {name: place for place, name in enumerate(TABLES)}
+_PLACES: Final = {name: position for position, name in enumerate(TABLES)}
 
 _CONTENT: Final = itemgetter(slice(None, -SUM_BYTES))
 _SUM: Final = itemgetter(slice(-SUM_BYTES, None))

@@ -211,9 +211,9 @@ class _Rewriting:
         with self._old.transaction() as reading, self._new.transaction(write=True) as txn:
             for kind in (CLAIMS, GAINS, SHADOWS):
                 for key, rows in kind.parts(reading, self._old.db, 0, self._old.last_cycle):
-                    cycle, part = U32_PAIR.unpack(key)
+                    cycle, number = U32_PAIR.unpack(key)
                     if len(staying := renumbered(rows, self._new_id)):
-                        kind.put(txn, self._new.db, cycle, part, staying)
+                        kind.put(txn, self._new.db, cycle, number, staying)
 
     def _trust(self) -> None:
         """Write how often sites were right about the pages that stay.

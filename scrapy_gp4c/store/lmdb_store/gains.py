@@ -64,7 +64,7 @@ class Gains:
     def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, Array]]:
         """Yield (cycle, gains) of finished cycles, dtype `GAIN`."""
         parts = self._tables.rows_of_cycles(GAINS, first, last)
-        for cycle, cycle_parts in groupby(parts, lambda part: part[0]):
+        for cycle, cycle_parts in groupby(parts, lambda rows_of: rows_of[0]):
             if len(gains := np.concatenate([rows for _, rows in cycle_parts])):
                 yield cycle, gains
 

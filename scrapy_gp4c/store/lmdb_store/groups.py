@@ -71,7 +71,7 @@ class Numbering:
 
 def directories_at(places: Sequence[Place] | dict[Place, int]) -> Array:
     """Directories by their places, dtype `GROUP`."""
-    return np.array([place.keys() for place in places], GROUP)
+    return np.array([url_place.keys() for url_place in places], GROUP)
 
 
 def urls_of(requests: Sequence[bytes]) -> list[str]:
@@ -95,9 +95,9 @@ def append(txn: Any, table: Table, directories: Array, count: int, rows: int) ->
     start = 0
     while start < len(directories):
         block, filled = divmod(count + start, rows)
-        part = directories[start : start + rows - filled].tobytes()
+        added = directories[start : start + rows - filled].tobytes()
         old = bytes(table.view(txn, U32.pack(block))[: filled * GROUP.itemsize]) if filled else b""
-        table.put(txn, U32.pack(block), old + part)
+        table.put(txn, U32.pack(block), old + added)
         start += rows - filled
 
 

@@ -96,9 +96,9 @@ class CycleRows(NamedTuple):
         """Rows of a value."""
         return np.frombuffer(value, self.dtype) if self.packing is None else self.packing[1](value)
 
-    def put(self, txn: Any, db: Handles, cycle: int, part: int, rows: Array) -> None:
+    def put(self, txn: Any, db: Handles, cycle: int, number: int, rows: Array) -> None:
         """Write a part of a cycle."""
-        db[self.table].put(txn, U32_PAIR.pack(cycle, part), self.pack(rows))
+        db[self.table].put(txn, U32_PAIR.pack(cycle, number), self.pack(rows))
 
     def parts(
         self, txn: Any, db: Handles, first_cycle: int, last_cycle: int

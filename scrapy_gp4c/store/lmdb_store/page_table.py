@@ -75,7 +75,7 @@ def all_values(tables: Tables, kind: PageColumns) -> Columns:
         rows = min(tables.block_rows, tables.merged_pages - block * tables.block_rows)
         with tables.transaction() as txn:
             parts.append(kind.read(txn, tables.db, block, rows))
-    return {name: np.concatenate([part[name] for part in parts]) for name in kind.dtypes}
+    return {name: np.concatenate([block_columns[name] for block_columns in parts]) for name in kind.dtypes}
 
 
 def put_consecutive(tables: Tables, kind: PageColumns, first: int, columns: Columns) -> None:

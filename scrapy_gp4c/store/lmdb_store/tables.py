@@ -268,7 +268,11 @@ class Tables:
                 stop = min(pages, start + self.block_rows - filled)
                 parts = [blocks.unpack(self.block(txn, block))] if filled else []
                 parts.append({name: state[name][start:stop] for name in COLUMNS})
-                self.put_block(txn, block, {n: np.concatenate([part[n] for part in parts]) for n in COLUMNS})
+                self.put_block(
+                    txn,
+                    block,
+                    {n: np.concatenate([block_columns[n] for block_columns in parts]) for n in COLUMNS},
+                )
                 start = stop
             self.put_meta(txn, "pages", first + pages)
             self.put_meta(txn, "groups", self.groups + len(directories))
