@@ -201,8 +201,8 @@ def _names(store: PageReader, pages: npt.NDArray[np.int64], level: str) -> Itera
         yield _name(place_of_url(request["url"]), level)
 
 
-def _name(place: Place, level: str) -> str:
+def _name(url_place: Place, level: str) -> str:
     if level == "site":
-        return place.site
+        return url_place.site
     of_level = PREFIX_LEVELS.get(level)
-    return f"{place.site}/{place.directory if of_level is None else place.prefixes[of_level]}"
+    return f"{url_place.site}/{url_place.directory if of_level is None else url_place.prefixes[of_level]}"

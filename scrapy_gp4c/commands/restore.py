@@ -35,10 +35,10 @@ def add_options(parser: ArgumentParser) -> None:
 
 def run(project: Project, options: Namespace) -> None:
     """Print what is lost, if anything, and where the replaced file is kept."""
-    place = options.backup or (None if options.from_damaged else project.settings.backup)
-    if (place is None) != options.from_damaged:
+    backup = options.backup or (None if options.from_damaged else project.settings.backup)
+    if (backup is None) != options.from_damaged:
         raise StoreError("expected a BACKUP or --from-damaged; found neither or both. Give one of them.")
-    place = place or ""
+    backup = backup or ""
     path = project.store_path
     if options.from_damaged:
         done = recover(path, project.sizes, lambda request: project.page(request)[0])
@@ -48,8 +48,8 @@ def run(project: Project, options: Namespace) -> None:
         aside: Path | None = done.aside
     else:
         with tempfile.TemporaryDirectory() as folder:
-            copy = fetch_backup(place, path.name, Path(folder))
+            copy = fetch_backup(backup, path.name, Path(folder))
             aside = restore_backup(path, copy, project.sizes)
-        say(f"{path} is what {place if '://' in place else copy} has")
+        say(f"{path} is what {backup if '://' in backup else copy} has")
     if aside is not None:
         say(f"the replaced file is kept in {aside}")

@@ -84,14 +84,14 @@ def run(project: Project, options: Namespace) -> None:
 def compare(project: Project, response: Response) -> ComparedText:
     """Return what of a response is compared with the project's settings."""
     rule = _rule(project, response.request.url if response.request else response.url)
-    part = compared_part(response, project.settings.features, rule.watch, rule.ignore)
-    features = part.features
-    reading = read(part.response, features, with_text=True)
-    content = answer(part.response).content
-    if part.features is watched_features:
+    compared = compared_part(response, project.settings.features, rule.watch, rule.ignore)
+    features = compared.features
+    reading = read(compared.response, features, with_text=True)
+    content = answer(compared.response).content
+    if compared.features is watched_features:
         marked = plain_form(content.text)
     elif features is not None:
-        marked = "\n".join(features(part.response))
+        marked = "\n".join(features(compared.response))
     else:
         marked = marked_text(content.text, reading.normal or "")
     return ComparedText(
@@ -117,9 +117,9 @@ def marked_text(text: str, normal: str) -> str:
     if not hunks:
         return " ".join(plain.split())
     words = []
-    for sign, part in hunks[0].segments:
+    for sign, segment in hunks[0].segments:
         if sign != "+":
-            words.append(" ".join(part) if sign == " " else f"[-{' '.join(part)}-]")
+            words.append(" ".join(segment) if sign == " " else f"[-{' '.join(segment)}-]")
     return " ".join(words)
 
 

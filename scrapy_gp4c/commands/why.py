@@ -142,8 +142,8 @@ def _about_rule(rule: RuleOfPage) -> str:
         "never" if rule.never else "",
     ]
     visited = ", ".join(filter(None, pieces))
-    rest = "" if rule.is_allowed or rule.never else "; the next cycle is too early"
-    return f"{rule.name} is for it" + (f": visited {visited}{rest}" if visited else "")
+    note = "" if rule.is_allowed or rule.never else "; the next cycle is too early"
+    return f"{rule.name} is for it" + (f": visited {visited}{note}" if visited else "")
 
 
 def _about_copy(compared: Compared) -> str:

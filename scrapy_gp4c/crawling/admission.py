@@ -169,24 +169,25 @@ class Limits:
 
     def takes(self, stored: StoredRequest) -> bool:
         """Count a new page unless there are too many; the first time for a site, a warning names the trap."""
-        place = place_of_url(stored["url"])
+        url_place = place_of_url(stored["url"])
         if self._store.pages >= MAX_PAGES:
             self._warn("", f"the limit of {MAX_PAGES:,} pages", "the store")
             return False
-        if self._of_site[place.site_key] >= self._most_of_site:
-            self._warn(place.site, f"GP4C_MAX_PAGES_PER_SITE = {self._most_of_site:,}", place.site)
+        if self._of_site[url_place.site_key] >= self._most_of_site:
+            self._warn(url_place.site, f"GP4C_MAX_PAGES_PER_SITE = {self._most_of_site:,}", url_place.site)
             return False
-        self._of_site[place.site_key] += 1
-        self._recent.append(place)
+        self._of_site[url_place.site_key] += 1
+        self._recent.append(url_place)
         return True
 
     def _warn(self, site: str, limit: str, full: str) -> None:
         if site in self._warned:
             return
         self._warned.add(site)
-        directories = Counter(place for place in self._recent if site in ("", place.site))
+        directories = Counter(url_place for url_place in self._recent if site in ("", url_place.site))
         trap = "".join(
-            f", mostly in {place.site}/{place.directory}" for place, _ in directories.most_common(1)
+            f", mostly in {url_place.site}/{url_place.directory}"
+            for url_place, _ in directories.most_common(1)
         )
         logger.warning(
             "No further page of %s is remembered or fetched: it has reached %s%s. Keep the spider out of "

@@ -84,16 +84,16 @@ def back_up(path: Path, target: str, keep: int) -> None:
     if "://" not in target:
         backup(path, Path(target), keep, USUAL)
         return
-    files, place = _place(target)
+    files, location = _location(target)
     with tempfile.TemporaryDirectory() as folder:
         made = backup(path, Path(folder), None, USUAL)
-        files.makedirs(place, exist_ok=True)
-        unfinished = f"{place}/{made.name}.part"
+        files.makedirs(location, exist_ok=True)
+        unfinished = f"{location}/{made.name}.part"
         files.put_file(str(made / "data.mdb"), unfinished)
-        files.mv(unfinished, f"{place}/{made.name}.mdb")  # it has its name once it is there to its end
+        files.mv(unfinished, f"{location}/{made.name}.mdb")  # it has its name once it is there to its end
     pattern = re.compile(re.escape(made.name[:-16]) + _NAME + r"\.mdb")
-    for old in sorted(_names(files, place, pattern))[:-keep]:
-        files.rm(f"{place}/{old}")
+    for old in sorted(_names(files, location, pattern))[:-keep]:
+        files.rm(f"{location}/{old}")
 
 
 def fetch_backup(target: str, store_name: str, folder: Path) -> Path:
@@ -109,31 +109,31 @@ def fetch_backup(target: str, store_name: str, folder: Path) -> Path:
         if not names:
             raise StoreError(f"expected backups of {store_name} in {target}; found none")
         return Path(target) / names[-1]
-    files, place = _place(target)
-    if not place.endswith(".mdb"):
-        names = sorted(_names(files, place, pattern))
+    files, location = _location(target)
+    if not location.endswith(".mdb"):
+        names = sorted(_names(files, location, pattern))
         if not names:
             raise StoreError(f"expected backups of {store_name} in {target}; found none")
-        place = f"{place}/{names[-1]}"
-    copy = folder / Path(place).stem
+        location = f"{location}/{names[-1]}"
+    copy = folder / Path(location).stem
     copy.mkdir()
-    files.get_file(place, str(copy / "data.mdb"))
+    files.get_file(location, str(copy / "data.mdb"))
     return copy
 
 
-def _place(target: str) -> tuple[Any, str]:
+def _location(target: str) -> tuple[Any, str]:
     try:
         fsspec: Any = import_module("fsspec")
-        files, place = fsspec.core.url_to_fs(target)
+        files, location = fsspec.core.url_to_fs(target)
     except (ImportError, ValueError) as error:
         raise StoreError(
             f"GP4C_BACKUP = {target!r} needs fsspec and its library for such places: {error}"
         ) from error
-    return files, place.rstrip("/")
+    return files, location.rstrip("/")
 
 
-def _names(files: Any, place: str, pattern: re.Pattern[str]) -> list[str]:
-    names = [Path(entry).name for entry in files.ls(place, detail=False)] if files.exists(place) else []
+def _names(files: Any, location: str, pattern: re.Pattern[str]) -> list[str]:
+    names = [Path(entry).name for entry in files.ls(location, detail=False)] if files.exists(location) else []
     return [name for name in names if pattern.fullmatch(name)]
 
 

@@ -242,7 +242,10 @@ class LeaveOneOut:
 
     def _of_clusters(self, clusters: Array, including_now: bool) -> Floats:
         """Shares of clusters, with the shadows' visits in place of their pages'."""
-        now, recent = (Sums(*(sums[clusters] for sums in part)) for part in self._related.of_clusters())
+        now, recent = (
+            Sums(*(sums[clusters] for sums in sums_of_groups))
+            for sums_of_groups in self._related.of_clusters()
+        )
         counted = clusters != NOWHERE
         outdated, changed, visited, judged = (
             counted * self._last(name, WINDOW_CYCLES).astype(np.float64)
@@ -397,10 +400,12 @@ def _rounds(record: CycleRecord) -> Iterator[_Ranking]:
     beside = sum(plan[kind] for kind in ("hub", "panel", "warmup", "new"))
     planned = 0
     of_sites = plan.get("site_cuts") or [[] for _ in record["rounds"]]
-    for cut, own, counts in zip(plan["cuts"] or (), of_sites, record["rounds"], strict=False):
+    for cut, cuts_of_sites, counts in zip(plan["cuts"] or (), of_sites, record["rounds"], strict=False):
         if cut is not None:
             spent = max(0, planned - beside)
-            yield _Ranking(cut, own, counts["seen"], spent / plan["budget"] if plan["budget"] else 0.0)
+            yield _Ranking(
+                cut, cuts_of_sites, counts["seen"], spent / plan["budget"] if plan["budget"] else 0.0
+            )
         planned += counts["planned"]
 
 

@@ -211,12 +211,12 @@ class Feeder:
         """
         late, finders = self.late, self._cycle.finders(self.late)
         waiting = {page + 1 for page in late}
-        rest = [
+        still_late = [
             page
             for page, finder in zip(late, finders, strict=True)
             if finder in waiting and finder != page + 1
         ]
-        self.late = array("Q", rest if len(rest) < len(late) else ())
+        self.late = array("Q", still_late if len(still_late) < len(late) else ())
         self._released.update(set(late).difference(self.late))
         self._frontier.extend(page for page in late if page in self._released)
         self.feed()

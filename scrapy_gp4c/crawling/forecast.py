@@ -88,7 +88,7 @@ class PagesInMemory:
         """A copy of a store's pages as its last finished cycle left them."""
         parts = [block for _, block in pages.blocks()]
         parts = parts or [columns.new_columns(np.empty(0, np.uint64)) | unpack_extras(None, 0)]
-        state = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        state = {name: np.concatenate([columns[name] for columns in parts]) for name in parts[0]}
         cycles = range(max(1, last_cycle - KEPT_CYCLES + 1), last_cycle + 1)
         visits = {cycle: pages.group_visits(cycle) for cycle in cycles}
         return cls(state, pages.directories(), visits, pages.requests, pages)

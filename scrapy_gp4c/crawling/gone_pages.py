@@ -127,12 +127,12 @@ def note_recovery(store: PageStore) -> None:
     waiting: list[Array] = []
     for first, block in store.blocks({"failures", "last_attempt", "group"}):
         row = np.flatnonzero((block["last_attempt"] > 0) & np.isin(site_of_group[block["group"]], sites))
-        place = np.searchsorted(sites, site_of_group[block["group"][row]])
+        site_row = np.searchsorted(sites, site_of_group[block["group"][row]])
         failing = block["failures"][row] > 0
-        was_up[place[~failing]] = True
-        waiting.append(np.stack((row[failing] + first, place[failing])))
-    pages, place = np.concatenate(waiting, axis=1)
-    due = pages[~was_up[place]].astype(np.uint32)
+        was_up[site_row[~failing]] = True
+        waiting.append(np.stack((row[failing] + first, site_row[failing])))
+    pages, site_row = np.concatenate(waiting, axis=1)
+    due = pages[~was_up[site_row]].astype(np.uint32)
     for start in range(0, len(due), 4_096):
         for page in due[start : start + 4_096].tolist():
             store.note(page, "wait", float(RECOVERING))

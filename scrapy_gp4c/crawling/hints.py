@@ -160,8 +160,8 @@ class HintReader:
         try:
             claims = await awaitable(self._thread.submit(read_claims, kind, response.body, response.url))
             slices = []
-            for part in self._page_claims(kind, response, claims):
-                slices.append(part)
+            for page_claims in self._page_claims(kind, response, claims):
+                slices.append(page_claims)
                 await awaitable(self._thread.submit(time.sleep, 0))  # gives the reactor a turn
         except ClaimFileError as error:
             self._warn(UNREADABLE, f"The {kind} {response.url} is not read", error)

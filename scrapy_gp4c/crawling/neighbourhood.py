@@ -211,9 +211,9 @@ class Neighbourhood:
         """Directories as a tree. The store has their keys alone: a URL in each says where it is."""
         _, first, position = np.unique(group, return_index=True, return_inverse=True)
         parts = np.split(first, range(REQUESTS, len(first), REQUESTS))
-        requests = (stored for part in parts for stored in self._known.requests(part))
+        requests = (stored for pages in parts for stored in self._known.requests(pages))
         places = (place_of_url(stored["url"]) for stored in requests)
-        parents = ((place.site, place.directory) for place in places)
+        parents = ((url_place.site, url_place.directory) for url_place in places)
         return groupings.tree_of_directories(position.astype(np.uint32), parents)
 
     @cached_property

@@ -185,4 +185,6 @@ def some_columns(known: KnownPages, pages: Pages, names: Sequence[str]) -> dict[
     starts = range(0, max(1, len(pages)), SLICE)
     slices = (known.columns_of(pages[start : start + SLICE], names) for start in starts)
     parts = [[columns[name] for name in names] for columns in slices]
-    return {name: np.concatenate(part) for name, part in zip(names, zip(*parts, strict=True), strict=True)}
+    return {
+        name: np.concatenate(values) for name, values in zip(names, zip(*parts, strict=True), strict=True)
+    }

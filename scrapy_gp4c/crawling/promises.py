@@ -72,13 +72,13 @@ class CycleTimes(NamedTuple):
         """Whole cycles that a span takes, at least 1."""
         return span.cycles or max(1, int(span.seconds * (1 + TOLERANCE) / self.interval_s))
 
-    def left(self, span: Span, last: Array) -> Array:
+    def cycles_left(self, span: Span, last: Array) -> Array:
         """Cycles that may pass until a span since the last visits is over; below 0: it is."""
         if span.cycles:
             return np.where(last <= 0, 0, last.astype(np.int64) + span.cycles - self.cycle)
         left_s = span.seconds * (1 + TOLERANCE) - self.age_s(last)
-        left = np.floor(np.maximum(left_s, -1e12) / self.interval_s)
-        return np.where(last <= 0, 0, np.clip(left, -(2**30), 2**30)).astype(np.int64)
+        cycles_left = np.floor(np.maximum(left_s, -1e12) / self.interval_s)
+        return np.where(last <= 0, 0, np.clip(cycles_left, -(2**30), 2**30)).astype(np.int64)
 
     def is_over(self, span: Span, last: Array) -> Array:
         """Whether a span since the last visits is over."""
@@ -102,7 +102,7 @@ class Promised(NamedTuple):
     def counts(self, visits: int, budget: int) -> PromiseCounts:
         """Counts for the record of a cycle that makes so many visits by promises of so many that it could."""
         late = self.late_s > 0
-        due = int(np.count_nonzero(self.promises.is_open & (self.promises.left <= 0)))
+        due = int(np.count_nonzero(self.promises.is_open & (self.promises.cycles_left <= 0)))
         return {
             "pages": len(self.pages),
             "late": int(np.count_nonzero(late)),
@@ -178,14 +178,14 @@ class PageRules:
             rows = np.flatnonzero((number == rule_number) & is_settled)
             most = self.clock.cycles(rule.max_age)
             least = 1 if rule.min_interval is None else self.clock.cycles(rule.min_interval)
-            left = self.clock.left(rule.max_age, last[rows])
+            cycles_left = self.clock.cycles_left(rule.max_age, last[rows])
             if rule.max_age.cycles:
-                late_s = -left * self.clock.interval_s
+                late_s = -cycles_left * self.clock.interval_s
             else:
                 age_s = self.clock.age_s(last[rows])
                 late_s = np.where(np.isinf(age_s), 0.0, age_s) - rule.max_age.seconds * (1 + TOLERANCE)
             promises = PromisedPages(
-                left,
+                cycles_left,
                 np.full(len(rows), most, np.int64),
                 np.full(len(rows), min(least, most), np.int64),
                 allowed[rows] & (last[rows] < self.clock.cycle),

@@ -184,11 +184,13 @@ class Visit:
                 return self._judge(response, response.reading(), is_known=response.result.is_known)
             if (fingerprint := self._known_fingerprint(response)) is not None:
                 return self._judge(response, PageReading(fingerprint), is_known=True)
-            part = self._compared_part(response)
-            if is_large(part.response, part.features):
+            watched = self._compared_part(response)
+            if is_large(watched.response, watched.features):
                 return self._respond_later(response)
             try:
-                page: PageReading | Exception = read(part.response, part.features, with_text=visits.with_text)
+                page: PageReading | Exception = read(
+                    watched.response, watched.features, with_text=visits.with_text
+                )
             except Exception as error:
                 page = error
             return self._judge(response, page)
@@ -205,27 +207,27 @@ class Visit:
             else:
                 known = self._known_fingerprint(response)
                 is_known = known is not None
-            part = self._compared_part(response)
+            watched = self._compared_part(response)
             page: PageReading | Exception
             try:
                 if isinstance(response, FetchedResponse):
                     page = response.reading()
                 elif known is not None:
                     page = PageReading(known)
-                elif is_large(part.response, part.features):
+                elif is_large(watched.response, watched.features):
                     page = await awaitable(
                         visits.process.read(
-                            part.response,
-                            part.features,
+                            watched.response,
+                            watched.features,
                             with_text=visits.with_text,
                             copy=self._copy_state(),
                         )
                     )
-                    if page.kind == "bytes" and is_text(part.response):
+                    if page.kind == "bytes" and is_text(watched.response):
                         line = f"The text of {response} takes too long to read: its bytes are compared"
                         log_first(visits.cycle.stats, TOO_SLOW, line, {}, logging.WARNING)
                 else:
-                    page = read(part.response, part.features, with_text=visits.with_text)
+                    page = read(watched.response, watched.features, with_text=visits.with_text)
             except Exception as error:
                 page = error
             if visits.hints is not None and visits.hints.is_slow(response):
@@ -307,8 +309,8 @@ class Visit:
         packed = visits.store.copy_notes(self._claim.page)
         if packed is None:
             return None
-        part = self._compared_part(response)
-        is_same, notes = known_fingerprint(part.response, part.features, row.fingerprint, packed)
+        watched = self._compared_part(response)
+        is_same, notes = known_fingerprint(watched.response, watched.features, row.fingerprint, packed)
         if notes is not None:
             visits.store.set_copy_notes(self._claim.page, notes)
         if not is_same:
@@ -456,9 +458,9 @@ class Visit:
             copy = row.fingerprint if row.has_copy else None
             packed = visits.store.copy_notes(number) if row.has_copy else None
             distance_bits = visits.cycle.distance_bits(visits.cycle.rules.of_page(number))
-            part = self._compared_part(response)
+            watched = self._compared_part(response)
             page, notes = compared(
-                part.response, page, part.features, copy, packed, distance_bits, self._part_sum
+                watched.response, page, watched.features, copy, packed, distance_bits, self._part_sum
             )
         if notes is not None:
             visits.store.set_copy_notes(number, notes)

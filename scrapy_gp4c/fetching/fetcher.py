@@ -406,37 +406,37 @@ class FetcherCrawl:
     def _judge(self, response: Response, copy: KnownCopy, result: PageResult) -> str:
         """Outcome of a page by its text."""
         config, total = self.config, part_sum(copy.rule.watch, copy.rule.ignore)
-        part = compared_part(response, config.features, copy.rule.watch, copy.rule.ignore)
+        watched = compared_part(response, config.features, copy.rule.watch, copy.rule.ignore)
         if copy.fingerprint is not None and copy.notes is not None and not copy.needs_text:
             is_same, result.notes = known_fingerprint(
-                part.response, part.features, copy.fingerprint, copy.notes
+                watched.response, watched.features, copy.fingerprint, copy.notes
             )
             if is_same:
                 result.reading, result.is_known = PageReading(copy.fingerprint), True
                 return "unchanged"
         try:
-            reading = read(part.response, part.features, with_text=config.with_text)
+            reading = read(watched.response, watched.features, with_text=config.with_text)
         except Exception:  # GP4C_FEATURES is the project's
             result.unread = traceback.format_exc()
             return "error"
         result.reading = reading
-        result.is_missing = part.is_missing
-        if part.is_missing and not copy.is_believed:
+        result.is_missing = watched.is_missing
+        if watched.is_missing and not copy.is_believed:
             result.doubt = Doubt(NOT_WATCHED_REASON)
             return "doubtful"
         is_rebased = copy.notes is not None and unpack(copy.notes).part_sum != total
         if not copy.is_believed and not is_rebased:
             before = None
-            if copy.fingerprint is not None and copy.notes is not None and part.features is None:
+            if copy.fingerprint is not None and copy.notes is not None and watched.features is None:
                 before = Changed(copy.info["page"], copy.fingerprint, copy.notes)
             request = response.request or Request(response.url)
             result.doubt = self._texts.judge(request, response, reading, before, copy.distance_bits)
             if result.doubt.reason is not None:
                 return "doubtful"
         result.reading, result.notes = compared(
-            part.response,
+            watched.response,
             reading,
-            part.features,
+            watched.features,
             copy.fingerprint,
             copy.notes,
             copy.distance_bits,
@@ -657,15 +657,15 @@ async def open_crawl(
     if run in _crawls:  # after a scheduler's death
         return _crawls[run].identity, name, None
     try:
-        own = versions(None, needed["GP4C_REVISION"])
+        installed = versions(None, needed["GP4C_REVISION"])
         for what in ("scrapy-gp4c", "the fingerprint"):
-            if own[what] != needed[what]:
-                return nobody, name, _other_version(what, own[what], needed[what])
+            if installed[what] != needed[what]:
+                return nobody, name, _other_version(what, installed[what], needed[what])
         config: FetcherConfig = pickle.loads(packed)  # as the spider
-        own = versions(config.features, needed["GP4C_REVISION"] if config.is_local else revision)
+        installed = versions(config.features, needed["GP4C_REVISION"] if config.is_local else revision)
         for what, value in needed.items():
-            if value is not None and own[what] != value:
-                return nobody, name, _other_version(what, own[what], value)
+            if value is not None and installed[what] != value:
+                return nobody, name, _other_version(what, installed[what], value)
         if config.is_local and threading.current_thread() is threading.main_thread():
             signal.signal(
                 signal.SIGINT, signal.SIG_IGN
@@ -680,8 +680,10 @@ async def open_crawl(
     return _crawls[run].identity, name, None
 
 
-def _other_version(what: str, own: str | None, needed: str | None) -> str:
-    return f"it has another version of {what}: {own} there, {needed} here; deploy the same project there"
+def _other_version(what: str, installed: str | None, needed: str | None) -> str:
+    return (
+        f"it has another version of {what}: {installed} there, {needed} here; deploy the same project there"
+    )
 
 
 def give(run: str, packed: bytes) -> None:

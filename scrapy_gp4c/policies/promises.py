@@ -25,7 +25,7 @@ FEW: Final = 2_000
 class PromisedPages(NamedTuple):
     """Promises about N pages, in cycles."""
 
-    left: Ints
+    cycles_left: Ints
     """``[N]``: cycles that may pass before each page is visited; 0: it is due now, below 0: it is late."""
     max_age: Ints
     """``[N]``: at least 1."""
@@ -46,12 +46,12 @@ def promised_visits(promised: PromisedPages, budget: int) -> npt.NDArray[np.intp
     At most ``budget``. If visiting by earliest deadline alone, with all of the budget in every cycle, keeps
     all promises, then so do these visits. If it does not, the pages that are late longest come first.
     """
-    left, max_age, min_interval, is_open = promised
-    order = np.lexsort((min_interval, max_age, left))
+    cycles_left, max_age, min_interval, is_open = promised
+    order = np.lexsort((min_interval, max_age, cycles_left))
     order = order[is_open[order]]
-    due = int(np.count_nonzero(left[order] <= 0))
+    due = int(np.count_nonzero(cycles_left[order] <= 0))
     most = min(budget, len(order))
-    if due >= most or len(left) <= budget:
+    if due >= most or len(cycles_left) <= budget:
         return order[: min(due, most)]
     ahead = _CyclesAhead(promised, budget)
     low, high = due, most
@@ -67,13 +67,13 @@ class _CyclesAhead:
     """Simulation of the next cycles, in which all of the budget goes to promises, by earliest deadline."""
 
     def __init__(self, promised: PromisedPages, budget: int) -> None:
-        left, max_age, min_interval, _ = promised
+        cycles_left, max_age, min_interval, _ = promised
         self._budget = budget
         pairs = np.stack((np.minimum(max_age, HORIZON), np.minimum(min_interval, HORIZON)), axis=1)
         classes, of_page = np.unique(pairs, axis=0, return_inverse=True)
         self._max_age, self._min_interval = classes.astype(np.int64).T
         size = len(classes), int(self._max_age.max()) + 1
-        self._place = of_page.reshape(-1) * size[1] + np.clip(left, 0, size[1] - 1)
+        self._place = of_page.reshape(-1) * size[1] + np.clip(cycles_left, 0, size[1] - 1)
         self._counts = self._counted(slice(None), size)
         self._released = np.arange(size[1]) <= (self._max_age - self._min_interval)[:, None]
 
