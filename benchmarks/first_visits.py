@@ -2,11 +2,11 @@
 
     python -m benchmarks.first_visits CONTENTS [--cap 0.01] [--seeds 3]
 
-Every site of a file of contents (docs/histories.md) is crawled from the page with the most links in week 0;
-pages that no links lead to are left out. A page weighs 1 + the pages of its site that link to it. Each cycle
-may fetch so many pages for the first time (``GP4C_NEW_PAGES``), a share of all. Printed is the weighted share
-of the pages that were fetched after 5, 10 and 20 cycles, means of the seeds. Target: after 10 cycles some
-function of the terminals of first visits is at least as good as a random order.
+Every site of a file of contents (docs/lab/histories.md) is crawled from the page with the most links in week
+0; pages that no links lead to are left out. A page weighs 1 + the pages of its site that link to it. Each
+cycle may fetch so many pages for the first time (``GP4C_NEW_PAGES``), a share of all. Printed is the weighted
+share of the pages that were fetched after 5, 10 and 20 cycles, means of the seeds. Target: after 10 cycles
+some function of the terminals of first visits is at least as good as a random order.
 """
 
 from __future__ import annotations

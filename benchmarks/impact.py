@@ -5,7 +5,7 @@ time: of the estimate for a refreshed page, in a batch, beside the fingerprint o
 5,000 terms and 100,000 pages; of the exact quality of a run over all weeks; of updating a search index, with
 and without measuring (``--indexing``: so many megabytes, as a curve). ``--accuracy`` takes updates at random,
 each refreshed alone, and compares the estimates with the exact changes, for the single terms Q' and the
-queries Q. docs/user-centric.md has figures. Without CONTENTS it makes some: 400 pages over 12 weeks.
+queries Q. docs/lab/user-centric.md has figures. Without CONTENTS it makes some: 400 pages over 12 weeks.
 """
 
 from __future__ import annotations

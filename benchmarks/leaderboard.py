@@ -1,9 +1,9 @@
 """All that has a name, on two kinds of histories: `python -m benchmarks.leaderboard`.
 
-Writes the tables of docs/leaderboard.md as Markdown: one for each budget, and one of means, from which rules
-choose what `GP4C_SCORE_FUNCTION` offers by purpose. A case is a history and a budget; its figures are means
-over the scored cycles and the seeds. Each kind of histories, documentation and monitored pages, weighs half.
-The rules, over that mean:
+Writes the tables of docs/lab/leaderboard.md as Markdown: one for each budget, and one of means, from which
+rules choose what `GP4C_SCORE_FUNCTION` offers by purpose. A case is a history and a budget; its figures are
+means over the scored cycles and the seeds. Each kind of histories, documentation and monitored pages, weighs
+half. The rules, over that mean:
 
 * default: the highest NDCG among those whose freshness is on no history below that of `random`, whatever the
   seed (a crawl has one): on a history, freshness is the mean over its budgets;

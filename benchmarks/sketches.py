@@ -2,8 +2,8 @@
 
     python -m benchmarks.sketches [CONTENTS] [--clusterings 3] [--seeds 5]
 
-Cycles of 8, 8.8% of the pages, no warm-up, as in docs/sampling.md. The pages are clustered by what they say
-in cycle 0, with several seeds: by all their words, and by the words that
+Cycles of 8, 8.8% of the pages, no warm-up, as in docs/lab/sampling.md. The pages are clustered by what they
+say in cycle 0, with several seeds: by all their words, and by the words that
 `scrapy_gp4c.words.descriptions.describe` keeps. All other features are the same. Target: the change rate that
 `cb(in_flight=1)` finds, means over the draws and clusterings, is at most 0.02 lower by sketches. Without
 CONTENTS generated pages are taken, which are so short that nothing can be lost.

@@ -3,7 +3,7 @@
 Each simulated day is one stock ``scrapy crawl monitor`` per score function, with a store of its own; all
 crawl the same web with the same budget. One of them collects on a panel first, learns a score function from
 what it saw, and goes on with that. The demo knows the truth because it can import the web's change model,
-so it also shows what no crawl can know: how many of the copies are current. docs/demo.md explains it.
+so it also shows what no crawl can know: how many of the copies are current. docs/lab/demo.md explains it.
 """
 
 import argparse
@@ -289,7 +289,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--hosts", type=int, default=HOSTS, help=f"hosts, about 60 pages each ({HOSTS})")
     parser.add_argument("--seed", type=int, default=1, help="seed of the web's change model (1)")
     parser.add_argument(
-        "--port", type=int, default=PORT, help=f"port on 127.0.0.x, 0: a free one ({PORT}, see docs/demo.md)"
+        "--port",
+        type=int,
+        default=PORT,
+        help=f"port on 127.0.0.x, 0: a free one ({PORT}, see docs/lab/demo.md)",
     )
     parser.add_argument(
         "--user-centric",

@@ -2,7 +2,7 @@
 
 Everything is a pure function of ``(seed, hosts, day)``: every day draws from its own generator, so a
 version does not depend on which days were asked for before, and whoever imports this module knows the
-truth that the web serves. The traits it imitates, and its constants, are described in docs/demo.md.
+truth that the web serves. The traits it imitates, and its constants, are described in docs/lab/demo.md.
 """
 
 import re

@@ -1,7 +1,8 @@
 """Traits of a change history: what of its pages, directories and sites makes it easy or hard to crawl.
 
-``python -m example_project.traits FILE... --without TEXT`` prints a column per file. docs/demo.md has what it
-gives for recorded histories and for the monitored web (`example_project.history`), whose constants it led to.
+``python -m example_project.traits FILE... --without TEXT`` prints a column per file. docs/lab/demo.md has
+what it gives for recorded histories and for the monitored web (`example_project.history`), whose constants it
+led to.
 """
 
 import argparse
@@ -55,7 +56,7 @@ def bits_of(history: ChangeHistory, without: Sequence[str] = ()) -> Bits:
 
 
 def read_texts(path: str) -> ChangeHistory:
-    """Return the changes of pages with recorded versions: .jsonl.xz, a line per page (docs/demo.md)."""
+    """Return the changes of pages with recorded versions: .jsonl.xz, a line per page (docs/lab/demo.md)."""
     with lzma.open(path, "rt", encoding="utf-8") as file:
         pages = [(one["site"], one["page"], [*map(int, one["versions"])]) for one in map(json.loads, file)]
     changed = np.zeros((CYCLES_OF_TEXTS, len(pages)), dtype=bool)

@@ -40,7 +40,7 @@ CLOSES_AT_START: Final = (2, 19)
 
 
 class RecrawlScheduler(Scheduler):
-    """Opens a cycle, feeds its plan, admits new pages: docs/architecture.md, "A request's way"."""
+    """Opens a cycle, feeds its plan, admits new pages: docs/code/architecture.md, "A request's way"."""
 
     gp4c: Settings
     commit_interval_s = 0.5

@@ -91,8 +91,8 @@ def _run_lambdacrawl(args: Namespace) -> None:
     path = Path(args.history)
     if not is_offset_history(path):
         raise HistoryError(
-            f"--preset {lambdacrawl.NAME} needs a directory of irregular visits (docs/histories.md); {path} "
-            "is none"
+            f"--preset {lambdacrawl.NAME} needs a directory of irregular visits (docs/lab/histories.md); "
+            f"{path} is none"
         )
     max_pages = MAX_PAGES if args.max_pages is None else args.max_pages
     data = read_offset_history(path, args.cycle or DAY_S, max_pages)

@@ -119,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     options.output(add, "score file to write", Path("score.json"))
     promote_help = (
         "score file in use: replace it only if what is learned is significantly better "
-        "(docs/closing-the-loop.md); exit code 0 promoted, 3 kept"
+        "(docs/lab/closing-the-loop.md); exit code 0 promoted, 3 kept"
     )
     add("--promote", type=Path, metavar="PATH", help=promote_help)
     _add_growth_options(add)

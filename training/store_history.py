@@ -4,7 +4,7 @@ A crawl observes only what it visits, and a page that the score function picks w
 changes: a history of such pages flatters every score function. The panel (setting ``GP4C_PANEL``) is a
 random share of pages visited in every cycle whatever their score. So if the store has panel visits, its
 history is that of panel pages; else it is that of all pages, over cycles that visited them all
-(``GP4C_BUDGET = 1.0``). docs/closing-the-loop.md explains the choice of pages and cycles.
+(``GP4C_BUDGET = 1.0``). docs/lab/closing-the-loop.md explains the choice of pages and cycles.
 
 Pages come in the order of their keys, not of their discovery, which depends on how fast servers answered:
 crawls that saw the same give the same history, and learn the same from it.

@@ -6,7 +6,7 @@ that it would have as an ordinary page: visited only in cycles in which its scor
 and from what a round could know of related pages, reaches the cut of that round's ranking. The group is a
 simple random sample of all pages, so the shadows that a cycle leaves unvisited are a simple random sample of
 the pages that it leaves unvisited, and the share of them whose copy is out of date estimates the share out
-there. docs/closing-the-loop.md explains both with an example.
+there. docs/lab/closing-the-loop.md explains both with an example.
 
 Related pages of a shadow must leave out its own page, which is visited in every cycle: the shadow would
 otherwise be visited just when its page has changed, and the others would seem too good. Its visits as an

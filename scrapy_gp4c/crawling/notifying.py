@@ -93,11 +93,14 @@ class Notifier:
                     events = recent_events(store, settings, spider, texts.diff)
                     write_feed(Path(settings.feed), spider, store.store_id, events)
                 self._warn_of(texts)
+        except (Gp4cError, OSError) as error:
+            self._warn("The feed is not written: %s", error)
+        try:
             if settings.metrics:
                 record = store.cycles()[-1]
                 write_metrics(Path(settings.metrics), metrics(spider, record, page_counts(store, settings)))
         except (Gp4cError, OSError) as error:
-            self._warn("The feed or the metrics are not written: %s", error)
+            self._warn("The metrics are not written: %s", error)
 
     async def send(self) -> None:
         """Send what waits in the outbox, off the reactor; a failing receiver is one warning."""

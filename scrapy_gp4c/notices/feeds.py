@@ -29,6 +29,7 @@ def write_feed(path: Path, spider: str, store_id: str, events: Iterable[PageEven
     """
     entries = list(events)[-ENTRIES:][::-1]
     text = _json_feed(spider, entries) if path.suffix == ".json" else _atom(spider, store_id, entries)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         file.write(text)
     return len(entries)

@@ -81,5 +81,6 @@ def metrics(spider: str, record: CycleRecord, stages: Mapping[str, int]) -> byte
 
 def write_metrics(path: Path, text: bytes) -> None:
     """Write metrics in place of the file before, as node_exporter's textfile collector wants it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         file.write(text)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import threading
@@ -133,10 +132,11 @@ def run_command(command: str, lines: str) -> str | None:
         try:
             code = process.wait(limit_s)
         except subprocess.TimeoutExpired:
-            if hasattr(os, "killpg"):
-                os.killpg(process.pid, signal.SIGKILL)
-            else:
+            kill_group = getattr(os, "killpg", None)  # Windows has none
+            if kill_group is None:
                 process.kill()
+            else:
+                kill_group(process.pid, 9)
             return f"stopped after {limit_s:g} s: start in the background what takes longer"
         stderr.seek(0)
         words = stderr.read().decode(errors="replace").strip().splitlines()[-1:] or [""]

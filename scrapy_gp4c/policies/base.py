@@ -2,7 +2,7 @@
 
 A policy decides which pages a cycle visits, in one or several rounds: before each, it sees the candidates and
 what the cycle has found so far. Its plan is a pure function of its settings, the round and that evidence, so
-that a killed crawl and a replay come to the same. docs/policies.md, "The policy contract", has the rest.
+that a killed crawl and a replay come to the same. docs/code/policies.md, "The policy contract", has the rest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Score functions, and how they are loaded from a name, an expression, a file or a dotted path.
 
 A score function is written as a name of `scrapy_gp4c.scoring.named.NAMED`, an expression, the path of a score
-file (docs/architecture.md, "Files and formats") or the dotted path of a callable
+file (docs/code/architecture.md, "Files and formats") or the dotted path of a callable
 ``f(terminals: Mapping[str, ndarray[P]]) -> ndarray[P]``.
 """
 

@@ -90,7 +90,7 @@ def observe(state: MutableMapping[str, Array], changed: Array, cycle: int) -> No
     """Add one judged visit at `cycle` to every row, in place.
 
     ``state``: the columns of `STATE` (or those of them that the caller needs), each ``[P]``;
-    ``changed``: bool ``[P]``. The accumulators are updated as docs/terminals.md, "Page state and
+    ``changed``: bool ``[P]``. The accumulators are updated as docs/code/terminals.md, "Page state and
     terminals", prints them: G halved, then added, so that the weights 2**(i - 1) of GAD never overflow.
     """
     if "n" in state:

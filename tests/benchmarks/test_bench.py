@@ -27,8 +27,8 @@ def test_make_bench_runs_every_script() -> None:
 
 
 def test_the_docs_name_every_script_and_their_number() -> None:
-    """docs/performance.md sends to the figures of each."""
-    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    """docs/lab/performance.md sends to the figures of each."""
+    text = (ROOT / "docs" / "lab" / "performance.md").read_text(encoding="utf-8")
     assert f"runs {len(SCRIPTS) - len(NEED_DATA)} of them at a size" in text
     assert [name for name in SCRIPTS if not re.search(rf"benchmarks[./]{name}\b", text)] == []
 

@@ -14,7 +14,7 @@ from example_project.model import Web
 from example_project.traits import LEAST_PAGES, LEAST_SWEPT, Bits, bits_of, main, read_texts, traits
 from training.histories.history import ChangeHistory
 
-LIKE_PUBLIC = {  # docs57weekly.public without awesome-selfhosted-data, see docs/demo.md
+LIKE_PUBLIC = {  # docs57weekly.public without awesome-selfhosted-data, see docs/lab/demo.md
     "changes per page and cycle": 0.0225,
     "pages that never changed": 0.514,
     "pages with at most 1 changes": 0.755,

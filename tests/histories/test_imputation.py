@@ -52,7 +52,7 @@ def texts(bits: np.ndarray) -> list[str]:
     ],
 )
 def test_worked_examples(page: str, filled: str, guessed: int) -> None:
-    """The thesis rule, cycle by cycle as docs/closing-the-loop.md works it."""
+    """The thesis rule, cycle by cycle as docs/lab/closing-the-loop.md works it."""
     out, guesses = fill_lost_cycles(*columns(page))
     assert texts(out) == [filled]
     assert guesses.sum() == guessed

@@ -21,7 +21,7 @@ from scrapy.settings import Settings
 from scrapy_gp4c.commands import ACTIONS, Command
 from tests.support.sources import ROOT
 
-DOCUMENTS: Final = {path.name: path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
+DOCUMENTS: Final = {path.name: path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
 OPTIONAL: Final = re.compile(r"\[([^\[\]]*)\]")
 
 

@@ -1,7 +1,7 @@
 """The papers' formulas and algorithms, written anew from their texts in exact fractions, beside ours.
 
 "Journal" is Santos et al. 2014, "thesis" A. Santos 2013, T Tan et al. 2007, P Pandey & Olston 2005. Where a
-text can be read in several ways, the reading is that of docs/reproduction.md, and the test names it.
+text can be read in several ways, the reading is that of docs/lab/reproduction.md, and the test names it.
 """
 
 from __future__ import annotations

@@ -298,8 +298,8 @@ def test_it_does_not_matter_how_many_cycles_states_are_listed_for(rows_per_cycle
 
 
 def tables_of_worked_example():
-    """The numbers of both tables of the section "Worked example" in docs/replay.md, without the cycles."""
-    text = (Path(__file__).parents[2] / "docs" / "replay.md").read_text()
+    """The numbers of both tables of "Worked example" in docs/lab/replay.md, without the cycles."""
+    text = (Path(__file__).parents[2] / "docs" / "lab" / "replay.md").read_text()
     section = text.partition("## Worked example")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| \d [^\n]*", section, re.MULTILINE)
     numbers = [[float(bucket) for bucket in row.strip("| ").split("|")][1:] for row in rows]
@@ -307,7 +307,7 @@ def tables_of_worked_example():
 
 
 def test_worked_example():
-    """The replay of t * X worked by hand in docs/replay.md, number for number."""
+    """The replay of t * X worked by hand in docs/lab/replay.md, number for number."""
     bits, expected = tables_of_worked_example()
     result = replay(history_of(bits), "t * X", budget=2, warmup=2, ties="order")
     assert result.scored_cycles.tolist() == [3, 4, 5, 6]

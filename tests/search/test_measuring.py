@@ -249,7 +249,7 @@ def test_the_papers_table_1() -> None:
 
 
 def test_the_example_of_the_documentation() -> None:
-    """docs/user-centric.md: five pages, one query, copies refreshed one after the other."""
+    """docs/lab/user-centric.md: five pages, one query, copies refreshed one after the other."""
     once = np.ones(1)
     copies, live = np.array([[5.0, 4.0, 3.0, 2.0, 0.0]]), np.array([[5.0, 1.0, 3.0, 4.5, 2.0]])
     assert usefulness(copies, live, once) * ZETA == pytest.approx(6.4934, abs=5e-5)

@@ -83,7 +83,7 @@ class Page:
         return float(new), float(looked), brought_cycle
 
     def expected(self) -> dict[str, float]:
-        """The columns as docs/store.md and docs/terminals.md, "Page state and terminals", define them."""
+        """The columns as docs/code/store.md and docs/code/terminals.md, "Page state and terminals", say."""
         judged = [(cycle, outcome == "changed") for cycle, outcome, _ in self.visits if outcome in JUDGED]
         copies = [visit for visit in self.visits if visit[1] not in FAILED]
         prints = [visit for visit in copies if visit[1] != "not_modified"]

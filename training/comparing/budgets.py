@@ -72,7 +72,7 @@ class Budgets:
     cycles_a_day: float
 
     def to_json(self) -> Json:
-        """The JSON document of docs/replay.md."""
+        """The JSON document of docs/lab/replay.md."""
         return {
             "pages": self.pages,
             "panel": self.is_sample,

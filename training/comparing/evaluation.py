@@ -176,7 +176,7 @@ class Evaluation:
     results: list[Result]
 
     def to_json(self) -> Json:
-        """The JSON document of docs/histories.md."""
+        """The JSON document of docs/lab/histories.md."""
         return {
             "history": self.history._asdict(),
             "settings": self.settings._asdict(),

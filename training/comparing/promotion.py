@@ -1,7 +1,7 @@
 """Champion and challenger: `python -m training.learn STORE --promote PATH`.
 
 A function learned on the older cycles of some pages replaces the one in use only if it is significantly
-better on the newest cycles of other pages. docs/closing-the-loop.md tells what is compared and how.
+better on the newest cycles of other pages. docs/lab/closing-the-loop.md tells what is compared and how.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Learning runs that write score files (docs/architecture.md, "Files and formats") and survive kills."""
+"""Learning runs that write score files (docs/code/architecture.md, "Files and formats") and survive kills."""
 
 from __future__ import annotations
 

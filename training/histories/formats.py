@@ -1,6 +1,6 @@
 """File formats of change histories: reading and writing, streamed, in little memory.
 
-Three formats, each also gzip-compressed, told apart by the file's content (docs/histories.md):
+Three formats, each also gzip-compressed, told apart by the file's content (docs/lab/histories.md):
 
 * text: one page per line, character i is ``1`` if the page changed between cycle i - 1 and cycle i,
   else ``0`` (the format of BRDC'12 as the authors' program read it);

@@ -1,4 +1,4 @@
-"""Histories in the stores of crawls (docs/closing-the-loop.md explains the choice of pages and cycles)."""
+"""Histories in the stores of crawls (docs/lab/closing-the-loop.md explains the choice)."""
 
 from __future__ import annotations
 

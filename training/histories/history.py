@@ -78,7 +78,7 @@ class Impact:
 NOW_AND_THEN: Final = (
     "a crawl with a budget visits most pages now and then; set GP4C_PANEL to a share of pages to observe in "
     "every cycle, or GP4C_BUDGET to 1.0 for some cycles, or read the crawl's store by "
-    "`python -m training.store_history STORE --partial` (docs/closing-the-loop.md)"
+    "`python -m training.store_history STORE --partial` (docs/lab/closing-the-loop.md)"
 )
 """Remedy where too few pages were observed in every cycle."""
 

@@ -1,7 +1,7 @@
 """Outcomes that nobody observed: days lost to errors, and pages that are visited only now and then.
 
 Both kinds of gap end with a visit that compares the page with its copy of before the gap. If that visit
-finds no change, nothing changed within the gap, and nothing needs to be guessed. docs/closing-the-loop.md
+finds no change, nothing changed within the gap, and nothing needs to be guessed. docs/lab/closing-the-loop.md
 works an example of either rule.
 """
 

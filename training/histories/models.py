@@ -40,7 +40,7 @@ BRDC12: Final[dict[str, float]] = {
     "shared_draw_share": 0.3,  # of the pages; they change together with those of their site
     "imputed_share": 0.0292,  # of the bits; errors filled in (thesis, Table 4.1)
 }
-"""Parameters of `brdc12_like`, fitted to the published results (docs/reproduction.md)."""
+"""Parameters of `brdc12_like`, fitted to the published results (docs/lab/reproduction.md)."""
 
 
 def sites(rng: np.random.Generator, pages: int) -> Sites:
@@ -101,7 +101,7 @@ def _draw(
 
 
 def brdc12_like(rng: np.random.Generator, site: Sites, cycles: int) -> Bits:
-    """Behave in replay like BRDC'12 (Santos et al. 2013, Table 4.3); docs/reproduction.md compares.
+    """Behave in replay like BRDC'12 (Santos et al. 2013, Table 4.3); docs/lab/reproduction.md compares.
 
     Page i on day d has the hazard ``b_i * M_id * w_d * (excitation if it changed on day d - 1)``: a base
     rate by the page's rank, a factor while the page is live, a weekend factor. It changes where a

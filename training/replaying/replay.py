@@ -3,7 +3,7 @@
 Thesis section 3.4, Algorithm 2; journal section 5.2. Every page is fetched in cycle 0 and visited in each
 warm-up cycle 1..W. Then in every cycle c = W + 1..D: score each page by the outcomes of its earlier visits,
 visit the k pages of the highest scores, and judge each visit by whether the page changed since its last one.
-docs/replay.md works an example by hand.
+docs/lab/replay.md works an example by hand.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Page store: pages, visits and cycles in one LMDB file that survives a kill at any moment.
 
-docs/store.md describes the tables. `Environment` is the open file, `Tables` its content with the counters,
-`OpenCycle` the part in memory; `Store` puts them behind the protocols of `scrapy_gp4c.store.protocols`.
+docs/code/store.md describes the tables. `Environment` is the open file, `Tables` its content with the
+counters, `OpenCycle` the part in memory; `Store` puts them behind the protocols of
+`scrapy_gp4c.store.protocols`.
 """
 
 from __future__ import annotations

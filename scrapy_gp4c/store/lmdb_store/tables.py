@@ -1,6 +1,6 @@
 """Tables of a store's LMDB file, their schema, and the counters that move with them.
 
-docs/store.md describes keys and values. Numbers in keys are big-endian, so that they sort.
+docs/code/store.md describes keys and values. Numbers in keys are big-endian, so that they sort.
 """
 
 from __future__ import annotations
