@@ -135,6 +135,8 @@ class Status:
     """Pages that wait after failed visits."""
     left_alone: dict[str, float]
     """Host that refused the last cycle -> until when it wants no request, s since 1970; 0: no time."""
+    lies: dict[str, list[int]]
+    """Host -> up to three pages that it answered "not modified" though they had changed."""
     no_text: int
     """Fetched pages without visible text."""
     archive: str
@@ -182,6 +184,7 @@ def run(project: Project, options: Namespace) -> None:
             page_counts(store, project.settings),
             resting_pages(store, project.settings, store.last_cycle + 1),
             cycles[-1].get("left_alone", {}) if cycles else {},
+            next((cycle["lies"] for cycle in reversed(cycles) if "lies" in cycle), {}),
             count_without_text(store),
             archive_problem(store.path / ARCHIVE),
             None if estimated is None else _estimates(estimated["cycle"], estimated["panel"]),
@@ -208,6 +211,8 @@ def run(project: Project, options: Namespace) -> None:
         say(line)
     if (refusing := messages.left_alone(status.left_alone)) is not None:
         say(refusing)
+    if (lying := messages.lying(status.lies)) is not None:
+        say(lying)
     if status.no_text:
         say(f"{status.no_text:,} pages have {NO_TEXT}")
     if status.archive:

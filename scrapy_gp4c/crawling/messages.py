@@ -11,7 +11,7 @@ from scrapy_gp4c.policies.table import DEFAULT
 from scrapy_gp4c.store.records import CycleRecord, local_time, samples_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from scrapy_gp4c.crawling.cycle import Cycle
     from scrapy_gp4c.crawling.reports import Resting
@@ -142,6 +142,17 @@ def left_alone(hosts: Mapping[str, float]) -> str | None:
         return None
     until = (f"{host} until {local_time(until_s)}" if until_s else host for host, until_s in hosts.items())
     return f"Left alone, as their last answers refused the crawl: {', '.join(until)}"
+
+
+def lying(sites: Mapping[str, Sequence[int]]) -> str | None:
+    """Return the line for sites with false answers "not modified"; None: there are none."""
+    if not sites:
+        return None
+    counts = ", ".join(f"{site} ({len(pages)} pages)" for site, pages in sites.items())
+    return (
+        f'Answered "not modified" though pages had changed: {counts}. These pages, and from 3 on their whole '
+        "site, are asked for without ETag and Last-Modified"
+    )
 
 
 def other_policy(settings: Settings) -> str | None:

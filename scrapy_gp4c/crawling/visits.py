@@ -25,6 +25,7 @@ from scrapy_gp4c.fingerprint.description import description
 from scrapy_gp4c.fingerprint.parts import NOT_WATCHED_REASON, ComparedPart, compared_part, part_sum
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 from scrapy_gp4c.foreign_text import foreign_safe_logger
+from scrapy_gp4c.page_state.outcomes import CHANGED, NOT_MODIFIED
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.records import LastAnswer, local_time
 
@@ -55,6 +56,12 @@ CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
 """Headers that ask for a 304; without them it says nothing of the page."""
 UNCONDITIONAL: Final = 8
 """Judged visits of which one goes without validators; the page's key draws which."""
+MAX_LIES: Final = 3
+"""Pages of a site with a false 304 from which on no request to the site has validators."""
+MAX_LYING_SITES: Final = 1_000
+"""Sites with a false 304 that are remembered: the record of the cycle has them."""
+LIES: Final = "gp4c/false_not_modified"
+"""Statistic of 304s that were found to be false."""
 CUT_OFF: Final = "dataloss"
 """Flag of a body that lacks its end; ``partial`` only means that no length was sent (RFC 9112, 6.3)."""
 
@@ -82,6 +89,8 @@ class Visits:
         self.texts = SharedTexts(next(doubted, []))
         run.doubted = lambda: list(self.texts.doubted)
         self.public_url = Credentials(settings.secret_params).url
+        lies = (record["lies"] for record in reversed(self.store.cycles()) if "lies" in record)
+        self.lies: dict[str, list[int]] = next(lies, {})
         self.with_text = self.cycle.measuring is not None or self.cycle.archive is not None
 
     def of(self, request: Request) -> Visit | None:
@@ -133,8 +142,8 @@ class Visit:
         try:
             if self._lacks_text() or self._is_rebased():
                 return
-            row = visits.store.page(page)
-            if row.n >= UNCONDITIONAL and (row.n + row.key) % UNCONDITIONAL == 0:
+            row, lies = visits.store.page(page), visits.lies.get(site_of(self._request), ())
+            if is_drawn(row.key, row.n) or page in lies or len(lies) >= MAX_LIES:
                 return  # a server that answers 304 whatever happens would hide all changes
             etag, last_modified = visits.store.validators(page)
         except StoreError as error:
@@ -175,6 +184,9 @@ class Visit:
                 )
                 return response
             if (outcome := self._outcome(response)) is not None:
+                row = visits.store.page(claim.page)
+                if outcome == "not_modified" and row.outcome == CHANGED and is_drawn(row.key, row.n - 1):
+                    self._note_lie()  # the page was asked for with the validators of the copy before
                 self._note_refusal(response, refuses=response.status in REFUSALS)
                 error = "the body lacks its end" if CUT_OFF in response.flags else None
                 return self._finish(response, self._end(response, outcome, error, self._request))
@@ -476,8 +488,13 @@ class Visit:
             if is_new_copy or (outcome == "unchanged" and not visits.store.has_description(page)):
                 visits.store.set_description(page, _description_of(response))
         if visits.skip_unchanged:
-            if outcome in ("first", "changed", "unchanged"):
-                self._keep_validators(response, info)
+            row = visits.store.page(page)
+            if outcome != "changed" or not is_drawn(row.key, row.n):
+                if outcome in ("first", "changed", "unchanged"):
+                    self._keep_validators(response, info)
+            # Else the next visit has the validators of the copy before: a 304 to these is false.
+            elif row.outcome == NOT_MODIFIED and validators_of(response) == visits.store.validators(page):
+                self._note_lie()
             if outcome in ("unchanged", "not_modified"):
                 self._release()
                 raise Unchanged("unchanged since the last visit")
@@ -492,12 +509,38 @@ class Visit:
     def _keep_validators(self, response: Response, info: VisitInfo) -> None:
         """Remember the validators of the copy that the next visit will be compared with."""
         store, page = self._visits.store, self._claim.page
-        values = (response.headers.get(name) for name in ("ETag", "Last-Modified"))
-        etag, last_modified = (value.decode("latin-1") if value else None for value in values)
+        etag, last_modified = validators_of(response)
         if info.held is not None:  # they are those of what the spider has used
             info.held.validators = etag, last_modified
         elif (etag, last_modified) != store.validators(page):
             store.set_validators(page, etag, last_modified)
+
+    def _note_lie(self) -> None:
+        """Note that the page's last 304 was false: from now on the page is asked for without validators."""
+        visits, site = self._visits, site_of(self._request)
+        pages = visits.lies.pop(site, [])
+        visits.lies[site] = [*pages, self._claim.page][:MAX_LIES]
+        while len(visits.lies) > MAX_LYING_SITES:
+            del visits.lies[next(iter(visits.lies))]
+        visits.store.amend_record(lies=visits.lies)
+        line = (
+            f"{visits.public_url(self._request.url)} was answered 304 though it had changed: it is "
+            f"asked for without validators from now on, and so is its whole site after {MAX_LIES} such pages."
+        )
+        log_first(visits.cycle.stats, LIES, line, {}, logging.WARNING)
+
+
+def is_drawn(key: int, n: int) -> bool:
+    """Whether a page is visited without validators after `n` judged visits; ``key``: of the page."""
+    return n >= UNCONDITIONAL and (n + key) % UNCONDITIONAL == 0
+
+
+def validators_of(response: Response) -> tuple[str | None, str | None]:
+    """ETag and Last-Modified of a response."""
+    etag, last_modified = (response.headers.get(name) for name in ("ETag", "Last-Modified"))
+    return (etag and etag.decode("latin-1")) or None, (
+        last_modified and last_modified.decode("latin-1")
+    ) or None
 
 
 def plain_outcome(response: Response, request: Request) -> str | None:

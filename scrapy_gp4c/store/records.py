@@ -143,6 +143,8 @@ class CycleRecord(TypedDict, total=False):
     """Whether a request has said how often its page is to be visited."""
     left_alone: dict[str, float]
     """Hosts that refuse the crawl -> until when they want no request, s since 1970; 0: they do not say."""
+    lies: dict[str, list[int]]
+    """Hosts whose answers "not modified" were false -> up to three such pages, of this cycle and before."""
     doubted: list[int]
     """Fingerprints of texts that are blocks and the like, of this cycle and before."""
     secret_params: list[str]

@@ -16,6 +16,7 @@ from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c import visit
 from scrapy_gp4c.crawling.doubt import RULES, AnswerFeatures, reason_of
+from scrapy_gp4c.crawling.messages import lying
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Site, crawl, html, outcomes
 
@@ -140,27 +141,36 @@ async def test_what_stays_doubtful_is_the_page_in_the_end(site: Site, store_path
 
 @pytest_twisted.ensureDeferred
 async def test_a_server_that_always_says_not_modified_hides_no_change_for_ever(
-    site: Site, store_path: Path
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Every 8th visit goes without validators, and finds what changed."""
-    text = {"now": text_of(1)}
+    """Every 8th visit goes without validators; what was hidden shows that the site's 304s are false."""
+    text = {"now": 1}
 
     def page(request: ServerRequest) -> bytes:
-        request.setHeader("ETag", '"always"')
+        is_true = request.path != b"/stuck"
+        request.setHeader("ETag", f'"{text["now"]}"' if is_true else '"always"')
         if request.getHeader("If-None-Match"):
             request.setResponseCode(304)
             return b""
-        return html(text["now"]).encode()
+        return html(text_of(text["now"] * 100 + len(request.path))).encode()
 
-    site.pages["/"] = page
+    paths = ("/", "/a", "/ab", "/stuck")
+    site.pages = dict.fromkeys(paths, page)
     given = {**FULL, "GP4C_SKIP_UNCHANGED": True}
-    found = []
-    for cycle in range(1, 19):
-        await crawl(Pages, store_path, given, urls=(site.url(),))
-        text["now"] = text_of(2)
-        found += outcomes(store_path, cycle).get("/", [])
-    assert found.count("changed") == 1
-    assert found.count("not_modified") >= 14
+    found: list[Counter[str]] = []
+    with caplog.at_level(logging.WARNING):
+        for cycle in range(1, 21):
+            await crawl(Pages, store_path, given, urls=tuple(map(site.url, paths)))
+            text["now"] += cycle > 3
+            found.append(Counter(one for ends in outcomes(store_path, cycle).values() for one in ends))
+    assert all(one == {"not_modified": 4} for one in found[1:8])
+    assert found[-1] == {"changed": 4}
+    assert "was answered 304 though it had changed" in caplog.text
+
+
+def test_sites_with_false_304s_are_named() -> None:
+    """In a line of the status, with what follows from it."""
+    assert "a.example (3 pages)" in str(lying({"a.example": [1, 2, 3]}))
 
 
 class Asked(Pages):
