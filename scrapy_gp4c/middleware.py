@@ -125,7 +125,7 @@ class CallbackMiddleware:
         return cls(crawler)
 
     def process_spider_exception(self, response: Response, exception: Exception) -> None:
-        """Note it; whoever comes next may handle it."""
+        """Note that the callback failed; a later middleware may handle the exception."""
         request = response.request
         if (run := run_of(self._crawler)) is not None:
             run.note_failure(response, exception)

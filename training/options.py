@@ -61,7 +61,7 @@ def output(add: Add, what: str, default: Path | None = None, kind: Callable[[str
 
 
 def protocol(add: Add, default: splits.Protocol, *others: str) -> None:
-    """Protocol that splits a history; ``others``: protocols that split none."""
+    """``--protocol``: how a history is split; ``others``: protocols that split none."""
     known, shown = (*splits.PROTOCOLS, *others), f"{{{','.join(splits.PROTOCOLS)}}}"
     add("--protocol", choices=known, metavar=shown, default=default, help="how to split the history")
 

@@ -69,7 +69,7 @@ class Segment(NamedTuple):
 
 
 class Hunk(NamedTuple):
-    """Difference, or several close to each other, with its context."""
+    """Differences close to each other, with their context."""
 
     position: int
     """Number of the first word in the later text, from 1 on."""

@@ -1,4 +1,4 @@
-"""All that there is to say of one page: what is known of it, its score, its rank, its visits."""
+"""Explanation of a page: its columns, score, rank and visits."""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ class Listener:
 
 
 class Monitor:
-    """Loop that waits, crawls and tells its listener of each crawl."""
+    """Loop that waits, crawls and reports each crawl to its listener."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ def _host_regex(crawler: Crawler) -> re.Pattern[str]:
 
 
 class Project:
-    """The settings of one spider as its crawl would have them."""
+    """Settings of a spider, as its crawl would have them."""
 
     def __init__(self, settings: ScrapySettings, spider_name: str) -> None:
         """Load the spider's class for its own settings; raises SettingsError."""

@@ -19,7 +19,7 @@ MOST: Final = 10
 
 @dataclass(frozen=True)
 class Hub:
-    """A page whose visits bring new ones."""
+    """Page whose visits bring new pages."""
 
     url: str
     brought: float
@@ -62,7 +62,7 @@ def hubs(store: PageReader) -> list[Hub]:
 
 
 def trusted_sites(store: PageReader) -> list[TrustedSite]:
-    """The sites whose hints tell most surely, at most `MOST`, by the visits that they rest on."""
+    """Sites whose hints are tested best, at most `MOST`: those with the most visits after a hint."""
     rows = store.hints.trust()
     where, kind = np.nonzero(hints.holds(rows["counts"]))
     weight = rows["counts"][where, kind].sum(axis=(1, 2))

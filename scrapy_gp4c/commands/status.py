@@ -45,7 +45,7 @@ HEADER = ("cycle", "started", "finished", "planned", "visited", "changed", "chan
 
 @dataclass(frozen=True)
 class Sampled:
-    """Visits by which a policy learnt of other pages, and those that it made because of them."""
+    """Visits to samples, and visits that followed from what the samples showed."""
 
     samples: int
     samples_changed: int
@@ -125,12 +125,12 @@ class Status:
     store: str
     store_id: str
     arguments: dict[str, str]
-    """Arguments of the spider whose store it is."""
+    """Arguments of the spider that the store belongs to."""
     warnings: list[str]
     """Warnings and errors of the last run."""
     pages: int
     counts: dict[str, int]
-    """Pages by what the policy does with them."""
+    """Pages by class, such as gone, in warm-up, ranked."""
     resting: Resting
     """Pages that wait after failed visits."""
     left_alone: dict[str, float]

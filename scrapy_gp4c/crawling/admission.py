@@ -229,7 +229,7 @@ class Admission:
         self._uncounted = 0
         """Duplicates that are not in the statistics yet."""
         self._settled: dict[str | int, str] = {}
-        """Other requests -> the statistic of their kind: further ones are skipped in this round."""
+        """Settled requests -> statistic of their kind: equal requests are skipped in this round."""
         self._unplanned: dict[str, int] = {}
         """URL -> its page, for which a round had no visit."""
         self.restored: set[int] = set()
@@ -496,7 +496,7 @@ class Admission:
     # --- further requests of a page, which are most links of a site, at little cost
 
     def _is_settled(self, request: Request, name: str | int) -> bool:
-        """Tell whether a request is skipped like the one before it, and count it then."""
+        """Whether a request is skipped as an earlier equal request was; it is counted then."""
         return not request.dont_filter and self._is_known(name)
 
     def _is_known(self, name: str | int) -> bool:

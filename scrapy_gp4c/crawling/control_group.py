@@ -1,4 +1,4 @@
-"""Control group: a fixed random share of the pages (``GP4C_PANEL``), and what it tells about the others.
+"""Control group: a fixed random share of the pages (``GP4C_PANEL``), which estimates figures of all pages.
 
 A crawl that visits the pages most likely to have changed cannot tell what happens on the others. Pages of the
 control group can: each is visited in every cycle, and each keeps beside its real state a *shadow*, the state
@@ -90,7 +90,7 @@ class Tally(NamedTuple):
     """Pages of the control group in a cycle, counted for the estimates."""
 
     judged: int
-    """Pages whose visit told whether they had changed."""
+    """Pages with a judged visit: changed or unchanged."""
     unchosen: int
     """Judged pages whose shadow the cycle would not have visited."""
     outdated: int
@@ -388,7 +388,7 @@ class _Ranking(NamedTuple):
 
     cut: tuple[float, int]
     of_sites: list[tuple[int, float, int]]
-    """Key of each site that has its share of the budget, and its own cut."""
+    """Sites with a share and a cut of their own: key and cut of each."""
     seen: int
     """Visits that the round saw."""
     spent: float

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class PlannedPages:
-    """Plan of a cycle, its rounds one behind the other, looked up by page."""
+    """Plan of a cycle over all its rounds, looked up by page."""
 
     def __init__(self, chunks: Iterable[npt.NDArray[Any]]) -> None:
         """Take the plan in chunks of dtype `PLAN`."""
@@ -119,7 +119,7 @@ class Cycle:
         self.held: dict[int, HeldVisit] = {}
         """Page -> its visit, which is over for the downloader and not yet for the spider."""
         self.sees_responses = False
-        """Whether it is known of each response that it came to the spider."""
+        """Whether the spider middleware notes each response that reaches the spider."""
         self.ended: list[int] = []
         """Pages whose visits have ended since the feeder last looked."""
         self.asked: set[int] = set()

@@ -28,7 +28,7 @@ HELD_S: Final = 0.5
 ANSWERED_S: Final = 0.25
 """An answer is not far off for so long after its request was sent."""
 TURN_S: Final = 0.02
-"""Rounds that are planned so soon one after the other are one turn of the reactor."""
+"""Seconds within which planned rounds count as one turn of the reactor."""
 AWAITED_KINDS: Final = tuple(KINDS[kind] for kind in (SAMPLE, PANEL, RANKED))
 """Kinds of visits that a policy which samples may wait for; it learns nothing of neighbours."""
 

@@ -86,7 +86,7 @@ class LiveEvidence:
         return SpreadSample(self._block(few, columns, few, slice(None)), len(some) / pages)
 
     def may_visit(self, pages: Pages) -> npt.NDArray[np.bool_]:
-        """Tell which of some pages are candidates."""
+        """Whether each page is a candidate."""
         known = pages < len(self._open)
         known[known] = self._open[pages[known]]
         return known

@@ -248,7 +248,7 @@ class Feeder:
         )
 
     def extend(self, pages: Iterable[int]) -> None:
-        """Append pages of a round; those whose finders are still to be visited wait for them."""
+        """Append pages of a round; a page waits for its finder if that is still to be visited."""
         pages = array("Q", pages)
         self._planned += len(pages)
         ready = array("Q")

@@ -165,7 +165,7 @@ class PageResult:
     description: bytes | None = None
     items: list[Any] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
-    """`Request.to_dict` of each, without what is default."""
+    """`Request.to_dict` of each request, without default values."""
     callback_error: str = ""
     """Traceback of the spider's callback, or of a pipeline."""
     failure: str | None = None

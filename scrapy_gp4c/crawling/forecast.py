@@ -152,7 +152,7 @@ class Forecast(NamedTuple):
 
     cycle: int
     rounds: list[Array]
-    """Each dtype `PLAN`, first to visit first."""
+    """Plan of each round, dtype `PLAN`, first to visit first."""
     counts: PlanCounts
     visits: Array
     """Dtype `VISIT`, without times: as if every page were found unchanged, or fetched for the first time."""

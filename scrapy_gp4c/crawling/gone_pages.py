@@ -50,7 +50,7 @@ class GonePages(NamedTuple):
 
     @classmethod
     def joined(cls, parts: list[Self]) -> Self:
-        """All parts, one behind the other."""
+        """Pages of all parts, joined."""
         return cls(*map(np.concatenate, zip(*parts, strict=True)))
 
     @property

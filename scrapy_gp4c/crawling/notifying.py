@@ -55,7 +55,7 @@ logger = foreign_safe_logger(__name__)
 
 
 class Notifier:
-    """Tells receivers, a command, a feed and metrics of a run what its cycle found."""
+    """Notifier of a run: sends the cycle's findings to receivers, a command, a feed and metrics."""
 
     def __init__(self, store: PageStore, settings: Settings, spider: Spider) -> None:
         self._store, self._settings, self._spider = store, settings, spider

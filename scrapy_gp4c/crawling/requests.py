@@ -163,7 +163,7 @@ def is_page_request(request: Request) -> bool:
 
 
 def is_opted_out(request: Request) -> bool:
-    """Tell whether a request has ``meta={"gp4c": False}``, or a copy of such meta: it passes untouched."""
+    """Whether a request has ``meta={"gp4c": False}``, or a copy of such meta, so that it passes untouched."""
     mark = request.meta.get(META)
     return mark is False or (isinstance(mark, dict) and bool(mark.get("opted_out")))
 
@@ -178,7 +178,7 @@ def unmark(request: Request) -> None:
 
 
 def mark_finder(request: Request, finder: int) -> None:
-    """Note in a spider's request who found it."""
+    """Note in a spider's request the page that found it."""
     if isinstance(request.meta.get(META), Claim):  # a copy of a request on its way is no part of its visit
         del request.meta[META]
     if finder != UNKNOWN_FINDER:
@@ -378,7 +378,7 @@ def _storable(name: str, values: dict[str, Any], unstorable: list[str]) -> dict[
 
 
 def _through_json(value: Any) -> Any:
-    """Return what JSON makes of a value: equal to it, and its own object whatever the spider does to it.
+    """Return a copy of a value through JSON, which the spider cannot change any more.
 
     Raises ValueError for a value that would come back as something else.
     """
@@ -558,7 +558,7 @@ class Rebuilder:
             return 0
 
     def _without_secrets(self, request: Request) -> Request:
-        """The request without what is secret, as far as the fingerprint can see it."""
+        """Request without those secrets that are part of its fingerprint."""
         url = self.credentials.url(request.url)
         if self.by_url_alone:
             return request if url == request.url else Request(url)

@@ -76,7 +76,7 @@ def wake(crawler: Crawler) -> None:
 
 
 def is_scraping(crawler: Crawler) -> bool:
-    """Tell whether pipelines take items: they are open, and nobody closes them."""
+    """Whether pipelines take items: they are open and not being closed."""
     slot = None if crawler.engine is None else crawler.engine.scraper.slot
     return slot is not None and not slot.closing
 
@@ -111,7 +111,7 @@ def has_receivers(crawler: Crawler, signal: object) -> bool:
 
 
 def queued_slots(scheduler: Scheduler) -> set[str] | None:
-    """Downloader slots of a scheduler's queued requests; None where its queue does not tell them apart.
+    """Downloader slots of a scheduler's queued requests; None where the queue has no slots.
 
     A policy that samples plans on as soon as a host has nothing to do; the public API gives a length alone.
     """

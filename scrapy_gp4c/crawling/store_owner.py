@@ -28,7 +28,7 @@ _calls: WeakKeyDictionary[Crawler, CrawlCall] = WeakKeyDictionary()
 
 
 def note_call(crawler: Crawler) -> None:
-    """Note who crawls, with what arguments, while the engine is being built: later nobody knows it."""
+    """Note the spider and its arguments while the engine is built: later they are not known."""
     _calls[crawler] = crawl_call(crawler)
 
 
@@ -59,7 +59,7 @@ def spider_arguments(spider: Spider) -> dict[str, str]:
 
 
 def note_owner(path: Path, spider: Spider, crawler: Crawler, arguments: dict[str, str]) -> None:
-    """Note whose a store is; a warning tells that its pages were told apart otherwise."""
+    """Note the owner of a store; warn where its page keys were made by another fingerprinter."""
     fingerprinter = type(crawler.request_fingerprinter)
     owner = {
         "spider": spider.name,
@@ -128,7 +128,7 @@ def owner_of(path: Path) -> dict[str, Any]:
 
 
 def set_mode(path: Path, mode: int | None) -> None:
-    """Give a store's directory and files their permissions; those of another user stay as they are."""
+    """Set the permissions of a store's directory and files; files of other users stay as they are."""
     if mode is None:
         return
     for entry in (path, *path.iterdir()):

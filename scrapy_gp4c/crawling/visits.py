@@ -71,7 +71,7 @@ class Unchanged(IgnoreRequest):
 
 
 class Visits:
-    """The visits of one run, with all that is the same for each of their responses."""
+    """Visits of a run, with the values that are the same for all responses."""
 
     def __init__(self, run: Run, process: FingerprintProcess) -> None:
         """Take a run; ``process`` fingerprints large pages."""

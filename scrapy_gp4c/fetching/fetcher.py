@@ -368,7 +368,7 @@ class FetcherCrawl:
     # --- reading and callbacks
 
     def _read(self, response: Response, copy: KnownCopy, result: PageResult) -> bool:
-        """Fingerprint a visited page and judge it; tells whether it is unchanged."""
+        """Fingerprint a visited page and judge it; returns whether the page is unchanged."""
         assert response.request is not None
         outcome: str | None = None
         if "cached" in response.flags:

@@ -1,4 +1,4 @@
-"""The fetchers of a crawl, as its owner sees them: who is there, who has which pages, and until when.
+"""Fetchers of a crawl, as its owner knows them: which are there, and which pages each has until when.
 
 Dask knows which workers there are and carries the calls. Of each fetcher one call is under way all the time:
 it brings results, the fetcher's clock, and the news that it is alive. A host is one fetcher's at a time. A
@@ -76,7 +76,7 @@ class PendingPage:
     """What a fetcher is to know; raises ValueError where it cannot be sent."""
     deferred: Deferred[PageResult]
     losses: int = 0
-    """Fetchers that ended while they had it."""
+    """Fetchers that ended while they had the page."""
     elsewhere: dict[str, Any] | None = None
 
 
@@ -87,12 +87,12 @@ class SentBatch:
     name: str
     host: str
     pages: dict[int, PendingPage]
-    """Those that are not finished, by their positions."""
+    """Unfinished pages of the batch, by their positions."""
     sent_s: float
     end_s: float
     """Owner's time from which on nothing of it is sent."""
     is_suspect: bool
-    """Whether other fetchers ended with its only page."""
+    """Whether other fetchers ended with the batch's only page."""
 
 
 @dataclass(eq=False)
@@ -116,7 +116,7 @@ class FetcherState:
     load: int = 0
     """Pages that it has, as `PAGES_A_REQUEST` counts; computed before batches are cut."""
     is_reserved: bool = False
-    """Whether it gets nothing but one page that others have ended with."""
+    """Whether the fetcher gets a single page only: one with which other fetchers have ended."""
 
     @property
     def pages(self) -> int:

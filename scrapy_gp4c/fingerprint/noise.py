@@ -32,7 +32,7 @@ MAX_ROWS: Final = 18
 _STREAK: Final = 3
 _COUNTER: Final = 4
 _CLOCK_STREAK: Final = 2
-"""Changes in a row, after a first one of the page, that make a part a clock."""
+"""Changes in a row, without the first one of the page, that make a text node a clock."""
 
 _WORDS: Final = tomllib.loads(
     files("scrapy_gp4c.words").joinpath("mask_words.toml").read_text(encoding="utf-8")
@@ -92,7 +92,7 @@ class TextNode(NamedTuple):
 
 
 def counter_form(text: str) -> str | None:
-    """Return a text without its numbers, if each of them stands beside a word that counts or tells time."""
+    """Return a text without its numbers, if each stands beside a word of counting or time."""
     if not any(map(str.isdigit, text)):
         return None
     lower = mask(text.lower())
@@ -273,7 +273,7 @@ def _labelled(tree: _Tree, at: int) -> list[int]:
 
 
 def clock_positions(learned: bytes) -> frozenset[int]:
-    """Return the positions of the parts that do not count."""
+    """Return the positions of the text nodes that are learned to be clocks."""
     return frozenset(at for at, (_, streak) in _rows(learned).items() if streak >= _CLOCK_STREAK)
 
 

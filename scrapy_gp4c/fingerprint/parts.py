@@ -81,7 +81,7 @@ def watched_features(response: Response) -> list[str]:
 
 
 def _text(node: Any) -> str:
-    """Text of an element, as its words stand beside each other; that of an attribute or text node."""
+    """Text of an element, its words joined by blanks; of an attribute or text node, its value."""
     root = node.root
     if not isinstance(root, etree._Element):
         return str(root).strip()

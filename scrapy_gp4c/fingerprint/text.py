@@ -102,7 +102,7 @@ class Content(NamedTuple):
     text: str
     left_out: tuple[LeftOut, ...] = ()
     has_text: bool = True
-    """Whether a visitor reads any of it: the title of an empty page is no text."""
+    """Whether a visitor of the page reads any text; the title of an empty page is none."""
 
 
 def without_markup(text: str) -> str:

@@ -135,7 +135,7 @@ class Message(NamedTuple):
 
 
 def messages_of(receiver: Receiver, events: Iterable[PageEvent]) -> list[Message]:
-    """Messages to a receiver about events: one for all, or one for each where its digest is ``each``.
+    """Messages to a receiver: one for all events, or with the digest ``each`` one an event.
 
     Beyond `MAX_EACH` the last message is about all others.
     """

@@ -95,7 +95,7 @@ class Tree:
     """Directories of all sites; every site is a tree of its own. Memory: 12 bytes each."""
 
     def __init__(self, parent: Sequence[int]) -> None:
-        """Take the directory above each one, before it in the row; -1: there is none."""
+        """Take the parent of each directory, which stands before it; -1: it has none."""
         above = np.asarray(parent, np.int32)
         children = np.argsort(above, kind="stable").astype(np.int32)
         begin = np.searchsorted(above[children], np.arange(len(above) + 1)).astype(np.int32)
@@ -139,7 +139,7 @@ class DirectoryTree:
         """Begin with no site."""
         self._parent = array("i")
         self._children: dict[int, dict[str, int]] = {}
-        """Of each directory that has any, by the segment that they add."""
+        """Directories below each directory, by the segment that they add."""
         self._roots: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -186,7 +186,7 @@ class ClusterRanks:
     """``[C, C]``: the clusters from each one, itself first, then the nearest."""
 
     def rings(self, group: int, d: int) -> Iterator[Numbers]:
-        """Yield the cluster itself and, where d is positive, the d nearest ones, one by one."""
+        """Yield a cluster and, where d is positive, its d nearest clusters, each by itself."""
         for other in self.order[group, : max(d, 0) + 1].tolist():
             yield np.array([other], np.intp)
 
@@ -267,7 +267,7 @@ class PageGroups:
     cluster: npt.NDArray[np.int32]
     """``[P]``; `NOWHERE`: in none."""
     order: npt.NDArray[np.int32]
-    """``[C, C]``: the clusters by the distance of their centroids from each one, itself first."""
+    """``[C, C]``: of each cluster, all clusters by distance of the centroids, itself first."""
     links: Links
     identity: str
     """Digest of the pages that they are of."""

@@ -62,7 +62,7 @@ def so_far(now: Sums, window: Sums) -> Floats:
 
 
 def surprise(expected: Sums) -> Floats:
-    """Changes found by changes expected."""
+    """Ratio of the changes found to those expected."""
     return np.asarray((expected.changes + 1.0) / (expected.visits + 1.0))
 
 

@@ -159,7 +159,7 @@ def _glob(pattern: str) -> re.Pattern[str]:
 
 
 def _decoded_label(label: str) -> str:
-    """Label of an internationalized host as people write it; a wrong one as it is."""
+    """Label of an internationalized host as people write it; an invalid label unchanged."""
     try:
         return label.encode().decode("idna")
     except UnicodeError:
@@ -218,7 +218,7 @@ def _rule(number: int, value: Any) -> PageRule:
 
 
 def contradiction(rule: PageRule) -> str | None:
-    """Why parts of a rule exclude each other; None: they do not."""
+    """Reason why keys of a rule contradict each other; None: they do not."""
     most, least = rule.max_age, rule.min_interval
     if rule.never and most is not None:
         return "never visits its pages, and max_age promises visits: leave one of them out"

@@ -134,7 +134,7 @@ class Evidence(Protocol):
         """Yield the pages that may be chosen: none that was planned or visited in this cycle."""
 
     def may_visit(self, pages: Pages) -> Bools:
-        """Tell which of some pages are candidates: ``[rows]``."""
+        """Whether each page is a candidate: ``[rows]``."""
 
     def rows(self, pages: Pages) -> Block:
         """Return the columns of some known pages, candidates or not, in the order of `pages`."""

@@ -35,7 +35,7 @@ class Rounds:
 
     @property
     def rounds(self) -> int:
-        """The equal ones, and that of the sample."""
+        """Number of rounds: the equal ones, and that of the sample."""
         return self.equal_rounds + (self.sample > 0)
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
@@ -48,7 +48,7 @@ class Rounds:
 
 
 def one_a_group(wanted: int, level: Level, evidence: Evidence) -> Pages:
-    """Candidates at random, one of each group in random order, then another of each that has one left.
+    """Candidates at random: a first of each group, groups in random order, then a second of each, and so on.
 
     Pages in no group come last.
     """

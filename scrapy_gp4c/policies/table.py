@@ -71,7 +71,7 @@ def flag(default: bool) -> Parameter:
 
 
 def one_of(default: str, names: Sequence[str]) -> Parameter:
-    """One of some names."""
+    """Check that accepts some names."""
     known = " or ".join(map(repr, names)) if len(names) < 3 else f"one of {', '.join(map(repr, names))}"
     return Parameter(default, lambda value: isinstance(value, str) and value in names, known)
 
@@ -99,7 +99,7 @@ class PolicyEntry(NamedTuple):
     columns: tuple[str, ...] = ()
     """Columns of pages that the policy itself reads."""
     near: Name | None = None
-    """Grouping that it asks for, whatever its parameters."""
+    """Grouping that the policy needs whatever its parameters are."""
 
 
 ROUNDS: Final = whole_number(4, 1, 1000)
@@ -172,7 +172,7 @@ class PolicyChoice(NamedTuple):
     scored: bool = True
     """Whether it chooses by a score function."""
     columns: tuple[str, ...] | None = None
-    """Columns that it reads besides its score function's; None: any may be."""
+    """Columns that the policy reads besides those of its score function; None: unknown, perhaps all."""
     near: tuple[Name, ...] = ()
     """Groupings that it asks for; links too where it asks how popular pages are."""
 

@@ -200,7 +200,7 @@ def _column(name: str) -> Formula:
 
 
 class Terminal(NamedTuple):
-    """One terminal on one clock."""
+    """Terminal on one of the clocks."""
 
     columns: tuple[str, ...]
     """State columns that decide the value: pages equal in these are equal in the terminal."""

@@ -311,7 +311,7 @@ class SearchIndex:
         """Index and measure the staged texts of a cycle in one transaction; a second call adds nothing.
 
         ``visited``: pages with a text of this cycle; what else is staged is dropped; ``gone``: pages that are
-        there no more; ``refit_cycles``: what is measured by is learnt anew after so many.
+        there no more; ``refit_cycles``: cycles after which idf, mean length and ranks are learnt anew.
         """
         taken = set(visited)
         with transaction(self._connection, self.path):

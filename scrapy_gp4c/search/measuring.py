@@ -41,7 +41,7 @@ class Statistics(NamedTuple):
 
 
 class Postings(NamedTuple):
-    """Occurrences, each of one term in one text: arrays ``[E]``."""
+    """Occurrences of terms in texts: arrays ``[E]``."""
 
     term: Ints
     tf: Ints

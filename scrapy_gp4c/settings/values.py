@@ -82,7 +82,7 @@ def optional_count(value: Any) -> int | None:
 
 
 def one_of(value: Any, allowed: tuple[str, ...]) -> str:
-    """One of some names; raises ValueError."""
+    """Name out of a list; raises ValueError for others."""
     if value not in allowed:
         raise ValueError
     return str(value)

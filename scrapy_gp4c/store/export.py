@@ -85,7 +85,7 @@ class _WithoutSecrets:
         return 0 if is_left_out else found_by - before
 
     def __call__(self, page: int, stored: StoredRequest) -> StoredRequest | None:
-        """Request without secrets; None if it is no other page by that."""
+        """Request without secrets; None where the request would be another page then."""
         bare = self._credentials.stripped(stored)
         if bare["url"] != stored["url"]:
             if bare["url"] in self._seen:

@@ -176,7 +176,7 @@ def _read_request(value: Any) -> dict[str, Any]:
 
 
 def _column(name: str, default: float = 0) -> Callable[[PageText], Any]:
-    """Writer of a column; it is left out where it has its default."""
+    """Writer of a column, which omits default values."""
     return lambda page: None if page.columns[name] == default else page.columns[name]
 
 
@@ -239,7 +239,7 @@ def weight_of(state: object) -> float:
 
 
 def joined(claims: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Claims of the pages 0..P-1 as one array, dtype `DATED`, whose field ``page`` has their positions."""
+    """Claims of the pages 0..P-1, dtype `DATED`; the field ``page`` is the page's position."""
     together = np.concatenate([np.empty(0, DATED), *claims])
     together["page"] = np.repeat(np.arange(len(claims)), [len(one) for one in claims])
     return together

@@ -151,7 +151,7 @@ class PageReader(Protocol):
         """
 
     def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
-        """Columns ``[P]`` of some pages, ids ascending, each one below `merged_pages`.
+        """Columns ``[P]`` of pages below `merged_pages`, whose ids ascend.
 
         ``names``: at least these, of `scrapy_gp4c.page_state.columns.COLUMNS`; None: all.
         """
@@ -283,7 +283,7 @@ class CycleRecording(Protocol):
         """Keep the shadows as `cycle` left them; those of the cycle before stay."""
 
     def finish_cycle(self, record: CycleRecord) -> None:
-        """Close the open cycle with what `record` adds to its record; only now its visits count."""
+        """Close the open cycle, so that its visits count; `record` is added to its record."""
 
 
 class Maintenance(Protocol):

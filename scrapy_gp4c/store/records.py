@@ -76,7 +76,7 @@ class RoundCounts(TypedDict):
 
 
 class SampledCounts(TypedDict):
-    """Visits by which a policy learnt of other pages, and those that it made because of them."""
+    """Visits to samples, and visits that followed from what the samples showed."""
 
     samples: int
     samples_changed: int
@@ -227,7 +227,7 @@ class StoredRequest(TypedDict, total=False):
     rule: list[str | None]
     """Callback and link extractor of the CrawlSpider's rule that made the request."""
     unstorable: list[str]
-    """Names of what JSON cannot hold, such as ``meta page_methods``: the spider's own request has it."""
+    """Names of values that JSON cannot hold, such as ``meta page_methods``; the spider's request has them."""
     lacks: list[str]
     """Secrets that are left out, such as ``header authorization``: see `scrapy_gp4c.store.credentials`."""
 

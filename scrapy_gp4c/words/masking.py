@@ -367,7 +367,7 @@ class _Masks:
         return "".join(pieces)
 
     def _is_noise(self, kind: str, match: re.Match[str], words: list[str], before: str) -> bool:
-        """Tell whether what a pattern matched is no statement of the page."""
+        """Whether the match of a pattern is noise rather than a statement of the page."""
         text = match[0]
         if kind == "date":
             return _is_date(text) and not _says(before, _SAYS_VERSION, _VERSION_SIGNS, 1)
@@ -402,7 +402,7 @@ class _Masks:
 
 
 def _says(before: str, words: frozenset[str], signs: re.Pattern[str], count: int) -> bool:
-    """Tell whether one of the last words before a number is one of these."""
+    """Whether a given word is among the last ones before a number."""
     if not before.isascii() and signs.search(before) is not None:
         return True
     return not words.isdisjoint(_LAST_WORDS.findall(before)[-count:])

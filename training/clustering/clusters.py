@@ -199,7 +199,7 @@ def bisected(points: Floats, clusters: int, seed: int) -> tuple[npt.NDArray[np.i
 
 
 def nearest(centres: Floats) -> npt.NDArray[np.int32]:
-    """``[C, C]``: the clusters by the distance of their centroids from each one, itself first."""
+    """``[C, C]``: of each cluster, all clusters by distance of the centroids, itself first."""
     square = (centres**2).sum(axis=1)
     distance = square[:, None] + square[None, :] - 2.0 * centres @ centres.T
     np.fill_diagonal(distance, -1.0)
@@ -232,12 +232,12 @@ def _library() -> type[_Learn]:
 
 
 class RecordedCycles(NamedTuple):
-    """Which recorded cycles a history's are."""
+    """Recorded cycles that the cycles of a history stand for."""
 
     first: int = 0
-    """The recorded cycle that is its cycle 0, of those that one of its cycles takes."""
+    """Cycles of the file before the history begins, each of ``every`` recorded ones."""
     every: int = 1
-    """Recorded cycles that one of its cycles takes."""
+    """Recorded cycles in a cycle of the history."""
 
     def texts(self, contents: ContentHistory, cycles: npt.NDArray[np.int64]) -> list[str | None]:
         """Text of every page in a cycle of its own, ``[P]``."""

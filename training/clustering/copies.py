@@ -31,7 +31,7 @@ class StoredCopies(NamedTuple):
     pages: npt.NDArray[np.intp]
     """``[P]``, ascending: which have a description."""
     packed: list[bytes]
-    """``[P]``: their descriptions, as `scrapy_gp4c.words.descriptions` packs them."""
+    """``[P]``: descriptions of the pages, packed by `scrapy_gp4c.words.descriptions`."""
     state: dict[str, npt.NDArray[Any]]
     """Columns n, X, E and T, each ``[P]``."""
 
@@ -72,7 +72,7 @@ def read_copies(path: Path) -> StoredCopies:
 
 
 LEAST_PAGES: Final = 2
-"""With a word: one that stands on one page alone tells of no other."""
+"""Pages that have a word, at least: a word of a single page relates it to no other page."""
 
 
 def group_copies(

@@ -67,7 +67,7 @@ def read_groups(path: Path, history: ChangeHistory) -> PageGroups:
 
 
 def _of_keys(groups: PageGroups, keys: npt.NDArray[np.uint64], wanted: npt.NDArray[np.uint64]) -> PageGroups:
-    """Groups of some pages of a store; raises ValueError where it has none of them."""
+    """Groups of pages by their keys; raises ValueError where no page is known."""
     order = np.argsort(keys)
     at = order[np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)]
     is_known = keys[at] == wanted

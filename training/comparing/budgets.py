@@ -63,7 +63,7 @@ class Budgets:
     """Score functions at several budgets on one history."""
 
     evaluations: list[Evaluation]
-    """One for each budget, by ascending budget."""
+    """Evaluation at each budget, by ascending budget."""
     curves: list[Curve]
     pages: int
     """Pages that the figures are for."""

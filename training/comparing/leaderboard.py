@@ -81,13 +81,13 @@ class Leaderboard:
     """The rows, in the order given."""
 
     evaluations: list[Evaluation]
-    """One for each seed."""
+    """Evaluation of each seed."""
     reference: str
     """Name of the row that the others are compared with."""
     rows: list[LeaderboardRow]
 
     def to_json(self) -> Json:
-        """The document of `Evaluation`, its counts those of the first seed, with what the board knows."""
+        """JSON document: that of the first seed's `Evaluation`, and the standings."""
         document = self.evaluations[0].to_json()
         document["settings"]["seeds"] = [one.settings.seed for one in self.evaluations]
         document["reference"] = self.reference

@@ -90,7 +90,7 @@ def crowded_order(values: Sequence[tuple[float, float]], count: int) -> list[int
 
 
 def undominated(values: Sequence[tuple[float, float]]) -> list[int]:
-    """Ascending indices of the values that no others dominate, of equal ones the first."""
+    """Indices, ascending, of the values that no other one dominates; of equal values the first."""
     points = [FrontPoint(index, pair) for index, pair in enumerate(values)]
     firsts = {point.fitness.values: point.index for point in reversed(points)}
     best = tools.sortNondominated(points, len(points), first_front_only=True)[0]

@@ -122,7 +122,7 @@ class ProgressListener(Protocol):
         """Generation `number` (from 1) begins, with `asked` individuals that may need an evaluation."""
 
     def advance(self, texts: int) -> None:
-        """So many individuals are done."""
+        """Note that so many more individuals are evaluated."""
 
     def first_fitness(self, fitness: float) -> None:
         """Best fitness of the first run after its first generation, while others still wait for theirs."""

@@ -89,7 +89,7 @@ def promotion_test(
 
 
 def jackknife(leads: Values) -> Values:
-    """Variance of a lead, from those without one group each: ``[groups, candidates]`` -> ``[candidates]``.
+    """Jackknife variance of a lead from the leads that leave one group out: ``[groups, candidates]``.
 
     Infinite for a single group.
     """

@@ -86,7 +86,7 @@ class Individual(gp.PrimitiveTree):  # type: ignore[misc]
             self._depth, self._expression, self._form = nodes._depth, nodes._expression, nodes._form
 
     def __setitem__(self, index_or_slice: Any, nodes: Any) -> None:
-        """Put other nodes in the place of some."""
+        """Replace nodes by others."""
         super().__setitem__(index_or_slice, nodes)
         self._depth, self._expression, self._form = 0, None, None
 

@@ -47,7 +47,7 @@ from training.replaying.prepared import PreparedHistory
 
 T = TypeVar("T")
 Call = Callable[[], Any]
-"""A function with its arguments (`functools.partial`): it travels to other processes."""
+"""Function with its arguments (`functools.partial`), which travels to other processes."""
 
 BACKENDS: Final = ("processes", "dask")
 MAX_TEXTS: Final = 640

@@ -91,7 +91,7 @@ def _dated(rows: Sequence[tuple[int, int, int, int]], first_cycle: int) -> npt.N
 
 
 def write_true_claims(path: Path, history: ChangeHistory) -> int:
-    """Write what a sitemap would say of every change in its cycle, as `read_claims` reads it; their number.
+    """Write the claims of a sitemap that names every change at once, for `read_claims`; returns their number.
 
     gzip if the name ends in .gz. Raises HistoryError where the file cannot be written.
     """

@@ -41,7 +41,7 @@ class PageVersions(NamedTuple):
     since: list[int]
     """Cycles in which the versions appear, ascending from 0."""
     texts: list[str | None]
-    """Texts of the versions, each other than the one before; None: no page."""
+    """Texts of the versions, each different from the version before; None: there is no page."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ class ContentHistory:
 
 
 def has_contents(path: Path) -> bool:
-    """Tell whether a file is one of contents, by how it begins; HistoryError if it cannot be read."""
+    """Whether a file is of contents, by its beginning; HistoryError if it cannot be read."""
     try:
         with _open(path) as file:
             return file.read(64).lstrip()[:1] == b"{"

@@ -342,7 +342,7 @@ def _read_npz(path: Path, file: IO[bytes]) -> HistoryFields:
 
 
 def _check_headers(path: Path, needed: str, headers: dict[str, ArrayHeader]) -> None:
-    """Raise HistoryError where the shapes alone tell that it is no history, or one of any claimed size."""
+    """Raise HistoryError for an archive whose shapes are not those of a history, or do not fit its size."""
     if missing := {"changed", "site"} - headers.keys():
         raise HistoryError(
             f"{path}: {needed}; {' and '.join(sorted(missing))} missing, "

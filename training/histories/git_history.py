@@ -74,7 +74,7 @@ def read_repository(
     mass_share: float = 0.2,
     advance: Callable[[int], object] = lambda cycle: None,
 ) -> RepositoryPages:
-    """Pages of one repository and their changes; `advance` is called with each cycle that is begun.
+    """Pages of a repository and their changes; `advance` is called with each cycle begun.
 
     ``include``: shell patterns, of which a path must match one (``*`` also matches ``/``).
 

@@ -41,7 +41,7 @@ class GrowthHistory:
     born: npt.NDArray[np.int32]
     """``[P]``: cycle (from 1) in which the page appeared; 0: it was there before."""
     finder: npt.NDArray[np.int32]
-    """``[P]``: position of the page that links to it; `NO_FINDER`: it is known once it is there."""
+    """``[P]``: position of the page that links to each page; `NO_FINDER`: known from birth on."""
     claims: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, DATED_CLAIM))
     """Dtype `DATED_CLAIM`: what sites claimed of pages, in order of cycles."""
 
@@ -71,7 +71,7 @@ class GrowthHistory:
         return np.asarray(np.arange(1, self.history.cycles + 1)[:, None] > self.born)
 
     def until(self, cycle: int) -> GrowthHistory:
-        """The first cycles, with the pages born in them that can be found by then; cycles keep numbers."""
+        """Growth up to a cycle: pages that are born and can be found by then; cycles keep their numbers."""
         known = self.born <= cycle
         while len(lost := np.flatnonzero(known & (self.finder != NO_FINDER) & ~known[self.finder])):
             known[lost] = False

@@ -223,7 +223,7 @@ class LambdaCrawlResults:
     known: list[Row]
     """Experiment 1: change rates known, all pages."""
     complete: list[Row]
-    """Experiment 2: the same, only pages whose changes are all known; empty without such pages."""
+    """Experiment 2: as experiment 1, on the pages whose changes are all known; empty without any."""
     learning: list[Row]
     """Experiment 3: change rates learned while crawling."""
     replay: Evaluation

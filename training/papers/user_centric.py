@@ -83,7 +83,7 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One data set under one scoring function."""
+    """Data set under a scoring function."""
 
     name: str
     corpus: Corpus
@@ -367,7 +367,7 @@ NOTHING: Final = 0.001
 LINES: Final = 16
 """Lines of a diff that are shown."""
 MOVES: Final = 6
-"""Queries that are shown, those asked most."""
+"""Number of queries that an example shows: those asked most."""
 
 
 class Move(NamedTuple):

@@ -364,7 +364,7 @@ _SHARED = (Level.OWN, Level.DIRECTORY)
 
 
 class SharedRows(NamedTuple):
-    """Rows in equal state or of one directory: N of them, and the one of each page."""
+    """N states or directories, and the number of each page's."""
 
     state: Mapping[str, Array]
     """Columns, each ``[N]``."""

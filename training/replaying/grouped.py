@@ -439,7 +439,7 @@ def replay_grouped(
 
 
 class _Branch(NamedTuple):
-    """Functions whose replay goes on later."""
+    """Functions whose replay goes on later, from a copy of their path."""
 
     path: ReplayPath
     shared: bool
@@ -582,7 +582,7 @@ class _Batch:
 
 
 def _tallies(prepared: PreparedHistory, counts: Ints, work: Work, wanted: Collection[str]) -> Tallies:
-    """Sum up: what was untouched, less what was visited, plus what went stale again."""
+    """Tallies: those of untouched pages, less the visited ones, plus copies that went stale again."""
     cycles = prepared.scored_cycles
     changed, weight = counts[:, memory.CHANGED], counts[:, memory.WEIGHT]
 

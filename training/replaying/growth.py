@@ -338,7 +338,7 @@ class GrowthReplay:
                 self.state[name][new] = self._number
 
     def _first_visits(self, waiting: Array, most: int) -> Array:
-        """Pages that wait for their first visit and get it, at most so many."""
+        """Waiting pages that get their first visit, ``most`` of them at most."""
         function, drawn = self._crawl.new_page_function, salted_draws(self._keys[waiting], self._salt)
         if most <= 0 or function is None or not len(waiting):
             return waiting[np.lexsort((drawn, self.state["entered"][waiting]))][: max(0, most)]

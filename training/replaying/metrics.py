@@ -247,7 +247,7 @@ class Tallies:
     weighted_best: npt.NDArray[Any] | None = None
     """the same of the best possible ranking"""
     impact: Ints | None = None
-    """the metric, in units of 2**-`CONTENT_BITS`"""
+    """Metric ``impact``, in units of 2**-`CONTENT_BITS`."""
     quality: Ints | None = None
     """the metric, likewise"""
 

@@ -342,7 +342,7 @@ class Scatter(NamedTuple):
 
 
 def draw_scatter(scatter: Scatter) -> Figure:
-    """Draw points with their names, and their front."""
+    """Draw named points and the line through their front."""
     figure, (axes,) = new_figure(8.0, 5.6)
     figure.subplots_adjust(left=0.09, right=0.97, top=0.92, bottom=0.1)
     front = sorted((point for point in scatter.points if point.on_front), key=lambda point: point.x)
@@ -396,7 +396,7 @@ class Names:
         self._within = within
 
     def place(self, x: float, y: float, text: str) -> tuple[tuple[float, float], bool]:
-        """Offset of a name from its point where it covers least, and whether it needs a line.
+        """Offset at which a name covers least, and whether the name needs a line to its point.
 
         The place is taken from then on.
         """

@@ -81,7 +81,7 @@ def _environment() -> jinja2.Environment:
 
 
 def render(page: ReportPage) -> str:
-    """The page as one HTML file; its glossary has every term that it uses."""
+    """Page as one HTML file, with a glossary of the terms that it uses."""
     html = _environment().get_template("report.html").render(page=page, definitions={})
     used = {name: DEFINITIONS[name] for name in DEFINITIONS if f'href="#d-{name}"' in html}
     return _environment().get_template("report.html").render(page=page, definitions=used)
@@ -247,4 +247,4 @@ DEFINITIONS: Final[dict[str, tuple[str, str]]] = {
         "delays are not part of it.",
     ),
 }
-"""Term -> its name and what it means: the report's glossary."""
+"""Glossary of the report: term -> its name and meaning."""

@@ -18,7 +18,7 @@ from scrapy_gp4c.store.lmdb_store.tables import Tables
 from scrapy_gp4c.store.records import StoredGroups
 
 _HEAD: Final = 0
-"""Kind of the one part that is JSON: how many numbers the others have, and what they are of."""
+"""Kind of the JSON part: sizes of the other parts, identity and origin of the clusters."""
 _PARTS: Final = {1: ("cluster", "<i4"), 2: ("order", "<i4"), 3: ("source", "<u4"), 4: ("target", "<u4"),
                  5: ("popularity", "u1")}  # fmt: skip
 PART_BYTES: Final = 2**20

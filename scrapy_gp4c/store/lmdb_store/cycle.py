@@ -117,7 +117,7 @@ class OpenCycle:
         self.pages = 0
         self.committed_s = monotonic()
         self.before_commit: Callable[[], object] = lambda: None
-        """Called before visits are committed; what it raises keeps them in memory."""
+        """Hook before a commit of visits; if it raises, the visits stay in memory."""
 
     def load(self, txn: Any) -> None:
         """Rebuild from `log` and `new`, in one transaction with the counters; the buffer is empty then."""

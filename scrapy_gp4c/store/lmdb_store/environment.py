@@ -361,7 +361,7 @@ class WriterLock:
             ) from error
 
     def _take(self, path: Path) -> bool:
-        """Take the lock; False if its file was removed by the one who held it: that locks nobody out."""
+        """Take the lock; False if its last holder removed the file, so that the lock keeps nobody out."""
         _create_file(self._path)
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, _OWNERS)
         if not filelock.lock_descriptor(self._file, blocking=False):
@@ -483,7 +483,7 @@ class Environment:
                 lock.release()
 
     def transaction(self, *, write: bool = False, buffers: bool = False) -> Transaction:
-        """One LMDB transaction; its errors are StoreErrors and nothing of it stays then."""
+        """Transaction of LMDB; an error becomes a StoreError and undoes the transaction."""
         if write and self.readonly:
             raise read_only(self.path)
         try:

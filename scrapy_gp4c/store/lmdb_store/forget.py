@@ -1,4 +1,4 @@
-"""Writing a store anew without some of its pages: without their requests, columns, visits and values.
+"""Forgetting pages: the store is written anew without their requests, columns, visits and values.
 
 The other pages keep all they have, under new ids; directories are numbered anew. The sums by directory lose
 the visits to the pages that go.
@@ -106,7 +106,7 @@ def renumber_finders(found_by: Array, new_id: Array) -> None:
 
 
 class _Rewriting:
-    """Tables of a store, and those of a new one without some of its pages."""
+    """Tables of a store, and of the new store that lacks some pages."""
 
     def __init__(self, old: Tables, new: Tables, chosen: npt.NDArray[np.bool_], sizes: Sizes) -> None:
         self._old, self._new, self._sizes = old, new, sizes

@@ -36,7 +36,7 @@ class Numbered(NamedTuple):
     group: npt.NDArray[np.uint32]
     """Number of each page's directory, ``[P]``."""
     new: Array
-    """Directories that were not known before, dtype `GROUP`: their numbers follow those of the known ones."""
+    """New directories, dtype `GROUP`; their numbers follow those of the known directories."""
 
 
 class Numbering:

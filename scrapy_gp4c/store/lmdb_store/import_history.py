@@ -79,7 +79,7 @@ def import_history(
 
 
 def build_new(store_path: Path, build: Callable[[Path], Built]) -> Built:
-    """Build a store next to its place and move it there when it is complete; returns what `build` does.
+    """Build a store beside its path and rename it when it is complete; returns the result of `build`.
 
     ``build``: makes a store in a directory, and closes it. Raises StoreError where there is a store with
     content, StoreInUseError where a crawl has it.

@@ -82,7 +82,7 @@ class CycleRows(NamedTuple):
     table: str
     dtype: np.dtype[Any]
     packing: tuple[Callable[[Array], bytes], Callable[[bytes | memoryview], Array]] | None = None
-    """Packs rows and unpacks them; None: they are kept as they are."""
+    """Functions that pack and unpack rows; None: rows are stored as bytes of the array."""
 
     def none(self) -> Array:
         """No rows."""

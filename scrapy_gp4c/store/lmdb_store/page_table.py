@@ -42,7 +42,7 @@ def blocks_with_optional(tables: Tables) -> Iterator[tuple[int, Columns]]:
 def columns_of(
     tables: Tables, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None
 ) -> Columns:
-    """Columns ``[P]`` of some pages, ids ascending, each one merged.
+    """Columns ``[P]`` of merged pages, whose ids ascend.
 
     ``names``: only these of `scrapy_gp4c.page_state.columns.COLUMNS`; None: all, and the optional ones.
     """

@@ -396,7 +396,7 @@ class _Rebuilding:
             columns.apply_visits(state, of_pages["page"].astype(np.intp), of_pages, self._last + 1)
 
     def _derive(self, tables: Tables) -> None:
-        """Compute anew what follows from other values, where any of it is lost."""
+        """Compute anew the tables that follow from others, where values of them are lost."""
         if self._damaged or self.lost:
             self._sum_visits(tables)
         if self._damaged & {"hints", "claims", "trust", "columns", "visits"} and not self._dropped:

@@ -49,7 +49,7 @@ class Weights:
     """Weights of a store's pages: a `scrapy_gp4c.store.protocols.PageWeights`."""
 
     def __init__(self, tables: Tables, opened: OpenCycle) -> None:
-        """Take the tables, and the open cycle, whose fold writes what it notes."""
+        """Take the tables, and the open cycle, in which weights are noted until its fold."""
         self._tables = tables
         self._open = opened
 

@@ -44,7 +44,7 @@ from scrapy_gp4c.store.records import CycleRecord, FoldMarker
 _META: Final = {
     "schema", "store_id", "block_rows", "pages", "groups", "last_cycle", "dropped", "fold", "query_log",
 }  # fmt: skip
-"""Names in `meta`: any other one was altered."""
+"""Names in `meta`: a name that is not among them was altered."""
 _BLOCKS_TOGETHER: Final = 4
 """Blocks that are read at a time where only some columns are wanted: each costs its reader less then."""
 

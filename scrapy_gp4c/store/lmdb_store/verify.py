@@ -65,7 +65,7 @@ MEANING: Final = {
     "weights": "the weights of a block of pages",
     "shadows": "shadows of a cycle's control group",
 }
-"""Table -> meaning of one of its values."""
+"""Table -> what a value of the table holds."""
 _BY_CYCLE: Final = (
     "visits", "log", "plans", "group_visits", "notes", "gains", "claims", "trust", "shadows",
 )  # fmt: skip
@@ -532,7 +532,7 @@ def _gains(tables: Tables) -> Iterator[str]:
 
 
 def _weights(tables: Tables) -> Iterator[str]:
-    """Check that weights are of pages, and are weights."""
+    """Check that every weight belongs to a page and is a number that a weight may be."""
     pages, rows = tables.merged_pages, tables.block_rows
     with tables.transaction() as txn:
         for key, value in tables.db["weights"].items(txn):

@@ -20,7 +20,7 @@ from scrapy_gp4c.scoring import draws
 
 
 def drop_stale_code(folder: Path, *others: Path) -> None:
-    """Remove compiled code of a folder's modules if one of them, or of `others`, has changed.
+    """Remove compiled code of a folder if a module of it, or of `others`, has changed.
 
     Numba's cache looks at the file of the function alone, but compiles in the functions that it calls.
     """

@@ -266,7 +266,7 @@ def border(scores, count, k):
 
 @njit(cache=True)
 def reaching(scores, count, least, rows):
-    """Buckets that score at least `least`, written to `rows`: their number, and that of their pages."""
+    """Write to `rows` the buckets that score at least `least`; returns counts of buckets and pages."""
     reached = 0
     pages = 0
     for bucket in range(len(scores)):
