@@ -556,8 +556,8 @@ class Fleet:
         self._fetchers[state.identity] = state
         if refusal is not None:
             state.state, state.reason = "refuses", refusal
-            logger.warning("%s refuses: %s. It gets no pages.", state, refusal)
             self._write()
+            logger.warning("%s refuses: %s. It gets no pages.", state, refusal)
         elif known is None or known.state != "works":
             state.state = "works"
             self._note(state, "works")
