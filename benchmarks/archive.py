@@ -51,12 +51,12 @@ def measure(words: int, pages: int) -> dict[str, float]:
         with Texts(path, versions=2) as texts:
 
             def keep(cycle: int) -> Callable[[int, HtmlResponse], object]:
-                def kept(number: int, response: HtmlResponse) -> None:
+                def archived(number: int, response: HtmlResponse) -> None:
                     made = read(response, with_text=True)
                     before = cycle - 1 if cycle > 1 and texts.frame(number, cycle - 1, 1) else None
                     texts.keep(Version(number, cycle, 1, before, made.text or ""))
 
-                return kept
+                return archived
 
             plain = ms_each(lambda number, response: read(response), responses(words, pages, False))
             first = ms_each(keep(1), old)

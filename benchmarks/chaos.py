@@ -55,7 +55,7 @@ HEADER: Final = ("trouble", "times", "lost", "doubled", "silent", "hangs", "trac
 
 def run(share: float, seed: int, only: str = "") -> dict[str, Count]:
     """Make trouble, a share of its usual times; ``only``: that whose name has this."""
-    found = {}
+    counts = {}
     for number, (name, (times, trouble)) in enumerate(TROUBLE.items()):
         if only not in name:
             continue
@@ -63,9 +63,9 @@ def run(share: float, seed: int, only: str = "") -> dict[str, Count]:
             start = time.perf_counter()
             numbers = random.Random(seed * 1000 + number)
             count = trouble(max(1, round(times * share)), numbers, Path(place))
-            found[name] = count
+            counts[name] = count
         print(f"{name}: {tuple(count)} ({time.perf_counter() - start:.0f} s)", file=sys.stderr, flush=True)
-    return found
+    return counts
 
 
 def main() -> int:
@@ -79,11 +79,11 @@ def main() -> int:
     options = parser.parse_args()
     print(machine())
     print(f"python -m benchmarks.chaos {' '.join(sys.argv[1:])}\n")
-    found = run(options.share, options.seed, options.only)
+    counts = run(options.share, options.seed, options.only)
     print(f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}")
-    for name, count in found.items():
+    for name, count in counts.items():
         print(f"| {name} | {' | '.join(map(str, count))} |")
-    return int(any(any(count[1:6]) for count in found.values()))
+    return int(any(any(count[1:6]) for count in counts.values()))
 
 
 if __name__ == "__main__":

@@ -152,7 +152,7 @@ def cpu(place: Path, pages: int = 1_500) -> bool:
 
 def equality(counts: list[int], place: Path, days: int) -> bool:
     """Crawl days of the demo's web by one process and by fetchers; print whether they are the same."""
-    found = {}
+    states = {}
     options = argparse.Namespace(port=0, seed=1, hosts=3)
     for count in (0, *counts):
         machines = ManyMachines(place / f"equal{count}", ["example_project.spiders"])
@@ -170,17 +170,17 @@ def equality(counts: list[int], place: Path, days: int) -> bool:
                 owner = machines.owner("monitor", settings, port=port)
                 if owner.wait(3 * LIMIT_S):
                     raise RuntimeError(machines.log()[-3000:])
-        found[count] = _state(machines, days)
+        states[count] = _state(machines, days)
         machines.stop()
     holds = True
     for count in counts:
-        for name, value in found[count].items():
-            same = value == found[0][name]
+        for name, value in states[count].items():
+            same = value == states[0][name]
             holds &= same
             label = f"{days} days, {name} by {count} fetchers as by one process (1: equal)"
             verdict(label, float(same), 1.0, at_least=True)
             if not same:
-                print(f"  {_difference(found[0][name], value)}"[:300])
+                print(f"  {_difference(states[0][name], value)}"[:300])
     return holds
 
 

@@ -226,8 +226,8 @@ def hostile() -> bool:
 
     took, doubling = [], []
     for name, hostile_text in HOSTILE.items():
-        half, whole = (hostile_text.text(size) for size in (MAX_TEXT_CHARACTERS // 2, MAX_TEXT_CHARACTERS))
-        pairs = [(seconds(whole), seconds(half)) for _ in range(3)]
+        half, longest = (hostile_text.text(size) for size in (MAX_TEXT_CHARACTERS // 2, MAX_TEXT_CHARACTERS))
+        pairs = [(seconds(longest), seconds(half)) for _ in range(3)]
         took.append(min(pair[0] for pair in pairs))
         doubling.append(took[-1] / min(pair[1] for pair in pairs))
         print(f"{name:<32} {took[-1]:.3f} s  {doubling[-1]:.2f}")

@@ -81,13 +81,13 @@ def linked_sites(contents: ContentHistory) -> GrowthHistory:
 def coverage(grown: GrowthHistory, function: str, cap: int, seeds: int) -> list[float]:
     """Weighted coverage after some cycles, means of the seeds."""
     crawl = growth_crawl("default", None, 0.1, HUBS, CrawlChoices(0.05, warmup=0))
-    found = []
+    coverages = []
     for seed in range(seeds):
         one: GrowthCrawl = replace(
             crawl, new_pages=cap, new_page_function=functions.load(function), from_start=True, seed=seed
         )
-        found.append(replay_growth(grown, one).weighted_coverage)
-    return [float(np.mean([row[cycle - 1] for row in found])) for cycle in AFTER]
+        coverages.append(replay_growth(grown, one).weighted_coverage)
+    return [float(np.mean([row[cycle - 1] for row in coverages])) for cycle in AFTER]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

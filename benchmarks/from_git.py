@@ -56,9 +56,9 @@ def main() -> None:
         make_repository(path, options.commits, options.pages, days)
         window = CycleWindow(days, DAY_S, START_S + days * DAY_S)
         for name, share in (("mass commits of 20% of pages", 0.2), ("every commit reported", 1e-9)):
-            begun = time.perf_counter()
+            start_s = time.perf_counter()
             part = read_repository(path, window, mass_share=share)
-            took_s = time.perf_counter() - begun
+            took_s = time.perf_counter() - start_s
             print(
                 f"{name}: {took_s:.1f} s for {options.commits:,} commits, {part.changed.shape[1]:,} pages, "
                 f"{days} cycles, {part.changed.mean():.2%} changed per cycle, "

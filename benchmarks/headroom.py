@@ -57,10 +57,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     leads = []
     for number, fold in enumerate(learned.folds, start=1):
         values = {name: fold.table[name]["test"][options.fitness] for name in (LEARNED, *BASELINES)}
-        found = values.pop(LEARNED)
+        learned_value = values.pop(LEARNED)
         named = max(values, key=values.__getitem__)
-        leads.append(found - values[named])
-        print(f"fold {number}: {found:.4f}, {named} {values[named]:.4f}: {leads[-1]:+.4f}  {fold.text}")
+        leads.append(learned_value - values[named])
+        print(
+            f"fold {number}: {learned_value:.4f}, {named} {values[named]:.4f}: {leads[-1]:+.4f}  {fold.text}"
+        )
     print(
         f"{options.fitness}, told the future: {statistics.fmean(leads):+.4f} in the mean "
         f"(seed {options.seed})"

@@ -66,32 +66,32 @@ def web_of(seed: int, pages: int, cycles: int) -> GrowthHistory:
             claims.append((cycle, page, 0, cycle))
         elif name == "late" and moved:
             claims.append((cycle + (late := int(rng.integers(1, 6))), page, 0, cycle + late))
-    told = np.array([claim for claim in claims if claim[0] <= cycles], DATED_CLAIM)
+    dated = np.array([claim for claim in claims if claim[0] <= cycles], DATED_CLAIM)
     history = ChangeHistory(changed, site.astype(np.int32), site_names=list(SITES))
     none = np.zeros(len(site), np.int32)
-    return GrowthHistory(history, none, none + NO_FINDER, told)
+    return GrowthHistory(history, none, none + NO_FINDER, dated)
 
 
 def ndcg(scores: Array, outdated: Array, visits: int) -> float:
     """NDCG of the first so many pages by score; NaN where none is outdated."""
     weights = 1.0 / np.log2(np.arange(visits) + 2.0)
     best = weights[: min(visits, int(outdated.sum()))].sum()
-    found = outdated[np.argsort(-scores, kind="stable")[:visits]]
-    return float((weights * found).sum() / best) if best else float("nan")
+    hits = outdated[np.argsort(-scores, kind="stable")[:visits]]
+    return float((weights * hits).sum() / best) if best else float("nan")
 
 
 def crawled(grown: GrowthHistory, score: str) -> tuple[dict[tuple[str, str], float], float]:
     """Mean NDCG by site and score in the states of a crawl, and its changes per visit."""
     crawl = GrowthCrawl(BUDGET, functions.load(score), table.load("top_k"), functions.load(HUBS), 0.0, WARMUP)
-    own = grown.history
+    history = grown.history
     web, until = (
         GrowthReplay(grown, crawl),
-        np.vstack([np.zeros(own.pages, int), np.cumsum(own.changed, axis=0)]),
+        np.vstack([np.zeros(history.pages, int), np.cumsum(history.changed, axis=0)]),
     )
-    everyone = np.arange(own.pages, dtype=np.uint32)
-    told: dict[tuple[str, str], list[float]] = {(site, one): [] for site in SITES for one in SCORES}
+    everyone = np.arange(history.pages, dtype=np.uint32)
+    ndcgs: dict[tuple[str, str], list[float]] = {(site, one): [] for site in SITES for one in SCORES}
     visited = changed = 0.0
-    for cycle in range(1, own.cycles + 1):
+    for cycle in range(1, history.cycles + 1):
         web.open(cycle)
         values = terminals.compute(SCORES, web.rows(everyone).state, cycle)
         outdated = until[cycle] > until[web.state["last_cycle"], everyone]
@@ -100,24 +100,24 @@ def crawled(grown: GrowthHistory, score: str) -> tuple[dict[tuple[str, str], flo
             continue
         visited, changed = visited + visits[0], changed + visits[1]
         for number, site in enumerate(SITES):
-            rows = own.site == number
+            rows = history.site == number
             for one in SCORES:
-                told[site, one].append(ndcg(values[one][rows], outdated[rows], int(BUDGET * rows.sum())))
-    return {key: float(np.nanmean(found)) for key, found in told.items()}, changed / max(1.0, visited)
+                ndcgs[site, one].append(ndcg(values[one][rows], outdated[rows], int(BUDGET * rows.sum())))
+    return {key: float(np.nanmean(values)) for key, values in ndcgs.items()}, changed / max(1.0, visited)
 
 
 def worth(pages: int, cycles: int, seeds: int) -> bool:
     """Print the table; tell whether the targets hold."""
-    found: dict[tuple[str, str], list[float]] = {}
+    values_of: dict[tuple[str, str], list[float]] = {}
     rates: dict[str, list[float]] = {score: [] for score in SCORES}
     for seed in range(seeds):
         grown = web_of(seed, pages, cycles)
         for score in SCORES:
-            told, rate = crawled(grown, score)
+            site_means, rate = crawled(grown, score)
             rates[score].append(rate)
-            for key, value in told.items():
-                found.setdefault(key, []).append(value)
-    means = {key: float(np.mean(values)) for key, values in found.items()}
+            for key, value in site_means.items():
+                values_of.setdefault(key, []).append(value)
+    means = {key: float(np.mean(values)) for key, values in values_of.items()}
     print("| sitemap | NDCG by `hinted` | by `p` | ratio |")
     print("|---|---|---|---|")
     ratios = {}

@@ -110,21 +110,23 @@ def time_refit() -> None:
 
 def show_accuracy(trial: Trial, updates: int) -> None:
     """Estimates beside exact changes, each update refreshed alone among copies in sync."""
-    found = updates_of(trial, 1, trial.history.cycles)
-    chosen = np.random.default_rng(2).permutation(len(found.page))[:updates]
+    updates_drawn = updates_of(trial, 1, trial.history.cycles)
+    chosen = np.random.default_rng(2).permutation(len(updates_drawn.page))[:updates]
     version = trial.corpus.contents.version
-    first_seen = np.array([np.flatnonzero(version[:, found.page[i]] == found.version[i])[0] for i in chosen])
+    first_seen = np.array(
+        [np.flatnonzero(version[:, updates_drawn.page[i]] == updates_drawn.version[i])[0] for i in chosen]
+    )
     order = np.argsort(first_seen, kind="stable")
     chosen, cycle = chosen[order], first_seen[order]
     before = version[cycle - 1].copy()
     after = before.copy()
-    after[np.arange(len(chosen)), found.page[chosen]] = found.version[chosen]
+    after[np.arange(len(chosen)), updates_drawn.page[chosen]] = updates_drawn.version[chosen]
     both = np.stack((before, after), axis=1).reshape(-1, version.shape[1])
     live = np.repeat(after, 2, axis=0)
     for name, queries in (("Q'", singles(trial.how.workload)), ("Q", trial.how.workload)):
         answers = search(trial.corpus, queries, trial.how.scoring, trial.how.importance)
         exact = np.diff(answers.usefulness(both, live).reshape(-1, 2), axis=1)[:, 0]
-        rank = spearmanr(found.gained[chosen], exact).statistic
+        rank = spearmanr(updates_drawn.gained[chosen], exact).statistic
         print(f"{len(chosen)} updates, estimates against exact changes on {name}: Spearman {rank:.3f}")
 
 
@@ -178,26 +180,26 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         contents = read_contents(options.contents or made(Path(folder) / "contents.jsonl"), options.site)
     drawn = draw(contents, WorkloadPlan())
-    whole = count(contents)
-    relevance = search(whole.of(drawn), drawn, "tfidf").relevance()
-    kept = drawn.take(np.flatnonzero(relevance >= knee(relevance)))
-    trial = prepared("impact", whole.of(kept), QualityMeasure(kept))
+    corpus = count(contents)
+    relevance = search(corpus.of(drawn), drawn, "tfidf").relevance()
+    workload = drawn.take(np.flatnonzero(relevance >= knee(relevance)))
+    trial = prepared("impact", corpus.of(workload), QualityMeasure(workload))
     if options.accuracy:
         show_accuracy(trial, options.updates)
         return
     if options.indexing:
-        show_indexing(curve(contents, kept, options.indexing), options.figure)
+        show_indexing(curve(contents, workload, options.indexing), options.figure)
         return
     time_estimates(trial, options.updates)
     time_refit()
-    show_indexing(curve(contents, kept, 1.0)[-1:], None)
+    show_indexing(curve(contents, workload, 1.0)[-1:], None)
     versions = trial.search.live
     held = np.repeat(versions[:1], len(versions) - 1, axis=0)
     for cycle in range(1, len(held)):  # a run: a twentieth of the pages in turn
         held[cycle:, cycle % 20 :: 20] = versions[cycle + 1, cycle % 20 :: 20]
     trial.search.quality(held[:2])
     taken = best_s(lambda: trial.search.quality(held))
-    size = f"{held.shape[1]:,} pages, {len(held)} weeks, {len(kept.queries):,} queries"
+    size = f"{held.shape[1]:,} pages, {len(held)} weeks, {len(workload.queries):,} queries"
     print(f"exact quality of {size}: {taken:.2f} s")
 
 

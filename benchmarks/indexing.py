@@ -63,11 +63,11 @@ def updates_of(contents: ContentHistory, size_bytes: float) -> list[Update]:
         for version in range(first + 1, stop)
     ]
     known = [(old or "", new) for old, new in pairs if new]
-    found: list[Update] = []
+    updates: list[Update] = []
     for old, new in cycle(known):
         if size_bytes <= 0:
-            return found
-        found.append(Update(old, new))
+            return updates
+        updates.append(Update(old, new))
         size_bytes -= len(new.encode())
     raise ValueError("the contents have no updates")
 

@@ -66,11 +66,11 @@ def learned(history: ChangeHistory, choices: Choices, parts: PreparedSplit, pool
     texts = {ALONE: learn(history, choices, pool, folds=[parts]).best.text}
     with tempfile.TemporaryDirectory() as folder:
         for prefer in PREFERENCES:
-            own = replace(choices, front=True, prefer=prefer)
-            checkpoint = Checkpoint(Path(folder), identity(history, own))
+            choices_of_goal = replace(choices, front=True, prefer=prefer)
+            checkpoint = Checkpoint(Path(folder), identity(history, choices_of_goal))
             checkpoint.open(resume=True)
-            found = learn(history, own, pool, folds=[parts], checkpoint=checkpoint)
-            texts[f"prefer {prefer}"] = found.best.text
+            learned = learn(history, choices_of_goal, pool, folds=[parts], checkpoint=checkpoint)
+            texts[f"prefer {prefer}"] = learned.best.text
     return texts
 
 

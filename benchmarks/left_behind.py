@@ -47,9 +47,9 @@ def left_in(store: Path) -> Left:
         first, *rows = export.lines(opened)
     urls, pages = [], []
     for row in rows:
-        _, url, bits, told = row.split("\t")
+        _, url, bits, details = row.split("\t")
         urls.append(url)
-        pages.append({**json.loads(told), "bits": bits})
+        pages.append({**json.loads(details), "bits": bits})
     for page in pages:
         if isinstance(number := page.get("found_by"), int):
             page["found_by"] = urls[number - 1]
@@ -87,6 +87,6 @@ def _differing(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     return [name for name in names if name not in TIMES and one.get(name) != other.get(name)]
 
 
-def told(found: Counter[str]) -> str:
+def listed(counts: Counter[str]) -> str:
     """A line of what differs."""
-    return ", ".join(f"{name} {count}" for name, count in sorted(found.items())) or "nothing"
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "nothing"

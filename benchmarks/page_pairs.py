@@ -68,11 +68,11 @@ def recorded_edits(path: Path) -> int:
     shares = {}
     for name, features in (("sketch", None), ("simhash", simhash_words)):
         for bits in (3, 4):
-            found = sum(
+            changed = sum(
                 is_changed(*(read(text, features).fingerprint for text in pair), bits) for pair in edits
             )
-            shares[name, bits] = found / len(edits)
-            print(f"{name}, GP4C_DISTANCE = {bits}: {found:,} of {len(edits):,} edits found")
+            shares[name, bits] = changed / len(edits)
+            print(f"{name}, GP4C_DISTANCE = {bits}: {changed:,} of {len(edits):,} edits found")
     return (
         0
         if verdict("edits found by the default", shares["sketch", 3], FOUND_EDITS_SHARE, at_least=True)
@@ -97,20 +97,23 @@ def main() -> int:
             wrong.append(f"{'missed' if pair['changed'] else 'false alarm'}: {pair['name']}")
     print("| language | type | changes found | false alarms |\n|---|---|---|---|")
     for language, kind in sorted({key[:2] for key in counts}):
-        found, missed, false, right = (
+        true_changes, missed, false, right = (
             counts[language, kind, changed, judged]
             for changed, judged in ((True, True), (True, False), (False, True), (False, False))
         )
-        print(f"| {language} | {kind} | {found} of {found + missed} | {false} of {false + right} |")
+        print(
+            f"| {language} | {kind} | {true_changes} of {true_changes + missed} "
+            f"| {false} of {false + right} |"
+        )
     changes = sum(number for key, number in counts.items() if key[2])
     still = len(pairs) - changes
-    found = sum(number for key, number in counts.items() if key[2] and key[3])
+    true_changes = sum(number for key, number in counts.items() if key[2] and key[3])
     false = sum(number for key, number in counts.items() if not key[2] and key[3])
-    print(f"| all | all | {found} of {changes} | {false} of {still} |")
+    print(f"| all | all | {true_changes} of {changes} | {false} of {still} |")
     print(*wrong, sep="\n")
     holds = verdict(
         "share of changes found",
-        found / max(changes, 1),
+        true_changes / max(changes, 1),
         min(FOUND_SHARE, 1 - 1 / max(changes, 1)),
         at_least=True,
     )

@@ -103,8 +103,8 @@ def build(path: str, pages: int) -> None:
             store.tables.append_pages(requests, state, directories[: 0 if first else None])
         for cycle in range(CYCLES - KEPT_CYCLES + 1, CYCLES + 1):
             group = groups_of(generator.integers(0, pages, int(BUDGET * pages)), pages)
-            found = generator.random(len(group)) < 0.2
-            visits = count_visits(group, found, 0.2 * np.ones(len(group)))
+            is_changed = generator.random(len(group)) < 0.2
+            visits = count_visits(group, is_changed, 0.2 * np.ones(len(group)))
             with store.tables.transaction(write=True) as txn:
                 GROUP_ROWS.put(txn, store.tables.db, cycle, 0, visits)
 
@@ -192,9 +192,9 @@ def measure(path: str) -> dict[str, float]:
             Planner.of(store, settings(RELATED)).first_choice()
         choosing: dict[str, list[float]] = {PLAIN: [], RELATED: []}
         for score_function, times in list(choosing.items()) * CHOICES:
-            begun = time.process_time()
+            start_s = time.process_time()
             Planner.of(store, settings(score_function)).first_choice()
-            times.append(time.process_time() - begun)
+            times.append(time.process_time() - start_s)
     return {
         "pass": pass_s,
         "plan": plan_s,

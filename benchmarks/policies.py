@@ -73,10 +73,10 @@ def replay_ms(prepared: PreparedHistory, policy: str, runs: int, **choices: str)
     """Lowest time of a replay by a policy."""
     times = []
     for number in range(runs + 1):
-        begun = time.process_time()
+        start_s = time.process_time()
         run(prepared, SCORE, policy=policy, metrics=("change_rate", "ndcg"), engine="auto", **choices)  # type: ignore[arg-type]
         if number:  # the first compiles
-            times.append(time.process_time() - begun)
+            times.append(time.process_time() - start_s)
     return 1e3 * min(times)
 
 
@@ -109,17 +109,17 @@ def rounds_s(path: str, policy: str) -> tuple[float, float, float]:
     generator = np.random.default_rng(1)
     before, peak, later = anonymous_bytes(), [0], []
     with Store(path) as store, peak_memory(peak):  # as a crawl: a reader checks blocks again and again
-        begun = time.perf_counter()
+        start_s = time.perf_counter()
         planner = Planner.of(store, settings)
         chosen = planner.first_choice()
-        first_s = time.perf_counter() - begun
+        first_s = time.perf_counter() - start_s
         planned, kinds = chosen.pages, chosen.kinds_of_pages()
         for number in range(1, LATER_ROUNDS + 1):
             outcomes = np.where(generator.random(len(planned)) < 0.2, CHANGED, UNCHANGED).astype(np.uint8)
-            found = CycleVisits(planned, outcomes, kinds)
-            begun = time.perf_counter()
-            chosen = planner.choice(number, len(planned), Planned(planned, kinds), found)
-            later.append(time.perf_counter() - begun)
+            visits = CycleVisits(planned, outcomes, kinds)
+            start_s = time.perf_counter()
+            chosen = planner.choice(number, len(planned), Planned(planned, kinds), visits)
+            later.append(time.perf_counter() - start_s)
             planned = np.concatenate((planned, chosen.pages))
             kinds = np.concatenate((kinds, chosen.kinds_of_pages()))
     return first_s, max(later), (peak[0] - before) / 1e9

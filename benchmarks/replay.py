@@ -75,15 +75,15 @@ def random_tree(nodes: int, terminals: tuple[str, ...], seed: int) -> Expression
 
 def functions() -> dict[str, Expression]:
     """t * X, nad, cg, and three random trees of 20 nodes over basic and over all terminals."""
-    found = {name: parse(name) for name in ("t * X", "nad", "cg")}
+    expressions = {name: parse(name) for name in ("t * X", "nad", "cg")}
     for kind, terminals in (("basic", BASIC), ("all", PAPERS)):
         seed = 0
-        while sum(name.startswith(kind) for name in found) < 3:
+        while sum(name.startswith(kind) for name in expressions) < 3:
             seed += 1
             tree = random_tree(20, terminals, seed)
             if len(tree.terminals) >= 3:
-                found[f"{kind} {seed}"] = tree
-    return found
+                expressions[f"{kind} {seed}"] = tree
+    return expressions
 
 
 def time_ms(truth: PreparedHistory, function: Expression, **choices: object) -> float:

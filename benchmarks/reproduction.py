@@ -54,13 +54,13 @@ def values(
     return out
 
 
-def show(title: str, found: dict[str, list[list[float]]], published: dict[str, float]) -> float:
+def show(title: str, means_of: dict[str, list[list[float]]], published: dict[str, float]) -> float:
     """Print one table; returns the largest difference to a published figure."""
     print(f"\n{title}")
     print("| score function | published | ours | difference | seeds from..to | folds from..to |")
     print("|---|---|---|---|---|---|")
     worst = 0.0
-    for name, by_seed in found.items():
+    for name, by_seed in means_of.items():
         means = [statistics.fmean(folds) for folds in by_seed]
         every = [value for folds in by_seed for value in folds]
         ours = statistics.fmean(means)

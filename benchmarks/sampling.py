@@ -98,53 +98,53 @@ def rows(history: ChangeHistory) -> list[Row]:
     scored = [Row("top_k", PLAIN)]
     scored += [Row(policy_of(default), DEFAULT)] if can_replay(history, default) else []
     scored += [Row(SAMPLED.format(level=level), score) for level, score in NOW.items()]
-    found = [Row(ORACLE), *scored, *(Row(policy) for policy in POLICIES)]
+    rows = [Row(ORACLE), *scored, *(Row(policy) for policy in POLICIES)]
     knows = history.neighbours.knows
-    return [row for row in found if row.policy == ORACLE or all(map(knows, load_policy(row.policy).near))]
+    return [row for row in rows if row.policy == ORACLE or all(map(knows, load_policy(row.policy).near))]
 
 
 def cases(path: str, without: str | None) -> Iterator[tuple[Case, ContentHistory | None]]:
     """A history with its groups, and the same without some sites if it has any of them."""
-    whole = read_contents_or_history(path)
-    contents = whole if isinstance(whole, ContentHistory) else None
-    history = whole.history if isinstance(whole, ContentHistory) else whole
+    recorded = read_contents_or_history(path)
+    contents = recorded if isinstance(recorded, ContentHistory) else None
+    history = recorded.history if isinstance(recorded, ContentHistory) else recorded
     if contents is not None:
         history.neighbours.groups_by_content = group_pages(contents, min(CLUSTERS, history.pages // 10))
     name = Path(path).name.partition(".tsv")[0].partition(".jsonl")[0]
     yield Case(name, history), contents
     if without and history.site_names:
-        kept = np.array([not fnmatchcase(one, without) for one in history.site_names])[history.site]
-        if 0 < kept.sum() < len(kept):
-            part = history.take(kept)
+        is_taken = np.array([not fnmatchcase(one, without) for one in history.site_names])[history.site]
+        if 0 < is_taken.sum() < len(is_taken):
+            sample = history.take(is_taken)
             if (groups := history.neighbours.groups_by_content) is not None:
-                part.neighbours.groups_by_content = groups.of_pages(np.flatnonzero(kept))
-            yield Case(f"{name} without `{without}`", part), None
+                sample.neighbours.groups_by_content = groups.of_pages(np.flatnonzero(is_taken))
+            yield Case(f"{name} without `{without}`", sample), None
 
 
 def tried(case: Case, row: Row, crawl: CrawlChoices, seeds: int) -> PolicyTrial:
     """Replay; the weights of C^w are those of C^w alone, and do not weigh freshness."""
-    found = try_policy(case.history, row.policy, crawl, seeds, TRIO, row.score)
+    trial = try_policy(case.history, row.policy, crawl, seeds, TRIO, row.score)
     heavy = weighted(case.history, case.history)
     if heavy is case.history:
-        return found
+        return trial
     more = try_policy(heavy, row.policy, crawl, seeds, (WEIGHTED,), row.score)
-    return found._replace(per_cycle=found.per_cycle | more.per_cycle)
+    return trial._replace(per_cycle=trial.per_cycle | more.per_cycle)
 
 
 def table(case: Case, budget: str, seeds: int, advance: Callable[[], object]) -> Iterator[str]:
     """The lines of one history and budget."""
     crawl = CrawlChoices(parse_budget(budget), seed=1)
-    found = {}
+    trials = {}
     for row in rows(case.history):
-        found[row] = tried(case, row, crawl, seeds)
+        trials[row] = tried(case, row, crawl, seeds)
         advance()
-    random = found[Row("rns")]
+    random = trials[Row("rns")]
     metrics = [name for name in ("change_rate", WEIGHTED, "ndcg", "freshness") if name in random.per_cycle]
     heads = {"change_rate": "C", WEIGHTED: "C^w", "ndcg": "NDCG", "freshness": "freshness"}
     yield f"### {case.name}, {float(budget):.1%} of {case.history.pages:,} pages\n"
     yield f"| | {' | '.join(heads[name] for name in metrics)} | C over `rns`, paired |"
     yield "|---" * (len(metrics) + 2) + "|"
-    for row, trial in found.items():
+    for row, trial in trials.items():
         cells = " | ".join(written(trial.mean(name)) for name in metrics)
         ahead = "" if trial is random else written(trial.ahead(random, "change_rate"), sign="+")
         yield f"| {row} | {cells} | {ahead} |"
@@ -166,22 +166,22 @@ def variations(name: str, contents: ContentHistory, seeds: int) -> tuple[list[st
     usual.neighbours.groups_by_content = contents.history.neighbours.groups_by_content
     random = try_policy(usual, "rns", crawl, seeds)
     cluster = "cb(in_flight=1)"
-    found = {f"`{policy}`": try_policy(usual, policy, crawl, seeds) for policy in VARIED}
+    trials = {f"`{policy}`": try_policy(usual, policy, crawl, seeds) for policy in VARIED}
     for features in FEATURE_SETS:
         said = f"`{cluster}`, `--features {','.join(features)}`"
-        found[said] = try_policy(grouped(CLUSTERS, features), cluster, crawl, seeds)
+        trials[said] = try_policy(grouped(CLUSTERS, features), cluster, crawl, seeds)
     for clusters in CLUSTER_COUNTS:
         said = f"`{cluster}`, `--clusters {clusters}`"
-        found[said] = try_policy(grouped(clusters, FEATURES), cluster, crawl, seeds)
+        trials[said] = try_policy(grouped(clusters, FEATURES), cluster, crawl, seeds)
     lines = [
         f"### {name}, varied: cycles of {TYPICAL.weeks}, {TYPICAL.budget:.1%} of the pages, no warm-up\n"
     ]
     lines += ["| | C | NDCG | freshness | C over `rns`, paired |", "|---" * 5 + "|"]
-    for said, trial in {"`rns`": random, **found}.items():
+    for said, trial in {"`rns`": random, **trials}.items():
         cells = " | ".join(written(trial.mean(metric)) for metric in TRIO)
         ahead = "" if trial is random else written(trial.ahead(random, "change_rate"), sign="+")
         lines.append(f"| {said} | {cells} | {ahead} |")
-    share = found[f"`{cluster}`"].mean("change_rate").mean / random.mean("change_rate").mean
+    share = trials[f"`{cluster}`"].mean("change_rate").mean / random.mean("change_rate").mean
     return [*lines, ""], verdict(f"{name}: C of {cluster} / rns", share, CB_LEAD, at_least=True)
 
 

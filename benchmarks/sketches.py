@@ -53,9 +53,9 @@ def told_by(contents: ContentHistory) -> dict[str, PageFeatures]:
     history, texts = contents.history, contents.texts_at(0)
     known = [text or "" for text in texts]
     links = links_of(history.site.tolist(), list(history.page_names or ()), texts)
-    whole = PageFeatures(addresses_of(history), counted_words(known), counts_of(known), links)
+    all_words = PageFeatures(addresses_of(history), counted_words(known), counts_of(known), links)
     sketched: Any = sketched_words([describe(text, [], 0, 0) for text in known])
-    return {"all words": whole, f"sketches of {MOST_TERMS}": whole._replace(terms=sketched)}
+    return {"all words": all_words, f"sketches of {MOST_TERMS}": all_words._replace(terms=sketched)}
 
 
 def found_by(contents: ContentHistory, pages: PageFeatures, clusterings: int, seeds: int) -> list[float]:
@@ -66,9 +66,9 @@ def found_by(contents: ContentHistory, pages: PageFeatures, clusterings: int, se
     rates = []
     for seed in range(clusterings):
         label, order = cluster(pages, clusters, FEATURES, seed)
-        own = replace(history)
-        own.neighbours.groups_by_content = PageGroups(label, order, pages.links, "")
-        rates.append(float(try_policy(own, POLICY, crawl, seeds).mean("change_rate").mean))
+        clustered = replace(history)
+        clustered.neighbours.groups_by_content = PageGroups(label, order, pages.links, "")
+        rates.append(float(try_policy(clustered, POLICY, crawl, seeds).mean("change_rate").mean))
     return rates
 
 
@@ -87,8 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rates = found_by(contents, pages, options.clusterings, options.seeds)
         print(f"{POLICY} by {name}: {', '.join(f'{rate:.3f}' for rate in rates)}; mean {np.mean(rates):.4f}")
         means.append(float(np.mean(rates)))
-    whole, sketched = means
-    return 0 if verdict("lost by sketches", whole - sketched, MOST_LOST, at_least=False) else 1
+    full, sketched = means
+    return 0 if verdict("lost by sketches", full - sketched, MOST_LOST, at_least=False) else 1
 
 
 if __name__ == "__main__":

@@ -98,10 +98,10 @@ def main() -> int:
     print(machine())
     costs = {}
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
-        for name, own in (("one directory", False), ("a directory per page", True)):
+        for name, has_directories in (("one directory", False), ("a directory per page", True)):
             path = Path(directory) / name
             costs[name] = cost = in_fresh_process(
-                measure, path, options.pages, options.cycles, options.visited, own
+                measure, path, options.pages, options.cycles, options.visited, has_directories
             )
             print(
                 f"{options.pages:,} pages, {name}: {cost.of_pages:.1f} bytes per page and "

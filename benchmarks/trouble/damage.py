@@ -29,12 +29,12 @@ def damage(times: int, numbers: random.Random, directory: Path, change: Callable
         def work(target: Path = target) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             try:
-                found = list(read_all(target))
+                values = list(read_all(target))
             except StoreDamagedError:
                 os._exit(DAMAGED)
             except BaseException:
                 os._exit(TRACEBACK)
-            os._exit(0 if found == sound else DIFFERENT)
+            os._exit(0 if values == sound else DIFFERENT)
 
         pid = in_child(work)
         with patience(pid, hangs):
@@ -68,7 +68,7 @@ def recoveries(times: int, numbers: random.Random, directory: Path) -> Count:
         (directory / "store" / "data.mdb").read_bytes(),
         test_recover.Content.of(directory / "store"),
     )
-    silent = ends = whole = refused = 0
+    silent = ends = complete = refused = 0
     for number in range(times):
         damaged = bytearray(data)
         for _ in range(numbers.choice((1, 1, 2, 5))):
@@ -91,5 +91,5 @@ def recoveries(times: int, numbers: random.Random, directory: Path) -> Count:
         missing = len(before.pages.keys() - now.pages.keys())
         silent += not now.visits.items() <= before.visits.items()
         silent += bool(missing) and not done.lost
-        whole += not done.lost
-    return Count(times, silent=silent, ends=ends, note=f"{whole} lost nothing, {refused} too much")
+        complete += not done.lost
+    return Count(times, silent=silent, ends=ends, note=f"{complete} lost nothing, {refused} too much")

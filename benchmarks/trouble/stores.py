@@ -167,10 +167,10 @@ def two_writers(times: int, numbers: random.Random, directory: Path) -> Count:
 
         with Store(path, readonly=True) as store:
             cycle = store.last_cycle
-        found = [wait(pid) for pid in [in_child(work) for _ in range(4)]]
-        ends += sum(status not in (0, NO_ROOM) for status in found)
+        statuses = [wait(pid) for pid in [in_child(work) for _ in range(4)]]
+        ends += sum(status not in (0, NO_ROOM) for status in statuses)
         with Store(path, readonly=True) as store:
-            lost += store.last_cycle - cycle != found.count(0) or bool(store.verify())
+            lost += store.last_cycle - cycle != statuses.count(0) or bool(store.verify())
     return Count(times, lost, ends=ends)
 
 

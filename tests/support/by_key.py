@@ -48,14 +48,14 @@ def pages_by_key(store: PageStore) -> dict[int, dict[str, Any]]:
         }
     for first, block in store.blocks():
         for row_number in range(len(block["key"])):
-            own = content[keys[first + row_number]]
+            page_content = content[keys[first + row_number]]
             for name, column in block.items():
                 value = column[row_number].item()
                 if name not in ("group", "found_by", "weight"):
-                    assert own.setdefault(name, value) == value
-            assert directories[block["group"][row_number]] == own["directory"]
+                    assert page_content.setdefault(name, value) == value
+            assert directories[block["group"][row_number]] == page_content["directory"]
             finder = int(block["found_by"][row_number])
-            assert own["finder"] == (finder if finder in (0, START) else keys[finder - 1])
+            assert page_content["finder"] == (finder if finder in (0, START) else keys[finder - 1])
     return content
 
 

@@ -27,12 +27,12 @@ class Page:
         self.span: tuple[int, int] | None = None
         """Kind, and cycles."""
 
-    def told(self, cycle: int) -> dict[int, bool]:
+    def claims_in(self, cycle: int) -> dict[int, bool]:
         """Kind -> whether its claims say that the page changed since its last visit."""
-        told = {kind: due > self.last_cycle for kind, due in self.due.items()}
+        claimed = {kind: due > self.last_cycle for kind, due in self.due.items()}
         if self.span is not None:
-            told[self.span[0]] = cycle - self.last_cycle > self.span[1]
-        return told
+            claimed[self.span[0]] = cycle - self.last_cycle > self.span[1]
+        return claimed
 
     def claim(self, kind: int, value: int) -> None:
         """Take a claim."""
@@ -68,28 +68,28 @@ class Oracle(NamedTuple):
             for page, kind, value in early:
                 pages[page].claim(kind, value)
             for page, outcome in visits[cycle]:
-                for kind, claimed in pages[page].told(cycle).items() if outcome in JUDGED else ():
+                for kind, claimed in pages[page].claims_in(cycle).items() if outcome in JUDGED else ():
                     counts[site[page], kind][claimed][outcome == CHANGED] += 1
                 if outcome in (FIRST, *JUDGED):
                     pages[page].last_cycle = cycle
             for page, kind, value in claims[cycle]:
                 if (page, kind, value) not in early:
                     pages[page].claim(kind, value)
-        found = []
+        bits_of_pages = []
         for page in pages:
             bits = 0
             for kind, due in page.due.items():
                 bits |= (1 << kind) | (16 << kind if due > page.last_cycle else 0)
-            found.append(bits)
-        return cls(found, counts)
+            bits_of_pages.append(bits)
+        return cls(bits_of_pages, counts)
 
     def agrees(self, store: Store) -> None:
         """Check the store's columns and counts."""
         blocks = [block for _, block in store.blocks()]
         assert np.concatenate([np.empty(0), *(block["claims"] for block in blocks)]).tolist() == self.claims
-        kept = {int(row["site"]): row["counts"] for row in store.hints.trust()}
-        for site, counts in kept.items():
+        stored = {int(row["site"]): row["counts"] for row in store.hints.trust()}
+        for site, counts in stored.items():
             for kind in range(len(KINDS)):
                 expected = self.counts.get((site, kind), [[0.0, 0.0], [0.0, 0.0]])
                 assert np.allclose(counts[kind], expected, rtol=1e-9)
-        assert {site for site, _ in self.counts} <= kept.keys()
+        assert {site for site, _ in self.counts} <= stored.keys()

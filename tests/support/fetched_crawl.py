@@ -57,13 +57,13 @@ class Curious(Pages):
 
     def parse(self, response: Response) -> Iterator[Any]:
         """Yield what the visit tells, and the links."""
-        told = visit(response)
+        judged = visit(response)
         if response.url.endswith("/p2"):
-            told.changed = False
+            judged.changed = False
         if response.url.endswith("/p4"):
-            told.withdraw("a captcha")
+            judged.withdraw("a captcha")
         cookie = (response.request.headers.get("Cookie") or b"").decode() if response.request else ""
-        seen = [told.outcome, told.changed, told.distance, told.previous_text, told.diff(), cookie]
+        seen = [judged.outcome, judged.changed, judged.distance, judged.previous_text, judged.diff(), cookie]
         yield {"url": response.url, "text": response.css("p::text").get(), "info": seen}
         for link in response.css("a::attr(href)").getall():
             yield response.follow(link)

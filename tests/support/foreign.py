@@ -41,8 +41,8 @@ def mutated(draw: st.DrawFn, samples: Sequence[bytes]) -> bytes:
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(content)))
         stop = min(len(content), start + draw(st.sampled_from([0, 0, 1, 1, 2, 5, 40])))
-        kept = draw(st.sampled_from([b"", content[start:stop] * 2]))
-        content = content[:start] + kept + draw(PIECES) + content[stop:]
+        repeated = draw(st.sampled_from([b"", content[start:stop] * 2]))
+        content = content[:start] + repeated + draw(PIECES) + content[stop:]
     return content
 
 

@@ -65,15 +65,15 @@ def crawl(
     ``during``: called after each visit.
     """
     loaded = Settings.load(ScrapySettings({"GP4C_SITE_SHARE": 1.0, **given}))
-    own = grown.history
-    assert own.page_names is not None
-    version = np.vstack([np.zeros(own.pages, int), np.cumsum(own.changed, axis=0)])
-    urls = [f"http://h{site}/{name}" for site, name in zip(own.site, own.page_names, strict=True)]
+    history = grown.history
+    assert history.page_names is not None
+    version = np.vstack([np.zeros(history.pages, int), np.cumsum(history.changed, axis=0)])
+    urls = [f"http://h{site}/{name}" for site, name in zip(history.site, history.page_names, strict=True)]
     number = {url: page for page, url in enumerate(urls)}
     store = open_store(path, sizes=SMALL)
     first_visit: dict[int, int] = {}
     by_hubs = []
-    for now in range(own.cycles + 1):
+    for now in range(history.cycles + 1):
         cycle = Cycle(store, loaded, Counts())  # type: ignore[arg-type]
         todo = list(cycle.remaining())
         by_hubs.append(cycle.planned_kinds["hub"])
@@ -96,10 +96,10 @@ def crawl(
                 during(store)
             for child in np.flatnonzero((grown.finder == finder) & (grown.born <= now)).tolist():
                 if store.find(child + 1) is None:
-                    found = store.add_page(child + 1, {"url": urls[child]})
-                    store.note(found, "found_by", START if page_id is None else page_id + 1)
-                    store.note(found, "weight", own.weights[child])
-                    todo.append(found)
+                    new_page = store.add_page(child + 1, {"url": urls[child]})
+                    store.note(new_page, "found_by", START if page_id is None else page_id + 1)
+                    store.note(new_page, "weight", history.weights[child])
+                    todo.append(new_page)
             if reopen and page_id is not None:
                 store.close()
                 store = open_store(path, sizes=SMALL)
@@ -120,10 +120,10 @@ def brought(store: PageStore) -> list[tuple[float, float, int]]:
     for cycle, rows in store.visits():
         for row in rows:
             visits[row["page"]].append((cycle, int(row["outcome"])))
-    told = []
-    for page, own in enumerate(visits):
+    rates = []
+    for page, outcomes in enumerate(visits):
         new, looked, last_new, last, judged = np.float16(0), np.float16(0), 0, 0, False
-        for cycle, outcome in own:
+        for cycle, outcome in outcomes:
             if outcome in FAILED:
                 continue
             count = sum(
@@ -132,14 +132,14 @@ def brought(store: PageStore) -> list[tuple[float, float, int]]:
             if outcome == FIRST and not judged:
                 last_new = cycle
             else:
-                kept = 2.0 ** (-(cycle - last) / 8)
-                new = np.float16(float(new) * kept + count)
-                looked = np.float16(float(looked) * kept + cycle - last)
+                decay = 2.0 ** (-(cycle - last) / 8)
+                new = np.float16(float(new) * decay + count)
+                looked = np.float16(float(looked) * decay + cycle - last)
                 last_new = cycle if count else last_new
             judged |= outcome in JUDGED
             last = cycle
-        told.append((float(new), float(looked), last_new))
-    return told
+        rates.append((float(new), float(looked), last_new))
+    return rates
 
 
 def columns(store: PageStore, *names: str) -> list[tuple[npt.NDArray[np.generic], ...]]:

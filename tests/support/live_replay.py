@@ -39,12 +39,12 @@ CYCLE_STEP = 0xD1342543DE82EF95
 def related_changes(seed: int, cycles: int) -> npt.NDArray[np.bool_]:
     """Pages with rates of their own, whose directories and sites change together now and then."""
     rng = np.random.default_rng(seed)
-    own = rng.random((cycles, PAGES)) < rng.beta(0.4, 2.0, PAGES)
+    alone = rng.random((cycles, PAGES)) < rng.beta(0.4, 2.0, PAGES)
     directory = np.arange(PAGES) // PAGES_OF_DIRECTORY
     of_directory = rng.random((cycles, directory.max() + 1)) < 0.15
     of_site = rng.random((cycles, SITES)) < 0.1
     takes_part = rng.random((cycles, PAGES)) < 0.7
-    return np.asarray(own | takes_part & (of_directory[:, directory] | of_site[:, SITE]))
+    return np.asarray(alone | takes_part & (of_directory[:, directory] | of_site[:, SITE]))
 
 
 class Plan(NamedTuple):
@@ -71,12 +71,12 @@ class Noting:
         for block in evidence.candidates() if self.columns else ():
             candidates += block.pages.tolist()
             for clock in terminals.CLOCKS:
-                found = terminals.compute(TOLD, block.state, round.cycle, clock)
-                for name, column in found.items():
+                terminals_of = terminals.compute(TOLD, block.state, round.cycle, clock)
+                for name, column in terminals_of.items():
                     column = column.astype(np.float64)
                     values.setdefault(f"{name} by {clock}", []).append(column.tobytes())
-        told = {name: b"".join(parts) for name, parts in values.items()}
-        self.plans.append(Plan(chosen.pages.tolist(), chosen.scores.tobytes(), candidates, told))
+        columns = {name: b"".join(parts) for name, parts in values.items()}
+        self.plans.append(Plan(chosen.pages.tolist(), chosen.scores.tobytes(), candidates, columns))
         return chosen
 
 

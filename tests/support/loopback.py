@@ -113,8 +113,8 @@ async def crawl(
 def stats(crawler: Crawler) -> dict[str, Any]:
     """Return our stats of a finished crawl, without their prefix."""
     assert crawler.stats is not None
-    found = crawler.stats.get_stats()
-    return {key.removeprefix("gp4c/"): value for key, value in found.items() if key.startswith("gp4c/")}
+    collected = crawler.stats.get_stats()
+    return {key.removeprefix("gp4c/"): value for key, value in collected.items() if key.startswith("gp4c/")}
 
 
 def outcomes(path: Path, cycle: int) -> dict[str, list[str]]:
@@ -123,10 +123,10 @@ def outcomes(path: Path, cycle: int) -> dict[str, list[str]]:
         visits = [visits for number, visits in store.visits() if number == cycle]
         merged = np.concatenate(visits) if visits else np.empty(0, [("page", "u4"), ("outcome", "u1")])
         urls = [request["url"] for request in store.requests(merged["page"])]
-    found: dict[str, list[str]] = {}
+    by_path: dict[str, list[str]] = {}
     for url, outcome in zip(urls, merged["outcome"].tolist(), strict=True):
-        found.setdefault(path_of(url), []).append(OUTCOMES[outcome])
-    return found
+        by_path.setdefault(path_of(url), []).append(OUTCOMES[outcome])
+    return by_path
 
 
 def path_of(url: str) -> str:

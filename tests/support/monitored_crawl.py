@@ -13,12 +13,12 @@ from scrapy_gp4c.store.opening import open_store
 def crawl(store_path: str, log: str, seconds: str) -> None:
     """Run one cycle, or go on with it; the log tells when the store was held, and by whom."""
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # the cycle stays open, as at a shutdown
-    with open_store(store_path) as store, open(log, "a", encoding="utf-8") as told:
+    with open_store(store_path) as store, open(log, "a", encoding="utf-8") as report:
         cycle = store.open_cycle or store.begin_cycle({"started": time.time()})
-        print(f"{os.getpid()} {cycle} begins", file=told, flush=True)
+        print(f"{os.getpid()} {cycle} begins", file=report, flush=True)
         time.sleep(float(seconds))
         store.finish_cycle({"finished": time.time(), "visited": 1, "changed": 1, "change_rate": 1.0})
-        print(f"{os.getpid()} {cycle} ends", file=told, flush=True)
+        print(f"{os.getpid()} {cycle} ends", file=report, flush=True)
 
 
 if __name__ == "__main__":

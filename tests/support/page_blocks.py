@@ -13,7 +13,7 @@ def blocks_of_pages(draw: st.DrawFn, least: int = 0) -> Columns:
     """Any bytes at all, as columns, or few and small numbers, or one; no NaN, which equals nothing."""
     rows = draw(st.integers(least, 5))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    found = {}
+    columns = {}
     for name, dtype in COLUMNS.items():
         values = np.frombuffer(rng.bytes(rows * np.dtype(dtype).itemsize), dtype).copy()
         if values.dtype.kind == "f":
@@ -22,5 +22,5 @@ def blocks_of_pages(draw: st.DrawFn, least: int = 0) -> Columns:
             values >>= values.dtype.type(draw(st.sampled_from((0, 0, 8, 16, 24, 48))) % (8 * values.itemsize))
         if rows and draw(st.booleans()):
             values[:] = values[0]
-        found[name] = values
-    return found
+        columns[name] = values
+    return columns

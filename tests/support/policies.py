@@ -32,8 +32,8 @@ class ChangedHosts:
         scores_of = scored_by(self.settings, round)
         if round.number == 0:
             return best_candidates(scores_of, round.remaining // 2, evidence)
-        found = evidence.visits()
-        hosts = np.unique(found.changed // HOST_PAGES)
+        visits = evidence.visits()
+        hosts = np.unique(visits.changed // HOST_PAGES)
         return best_candidates(scores_of, round.remaining, _Hosts(evidence, hosts))
 
 
@@ -69,8 +69,8 @@ class Siblings:
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
         """Plan one of the four rounds."""
-        found = evidence.visits()
-        changes = np.bincount(found.changed // HOST_PAGES, minlength=2**12)
+        visits = evidence.visits()
+        changes = np.bincount(visits.changed // HOST_PAGES, minlength=2**12)
 
         scored = scored_by(self.settings, round)
 
@@ -201,9 +201,9 @@ HEARD: list[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.bool_]]] = []
 class Listening(TopK):
     """The highest scores, and an ear for what every cycle found."""
 
-    def observe(self, cycle: int, pages: npt.NDArray[np.int64], found: npt.NDArray[np.bool_]) -> None:
+    def observe(self, cycle: int, pages: npt.NDArray[np.int64], changed: npt.NDArray[np.bool_]) -> None:
         """Note it."""
-        HEARD.append((cycle, pages.copy(), found.copy()))
+        HEARD.append((cycle, pages.copy(), changed.copy()))
 
 
 def listening(settings: PolicySettings) -> Listening:

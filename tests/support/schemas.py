@@ -56,9 +56,9 @@ def document(action: str) -> dict[str, Any]:
 
 def checked(action: str, text: str) -> Any:
     """What an action printed, held against the schema in the documentation."""
-    found = json.loads(text)
-    Draft202012Validator(json.loads((FOLDER / f"{action}.json").read_text("utf-8"))).validate(found)
-    return found
+    document = json.loads(text)
+    Draft202012Validator(json.loads((FOLDER / f"{action}.json").read_text("utf-8"))).validate(document)
+    return document
 
 
 if __name__ == "__main__":

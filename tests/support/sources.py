@@ -14,12 +14,12 @@ PACKAGES: Final = ("scrapy_gp4c", "training")
 
 def sources(*folders: str) -> dict[str, Path]:
     """Modules of the folders: dotted name -> file; a package is its ``__init__``."""
-    found = {}
+    modules = {}
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
             dotted = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
-            found[dotted.removesuffix(".__init__")] = path
-    return found
+            modules[dotted.removesuffix(".__init__")] = path
+    return modules
 
 
 MODULES: Final = sources(*PACKAGES)
