@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.store.lmdb_store.store import Store
 
 PAGES = 64
@@ -150,9 +151,12 @@ class Recorded:
 
     def __init__(self, path: Path) -> None:
         self.in_fold = False
-        if path.exists():
+        try:
             with Store(path, readonly=True) as store:
                 self.in_fold = store.is_folding
+        except StoreError as error:  # ended before it was created, by a failing disk
+            if "no page store" not in str(error):
+                raise
         with Store(path) as store:
             assert store.verify() == []
             self.last_cycle = store.last_cycle

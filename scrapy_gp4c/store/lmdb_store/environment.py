@@ -175,7 +175,9 @@ def _metas(file: BinaryIO) -> list[Header]:
         file.seek(at)
         head = file.read(_META.size)
         if len(head) < _META.size:
-            raise NoLmdbFileError(f"ends after {os.fstat(file.fileno()).st_size} bytes")
+            # A disk that was full when the first crawl began leaves one page.
+            ended = f"ends after {os.fstat(file.fileno()).st_size} bytes"
+            raise NoLmdbFileError(f"{ended} (if no crawl of it ever ended well, remove {DATA})")
         magic, version, page_bytes, last_page, transaction = _META.unpack(head)
         if magic != _MAGIC:
             raise NoLmdbFileError(*(["has a damaged header"] if metas else []))

@@ -110,7 +110,10 @@ def _tables(path: Path, handles: dict[str, object]) -> Handles:
 
 def _create(environment: Environment, block_rows: int) -> Handles:
     if environment.readonly:
-        raise StoreError(f"the store {environment.path} is being created just now: try again in a moment.")
+        raise StoreError(
+            f"there is no page store in {environment.path} yet: a crawl creates it just now, or ended before "
+            "it could. Try again in a moment, or run the spider."
+        )
     path = environment.path
     with environment.transaction(write=True) as txn:
         handles = {name: environment.lmdb.open_db(name.encode(), txn) for name in TABLES}
