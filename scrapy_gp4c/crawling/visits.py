@@ -22,7 +22,7 @@ from scrapy_gp4c.fingerprint import PageReading, read
 from scrapy_gp4c.fingerprint.answers import is_text
 from scrapy_gp4c.fingerprint.copy_notes import CopyState, compared, known_fingerprint, unpack
 from scrapy_gp4c.fingerprint.description import description
-from scrapy_gp4c.fingerprint.parts import NOT_WATCHED_REASON, ComparedPart, compared_part, part_sum
+from scrapy_gp4c.fingerprint.parts import NOT_WATCHED_REASON, ComparedPart, compared_part, has_parts, part_sum
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.outcomes import CHANGED, NOT_MODIFIED
@@ -194,6 +194,8 @@ class Visit:
                 return self._respond_later(response)
             if isinstance(response, FetchedResponse):
                 return self._judge(response, response.reading(), is_known=response.result.is_known)
+            if self._is_cut_slowly(response):
+                return self._respond_later(response)
             if (fingerprint := self._known_fingerprint(response)) is not None:
                 return self._judge(response, PageReading(fingerprint), is_known=True)
             watched = self._compared_part(response)
@@ -217,6 +219,10 @@ class Visit:
             if isinstance(response, FetchedResponse):
                 known, is_known = None, response.result.is_known
             else:
+                if self._is_cut_slowly(response):
+                    await self._cut(response)
+                    if not visits.cycle.is_under_way(self._claim):
+                        return response
                 known = self._known_fingerprint(response)
                 is_known = known is not None
             watched = self._compared_part(response)
@@ -311,6 +317,25 @@ class Visit:
                 else compared_part(response, features, rule.watch, rule.ignore)
             )
         return self._part
+
+    def _is_cut_slowly(self, response: Response) -> bool:
+        """Tell whether what is compared of a response is not known yet, and takes long to cut out."""
+        if self._part is not None or not is_large(response, None):
+            return False
+        rule = self._visits.cycle.rules.of_page(self._claim.page)
+        return has_parts(response, rule.watch, rule.ignore)
+
+    async def _cut(self, response: Response) -> None:
+        """Cut out what is compared beside the reactor."""
+        visits = self._visits
+        rule = visits.cycle.rules.of_page(self._claim.page)
+        try:
+            cut = visits.process.cut(response, visits.features, rule.watch, rule.ignore)
+            self._part = await awaitable(cut)
+        except TimeoutError:
+            self._part = ComparedPart(response, visits.features)
+            line = f"What {rule.name} cuts out of {response} takes too long to find: all of it is compared"
+            log_first(visits.cycle.stats, TOO_SLOW, line, {}, logging.WARNING)
 
     def _known_fingerprint(self, response: Response) -> int | None:
         """Fingerprint of the page's copy where the body is the copy's; None where it may be another."""

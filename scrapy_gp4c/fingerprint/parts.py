@@ -38,6 +38,15 @@ def part_sum(watch: tuple[str, ...], ignore: tuple[str, ...]) -> int:
     return crc32(repr((watch, ignore)).encode()) % 127 + 1 if watch or ignore else 0
 
 
+class CutBody(NamedTuple):
+    """Body of what is compared of a page, UTF-8."""
+
+    body: bytes
+    is_watched: bool
+    """Whether it is the text of what is watched; else HTML or XML without what is ignored."""
+    is_missing: bool = False
+
+
 def compared_part(
     response: Response, features: Features | None, watch: tuple[str, ...], ignore: tuple[str, ...]
 ) -> ComparedPart:
@@ -45,29 +54,53 @@ def compared_part(
 
     ``watch``, ``ignore``: XPaths. Only HTML and XML have parts: of others, all is compared.
     """
-    if not (watch or ignore) or not isinstance(response, HtmlResponse | XmlResponse):
-        return ComparedPart(response, features)
+    cut = cut_body(response, watch, ignore) if has_parts(response, watch, ignore) else None
+    return with_cut_body(response, features, cut)
+
+
+def has_parts(response: Response, watch: tuple[str, ...], ignore: tuple[str, ...]) -> bool:
+    """Tell whether perhaps not all of a response is compared."""
+    return bool(watch or ignore) and isinstance(response, HtmlResponse | XmlResponse)
+
+
+def cut_body(response: Response, watch: tuple[str, ...], ignore: tuple[str, ...]) -> CutBody | None:
+    """Return what is compared of a response that may have parts; None: all of it."""
+    assert isinstance(response, TextResponse)
     source = source_of(response, MAX_SOURCE_BYTES)
     if is_too_deep(source):
-        return ComparedPart(response, features)
-    decoded = response.replace(body=source.encode("utf-8", "replace"), encoding="utf-8")
-    selector: Selector = decoded.selector
+        return None
+    selector = response.replace(body=source.encode("utf-8", "replace"), encoding="utf-8").selector
     for xpath in ignore:
-        for node in selector.xpath(xpath):
-            _remove(node.root)
+        for node in _nodes(selector, xpath):
+            _remove(node)
     if watch:
-        nodes = [node for xpath in watch for node in selector.xpath(xpath)]
+        nodes = [node for xpath in watch for node in _nodes(selector, xpath)]
         text = "\n".join(filter(None, map(_text, nodes)))
-        headers = response.headers.copy()
-        headers["Content-Type"] = "text/plain; charset=utf-8"
-        watched = TextResponse(
-            response.url, response.status, headers, text.encode("utf-8", "replace"), encoding="utf-8"
-        )
-        return ComparedPart(watched, watched_features, not nodes)
+        return CutBody(text.encode("utf-8", "replace"), True, not nodes)
     if selector.root is None or not len(selector.root):
-        return ComparedPart(response, features)
+        return None
     html = etree.tostring(selector.root, encoding="unicode", method=selector.type)
-    return ComparedPart(decoded.replace(body=html.encode("utf-8", "replace")), features)
+    return CutBody(html.encode("utf-8", "replace"), False)
+
+
+def with_cut_body(response: Response, features: Features | None, cut: CutBody | None) -> ComparedPart:
+    """Return a response with what is compared of it; ``cut``: None where that is all."""
+    if cut is None:
+        return ComparedPart(response, features)
+    if not cut.is_watched:
+        return ComparedPart(response.replace(body=cut.body, encoding="utf-8"), features)
+    headers = response.headers.copy()
+    headers["Content-Type"] = "text/plain; charset=utf-8"
+    watched = TextResponse(response.url, response.status, headers, cut.body, encoding="utf-8")
+    return ComparedPart(watched, watched_features, cut.is_missing)
+
+
+def _nodes(selector: Selector, xpath: str) -> list[Any]:
+    """Elements, attributes and texts at an XPath, without a Selector for each: these take half a minute."""
+    if selector.root is None:
+        return []
+    nodes = selector.root.xpath(xpath, namespaces=selector.namespaces, smart_strings=False)
+    return nodes if isinstance(nodes, list) else [nodes]
 
 
 def watched_features(response: Response) -> list[str]:
@@ -80,9 +113,8 @@ def watched_features(response: Response) -> list[str]:
     return [" ".join(words[at : at + SHINGLE_WORDS]) for at in range(len(words) - SHINGLE_WORDS + 1)]
 
 
-def _text(node: Any) -> str:
+def _text(root: Any) -> str:
     """Text of an element, its words joined by blanks; of an attribute or text node, its value."""
-    root = node.root
     if not isinstance(root, etree._Element):
         return str(root).strip()
     for element in root.iter(*NEVER_TEXT):

@@ -26,6 +26,7 @@ from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 from scrapy_gp4c.fingerprint import Features, PageReading, main_features, read_bytes, simhash_words
 from scrapy_gp4c.fingerprint.answers import MAX_PDF_BYTES, PDF_MAGIC, is_text
 from scrapy_gp4c.fingerprint.copy_notes import CopyState, read_and_compare
+from scrapy_gp4c.fingerprint.parts import ComparedPart, CutBody, cut_body, watched_features, with_cut_body
 from scrapy_gp4c.fingerprint.text import MAX_SOURCE_BYTES
 
 LARGE_BYTES: Final = 65_536
@@ -38,7 +39,7 @@ _PACKAGES: Final = str(Path(__file__).parents[2])
 _SIZE: Final = struct.Struct("<I")
 """Bytes of the message that follows; 0 is the answer for a page that raises."""
 _CLASSES: Final = (HtmlResponse, XmlResponse, TextResponse, Response)
-_FEATURES: Final = (None, main_features, simhash_words)
+_FEATURES: Final = (None, main_features, simhash_words, watched_features)
 
 
 def is_large(response: Response, features: Features | None) -> bool:
@@ -72,14 +73,25 @@ class FingerprintProcess:
 
         The process takes pages in the order of the calls. A page that takes it too long is compared by bytes.
         """
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "gp4c-fingerprint")
-        try:
-            # The encoding is guessed from the whole body here: the process gets only the head of a long body.
-            encoding = response.encoding if isinstance(response, TextResponse) else ""
-        except (LookupError, ValueError):
-            encoding = "utf-8"
-        return self._thread.submit(self._read, response, encoding, features, with_text, copy)
+        self._thread = self._thread or ThreadPoolExecutor(1, "gp4c-fingerprint")
+        page = _page(response, _encoding(response), _FEATURES.index(features), with_text, copy)
+        return self._thread.submit(self._read, response, page)
+
+    def cut(
+        self, response: Response, features: Features | None, watch: tuple[str, ...], ignore: tuple[str, ...]
+    ) -> Future[ComparedPart]:
+        """Return the future of `scrapy_gp4c.fingerprint.parts.compared_part` of a response with parts.
+
+        Raises TimeoutError for a page that takes the process too long.
+        """
+        self._thread = self._thread or ThreadPoolExecutor(1, "gp4c-fingerprint")
+        page = _page(response, _encoding(response), parts=(watch, ignore))
+        return self._thread.submit(self._cut, response, features, page)
+
+    def _cut(self, response: Response, features: Features | None, page: _Page) -> ComparedPart:
+        answer = self._answer(page)
+        cut = cut_body(response, *page.parts) if answer is None else _CUT.decode(answer)
+        return with_cut_body(response, features, cut)
 
     def close(self) -> None:
         """End the process and cancel the pages that wait."""
@@ -88,35 +100,26 @@ class FingerprintProcess:
             self._thread = None
         self._end()
 
-    def _read(
-        self,
-        response: Response,
-        encoding: str,
-        features: Features | None,
-        with_text: bool,
-        copy: CopyState | None,
-    ) -> PageReading:
-        is_pdf = response.body.startswith(PDF_MAGIC)
-        page = _Page(
-            next(number for number, one in enumerate(_CLASSES) if isinstance(response, one)),
-            _FEATURES.index(features),
-            with_text,
-            encoding,
-            response.headers.get(b"Content-Type") or b"",
-            response.body[: (MAX_PDF_BYTES if is_pdf else MAX_SOURCE_BYTES) + 1],
-            copy,
-        )
+    def _read(self, response: Response, page: _Page) -> PageReading:
         try:
-            reading = self._ask(_message(page))
-        except (OSError, ValueError):  # the process could not start, was killed, or took too long
+            answer = self._answer(page)
+        except TimeoutError:
+            return read_bytes(response)
+        if answer is None:
+            features, with_text = _FEATURES[page.features], page.with_text
+            return read_and_compare(response, features, with_text=with_text, copy=page.copy)
+        return _unpacked(answer)
+
+    def _answer(self, page: _Page) -> bytes | None:
+        """Answer of the process; None: it has none. Raises TimeoutError for a page that takes too long."""
+        try:
+            return self._ask(_message(page)) or None
+        except (OSError, ValueError) as error:  # the process could not start, was killed, or took too long
             has_given_up = self._has_given_up()
             self._end()
             if has_given_up:
-                return read_bytes(response)
-            reading = None
-        if reading is None:
-            return read_and_compare(response, features, with_text=with_text, copy=copy)
-        return reading
+                raise TimeoutError from error
+            return None
 
     def _has_given_up(self) -> bool:
         """Tell whether the process has ended because a page took it too much processor time."""
@@ -125,7 +128,7 @@ class FingerprintProcess:
         except subprocess.TimeoutExpired:
             return False
 
-    def _ask(self, message: bytes) -> PageReading | None:
+    def _ask(self, message: bytes) -> bytes:
         process = self._process = self._process or _start()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -136,7 +139,7 @@ class FingerprintProcess:
         answer = _next_message(process.stdout)
         if answer is None:
             raise ChildProcessError
-        return _unpacked(answer) if answer else None
+        return answer
 
     def _end(self) -> None:
         process, self._process = self._process, None
@@ -162,15 +165,39 @@ def _start() -> subprocess.Popen[bytes]:
 
 
 class _Page(msgspec.Struct, array_like=True):
-    """Page that the process reads."""
+    """Page that the process reads, or whose parts it cuts out."""
 
     kind: int
-    features: int
-    with_text: bool
     encoding: str
     content_type: bytes
     body: bytes
-    copy: CopyState | None
+    features: int = 0
+    with_text: bool = False
+    copy: CopyState | None = None
+    parts: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+
+
+_CUT: Final = msgspec.msgpack.Decoder(CutBody | None)
+
+
+def _page(response: Response, encoding: str, *given: Any, **parts: Any) -> _Page:
+    is_pdf = response.body.startswith(PDF_MAGIC)
+    return _Page(
+        next(number for number, one in enumerate(_CLASSES) if isinstance(response, one)),
+        encoding,
+        response.headers.get(b"Content-Type") or b"",
+        response.body[: (MAX_PDF_BYTES if is_pdf else MAX_SOURCE_BYTES) + 1],
+        *given,
+        **parts,
+    )
+
+
+def _encoding(response: Response) -> str:
+    """Encoding guessed from the whole body: the process gets only the head of a long body."""
+    try:
+        return response.encoding if isinstance(response, TextResponse) else ""
+    except (LookupError, ValueError):
+        return "utf-8"
 
 
 def _message(content: object) -> bytes:
@@ -213,9 +240,11 @@ def _serve(pages: IO[bytes], answers: IO[bytes]) -> None:
             arguments: dict[str, Any] = {"encoding": page.encoding} if page.encoding else {}
             headers = {"Content-Type": page.content_type} if page.content_type else {}
             response = _CLASSES[page.kind]("http://page/", body=page.body, headers=headers, **arguments)
-            answer = _packed(
-                read_and_compare(response, _FEATURES[page.features], with_text=page.with_text, copy=page.copy)
-            )
+            features, with_text = _FEATURES[page.features], page.with_text
+            if any(page.parts):
+                answer = _message(cut_body(response, *page.parts))
+            else:
+                answer = _packed(read_and_compare(response, features, with_text=with_text, copy=page.copy))
         except Exception:  # the crawl reads the page itself then, and logs the error
             answer = _SIZE.pack(0)
         answers.write(answer)

@@ -11,9 +11,12 @@ from typing import Any, ClassVar
 import pytest
 import pytest_twisted
 from scrapy import Request, Spider
+from scrapy.http import Response
 
 from scrapy_gp4c import visit
 from scrapy_gp4c.commands import ACTIONS
+from scrapy_gp4c.fingerprint.parts import ComparedPart, compared_part
+from scrapy_gp4c.fingerprint.worker_process import LARGE_BYTES
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.commands.test_commands import in_process, make_project
 from tests.support.loopback import Site, crawl, html, outcomes, path_of, stats
@@ -204,13 +207,27 @@ async def test_requests_promise_for_their_own_page_alone(
 
 @pytest_twisted.ensureDeferred
 async def test_a_watched_part_alone_is_compared_kept_and_shown(
-    site: Site, pages: type[Pages], store_path: Path, caplog: pytest.LogCaptureFixture
+    site: Site,
+    pages: type[Pages],
+    store_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also a date, which else is masked; what is ignored counts nowhere; a missing part is doubtful."""
+    """Also a date, which else is masked; what is ignored counts nowhere; a missing part is doubtful.
 
-    def page(price: str, advert: str, other: str = "as it was") -> str:
+    Large pages hold up no other: their parts are cut out beside the reactor.
+    """
+
+    def cut_of_small(response: Response, *arguments: Any) -> ComparedPart:
+        assert len(response.body) < LARGE_BYTES or arguments[1:] == ((), ())
+        return compared_part(response, *arguments)
+
+    monkeypatch.setattr("scrapy_gp4c.crawling.visits.compared_part", cut_of_small)
+    large = f"<script>{'x' * LARGE_BYTES}</script>"
+
+    def page(price: str, advert: str, other: str = "as it was", script: str = large) -> str:
         return (
-            f"<html><body><h1>A lamp</h1><p class='price'>{price}</p><p>{other}</p>"
+            f"<html><body>{script}<h1>A lamp</h1><p class='price'>{price}</p><p>{other}</p>"
             f"<div id='advert'>{advert}</div></body></html>"
         )
 
@@ -249,7 +266,7 @@ async def test_a_watched_part_alone_is_compared_kept_and_shown(
     await crawl(pages, store_path, settings)
     assert outcomes(store_path, 5)["/shop/0"] == ["doubtful"]
     assert "has nothing that rule 1 ('/shop/') watches" in caplog.text
-    site.pages["/shop/0"] = page("from 2 May 2026", "", "")
+    site.pages["/shop/0"] = page("from 2 May 2026", "", "", script="")
     settings["GP4C_RULES"] = [{"match": "/shop/", "watch": "h1"}]
     crawler = await crawl(pages, store_path, settings)
     assert outcomes(store_path, 6) == {"/shop/0": ["unchanged"], "/other/0": ["unchanged"]}

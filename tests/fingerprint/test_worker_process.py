@@ -25,6 +25,7 @@ from scrapy_gp4c.fingerprint import (
 )
 from scrapy_gp4c.fingerprint.answers import page_text
 from scrapy_gp4c.fingerprint.copy_notes import CopyState, compared, unpack
+from scrapy_gp4c.fingerprint.parts import compared_part, has_parts
 from scrapy_gp4c.fingerprint.worker_process import LARGE_BYTES, FingerprintProcess, is_large
 from scrapy_gp4c.words.normal import normalise
 
@@ -160,6 +161,25 @@ async def test_a_page_that_takes_the_process_too_long_is_compared_by_bytes(
     assert await made(beside, [slow]) == [read_bytes(slow).fingerprint]
     monkeypatch.setattr(worker_process, "read_and_compare", None)
     assert await made(beside, pages()[-1:]) == [fingerprint(pages()[-1])]
+
+
+def test_parts_are_cut_out_there(beside: FingerprintProcess) -> None:
+    """As they are here, of every class and encoding."""
+    rules = [(("//p[position() < 9]", "//main/text()", "count(//p)"), ("//main/b",)), ((), ("//p",))]
+    for response in [page for page in pages() if has_parts(page, ("//p",), ())][::4]:
+        for watch, ignore in rules:
+            cut = beside.cut(response, None, watch, ignore).result()
+            here = compared_part(response, None, watch, ignore)
+            assert (cut.response.body, *cut[1:]) == (here.response.body, *here[1:])
+            assert type(cut.response) is type(here.response)
+
+
+@pytest.mark.slow
+def test_parts_that_take_the_process_too_long_are_given_up(beside: FingerprintProcess) -> None:
+    """Two million elements, each with all texts to look through."""
+    slow = HtmlResponse(URL, body=b"<html><body>" + b"<p>x</p>" * 2_000_000, encoding="utf-8")
+    with pytest.raises(TimeoutError):
+        beside.cut(slow, None, ("//*[contains(., //p[last()])]",), ()).result()
 
 
 @pytest_twisted.ensureDeferred
