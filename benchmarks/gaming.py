@@ -1,6 +1,6 @@
 """Loss of nine honest hosts to a hostile tenth one, by five ways of gaming the schedule.
 
-    python -m benchmarks.gaming [--cycles 15] [--share 0.5]
+    python -m benchmarks.gaming [--cycles 15] [--share 0.1]
 
 Real crawls of ten loopback hosts by a spider that follows every link. Each has a start page and 40 pages, of
 which a quarter changes in every fourth cycle. The tenth host is honest, or
@@ -165,7 +165,7 @@ def main() -> int:
     """Print a row for each way; return 1 where honest hosts keep less than the target."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cycles", type=int, default=15)
-    parser.add_argument("--share", type=float, default=0.5, help="GP4C_SITE_SHARE (default: its default)")
+    parser.add_argument("--share", type=float, default=0.1, help="GP4C_SITE_SHARE (default: its default)")
     parser.add_argument("--only", choices=WAYS[1:], help="one way of gaming, beside the honest trial")
     arguments = parser.parse_args()
     print(machine())

@@ -77,6 +77,18 @@ def promises(cycle: Cycle) -> list[str]:
     return [] if line is None else [line]
 
 
+def restless_sites(cycle: Cycle) -> str | None:
+    """Return the line for sites that would draw most of the budget; None: there are none."""
+    sites = {key for of_round in cycle.record["plan"].get("site_cuts", ()) for key, *_ in of_round}
+    if not sites:
+        return None
+    return (
+        f"{len(sites):,} sites have pages that change at every visit or never. Each gets at most "
+        f"{cycle.settings.site_share:.0%} of the budget, at least an equal share (GP4C_SITE_SHARE). "
+        "`scrapy gp4c why URL` tells whether that leaves a page out"
+    )
+
+
 def nothing_visited(cycle: Cycle, waiting: Resting) -> str:
     """Return the line for a cycle that visited no page, and the reason."""
     pages = cycle.store.pages

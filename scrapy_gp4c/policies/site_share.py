@@ -1,4 +1,4 @@
-"""Share of each site: a policy whose choice leaves a part of the budget to other sites."""
+"""Share of restless sites, whose pages change at every visit: a policy that leaves budget to other sites."""
 
 from __future__ import annotations
 
@@ -29,10 +29,16 @@ ALL: Final = Cut(-sys.float_info.max, 0)
 """Cut that every score reaches."""
 NONE: Final = Cut(sys.float_info.max, 0)
 """Cut that no score reaches."""
+COLUMNS: Final = ("n", "X")
+"""Columns that tell a restless site."""
+REGULAR: Final = 0.98
+"""Share of the pages of a restless site that change at every visit, of those that ever changed."""
+JUDGED_TWICE: Final = 2
+SAMPLE: Final = 4_096
 
 
 def shared(policy: Policy, share: float) -> Policy:
-    """The policy, under which no site gets more than a share of a cycle's budget while others could use it.
+    """The policy, under which a restless site leaves most of a cycle's budget to others that could use it.
 
     Policies that sample, with as many rounds as it takes, spread their visits by rules of their own.
     """
@@ -41,7 +47,11 @@ def shared(policy: Policy, share: float) -> Policy:
 
 @dataclass(frozen=True)
 class SharedBudget:
-    """A policy whose choice is cut to a share of the budget for each site, at least one visit."""
+    """A policy whose choice is cut for restless sites: to a share of the budget, or an equal share if more.
+
+    Whatever a policy learns, pages that change at every visit are worth most to it. An honest site that is
+    worth as much has pages that were once found unchanged, so it is not restless and has no limit.
+    """
 
     policy: Policy
     share: float
@@ -61,16 +71,20 @@ class SharedBudget:
         return getattr(self.policy, name)
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Choose as the policy does; where a site has too much, ask it again without that site's pages.
+        """Choose as the policy does; if a restless site has too much, ask again without that site's pages.
 
-        A site gets back what no other site can use.
+        The site gets back what no other site can use.
         """
         chosen = self.policy.plan(round, evidence)
         if not len(chosen.pages):
             return chosen
         sites, before = evidence.grouping("site"), evidence.planned().pages
-        room = np.full(sites.groups, max(1, math.floor(self.share * (round.remaining + len(before)) + 1e-9)))
-        room -= _count(sites, before)
+        budget, taken_before = round.remaining + len(before), _count(sites, before)
+        most = max(1, math.floor(max(self.share, 1 / sites.groups) * budget + 1e-9))
+        room = np.full(sites.groups, budget + 1) - taken_before  # never used up, but for restless sites
+        for site in np.flatnonzero(_count(sites, chosen.pages) + taken_before > most):
+            if _is_restless(evidence, np.flatnonzero(sites.number == site), most):
+                room[site] = max(0, most - taken_before[site])
         inside = _first_of_sites(sites.number[chosen.pages], room)
         if inside.all():
             return chosen
@@ -99,6 +113,20 @@ class SharedBudget:
         rows = np.flatnonzero(room[site] <= 0)
         of_sites |= {int(site[row]): Cut(float(scores[row]), int(ties[row])) for row in rows}
         return Selection(pages, scores, cut, kinds, of_sites)
+
+
+def _is_restless(evidence: Evidence, pages: npt.NDArray[np.intp], most: int) -> bool:
+    """Whether more than ``most`` pages of a site, and nearly all that ever changed, changed at every visit.
+
+    All visits count since the first, which the warm-up makes in cycles that follow each other: visited every
+    sixth cycle, pages that change in nine of ten cycles look restless. ``pages``: of the site, ids ascending.
+    """
+    step = max(1, len(pages) // SAMPLE)
+    n, changes = (evidence.rows(pages[::step].astype(np.uint32)).state[name] for name in COLUMNS)
+    is_judged = n >= JUDGED_TWICE
+    restless = int(np.count_nonzero(is_judged & (changes == n)))
+    changing = int(np.count_nonzero(is_judged & (changes > 0)))
+    return step * restless > most and restless >= REGULAR * changing
 
 
 def _count(sites: Grouping, pages: Pages) -> npt.NDArray[np.intp]:

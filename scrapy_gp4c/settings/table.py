@@ -40,10 +40,10 @@ TABLE: Final[dict[str, values.Setting]] = {
         "revisits per cycle",
     ),
     "GP4C_SITE_SHARE": values.Setting(
-        0.5,
+        0.1,
         "a share of the budget from 0.0 to 1.0",
         values.share,
-        "most of a cycle's budget that one site gets while other sites have candidates",
+        "most of the budget for a site whose pages change at every visit; at least an equal share",
     ),
     "GP4C_DISCOVERY": values.Setting(
         0.1,

@@ -1,4 +1,4 @@
-"""The share of a site of a cycle's budget, against a plain reading of the rule."""
+"""The share of restless sites of a cycle's budget, against a plain reading of the rule."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.policies import table
-from scrapy_gp4c.policies.base import PolicySettings, Round
-from scrapy_gp4c.policies.site_share import shared
+from scrapy_gp4c.policies.base import PolicySettings, Round, Selection
+from scrapy_gp4c.policies.site_share import COLUMNS, shared
 from scrapy_gp4c.scoring import functions
 from training.histories.history import ChangeHistory
 from training.replaying.evidence import ReplayEvidence
@@ -18,45 +18,70 @@ from training.replaying.prepared import prepare
 WARMUP = 8
 
 
-def plain(score: list[float], site: list[int], k: int, share: float) -> list[int]:
-    """Pages in order of score; a site that is full comes again when no other has a page left."""
-    most, chosen = max(1, int(share * k + 1e-9)), []
-    ranking = sorted(range(len(score)), key=lambda page: -score[page])
+def plain(ranking: list[int], site: list[int], k: int, most: int, restless: set[int]) -> list[int]:
+    """Pages in their order; a restless site that is full comes again when no other has a page left."""
+    chosen: list[int] = []
     for page in ranking:
-        if len(chosen) < k and [site[one] for one in chosen].count(site[page]) < most:
+        full = site[page] in restless and [site[one] for one in chosen].count(site[page]) >= most
+        if len(chosen) < k and not full:
             chosen.append(page)
     return chosen + [page for page in ranking if page not in chosen][: k - len(chosen)]
 
 
+def evidence_after_warmup(changed: np.ndarray, site: list[int]) -> ReplayEvidence:
+    """Evidence of the first ranked cycle; ``changed``: ``[cycles, pages]``."""
+    prepared = prepare(ChangeHistory(changed, np.array(site)), budget=1, warmup=WARMUP)
+    evidence = ReplayEvidence(prepared, ("G", "last_cycle", *COLUMNS))
+    evidence.begin(WARMUP + 1, prepared.salts[0])
+    return evidence
+
+
+def choices(evidence: ReplayEvidence, text: str, k: int, share: float) -> tuple[Selection, Selection]:
+    """The order of all pages, and the choice of k of them under a share."""
+    choice = table.load(text).make(PolicySettings(functions.load("gad_rate"), 0))
+    everything = choice.plan(Round(WARMUP + 1, 0, evidence.pages), evidence)
+    return everything, shared(choice, share).plan(Round(WARMUP + 1, 0, k), evidence)
+
+
 @given(st.data(), st.sampled_from(["top_k", "rounds(rounds=1)"]))
-def test_no_site_gets_more_while_others_have_candidates(data: st.DataObject, text: str) -> None:
-    """Which pages are chosen, and that every page that is not scores less than the cut of its site."""
+def test_no_restless_site_gets_more_while_others_have_candidates(data: st.DataObject, text: str) -> None:
+    """Which pages are chosen, and that every page that is not comes behind the cut of its site."""
     site = data.draw(st.lists(st.integers(0, 3), min_size=2, max_size=30), "site")
     pages = len(site)
     rates = np.array(data.draw(st.permutations(range(pages)), "order"))
     share, k = data.draw(st.floats(0.0, 1.0), "share"), data.draw(st.integers(1, pages), "k")
-    # Each page has a pattern of its own in the warm-up, so that no scores are equal.
+    restless = data.draw(st.sets(st.integers(0, 3)), "restless")
+    # Each page has a pattern of its own in the warm-up, but for those that change always.
     changed = np.array([(rates >> bit) & 1 for bit in range(WARMUP)] + [rates * 0], bool)
-    history = ChangeHistory(changed, np.array(site))
-    prepared = prepare(history, budget=k, warmup=WARMUP)
-    evidence = ReplayEvidence(prepared, ("n", "X", "A", "G", "last_cycle"))
-    evidence.begin(WARMUP + 1, prepared.salts[0])
-    function = functions.load("gad_rate")
-    choice = table.load(text).make(PolicySettings(function, 0))
-    everything = choice.plan(Round(WARMUP + 1, 0, pages), evidence)
-    score = dict(zip(everything.pages.tolist(), everything.scores.tolist(), strict=True))
-    chosen = shared(choice, share).plan(Round(WARMUP + 1, 0, k), evidence)
-    scores = [score[page] for page in range(pages)]
-    assert sorted(chosen.pages.tolist()) == sorted(plain(scores, site, k, share))
+    changed[:, np.isin(site, list(restless))] = True
+    evidence = evidence_after_warmup(changed, site)
+    everything, chosen = choices(evidence, text, k, share)
+    most = max(1, int(max(share, 1 / len(set(site))) * k + 1e-9))
+    expected = plain(everything.pages.tolist(), site, k, most, restless)
+    assert sorted(chosen.pages.tolist()) == sorted(expected)
     assert chosen.cut is not None
-    numbers = evidence.grouping("site").number
-    for page in range(pages):
+    numbers, ties = (
+        evidence.grouping("site").number,
+        evidence.rows(everything.pages).ties_of(np.arange(pages)),
+    )
+    for page, score, tie in zip(everything.pages.tolist(), everything.scores, ties, strict=True):
         cut = chosen.site_cuts.get(int(numbers[page]), chosen.cut)
-        assert (scores[page] >= cut.score) == (page in chosen.pages)
+        assert (score > cut.score or (score == cut.score and tie <= cut.tie)) == (page in chosen.pages)
+
+
+@pytest.mark.parametrize(("still", "most"), [(0, 10), (1, 10), (2, 20)])
+def test_a_site_whose_pages_were_once_found_unchanged_has_no_limit(still: int, most: int) -> None:
+    """One page in a hundred that keeps still once does not free the others; three do."""
+    site = [0] * 100 + [1] * 100
+    changed = np.ones((WARMUP + 1, 200), bool)
+    changed[0, : 1 + still] = changed[:, 0] = changed[:, 100:] = False
+    evidence = evidence_after_warmup(changed, site)
+    _, chosen = choices(evidence, "top_k", 20, 0.1)
+    assert (chosen.pages < 100).sum() == most
 
 
 @pytest.mark.parametrize("text", ["gsb", "db(d=1)"])
 def test_policies_that_sample_go_their_own_way(text: str) -> None:
     """They are not asked again without some sites."""
     policy = table.load(text).make(PolicySettings(functions.load("t"), 0))
-    assert shared(policy, 0.5) is policy
+    assert shared(policy, 0.1) is policy

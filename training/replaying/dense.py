@@ -22,6 +22,7 @@ from scrapy_gp4c.arrays import Floats, Ints
 from scrapy_gp4c.errors import HistoryError, PolicyError
 from scrapy_gp4c.page_state.groupings import Grouping
 from scrapy_gp4c.page_state.outcomes import SAMPLE
+from scrapy_gp4c.policies import site_share
 from scrapy_gp4c.policies.base import (
     Block,
     Evidence,
@@ -35,7 +36,6 @@ from scrapy_gp4c.policies.base import (
 )
 from scrapy_gp4c.policies.members import SampleOutcomes, sample_pages
 from scrapy_gp4c.policies.sampling import Follow, Greedy, RandomNodes
-from scrapy_gp4c.policies.site_share import shared
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice, columns_read
 from scrapy_gp4c.policies.top_k import best_candidates
 from scrapy_gp4c.scoring.functions import ScoreFunction
@@ -367,7 +367,8 @@ def replay_dense(
     copies = Copies(prepared, tallies)
     beside = page_counters(prepared, copies, tallies)
     scoring = function if isinstance(function, ScoreFunction) else None
-    evidence = ReplayEvidence(prepared, columns_read(scoring, policy))
+    columns = columns_read(scoring, policy) + (site_share.COLUMNS if prepared.site_share < 1.0 else ())
+    evidence = ReplayEvidence(prepared, columns)
     planner = _planner(prepared, function, policy, copies)
     promises = prepared.promises
     sampled = (
@@ -434,7 +435,7 @@ def _planner(
         return _Oracle(copies)
     if isinstance(function, Baseline):
         return function.make(prepared)
-    return shared(policy.make(PolicySettings(function, prepared.seed)), prepared.site_share)
+    return site_share.shared(policy.make(PolicySettings(function, prepared.seed)), prepared.site_share)
 
 
 @dataclass(frozen=True)
