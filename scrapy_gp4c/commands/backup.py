@@ -6,8 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scrapy_gp4c.commands.numbers import positive
-from scrapy_gp4c.commands.output import say
+from scrapy_gp4c.commands.output import positive, say
 from scrapy_gp4c.store.opening import backup
 
 if TYPE_CHECKING:

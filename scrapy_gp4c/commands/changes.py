@@ -18,21 +18,19 @@ import numpy.typing as npt
 
 from scrapy_gp4c.archive.differences import coloured, differences, shown
 from scrapy_gp4c.archive.texts import Texts
-from scrapy_gp4c.commands.dates import date
-from scrapy_gp4c.commands.numbers import positive
-from scrapy_gp4c.commands.output import add_json, print_json, say
-from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.commands.output import add_json, date, positive, print_json, print_table, say
 from scrapy_gp4c.crawling.notifying import open_cycle_events
 from scrapy_gp4c.notices.events import page_events
 from scrapy_gp4c.page_state.events import CycleEvents, last_events, recorded_events
 from scrapy_gp4c.page_state.outcomes import CHANGED
 from scrapy_gp4c.page_state.rules import url_matches
 from scrapy_gp4c.store.opening import ARCHIVE
+from scrapy_gp4c.store.protocols import PageReader, PageStore
 from scrapy_gp4c.store.records import local_time
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
-from scrapy_gp4c.store.protocols import PageReader, PageStore
+
 
 HELP = "pages that changed in the last cycles, or were new, gone, failing or back"
 KINDS = ("new", "changed", "gone", "failing", "back")

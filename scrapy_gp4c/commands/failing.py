@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scrapy_gp4c.commands.output import add_json, print_json, say
-from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.commands.output import add_json, print_json, print_table, say
 from scrapy_gp4c.page_state.outcomes import ERROR, GONE, OUTCOMES, among
 from scrapy_gp4c.page_state.rules import url_matches
 from scrapy_gp4c.scoring.discovery import START

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.archive.texts import Texts
-from scrapy_gp4c.commands.dates import date
-from scrapy_gp4c.commands.output import add_json, print_json, say
+from scrapy_gp4c.commands.output import add_json, date, print_json, say
 from scrapy_gp4c.crawling import expiry
 from scrapy_gp4c.errors import ForgetError
 from scrapy_gp4c.page_state.groups import place_of_url

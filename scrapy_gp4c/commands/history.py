@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scrapy_gp4c.commands.output import add_json, print_json, say
-from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.commands.output import add_json, print_json, print_table, say
 from scrapy_gp4c.commands.why import find_page
 from scrapy_gp4c.crawling.notifying import open_texts
 from scrapy_gp4c.page_state.outcomes import CHANGED, KINDS, NO_DISTANCE, OUTCOMES

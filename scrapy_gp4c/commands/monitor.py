@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import filelock
 import numpy as np
 
-from scrapy_gp4c.commands.numbers import positive
-from scrapy_gp4c.commands.progress import ANEW, bar
+from scrapy_gp4c.commands.output import positive
 from scrapy_gp4c.errors import CrawlFailedError, StoreError, StoreInUseError
 from scrapy_gp4c.page_state.rules import UNITS_S
 from scrapy_gp4c.store.opening import check_unused, open_store
@@ -30,6 +29,18 @@ from scrapy_gp4c.store.records import CycleRecord, local_time
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
     from scrapy_gp4c.store.protocols import PageStore
+
+
+WIDTH: Final = 30
+ANEW: Final = "\r\033[K"
+"""Begins a terminal's line anew."""
+
+
+def bar(done: int, of: int) -> str:
+    """A bar of `WIDTH` signs; all of it where there is nothing to do."""
+    filled = min(WIDTH, WIDTH * done // of) if of else WIDTH
+    return "█" * filled + "·" * (WIDTH - filled)
+
 
 HELP = "crawl again and again, one process per cycle"
 

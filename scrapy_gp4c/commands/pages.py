@@ -11,9 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Floats
-from scrapy_gp4c.commands.numbers import positive
-from scrapy_gp4c.commands.output import add_json, print_json
-from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.commands.output import add_json, positive, print_json, print_table
 from scrapy_gp4c.crawling.evidence import Draws
 from scrapy_gp4c.crawling.neighbourhood import Neighbourhood
 from scrapy_gp4c.errors import QueryLogError

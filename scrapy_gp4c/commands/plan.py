@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.commands.output import add_json, print_json, say
-from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.commands.output import add_json, print_json, print_table, say
 from scrapy_gp4c.crawling.forecast import forecast, pages_before, rules_before
 from scrapy_gp4c.crawling.promises import promises_line
 from scrapy_gp4c.page_state.groups import place_of_url

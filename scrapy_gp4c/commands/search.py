@@ -6,9 +6,7 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scrapy_gp4c.commands.numbers import positive
-from scrapy_gp4c.commands.output import add_json, print_json, say
-from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.commands.output import add_json, positive, print_json, print_table, say
 from scrapy_gp4c.crawling.measuring import SCORING
 from scrapy_gp4c.search.index import search
 from scrapy_gp4c.store.opening import SEARCH_INDEX

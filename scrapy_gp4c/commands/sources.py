@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from scrapy_gp4c.commands.output import say
-from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.commands.output import print_table, say
 from scrapy_gp4c.scoring import discovery, hints
 from scrapy_gp4c.store.protocols import PageReader
 from scrapy_gp4c.store.site_names import site_names

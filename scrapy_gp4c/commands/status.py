@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scrapy_gp4c.archive.texts import archive_problem
-from scrapy_gp4c.commands.output import add_json, print_json, say
+from scrapy_gp4c.commands.output import add_json, print_json, print_table, say
 from scrapy_gp4c.commands.sources import Hub, TrustedSite, hubs, print_sources, trusted_sites
-from scrapy_gp4c.commands.text_tables import print_table
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.control_group import describe_estimates
 from scrapy_gp4c.crawling.expiry import RemovableHost, removable_hosts

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.utils.project import data_path
 
-from scrapy_gp4c.commands.output import add_json, print_json
-from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.commands.output import add_json, print_json, print_table
 from scrapy_gp4c.crawling.store_owner import owner_of
 
 if TYPE_CHECKING:

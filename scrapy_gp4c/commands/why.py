@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from scrapy_gp4c.commands.explanation import Compared, Known, RuleOfPage, Why, explain
-from scrapy_gp4c.commands.output import add_json, print_json, say
-from scrapy_gp4c.commands.text_tables import print_table
+from scrapy_gp4c.commands.output import add_json, print_json, print_table, say
 from scrapy_gp4c.crawling.messages import NO_TEXT
 from scrapy_gp4c.errors import UnknownPageError
 from scrapy_gp4c.scoring.functions import score_argument

@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from scrapy_gp4c.crawling.awaiting import awaitable
+from scrapy_gp4c.crawling.scrapy_internals import awaitable
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.store.opening import USUAL, backup

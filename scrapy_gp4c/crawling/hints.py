@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 from scrapy.utils.sitemap import sitemap_urls_from_robots
 
-from scrapy_gp4c.crawling.awaiting import awaitable
 from scrapy_gp4c.crawling.claim_files import (
     GZIP_MAGIC,
     FileClaims,
@@ -29,6 +28,7 @@ from scrapy_gp4c.crawling.claim_files import (
     mail_seconds_of,
     read_claims,
 )
+from scrapy_gp4c.crawling.scrapy_internals import awaitable
 from scrapy_gp4c.errors import ClaimFileError, StoreError
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.groups import place_of_url

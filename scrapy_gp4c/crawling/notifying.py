@@ -15,8 +15,8 @@ import numpy as np
 from scrapy_gp4c.archive.differences import differences, shown
 from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.arrays import Array
-from scrapy_gp4c.crawling.awaiting import awaitable
 from scrapy_gp4c.crawling.reports import page_counts
+from scrapy_gp4c.crawling.scrapy_internals import awaitable
 from scrapy_gp4c.crawling.store_owner import spider_arguments
 from scrapy_gp4c.errors import ArchiveError, Gp4cError
 from scrapy_gp4c.fingerprint.sketches import is_changed

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pydispatch.dispatcher import getAllReceivers, liveReceivers
 from scrapy.crawler import CrawlerRunnerBase
 from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
 from scrapy.pqueues import DownloaderAwarePriorityQueue
 from scrapy.spidermiddlewares.start import StartSpiderMiddleware
+from scrapy.utils.asyncio import is_asyncio_available
+from twisted.internet.threads import deferToThread
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.core.scheduler import Scheduler
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+
 
 # The one looks at requests of the start alone; the other has let the URL pass before.
 _NOT_OBSERVING: Final = (StartSpiderMiddleware, OffsiteMiddleware)
@@ -175,3 +180,14 @@ def guard_downloads(crawler: Crawler, before_sent: Callable[[Request], None]) ->
         return response
 
     handlers.download_request_async = guarded
+
+
+Result = TypeVar("Result")
+
+
+def awaitable(future: Future[Result]) -> Awaitable[Result]:
+    """The result of a thread as an awaitable of Scrapy, with asyncio or without."""
+    if is_asyncio_available():
+        return asyncio.wrap_future(future)
+    deferred: Awaitable[Result] = deferToThread(future.result)
+    return deferred

@@ -12,11 +12,11 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c.crawling.admission import log_first
-from scrapy_gp4c.crawling.awaiting import awaitable
 from scrapy_gp4c.crawling.deliveries import VisitInfo
 from scrapy_gp4c.crawling.doubt import REFUSALS, Changed, SharedTexts, retry_after, site_of
 from scrapy_gp4c.crawling.fetched import FetchedResponse, NotFetchedError
 from scrapy_gp4c.crawling.requests import META, Claim
+from scrapy_gp4c.crawling.scrapy_internals import awaitable
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.fingerprint import PageReading, read
 from scrapy_gp4c.fingerprint.answers import is_text

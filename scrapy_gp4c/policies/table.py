@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple, cast
 from scrapy_gp4c.errors import PolicyError, did_you_mean
 from scrapy_gp4c.page_state.groupings import LEVELS, Level, Name
 from scrapy_gp4c.policies.base import Policy, PolicySettings
-from scrapy_gp4c.policies.rounds import Rounds
 from scrapy_gp4c.policies.sampling import (
     BY_HISTORY,
     BY_SCORE,
@@ -26,7 +25,7 @@ from scrapy_gp4c.policies.sampling import (
     RandomNodes,
     RoundRobin,
 )
-from scrapy_gp4c.policies.top_k import TopK
+from scrapy_gp4c.policies.top_k import Rounds, TopK
 from scrapy_gp4c.scoring import discovery, hints, terminals, weights
 from scrapy_gp4c.scoring.functions import NotCallableError, ScoreFunction, is_dotted, load_callable
 

@@ -16,7 +16,7 @@ import pytest_twisted
 from backports import zstd
 from scrapy import Request, Spider
 
-from scrapy_gp4c.crawling.compressed_bodies import lacks_end
+from scrapy_gp4c.middleware import lacks_end
 from tests.support.loopback import Site, crawl, html, outcomes
 
 CODECS: dict[bytes, Callable[[bytes], bytes]] = {

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from scrapy_gp4c.errors import PolicyError
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import PolicySettings
-from scrapy_gp4c.policies.rounds import Rounds
 from scrapy_gp4c.policies.sampling import Follow, FollowParameters, Greedy
 from scrapy_gp4c.policies.table import Parameter, flag, one_of, share, share_or_one_of, whole_number
-from scrapy_gp4c.policies.top_k import TopK
+from scrapy_gp4c.policies.top_k import Rounds, TopK
 from scrapy_gp4c.scoring import functions
 from tests.support.policies import ChangedHosts
 
