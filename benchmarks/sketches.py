@@ -33,8 +33,8 @@ from training.clustering.clusters import (
     counted_words,
     counts_of,
     links_of,
+    sketched_words,
 )
-from training.clustering.copies import sketched_words
 from training.comparing.trials import try_policy
 from training.histories.contents import ContentHistory, read_contents
 from training.histories.history import addresses_of

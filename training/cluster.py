@@ -14,8 +14,7 @@ import numpy as np
 
 from scrapy_gp4c.errors import Gp4cError
 from training import options
-from training.clustering.clusters import CLUSTERS, FEATURES, HISTORY, group_pages
-from training.clustering.copies import group_copies, read_copies
+from training.clustering.clusters import CLUSTERS, FEATURES, HISTORY, group_copies, group_pages, read_copies
 from training.clustering.groups_file import write_groups
 from training.histories.contents import read_contents
 

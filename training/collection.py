@@ -7,19 +7,194 @@ or store. ``imputation`` loses outcomes at random and shows the effect of the th
 from __future__ import annotations
 
 import argparse
+import gzip
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
+import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError, HistoryError
 from scrapy_gp4c.store.atomic_files import replacing
 from training import options
+from training.comparing.evaluation import evaluate
+from training.comparing.statistics import Mean, mean
+from training.histories.from_store import read_with_report
+from training.histories.history import ChangeHistory
+from training.histories.imputation import fill_lost_cycles
+from training.histories.offset_history import is_offset_history
 from training.histories.reading import read_history
-from training.papers import collection
-from training.replaying.prepared import DEFAULTS
+from training.histories.splits import sampled_sites
+from training.replaying.prepared import DEFAULTS, CrawlChoices
 from training.reporting.terminal import progress
+
+SITES: Final = 10_000
+DELAY_S: Final = 35.0
+"""Seconds between requests to a site: 2,365 pages in 23 hours; the largest site of BRDC'12 had 2,336."""
+HOURS: Final = 23.0
+"""Length of a daily crawl, from 0 to about 23 o'clock."""
+ERRORS: Final = 0.0292
+"""Share of the downloads of BRDC'12 that failed (Table 4.1)."""
+BASELINES: Final = ("random", "age", "nad", "sad", "aad", "gad", "cg", "t*X")
+
+
+def read_urls(path: Path) -> dict[str, list[str]]:
+    """Site -> its URLs, from a text file of one URL a line (gzip if it ends in .gz).
+
+    Raises HistoryError for a file that cannot be read, or a line without a host.
+    """
+    sites: dict[str, list[str]] = {}
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                url = line.strip()
+                if not url:
+                    continue
+                host = urlsplit(url).netloc
+                if not host:
+                    raise HistoryError(f"{path}, line {number}: expected a URL with a host; found {url!r}")
+                sites.setdefault(host, []).append(url)
+    except (OSError, UnicodeDecodeError) as error:
+        raise HistoryError(f"cannot read {path}: {error}") from error
+    if not sites:
+        raise HistoryError(f"{path} has no URL: expected one a line")
+    return sites
+
+
+def draw_sample(
+    sites: dict[str, list[str]], wanted_sites: int, pages_per_site: int, seed: int
+) -> dict[str, list[str]]:
+    """Stratified random sample: sites in proportion to their sizes' distribution, then pages of each site.
+
+    The draw of sites is systematic in the order of their numbers of pages, so that every size has its
+    proportion (thesis: "keeping the same distribution of the number of web pages per site"). Of a site all
+    pages are taken, or ``pages_per_site`` at random where it has more: as many as politeness allows in a day.
+    """
+    names = sorted(sites)
+    site = np.repeat(np.arange(len(names), dtype=np.int32), [len(sites[name]) for name in names])
+    share = min(1.0, wanted_sites / len(names))
+    rng = np.random.default_rng(seed)
+    sample = {}
+    for number in np.unique(site[sampled_sites(site, share, (seed,))]).tolist():
+        urls = sites[names[number]]
+        drawn = np.sort(rng.permutation(len(urls))[:pages_per_site])
+        sample[names[number]] = [urls[position] for position in drawn.tolist()]
+    return sample
+
+
+class Overview(NamedTuple):
+    """Table 4.1 of the thesis."""
+
+    cycles: int
+    pages: int
+    sites: int
+    min_pages: int
+    max_pages: int
+    mean_pages: float
+    error_share: float | None
+    """Outcomes lost to errors, of all pages and cycles; None: the history does not record them."""
+    changed_share: float
+    """Changes per page and cycle; not in the thesis."""
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Names and values as the thesis has them."""
+        yield "Monitoring period, cycles", f"{self.cycles:,}"
+        yield "# web pages", f"{self.pages:,}"
+        yield "# web sites", f"{self.sites:,}"
+        yield "Min # web pages/site", f"{self.min_pages:,}"
+        yield "Max # web pages/site", f"{self.max_pages:,}"
+        yield "Average web pages/site", f"{self.mean_pages:.2f}"
+        yield "% downloads with errors", "unknown" if self.error_share is None else f"{self.error_share:.2%}"
+        yield "Changes per page and cycle", f"{self.changed_share:.2%}"
+
+
+def overview(path: Path) -> Overview:
+    """Overview of a history file or a store. Raises HistoryError as `read_history`."""
+    error_share = None
+    if path.is_dir() and not is_offset_history(path):
+        history, report = read_with_report(path)
+        error_share = (report.imputed + report.known) / (history.pages * history.cycles)
+    else:
+        history = read_history(path)
+    pages = np.unique(history.site, return_counts=True)[1]
+    return Overview(
+        history.cycles,
+        history.pages,
+        len(pages),
+        int(pages.min()),
+        int(pages.max()),
+        float(pages.mean()),
+        error_share,
+        float(history.changed.mean()),
+    )
+
+
+class Imputed(NamedTuple):
+    """Effect of lost and imputed outcomes on one history, over several draws of the errors."""
+
+    guessed_share: float
+    """Outcomes that are guessed, of all."""
+    right: Mean
+    """Share of the guesses that are the truth."""
+    changes_guessed: Mean
+    """Changes among the guesses."""
+    changes_lost: Mean
+    """Changes among what was lost."""
+    rates: dict[str, tuple[float, Mean]]
+    """Score function -> change rate on the truth, and on the imputed histories."""
+
+
+def imputation_effect(
+    history: ChangeHistory,
+    error_share: float,
+    seeds: Sequence[int],
+    crawl: CrawlChoices,
+    advance: Callable[[], object] = lambda: None,
+) -> Imputed:
+    """Lose outcomes at random, impute them by the thesis' rule, and replay the baselines on both histories.
+
+    A visit after an error compares with the copy of before it: a change within the gap counts for that visit,
+    as in a crawl. Raises HistoryError as `evaluate`.
+    """
+    truth = history.changed
+    scored = evaluate(history, BASELINES, crawl)
+    advance()
+    guessed_shares, right, guessed_changes, lost_changes = [], [], [], []
+    rates: dict[str, list[float]] = {name: [] for name in BASELINES}
+    for seed in seeds:
+        lost = np.random.default_rng(seed).random(truth.shape) < error_share
+        observed, outcomes = ~lost, _carried(truth, lost)
+        filled, guessed = fill_lost_cycles(outcomes & observed, observed)
+        guessed_shares.append(float(guessed.mean()))
+        right.append(float((filled == truth)[guessed].mean()) if guessed.any() else 1.0)
+        guessed_changes.append(float(filled[guessed].sum()))
+        lost_changes.append(float(truth[lost].sum()))
+        imputed = ChangeHistory(filled, history.site, source=history.source)
+        for result in evaluate(imputed, BASELINES, crawl).results:
+            rates[result.score].append(result.metrics["change_rate"].mean)
+        advance()
+    return Imputed(
+        float(np.mean(guessed_shares)),
+        mean(right),
+        mean(guessed_changes),
+        mean(lost_changes),
+        {one.score: (one.metrics["change_rate"].mean, mean(rates[one.score])) for one in scored.results},
+    )
+
+
+def _carried(changed: npt.NDArray[np.bool_], lost: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Changes that visits find: any since the last visit that did not fail, bool ``[D, P]``."""
+    carried = np.zeros_like(changed)
+    pending = np.zeros(changed.shape[1], np.bool_)
+    for cycle in range(len(changed)):
+        pending |= changed[cycle]
+        carried[cycle] = pending & ~lost[cycle]
+        pending &= lost[cycle]
+    return carried
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -30,18 +205,16 @@ def _parser() -> argparse.ArgumentParser:
     add = commands.add_parser("sample", help="draw sites and pages of a list of URLs").add_argument
     add("urls", type=Path, help="text file, a URL a line; gzip if it ends in .gz")
     options.output(add, "text file of the drawn URLs")
-    add("--sites", type=int, default=collection.SITES, help="sites to draw (default %(default)s)")
+    add("--sites", type=int, default=SITES, help="sites to draw (default %(default)s)")
     delay_help = "seconds between requests to a site (default %(default)s)"
-    add("--delay", type=float, default=collection.DELAY_S, metavar="S", help=delay_help)
-    add("--hours", type=float, default=collection.HOURS, help="length of a daily crawl (default %(default)s)")
+    add("--delay", type=float, default=DELAY_S, metavar="S", help=delay_help)
+    add("--hours", type=float, default=HOURS, help="length of a daily crawl (default %(default)s)")
     options.seed(add, 1, "seed of the draw (default %(default)s)")
     add = commands.add_parser("overview", help="pages, sites and errors of a collection").add_argument
     options.history(add)
     add = commands.add_parser("imputation", help="effect of imputed errors on change rates").add_argument
     options.history(add)
-    add(
-        "--errors", type=float, default=collection.ERRORS, help="share of outcomes lost (default %(default)s)"
-    )
+    add("--errors", type=float, default=ERRORS, help="share of outcomes lost (default %(default)s)")
     add("--budget", type=float, default=DEFAULTS.budget, help="share of the pages (default %(default)s)")
     add("--seeds", type=int, default=5, help="draws of the errors (default %(default)s)")
     options.clock(add, "cycles")
@@ -62,9 +235,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _sample(args: argparse.Namespace) -> None:
     if args.sites < 1 or not args.delay > 0 or not 0 < args.hours <= 24:
         raise HistoryError("--sites must be at least 1, --delay above 0, --hours above 0 and at most 24")
-    sites = collection.read_urls(args.urls)
+    sites = read_urls(args.urls)
     pages_per_site = max(1, int(args.hours * 3600 / args.delay))
-    sample = collection.draw_sample(sites, args.sites, pages_per_site, args.seed)
+    sample = draw_sample(sites, args.sites, pages_per_site, args.seed)
     with replacing(args.output) as file:
         file.write("".join(f"{url}\n" for urls in sample.values() for url in urls).encode())
     pages = sum(map(len, sample.values()))
@@ -76,7 +249,7 @@ def _sample(args: argparse.Namespace) -> None:
 
 def _overview(args: argparse.Namespace) -> None:
     print("| | |\n|---|---|")
-    for name, value in collection.overview(Path(args.history)).rows():
+    for name, value in overview(Path(args.history)).rows():
         print(f"| {name} | {value} |")
 
 
@@ -86,7 +259,7 @@ def _imputation(args: argparse.Namespace) -> None:
     history = read_history(args.history)
     crawl = DEFAULTS._replace(budget=args.budget, clock=args.clock)
     with progress(Console(stderr=True), 1 + args.seeds) as advance:
-        effect = collection.imputation_effect(history, args.errors, range(args.seeds), crawl, advance)
+        effect = imputation_effect(history, args.errors, range(args.seeds), crawl, advance)
     print(
         f"{history.source}: {args.errors:.2%} of the outcomes lost at random, {effect.guessed_share:.2%} "
         f"guessed by the rule of the thesis, {effect.right.mean:.1%} of these right; "

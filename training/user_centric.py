@@ -18,8 +18,15 @@ from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.search.gains import PIECES
 from training import options
 from training.papers import user_centric
-from training.papers.user_centric import BUDGETS, ESTIMATES, TAUS, UserCentricPlan
-from training.papers.user_centric_report import forecast_table, resource_table, write_all
+from training.papers.user_centric import (
+    BUDGETS,
+    ESTIMATES,
+    TAUS,
+    UserCentricPlan,
+    forecast_table,
+    resource_table,
+    write_all,
+)
 from training.replaying.workloads import WorkloadPlan
 
 

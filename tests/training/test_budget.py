@@ -17,9 +17,11 @@ from benchmarks.simulated_crawl import crawl_store, texts_of
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.settings import Settings
 from training import budget, evaluate
-from training.budget import DRAWN, SHARES, SHOWN
-from training.comparing.budgets import (
+from training.budget import (
+    DRAWN,
     FIGURES,
+    SHARES,
+    SHOWN,
     BudgetPoint,
     Budgets,
     Curve,

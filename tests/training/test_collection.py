@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training import collection as command
+from training.collection import Overview, draw_sample, imputation_effect, overview
 from training.histories.formats import write_npz
 from training.histories.history import ChangeHistory
 from training.histories.models import generate
-from training.papers.collection import Overview, draw_sample, imputation_effect, overview
 from training.replaying.prepared import DEFAULTS
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import Gp4cError, HistoryError
-from training.comparing import budgets
-from training.comparing.budgets import (
+from training import budget as budgets
+from training.budget import (
     FIGURES,
     FRESHNESS,
     BudgetPoint,
