@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
@@ -36,6 +36,26 @@ MAX_SHARING: Final = 10_000
 """Texts and URLs of changed pages that are remembered in a cycle: those of a block come close together."""
 MAX_TEXTS: Final = 100
 """Doubtful texts that are remembered from cycle to cycle."""
+NEAR_BITS: Final = 10
+"""Most bits in which the SimHash halves of related texts differ, of 32; 1 in 40 unrelated pairs do."""
+FAR_BITS: Final = 12
+"""Fewest such bits in which a block differs from the copy; a page in a new frame differs in 8."""
+MAX_CHANGED: Final = 50
+"""Last changed pages of a site whose texts another one is compared with."""
+MIN_NEAR_PAGES: Final = 4
+"""Pages with near texts from which on these are doubtful, if they are two thirds of the changed ones."""
+MAX_MARKED_WORDS: Final = 300
+"""Words of an answer from which on a mark of a challenge in it proves nothing: pages write about these."""
+MARKS: Final = (
+    (b"/.within.website/x/cmd/anubis/", "Anubis: its StaticPath, in github.com/TecharoHQ/anubis"),
+    (b"_cf_chl_opt", "Cloudflare: its managed challenge, in github.com/microlinkhq/is-antibot"),
+    (b"captcha-delivery.com/", "DataDome: docs.capsolver.com, DataDome captcha and interstitial"),
+    (b'id="px-captcha"', "HUMAN (PerimeterX): the element of its challenge"),
+    (b"/_sec/cp_challenge/", "Akamai: the script of its challenge"),
+    (b"_Incapsula_Resource?SWUDNSAI", "Imperva: the frame of its block; pages have other parameters"),
+    (b"window.gokuProps", "AWS WAF: the script of its challenge and captcha"),
+)
+"""Bytes in the body of challenges, and their source."""
 
 
 class AnswerFeatures(NamedTuple):
@@ -58,6 +78,13 @@ class AnswerFeatures(NamedTuple):
     changed with it."""
     is_new_password: bool = False
     """Whether it asks for a password, and the copy did not."""
+    is_marked: bool = False
+    """Whether it is short and has one of `MARKS`."""
+    near_pages: int = 0
+    """Pages of the site that came, from copies that were far from each other and from that, to a text near
+    this one, this one included."""
+    changed_pages: int = 0
+    """Last changed pages of the site, at most `MAX_CHANGED`."""
 
 
 class Rule(NamedTuple):
@@ -71,6 +98,12 @@ class Rule(NamedTuple):
 def is_shared(pages: int, visited_pages: int) -> bool:
     """Whether what so many pages of a site share is doubtful."""
     return pages >= MIN_SHARING_PAGES and pages >= SHARING * visited_pages
+
+
+def are_near(pages: int, changed_pages: int, visited_pages: int) -> bool:
+    """Whether it is doubtful that so many of the last changed pages of a site have texts that are near."""
+    is_enough = pages >= max(MIN_NEAR_PAGES, changed_pages * 2 / 3)
+    return is_enough and is_shared(pages, min(visited_pages, 5 * MAX_CHANGED))
 
 
 RULES: Final = (
@@ -96,9 +129,15 @@ RULES: Final = (
     ),
     Rule(
         "a challenge of Anubis",
-        lambda answer: "anubis-cookie-verification" in answer.headers.get("set-cookie", ""),
-        "anubis.techaro.lol: cookies that Anubis sets before a challenge",
+        lambda answer: "-cookie-verification=" in answer.headers.get("set-cookie", ""),
+        "TestCookieName in github.com/TecharoHQ/anubis, whose prefix is configured",
     ),
+    Rule(
+        "a challenge of DataDome",
+        lambda answer: answer.headers.get("x-dd-b", "") in ("1", "2"),
+        "github.com/microlinkhq/is-antibot",
+    ),
+    Rule("the mark of a challenge", lambda answer: answer.is_marked, "see `MARKS`"),
     Rule(
         "a text that was doubted before",
         lambda answer: answer.is_known_block,
@@ -108,6 +147,11 @@ RULES: Final = (
         "a text that many pages of the site share in this cycle",
         lambda answer: is_shared(answer.sharing_pages, answer.visited_pages),
         "Bar-Yossef et al. 2004, Sic transit gloria telae: soft 404s have one text",
+    ),
+    Rule(
+        "a text near those that many pages of the site came to in this cycle",
+        lambda answer: are_near(answer.near_pages, answer.changed_pages, answer.visited_pages),
+        "public bug reports of change monitors: blocks that name an incident, a time, an IP or the URL",
     ),
     Rule(
         "a redirect to a URL that many pages of the site share in this cycle",
@@ -167,6 +211,16 @@ def site_of(request: Request) -> str:
     return urlsplit(urls[0]).netloc.rpartition("@")[2]
 
 
+def near_bits(a: int, b: int) -> int:
+    """Bits in which the SimHash halves of two fingerprints differ: 16 in the mean of unrelated texts."""
+    return ((a ^ b) >> 32).bit_count()
+
+
+def is_marked(response: Response, words: int) -> bool:
+    """Whether an answer with so many compared words has the mark of a challenge."""
+    return words < MAX_MARKED_WORDS and any(mark in response.body for mark, _ in MARKS)
+
+
 class SharedTexts:
     """Texts and URLs that changed pages of a site came to in a cycle."""
 
@@ -174,6 +228,8 @@ class SharedTexts:
         """Take the fingerprints that cycles before have doubted."""
         self.doubted = dict.fromkeys(doubted)
         self._sharing: dict[tuple[str, int | str], dict[int, Changed]] = {}
+        self._changed: dict[str, deque[tuple[int, Changed]]] = {}
+        """Site -> fingerprints of the last texts of changed pages."""
         self._taken_back: set[int] = set()
         self._visited: Counter[str] = Counter()
 
@@ -188,6 +244,21 @@ class SharedTexts:
         if len(self._sharing) > MAX_SHARING:
             del self._sharing[next(iter(self._sharing))]
         return pages
+
+    def _note_new_text(self, site: str, fingerprint: int, changed: Changed) -> tuple[dict[int, Changed], int]:
+        """Note the new text of a page.
+
+        Returns the pages that came near it, by their different copies, and the number of those that came from
+        far to it, this one included.
+        """
+        texts = self._changed.setdefault(site, deque(maxlen=MAX_CHANGED))
+        pages, from_far = {changed.copy: changed}, 1
+        for other, one in texts:
+            if near_bits(other, fingerprint) <= NEAR_BITS < near_bits(one.copy, changed.copy):
+                pages[one.copy] = one
+                from_far += near_bits(other, one.copy) >= FAR_BITS
+        texts.append((fingerprint, changed))
+        return pages, from_far
 
     def _to_take_back(self, pages: dict[int, Changed], page: int) -> list[Changed]:
         """Pages before this one that counted as changes; each is returned once."""
@@ -210,13 +281,14 @@ class SharedTexts:
         copy, or none whose text is compared.
         """
         headers = {
-            name.decode("latin-1").lower(): value[0].decode("latin-1")
+            name.decode("latin-1").lower(): b", ".join(value).decode("latin-1")
             for name, value in response.headers.items()
             if value
         }
         if copy is None:
             is_known = page.words > 0 and page.fingerprint in self.doubted
-            return Doubt(reason_of(AnswerFeatures(headers, 0, 0, is_known_block=is_known)))
+            marked = is_marked(response, page.words)
+            return Doubt(reason_of(AnswerFeatures(headers, 0, 0, is_known_block=is_known, is_marked=marked)))
         site, notes = site_of(request), unpack(copy.notes)
         self._visited[site] += 1
         visited = self._visited[site]
@@ -224,7 +296,8 @@ class SharedTexts:
             return Doubt(reason_of(AnswerFeatures(headers, notes.words, notes.words)))
         sharing = self._note(site, page.fingerprint, copy)
         is_redirected = bool(request.meta.get("redirect_urls"))
-        redirected = self._note(site, response.url, copy) if is_redirected else {}
+        redirected = self._note(site, response.url.partition("?")[0], copy) if is_redirected else {}
+        close, from_far = self._note_new_text(site, page.fingerprint, copy)
         answer = AnswerFeatures(
             headers,
             notes.words if page.kind == "bytes" and response.body else page.words,  # bytes have no words
@@ -234,13 +307,20 @@ class SharedTexts:
             page.fingerprint in self.doubted,
             len(redirected),
             not notes.asks_password and asks_password(response),
+            is_marked(response, page.words),
+            from_far,
+            len(self._changed[site]),
         )
         earlier: list[Changed] = []
+        is_near = are_near(from_far, len(self._changed[site]), visited)
         for pages in (sharing, redirected):
             if is_shared(len(pages), visited):
                 earlier += self._to_take_back(pages, copy.page)
+        if is_near:
+            earlier += self._to_take_back(close, copy.page)
         reason = reason_of(answer)
-        return Doubt(reason, reason is not None and page.words > 0, earlier)
+        is_exact = not is_near or is_shared(len(sharing), visited)  # near texts differ the next time
+        return Doubt(reason, reason is not None and page.words > 0 and is_exact, earlier)
 
     def doubt(self, fingerprint: int) -> list[int]:
         """Remember a doubted fingerprint; returns all, the latest last."""

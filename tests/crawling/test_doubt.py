@@ -12,11 +12,14 @@ from typing import Any, ClassVar
 import pytest
 import pytest_twisted
 from scrapy import Request, Spider
+from scrapy.http import HtmlResponse
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c import visit
-from scrapy_gp4c.crawling.doubt import RULES, AnswerFeatures, reason_of
+from scrapy_gp4c.crawling.doubt import RULES, AnswerFeatures, Changed, SharedTexts, reason_of
 from scrapy_gp4c.crawling.messages import lying
+from scrapy_gp4c.fingerprint import read
+from scrapy_gp4c.fingerprint.copy_notes import notes_of, pack
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Site, crawl, html, outcomes
 
@@ -61,6 +64,10 @@ def text_of(number: int) -> str:
         (AnswerFeatures({}, 100, 100, 3, 30), True),
         (AnswerFeatures({}, 100, 100, 3, 31), False),
         (AnswerFeatures({}, 100, 100, 2, 2), False),
+        (AnswerFeatures({}, 100, 0, is_marked=True), True),
+        (AnswerFeatures({"set-cookie": "a=b, x-cookie-verification=1"}, 100, 0), True),
+        (AnswerFeatures({}, 100, 100, near_pages=4, changed_pages=6, visited_pages=30), True),
+        (AnswerFeatures({}, 100, 100, near_pages=4, changed_pages=7, visited_pages=30), False),
     ],
 )
 def test_rules(answer: AnswerFeatures, is_doubted: bool) -> None:
@@ -78,7 +85,7 @@ def challenge(request: ServerRequest) -> bytes:
 def login(request: ServerRequest) -> bytes:
     """A redirect to a login, which says where the reader came from, so that no two texts are alike."""
     if not request.path.startswith(b"/login"):
-        request.redirect(b"/login")
+        request.redirect(b"/login?next=" + request.path)
         return b""
     return html(f"please log in again {text_of(len(str(request)) + int(1e6 * time.time()))}").encode()
 
@@ -89,7 +96,22 @@ def password(request: ServerRequest) -> bytes:
     return html(f"who are you {text_of(10_000 + int(request.path[1:]))} {form}").encode()
 
 
-@pytest.mark.parametrize("block", [WALL, challenge, html(""), html("back soon"), login, password])
+def incident(request: ServerRequest) -> bytes:
+    """A block that names the URL and an incident, so that no two texts are alike."""
+    number = f"18.{request.path!r}.{time.monotonic_ns() * 7919:x}"
+    why = "If you believe that this is an error, write to us and quote the number of the incident"
+    return html(
+        f"You are not allowed to see {request.path!r} on this server. {why}, which is {number}"
+    ).encode()
+
+
+def marked(request: ServerRequest) -> bytes:
+    """A challenge with a text of its own each time, told by its script."""
+    script = '<script src="/.within.website/x/cmd/anubis/static/js/main.mjs"></script>'
+    return html(f"making sure of you {text_of(time.monotonic_ns())} {script}").encode()
+
+
+@pytest.mark.parametrize("block", [WALL, challenge, html(""), incident, marked, login, password])
 @pytest_twisted.ensureDeferred
 async def test_a_site_that_blocks_for_some_cycles(
     site: Site,
@@ -121,6 +143,22 @@ async def test_a_site_that_blocks_for_some_cycles(
         found = [one for ends in outcomes(store_path, cycle).values() for one in ends]
         changes += found.count("changed")
     assert changes == false_changes
+
+
+def test_a_new_frame_around_the_texts_of_all_pages_is_no_doubt() -> None:
+    """Pages whose own texts stay in it have changed, however alike they have become."""
+    texts = SharedTexts([])
+    frame = text_of(999)
+    for number in range(20):
+        copy, page = (
+            HtmlResponse(f"http://a.example/{number}", body=html(text).encode())
+            for text in (text_of(number), f"{frame} {text_of(number)}")
+        )
+        readings = read(copy, None), read(page, None)
+        notes = pack(notes_of(readings[0], None, b""))
+        before = Changed(number, readings[0].fingerprint, notes)
+        doubt = texts.judge(Request(page.url), page, readings[1], before, 1)
+        assert doubt == (None, False, [])
 
 
 @pytest_twisted.ensureDeferred
