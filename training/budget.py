@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scrapy_gp4c.errors import Gp4cError, HistoryError
+from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.scoring.functions import ScoreParser
 from training import options
 from training.comparing import statistics
@@ -346,36 +346,32 @@ def _parser() -> ScoreParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code: 0, or 2 for input that cannot be used."""
+@options.command
+def main(arguments: Sequence[str] | None) -> None:
+    """Run the command line."""
     args = _parser().parse_args(arguments)
-    try:
-        budgets = read_budgets(args.budgets)
-        if not 0.0 < args.cycles_a_day < float("inf"):
-            raise HistoryError(f"--cycles-a-day must be above 0; found {args.cycles_a_day}")
-        history, known_pages = _read(Path(args.history))
-        first = "default" if "default" in names(history) else STAND_IN
-        scores = args.score or [first, *COMPARED]
-        crawl = DEFAULTS._replace(warmup=args.warmup, seed=args.seed)
-        if args.rules is not None:
-            crawl = crawl._replace(rules=read_rules_file(args.rules, args.cycles_a_day))
-        replays = len(budgets) * len(scores) * (1 if known_pages is None else 1 + PARTS)
-        with progress(Console(stderr=True), replays) as advance:
-            bought = study(
-                history, scores, budgets, crawl, known_pages=known_pages, cycles_a_day=args.cycles_a_day,
-                advance=advance,
-            )  # fmt: skip
-        _write(bought, args.figure, args.json)
-        if crawl.rules is not None:
-            shown = [one.settings.k for one in bought.evaluations]
-            print("\n".join(describe_rules(crawl.rules, history, shown)))
-            for one in bought.evaluations:
-                free = evaluate(history, scores[:1], crawl._replace(budget=one.settings.budget, rules=None))
-                print(f"{one.settings.k:,} visits: {costs(one, free)[0]}")
-    except Gp4cError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+    budgets = read_budgets(args.budgets)
+    if not 0.0 < args.cycles_a_day < float("inf"):
+        raise HistoryError(f"--cycles-a-day must be above 0; found {args.cycles_a_day}")
+    history, known_pages = _read(Path(args.history))
+    first = "default" if "default" in names(history) else STAND_IN
+    scores = args.score or [first, *COMPARED]
+    crawl = DEFAULTS._replace(warmup=args.warmup, seed=args.seed)
+    if args.rules is not None:
+        crawl = crawl._replace(rules=read_rules_file(args.rules, args.cycles_a_day))
+    replays = len(budgets) * len(scores) * (1 if known_pages is None else 1 + PARTS)
+    with progress(Console(stderr=True), replays) as advance:
+        bought = study(
+            history, scores, budgets, crawl, known_pages=known_pages, cycles_a_day=args.cycles_a_day,
+            advance=advance,
+        )  # fmt: skip
+    _write(bought, args.figure, args.json)
+    if crawl.rules is not None:
+        shown = [one.settings.k for one in bought.evaluations]
+        print("\n".join(describe_rules(crawl.rules, history, shown)))
+        for one in bought.evaluations:
+            free = evaluate(history, scores[:1], crawl._replace(budget=one.settings.budget, rules=None))
+            print(f"{one.settings.k:,} visits: {costs(one, free)[0]}")
 
 
 def _read(path: Path) -> tuple[ChangeHistory, int | None]:

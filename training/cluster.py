@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from scrapy_gp4c.errors import Gp4cError
 from training import options
 from training.clustering.clusters import CLUSTERS, FEATURES, HISTORY, group_copies, group_pages, read_copies
 from training.clustering.groups_file import write_groups
@@ -36,19 +35,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code: 0, or 2 for input that cannot be used."""
+@options.command
+def main(arguments: Sequence[str] | None) -> None:
+    """Run the command line."""
     args = _parser().parse_args(arguments)
     features = args.features.split(",")
-    try:
-        if args.pages.is_dir():
-            groups = group_copies(read_copies(args.pages), args.clusters, features, args.seed)
-        else:
-            groups = group_pages(read_contents(args.pages), args.clusters, features, args.seed)
-        write_groups(args.output, groups)
-    except Gp4cError as error:
-        print(error, file=sys.stderr)
-        return 2
+    if args.pages.is_dir():
+        groups = group_copies(read_copies(args.pages), args.clusters, features, args.seed)
+    else:
+        groups = group_pages(read_contents(args.pages), args.clusters, features, args.seed)
+    write_groups(args.output, groups)
     size = np.sort(groups.sizes)
     print(
         f"{size.sum():,} pages in {len(size):,} clusters of {size[0]:,} to {size[-1]:,} pages, "
@@ -57,7 +53,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if without := len(groups.cluster) - int(size.sum()):
         print(f"{without:,} pages have no description, and are in no cluster")
-    return 0
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 
-from scrapy_gp4c.errors import Gp4cError, HistoryError
+from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.store.atomic_files import replacing
 from training import options
 from training.comparing.evaluation import evaluate
@@ -221,15 +221,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code: 0, or 2 for input that cannot be used."""
+@options.command
+def main(arguments: Sequence[str] | None) -> None:
+    """Run the command line."""
     args = _parser().parse_args(arguments)
-    try:
-        {"sample": _sample, "overview": _overview, "imputation": _imputation}[args.command](args)
-    except (Gp4cError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    {"sample": _sample, "overview": _overview, "imputation": _imputation}[args.command](args)
 
 
 def _sample(args: argparse.Namespace) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from scrapy_gp4c.errors import Gp4cError, HistoryError
+from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.scoring.functions import ScoreParser
 from scrapy_gp4c.scoring.named import DEFAULT
 from training import options
@@ -190,8 +190,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code: 0, or 2 for input that cannot be used."""
+@options.command
+def main(arguments: Sequence[str] | None) -> None:
+    """Run the command line."""
     parser = _parser()
     args = parser.parse_args(arguments)
     if args.preset:
@@ -202,25 +203,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lone = args.weighted if args.board else args.figure
     if lone or (args.board and not (args.all or args.policy)):
         parser.error("--seeds and --figure go with --all, or several seeds with --policy; not --weighted")
-    try:
-        if args.growth:
-            _evaluate_growth(args)
-            return 0
-        bar = partial(progress, Console(stderr=True))
-        history = options.history_of(args, bar)
-        cycles = cycles_of(args.cycles or ":", history.cycles)
-        if args.cycles:
-            history = history.take(cycles=cycles)
-        readers = ((args.first_sight, read_first_sight), (args.claims, read_claims))
-        claims = [read(path, history, cycles.start + 1) for path, read in readers if path]
-        if claims:
-            history = replace(history, claims=np.concatenate(claims))
-        take_groups(args, history, cycles.start)
-        _evaluate(args, history, cycles.start + 1)
-    except Gp4cError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+    if args.growth:
+        _evaluate_growth(args)
+        return
+    bar = partial(progress, Console(stderr=True))
+    history = options.history_of(args, bar)
+    cycles = cycles_of(args.cycles or ":", history.cycles)
+    if args.cycles:
+        history = history.take(cycles=cycles)
+    readers = ((args.first_sight, read_first_sight), (args.claims, read_claims))
+    claims = [read(path, history, cycles.start + 1) for path, read in readers if path]
+    if claims:
+        history = replace(history, claims=np.concatenate(claims))
+    take_groups(args, history, cycles.start)
+    _evaluate(args, history, cycles.start + 1)
 
 
 def _evaluate(args: argparse.Namespace, history: ChangeHistory, first_cycle: int) -> None:

@@ -17,7 +17,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from scrapy_gp4c.errors import Gp4cError, HistoryError
+from scrapy_gp4c.errors import HistoryError
 from training import options
 from training.histories.claims import write_true_claims
 from training.histories.formats import write_tsv
@@ -110,8 +110,9 @@ def _write_growth(args: argparse.Namespace) -> None:
     print(f"{args.output}: {grown.history.pages:,} pages, {new:,} of them new in {window.cycles} cycles")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code: 0, or 2 for input that cannot be used."""
+@options.command
+def main(arguments: Sequence[str] | None) -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m training.from_git", description=__doc__.split("\n\n")[0])
     parser.add_argument(
         "repositories", nargs="+", type=Path, metavar="REPO_DIR", help="a clone's top directory"
@@ -131,33 +132,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.output(parser.add_argument, "TSV file to write; gzip if it ends in .gz")
     args = parser.parse_args(arguments)
     errors = Console(stderr=True)
-    try:
-        if args.growth:
-            _write_growth(args)
-            return 0
-        with Progress(console=errors, transient=True, disable=not errors.is_terminal) as bars:
-            tasks = {
-                path.resolve().name: bars.add_task(path.resolve().name, total=max(1, args.cycles))
-                for path in args.repositories
-            }
-            window, parts = build(
-                args.repositories,
-                args.cycles,
-                parse_length(args.cycle_length),
-                None if args.end is None else parse_end(args.end),
-                args.include or ("*",),
-                args.mass_share,
-                lambda name, cycle: bars.update(tasks[name], completed=cycle),
-            )
-        history = join(parts, str(args.output))
-        edges = window.edges()
-        notes = [f"{window.cycles} cycles of {args.cycle_length} from {utc(edges[0])} to {utc(edges[-1])}"]
-        notes += [f"{repository.name} at commit {repository.head}" for repository in parts]
-        write_tsv(args.output, history, notes)
-        claims = None if args.claims is None else write_true_claims(args.claims, history)
-    except Gp4cError as error:
-        print(error, file=sys.stderr)
-        return 2
+    if args.growth:
+        _write_growth(args)
+        return
+    with Progress(console=errors, transient=True, disable=not errors.is_terminal) as bars:
+        tasks = {
+            path.resolve().name: bars.add_task(path.resolve().name, total=max(1, args.cycles))
+            for path in args.repositories
+        }
+        window, parts = build(
+            args.repositories,
+            args.cycles,
+            parse_length(args.cycle_length),
+            None if args.end is None else parse_end(args.end),
+            args.include or ("*",),
+            args.mass_share,
+            lambda name, cycle: bars.update(tasks[name], completed=cycle),
+        )
+    history = join(parts, str(args.output))
+    edges = window.edges()
+    notes = [f"{window.cycles} cycles of {args.cycle_length} from {utc(edges[0])} to {utc(edges[-1])}"]
+    notes += [f"{repository.name} at commit {repository.head}" for repository in parts]
+    write_tsv(args.output, history, notes)
+    claims = None if args.claims is None else write_true_claims(args.claims, history)
     console = wide_console()
     _show(parts, console)
     console.print(
@@ -169,7 +166,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if claims is not None:
         console.print(f"{args.claims}: {claims:,} claims", highlight=False, markup=False, soft_wrap=True)
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
-"""Options that several commands share, and the values of their texts."""
+"""Command lines: exit codes, options that several commands share, and the values of their texts."""
 
 from __future__ import annotations
 
+import sys
 from argparse import SUPPRESS, ArgumentTypeError, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.errors import Gp4cError, HistoryError
 from scrapy_gp4c.scoring.functions import score_argument
 from scrapy_gp4c.scoring.terminals import (
     CLAIMED,
@@ -35,6 +37,23 @@ from training.replaying.refresh_value import QualityMeasure, with_refresh_values
 
 Add = Callable[..., object]
 """``add_argument`` of a parser or group."""
+
+
+def command(main: Callable[[Sequence[str] | None], None]) -> Callable[..., int]:
+    """Decorator of a command: its exit code is 0, 2 for input that cannot be used, or 130 after Ctrl-C."""
+
+    @wraps(main)
+    def run(arguments: Sequence[str] | None = None) -> int:
+        try:
+            main(arguments)
+        except (Gp4cError, OSError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            return 130
+        return 0
+
+    return run
 
 
 def history(add: Add) -> None:

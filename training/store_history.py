@@ -20,7 +20,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from scrapy_gp4c.errors import Gp4cError, HistoryError
+from scrapy_gp4c.errors import HistoryError
 from training import options
 from training.histories.from_store import MAX_ERRORS, merge, read_with_report
 
@@ -43,30 +43,26 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code: 0, or 2 for input that cannot be used."""
+@options.command
+def main(arguments: Sequence[str] | None) -> None:
+    """Run the command line."""
     args = _parser().parse_args(arguments)
-    try:
-        write = options.writer_of(args.output)
-        if args.partial and "partial" not in Path(args.output).name:
-            raise HistoryError(
-                f"every report names the file that a history came from, and a partial one has to be told "
-                f"apart: give a name with 'partial' in it; found {args.output!r}"
-            )
-        if args.max_errors < 0:
-            raise HistoryError(f"--max-errors must be at least 0; found {args.max_errors}")
-        histories = []
-        for path in args.store:
-            history, report = read_with_report(path, max_errors=args.max_errors, partial=args.partial)
-            print(report)
-            histories.append(history)
-        history = merge(histories)
-        write(args.output, history)
-    except (Gp4cError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    write = options.writer_of(args.output)
+    if args.partial and "partial" not in Path(args.output).name:
+        raise HistoryError(
+            f"every report names the file that a history came from, and a partial one has to be told "
+            f"apart: give a name with 'partial' in it; found {args.output!r}"
+        )
+    if args.max_errors < 0:
+        raise HistoryError(f"--max-errors must be at least 0; found {args.max_errors}")
+    histories = []
+    for path in args.store:
+        history, report = read_with_report(path, max_errors=args.max_errors, partial=args.partial)
+        print(report)
+        histories.append(history)
+    history = merge(histories)
+    write(args.output, history)
     print(f"{args.output}: {history.pages:,} pages, {history.cycles} cycles")
-    return 0
 
 
 if __name__ == "__main__":

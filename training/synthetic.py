@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from typing import Any
 
-from scrapy_gp4c.errors import Gp4cError
 from training import options
 from training.histories.formats import WRITERS
 from training.histories.models import MODELS, generate
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
+@options.command
+def main(arguments: Sequence[str] | None) -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m training.synthetic", description=__doc__)
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("--pages", type=int, default=20_000)
@@ -25,16 +26,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     options.output(parser.add_argument, f"a file named *{', *'.join(WRITERS)}", kind=str)
     args: Any = parser.parse_args(arguments)
-    try:
-        write = options.writer_of(args.output)
-        history = generate(args.model, args.pages, args.cycles, args.seed)
-        write(args.output, history)
-    except (Gp4cError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    write = options.writer_of(args.output)
+    history = generate(args.model, args.pages, args.cycles, args.seed)
+    write(args.output, history)
     share = history.changed.mean()
     print(f"{args.output}: {history.source}, {share:.4f} changes per page and cycle")
-    return 0
 
 
 if __name__ == "__main__":

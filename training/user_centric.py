@@ -14,7 +14,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
-from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.search.gains import PIECES
 from training import options
 from training.papers import user_centric
@@ -30,8 +29,9 @@ from training.papers.user_centric import (
 from training.replaying.workloads import WorkloadPlan
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code: 0, 2 for input that cannot be used, 130 for Ctrl-C."""
+@options.command
+def main(arguments: Sequence[str] | None) -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(
         prog="python -m training.user_centric", description=__doc__.split("\n\n")[0]
     )
@@ -80,14 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     if args.forecasts:
         plans = plans._replace(budgets=())
-    try:
-        _run(args.contents, args.output, plans)
-    except (Gp4cError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    _run(args.contents, args.output, plans)
 
 
 def _run(contents: Path, directory: Path, plans: UserCentricPlan) -> None:
