@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from textwrap import wrap
 from types import ModuleType
 from typing import Any, ClassVar, Final
 
@@ -175,9 +176,9 @@ def _overview() -> str:
     lines = []
     for heading, actions in GROUPS.items():
         if heading == "more":
-            lines.append(f"more:\n  {', '.join(actions)}")
+            lines += ["more:", *wrap(", ".join(actions), 80, initial_indent="  ", subsequent_indent="  ")]
         else:
             lines += [f"{heading}:", *(f"  {name:10} {action.HELP}" for name, action in actions.items())]
-    names = ", ".join(STORE)
-    lines.insert(-1, f"  {'store':10} {names}: check and copy a store")
+        if heading == "care":
+            lines.append(f"  {'store':10} {', '.join(STORE)}: check and copy a store")
     return "\n".join(lines)

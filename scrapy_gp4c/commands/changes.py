@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
 
-HELP = "pages that changed in the last cycles, or were new, gone, failing or back"
+HELP = "pages that changed lately, or were new, gone, failing or back"
 KINDS = ("new", "changed", "gone", "failing", "back")
 """Events with an option of their own."""
 
@@ -118,7 +118,7 @@ def run(project: Project, options: Namespace) -> None:
         writer.writeheader()
         rows_ = ({**asdict(one), "diff": "\n".join(one.diff or ())} for one in changes)
         writer.writerows(rows_)
-    elif options.diff:
+    elif options.diff and changes:
         for one in changes:
             found_at = f"cycle {one.cycle}, {local_time(one.time)}"
             bits = "" if one.distance is None else f", {one.distance} bits"
@@ -126,6 +126,8 @@ def run(project: Project, options: Namespace) -> None:
             nothing = ("the archive has not both texts",) if one.kind == "changed" else ()
             for line in nothing if one.diff is None else _in_colour(one.diff):
                 print(f"  {line}")
+    elif not changes:
+        say(_why_none(options, first, last, newest))
     else:
         rows = [
             (
@@ -139,6 +141,17 @@ def run(project: Project, options: Namespace) -> None:
             for one in changes
         ]
         print_table([("cycle", "event", "found", "bits", "changes", "URL"), *rows])
+
+
+def _why_none(options: Namespace, first: int, last: int, newest: int) -> str:
+    """Line in place of an empty table."""
+    if not newest:
+        return "no cycle was crawled yet"
+    if first > newest:
+        return f"there is no such cycle yet: the newest is {newest}"
+    cycles = f"cycle {first}" if first == last else f"cycles {first} to {last}"
+    matching = "" if options.match is None else f" that matches {options.match}"
+    return f"no page{matching} was {' or '.join(options.kinds or ['changed'])} in {cycles}"
 
 
 def _in_colour(lines: list[str]) -> Iterator[str]:

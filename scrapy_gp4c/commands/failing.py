@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
     from scrapy_gp4c.store.protocols import PageReader
 
-HELP = "pages whose last visits failed, and on which page their link was found"
+HELP = "pages whose last visits failed, and which page links there"
 
 
 @dataclass(frozen=True)

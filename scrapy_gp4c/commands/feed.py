@@ -13,7 +13,7 @@ from scrapy_gp4c.notices.feeds import write_feed
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
-HELP = "write a feed of the newest changes: *.json is a JSON Feed, all else Atom"
+HELP = "write a feed of the newest changes: JSON Feed or Atom"
 
 
 def add_options(parser: ArgumentParser) -> None:

@@ -17,7 +17,7 @@ from scrapy_gp4c.notices.sending import deliver
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
-HELP = "send the notices that wait; --test: send a test message to every receiver"
+HELP = "send the notices that wait; --test: send a test message"
 
 
 def add_options(parser: ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scrapy_gp4c.archive.texts import archive_problem
-from scrapy_gp4c.commands.output import add_json, print_json, print_table, say
+from scrapy_gp4c.commands.output import add_json, positive, print_json, print_table, say
 from scrapy_gp4c.commands.sources import Hub, TrustedSite, hubs, print_sources, trusted_sites
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.control_group import describe_estimates
@@ -161,7 +161,7 @@ DOCUMENT = Status
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this action."""
     parser.add_argument(
-        "--cycles", type=int, default=10, metavar="N", help="last cycles to show (default: 10)"
+        "--cycles", type=positive, default=10, metavar="N", help="last cycles to show (default: 10)"
     )
     parser.add_argument("--hubs", action="store_true", help="list the pages whose visits bring new ones, too")
     add_json(parser.add_argument)

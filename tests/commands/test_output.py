@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 from argparse import ArgumentParser, ArgumentTypeError
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scrapy.settings import Settings
 
+from scrapy_gp4c.commands import Command
 from scrapy_gp4c.commands.output import positive, table_lines, width_of
 
 
@@ -42,3 +45,17 @@ def test_a_parser_ends_with_one_line_for_what_is_no_count(
     last = capsys.readouterr().err.splitlines()[-1]
     assert "argument --cycles: " in last
     assert repr(text) in last
+
+
+def test_the_help_fits_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list of actions and the help of each."""
+    monkeypatch.setenv("COLUMNS", "80")
+    parser = argparse.ArgumentParser(prog="scrapy gp4c", formatter_class=argparse.RawDescriptionHelpFormatter)
+    command = Command()
+    command.settings = Settings()
+    command.add_options(parser)
+    texts = {"": parser.format_help()}
+    for actions in (action for action in parser._actions if isinstance(action, argparse._SubParsersAction)):
+        texts |= {name: added.format_help() for name, added in actions.choices.items()}
+    long = [(name, line) for name, text in texts.items() for line in text.splitlines() if len(line) > 80]
+    assert not long

@@ -81,6 +81,8 @@ async def test_commands_tell_what_crawls_found(
     assert sorted(told("--changed", "--failing")) == [(2, "changed", "a"), (2, "failing", "b")]
     assert "{+11+}" in run("changes", "--changed", "--failing", "--last", "9", "--diff")
     assert "failing in cycle 2" in run("changes", "--failing", "--last", "9", "--diff")
+    assert run("changes", "--cycle", "99") == "there is no such cycle yet: the newest is 3\n"
+    assert run("changes", "--new", "--match", "zz") == "no page that matches zz was new in cycle 3\n"
     run("feed", "-o", str(tmp_path / "changes.json"))
     assert json.loads((tmp_path / "changes.json").read_text())["items"][-1]["url"] == site.url("/a")
     assert 'gp4c_cycle{spider="news"} 3.0' in run("metrics")

@@ -168,6 +168,8 @@ async def test_a_link_checker(world: World) -> None:
     (broken,) = json.loads(world.run(settings, "failing", "--json"))["pages"]
     assert (broken["url"], broken["outcome"]) == (site.url("/broken"), "gone")
     assert broken["found_on"] == site.url("/")
+    assert (broken["status"], broken["error"]) == (404, None)
+    assert broken["since"] is not None
     page_a = site.pages.pop("/a")
     await world.cycle(settings, 24)
     assert site.url("/a") in world.run(settings, "changes", "--failing", "--back")
