@@ -10,6 +10,7 @@ from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
 from scrapy.spiderloader import get_spider_loader
 from scrapy.utils.misc import build_from_crawler, load_object
+from scrapy.utils.project import inside_project
 
 from scrapy_gp4c.crawling.requests import IDENTIFYING, check_stored, page_key
 from scrapy_gp4c.errors import SettingsError
@@ -36,6 +37,8 @@ class Project:
     def __init__(self, settings: ScrapySettings, spider_name: str) -> None:
         """Load the spider's class for its own settings; raises SettingsError."""
         loader = get_spider_loader(settings)
+        if not loader.list() and not inside_project():
+            raise SettingsError("there is no Scrapy project here: go to the directory that has scrapy.cfg")
         if spider_name not in loader.list():
             raise SettingsError(
                 f"there is no spider {spider_name!r}; the project's spiders are: "

@@ -261,7 +261,7 @@ def _print_leavers(status: Status, spider: str) -> None:
     for leaver in status.leavers[:SHOWN_HOSTS]:
         what, option = REASONS[leaver.why]
         remedy = f"scrapy gp4c forget {spider}{option} --host {leaver.host}"
-        say(f"{leaver.host}: {leaver.pages:,} pages {what}: {remedy}")
+        say(f"{leaver.host}: {leaver.pages:,} page{'s' * (leaver.pages != 1)} {what}: {remedy}")
     if (more := len(status.leavers) - SHOWN_HOSTS) > 0:
         say(f"and {more:,} more such hosts: see --json")
 

@@ -159,7 +159,9 @@ def _lines(compared: ComparedText) -> Iterator[str]:
     yield f"{compared.url}: {compared.kind}, {compared.words:,} words compared, {compared.masked:,} masked"
     if compared.rule is not None:
         yield f"by {compared.rule} of GP4C_RULES"
-    if not compared.has_text:
+    if not 200 <= compared.status < 300:
+        yield f"the answer is {compared.status}: a visit would compare nothing of it"
+    elif not compared.has_text:
         missing = f"{NOT_WATCHED_REASON}: correct the rule; a crawl takes such an answer for doubtful"
         yield NO_TEXT if compared.rule is None else missing
     if compared.is_cut:

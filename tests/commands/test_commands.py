@@ -150,6 +150,10 @@ def test_errors_are_one_message(project_directory: Path, tmp_path: Path) -> None
         assert message in result.stderr, result.stderr
         assert "Traceback" not in result.stderr
     assert not (tmp_path / "none").exists()
+    outside = scrapy_gp4c(tmp_path, "status", "news").stderr
+    assert outside == (
+        "scrapy gp4c status: there is no Scrapy project here: go to the directory that has scrapy.cfg\n"
+    )
 
 
 def test_pages_sorts_and_matches(

@@ -66,6 +66,9 @@ def test_a_page_is_shown_as_it_is_compared(address: str, project_directory: Path
     assert "built on 10 nov 2026 with care" in watched.stdout  # what is watched has no masks
     empty = scrapy_gp4c(project_directory, "text", "news", f"{address}/empty").stdout
     assert NO_TEXT in empty
+    missing = scrapy_gp4c(project_directory, "text", "news", f"{address}/missing").stdout
+    assert "the answer is 404: a visit would compare nothing of it" in missing
+    assert NO_TEXT not in missing
 
 
 def test_a_page_that_cannot_be_fetched_is_one_error(project_directory: Path) -> None:
