@@ -111,8 +111,8 @@ class _Scored(NamedTuple):
 class FrontEvolution(Evolution):
     """One run with two objectives; outcomes need the second value.
 
-    ``kept`` holds those of all generations that the crowded comparison puts first; the ``fitness`` of an
-    individual is its place there, negative, and ``best`` the best value of the first objective.
+    ``best_individuals`` are those of all generations that the crowded comparison puts first. The ``fitness``
+    of an individual is its negative place among them; ``best`` is the best value of the first objective.
     """
 
     def __init__(self, parameters: Parameters, seed: int, run: Sequence[int] = (0,)) -> None:
@@ -120,12 +120,12 @@ class FrontEvolution(Evolution):
         super().__init__(parameters, seed, run)
         self._parents: list[tuple[Individual, Expression]] = []
         self._known: dict[str, Outcome] = {}
-        """Outcomes of the parents and of those kept."""
+        """Outcomes of the parents and of the best individuals."""
 
     @property
     def best_so_far(self) -> float:
         """Best value of the first objective."""
-        return max(best_of_runs.value for best_of_runs in self.best_individuals)
+        return max(individual.value for individual in self.best_individuals)
 
     def ask(self) -> dict[str, Expression]:
         """As `Evolution.ask`; after `restore` also the parents, which compete with their children."""
@@ -135,7 +135,7 @@ class FrontEvolution(Evolution):
         if not waiting:
             self._parents = [(tree, tree.form) for tree in parents]
         older = {form.text: form for _, form in self._parents if form.terminals}
-        older |= {best.text: parse(best.text) for best in self.best_individuals}
+        older |= {individual.text: parse(individual.text) for individual in self.best_individuals}
         return asked | {text: form for text, form in older.items() if text not in self._known}
 
     def tell(self, outcomes: Mapping[str, Outcome]) -> None:
@@ -153,7 +153,7 @@ class FrontEvolution(Evolution):
         self.best.append(max(one.values[0] for one in scored))
         self.generation += 1
         texts = {scored[index].form.text for index in survivors} | {
-            best_of_runs.text for best_of_runs in self.best_individuals
+            individual.text for individual in self.best_individuals
         }
         self._known = {text: known[text] for text in texts if text in known}
 
@@ -168,18 +168,18 @@ class FrontEvolution(Evolution):
         return outcome.value - price, outcome.second - price
 
     def _best(self, scored: Iterable[_Scored], outcomes: Mapping[str, Outcome]) -> list[BestIndividual]:
-        candidates = {best_of_runs.text: best_of_runs for best_of_runs in self.best_individuals}
+        candidates = {individual.text: individual for individual in self.best_individuals}
         for one in scored:
             if one.outcome is not None:
                 text, nodes = one.form.text, len(one.form.tokens)
                 candidates[text] = BestIndividual(text, one.outcome.value, 0.0, one.outcome.behaviour, nodes)
         different: dict[str, BestIndividual] = {}
-        for best_of_runs in sorted(
-            candidates.values(), key=lambda best_of_runs: (best_of_runs.nodes, best_of_runs.text)
+        for individual in sorted(
+            candidates.values(), key=lambda individual: (individual.nodes, individual.text)
         ):
-            different.setdefault(best_of_runs.behaviour, best_of_runs)
+            different.setdefault(individual.behaviour, individual)
         members = list(different.values())
-        values = [self._priced(outcomes[best_of_runs.text], best_of_runs.nodes) for best_of_runs in members]
+        values = [self._priced(outcomes[individual.text], individual.nodes) for individual in members]
         order = crowded_order(values, self.parameters.best_count)
         return [members[index]._replace(fitness=-float(rank)) for rank, index in enumerate(order)]
 

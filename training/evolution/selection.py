@@ -67,11 +67,11 @@ def promotion_test(
 ) -> int:
     """Index of the candidate that is most surely better than the recommended one, else of that one.
 
-    ``candidates``: values per cycle of training and validation, higher is better; ``recommended``: which of
-    them is to be beaten. ``apart_of``: what they reach without groups of sites; None: parts are not of sites.
+    ``candidates``: values per cycle of training and validation, higher is better; ``recommended``: index of
+    the one to be beaten; ``leave_one_out_means``: means without groups of sites, None: splits are of pages.
     """
     split = [np.array(values) for values in zip(*candidates, strict=True)]
-    leads = [prepared_part - prepared_part[recommended] for prepared_part in split]
+    leads = [values - values[recommended] for values in split]
     means = np.array([lead.mean(axis=1) for lead in leads])
     with np.errstate(invalid="ignore"):  # a candidate without a value is no finalist
         ahead = np.flatnonzero((means > 0.0).all(axis=0))
@@ -82,7 +82,7 @@ def promotion_test(
         variances = [lead[finalists].var(axis=1, ddof=1) / lead.shape[1] for lead in leads]
     else:
         known = leave_one_out_means([*finalists.tolist(), recommended])
-        variances = [jackknife(prepared_part[:, :-1] - prepared_part[:, -1:]) for prepared_part in known]
+        variances = [jackknife(means_of[:, :-1] - means_of[:, -1:]) for means_of in known]
     surely = means.sum(axis=0)[finalists] - ERRORS * np.sqrt(np.sum(variances, axis=0))
     best = int(np.argmax(np.nan_to_num(surely, nan=-np.inf)))
     return int(finalists[best]) if surely[best] > 0.0 else recommended
@@ -178,7 +178,7 @@ class SelectionGoal(NamedTuple):
 
     def pairs(self, split: PreparedSplit, texts: Sequence[str]) -> Pairs:
         """Fitness per scored cycle of every text in training and validation."""
-        training, validation = (self.values(prepared_part, texts) for prepared_part in split[:2])
+        training, validation = (self.values(prepared, texts) for prepared in split[:2])
         return list(zip(training, validation, strict=True))
 
     def leave_one_out(self, split: PreparedSplit, texts: Sequence[str], objective: int = 0) -> list[Values]:
@@ -188,10 +188,10 @@ class SelectionGoal(NamedTuple):
             np.array(
                 [
                     [np.atleast_2d(one)[objective].mean() for one in self.values(without_group, texts)]
-                    for without_group in prepared_part
+                    for without_group in of_split
                 ]
             ).reshape(-1, len(texts))
-            for prepared_part in split.leave_one_out
+            for of_split in split.leave_one_out
         ]
 
 
@@ -240,9 +240,9 @@ def pick(
 ) -> UnsimplifiedSelection:
     """Pick one of the best individuals of the runs of a fold, or a named function.
 
-    ``kept``: of every run. ``values``: fitness per cycle of texts on training and validation part, where
-    another process knows them; None: they are replayed here. ``allow`` leaves out texts, unless it would
-    leave out all. Raises LearningError if no individual has a value.
+    ``best_of_runs``: best individuals of every run; ``values``: fitness per cycle of texts in training and
+    validation, where another process knows them, None: they are replayed here; ``allow`` leaves out texts,
+    unless it would leave out all. Raises LearningError if no individual has a value.
     """
     known = values or partial(goal.pairs, split)
     candidates = candidates_of(best_of_runs, goal, known)
@@ -358,9 +358,9 @@ def shorten(text: str, values: tuple[Values, Values], split: PreparedSplit, goal
 
     def same(expression: Expression) -> bool:
         return all(
-            np.array_equal(goal.values(prepared_part, [expression.text])[0], known)
+            np.array_equal(goal.values(prepared, [expression.text])[0], known)
             # the smaller part first
-            for prepared_part, known in zip((split.validation, split.training), values[::-1], strict=True)
+            for prepared, known in zip((split.validation, split.training), values[::-1], strict=True)
         )
 
     return simplify(parse(text), same).text

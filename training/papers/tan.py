@@ -175,7 +175,7 @@ def run_all(
 ) -> TanResults:
     """Replay all that is `planned`; ``advance`` is called after each policy and setting.
 
-    ``whole``: weeks, whose neighbours have clusters and links if anything is to be found by them. Raises
+    ``recorded``: weeks, whose neighbours have clusters and links if anything is to be found by them. Raises
     HistoryError for fewer than two of the longest cycles, or pages without names.
     """
     weekly = recorded.history if isinstance(recorded, ContentHistory) else recorded
