@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from scrapy_gp4c.crawling.cycle import Cycle
     from scrapy_gp4c.crawling.hints import HintReader, PageClaims
     from scrapy_gp4c.crawling.run import Run
+    from scrapy_gp4c.page_state.rules import PageRule
 
 logger = foreign_safe_logger(__name__)
 
@@ -122,13 +123,21 @@ class Visits:
 class Visit:
     """The visit of one page: its request, and the response or exception that ends it with one outcome."""
 
-    __slots__ = ("_claim", "_page_claims", "_part", "_request", "_visits")
+    __slots__ = ("_claim", "_page_claims", "_part", "_request", "_rule_of_page", "_visits")
 
     def __init__(self, visits: Visits, claim: Claim, request: Request) -> None:
         """Take the claim that the request carries."""
         self._visits, self._claim, self._request = visits, claim, request
         self._page_claims: PageClaims | None = None
         self._part: ComparedPart | None = None
+        self._rule_of_page: PageRule | None = None
+
+    @property
+    def _rule(self) -> PageRule:
+        """Rule of the page, which the store is asked for once."""
+        if self._rule_of_page is None:
+            self._rule_of_page = self._visits.cycle.rules.of_page(self._claim.page)
+        return self._rule_of_page
 
     def add_validators(self) -> None:
         """Add the page's validators to the request where unchanged pages are skipped (RFC 9110, 13)."""
@@ -263,8 +272,7 @@ class Visit:
         if not row.has_copy or (packed is not None and unpack(packed).part_sum != self._part_sum):
             return None
         learned = b"" if packed is None else unpack(packed).learned
-        cycle = self._visits.cycle
-        return CopyState(row.fingerprint, learned, cycle.distance_bits(cycle.rules.of_page(page)))
+        return CopyState(row.fingerprint, learned, self._visits.cycle.distance_bits(self._rule))
 
     def _has_slow_hints(self, response: Response) -> bool:
         hints = self._visits.hints
@@ -309,26 +317,18 @@ class Visit:
     def _compared_part(self, response: Response) -> ComparedPart:
         """What is compared of a response by the rule of its page."""
         if self._part is None:
-            features, rule = self._visits.features, self._visits.cycle.rules.of_page(self._claim.page)
-            is_whole = not (rule.watch or rule.ignore)
-            self._part = (
-                ComparedPart(response, features)
-                if is_whole
-                else compared_part(response, features, rule.watch, rule.ignore)
-            )
+            self._part = compared_part(response, self._visits.features, self._rule.watch, self._rule.ignore)
         return self._part
 
     def _is_cut_slowly(self, response: Response) -> bool:
         """Tell whether what is compared of a response is not known yet, and takes long to cut out."""
         if self._part is not None or not is_large(response, None):
             return False
-        rule = self._visits.cycle.rules.of_page(self._claim.page)
-        return has_parts(response, rule.watch, rule.ignore)
+        return has_parts(response, self._rule.watch, self._rule.ignore)
 
     async def _cut(self, response: Response) -> None:
         """Cut out what is compared beside the reactor."""
-        visits = self._visits
-        rule = visits.cycle.rules.of_page(self._claim.page)
+        visits, rule = self._visits, self._rule
         try:
             cut = visits.process.cut(response, visits.features, rule.watch, rule.ignore)
             self._part = await awaitable(cut)
@@ -447,8 +447,7 @@ class Visit:
 
     @property
     def _part_sum(self) -> int:
-        rule = self._visits.cycle.rules.of_page(self._claim.page)
-        return part_sum(rule.watch, rule.ignore)
+        return part_sum(self._rule.watch, self._rule.ignore)
 
     def _is_rebased(self) -> bool:
         """Whether the copy was compared by another rule: then it says nothing of this answer."""
@@ -465,8 +464,8 @@ class Visit:
             is_missing = self._compared_part(response).is_missing
         if not is_missing or visits.cycle.believes(visits.store.page(page)):
             return False
-        rule = visits.cycle.rules.of_page(page)
-        line = f"{response.url} has nothing that {rule.name} watches: correct `watch` if the page is right."
+        name = self._rule.name
+        line = f"{response.url} has nothing that {name} watches: correct `watch` if the page is right."
         log_first(visits.cycle.stats, NOT_WATCHED, line, {}, logging.WARNING)
         return True
 
@@ -494,7 +493,7 @@ class Visit:
             row = visits.store.page(number)
             copy = row.fingerprint if row.has_copy else None
             packed = visits.store.copy_notes(number) if row.has_copy else None
-            distance_bits = visits.cycle.distance_bits(visits.cycle.rules.of_page(number))
+            distance_bits = visits.cycle.distance_bits(self._rule)
             watched = self._compared_part(response)
             page, notes = compared(
                 watched.response, page, watched.features, copy, packed, distance_bits, self._part_sum
