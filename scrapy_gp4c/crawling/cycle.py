@@ -128,7 +128,7 @@ class Cycle:
         """Where texts are kept; whoever opens it closes it."""
         self.patience = Patience(self.record.get("left_alone", {}))
         self.chosen_left_out = 0
-        """Visits that the policy chose and that were left out, as their sites are left alone."""
+        """Visits that the policy chose and that were left out: of sites that are left alone, and the like."""
         self._doubted: dict[int, tuple[HeldVisit, str, bool]] = {}
         """Page -> its doubtful visit, its host, and whether it is planned."""
         self._asked_again: set[int] = set()
@@ -248,6 +248,18 @@ class Cycle:
         if self.rules.is_empty or page in self.deliveries.again:
             return True
         return self.rules.allows(page, self.store.page(page))
+
+    def may_visit(self, page: int) -> bool:
+        """Whether a page may be visited beside the plan: it answers, and no rule forbids it."""
+        return not self.is_claimed(page) and self.store.page(page).failures <= 1 and self.allows(page)
+
+    def leave_to_others(self, pages: Iterable[int]) -> None:
+        """Let pages that the policy did not choose have the visits of some that cannot be requested."""
+        for page in pages:
+            position = self._plan.position(page)
+            self.chosen_left_out += (
+                position is not None and self._plan.kind_and_score(position)[0] == "ranked"
+            )
 
     def note_link(self, page: int) -> None:
         """Shorten the wait of a gone page that something links to, or lists."""

@@ -171,6 +171,8 @@ class Feeder:
         self._deferred = array("Q")
         self._tried: set[int] = set()
         self._unasked: dict[int, StoredRequest] = {}
+        self._not_left: set[int] = set()
+        """Pages of `_unasked` whose places other pages do not have yet."""
         self.extend(pages)
 
     def __len__(self) -> int:
@@ -220,6 +222,16 @@ class Feeder:
         self._released.update(set(late).difference(self.late))
         self._frontier.extend(page for page in late if page in self._released)
         self.feed()
+
+    @property
+    def has_unasked(self) -> bool:
+        """Whether pages that only the spider can request hold places that others may have."""
+        return bool(self._not_left)
+
+    def take_unasked(self) -> list[int]:
+        """Pages that only the spider can request, and did not yet; each is returned once."""
+        unasked, self._not_left = self._not_left, set()
+        return [page for page in unasked if not self._cycle.is_claimed(page)]
 
     def end_unasked(self) -> None:
         """Warn of planned pages that only the spider could have requested, and did not.
@@ -317,12 +329,16 @@ class Feeder:
         return self._enqueue(request, claim)
 
     def _defer(self, page: int, stored: StoredRequest) -> None:
-        """Try a page again when the spider's requests are through; then leave it to the spider."""
+        """Try a page again when the spider's requests are through; then visit the page that links to it."""
         if page not in self._tried:
             self._tried.add(page)
             self._deferred.append(page)
             return
         self._unasked[page] = stored
+        self._not_left.add(page)
+        finder = int(self._cycle.finders([page])[0])
+        if finder not in (UNKNOWN_FINDER, START, page + 1) and self._cycle.may_visit(finder - 1):
+            self._frontier.extend([finder - 1])
         if stored.get("lacks"):
             self._count_secret_not_given(stored)
 

@@ -235,8 +235,8 @@ class Run:
     def _feed_rest(self) -> bool:
         """Queue what waits until all else is visited; True if there is something.
 
-        In this order: pages in place of those of sites that are left alone, new pages whose turn it is, and
-        pages whose answer was doubtful.
+        In this order: pages in place of those that cannot be requested or whose sites are left alone, new
+        pages whose turn it is, and pages whose answer was doubtful.
         """
         cycle = self.cycle
         if not (self._has_rest and cycle.rounds_over and self._setup.is_over()):
@@ -246,6 +246,7 @@ class Run:
             return False
         self.idle_since_s = None
         pages: list[int] = []
+        cycle.leave_to_others(self._feeder.take_unasked())
         if cycle.has_left_out:
             try:
                 pages = cycle.plan_instead()
@@ -265,7 +266,12 @@ class Run:
     @property
     def _has_rest(self) -> bool:
         cycle = self.cycle
-        has_rest = cycle.has_left_out or cycle.has_waiting_new_pages or cycle.has_to_ask_again
+        has_rest = (
+            cycle.has_left_out
+            or self._feeder.has_unasked
+            or cycle.has_waiting_new_pages
+            or cycle.has_to_ask_again
+        )
         return has_rest and not cycle.failure
 
     def _release_late(self) -> bool:

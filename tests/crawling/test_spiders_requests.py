@@ -337,3 +337,33 @@ async def test_a_start_that_never_ends_holds_up_nobody(
     await crawl(Endless, store_path, ALL, day=1, site=site)
     await crawl(Endless, store_path, {**ALL, "CLOSESPIDER_PAGECOUNT": ITEMS}, day=2, site=site)
     assert sorted(outcomes(store_path, 2)) == sorted(LINKS)
+
+
+class Unrepeatable(Spider):
+    """Follows links with callbacks that no store can keep, or with a secret in the URL."""
+
+    name = "unrepeatable"
+    start_urls: tuple[str, ...] = ()
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        """Follow the links."""
+        for link in response.css("a::attr(href)").getall():
+            yield response.follow(link, None if "list" in link or "?" in link else lambda answer: None)
+
+
+@pytest.mark.parametrize("secret", ["", "?token=5eCr3t"])
+@pytest_twisted.ensureDeferred
+async def test_pages_that_cannot_be_requested_cost_no_budget(
+    site: Site, store_path: Path, secret: str
+) -> None:
+    """The page that links to them is visited instead, and others have what is left of their places."""
+    links = [f"/{number}{secret}" for number in range(12)]
+    site.pages = {f"/{number}": html(f"the text of page {number}") for number in range(12)}
+    site.pages |= {"/list": html("a list", links), "/": html("the front page", ["/list"])}
+    given = {"GP4C_BUDGET": 4, "GP4C_DISCOVERY": 0.0}
+    visited = []
+    for cycle in range(1, 11):
+        await crawl(Unrepeatable, store_path, given, start_urls=(site.url(),))
+        ends = [one for ends in outcomes(store_path, cycle).values() for one in ends]
+        visited.append(len(ends) - ends.count("error"))
+    assert min(visited[2:]) >= 4
