@@ -83,7 +83,13 @@ def _merged(receiver: Receiver | None, messages: list[QueuedMessage]) -> list[Me
     if receiver is None or receiver.digest != "daily" or len(messages) < 2:
         return [one.message for one in messages]
     first = messages[0].message
-    return [first._replace(body="\n\n".join(f"{m.title}\n\n{m.body}" for _, m in messages))]
+    spider = first.title.partition(": ")[0]
+    return [
+        first._replace(
+            title=f"{spider}: {len(messages):,} cycles with events",
+            body="\n\n".join(f"{m.title}\n\n{m.body}" for _, m in messages),
+        )
+    ]
 
 
 def _run(work: list[dict[str, Any]]) -> dict[int, tuple[int, str | None]]:

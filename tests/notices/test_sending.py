@@ -185,6 +185,7 @@ def test_a_daily_receiver_gets_one_message_a_day(tmp_path: Path, hook: Hook) -> 
     put(tmp_path / "store", receivers, cycle=5)
     deliver(outbox, receivers, None)
     (message,) = hook.received
+    assert message["title"] == "news: 2 cycles with events"  # it named the first cycle's events alone
     assert message["message"].count("news: 1 changed, 1 gone") == 2
     assert len(list(outbox.waiting())) == 1
 
