@@ -20,7 +20,6 @@ from training.papers import user_centric
 from training.papers.user_centric import (
     BUDGETS,
     ESTIMATES,
-    TAUS,
     UserCentricPlan,
     forecast_table,
     resource_table,
@@ -56,20 +55,17 @@ def main(arguments: Sequence[str] | None) -> None:
     options.seed(add, WorkloadPlan().seed, "of workload and phases (default %(default)s)")
     shares = "shares of the pages refreshed per week"
     add("--budgets", type=float, nargs="+", default=BUDGETS, metavar="SHARE", help=shares)
-    thresholds = "thresholds of SBR and EBR; the best is shown"
-    add("--taus", type=float, nargs="+", default=TAUS, metavar="TAU", help=thresholds)
     add("--quick", action="store_true", help="one data set, tfidf, three budgets, 1,000 queries")
     only = "Figure 3 alone: do the gains of the first half forecast those of the second; no budget is tried"
     add("--forecasts", action="store_true", help=only)
     args = parser.parse_args(arguments)
     plans = UserCentricPlan(args.estimate, WorkloadPlan(args.queries, args.zipf, args.seed), args.pieces)
-    plans = plans._replace(sites=(args.site, None), budgets=tuple(args.budgets), taus=tuple(args.taus))
+    plans = plans._replace(sites=(args.site, None), budgets=tuple(args.budgets))
     plans = plans._replace(refit_cycles=args.refit)
     if args.refit < 0:
         parser.error(f"--refit: expected a number of weeks, or 0 for never; found {args.refit}")
-    for name, values, least in (("--budgets", plans.budgets, 1e-9), ("--taus", plans.taus, 0.0)):
-        if wrong := [value for value in values if not least <= value <= 1.0]:
-            parser.error(f"{name}: expected shares from 0 to 1 (a budget above 0); found {wrong[0]:g}")
+    if wrong := [share for share in plans.budgets if not 0.0 < share <= 1.0]:
+        parser.error(f"--budgets: expected shares above 0, at most 1; found {wrong[0]:g}")
     if args.quick:
         plans = plans._replace(
             plan=plans.plan._replace(queries=1_000),
