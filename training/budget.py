@@ -193,7 +193,7 @@ def _figures(one: Evaluation, number: int, pages: int, cycles_a_day: float) -> d
 
 
 def _without_each_part(history: ChangeHistory) -> list[ChangeHistory]:
-    """The history without each tenth of its pages, which come in the order of their keys: at random."""
+    """Histories that each lack another tenth of the pages, whose order by keys is random."""
     if history.pages < 2 * PARTS:
         return []
     fold = np.arange(history.pages) % PARTS

@@ -43,7 +43,7 @@ def words_of(text: str) -> list[str]:
 
 
 def text_of(words: Sequence[str]) -> str:
-    """Return words as a text, with a blank between two of them where their script has one."""
+    """Return words as a text, joined by blanks where their script has blanks."""
     text = " ".join(words)
     if text.isascii():
         return text

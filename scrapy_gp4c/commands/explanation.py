@@ -130,7 +130,7 @@ class Known:
     awake: bool
     """False: it rests after failed visits."""
     next_attempt: int
-    """Cycle from which on it may be visited; of a gone page, the one in which it is looked at again."""
+    """First cycle in which the page may be visited; of a gone page, that of its recheck."""
     first_cycle: int
     last_visit: int
     """Cycle of the last visit with any outcome; 0: none."""

@@ -114,7 +114,7 @@ def _chosen(project: Project, store: PageReader, options: Namespace) -> npt.NDAr
 
 
 def _leaving(project: Project, store: PageReader, options: Namespace) -> npt.NDArray[np.bool_]:
-    """Tell which pages fit all options, and take their texts out of the archive, if there is one."""
+    """Pages that fit all options; their texts are taken out of the archive, if there is one."""
     chosen = _chosen(project, store, options)
     if (store.path / ARCHIVE).exists():
         keys = (

@@ -56,7 +56,7 @@ class Sampled:
 
 @dataclass(frozen=True)
 class CycleStatus:
-    """One cycle; the numbers of one that is not finished are those of its visits so far."""
+    """Cycle; the numbers of an unfinished cycle count its visits so far."""
 
     cycle: int
     started: float | None

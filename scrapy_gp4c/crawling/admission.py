@@ -249,7 +249,7 @@ class Admission:
         self._settled.clear()
 
     def skips(self, request: Request) -> bool:
-        """Tell whether a request is skipped for its URL alone, as most links are; it is counted then."""
+        """Whether a request is skipped for its URL alone, as most links are; it is counted then."""
         return (
             self._by_url_alone
             and request.meta.get(META) is None
@@ -389,7 +389,7 @@ class Admission:
         return claim
 
     def _ask_again(self, page: int, name: str | int, request: Request) -> bool:
-        """Take the spider's request for a page whose visit has begun: it is sent if the other is not yet."""
+        """Take the spider's request for a page whose visit has begun; it takes the place of an unsent one."""
         if page in self._cycle.asked:
             return self._skip(name, DUPLICATE)
         self._cycle.asked.add(page)
@@ -511,7 +511,7 @@ class Admission:
         return True
 
     def count_duplicates(self) -> None:
-        """Add to the statistic of duplicates what it lacks: a call for each costs as much as the rest."""
+        """Add the duplicates counted so far to the statistic: a call for each costs as much as all else."""
         if self._uncounted:
             self._stats.inc_value(DUPLICATE, self._uncounted)
             self._uncounted = 0

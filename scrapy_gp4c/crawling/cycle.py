@@ -570,7 +570,7 @@ class Cycle:
         return self.chosen_left_out > 0 and self.rounds[1] is not None and self.failure is None
 
     def plan_instead(self) -> list[int]:
-        """Plan a round of other sites' pages in place of those that were left out; returns its pages.
+        """Plan a round of pages of other sites in place of pages left out; returns its pages.
 
         Raises PolicyError or ScoreError.
         """

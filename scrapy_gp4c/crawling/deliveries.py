@@ -305,7 +305,7 @@ class Deliveries:
             self._is_changed = False
 
     def due_pages(self, planned: Collection[int]) -> list[int]:
-        """Pages that are due in this cycle though its plan has not got them, and those to visit once more."""
+        """Pages that are due in this cycle though not planned, and pages to visit once more."""
         plan = np.fromiter(planned, np.int64)
         due = [page for page in sorted(self.due) if not self._store.visited(page)]
         return [*sorted(self.again), *np.setdiff1d(np.array(due, np.int64), plan).tolist()]

@@ -169,7 +169,7 @@ class Downloads:
         return not self.awaits(is_under_way) and self._new_outcomes > 0 and self.leave_a_host()
 
     def leave_a_host(self) -> bool:
-        """Tell whether a host may have nothing to do, so that a further round could give it some.
+        """Whether a host may be idle, so that a further round could give it pages.
 
         Where the round before brought samples for the busy hosts alone, the others have nothing left.
         """

@@ -46,7 +46,7 @@ def wildcard(pattern: str) -> re.Pattern[str]:
 
 
 def matching(store: PageReader, pattern: str, shown: Callable[[str], str]) -> Bools:
-    """Tell the pages whose URL, as it is `shown`, is of a pattern: bool ``[P]``."""
+    """Whether the URL of each page, as `shown`, matches a pattern: bool ``[P]``."""
     fits = wildcard(pattern).fullmatch
     matches = np.zeros(store.merged_pages, np.bool_)
     for first, block in store.blocks():
@@ -107,7 +107,7 @@ def kept_out(store: PageReader, is_offsite: IsOffsite) -> Bools:
 
 
 def _goes_anywhere(request: StoredRequest) -> bool:
-    """Tell whether Scrapy lets a request leave the allowed domains, as it does those of a spider's start."""
+    """Whether Scrapy lets a request leave the allowed domains, as it does start requests."""
     return bool(request.get("dont_filter") or request.get("meta", {}).get("allow_offsite"))
 
 

@@ -181,7 +181,7 @@ class Feeder:
 
     @property
     def is_read(self) -> bool:
-        """Tell whether all pages are queued, or wait behind others of their host or for the spider's word."""
+        """Whether every page is queued, or waits behind pages of its host or for the spider."""
         return self._frontier.is_read and not self._deferred and not self._waiting
 
     @property

@@ -87,7 +87,7 @@ class Measuring:
         self.index.stage(Arrival(page, row.key, fingerprint, known, spaced(normal)))
 
     def finish(self) -> CycleGains:
-        """Take the texts of the open cycle in, and let the store keep what they gained; before its fold."""
+        """Index the texts of the open cycle and store their gains, before the cycle's fold."""
         store, visits = self._store, self._store.open_visits()
         cycle = store.open_cycle or 0
         copied = visits["page"][among(visits["outcome"], COPIED)]

@@ -430,7 +430,7 @@ def without_sites_of(
 
 
 def share_of_site(pages: KnownPages, settings: Settings) -> float:
-    """Most of the budget that one site gets; all of it where there is no other."""
+    """Most of the budget that one site gets; all of it where there is a single site."""
     site = pages.directories()["site"]
     return settings.site_share if (site != site[:1]).any() else 1.0
 

@@ -100,7 +100,7 @@ class Promised(NamedTuple):
         return self.pages[promised_visits(self.promises, budget)] if len(self.pages) else self.pages
 
     def counts(self, visits: int, budget: int) -> PromiseCounts:
-        """Counts for the record of a cycle that makes so many visits by promises of so many that it could."""
+        """Counts for a cycle's record; ``visits``: made by promises, of ``budget`` at most."""
         late = self.late_s > 0
         due = int(np.count_nonzero(self.promises.is_open & (self.promises.cycles_left <= 0)))
         return {

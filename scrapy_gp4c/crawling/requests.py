@@ -280,7 +280,7 @@ def _store_class(request: Request, stored: dict[str, Any], unstorable: list[str]
 
 
 def method_name(spider: Spider, function: Any) -> str | None:
-    """Name under which a spider has a callback, by identity as Scrapy finds it; None: it is no method.
+    """Name of a spider's method that is a callback, found by identity as Scrapy does; None: no method.
 
     A decorated method has another ``__name__``, a private one another attribute, and one that is assigned in
     the class body any.
@@ -516,7 +516,7 @@ class Rebuilder:
     """Turns a spider's requests into stored ones and back, without what is secret on the way."""
 
     def __init__(self, crawler: Crawler, spider: Spider, credentials: Credentials) -> None:
-        """Take the crawler: its fingerprinter tells pages apart, its middlewares may add what is secret."""
+        """Take the crawler: its fingerprinter makes page keys, its middlewares may add secrets."""
         assert crawler.request_fingerprinter is not None
         self._crawler = crawler
         self.spider = spider
@@ -637,7 +637,7 @@ class Rebuilder:
 
 
 def _missing_values(stored: StoredRequest, request: Request) -> list[str]:
-    """Names of what could not be stored of a request and what the rebuilt one has not."""
+    """Names of values of a request that could not be stored and that the rebuilt request lacks."""
     missing = []
     for name in stored.get("unstorable", ()):
         field, _, key = name.partition(" ")

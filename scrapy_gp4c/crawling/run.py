@@ -67,7 +67,7 @@ UNREADABLE: Final = "gp4c/skipped/unreadable"
 """Statistic of the requests in a JOBDIR that cannot be read back."""
 
 runs: WeakKeyDictionary[Crawler, ReferenceType[Run]] = WeakKeyDictionary()
-"""The run of each crawler, owned by its scheduler; weak, because a run leads back to its crawler."""
+"""Run of each crawler, which its scheduler owns; weak references, because a run refers to its crawler."""
 
 
 class Run:
@@ -200,7 +200,7 @@ class Run:
         return load
 
     def _leaves_room(self) -> bool:
-        """Tell whether pages of busy hosts wait for a round that is planned soon: it may have other hosts'.
+        """Whether pages of busy hosts wait for the next round, which may have pages of other hosts.
 
         The downloader would lend them the places that those could have had at once.
         """
@@ -543,6 +543,6 @@ def _begun(
 
 
 def _is_untouched(cycle: Cycle) -> bool:
-    """Tell whether a run was killed before anything came of its cycle: then the next run is its first."""
+    """Whether a run was killed before its cycle had a plan or visit: the next run is the first then."""
     is_empty = not cycle.planned and not len(cycle.store.open_visits())
     return is_empty and cycle.record["plan"]["known"] == cycle.store.pages

@@ -129,7 +129,7 @@ def queued_slots(scheduler: Scheduler) -> set[str] | None:
 
 
 class DownloaderSlots:
-    """The downloader's requests and slots, one a host: nothing else tells who may be asked at once."""
+    """Requests and slots of the downloader, a slot a host: they tell which host may be asked at once."""
 
     def __init__(self, crawler: Crawler) -> None:
         """Take the crawler, whose downloader comes later."""

@@ -126,7 +126,7 @@ def fingerprint(response: Response, features: Features | None = None) -> int:
 
 
 def read(response: Response, features: Features | None = None, *, with_text: bool = False) -> PageReading:
-    """Return the fingerprint of a response and what it is made of, with the texts if they are wanted."""
+    """Return the reading of a response: fingerprint, counts, and texts if they are wanted."""
     if features is None:
         content = answer(response)
         reading, normal = _reading(content)

@@ -68,7 +68,7 @@ class Grouping:
         return both.astype(np.uint32), begin.astype(np.intp, copy=False)
 
     def pages_of(self, groups: Numbers) -> Pages:
-        """Pages of some groups, those of the first group first, ascending within each."""
+        """Pages of groups, group by group, ascending within a group."""
         order, begin = self.by_group
         return np.concatenate(
             [order[begin[group] : begin[group + 1]] for group in groups.tolist()] or [order[:0]]

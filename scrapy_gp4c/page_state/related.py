@@ -320,7 +320,7 @@ _TABLES: Final[dict[str, Callable[[Related], Floats]]] = {
 
 
 class RoundState(Mapping[str, Array]):
-    """Columns of some pages in a round, each made when it is asked for: most scores need few."""
+    """Columns of pages in a round, each computed when it is first read: most scores need few."""
 
     def __init__(
         self,

@@ -59,7 +59,7 @@ def read_span(value: Any) -> Span:
 
 
 class Distance(NamedTuple):
-    """Least difference of two texts that counts as a change: so many words, or such a share of them."""
+    """Least difference of two texts that counts as a change, in words or as a share of the words."""
 
     words: int = 0
     share: float = 0.0

@@ -1,4 +1,4 @@
-"""Groups of a cycle's candidates: which pages each has to choose from, and what its samples came to so far.
+"""Groups of a cycle's candidates: the pages of each group, and the outcomes of its samples so far.
 
 A page's draw of the cycle says when its turn as a sample comes, the highest first; other draws follow from it
 (`scrapy_gp4c.scoring.draws.Purpose`). So nothing depends on the order in which answers arrive.

@@ -19,7 +19,7 @@ from scrapy_gp4c.arrays import Bools, Ints
 HORIZON: Final = 1024
 """Most cycles ahead that are looked at."""
 FEW: Final = 2_000
-"""Numbers of a state up to which it is cheap to tell whether it was there before."""
+"""Size of a state up to which it is cheap to look the state up among earlier ones."""
 
 
 class PromisedPages(NamedTuple):

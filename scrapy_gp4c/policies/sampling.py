@@ -63,7 +63,7 @@ class RandomNodes:
     rounds: int = 1
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Take the pages whose turn it is."""
+        """Select random pages, up to the budget."""
         return plan_of([(SAMPLE, best_candidates(turn, round.remaining, evidence).pages)])
 
 

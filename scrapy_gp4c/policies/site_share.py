@@ -135,7 +135,7 @@ def _count(sites: Grouping, pages: Pages) -> npt.NDArray[np.intp]:
 
 
 def _first_of_sites(site: npt.NDArray[np.intp], room: npt.NDArray[np.intp]) -> Bools:
-    """Whether each page is among as many first ones of its site as the site has room for: ``[rows]``."""
+    """Whether each page is among the first of its site, as many as the site has room for: ``[rows]``."""
     order = np.argsort(site, kind="stable")
     ordered = site[order]
     inside = np.empty(len(site), np.bool_)

@@ -81,7 +81,7 @@ def columns_of_links(
 
 
 SHARE: Final = 0.5
-"""Share of the first visits that are left which one site, or one page's links, may take as they come."""
+"""Share of the remaining first visits that one site, or the links of one page, may take as they come."""
 
 
 def best_first(

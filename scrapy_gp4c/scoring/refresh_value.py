@@ -63,7 +63,7 @@ FORMULAS: Final = {
     "dq_last": (("dq_last",), _last, "search quality gained per cycle, in ppm, by the last visit"),
     "dq_decay": (("dq_n", "dq_recent"), _decayed, "the same mean, recent visits weighing more"),
 }
-"""Terminal -> the columns it reads, its formula, its meaning."""
+"""Terminal -> its columns, formula and meaning."""
 
 
 GAIN: Final = np.dtype(

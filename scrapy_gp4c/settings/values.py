@@ -112,7 +112,7 @@ def optional_policy(value: Any) -> table.PolicyChoice | None:
 
 
 def _from_json(value: Any) -> Any:
-    """Value of a text that is a list or dict as JSON, as the command line has it; others as they are."""
+    """Value of a JSON list or dict given as text, as on the command line; other values unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         try:
             return json.loads(value)

@@ -299,7 +299,7 @@ class Maintenance(Protocol):
         """
 
     def keep_visits(self, cycles: int) -> None:
-        """Drop the visits of all but so many of the last finished cycles; what they did to pages stays."""
+        """Drop the visits of all finished cycles but the last ones; the columns of pages stay."""
 
     def look_over(self) -> str:
         """Check a sample of checksums; says how many are right. Raises StoreDamagedError."""

@@ -53,7 +53,7 @@ class PlanCounts(TypedDict, total=False):
     """Visits that the policy may choose in all rounds: the budget less hubs, control group and gone pages."""
     cuts: Cuts
     site_cuts: list[list[tuple[int, float, int]]]
-    """By round, key of each site that has its share of the budget, and its own cut."""
+    """By round, sites with a share and a cut of their own: key and cut of each."""
     hub: int
     panel: int
     recheck: int
@@ -138,7 +138,7 @@ class CycleRecord(TypedDict, total=False):
     signalled: int
     """Visits whose signals and items are through, in order; absent: nobody listens."""
     sitemaps: dict[str, list[str]]
-    """URL of a sitemap -> other sites that let it speak for them, in this cycle and before."""
+    """URL of a sitemap -> other sites whose robots.txt has named it so far."""
     promised: bool
     """Whether a request has said how often its page is to be visited."""
     left_alone: dict[str, float]

@@ -74,7 +74,7 @@ def _eights(data: npt.NDArray[np.uint8]) -> UInt64s:
 
 
 def word_hashes(text: bytes) -> UInt64s:
-    """Return a number per word, uint64 ``[words]``: its bytes if they are at most 8, else their hash."""
+    """Return a number per word, uint64 ``[words]``: its bytes, or their hash if there are more than 8."""
     return hashes_of(words_in(text))
 
 

@@ -129,7 +129,7 @@ def counts_of(texts: Sequence[str]) -> Floats:
 def cluster(
     pages: PageFeatures, clusters: int, features: Sequence[str], seed: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Cluster of each page, ``[P]``, and the clusters by their distance from each, ``[C, C]``."""
+    """Cluster of each page, ``[P]``, and of each cluster all clusters by distance, ``[C, C]``."""
     if not 1 <= clusters <= len(pages.urls):
         raise HistoryError(
             f"--clusters: expected from 1 to {len(pages.urls):,}, the number of pages; found {clusters:,}"
@@ -292,7 +292,7 @@ class StoredCopies(NamedTuple):
 
 
 def read_copies(path: Path) -> StoredCopies:
-    """Read them of a store, beside a crawl too; raises HistoryError for what is no store, or damaged."""
+    """Read the descriptions of a store, beside a crawl too; HistoryError for no store or a damaged one."""
     from scrapy_gp4c.store.opening import open_store  # needs lmdb; only a store does
 
     try:

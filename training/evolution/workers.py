@@ -439,7 +439,7 @@ class Evaluator:
             yield texts[task * len(texts) // tasks : (task + 1) * len(texts) // tasks]
 
     def _run(self, tasks: Iterable[EvaluationTask | None]) -> Iterator[Any]:
-        """Yield the results of tasks; those that lack their training set are sent again, with it."""
+        """Yield the results of tasks; a task whose worker lacks the training set is sent again with it."""
 
         def with_payload(result: EvaluationResult) -> Call | None:
             if result.task is None:

@@ -1,1 +1,1 @@
-"""Change histories: files, stores and git repositories that hold them, models that make them, their parts."""
+"""Change histories: read from files, stores and git repositories, or made by models; their splits."""

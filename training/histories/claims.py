@@ -63,7 +63,7 @@ def read_first_sight(path: Path, history: ChangeHistory, first_cycle: int = 1) -
 
 
 def _lines_about(path: Path, history: ChangeHistory) -> Iterator[tuple[int, str, int, list[str]]]:
-    """Number and text of each line, the page that it is about, -1 for another, and the other fields."""
+    """Number and text of each line, its page (-1: not in the history), and its other fields."""
     if history.page_names is None or history.site_names is None:
         raise HistoryError("claims need a history with names of sites and pages")
     sites = (history.site_names[site] for site in history.site.tolist())

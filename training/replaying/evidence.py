@@ -152,7 +152,7 @@ class PageStates(Mapping[str, Array]):
 
 
 def _merged(state: Mapping[str, Array]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Rows that differ, and for each row the number of the one that equals it."""
+    """Distinct rows, and for each row the number of its distinct row."""
     columns = np.array([values.astype(np.float64) for values in state.values()])
     order = np.lexsort(columns)
     ordered = columns[:, order]

@@ -227,7 +227,7 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
 
 
 def inline(chart: Chart) -> Markup:
-    """The chart as SVG in a page, for wide and for narrow ones; the style sheet shows one of them."""
+    """Chart as two SVGs, for wide and for narrow pages; the style sheet shows one."""
     return Markup("").join(_inline(chart, size) for size in (WIDE, NARROW))
 
 
@@ -365,7 +365,7 @@ def draw_scatter(scatter: Scatter) -> Figure:
 
 
 def _label(axes: Axes, points: Sequence[Point]) -> None:
-    """Name every point where its name covers no other point or name, as far as there is such a place."""
+    """Name every point, if possible where the name covers no other point or name."""
     per_point = axes.figure.dpi / 72.0
     at: Any = axes.transData.transform([(point.x, point.y) for point in points]) / per_point
     left, bottom, right, top = (edge / per_point for edge in axes.get_window_extent().extents)

@@ -132,7 +132,7 @@ def put_part(txn: Any, db: Handles, cycle: int, number: int, claimed: Array, see
 
 
 def sum_up(txn: Any, db: Handles, directories: int, cycle: int) -> None:
-    """Let the counts of all sites decay by a cycle, and add those of its parts; of so many directories."""
+    """Decay the counts of all sites by a cycle and add those of its parts; ``directories``: their number."""
     added, old = TRUST_PARTS.read(txn, db, cycle), read_trust(txn, db)
     if not len(old) and not len(added):
         return
@@ -165,7 +165,7 @@ class ClaimsFold(NamedTuple):
     def begin(
         self, txn: Any, block: int, state: Columns, visits: Array, notes: Array
     ) -> tuple[Columns, Array] | None:
-        """Apply what comes before the visits of a block; returns its columns and claims, None: it has none.
+        """Apply claims that count before a block's visits; returns columns and claims, None without claims.
 
         ``visits``, ``notes``: of its pages.
         """
@@ -188,7 +188,7 @@ class ClaimsFold(NamedTuple):
         return block_columns, at
 
     def end(self, txn: Any, block: int, before: tuple[Columns, Array], visits: Array) -> None:
-        """Apply what comes after the visits of a block, which have changed its other columns in place."""
+        """Apply claims that count after a block's visits, which have changed other columns in place."""
         block_columns, claimed = before
         rows = (visits["page"] - block * self.tables.block_rows).astype(np.intp)
         seen_min = claims.seen_after_min(visits["time"], float(self.starts_s[-1]))

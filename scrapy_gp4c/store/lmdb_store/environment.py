@@ -251,7 +251,7 @@ def _create_directory(path: Path) -> None:
 
 
 def _create_file(path: Path) -> None:
-    """Make an empty file that is its owner's alone, whatever the umask; one that exists stays as it is."""
+    """Create an empty file with mode 600, whatever the umask; an existing file stays as it is."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNERS))
         path.chmod(_OWNERS)
@@ -379,7 +379,7 @@ class WriterLock:
         return True
 
     def release(self, *, remove: bool = False) -> None:
-        """Give the lock back; ``remove``: its file too, as there is no store that it was for."""
+        """Release the lock; ``remove``: delete its file too, because no store was created."""
         if remove:
             self._path.unlink(missing_ok=True)
         os.close(self._file)
@@ -501,7 +501,7 @@ class Environment:
             raise store_error(self.path, error) from error
 
     def _grow(self) -> None:
-        """Enlarge the map where little of it is left; where the system refuses, it stays until it is full."""
+        """Enlarge the map when it is nearly full; where the system refuses, the map stays as it is."""
         about = self.lmdb.info()
         used = about["last_pgno"] * self.lmdb.stat()["psize"]
         needed = used + max(used, _HEADROOM_BYTES)
@@ -525,7 +525,7 @@ U32_PAIR: Final = struct.Struct(">II")
 KEY: Final = struct.Struct(">Q")
 SUM_BYTES: Final = 4
 PLAIN_KEY: Final = b"schema"
-"""Key in `meta` of the one value without a checksum: any version has to read it."""
+"""Key in `meta` of the schema, the one value without a checksum: every version must read it."""
 
 TABLES: Final = (
     "meta", "ids", "urls", "validators", "log", "new", "visits", "cycles", "plans", "columns", "groups",
@@ -721,7 +721,7 @@ class Table:
         return bytes(self.checked(bytes(cursor.key()), cursor.value())) if cursor.last() else None
 
     def neighbours(self, txn: Any, key: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield what stands behind and before a key, as it is kept; raises where one is out of order."""
+        """Yield the entries behind and before a key, as stored; raises where one is out of order."""
         cursor = txn.cursor(self.handle)
         behind = cursor.set_range(key)
         if behind:

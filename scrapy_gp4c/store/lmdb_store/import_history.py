@@ -242,5 +242,5 @@ def _import_batch(
 
 
 def _gains(batch: Sequence[PageLine]) -> npt.NDArray[Any]:
-    """Gains of some pages; ``gap_cycles`` holds their cycles, and ``page`` their rows."""
+    """Gains of pages, with the cycle in ``gap_cycles`` and the row of the page in ``page``."""
     return np.array([(row, cycle, ppm) for row, page in enumerate(batch) for cycle, ppm in page.dq], GAIN)

@@ -46,7 +46,7 @@ _META: Final = {
 }  # fmt: skip
 """Names in `meta`: a name that is not among them was altered."""
 _BLOCKS_TOGETHER: Final = 4
-"""Blocks that are read at a time where only some columns are wanted: each costs its reader less then."""
+"""Blocks read at a time where only some columns are wanted, which costs less per block."""
 
 
 class Sizes(NamedTuple):
@@ -224,7 +224,7 @@ class Tables:
         self.last_cycle, self.fold_marker = cycle, None
 
     def drop_cycles(self, cycle: int, chunks: int) -> None:
-        """Drop visits, gains and claims of the cycles up to this one; what they did to pages stays.
+        """Drop visits, gains and claims of the cycles up to this one; the columns of pages stay.
 
         ``chunks``: of visits, so many in a transaction.
         """

@@ -275,7 +275,7 @@ def _pages(tables: Tables, opened: OpenCycle) -> Iterator[str]:
 
 
 def _history(tables: Tables) -> Iterator[str]:
-    """Compute each page's counts from the visits anew and compare them with its columns."""
+    """Compare the columns of pages with counts that are computed anew from the visits."""
     pages = tables.merged_pages
     counts: Columns = {name: np.zeros(pages, np.int32) for name in ("n", "X", "last_cycle", "last_attempt")}
     seen, number, replay = np.zeros(pages, bool), 0, Replay(tables)
