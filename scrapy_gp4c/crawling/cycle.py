@@ -497,7 +497,7 @@ class Cycle:
         if held.withdrawn is not None:
             new = NewVisit(page, "error", new.time, new.kind, bytes=new.bytes, latency_s=new.latency_s)
             new = new._replace(distance=NO_DISTANCE)
-            self._note_answer(held.row, new, LastAnswer(error=held.withdrawn))
+            self._note_answer(held.row, new, LastAnswer(error=held.withdrawn[:200]))
         elif held.is_doubted:
             new = NewVisit(page, "doubtful", new.time, new.kind, bytes=new.bytes, latency_s=new.latency_s)
             new = new._replace(distance=NO_DISTANCE)

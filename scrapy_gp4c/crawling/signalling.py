@@ -33,7 +33,7 @@ from scrapy_gp4c.page_state.events import (
     kinds_of_visit,
     recorded_events,
 )
-from scrapy_gp4c.page_state.outcomes import NO_DISTANCE, OUTCOMES, SAME
+from scrapy_gp4c.page_state.outcomes import NO_DISTANCE, OUTCOMES, SAME, VISIT
 from scrapy_gp4c.store.credentials import Credentials
 
 if TYPE_CHECKING:
@@ -84,9 +84,10 @@ class SignalSender:
         records: list[CycleRecord] = [{}, {}, *store.cycles()]
         earlier, last, record = records[-3:]
         unsent = []
-        if (done := last.get("signalled")) is not None and done < last["visited"]:
+        if (done := last.get("signalled")) is not None and done < last.get("visited", 0):
             cycle = last["cycle"]
-            visits = np.concatenate([visits for _, visits in store.visits(cycle, cycle)])
+            # Pages that were forgotten meanwhile took their visits with them, perhaps all.
+            visits = np.concatenate([np.empty(0, VISIT), *(rows for _, rows in store.visits(cycle, cycle))])
             delivered = delivered_visits(store, visits, last, earlier, settings.distance_bits)
             cycles = chain(store.visits(1, cycle - 1), [(cycle, delivered)])
             for events in recorded_events(cycles, store.pages, settings.gone_after, cycle):

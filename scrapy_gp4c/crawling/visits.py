@@ -171,7 +171,8 @@ class Visit:
                 cycle.leave_out(self._claim)
                 return
             outcome = "excluded" if isinstance(exception, IgnoreRequest) else "error"
-            answer = LastAnswer(error=str(exception) if outcome == "excluded" else type(exception).__name__)
+            why = self._visits.public_url(str(exception))[:200] if outcome == "excluded" else ""
+            answer = LastAnswer(error=why or type(exception).__name__)
             self._request.meta[META] = cycle.end(self._claim, outcome, answer=answer)
         except StoreError as error:
             cycle.failure = error
