@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from training.histories.claims import DATED_CLAIM, read_first_sight
+from training.histories.claims import DATED_CLAIM, first_sight_beside, read_first_sight
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
 from training.replaying.metrics import TRIO
@@ -41,7 +41,9 @@ def claims_of(history: ChangeHistory, share: float, noise: float, seed: int) -> 
 
 def ages_of(history: ChangeHistory, path: Path, liars: float, seed: int) -> npt.NDArray[np.void]:
     """Ages at first sight as claims that are read before cycle 1: dtype `DATED_CLAIM`."""
-    ages = read_first_sight(path.with_name(path.name.replace(".tsv.gz", ".first_sight.tsv.gz")), history)
+    first_sight = first_sight_beside(path)
+    assert first_sight is not None
+    ages = read_first_sight(first_sight, history).claims
     ages["value"][np.random.default_rng(seed).random(len(ages)) < liars] = -1
     return ages
 

@@ -47,7 +47,7 @@ from training.reporting.terminal import progress
 POLICIES: Final = ("top_k", FOUR_ROUNDS, "rounds(rounds=8)")
 GREEDY: Final = NAMED["freshness-greedy"].expression
 FORMS: Final = (
-    *(f"t * (hint_rate + {floor}) * near" for floor in (0.02, 0.05, 0.1, 0.2)),
+    *(f"t * (hint_rate + {floor}) * near" for floor in (0.02, 0.1, 0.2)),
     "t * (hint_rate + 3 * spent ** 2) * near * sqrt(surprise_site)",
     "t * near",
     f"{GREEDY} * near",

@@ -67,8 +67,11 @@ def crawl_store(
     urls: Sequence[str] | None = None,
     said: Sequence[Sequence[str]] | None = None,
     sizes: Sizes = USUAL,
+    size_bytes: npt.NDArray[np.int64] | None = None,
 ) -> None:
     """Crawl, or go on crawling, into the store at `path`; the other arguments as for `crawl`.
+
+    ``size_bytes``: of every page at first sight, ``[P]``; pages grow from cycle to cycle. None: 10.
 
     ``said``: normalised text of every page in cycle 1, 2, ..., where a log of queries measures these.
     """
@@ -85,7 +88,8 @@ def crawl_store(
                     visit = cycle.claim(page, "h")
                     assert visit is not None
                     text = said[cycle.number - 1][page] if said is not None else None
-                    cycle.judge(visit, PageReading(int(texts[cycle.number - 1, page]), text), 10)
+                    length = 10 if size_bytes is None else int(size_bytes[page]) * cycle.number
+                    cycle.judge(visit, PageReading(int(texts[cycle.number - 1, page]), text), length)
                 pages = [] if cycle.rounds_over else cycle.plan_round()
             cycle.finish("finished")
         if index is not None:

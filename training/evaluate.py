@@ -12,7 +12,6 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,6 @@ from training.comparing.evaluation import (
     write_json,
 )
 from training.comparing.leaderboard import Leaderboard, leaderboard, names
-from training.histories.claims import FIRST_SIGHT, LINE, read_claims, read_first_sight
 from training.histories.contents import ContentHistory
 from training.histories.growth import read_growth
 from training.histories.history import ChangeHistory
@@ -54,8 +52,7 @@ from training.reporting.terminal import progress, wide_console
 
 
 def _add_group_options(add: options.Add) -> None:
-    add("--claims", type=Path, metavar="FILE", help=f"claims of sites about the pages: lines {LINE}")
-    add("--first-sight", type=Path, metavar="FILE", help=f"ages of the pages: lines {FIRST_SIGHT}")
+    options.evidence(add)
     add("--groups", type=Path, metavar="NPZ", help="clusters and links of the pages, by training.cluster")
     add(
         "--recluster",
@@ -211,10 +208,7 @@ def main(arguments: Sequence[str] | None) -> None:
     cycles = cycles_of(args.cycles or ":", history.cycles)
     if args.cycles:
         history = history.take(cycles=cycles)
-    readers = ((args.first_sight, read_first_sight), (args.claims, read_claims))
-    claims = [read(path, history, cycles.start + 1) for path, read in readers if path]
-    if claims:
-        history = replace(history, claims=np.concatenate(claims))
+    history = options.with_evidence(args, history, cycles.start + 1)
     take_groups(args, history, cycles.start)
     _evaluate(args, history, cycles.start + 1)
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from scrapy_gp4c.errors import Gp4cError, LearningError, UndecidedError
 from scrapy_gp4c.scoring import first_visits
 from scrapy_gp4c.scoring.named import DEFAULT
-from scrapy_gp4c.scoring.terminals import PAPERS, RELATED
+from scrapy_gp4c.scoring.terminals import EVERY, PAPERS
 from training import options
 from training.comparing.promotion import budget_of_crawl, policy_of_crawl, promote
 from training.evolution.checkpoint import check_writable
@@ -44,7 +44,8 @@ TERMINALS: Final = ("brought", "brought_t")
 """Terminals on new pages, added to the chosen ones."""
 OTHERS: Final = (
     "promote", "fitness", "protocol", "division", "sample_sites", "query_log", "site", "changed_only",
-    "importance", "every", "selection", "front", "prefer", "ties", "forget", "checkpoint", "resume",
+    "importance", "every", "claims", "first_sight", "selection", "front", "prefer", "ties", "forget",
+    "checkpoint", "resume",
 )  # fmt: skip
 """Options that ``--growth`` refuses: they are for functions that rank pages."""
 
@@ -69,8 +70,8 @@ def _learn_growth(args: Namespace, parser: ArgumentParser, errors: Console) -> N
     if not 0.0 < args.discovery <= 1.0:
         raise LearningError(f"--discovery: expected a share above 0, at most 1; found {args.discovery}")
     check_writable(args.output)
-    page_choices = options.choices_of(args)
     grown = read_growth(Path(args.history))
+    page_choices = options.choices_of(args).fitting(grown.history)
     target: Final = "hub_function" if args.new_pages is None else "new_page_function"
     own_terminals = (
         TERMINALS if args.new_pages is None else (*first_visits.TERMINALS, "near", "near_dir", "w")
@@ -103,8 +104,11 @@ FORGET: Final = 0.05
 """Recommended share; the papers forget nothing (docs/learning.md compares)."""
 
 
-BEYOND: Final = ", ".join(name for name in RELATED if name not in PAPERS)
-SETS_HELP: Final = f"The sets of --terminals: basic (n, X, t), papers, and all, which adds {BEYOND}."
+BEYOND: Final = ", ".join(name for name in EVERY if name not in PAPERS)
+SETS_HELP: Final = (
+    f"The sets of --terminals: basic (n, X, t), papers, and all, which adds {BEYOND}, as far as the history "
+    "has what they read."
+)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -131,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     in_use_help = "function in use: name, expression or score file; the end says whether to keep it"
     add("--in-use", default=choices.in_use, metavar="SCORE", help=in_use_help)
     options.search(add)
+    options.evidence(add)
     add("--selection", choices=RULES, default=GUARDED, help="which of the best is taken")
     _front(add, choices)
     add = command.add_argument_group("the crawl that is replayed").add_argument
@@ -208,6 +213,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _promote(args: argparse.Namespace, errors: Console) -> int:
+    if args.claims or args.first_sight:
+        raise LearningError("--claims, --first-sight: leave out with --promote, which judges by the changes")
     choices, source, console = options.choices_of(args), Path(args.history), Console()
     if not hasattr(args, "budget"):
         choices = replace(choices, budget=budget_of_crawl(source, choices.budget, console))
@@ -225,7 +232,7 @@ def _learn(args: argparse.Namespace, words: Sequence[str], errors: Console) -> i
     choices, output = options.choices_of(args), args.output
     choices = replace(choices, named_policies=not hasattr(args, "policy"))
     check_writable(output)
-    history = options.history_of(args, partial(progress, errors))
+    history = options.with_evidence(args, options.history_of(args, partial(progress, errors)))
     choices = choices.fitting(history)
     learned = learn_to_file(
         history,

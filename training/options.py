@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from scrapy_gp4c.errors import Gp4cError, HistoryError
 from scrapy_gp4c.scoring.functions import score_argument
 from scrapy_gp4c.scoring.terminals import (
-    CLAIMED,
     CLOCKS,
     NAMES,
     SETS,
@@ -24,7 +23,8 @@ from scrapy_gp4c.search.queries import read_query_log
 from training.evolution.choices import Choices
 from training.evolution.evolve import Parameters
 from training.evolution.variation import QUOTIENTS, RATES
-from training.histories import splits
+from training.histories import claims, splits
+from training.histories.claims import FIRST_SIGHT, LINE
 from training.histories.contents import read_contents
 from training.histories.formats import WRITERS
 from training.histories.git_history import parse_length
@@ -97,7 +97,7 @@ def _budget(text: str) -> float:
 
 def terminal_names(add: Add) -> None:
     """Terminals to learn with: a set of `SETS` or a list of names."""
-    replayed_names = [name for name in NAMES if name not in (*UNREPLAYED, *CLAIMED)]
+    replayed_names = [name for name in NAMES if name not in UNREPLAYED]
     what = f"basic, papers, all, or a list such as n,X,t ({', '.join(replayed_names)})"
     add("--terminals", type=lambda text: SETS.get(text, tuple(text.split(","))), default="all", help=what)
 
@@ -182,6 +182,33 @@ def search(add: Add) -> None:
     add("--every", type=int, default=1, metavar="N", help="take every N cycles as one (default %(default)s)")
     irregular_visits(add)
     pages(add)
+
+
+WITHOUT: Final = Path("none")
+"""``--first-sight`` of a history whose pages are to rank by their changes alone."""
+
+
+def evidence(add: Add) -> None:
+    """Files of what is known of the pages of a history beside their changes."""
+    add("--claims", type=Path, metavar="FILE", help=f"claims of sites about the pages: lines {LINE}")
+    what = f"ages and sizes of the pages at first sight: lines {FIRST_SIGHT} (default: the file "
+    what += f"NAME.first_sight.tsv.gz beside the history, where there is one; {WITHOUT}: neither)"
+    add("--first-sight", type=Path, metavar="FILE", help=what)
+
+
+def with_evidence(args: Namespace, history: ChangeHistory, first_cycle: int = 1) -> ChangeHistory:
+    """A history with the files of `evidence`; ``first_cycle``: number of its first cycle in its file.
+
+    Raises HistoryError as `claims.with_evidence`.
+    """
+    first_sight = args.first_sight
+    if first_sight is None and history.page_names is not None:
+        first_sight = claims.first_sight_beside(Path(args.history))
+        if first_sight is not None:
+            line = f"{first_sight}: first sight of pages found beside the history: used"
+            print(f"{line} (--first-sight {WITHOUT}: without)", file=sys.stderr)
+    known = None if first_sight == WITHOUT else first_sight
+    return claims.with_evidence(history, args.claims, known, first_cycle)
 
 
 def irregular_visits(add: Add) -> None:

@@ -28,9 +28,9 @@ from scrapy_gp4c.page_state.groups import (
     place_of_url,
 )
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
-from scrapy_gp4c.page_state.related import WINDOW_CYCLES, Clustered, RecentVisits, Related, SiteSums
+from scrapy_gp4c.page_state.related import WINDOW_CYCLES, Clustered, PageSums, RecentVisits, Related
 from scrapy_gp4c.policies.base import NO_VISITS_YET, CycleVisits, Pages
-from scrapy_gp4c.scoring import discovery, terminals, weights
+from scrapy_gp4c.scoring import discovery, sizes, terminals, weights
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.protocols import SiteTrust
 from scrapy_gp4c.store.records import StoredGroups, StoredRequest
@@ -181,7 +181,9 @@ class Neighbourhood:
             if self._is_lifted
             else None
         )
-        return Related(known, recent, lambda: self._site_sums, clustered, claims)
+        return Related(
+            known, recent, lambda: self._site_sums, clustered, claims, size_sums=lambda: self._size_sums
+        )
 
     def _recent(self, visits: CycleVisits) -> RecentVisits:
         if not self.is_needed:
@@ -229,13 +231,21 @@ class Neighbourhood:
         ]
 
     @cached_property
-    def _site_sums(self) -> SiteSums:
+    def _site_sums(self) -> PageSums:
         number, sites = self._directories.site, self._directories.sites
-        sums = SiteSums(np.zeros(sites), np.zeros(sites))
+        sums = PageSums(np.zeros(sites), np.zeros(sites))
         for _, columns in self._known.blocks({"group", "E", "T"}):
             site = number[columns["group"]]
             np.add.at(sums.expected, site, columns["E"])
             np.add.at(sums.cycles, site, columns["T"].astype(np.float64))
+        return sums
+
+    @cached_property
+    def _size_sums(self) -> PageSums:
+        sums = PageSums(np.zeros(sizes.CLASSES), np.zeros(sizes.CLASSES))
+        for _, columns in self._known.blocks({"size", "E", "T"}):
+            of_block = PageSums.by(columns["size"], sizes.CLASSES, columns["E"], columns["T"])
+            sums = PageSums(sums.expected + of_block.expected, sums.cycles + of_block.cycles)
         return sums
 
     @cached_property

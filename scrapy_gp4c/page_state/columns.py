@@ -14,13 +14,14 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Bools
 from scrapy_gp4c.page_state.outcomes import CHANGED, COPIED, DOUBTFUL, FAILED, FIRST, GONE, JUDGED, among
-from scrapy_gp4c.scoring import discovery, terminals
+from scrapy_gp4c.scoring import discovery, sizes, terminals
 
 Columns = dict[str, Array]
 
 COLUMNS: Final[dict[str, str]] = {
     **terminals.STATE,
     **discovery.COLUMNS,
+    **sizes.COLUMNS,
     "key": "<u8",  # first 8 bytes, big-endian, of the request fingerprint
     "group": "<u4",  # number of the page's directory
     "fingerprint": "<u8",
@@ -53,6 +54,7 @@ class PageRow(NamedTuple):
     brought_sum: float
     brought_cycles: float
     brought_cycle: int
+    size: int
     key: int
     group: int
     fingerprint: int
@@ -103,6 +105,9 @@ def apply_visits(
     copied = among(outcome, COPIED)
     columns["fingerprint"][rows[copied]] = visits["fingerprint"][copied]
     columns["has_copy"][rows[copied]] = 1
+    # Imported pages have a copy of unknown size: the next one that is read counts.
+    unsized = copied & (columns["size"][rows] == 0)
+    columns["size"][rows[unsized]] = sizes.size_class(visits["bytes"][unsized])
 
     observe(columns, rows, outcome, cycle)
 

@@ -9,7 +9,8 @@ With C changes found by V visits in a window (the last 3 finished cycles, and th
   last visit, as far as the last 8 finished cycles tell; predicted are the sums of p at the visits;
 * ``site_now``, ``directory_now``, ``cluster_now``: (found + s) / (visits + 1) of this cycle so far, where s
   is the share (C + 0.1) / (V + 1) of the finished cycles of the window; ``cluster_recent`` is that s;
-* ``site_rate``: changes per cycle of all pages of the site, as finished cycles left them.
+* ``site_rate``: changes per cycle of all pages of the site, as finished cycles left them;
+* ``size_lift``: changes of all pages of a class of sizes by those expected, as finished cycles left them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from scrapy_gp4c.arrays import Array, Floats
 from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.page_state.claims import KINDS_OF, SiteClaims
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories
-from scrapy_gp4c.scoring import hints, rates, refresh_value, weights
+from scrapy_gp4c.scoring import hints, rates, refresh_value, sizes, weights
 from scrapy_gp4c.scoring.terminals import CLUSTERED, ROUND
 
 
@@ -98,11 +99,17 @@ class Clustered(NamedTuple):
     """Of this cycle, before the round."""
 
 
-class SiteSums(NamedTuple):
-    """Sums over the pages of each site, ``[S]``."""
+class PageSums(NamedTuple):
+    """Sums over the pages of each site, or class of sizes, ``[S]``."""
 
     expected: Floats
     cycles: Floats
+
+    @classmethod
+    def by(cls, number: Array, groups: int, expected: Array, cycles: Array) -> PageSums:
+        """Sums of the columns E and T by the number of each page's group, all ``[P]``."""
+        sums = (np.bincount(number, one, groups) for one in (expected, cycles))
+        return cls(*(one.astype(np.float64) for one in sums))  # of no pages it counts in integers
 
     @property
     def crawl_rate(self) -> float:
@@ -138,12 +145,13 @@ class Related:
         self,
         directories: Directories,
         recent: RecentVisits,
-        site_sums: Callable[[], SiteSums],
+        site_sums: Callable[[], PageSums],
         clustered: Clustered | None = None,
         claims: Callable[[], SiteClaims] | None = None,
         kept_sums: GroupSums | None = None,
+        size_sums: Callable[[], PageSums] | None = None,
     ) -> None:
-        """Take visits and groups; ``site_sums`` and ``claims``: called when a column needs them.
+        """Take visits and groups; ``site_sums``, ``size_sums``, ``claims``: called when a column needs them.
 
         ``kept_sums``: source of the sums of ``recent.window`` and ``recent.now``; None: they are computed.
         """
@@ -155,6 +163,7 @@ class Related:
         self._tables: dict[str, Floats] = {}
         self._window: dict[Level, Sums] = {}
         self._kept_sums = kept_sums
+        self._size_sums = size_sums
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -187,7 +196,7 @@ class Related:
         table = self._tables.get(name)
         if table is None:
             table = self._tables[name] = _TABLES[name](self)
-        group = state["cluster" if name in CLUSTERED else "group"]
+        group = state[_NUMBERS.get(name, "group")]
         if table.ndim == 1:
             return np.asarray(table.take(group))
         seen_cycles = np.minimum(self._recent.cycle - 1 - state["last_cycle"], table.shape[1] - 1)
@@ -243,7 +252,7 @@ class Related:
         """Sites of directories."""
         return np.asarray(self._directories.site[groups])
 
-    def site_sums(self) -> SiteSums:
+    def site_sums(self) -> PageSums:
         """Sums over the pages of each site."""
         return self._site_sums()
 
@@ -301,6 +310,12 @@ class Related:
     def _site_rate(self) -> Floats:
         return self._by_directory(rates.rate_of_group(*self._site_sums()))
 
+    def _size_lifts(self) -> Floats:
+        if self._size_sums is None:
+            return np.ones(sizes.CLASSES)
+        sums = self._size_sums()
+        return sizes.lifts(*sums, sums.crawl_rate)
+
 
 Level = Literal["site", "directory"]
 BY_DIRECTORY: Final = ("near", "near_dir", "surprise_dir", "directory_now")
@@ -316,7 +331,10 @@ _TABLES: Final[dict[str, Callable[[Related], Floats]]] = {
     "directory_now": lambda related: related._now("directory"),
     "cluster_now": lambda related: related._clusters(True),
     "cluster_recent": lambda related: related._clusters(False),
+    "size_lift": Related._size_lifts,
 }
+_NUMBERS: Final = {**dict.fromkeys(CLUSTERED, "cluster"), "size_lift": "size"}
+"""Column of a round -> column with the row of each page in its table; that of others is the directory."""
 
 
 class RoundState(Mapping[str, Array]):
@@ -355,6 +373,8 @@ class RoundState(Mapping[str, Array]):
                 made = np.zeros(self.rows, refresh_value.COLUMNS[name])
             elif name in hints.COLUMNS:  # no page of the block has claims
                 made = np.zeros(self.rows, hints.COLUMNS[name])
+            elif name in sizes.COLUMNS:  # a history without sizes
+                made = np.zeros(self.rows, sizes.COLUMNS[name])
             elif name in weights.COLUMNS:  # nobody has said any
                 made = weights.default_weights(self.rows)
             else:

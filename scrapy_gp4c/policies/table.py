@@ -26,7 +26,7 @@ from scrapy_gp4c.policies.sampling import (
     RoundRobin,
 )
 from scrapy_gp4c.policies.top_k import Rounds, TopK
-from scrapy_gp4c.scoring import discovery, hints, terminals, weights
+from scrapy_gp4c.scoring import discovery, hints, sizes, terminals, weights
 from scrapy_gp4c.scoring.functions import NotCallableError, ScoreFunction, is_dotted, load_callable
 
 DEFAULT: Final = "top_k"
@@ -263,7 +263,8 @@ def _reading(name: str, arguments: dict[str, object]) -> tuple[bool, tuple[str, 
 def columns_read(function: ScoreFunction | None, policy: PolicyChoice) -> tuple[str, ...]:
     """Columns that a policy reads, and its score function: all where either is a user's own code."""
     if policy.columns is None or (function is not None and function.callable is not None):
-        return (*terminals.STATE, *discovery.COLUMNS, *hints.COLUMNS, *weights.COLUMNS, *terminals.ROUND)
+        beside = (*discovery.COLUMNS, *sizes.COLUMNS, *hints.COLUMNS, *weights.COLUMNS)
+        return (*terminals.STATE, *beside, *terminals.ROUND)
     function_columns = () if function is None or not policy.scored else function.columns
     return tuple(dict.fromkeys((*policy.columns, *function_columns)))
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Floats
-from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring import sizes, terminals
 from scrapy_gp4c.scoring.expression import Expression, Token
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.primitives import PRIMITIVES, finite
@@ -45,6 +45,8 @@ PARTS: Final = (Level.OWN, Level.DIRECTORY, Level.STILL)
 OF_DIRECTORIES: Final = frozenset(("near", "near_site", "near_dir", "site_rate", "site_now", "directory_now"))
 """Columns of a round with one number per directory."""
 _MOVING: Final = frozenset(terminals.ROUND) - {"draw", "site_rate", "cluster_recent"}
+OF_STATES: Final = frozenset((*terminals.STATE, *sizes.COLUMNS, "size_lift"))
+"""Columns in which pages in equal state are equal, for all rounds of a cycle."""
 
 
 class Divided(NamedTuple):
@@ -123,7 +125,7 @@ def _level_of(name: str, clock: Clock) -> Level:
     columns = frozenset(terminals.TERMINALS[clock][name].columns)
     if columns == {"spent"}:
         return Level.ROUND
-    if columns <= terminals.STATE.keys():
+    if columns <= OF_STATES:
         return Level.OWN
     if columns <= OF_DIRECTORIES:
         return Level.DIRECTORY

@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Collection, Mapping
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -73,6 +74,22 @@ class Expression:
         return Expression(
             tuple(known.get(token, token) if isinstance(token, str) else token for token in self.tokens)
         )
+
+    def substituted(self, values: Mapping[str, Token]) -> Expression:
+        """The expression with other terminals or numbers in place of some; equal scores, bit for bit.
+
+        Operations on numbers alone become numbers, and a factor of 1 disappears.
+        """
+        stack: list[tuple[Token, ...]] = []
+        for token in reversed(self.tokens):
+            arguments = [stack.pop() for _ in range(_ARITIES.get(token, 0))]
+            node = (values.get(token, token) if isinstance(token, str) else token, *chain(*arguments))
+            if arguments and not any(isinstance(one, str) for one in node[1:]):
+                node = (float(Expression(node)({}, 16)[0]),)  # as of a block: of one row it may differ
+            elif token == "*" and (1.0,) in arguments:
+                node = arguments[arguments[0] == (1.0,)]
+            stack.append(node)
+        return Expression(stack.pop())
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"

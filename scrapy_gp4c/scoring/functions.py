@@ -26,6 +26,7 @@ from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import Expression, check_terminals, parse
 from scrapy_gp4c.scoring.hints import UNCLAIMED
 from scrapy_gp4c.scoring.named import NAMED
+from scrapy_gp4c.scoring.sizes import UNSIZED
 from scrapy_gp4c.scoring.terminals import NAMES, Clock
 
 FORMAT: Final = "gp4c-score/1"
@@ -64,11 +65,12 @@ class ScoreFunction:
         """This function on another clock; None: on its own."""
         return self if clock in (None, self.clock) else replace(self, clock=clock)
 
-    def without_claims(self) -> ScoreFunction:
-        """This function for pages without claims: equal scores, from fewer terminals."""
-        if self.expression is None or UNCLAIMED.keys().isdisjoint(self.terminals):
+    def for_pages(self, *, has_claims: bool = False, has_sizes: bool = False) -> ScoreFunction:
+        """This function for pages without claims or sizes: equal scores, from fewer terminals."""
+        missing = ({} if has_claims else UNCLAIMED) | ({} if has_sizes else UNSIZED)
+        if self.expression is None or missing.keys().isdisjoint(self.terminals):
             return self
-        expression = Expression(tuple(UNCLAIMED.get(str(token), token) for token in self.expression.tokens))
+        expression = self.expression.substituted(missing)
         return replace(self, expression=expression, terminals=expression.terminals)
 
     def scores(self, state: Mapping[str, npt.NDArray[Any]], cycle: int) -> npt.NDArray[np.float64]:

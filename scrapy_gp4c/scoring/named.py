@@ -71,7 +71,10 @@ NAMED: Final[dict[str, Named]] = {
     ),
     "neighbours": Named("t * (X + 0.5) * near", OURS, "many changes found, long waits, changes nearby"),
     "changes": Named(
-        "t * (hint_rate + 0.05) * near", OURS, "for as many changes as can be seen", FOUR_ROUNDS
+        "t * (hint_rate + 0.05) * size_lift ** 0.15 * near",
+        OURS,
+        "for as many changes as can be seen",
+        FOUR_ROUNDS,
     ),
     "freshness": Named(
         "(1 - (1 + rate * t) * exp(-rate * t)) / rate * near * sqrt(surprise_site)",
@@ -80,7 +83,7 @@ NAMED: Final[dict[str, Named]] = {
         FOUR_ROUNDS,
     ),
     DEFAULT: Named(
-        "t * (hint_rate + spent ** 2) * near * sqrt(surprise_site)",
+        "t * (hint_rate + spent ** 2) * size_lift ** 0.25 * near * sqrt(surprise_site)",
         OURS,
         "what is likely in the first rounds of a cycle, what is old in the last",
         FOUR_ROUNDS,

@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple, get_args
 import numpy as np
 
 from scrapy_gp4c.arrays import Array
-from scrapy_gp4c.scoring import discovery, first_visits, hints, rates, refresh_value, weights
+from scrapy_gp4c.scoring import discovery, first_visits, hints, rates, refresh_value, sizes, weights
 
 MEANINGS: Final[dict[str, str]] = {
     "n": "visits of the page so far whose outcome (changed or not) is known",
@@ -81,9 +81,10 @@ ROUND: Final = (
     "hint_listed",
     "hint_span",
     "age_trust",
+    "size_lift",
 )
 """Columns that are computed for every round: a draw per page and cycle, the share of the budget that is used,
-results of related pages (`scrapy_gp4c.page_state.related`) and claims of sites."""
+results of related pages (`scrapy_gp4c.page_state.related`) and of sizes, and claims of sites."""
 
 
 def observe(state: MutableMapping[str, Array], changed: Array, cycle: int) -> None:
@@ -244,7 +245,9 @@ _SAMPLED: Final = {
 }
 """Terminals of the cycle's own visits to groups, for policies of several rounds."""
 _MEASURED: Final = {name: Terminal(*row) for name, row in refresh_value.FORMULAS.items()}
-_GROWN: Final = {name: Terminal(*row) for name, row in (discovery.TERMINALS | hints.TERMINALS).items()}
+_GROWN: Final = {
+    name: Terminal(*row) for name, row in (discovery.TERMINALS | hints.TERMINALS | sizes.TERMINALS).items()
+}
 _WAITING: Final = {name: Terminal(*row) for name, row in first_visits.TERMINALS.items()}
 _WEIGHED: Final = {name: Terminal(*row) for name, row in weights.TERMINALS.items()}
 UNREPLAYED: Final = (*discovery.TERMINALS, *_WAITING)
@@ -295,7 +298,9 @@ RELATED: Final = (*PAPERS, *_BEYOND)
 """Terminals of the papers, and those of related pages and of the cycle so far."""
 PAPER_SETS: Final[dict[str, tuple[str, ...]]] = {"basic": BASIC, "all": PAPERS}
 """Name -> set of terminals that the papers learn with."""
-SETS: Final = {"basic": BASIC, "papers": PAPERS, "related": RELATED, "all": RELATED}
+EVERY: Final = (*RELATED, *sizes.TERMINALS, *CLAIMED)
+"""Terminals of pages, related pages, and what a history may have besides: sizes, ages and claims."""
+SETS: Final = {"basic": BASIC, "papers": PAPERS, "related": RELATED, "all": EVERY}
 """Name -> set of terminals to learn with."""
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.page_state.claims import CLAIM
 from scrapy_gp4c.page_state.outcomes import FAILED, OUTCOMES
-from scrapy_gp4c.scoring import discovery
+from scrapy_gp4c.scoring import discovery, sizes
 from scrapy_gp4c.scoring.hints import KINDS
 from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT, read_weight
 
@@ -200,6 +200,7 @@ def _write_outcome(page: PageText) -> str | None:
 
 
 _CYCLE: Final = _whole(2**31 - 1)
+_READ_SIZE: Final = _whole(sizes.CLASSES - 1)
 FIELDS: Final = (
     Field("first_cycle", _column("first_cycle"), _CYCLE, 0),
     Field("last_cycle", _write_last_cycle, _CYCLE, 0),
@@ -214,6 +215,7 @@ FIELDS: Final = (
     Field("claims", _write_claims, _read_claims, []),
     Field("seen_min", _column("seen_min"), _read_minutes, 0.0),
     Field("weight", _column("weight", DEFAULT_WEIGHT), read_weight, DEFAULT_WEIGHT),
+    Field("size", _column("size"), _READ_SIZE, 0),
     Field("dq", lambda page: list(page.gains) or None, _read_gains, []),
     Field("etag", lambda page: page.validators[0], _read_text),
     Field("last_modified", lambda page: page.validators[1], _read_text),
@@ -233,9 +235,11 @@ def read_fields(state: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def weight_of(state: object) -> float:
-    """Weight in a page's JSON object; raises ValueError for what is no weight."""
-    return read_weight(state.get("weight", DEFAULT_WEIGHT) if isinstance(state, dict) else DEFAULT_WEIGHT)
+def weight_and_size_of(state: object) -> tuple[float, int]:
+    """Weight and class of the size in a page's JSON object; raises ValueError for what is none."""
+    if not isinstance(state, dict):
+        return DEFAULT_WEIGHT, 0
+    return read_weight(state.get("weight", DEFAULT_WEIGHT)), _READ_SIZE(state.get("size", 0))
 
 
 def joined(claims: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:

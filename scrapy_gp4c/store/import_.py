@@ -51,6 +51,8 @@ class PageLine(NamedTuple):
     """Dtype `DATED`."""
     seen_min: float
     weight: float
+    size: int
+    """As the column of this name."""
     dq: tuple[tuple[int, float], ...]
     """Cycle and gain, in ppm, of each measured visit."""
     etag: str | None

@@ -13,6 +13,7 @@ from scrapy_gp4c.page_state.outcomes import KINDS
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import Evidence, Policy, PolicySettings, Round, Selection
 from scrapy_gp4c.scoring import functions
+from scrapy_gp4c.scoring.sizes import size_class
 from scrapy_gp4c.store.opening import open_store
 from tests.support import live_replay
 from tests.support.loopback import Site, crawl, html
@@ -106,7 +107,7 @@ RELATED = (
     "t * (X + 0.5) * near",
     "near",
     "near_site + near_dir",
-    "t * (rate + spent * spent) * near * sqrt(surprise_site)",
+    "t * (rate + spent * spent) * size_lift ** 0.25 * near * sqrt(surprise_site)",
     "rate_site * t + surprise_dir",
     "p * exp(found_t * 0.125) + spent",
     "surprise_dir * random",
@@ -186,7 +187,7 @@ def test_the_history_that_a_crawl_leaves_replays_to_its_visits(policy: str, tmp_
     changed = live_replay.related_changes(seed=5, cycles=12)
     given = {
         "GP4C_POLICY": policy,
-        "GP4C_SCORE_FUNCTION": "t * (w + rate + spent * spent) * near * sqrt(surprise_dir)",
+        "GP4C_SCORE_FUNCTION": "t * (w + rate + spent * spent) * near * sqrt(surprise_dir) * size_lift",
         "GP4C_BUDGET": 0.5,
     }
     weight = np.random.default_rng(5).random(live_replay.PAGES)
@@ -194,6 +195,7 @@ def test_the_history_that_a_crawl_leaves_replays_to_its_visits(policy: str, tmp_
     plans = live_replay.crawled(tmp_path / "s", changed, given)
     history, report = read_with_report(tmp_path / "s", max_errors=12)
     assert history.weights.tolist() == weight.tolist()
+    assert history.sizes.tolist() == size_class(live_replay.SIZE_BYTES).tolist()
     assert (report.pages, report.first_cycle, report.last_cycle) == (live_replay.PAGES, 2, 13)
     assert (history.changed != changed).any()
     assert plans == live_replay.replayed(history, given)

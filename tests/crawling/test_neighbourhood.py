@@ -24,7 +24,7 @@ from scrapy_gp4c.page_state import groupings
 from scrapy_gp4c.page_state.groupings import NOWHERE, Links, PageGroups
 from scrapy_gp4c.page_state.groups import GROUP_VISITS, NO_VISITS, Directories, place_of_url
 from scrapy_gp4c.page_state.outcomes import KINDS, NEIGHBOUR, SAMPLE
-from scrapy_gp4c.page_state.related import Clustered, RecentVisits, Related, SiteSums
+from scrapy_gp4c.page_state.related import Clustered, PageSums, RecentVisits, Related
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Sizes
@@ -230,7 +230,7 @@ def test_shadows_are_told_of_clusters_without_their_own_pages() -> None:
     related = Related(
         Directories(np.zeros(1, np.intp), 1),
         RecentVisits(9, [NO_VISITS]),
-        lambda: SiteSums(np.zeros(1), np.zeros(1)),
+        lambda: PageSums(np.zeros(1), np.zeros(1)),
         Clustered(2, [told], now),
     )
     shadows = np.zeros(3, SHADOW)

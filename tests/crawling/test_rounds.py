@@ -40,7 +40,7 @@ SETTINGS = {
 
 RELATED = SETTINGS | {
     "GP4C_POLICY": "rounds(rounds=4)",
-    "GP4C_SCORE_FUNCTION": "t * (rate + spent * spent) * near * sqrt(surprise_site) + random * rate_site",
+    "GP4C_SCORE_FUNCTION": "t * (rate + spent) * size_lift * near * sqrt(surprise_site) + random * rate_site",
 }
 
 

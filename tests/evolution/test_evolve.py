@@ -215,8 +215,10 @@ def test_a_named_start_tunes_the_constants_of_the_default_before_structure():
     assert asked[: len(first)] == first
     named = list(dict.fromkeys(named_functions(terminals.RELATED).values()))
     assert first[: len(named)] == named
-    polished = [canonical(parse(text)).text for text in polished_functions()]
+    polished = [canonical(parse(text)).text for text in polished_functions(terminals.RELATED)]
     assert len(polished) >= 30
     assert set(polished) <= set(first)
-    assert {"t * (rate + 0.4) * near", "t * (rate + 0.05) * sqrt(near)"} <= {*polished_functions()}
+    assert {"t * (rate + 0.4) * near", "t * (rate + 0.05) * sqrt(near)"} <= {
+        *polished_functions(terminals.RELATED)
+    }
     assert not set(polished) & {form.text for form in start_functions(terminals.BASIC)}

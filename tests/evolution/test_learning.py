@@ -28,6 +28,7 @@ from training.evolution.score_file import ScoreFile
 from training.evolution.selection import RULES, SELECTIONS, SelectionGoal
 from training.evolution.variation import Individual, drawing_from, expression_of, primitive_set
 from training.evolution.workers import EvaluationRequest, workers
+from training.histories.claims import DATED_CLAIM
 from training.histories.history import ChangeHistory
 from training.histories.models import generate
 from training.replaying.metrics import METRICS
@@ -704,10 +705,14 @@ def test_terminals_of_related_pages_divide_by_what_there_is(sites, directories, 
 
 
 def test_all_terminals_are_those_that_the_history_can_replay():
-    """Related pages are in the set; of a history without names those that need directories are left out."""
+    """Related pages, claims and sizes are in the set; what a history does not have is left out."""
     assert {"near", "near_site", "spent"} < {*terminals.SETS["all"]}
     choices = Choices(parameters=Parameters(terminals=terminals.SETS["all"]))
-    assert choices.fitting(named_history(20, 3)) == choices
+    history = named_history(20, 3)
+    assert choices.fitting(history).parameters.terminals == terminals.RELATED
+    no_claims = np.empty(0, DATED_CLAIM)
+    known = dataclasses.replace(history, claims=no_claims, size=np.ones(history.pages, np.uint8))
+    assert choices.fitting(known) == choices
     fitting = choices.fitting(HISTORY).parameters.terminals
     assert "near" not in fitting
     assert {"near_site", "t", "X"} < {*fitting}

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.scoring.sizes import CLASSES
 from training.histories import formats
 from training.histories.contents import read_contents
 from training.histories.formats import read_file, write_npz, write_text, write_tsv
@@ -205,7 +206,15 @@ def histories(draw) -> ChangeHistory:
     names = draw(st.lists(NAME, min_size=pages, max_size=pages))
     weight = np.array(draw(st.lists(st.sampled_from([0.0, 0.1, 1.0, 1e6]), min_size=pages, max_size=pages)))
     weight = None if (weight == 1.0).all() else weight
-    return ChangeHistory(changed, np.array(site[:pages]), weight, site_names=sites, page_names=names)
+    size = np.array(draw(st.lists(st.integers(0, CLASSES - 1), min_size=pages, max_size=pages)))
+    return ChangeHistory(
+        changed,
+        np.array(site[:pages]),
+        weight,
+        site_names=sites,
+        page_names=names,
+        size=size if size.any() else None,
+    )
 
 
 def identities(history: ChangeHistory) -> list[tuple[str, str]]:
@@ -221,7 +230,7 @@ def scratch(tmp_path_factory) -> Path:
 
 @given(history=histories(), format_=st.sampled_from(sorted(WRITERS)), suffix=st.sampled_from(["", ".gz"]))
 def test_what_is_written_is_read_again(scratch, history, format_, suffix):
-    """Every format, plain and gzip, whatever the file is called: the same bits, names and weights if any."""
+    """Every format, plain and gzip, whatever the file is called: the same bits, names, weights and sizes."""
     path = scratch / f"file{suffix}"
     WRITERS[format_](path, history)
     again = read_history(path)
@@ -235,6 +244,8 @@ def test_what_is_written_is_read_again(scratch, history, format_, suffix):
         assert identities(again) == identities(history)
         assert again.weights.tolist() == history.weights.tolist()
         assert (again.weight is None) == (history.weight is None)
+        assert again.sizes.tolist() == history.sizes.tolist()
+        assert (again.size is None) == (history.size is None)
     if suffix:
         assert path.read_bytes()[:2] == b"\x1f\x8b"
 

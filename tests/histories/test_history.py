@@ -22,7 +22,8 @@ def a_history(pages: int = 12, cycles: int = 12, **fields) -> ChangeHistory:
     changed = np.random.default_rng(0).random((cycles, pages)) < 0.4
     site = np.arange(pages, dtype=np.int32) // 5
     names = [f"p{i}" for i in range(pages)]
-    return ChangeHistory(changed, site, np.arange(pages, dtype=float), page_names=names, **fields)
+    weight, size = np.arange(pages, dtype=float), np.arange(pages)
+    return ChangeHistory(changed, site, weight, page_names=names, size=size, **fields)
 
 
 def test_arrays_are_brought_into_their_documented_form():
@@ -45,6 +46,7 @@ def test_arrays_are_brought_into_their_documented_form():
         ({"weight": np.array([1, np.nan, 1])}, "'weight' .*finite"),
         ({"weight": np.array([1.0, -1.0, 1.0])}, "'weight' .*from -1"),
         ({"weight": np.ones(4)}, "'weight' .*3 pages"),
+        ({"size": np.array([1, 65, 0])}, "'size' .*integers from 0 to 64.*from 0 to 65"),
         ({"observed": np.ones((3, 2), bool)}, r"'observed' .*\[2, 3\]"),
         ({"page_names": ["a", "b"]}, "3 pages has 2 names"),
         ({"site": np.array([0, 1, 2]), "site_names": ["a", "b"]}, "3 sites has 2 names"),
@@ -69,7 +71,7 @@ def test_a_part_holds_exactly_the_pages_and_cycles_asked_for(data):
     assert part.changed.flags.c_contiguous
     assert part.observed.shape == part.changed.shape
     assert part.site.tolist() == [history.site[i] for i in pages]
-    assert part.weight.tolist() == pages
+    assert part.weight.tolist() == part.sizes.tolist() == pages
     assert list(part.page_names) == [f"p{i}" for i in pages]
     mask = np.isin(np.arange(12), pages)
     assert list(history.take(mask).page_names) == [f"p{i}" for i in sorted(pages)]

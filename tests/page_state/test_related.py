@@ -17,7 +17,7 @@ from scrapy_gp4c.page_state.groups import (
     count_visits,
     directories,
 )
-from scrapy_gp4c.page_state.related import RecentVisits, Related, RoundState, SiteSums
+from scrapy_gp4c.page_state.related import PageSums, RecentVisits, Related, RoundState
 from scrapy_gp4c.scoring import terminals
 
 NAMES = (
@@ -190,11 +190,11 @@ class Kept:
             parts.append(count_visits(self.group[rows], changed, predicted))
         return add_up(parts)
 
-    def site_sums(self) -> SiteSums:
+    def site_sums(self) -> PageSums:
         """Sums over the pages of each site."""
         site = self.directories.site[self.group]
         sites = self.directories.sites
-        return SiteSums(
+        return PageSums(
             *(np.bincount(site, self.state[name], sites).astype(np.float64) for name in ("E", "T"))
         )
 
@@ -261,7 +261,7 @@ def test_columns_are_made_when_they_are_asked_for() -> None:
     web = Web([0, 0, 1], [0, 0], [0, 0, 0], [Visit(1, 0, True)], 2, 0.5)
     kept = Kept(web)
 
-    def never() -> SiteSums:
+    def never() -> PageSums:
         raise AssertionError("nobody asked")
 
     related = Related(kept.directories, kept.recent, never)

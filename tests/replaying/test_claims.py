@@ -11,7 +11,8 @@ import pytest
 
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.scoring.hints import KINDS
-from training.histories.claims import DATED_CLAIM, read_claims, read_first_sight
+from scrapy_gp4c.scoring.sizes import size_class
+from training.histories.claims import DATED_CLAIM, read_claims, read_first_sight, with_evidence
 from training.histories.growth import NO_FINDER, GrowthHistory
 from training.histories.history import ChangeHistory
 from training.replaying.growth import growth_crawl, replay_growth
@@ -93,19 +94,44 @@ def test_claims_are_read_from_lines(tmp_path: Path) -> None:
         read_claims(tmp_path / "none", history)
 
 
-def test_ages_at_first_sight_are_read_from_lines(tmp_path: Path) -> None:
+def test_ages_and_sizes_at_first_sight_are_read_from_lines(tmp_path: Path) -> None:
     """As claims before cycle 1, renumbered with the cycles; unknown ages and other pages are left out."""
     history = web(0, truthful=1.0)
     lines = "# ages\nhttp://a\t/0/0\t41.6\t2048\nhttp://b\t/1/1\t\t7\nhttp://a\t/none\t3\n"
     path = tmp_path / "first_sight.tsv.gz"
     path.write_bytes(gzip.compress(lines.encode()))
     modified = KINDS.index("modified")
-    assert read_first_sight(path, history).tolist() == [(0, 0, modified, -42)]
-    assert read_first_sight(path, history, first_cycle=3).tolist() == [(-2, 0, modified, -44)]
-    for wrong in ("http://a\t/0/0", "http://a\t/0/0\told", "http://a\t/0/0\tinf"):
+    seen = read_first_sight(path, history)
+    assert seen.claims.tolist() == [(0, 0, modified, -42)]
+    assert read_first_sight(path, history, first_cycle=3).claims.tolist() == [(-2, 0, modified, -44)]
+    assert seen.size[seen.size > 0].tolist() == size_class([2048, 7]).tolist()
+    for wrong in ("http://a\t/0/0", "http://a\t/0/0\told", "http://a\t/0/0\tinf", "http://a\t/0/0\t1\tbig"):
         path.write_bytes(gzip.compress(f"{lines}{wrong}\n".encode()))
         with pytest.raises(HistoryError, match=r"line 5: expected site<TAB>page<TAB>age"):
             read_first_sight(path, history)
+
+
+def test_sizes_find_more_and_none_change_no_bit(tmp_path: Path) -> None:
+    """Of pages whose rates follow from their sizes; where none is known nothing changes."""
+    gains = []
+    path = tmp_path / "sizes.tsv"
+    for seed in range(4):
+        random = np.random.default_rng(seed)
+        is_large = random.random(300) < 0.2
+        changed = random.random((CYCLES, 300)) < np.where(is_large, 0.3, 0.003)
+        names = [f"/{number}" for number in range(300)]
+        history = ChangeHistory(changed, np.zeros(300, np.int32), site_names=["s"], page_names=names)
+        found = []
+        for lengths in (np.where(is_large, 9_000, 500), np.full(300, "")):
+            lines = (f"s\t{name}\t\t{length}\n" for name, length in zip(names, lengths, strict=True))
+            path.write_text("".join(lines))
+            found.append(replay(with_evidence(history, None, path), "default", budget=0.02, seed=1))
+        without = replay(history, "default", budget=0.02, seed=1)
+        assert found[1].ndcg is not None
+        assert without.ndcg is not None
+        assert found[1].ndcg.tobytes() == without.ndcg.tobytes()
+        gains.append(found[0].changed.sum() - without.changed.sum())
+    assert np.mean(gains) > 0
 
 
 def test_true_ages_find_more(tmp_path: Path) -> None:
@@ -120,7 +146,7 @@ def test_true_ages_find_more(tmp_path: Path) -> None:
         ages = random.geometric(rate)
         path = tmp_path / "ages.tsv"
         path.write_text("".join(f"s\t{name}\t{age}\n" for name, age in zip(names, ages, strict=True)))
-        told = replace(history, claims=read_first_sight(path, history))
+        told = with_evidence(history, None, path)
         with_ages, without = (replay(one, "default", budget=0.02, seed=1) for one in (told, history))
         gains.append(with_ages.changed.sum() - without.changed.sum())
     assert np.mean(gains) > 0

@@ -185,7 +185,13 @@ TALLIES = {metric.tally for metric in METRICS.values() if metric.tally is not No
 @pytest.mark.parametrize("slack", [0, evidence_module.SLACK])
 @pytest.mark.parametrize("policy", ["top_k", "rounds(rounds=3)", "rounds(rounds=3, sample=0.3)"])
 @pytest.mark.parametrize(
-    "score", ["t * (X + 0.5) * near", "(t + spent) * X", "p / near_dir - near_site", "random * surprise_dir"]
+    "score",
+    [
+        "t * (X + 0.5) * near",
+        "(t + spent) * X * size_lift",
+        "p / near_dir - near_site",
+        "random * surprise_dir",
+    ],
 )
 def test_replays_by_cells_are_those_page_by_page(score, policy, slack):
     """All visits and all metrics, also with states dropped on the way, and in memory of the replay before."""
@@ -193,7 +199,8 @@ def test_replays_by_cells_are_those_page_by_page(score, policy, slack):
     pages = 300
     names = [f"d{rng.integers(0, 9)}/{page}" for page in range(pages)]
     changed = rng.random((14, pages)) < rng.random(pages)
-    history = ChangeHistory(changed, rng.integers(0, 5, pages).astype(np.int32), page_names=names)
+    site = rng.integers(0, 5, pages).astype(np.int32)
+    history = ChangeHistory(changed, site, page_names=names, size=rng.integers(0, 9, pages))
     prepared = prepare(history, budget=0.2)
     told = []
     for many in (pages + 1, 0, 0):
@@ -249,7 +256,7 @@ class _Passing:
 @given(
     seed=st.integers(0, 2**32),
     score=st.sampled_from(
-        ["t * X", "t * near", "random", "t * rate_site * surprise_dir + spent", "X", "-near"]
+        ["t * X", "t * near", "random", "t * rate_site * surprise_dir + spent", "size_lift", "-near"]
     ),
     ties=st.sampled_from(["random", "order"]),
     block_rows=st.integers(1, 30),
@@ -265,6 +272,7 @@ def test_ranking_all_at_hand_is_ranking_in_passing(seed, score, ties, block_rows
         changed=rng.random((6, pages)) < 0.3,
         site=rng.integers(0, 3, pages).astype(np.int32),
         page_names=[f"d{rng.integers(0, 4)}/{page}" for page in range(pages)],
+        size=rng.integers(0, 4, pages),
     )
     prepared = prepare(history, budget=0.5, ties=ties, seed=seed % 100)
     with patch.object(evidence_module, "BLOCK_ROWS", block_rows), patch.object(evidence_module, "MANY", many):

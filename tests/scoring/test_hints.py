@@ -182,7 +182,11 @@ def random_pages(seed: int, pages: int = 40) -> dict[str, np.ndarray]:
     made["last_cycle"][:] = random.integers(1, 9, pages)
     made["claims"][:] = random.choice([0, 1, 17], pages)
     made |= {name: np.full(pages, 0.5) for name in terminals.ROUND}
-    return made | {"hint_listed": np.zeros(pages), "hint_span": np.zeros(pages)}
+    return made | {
+        "hint_listed": np.zeros(pages),
+        "hint_span": np.zeros(pages),
+        "size_lift": np.ones(pages),
+    }
 
 
 @given(st.integers(0, 2**32))
@@ -198,12 +202,21 @@ def test_the_rate_of_claims_is_that_of_their_probability(seed: int) -> None:
     assert 1 - np.exp(-values["hint_rate"] * values["t"])[~plain] == pytest.approx(hinted)
 
 
-@given(st.sampled_from(("hinted * t", "hint_rate + t / hinted", "default")), st.integers(0, 99))
-def test_a_function_without_claims_has_the_same_scores_where_nothing_lifts(text: str, seed: int) -> None:
-    """Bit for bit: a replay of a history without claims needs none of their columns."""
+UNLIFTED = (
+    "hinted * t",
+    "hint_rate + t / hinted",
+    "default",
+    "changes",
+    "p - t / size_lift ** 2 + 2 * 3 * t",
+)
+
+
+@given(st.sampled_from(UNLIFTED), st.integers(0, 99))
+def test_a_function_has_the_same_scores_where_neither_claims_nor_sizes_lift(text: str, seed: int) -> None:
+    """Bit for bit: a replay of a history without claims and sizes needs none of their columns."""
     function, made = load(text), random_pages(seed)
-    plain = function.without_claims()
-    assert set(plain.terminals).isdisjoint(terminals.CLAIMED)
+    plain = function.for_pages()
+    assert set(plain.terminals).isdisjoint((*terminals.CLAIMED, "size_lift"))
     assert (plain.scores(made, 9) == function.scores(made, 9)).all()
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.scoring import discovery, first_visits, hints, refresh_value, terminals, weights
+from scrapy_gp4c.scoring import discovery, first_visits, hints, refresh_value, sizes, terminals, weights
 from scrapy_gp4c.scoring.terminals import (
     BASIC,
     CLOCKS,
@@ -120,6 +120,7 @@ def test_tables_are_complete():
     for clock in CLOCKS:
         for terminal in TERMINALS[clock].values():
             known = {*STATE, *discovery.COLUMNS, *hints.COLUMNS, *weights.COLUMNS, *refresh_value.COLUMNS}
+            known |= {*sizes.COLUMNS}
             assert set(terminal.columns) <= known | {*terminals.ROUND, *first_visits.COLUMNS}
             assert terminal.meaning
     assert terminals.columns_of(["nad", "t", "nad"]) == ("n", "X", "last_cycle")

@@ -17,6 +17,7 @@ from scrapy_gp4c.page_state.columns import COLUMNS
 from scrapy_gp4c.page_state.groups import Place, place_of_url
 from scrapy_gp4c.page_state.outcomes import OUTCOMES, PLAN
 from scrapy_gp4c.scoring.discovery import START
+from scrapy_gp4c.scoring.sizes import size_class
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.records import NewVisit
@@ -117,6 +118,7 @@ class Page:
             "group": self.group,
             "fingerprint": prints[-1][2] if prints else 0,
             "has_copy": bool(prints),
+            "size": next((int(size_class(length)) for *_, one in prints if (length := one % 5)), 0),
             "failures": min(failures, 255),
             "gone": min(gone, 255),
             "last_attempt": self.visits[-1][0] if self.visits else 0,
@@ -243,7 +245,9 @@ class StoreMachine(RuleBasedStateMachine):
                 self.store.record(NewVisit(page, outcome, time=0.0))
         else:
             self.store.record(
-                NewVisit(page, outcome, time=1.5, fingerprint=fingerprint, kind="ranked", bytes=7)
+                NewVisit(
+                    page, outcome, time=1.5, fingerprint=fingerprint, kind="ranked", bytes=fingerprint % 5
+                )
             )
             self.open[page] = outcome, fingerprint
 
@@ -301,7 +305,9 @@ class StoreMachine(RuleBasedStateMachine):
             for page, outcome in enumerate(of_page[: len(self.pages)]):
                 if outcome is not None and page not in self.open:
                     fingerprint = self._key(page + 97 * number)
-                    self.store.record(NewVisit(page, outcome, time=1.5, fingerprint=fingerprint))
+                    self.store.record(
+                        NewVisit(page, outcome, 1.5, fingerprint=fingerprint, bytes=fingerprint % 5)
+                    )
                     self.open[page] = outcome, fingerprint
             if reopen:
                 self.reopen()

@@ -1,4 +1,4 @@
-"""Weights in a store: by an oracle, through kills, an export, a repair and `forget`."""
+"""Weights and sizes of pages in a store: by an oracle, through kills, an export, a repair and `forget`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import ImportFileError
+from scrapy_gp4c.scoring.sizes import size_class
 from scrapy_gp4c.store import export
 from scrapy_gp4c.store.lmdb_store.environment import U32
 from scrapy_gp4c.store.lmdb_store.forget import forget
@@ -40,17 +41,19 @@ def filled(path: Path) -> list[float]:
         store.begin_cycle({"started": 1.0})
         store.note(1, "weight", 3.5)
         for page in range(PAGES):
-            store.record(NewVisit(page, "first", 2.0, fingerprint=page + 1))
+            store.record(NewVisit(page, "first", 2.0, fingerprint=page + 1, bytes=2**page))
         store.finish_cycle({"visited": PAGES})
     expected[0], expected[1], expected[9], expected[10] = 0.1, 3.5, 0.0, 2.0
     return expected
 
 
 def told(path: Path) -> list[float]:
-    """Weights of all pages by the columns, which are those that the store tells page by page."""
+    """Weights of all pages by the columns, which are those that the store tells page by page; sizes hold."""
     with open_store(path, readonly=True) as store:
         found = np.concatenate([block["weight"] for _, block in store.blocks()]).tolist()
         assert found == [store.weights.of(page) for page in range(store.pages)]
+        keys, size = np.array([(page.key, page.size) for page in map(store.page, range(store.pages))]).T
+        assert size.tolist() == size_class(2 ** (keys - 1)).tolist()
         ids = np.arange(0, store.pages, 2, dtype=np.uint32)
         assert store.columns_of(ids)["weight"].tolist() == found[::2]
         assert store.verify() == []
@@ -124,6 +127,7 @@ def test_an_export_keeps_weights(batch: int, tmp_path: Path) -> None:
     with Store(tmp_path / "s", readonly=True) as store:
         lines = list(export.lines(store, matrix_bytes=100))
     assert sum('"weight"' in line for line in lines) == 4
+    assert sum('"size"' in line for line in lines) == PAGES
     import_history(tmp_path / "t", "x", enumerate(lines, 1), to_page, pages_per_batch=batch)
     assert told(tmp_path / "t") == expected
 

@@ -16,6 +16,7 @@ from scrapy_gp4c.policies.base import Evidence, Policy, PolicySettings, Round, S
 from scrapy_gp4c.policies.table import PolicyChoice
 from scrapy_gp4c.scoring import discovery, functions, hints, terminals
 from scrapy_gp4c.scoring.draws import GOLDEN
+from scrapy_gp4c.scoring.sizes import size_class
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from training.histories.history import ChangeHistory
@@ -29,6 +30,8 @@ KEYS: npt.NDArray[np.uint64] = np.arange(PAGES, dtype=np.uint64)
 SITE: npt.NDArray[np.int32] = np.arange(PAGES, dtype=np.int32) // (DIRECTORIES * PAGES_OF_DIRECTORY)
 NAMES = [f"d{page // PAGES_OF_DIRECTORY % DIRECTORIES}/{page}.html" for page in range(PAGES)]
 URLS = [f"http://h{site}.example/{name}" for site, name in zip(SITE.tolist(), NAMES, strict=True)]
+SIZE_BYTES: npt.NDArray[np.int64] = np.array([0, 90, 700, 2_000, 2_100])[np.arange(PAGES) * 7 % 5]
+"""Bodies of the pages in cycle 1; of some pages nothing is known."""
 WARMUP = 2
 TOLD = [name for name in terminals.ALWAYS_KNOWN if name not in {*discovery.TERMINALS, *hints.TERMINALS}]
 """What a history of changes tells."""
@@ -103,7 +106,7 @@ def crawled(
     loaded = settings_of(given)
     texts = texts_of(changed, np.random.default_rng(0))
     loaded = dataclasses.replace(loaded, policy=noting(loaded.policy.text, plans, columns))
-    crawl_store(path, texts, loaded, KEYS, URLS)
+    crawl_store(path, texts, loaded, KEYS, URLS, size_bytes=SIZE_BYTES)
     return [plan for plan in plans if plan.pages or plan.candidates]
 
 
@@ -128,4 +131,4 @@ def weigh(path: Path, weight: npt.NDArray[np.float64]) -> None:
 
 def truth(changed: npt.NDArray[np.bool_], weight: npt.NDArray[np.float64] | None = None) -> ChangeHistory:
     """The web as a history."""
-    return ChangeHistory(changed, SITE, weight, page_names=NAMES)
+    return ChangeHistory(changed, SITE, weight, page_names=NAMES, size=size_class(SIZE_BYTES))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import re
 import subprocess
@@ -17,7 +18,7 @@ from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.named import NAMED, Named
 from scrapy_gp4c.settings import Settings
 from tests.support.linked import write_linked
-from training import cluster, evaluate
+from training import cluster, evaluate, learn
 from training.comparing.evaluation import DEFAULT_SCORES
 from training.evaluate import main
 from training.histories.formats import write_npz, write_text, write_tsv
@@ -211,7 +212,7 @@ def test_default_is_what_a_crawl_does(path: Path, tmp_path: Path) -> None:
     assert main([str(named), "--score", "default", "--json", str(out)]) == 0
     document = json.loads(out.read_text())
     found = document["results"][0]
-    assert found["formula"] == settings.score_function.without_claims().formula
+    assert found["formula"] == settings.score_function.for_pages().formula
     assert found.get("policy", document["settings"]["policy"]) == settings.policy.text
 
 
@@ -317,6 +318,33 @@ def test_bits_cannot_be_reclustered(tmp_path: Path, capsys: pytest.CaptureFixtur
     write_npz(path, generate("poisson", 40, 9, 1))
     assert evaluate.main([str(path), "--policy", "cb", "--recluster", "2"]) == 2
     assert "tells only when they changed" in capsys.readouterr().err
+
+
+BESIDE = "first sight of pages found beside the history: used"
+
+
+def test_first_sight_beside_a_history_is_used_and_said(tmp_path, capsys):
+    """Ages and sizes of NAME.first_sight.tsv.gz, unless they are left out; `learn` reads them as well."""
+    bits = np.random.default_rng(1).random((12, 60)) < np.linspace(0.0, 0.4, 60)
+    names = [f"/{page % 3}/{page}" for page in range(60)]
+    history = ChangeHistory(bits, np.zeros(60, np.int32), site_names=["s"], page_names=names)
+    write_tsv(tmp_path / "h.tsv", history)
+    lines = "".join(f"s\t{name}\t\t{100 * 3 ** (page // 20)}\n" for page, name in enumerate(names))
+    (tmp_path / "h.first_sight.tsv.gz").write_bytes(gzip.compress(lines.encode()))
+    found = []
+    for more in ([], ["--first-sight", str(tmp_path / "h.first_sight.tsv.gz")], ["--first-sight", "none"]):
+        asked = [str(tmp_path / "h.tsv"), "--score", "default", "--json", str(tmp_path / "o.json")]
+        assert main([*asked, "--budget", "0.1", *more]) == 0
+        assert (BESIDE in capsys.readouterr().err) == (not more)
+        found.append(json.loads((tmp_path / "o.json").read_text())["results"][0])
+    assert "size_lift" in found[0]["formula"]
+    assert found[0] == found[1]
+    plain = replay(history, "default", budget=0.1)
+    assert found[2]["ndcg"]["per_cycle"] == plain.ndcg.tolist() != found[0]["ndcg"]["per_cycle"]
+    quick = ["--population", "12", "--generations", "1", "--seeds", "1", "--jobs", "1", "--budget", "0.2"]
+    learned = tmp_path / "s.json"
+    assert learn.main([str(tmp_path / "h.tsv"), "-o", str(learned), "--divide", "pages", *quick]) in (0, 1)
+    assert BESIDE in capsys.readouterr().err
 
 
 def test_the_function_in_use_and_those_of_a_crawl_are_the_first_rows(tmp_path, capsys):

@@ -27,7 +27,7 @@ from training.replaying import oracle_baselines
 from training.replaying.baselines import Baseline
 from training.replaying.metrics import ORACLE, WEIGHTED
 from training.replaying.prepared import DEFAULTS, CrawlChoices, Ties, prepare_for
-from training.replaying.replay import QUICK, Engine, can_replay, load, metrics_of, policy_of, run
+from training.replaying.replay import QUICK, Engine, can_replay, known_to, load, metrics_of, policy_of, run
 
 DEFAULT_SCORES: Final = (*PURPOSES, *BASELINES, ORACLE)
 EVERY: Final = "all"
@@ -235,8 +235,7 @@ def evaluate(
         result = run(prepared, function_or_name, metrics=wanted, policy=policy, engine=engine)
         formula, clock = text, None
         if isinstance(function, ScoreFunction):
-            replayed = function if history.claims is not None else function.without_claims()
-            formula, clock = replayed.formula, function.clock
+            formula, clock = known_to(history, function).formula, function.clock
         metrics = {name: summary(getattr(result, name)) for name in wanted}
         counts = {name: getattr(result, name).tolist() for name in COUNTS}
         results.append(Result(text, formula, clock, policy, metrics, counts))

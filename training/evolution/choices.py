@@ -27,7 +27,7 @@ from training.histories import splits
 from training.histories.history import ChangeHistory
 from training.replaying import metrics
 from training.replaying.prepared import DEFAULTS, TIES, CrawlChoices, PreparedHistory, Ties, prepare_for
-from training.replaying.replay import can_replay
+from training.replaying.replay import can_replay, known_to
 
 DivisionChoice = Literal["auto", splits.Division]
 DIVISIONS: Final = ("auto", *splits.DIVISIONS)
@@ -152,10 +152,14 @@ class Choices:
     def fitting(self, history: ChangeHistory) -> Choices:
         """These choices with only those terminals that the history can replay, if they name all."""
         parameters = self.parameters
-        if parameters.terminals != terminals.RELATED:
+        if parameters.terminals not in (terminals.RELATED, terminals.SETS["all"]):
             return self
         functions = {name: of_expression(Expression((name,))) for name in parameters.terminals}
-        known = tuple(name for name, function in functions.items() if can_replay(history, function))
+        known = tuple(
+            name
+            for name, function in functions.items()
+            if known_to(history, function) is function and can_replay(history, function)
+        )
         return replace(self, parameters=replace(parameters, terminals=known))
 
     @property
@@ -286,6 +290,9 @@ def identity(history: ChangeHistory, choices: Choices) -> Json:
     digest.update(np.packbits(history.changed).tobytes())
     if history.weight is not None:
         digest.update(history.weight.tobytes())
+    for evidence in (history.claims, history.size):
+        if evidence is not None:
+            digest.update(evidence.tobytes())
     values = choices.recorded()
     for name in ("selection", "prefer", "in_use"):
         values.pop(name, None)

@@ -6,8 +6,9 @@ import gzip
 import math
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +16,13 @@ import numpy.typing as npt
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.claims import CLAIM, renumbered
 from scrapy_gp4c.scoring.hints import KINDS
-from training.histories.history import ChangeHistory
+from scrapy_gp4c.scoring.sizes import size_class
+from training.histories.history import ChangeHistory, sizes_or_none
 
 DATED_CLAIM: Final = np.dtype([("cycle", "<i4"), *CLAIM.descr])
 """A claim, and the cycle, from 1, in which the crawl read it; it is due in cycles of the history too."""
 LINE: Final = "site<TAB>page<TAB>kind<TAB>cycle[<TAB>value]"
-FIRST_SIGHT: Final = "site<TAB>page<TAB>age[<TAB>...]"
+FIRST_SIGHT: Final = "site<TAB>page<TAB>age[<TAB>bytes]"
 
 
 def read_claims(path: Path, history: ChangeHistory, first_cycle: int = 1) -> npt.NDArray[Any]:
@@ -43,23 +45,56 @@ def read_claims(path: Path, history: ChangeHistory, first_cycle: int = 1) -> npt
     return _dated(rows, first_cycle)
 
 
-def read_first_sight(path: Path, history: ChangeHistory, first_cycle: int = 1) -> npt.NDArray[Any]:
-    """Ages at first sight as claims that are read before cycle 1, from lines `FIRST_SIGHT`.
+class FirstSight(NamedTuple):
+    """What a crawl has seen of the pages of a history before cycle 1."""
 
-    ``age``: cycles from the newest change that ``Last-Modified``, say, named in the first answer, to cycle 1;
-    empty: unknown. What follows is not read. As for `read_claims` otherwise.
+    claims: npt.NDArray[Any]
+    """Ages as claims that are read before cycle 1: dtype `DATED_CLAIM`."""
+    size: npt.NDArray[np.uint8]
+    """Classes of sizes, ``[P]``, see `scrapy_gp4c.scoring.sizes`; 0: unknown."""
+
+
+def read_first_sight(path: Path, history: ChangeHistory, first_cycle: int = 1) -> FirstSight:
+    """Ages and sizes at first sight, from lines `FIRST_SIGHT`; either may be empty: unknown.
+
+    ``age``: cycles from the newest change that ``Last-Modified``, say, named in the first answer, to cycle 1.
+    ``bytes``: length of the body. What follows is not read. As for `read_claims` otherwise.
     """
-    rows = []
+    rows, size_bytes = [], np.zeros(history.pages, np.int64)
     for line_number, line, page, fields in _lines_about(path, history):
-        age = (fields or ["missing"])[0]
+        age, length, *_ = [*(fields or ["missing"]), ""]
         try:
             if age and page >= 0:
                 rows.append((page, KINDS.index("modified"), 0, -math.floor(float(age)) - 1))
+            if length and page >= 0:
+                size_bytes[page] = int(length)
         except (ValueError, OverflowError):
             raise HistoryError(
                 f"{path}, line {line_number}: expected {FIRST_SIGHT}; found {line[:80]!r}"
             ) from None
-    return _dated(rows, first_cycle)
+    return FirstSight(_dated(rows, first_cycle), size_class(size_bytes))
+
+
+def first_sight_beside(path: Path) -> Path | None:
+    """The file NAME.first_sight.tsv.gz, or .tsv, beside a history NAME.*; None: there is none."""
+    name = path.name.removesuffix(".gz").rpartition(".")[0]
+    paths = (path.with_name(f"{name}.first_sight.tsv{end}") for end in (".gz", ""))
+    return next((one for one in paths if name and path.is_file() and one.is_file()), None)
+
+
+def with_evidence(
+    history: ChangeHistory, claims: Path | None, first_sight: Path | None, first_cycle: int = 1
+) -> ChangeHistory:
+    """A history with what files tell of its pages beside their changes: claims, ages and sizes."""
+    parts = [] if history.claims is None else [history.claims]
+    if first_sight is not None:
+        seen = read_first_sight(first_sight, history, first_cycle)
+        parts.append(seen.claims)
+        history = replace(history, size=sizes_or_none(np.where(seen.size, seen.size, history.sizes)))
+    if claims is not None:
+        parts.append(read_claims(claims, history, first_cycle))
+    told = np.concatenate([np.empty(0, DATED_CLAIM), *parts])
+    return replace(history, claims=told) if len(told) else history
 
 
 def _lines_about(path: Path, history: ChangeHistory) -> Iterator[tuple[int, str, int, list[str]]]:

@@ -31,8 +31,14 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.store.atomic_files import replacing
-from scrapy_gp4c.store.history_fields import weight_of
-from training.histories.history import NOW_AND_THEN, ChangeHistory, HistoryFields, weights_or_none
+from scrapy_gp4c.store.history_fields import weight_and_size_of
+from training.histories.history import (
+    NOW_AND_THEN,
+    ChangeHistory,
+    HistoryFields,
+    sizes_or_none,
+    weights_or_none,
+)
 from training.histories.names import BATCH, UNDECODED, PackedNames, batches
 
 MAX_LINE_BYTES: Final = 2**28
@@ -160,29 +166,32 @@ def _header(archive: zipfile.ZipFile, name: str) -> ArrayHeader:
     return ArrayHeader(shape, dtype)
 
 
-_NAMED: Final = b'"weight"'
+def weights_and_sizes(
+    path: Path, rows: Sequence[tuple[int, list[bytes]]]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.uint8]]:
+    """Weights and sizes of pages by the numbers and fields of their lines, 1 and 0 where these say none.
 
-
-def weights_of(path: Path, rows: Sequence[tuple[int, list[bytes]]]) -> npt.NDArray[np.float64]:
-    """Weights of pages by the numbers and fields of their lines, 1 where these say none: ``[rows]``.
-
-    Raises HistoryError, which names the line, for what is no weight.
+    ``[rows]`` each. Raises HistoryError, which names the line, for what is none.
     """
-    weights = np.ones(len(rows))
+    weight, size = np.ones(len(rows)), np.zeros(len(rows), np.uint8)
     for position, (line, row) in enumerate(rows):
-        if len(row) > 3 and _NAMED in row[3]:
+        if len(row) > 3 and (b'"weight"' in row[3] or b'"size"' in row[3]):
             try:
-                state = json.loads(row[3])
-                weights[position] = weight_of(state)
+                weight[position], size[position] = weight_and_size_of(json.loads(row[3]))
             except (ValueError, RecursionError) as error:
                 raise HistoryError(f"{path}, line {line}: {error}. Correct its fourth field.") from None
-    return weights
+    return weight, size
 
 
-def weight_field(history: ChangeHistory, page: int) -> Iterator[bytes]:
-    """The fourth field of a page's line, if it weighs other than 1."""
+def state_field(history: ChangeHistory, page: int) -> Iterator[bytes]:
+    """The fourth field of a page's line, if it weighs other than 1 or its size is known."""
+    state = {}
     if history.weight is not None and history.weight[page] != 1.0:
-        yield json.dumps({"first_cycle": 1, "weight": float(history.weight[page])}).encode()
+        state["weight"] = float(history.weight[page])
+    if history.size is not None and history.size[page]:
+        state["size"] = int(history.size[page])
+    if state:
+        yield json.dumps({"first_cycle": 1, **state}).encode()
 
 
 NAME_FIELDS: Final = ("site_names", "page_names")
@@ -288,7 +297,7 @@ class _Pages:
 
 def _read_lines(path: Path, file: IO[bytes]) -> HistoryFields:
     pages, tabbed, line, blank = _Pages(path), None, 0, 0
-    names, weights = PackedNames(), [np.empty(0)]
+    names, weights, sizes = PackedNames(), [np.empty(0)], [np.empty(0, np.uint8)]
     with _unpacking(path):
         for batch in batches(lines(path, file), most_bytes=BATCH_BYTES):
             numbers, rows = [], []
@@ -320,25 +329,29 @@ def _read_lines(path: Path, file: IO[bytes]) -> HistoryFields:
                     )
             complete = pages.add(numbers, [row[2] for row in columns], [row[0] for row in columns])
             names.extend(columns[i][1] for i in complete.tolist())
-            weights.append(weights_of(path, [(numbers[i], columns[i]) for i in complete.tolist()]))
+            weight, size = weights_and_sizes(path, [(numbers[i], columns[i]) for i in complete.tolist()])
+            weights.append(weight)
+            sizes.append(size)
     fields = pages.fields()
     if not tabbed:
         return fields
-    sites = [site.decode("utf-8", UNDECODED) for site in pages.sites]
+    site_names = [site.decode("utf-8", UNDECODED) for site in pages.sites]
     return fields._replace(
-        site_names=sites, page_names=names, weight=weights_or_none(np.concatenate(weights))
+        site_names=site_names,
+        page_names=names,
+        weight=weights_or_none(np.concatenate(weights)),
+        size=sizes_or_none(np.concatenate(sizes)),
     )
 
 
 def _read_npz(path: Path, file: IO[bytes]) -> HistoryFields:
     needed = "expected arrays changed (bool [cycles, pages]) and site (integer [pages])"
-    wanted = ("changed", "site", "weight", "observed", *NAME_FIELDS)
+    wanted = ("changed", "site", "weight", "observed", "size", *NAME_FIELDS)
     with _unpacking(path):
         arrays = read_arrays(path, file, wanted, needed, partial(_check_headers, path, needed))
     sites, pages = (_names(arrays.get(name)) for name in NAME_FIELDS)
-    return HistoryFields(
-        arrays["changed"], arrays["site"], arrays.get("weight"), arrays.get("observed"), sites, pages
-    )
+    weight, observed, size = (arrays.get(name) for name in ("weight", "observed", "size"))
+    return HistoryFields(arrays["changed"], arrays["site"], weight, observed, sites, pages, size=size)
 
 
 def _check_headers(path: Path, needed: str, headers: dict[str, ArrayHeader]) -> None:
@@ -353,7 +366,7 @@ def _check_headers(path: Path, needed: str, headers: dict[str, ArrayHeader]) -> 
         raise HistoryError(f"{path}: {needed}; found changed of shape {list(shape)}")
     cycles, pages = shape
     check_size(path, cycles, pages)
-    for name in ("site", "weight", "observed"):
+    for name in ("site", "weight", "observed", "size"):
         expected = shape if name == "observed" else (pages,)
         if name in headers and headers[name].shape != expected:
             raise HistoryError(
@@ -411,7 +424,7 @@ def write_tsv(path: str | Path, history: ChangeHistory, notes: Iterable[str] = (
             for i, row in enumerate(characters, start=first):
                 page = _column(history.page_names, i)
                 file.write(
-                    b"\t".join((sites[history.site[i]], page, row.tobytes(), *weight_field(history, i)))
+                    b"\t".join((sites[history.site[i]], page, row.tobytes(), *state_field(history, i)))
                     + b"\n"
                 )
 
@@ -422,7 +435,7 @@ def write_npz(path: str | Path, history: ChangeHistory, more: Mapping[str, npt.N
     Raises HistoryError for a name with a null character.
     """
     arrays: dict[str, npt.NDArray[Any] | None] = {"changed": history.changed, "site": history.site}
-    arrays |= {"weight": history.weight, "observed": history.observed, **more}
+    arrays |= {"weight": history.weight, "observed": history.observed, "size": history.size, **more}
     for field in NAME_FIELDS:
         names = getattr(history, field)
         if names is not None:

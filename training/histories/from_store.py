@@ -17,7 +17,7 @@ from scrapy_gp4c.errors import HistoryError, StoreError
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.protocols import PageReader
-from training.histories.history import NOW_AND_THEN, ChangeHistory, weights_or_none
+from training.histories.history import NOW_AND_THEN, ChangeHistory, sizes_or_none, weights_or_none
 from training.histories.imputation import draw_between_visits, fill_lost_cycles, unchanged_gaps
 from training.histories.names import BATCH, PackedNames
 
@@ -226,10 +226,14 @@ def _read(path: Path, store: PageReader, max_errors: int, partial: bool) -> tupl
         partial=len(admitted),
     )
     identities = _identities(store, chosen)
+    weight, size = (
+        np.concatenate([block[name] for _, block in store.blocks()])[chosen] for name in ("weight", "size")
+    )
     history = ChangeHistory(
         changed=changed,
         site=identities.site,
-        weight=weights_or_none(np.concatenate([block["weight"] for _, block in store.blocks()])[chosen]),
+        weight=weights_or_none(weight),
+        size=sizes_or_none(size),
         site_names=identities.site_names,
         page_names=identities.page_names,
         key=key[chosen],
@@ -315,6 +319,7 @@ def merge(histories: Sequence[ChangeHistory]) -> ChangeHistory:
         changed=changed,
         site=np.concatenate(sites),
         weight=weights_or_none(np.concatenate([history.weights for history in parts])),
+        size=sizes_or_none(np.concatenate([history.sizes for history in parts])),
         site_names=PackedNames(hosts),
         page_names=names,
         key=None

@@ -26,7 +26,7 @@ from scrapy_gp4c.store.records import StoredRequest
 from training.histories.claims import DATED_CLAIM
 from training.histories.formats import ArrayHeader, check_size, lines, read_arrays, read_file, write_npz
 from training.histories.from_store import CrawlOutcomes
-from training.histories.history import ChangeHistory, weights_or_none
+from training.histories.history import ChangeHistory, sizes_or_none, weights_or_none
 
 NO_FINDER: Final = -1
 """Finder of a page that needs none: a start request."""
@@ -97,6 +97,7 @@ def write_growth(path: Path, growth: GrowthHistory) -> None:
         history.site_names,
         history.page_names,
         history.key,
+        size=history.size,
     )
     write_npz(path, known, {"born": growth.born, "finder": growth.finder, "claims": growth.claims})
 
@@ -123,6 +124,8 @@ class CrawlVisits(NamedTuple):
     key: npt.NDArray[np.uint64] | None
     weight: npt.NDArray[np.float64]
     """``[P]``"""
+    size: npt.NDArray[np.uint8]
+    """``[P]``: classes of sizes at first sight; 0: unknown."""
     claims: Array
     """With fields as `DATED_CLAIM` has them, but in the crawl's cycles; in order of these."""
 
@@ -154,6 +157,7 @@ def growth_of(visited: CrawlVisits) -> GrowthHistory:
         changed=np.ascontiguousarray((visited.changed & since)[2:, regular]),
         site=site.astype(np.int32),
         weight=weights_or_none(visited.weight[regular]),
+        size=sizes_or_none(visited.size[regular]),
         site_names=sites.tolist(),
         page_names=names,
         key=None if visited.key is None else visited.key[regular],
@@ -234,6 +238,7 @@ def _visits_of_export(path: Path, pages: list[PageLine], cycles: int) -> CrawlVi
         lambda chosen: [pages[page].request["url"] for page in chosen.tolist()],
         None,
         np.array([page.weight for page in pages]),
+        column("size").astype(np.uint8),
         claims[np.argsort(claims["cycle"], kind="stable")],
     )
 
@@ -279,6 +284,7 @@ def _visits_of_store(path: Path, store: PageReader) -> CrawlVisits:
         urls,
         columns["key"].astype(np.uint64),
         columns["weight"],
+        columns["size"],
         claims[np.argsort(claims["cycle"], kind="stable")],
     )
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.claims import renumbered
+from scrapy_gp4c.scoring.sizes import CLASSES
 from training.histories.names import PackedNames
 from training.histories.neighbours import Neighbours
 
@@ -83,6 +84,11 @@ NOW_AND_THEN: Final = (
 """Remedy where too few pages were observed in every cycle."""
 
 
+def sizes_or_none(size: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8] | None:
+    """Classes of the sizes of pages, ``[P]``; None where none is known."""
+    return size if size.any() else None
+
+
 def weights_or_none(weight: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
     """Weights of pages, ``[P]``; None where all are 1, as where nobody has said any."""
     return weight if (weight != 1.0).any() else None
@@ -98,6 +104,7 @@ class HistoryFields(NamedTuple):
     site_names: Sequence[str] | None = None
     page_names: PackedNames | None = None
     dropped_pages: int = 0
+    size: npt.NDArray[Any] | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -130,6 +137,8 @@ class ChangeHistory:
     """Worth of refreshing the pages to users of a search; None: unknown."""
     claims: npt.NDArray[Any] | None = None
     """Dtype `training.histories.claims.DATED_CLAIM`: claims of sites in order of cycles; None: unknown."""
+    size: npt.NDArray[np.uint8] | None = None
+    """``[P]``: class of each page's size at first sight, see `scrapy_gp4c.scoring.sizes`; None: unknown."""
 
     def __post_init__(self) -> None:
         changed, site = np.asarray(self.changed), np.asarray(self.site)
@@ -150,6 +159,12 @@ class ChangeHistory:
             fits = fits and bool(np.isfinite(weight).all()) and weight.min() >= 0
             _check("weight", weight, f"finite numbers of at least 0, one for each of {pages:,} pages", fits)
             set_field(self, "weight", np.ascontiguousarray(weight, np.float64))
+        if self.size is not None:
+            size = np.asarray(self.size)
+            fits = size.shape == (pages,) and size.dtype.kind in "iu"
+            fits = fits and 0 <= size.min() <= size.max() < CLASSES
+            _check("size", size, f"integers from 0 to {CLASSES - 1}, one for each of {pages:,} pages", fits)
+            set_field(self, "size", np.ascontiguousarray(size, np.uint8))
         if self.observed is not None:
             observed = np.asarray(self.observed)
             fits = observed.shape == changed.shape and observed.dtype == np.bool_
@@ -208,6 +223,7 @@ class ChangeHistory:
             dropped_pages=self.dropped_pages,
             impact=None if self.impact is None else self.impact.take(pages, cycles, self.cycles),
             claims=None if self.claims is None else self._claims_of(chosen, cycles),
+            size=None if self.size is None else self.size[chosen],
         )
 
     def _claims_of(self, pages: npt.NDArray[Any] | slice, cycles: slice) -> npt.NDArray[np.void]:
@@ -229,6 +245,11 @@ class ChangeHistory:
     def weights(self) -> npt.NDArray[np.float64]:
         """``[P]``: those of all pages, 1 where the history tells none."""
         return np.ones(self.pages) if self.weight is None else self.weight
+
+    @property
+    def sizes(self) -> npt.NDArray[np.uint8]:
+        """``[P]``: classes of the sizes of all pages, 0 where the history tells none."""
+        return np.zeros(self.pages, np.uint8) if self.size is None else self.size
 
     def observed_pages(self) -> ChangeHistory:
         """The pages observed in every cycle; `dropped_pages` counts the others. HistoryError if none."""

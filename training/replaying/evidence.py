@@ -25,10 +25,10 @@ from scrapy_gp4c.page_state.outcomes import CHANGED, PROMISED, UNCHANGED
 from scrapy_gp4c.page_state.related import (
     WINDOW_CYCLES,
     Clustered,
+    PageSums,
     RecentVisits,
     Related,
     RoundState,
-    SiteSums,
     Sums,
 )
 from scrapy_gp4c.page_state.related import (
@@ -45,7 +45,7 @@ from scrapy_gp4c.policies.base import (
     Selection,
 )
 from scrapy_gp4c.policies.top_k import CycleScorer
-from scrapy_gp4c.scoring import hints, refresh_value, terminals
+from scrapy_gp4c.scoring import hints, refresh_value, sizes, terminals
 from scrapy_gp4c.scoring.common_subexpressions import Divided, Level, divided
 from scrapy_gp4c.scoring.draws import salted_draws
 from scrapy_gp4c.scoring.functions import ScoreFunction
@@ -583,14 +583,14 @@ class RankedPages:
     def _gathered(self) -> Buckets:
         pages = len(self._states.number)
         buckets = Buckets(pages)
-        known, are_placed = self._prepared.buckets, len(self._group) > 0
+        known, kind = self._prepared.buckets, (len(self._group) > 0, "size" in self._states)
         if self._is_begun:
             buckets.gather(self._states.number, self._directory_of_pages())
-        elif are_placed in known:
-            buckets.restore(known[are_placed])
+        elif kind in known:
+            buckets.restore(known[kind])
         else:
             buckets.gather(self._states.number, self._directory_of_pages())
-            known[are_placed] = buckets.copy()
+            known[kind] = buckets.copy()
         return buckets
 
     def _directory_of_pages(self) -> npt.NDArray[np.intp]:
@@ -660,11 +660,11 @@ class GroupWindow:
         return sums[level]
 
     def _zeros(self) -> dict[GroupLevel, Sums]:
-        sizes: dict[GroupLevel, int] = {
+        lengths: dict[GroupLevel, int] = {
             "directory": len(self._directories.site),
             "site": self._directories.sites,
         }
-        return {level: Sums(np.zeros(size), np.zeros(size)) for level, size in sizes.items()}
+        return {level: Sums(np.zeros(size), np.zeros(size)) for level, size in lengths.items()}
 
     def _add(self, sums: dict[GroupLevel, Sums], parts: Sequence[_VisitSums], sign: float = 1.0) -> None:
         from training.replaying.kernels import dense  # compiles: only when it is used
@@ -672,6 +672,22 @@ class GroupWindow:
         both = tuple(sums["directory"]), tuple(sums["site"])
         for visits in parts:
             dense.add(*visits, sign, self._directories.site, *both)
+
+
+def _with_sizes(
+    state: Mapping[str, Array], number: npt.NDArray[Any], size: npt.NDArray[np.uint8]
+) -> tuple[dict[str, Array], npt.NDArray[Any]]:
+    """States of pages that differ in their sizes too, and the one of each page.
+
+    ``state``: columns of N states; ``number``: state of each page; ``size``: of each page, both ``[P]``.
+    """
+    pair = number.astype(np.intp) * sizes.CLASSES + size
+    pairs = np.flatnonzero(np.bincount(pair))
+    position = np.empty(int(pairs[-1]) + 1, np.intp)
+    position[pairs] = np.arange(len(pairs))
+    of_state, size_of_state = np.divmod(pairs, sizes.CLASSES)
+    columns = {name: values[of_state] for name, values in state.items()}
+    return {**columns, "size": size_of_state.astype(np.uint8)}, position[pair]
 
 
 NO_GROUPS: Final = PageDirectories(np.empty(0, np.intp), Directories(np.empty(0, np.intp), 0))
@@ -719,8 +735,13 @@ class ReplayEvidence:
         self._is_related = bool(related)
         self._group, self._directories = prepared.neighbours.groups if related else NO_GROUPS
         self._is_predicted = any(name.startswith("surprise") for name in related)
-        state_names = [name for name in terminals.STATE if name in columns or name == "last_cycle"]
-        self.states = PageStates(prepared.first_state(tuple(state_names)), prepared.pattern)
+        needed = {"last_cycle", *columns, *(("E", "T") if "size_lift" in columns else ())}
+        state_names = [name for name in terminals.STATE if name in needed]
+        first_state, number = prepared.first_state(tuple(state_names)), prepared.pattern
+        self._is_sized = prepared.size is not None and "size_lift" in related
+        if prepared.size is not None and self._is_sized:
+            first_state, number = _with_sizes(first_state, number, prepared.size)
+        self.states = PageStates(first_state, number)
         self._worth = (
             _RefreshValues(prepared, columns)
             if not refresh_value.COLUMNS.keys().isdisjoint(columns)
@@ -766,6 +787,7 @@ class ReplayEvidence:
             if self._clusters is not None:
                 self._take_clusters()
         self._cycle, self.salt = cycle, salt
+        self._size_sums = cache(self._sums_by_size) if self._is_sized else None
         self._site_claims = (
             None if self._claims is None else cache(partial(self._claims.site_claims, cycle, self.states))
         )
@@ -789,7 +811,13 @@ class ReplayEvidence:
         if self._clusters is not None:
             clustered = Clustered(self._clusters.groups, self._clustered, self._counted_clusters())
         return Related(
-            self._directories, recent, self._site_sums, clustered, self._site_claims, kept_sums=self._window
+            self._directories,
+            recent,
+            self._site_sums,
+            clustered,
+            self._site_claims,
+            kept_sums=self._window,
+            size_sums=self._size_sums,
         )
 
     @property
@@ -811,13 +839,13 @@ class ReplayEvidence:
         predicted = terminals.change_probability(state, self._cycle)
         return count_visits(self._group[visited], self.is_changed(), predicted)
 
-    def _site_sums(self) -> SiteSums:
+    def _site_sums(self) -> PageSums:
         site = self._directories.site[self._group]
-        expected, cycles = (
-            np.bincount(site, self.states[name], self._directories.sites).astype(np.float64)
-            for name in ("E", "T")
-        )
-        return SiteSums(expected, cycles)
+        return PageSums.by(site, self._directories.sites, self.states["E"], self.states["T"])
+
+    def _sums_by_size(self) -> PageSums:
+        state, pages = self.states.columns, np.bincount(self.states.number, minlength=self.states.states)
+        return PageSums.by(state["size"], sizes.CLASSES, pages * state["E"], pages * state["T"])
 
     def candidates(self) -> Iterator[Block]:
         """Yield the pages that were not visited in this cycle."""

@@ -20,7 +20,7 @@ from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.page_state.groupings import Grouping, Name
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, count_visits
 from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED, WARMUP
-from scrapy_gp4c.page_state.related import RecentVisits, Related, RoundState, SiteSums
+from scrapy_gp4c.page_state.related import PageSums, RecentVisits, Related, RoundState
 from scrapy_gp4c.policies.base import (
     Block,
     CycleVisits,
@@ -36,7 +36,7 @@ from scrapy_gp4c.policies.base import (
 from scrapy_gp4c.policies.site_share import shared
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
 from scrapy_gp4c.policies.table import load as load_policy
-from scrapy_gp4c.scoring import discovery, first_visits, functions, hints, terminals, weights
+from scrapy_gp4c.scoring import discovery, first_visits, functions, hints, sizes, terminals, weights
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.scoring.first_visits import FINDER, best_first, columns_of_links
 from scrapy_gp4c.scoring.functions import ScoreFunction
@@ -157,7 +157,7 @@ def replay_growth(grown: GrowthHistory, crawl: GrowthCrawl) -> GrowthResult:
     )
 
 
-_KEPT: Final = ("group", "found_by", *hints.COLUMNS, *weights.COLUMNS)
+_KEPT: Final = ("group", "found_by", *sizes.COLUMNS, *hints.COLUMNS, *weights.COLUMNS)
 """Columns that `discovery.observe` and `terminals.observe` leave alone."""
 
 
@@ -171,6 +171,7 @@ class GrowthReplay:
         pages = history.pages
         columns = {**terminals.STATE, **discovery.COLUMNS, **hints.COLUMNS}
         self.state = {name: np.zeros(pages, dtype) for name, dtype in columns.items()}
+        self.state["size"] = history.sizes
         self.began_with = grown.born == 0
         if crawl.from_start:
             self.began_with &= grown.finder == NO_FINDER
@@ -262,6 +263,7 @@ class GrowthReplay:
             recent,
             self._site_sums,
             claims=lambda: self.claimed.site_claims(self.state, self._number),
+            size_sums=self._size_sums,
         )
         state = RoundState(
             self.state, rows, related, lambda places: salted_draws(self._keys[places], self._salt)
@@ -302,13 +304,12 @@ class GrowthReplay:
         """Popularity of each page."""
         return self._grown.history.neighbours.popularity()
 
-    def _site_sums(self) -> SiteSums:
+    def _site_sums(self) -> PageSums:
         site = self._directories.site[self.state["group"]]
-        expected, cycles = (
-            np.bincount(site, self.state[name], self._directories.sites).astype(np.float64)
-            for name in ("E", "T")
-        )
-        return SiteSums(expected, cycles)
+        return PageSums.by(site, self._directories.sites, self.state["E"], self.state["T"])
+
+    def _size_sums(self) -> PageSums:
+        return PageSums.by(self.state["size"], sizes.CLASSES, self.state["E"], self.state["T"])
 
     def _counted(self, pages: Array) -> npt.NDArray[Any]:
         state = {name: self.state[name][pages] for name in ("E", "T", "last_cycle")}

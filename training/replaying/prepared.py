@@ -106,12 +106,14 @@ class PreparedHistory:
     """Refresh values of the pages."""
     claims: npt.NDArray[Any] | None = None
     """Claims of sites, dtype `training.histories.claims.DATED_CLAIM`; None: unknown."""
+    size: npt.NDArray[np.uint8] | None = None
+    """``[P]``: classes of the sizes of pages, see `scrapy_gp4c.scoring.sizes`; None: unknown."""
     promises: HistoryPromises | None = None
     """Rules about the pages; None: there are none."""
     states: dict[tuple[str, ...], Any] = field(default_factory=dict)
     """Cache of `training.replaying.states` by state columns; not pickled."""
-    buckets: dict[bool, Any] = field(default_factory=dict)
-    """Cache of `training.replaying.evidence` after the warm-up, by whether directories count."""
+    buckets: dict[tuple[bool, bool], Any] = field(default_factory=dict)
+    """Cache of `training.replaying.evidence` after the warm-up, by whether directories and sizes count."""
     means: dict[tuple[Any, ...], dict[str, float]] = field(default_factory=dict)
     """Cache of `training.evolution.learning.compare`."""
 
@@ -245,6 +247,7 @@ def _arrange(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
         history.neighbours,
         history.impact,
         history.claims,
+        history.size,
         None if rules is None else HistoryPromises.of(history, rules),
     )
 

@@ -152,8 +152,7 @@ def run_all(
             raise HistoryError(f"there is no {what} {choice!r} for a replay; there are: {', '.join(known)}")
     needs = {tally for metric in wanted if (tally := KNOWN[metric].tally) is not None}
     functions = [load(function, clock) for function in score_functions]
-    if prepared.claims is None:
-        functions = [one.without_claims() if isinstance(one, ScoreFunction) else one for one in functions]
+    functions = [known_to(prepared, one) if isinstance(one, ScoreFunction) else one for one in functions]
     choosers = [load_policy(policy or policy_of(function)) for function in functions]
     grouped = {
         number: function
@@ -192,12 +191,17 @@ def run_all(
     ]
 
 
+def known_to(history: ChangeHistory | PreparedHistory, function: ScoreFunction) -> ScoreFunction:
+    """This function without terminals of claims and sizes that a history does not have; equal scores."""
+    return function.for_pages(has_claims=history.claims is not None, has_sizes=history.size is not None)
+
+
 def can_replay(history: ChangeHistory | PreparedHistory, function: ScoreFunction) -> bool:
     """Whether a history has what a function reads.
 
     Directories need names of pages, clusters a file of groups, refresh values contents and a log of queries.
     """
-    function = function.without_claims()
+    function = known_to(history, function)
     if not discovery.COLUMNS.keys().isdisjoint(function.columns):
         return False
     knows = history.neighbours.knows

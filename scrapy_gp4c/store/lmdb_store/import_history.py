@@ -227,7 +227,7 @@ def _import_batch(
         fold.put_visits(tables, cycle, chunk, visits, USUAL)
     state["fingerprint"][:] = [page.fingerprint or 0 for page in batch]
     state["has_copy"][:] = [page.fingerprint is not None for page in batch]
-    for name in ("failures", "gone", "entered", "found_by", "seen_min"):
+    for name in ("failures", "gone", "entered", "found_by", "seen_min", "size"):
         state[name][:] = [getattr(page, name) for page in batch]
     for number, name in enumerate(BROUGHT):
         state[name][:] = [page.brought[number] if page.brought else 0 for page in batch]
