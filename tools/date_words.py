@@ -1,6 +1,6 @@
-"""Write the table of words of dates and relative times of 80 languages, from Unicode's CLDR as Babel has it.
+"""Write the table of words of dates and relative times of 80 languages, from Babel's CLDR and dateparser.
 
-Run: ``python -m tools.date_words``, with Babel installed, to write scrapy_gp4c/words/date_words.json again.
+Run: ``python -m tools.date_words``, with both installed, to write scrapy_gp4c/words/date_words.json again.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterator
+from importlib import import_module
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +27,12 @@ UNSPACED = ("ja", "km", "ko", "lo", "my", "th", "zh", "zh_Hant")
 UNITS = ("year", "month", "week", "day", "hour", "minute", "second")
 WORD = re.compile(r"[^\s0-9!-/:-@\[-`{-~{}]+")
 # What CLDR lacks: months of the Persian calendar, short English days, Austrian and older forms.
-MORE_MONTHS = """sept jänner feber fevereiro setiembre mrt
+MORE_MONTHS = """sept jänner feber fevereiro setiembre mrt नवम्बर दिसम्बर सितम्बर
 فروردین اردیبهشت خرداد تیر مرداد شهریور مهر آبان آذر دی بهمن اسفند"""
 MORE_WEEKDAYS = "tues thur thurs segunda terça terca quarta quinta sexta mittw sonnabend"
 MORE_UNITS = "sec secs min mins hr hrs wk wks mo mos yr yrs"
+MORE_AGO = {"fa": ["قبل"], "pt": ["atrás"]}
+NOT_AGO = ("before", "for", "fyrir")  # "for 5 timer siden" is past, "for 5 timer" is not
 # Months that are common words where no year stands beside them.
 WEAK_MONTHS = """
 may march mars out set ago mar maja ocak mag ta tir led pro lis lip ara tem kas sty gen
@@ -56,17 +60,47 @@ def names(locale: Locale, table: str) -> Iterator[str]:
                     yield first[0]
 
 
+def phrases(locale: Locale) -> Iterator[str]:
+    """Yield the names of days that are several words."""
+    for name in locale.days["format"]["wide"].values():
+        for form in (name, name.replace("\u200c", " ")):
+            if len(normal(form).split()) == 2:
+                yield normal(form)
+
+
+def recent(locale: Locale) -> Iterator[str]:
+    """Yield "today", "yesterday", "last week"."""
+    fields: Any = locale._data["date_fields"]
+    for unit in UNITS[:4]:
+        for distance, phrase in dict(fields[unit].get("relative", {})).items():
+            if distance <= 0 and len(normal(phrase).split()) <= 3:
+                yield normal(phrase).replace("’", "'")
+
+
+def parser_words(language: str) -> tuple[list[str], set[str]]:
+    """Return the words for "ago" and the units of time that dateparser knows."""
+    try:
+        info = import_module(f"dateparser.data.date_translation_data.{language}").info
+    except ImportError:
+        return [], set()
+    ago = [*map(normal, info.get("ago") or ()), *MORE_AGO.get(language, ())]
+    units = {normal(word) for unit in UNITS for word in info.get(unit) or ()}
+    return [word for word in ago if " " not in word and word not in NOT_AGO], units
+
+
 def past(locale: Locale) -> Iterator[tuple[str, str]]:
-    """Yield (before, after) of the number in "5 hours ago"."""
+    """Yield (before, after) of the number in "5 hours ago"; ("before", "two-hours") where a word has both."""
     fields: Any = locale._data["date_fields"]
     for unit in UNITS:
         for width in ("", "-short", "-narrow"):
             if f"{unit}{width}" not in fields:
                 continue
             for pattern in dict(fields[f"{unit}{width}"].get("past", {})).values():
-                before, number, after = normal(pattern).partition("{0}")
+                before, number, after = normal(pattern).replace("({0})", "").partition("{0}")
                 if number:
                     yield before.strip(), after.strip()
+                elif len(words := WORD.findall(before)) >= 2 and locale.language in ("ar", "he"):
+                    yield words[0], words[1]
 
 
 def table() -> dict[str, list[Any]]:
@@ -74,6 +108,10 @@ def table() -> dict[str, list[Any]]:
     names_of: dict[str, set[str]] = {
         "months": set(MORE_MONTHS.split()),
         "weekdays": set(MORE_WEEKDAYS.split()),
+        "weekday_phrases": set(),
+        "short_weekdays": set(),
+        "recent": {"igår", "idag"},
+        "until": set(),
         "unspaced": set(),
     }
     before_unit: set[tuple[str, str]] = set()
@@ -84,10 +122,25 @@ def table() -> dict[str, list[Any]]:
             if len(month) > 3 or name in SHORT_MONTHS or not month.isascii():
                 names_of["months"].add(month)
         names_of["weekdays"].update(names(locale, "days"))
+        names_of["weekday_phrases"].update(phrases(locale))
+        names_of["short_weekdays"].update(
+            word
+            for name in locale.days["format"]["abbreviated"].values()
+            if len(word := normal(name).rstrip(".")) == 2
+        )
+        names_of["recent"].update(recent(locale))
+        for pattern in dict(locale._data["date_fields"]["hour"].get("future", {})).values():
+            names_of["until"].update(WORD.findall(normal(pattern).partition("{0}")[0])[-1:])
+        agos, units = parser_words(locale.language)
+        known = set()
         for before, after in past(locale):
             words = [word for word in WORD.findall(after) if word != "de"]  # acum 25 de minute
+            known |= {*WORD.findall(before), words[-1] if words else ""}
+            units |= {word for word in words[:1] if name not in UNSPACED}
             if before and WORD.findall(before) and words:  # vor 5 Stunden; for 5 timer siden
                 before_unit.add((WORD.findall(before)[-1], words[0]))
+                if len(both := WORD.findall(before)) == 2:  # πριν από 5 ώρες, πριν 5 ώρες
+                    before_unit.add((both[0], words[0]))
                 if len(words) > 1:
                     unit_after.add((words[0], words[-1]))
             elif name in UNSPACED and not before:
@@ -96,8 +149,19 @@ def table() -> dict[str, list[Any]]:
                 unit_after.add((words[0], words[-1]))
             elif len(words) == 1 and not before:  # 5 oraja: the unit says that it is past
                 names_of["unspaced"].add(after)
-    # Danish and Norwegian say "for 5 timer siden", but "for 5 timer" is no past.
-    before_unit = {pair for pair in before_unit if pair[0] not in ("for", "fyrir")}
+        if name == "th":  # 月前 is "before March" as well
+            names_of["unspaced"] |= {unit + ago for unit, ago in product(units, agos)}
+        elif name not in UNSPACED:
+            for unit, ago in product(units, set(agos) - known):
+                unit_after.add((unit, ago))
+                before_unit.add((ago, unit))
+            unit_after |= {
+                (unit, ago) for unit, ago in product(units, agos) if any(a == ago for _, a in unit_after)
+            }
+            before_unit |= {
+                (ago, unit) for unit, ago in product(units, agos) if any(a == ago for a, _ in before_unit)
+            }
+    before_unit = {pair for pair in before_unit if pair[0] not in NOT_AGO}
     unit_after |= {(unit, "earlier") for unit, after in unit_after if after == "ago"}
     names_of["weak_months"] = names_of["months"] & set(WEAK_MONTHS.split())
     names_of["months"] -= names_of["weak_months"]
@@ -107,8 +171,11 @@ def table() -> dict[str, list[Any]]:
 
 def main() -> int:
     """Write the table."""
-    text = json.dumps(table(), ensure_ascii=False, indent=0, sort_keys=True)
-    TABLE.write_text(text + "\n", encoding="utf-8")
+    rows = (
+        f"{json.dumps(key)}: {json.dumps(words, ensure_ascii=False)}"
+        for key, words in sorted(table().items())
+    )
+    TABLE.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
     return 0
 
 

@@ -20,7 +20,7 @@ from scrapy_gp4c.fingerprint import read
 from scrapy_gp4c.fingerprint.answers import answer
 from scrapy_gp4c.fingerprint.parts import NOT_WATCHED_REASON, compared_part, watched_features
 from scrapy_gp4c.fingerprint.sketches import has_text
-from scrapy_gp4c.words.normal import plain_form
+from scrapy_gp4c.words.normal import plain_form, readable
 
 if TYPE_CHECKING:
     from scrapy.http import Response
@@ -106,7 +106,7 @@ def compare(project: Project, response: Response) -> ComparedText:
         marked,
         []
         if features is not None
-        else [LeftOutText(one.reason, one.words, one.text) for one in content.left_out],
+        else [LeftOutText(one.reason, one.words, readable(one.text)) for one in content.left_out],
     )
 
 

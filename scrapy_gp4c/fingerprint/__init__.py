@@ -25,7 +25,7 @@ from simhash import Simhash
 from scrapy_gp4c.fingerprint.answers import Answer, answer, bytes_of, page_text
 from scrapy_gp4c.fingerprint.sketches import feature_hashes, odd_half, sim_half
 from scrapy_gp4c.words.masking import FRENCH_AGO, FRENCH_UNITS, MASK, RELATIVE_WORDS, mask_relative
-from scrapy_gp4c.words.normal import normalise
+from scrapy_gp4c.words.normal import normalise, readable
 from scrapy_gp4c.words.shingles import (
     SHINGLE_WORDS,
     UInt64s,
@@ -95,7 +95,7 @@ def simhash_words(response: Response) -> list[str]:
     `read` makes a 64-bit SimHash of them by the simhash package (thesis 4.2; Manku et al. 2007): nothing is
     masked, and nothing learned.
     """
-    return page_text(response).split()
+    return readable(page_text(response)).split()
 
 
 def _simhash(names: list[str]) -> int:
@@ -130,11 +130,11 @@ def read(response: Response, features: Features | None = None, *, with_text: boo
     if features is None:
         content = answer(response)
         reading, normal = _reading(content)
-        return reading._replace(normal=normal, text=content.content.text) if with_text else reading
+        return reading._replace(normal=normal, text=readable(content.content.text)) if with_text else reading
     if features is simhash_words:
         content = answer(response)
         reading, normal = _reading(content)
-        text = content.content.text
+        text = readable(content.content.text)
         if content.data is None and content.content.has_text and (words := text.split()):
             value = int(Simhash(words).value)
             # A value below 2**32 would say that the page has no visible text.
@@ -146,7 +146,7 @@ def read(response: Response, features: Features | None = None, *, with_text: boo
     if not with_text:
         return reading
     text = page_text(response)
-    return reading._replace(normal=normalise(text), text=text)
+    return reading._replace(normal=normalise(text), text=readable(text))
 
 
 def read_bytes(response: Response) -> PageReading:

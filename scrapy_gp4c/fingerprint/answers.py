@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -17,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from lxml import etree
 from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 
+from scrapy_gp4c.fingerprint.data import calendar_text, data_text
 from scrapy_gp4c.fingerprint.text import (
     MAX_SOURCE_BYTES,
     Content,
@@ -33,25 +33,6 @@ PDF_MAGIC: Final = b"%PDF-"
 MAX_PDF_BYTES: Final = 2**24
 MAX_PDF_PAGES: Final = 500
 _TEXT_TYPE: Final = re.compile(rb"^text/|json|\bcsv|xml|yaml|javascript|x-sh\b|toml")
-_XSSI: Final = re.compile(r"\s*(?:\)\]\}',?|while\s?\(1\);|for\s?\(;;\);)\s*")
-_JSONP: Final = re.compile(r"\s*(?:/\*\*/\s*)?[\w$.]{1,100}\(\s*(?=[\[{])")
-_TRACE_KEY: Final = re.compile(
-    r"(?:x[-_]?)?(?:request|trace|correlation|session|transaction|span|visitor|csrf|xsrf|nonce|server|node|instance)"
-    r"[-_]?(?:id|token|uuid|key|name)?|_?token|(?:next|prev(?:ious)?|page|end|start)?[-_]?(?:cursor|token)|build[-_]?id"
-    r"|signature|etag|host_?name|served_?by|generated_?by_?host",
-    re.I,
-)
-_CLOCK_KEY: Final = re.compile(
-    r"(?:server|current|response|query|generated|fetched|retrieved|cache[d]?|render(?:ed)?|process(?:ing)?|execution|"
-    r"elapsed|now|exec|run|up|latency|last[-_]?(?:updated?|modified|refresh(?:ed)?|fetch(?:ed)?|sync(?:ed)?|check(?:ed)?)|expires?|took|timestamp|time_?stamp|ts|duration)"
-    r"[-_]?(?:time|at|on|ms|s|sec|seconds|millis|date|stamp|timestamp|in|duration|until)?(?:[-_](?:ms|s|utc|iso))?",
-    re.I,
-)
-_COUNT_KEY: Final = re.compile(
-    r"(?:page[-_]?)?(?:views?|hits|visits|visitors|impressions|online|likes|followers)(?:[-_]?(?:count|total|number|users|now))?",
-    re.I,
-)
-_LIMIT_KEY: Final = re.compile(r"(?:x[-_]?)?rate[-_]?limits?(?:[-_]?\w+)?", re.I)
 _PDF_CLOCKS: Final = re.compile(
     rb"/(?:CreationDate|ModDate|M)\s*\([^()]{0,60}\)|/ID\s*\[[^\]]{0,200}\]"
     rb"|<(xmp:\w*Date|xmpMM:\w*ID|pdf:\w*Date)>[^<]{0,200}</\1>"
@@ -126,64 +107,15 @@ def _text_content(response: TextResponse, root: str | None) -> tuple[str, Conten
     elif b"csv" in content_type or content_type == b"text/tab-separated-values":
         kind, text = "csv", _csv(source, "\t" if b"tab" in content_type else None)
     elif (head := source[:200].lstrip()[:1]) and (head in "[{" or b"json" in content_type or head in ")wf/"):
-        data = _json(source)
+        data = data_text(source)
         kind, text = ("text", source) if data is None else ("json", data)
+    elif (calendar := calendar_text(source)) is not None:
+        text = calendar
     return kind, Content(text, (), bool(text.strip())), is_cut
 
 
 def _content_type(response: Response) -> bytes:
     return (response.headers.get(b"Content-Type") or b"").split(b";")[0].strip().lower()
-
-
-def _json(source: str) -> str | None:
-    """Text of JSON by value, of lines of JSON likewise; None of a source that is neither."""
-    source = _XSSI.sub("", source, count=1)
-    if (call := _JSONP.match(source)) is not None:
-        source = source[call.end() :].rstrip().rstrip(";").rstrip(")")
-    try:
-        return _values(json.loads(source, object_pairs_hook=_object, parse_float=_number))
-    except RecursionError:
-        return None
-    except ValueError:
-        lines = source.splitlines()
-    rows = []
-    try:
-        for line in lines:
-            if line.strip():
-                rows.append(_values(json.loads(line, object_pairs_hook=_object, parse_float=_number)))
-    except (RecursionError, ValueError):
-        return None
-    return "\n".join(rows) if len(rows) > 1 else None
-
-
-def _number(text: str) -> float | int | str:
-    value = float(text)
-    return int(value) if value.is_integer() and abs(value) < 2**53 else value
-
-
-def _object(pairs: list[tuple[str, Any]]) -> Any:
-    """Object without its own clock, tokens and counters; one with a key twice stays a list of pairs."""
-    made: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in made:
-            return [[key, value] for key, value in pairs]
-        made[key] = "\x7f" if _is_noise(key, value) else value
-    return made
-
-
-def _is_noise(key: str, value: object) -> bool:
-    if isinstance(value, (dict, list)):
-        return _LIMIT_KEY.fullmatch(key) is not None
-    if _TRACE_KEY.fullmatch(key):
-        return (isinstance(value, str) and len(value) >= 6) or (isinstance(value, int) and abs(value) > 10**6)
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if _CLOCK_KEY.fullmatch(key):
-        return is_number or (isinstance(value, str) and value[:1].isdigit())
-    return is_number and _COUNT_KEY.fullmatch(key) is not None
-
-
-def _values(data: Any) -> str:
-    return json.dumps(data, sort_keys=True, ensure_ascii=False, separators=(" , ", " : "))
 
 
 def _csv(source: str, delimiter: str | None) -> str:

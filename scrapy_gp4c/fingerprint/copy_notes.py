@@ -24,6 +24,7 @@ from scrapy_gp4c.fingerprint import (
     Features,
     PageReading,
     answers,
+    data,
     fingerprint_of_text,
     main_features,
     read,
@@ -31,14 +32,14 @@ from scrapy_gp4c.fingerprint import (
     sketches,
     text,
 )
-from scrapy_gp4c.fingerprint.answers import html_source
-from scrapy_gp4c.fingerprint.noise import blocks_of, clock_positions, learn, without_clock
+from scrapy_gp4c.fingerprint.answers import html_source, page_text
+from scrapy_gp4c.fingerprint.noise import blocks_of, blocks_of_data, clock_positions, learn, without_clock
 from scrapy_gp4c.fingerprint.sketches import is_changed
 from scrapy_gp4c.fingerprint.text import REASONS
 from scrapy_gp4c.words import masking, normal, shingles
 
 _KNOWN_FEATURES: Final = (None, main_features, simhash_words)
-_RULES: Final[tuple[ModuleType, ...]] = (answers, text, sketches, normal, masking, shingles)
+_RULES: Final[tuple[ModuleType, ...]] = (answers, data, text, sketches, normal, masking, shingles)
 _READERS: Final = ("scrapy", "w3lib", "selectolax", "lxml")
 
 
@@ -218,13 +219,17 @@ def unpack(value: bytes) -> CopyNotes:
 def without_noise(
     response: Response, reading: PageReading, learned: bytes, copy_fingerprint: int, distance_bits: int
 ) -> tuple[PageReading, bytes]:
-    """Return the reading of an HTML page without its clock, and what is learned after this visit.
+    """Return the reading of an HTML page or of JSON without its clock, and what is learned after this visit.
 
     ``copy_fingerprint``: of the page's copy, without the clock that is learned.
     """
-    if not isinstance(response, HtmlResponse) or len(response.body) > MAX_LEARNED_BYTES:
+    if reading.kind not in ("html", "json") or len(response.body) > MAX_LEARNED_BYTES:
         return reading, b""
-    blocks = blocks_of(html_source(response))
+    if reading.kind == "json":
+        blocks = blocks_of_data(page_text(response))
+    else:
+        assert isinstance(response, HtmlResponse)
+        blocks = blocks_of(html_source(response))
     if not blocks:
         return reading, b""
     clock = clock_positions(learned)

@@ -22,8 +22,9 @@ from zlib import crc32
 import xxhash
 from selectolax.lexbor import LexborNode
 
-from scrapy_gp4c.fingerprint.text import compared_elements, names_of
-from scrapy_gp4c.words.masking import mask
+from scrapy_gp4c.fingerprint.data import leaves
+from scrapy_gp4c.fingerprint.text import OTHER_PAGES_NAME, compared_parts, names_of
+from scrapy_gp4c.words.masking import CHECKSUMS, mask
 from scrapy_gp4c.words.normal import normalise
 
 _ROW: Final = struct.Struct("<IH")
@@ -51,10 +52,9 @@ _COUNTERS: Final = _words("counters", "views")
 _STATEMENTS: Final = _words("statements")
 _CURRENCY: Final = re.compile(r"[$€£¥₽₹₺₩₫₴₪฿￥]|\b(?:kč|zł|kr|лв|lei|r\$|rp)\b|%|\d\s?[円元원บ]")
 _NAME: Final = re.compile(
-    r"(?:[\w-]*?[-_])?(?:related|recommendations?|see-?also|also-?(?:like|read|viewed|bought)"
-    r"|you-?(?:may|might)-?(?:also-?)?like|read-?(?:next|also)|further-?reading|most-?(?:read|viewed|popular|shared)"
-    r"|(?:popular|recommended|similar|suggested|random|trending|more|other)-?(?:posts?|articles?|stories|news|links"
-    r"|items|products|videos|topics|pages|reads)|recently-?viewed|recent-?comments|trending|testimonials?|weather|wetter"
+    rf"(?:[\w-]*?[-_])?(?:{OTHER_PAGES_NAME}"
+    r"|(?:popular|similar|suggested|random|more|other)-?(?:posts?|articles?|stories|news|links"
+    r"|items|products|videos|topics|pages|reads)|recent-?comments|testimonials?|weather|wetter"
     r"|did-?you-?know|fun-?facts?|(?:tip|fact|word|joke|thought|quote)-?of-?(?:the-?)?(?:day|moment)|daily-?(?:quote|tip|fact)"
     r"|who-?is-?online|users?-?online|online-?users|visitors?|visitor-?count(?:er)?|hit-?count(?:er)?|page-?views?"
     r"|views?-?count(?:er)?|post-?views|counter|hits|share-?counts?|(?:load|render|server|page|response)-?time|timestamp"
@@ -75,6 +75,15 @@ _LABEL: Final = re.compile(
 _TOKEN: Final = re.compile(r"\w*\d[\w.,'’%-]*(?:\s\d{3}\b)*|[^\W\d_]+|[,;|·•](?=\s)|[:：]")
 _QUOTATION: Final = re.compile(r"\s*[\"“„«‹「『].*[\"”“»›」』]\W*", re.S)
 _CONTAINERS: Final = frozenset(("div", "section", "ul", "ol", "dl", "table", "aside"))
+_KEY_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_MEASURES: Final = frozenset(
+    ("ms", "millis", "milliseconds", "micros", "nanos", "seconds", "age", "uptime", "load")
+)
+_TOKEN_VALUE: Final = re.compile(
+    r'"(?=[^"]*\d)(?:[0-9a-f-]{8,200}|(?:\d*[A-Za-z]+\d+){2,40}[\w+/=.:-]{0,200})"'
+)
+_UNIX_VALUE: Final = re.compile(r"1[5-9]\d{8}(?:\d{3}){0,3}(?:\.\d+)?")  # 2017 to 2033
+_VERSION_KEY: Final = re.compile("version|commit|sha|hash|digest|sku|isbn|url|link|slug|name|title", re.I)
 _LONGEST_COUNTER: Final = 80
 _LONGEST_LABEL: Final = 60
 _MOST_LABELLED: Final = 40
@@ -84,7 +93,7 @@ _NEAR: Final = 3
 
 
 class TextNode(NamedTuple):
-    """Text node of a page."""
+    """Text node of a page with the blank behind it, or piece of data."""
 
     text: str
     position: int = 0
@@ -176,12 +185,45 @@ class _Tree:
 
 def blocks_of(html: str) -> list[TextNode]:
     """Return the text nodes of what is compared of a page; none if they are not all of it."""
-    roots, compared = compared_elements(html)
+    roots, data, compared = compared_parts(html)
     tree = _Tree(roots)
     parts = _parts(tree)
-    blocks = [TextNode(text, parts[at]) for at, text in enumerate(tree.texts) if text]
-    words = [word for block in blocks for word in block.text.split()]
-    return blocks if words == compared.split() else []
+    blocks = [TextNode(f"{text} ", parts[at]) for at, text in enumerate(tree.texts) if text]
+    for text in data:
+        blocks += blocks_of_data(text) or [TextNode(f"{text} ")]
+    return blocks if without_clock(blocks, frozenset()).split() == compared.split() else []
+
+
+def blocks_of_data(text: str) -> list[TextNode]:
+    """Return the values of data, and what stands between them; none of a text that is no data."""
+    has_checksums = CHECKSUMS.search(text) is not None
+    try:
+        return [
+            TextNode(piece, _position_of_value(piece, keys, has_checksums)) for piece, keys in leaves(text)
+        ]
+    except (RecursionError, ValueError):
+        return []
+
+
+def _position_of_value(value: str, keys: tuple[str, ...], has_checksums: bool) -> int:
+    """Position of a value that may be a clock, one for all rows; 0 for statements."""
+    if not keys or not any(map(str.isdigit, value)):
+        return 0
+    words = [word.lower() for key in keys[-2:] for word in _KEY_WORD.findall(key)]
+    if _is_statement(" ".join(words), words) or _STATEMENT_NAME.search(keys[-1].lower()) is not None:
+        return 0
+    is_number = value[0] != '"'
+    is_clock = (
+        _UNIX_VALUE.fullmatch(value) is not None or not _MEASURES.isdisjoint(words) or _has_counter(words)
+        if is_number
+        else _VERSION_KEY.search(keys[-1]) is None
+        and ((not has_checksums and _TOKEN_VALUE.fullmatch(value) is not None) or _is_time(value))
+    )
+    return crc32("\n".join(keys).encode("utf-8", "replace")) & ~7 or 8 if is_clock else 0
+
+
+def _is_time(value: str) -> bool:
+    return re.fullmatch(r'"20\d\d(?: - |-)?\d\d(?: - |-)?\d\d[ T:\d.+Z-]*"', value) is not None
 
 
 def _parts(tree: _Tree) -> list[int]:
@@ -279,7 +321,7 @@ def clock_positions(learned: bytes) -> frozenset[int]:
 
 def without_clock(blocks: Sequence[TextNode], positions: frozenset[int]) -> str:
     """Return the text of a page without some parts."""
-    return " ".join(block.text for block in blocks if block.position not in positions)
+    return "".join(block.text for block in blocks if block.position not in positions)
 
 
 def learn(learned: bytes, blocks: Sequence[TextNode], *, is_changed: bool) -> bytes:

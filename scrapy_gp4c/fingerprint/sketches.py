@@ -38,11 +38,15 @@ def sim_half(hashes: UInt64s) -> int:
 
     Equals ``Simhash(features, f=32, hashfunc=...)`` of the simhash package, in a tenth of its time.
     """
-    columns = -(-hashes.size // _ROWS)
-    low = np.zeros(_ROWS * columns, ">u4")
-    low[: hashes.size] = hashes & np.uint64(0xFFFFFFFF)
-    bits = np.unpackbits(low.view(np.uint8)).reshape(_ROWS, columns * 32)
-    ones = np.add.reduce(bits, axis=0, dtype=np.uint8).reshape(columns, 32).sum(axis=0)
+    low = hashes.astype(">u4")  # the low 32 bits
+    columns = -(-low.size // _ROWS)
+    if columns > 1:
+        low = np.resize(low, _ROWS * columns)
+        low[hashes.size :] = 0
+    bits = np.unpackbits(low.view(np.uint8)).reshape(-1, columns * 32)
+    ones = np.add.reduce(bits, axis=0, dtype=np.uint8)
+    if columns > 1:
+        ones = ones.reshape(columns, 32).sum(axis=0)
     return int.from_bytes(np.packbits(ones > hashes.size / 2).tobytes(), "big")
 
 

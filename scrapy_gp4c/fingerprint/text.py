@@ -15,32 +15,51 @@ import numpy as np
 from scrapy.http import TextResponse
 from selectolax.lexbor import LexborCSSSelector, LexborHTMLParser, LexborNode
 
+from scrapy_gp4c.fingerprint.data import script_data
+from scrapy_gp4c.words.masking import is_moment
+from scrapy_gp4c.words.normal import CLOCK_BEGIN, CLOCK_END
+
 MAX_SOURCE_BYTES: Final = 2**24
 """Longest HTML source that is parsed, without scripts and styles."""
 LITTLE_TEXT_WORDS: Final = 20
 """Words below which a page is the shell of an application: its data in scripts counts as text."""
 MAX_DEPTH: Final = 2000  # of open elements: the parser's time grows with its square (20,000 deep: 0.5 s)
 
+
 _NEVER_TEXT: Final = "script,style,noscript,iframe,svg title,svg desc,defs,metadata,symbol"
-_DATA: Final = "script[type*=json]"
 _LOUD: Final = "[role=alert],[role=status]"  # news of the whole page, wherever they stand
 _AD_ATTRIBUTES: Final = ("data-ad", "data-ad-slot", "data-ad-client", "data-google-query-id")
-# A coarse net, `_reason` decides. Each selector costs as much as a hundredth of the parsing.
-_CANDIDATES: Final = ",".join(
-    (
-        "nav,footer,aside,[role],[hidden],[style*=none i],[aria-label^=advert i]",
-        *(f"[{attribute}]" for attribute in _AD_ATTRIBUTES),
-        *(
-            f"[{attribute}*={name} i]"
-            for attribute in ("class", "id")
-            for name in ("ad", "cookie", "consent", "sponsored")
-        ),
-        *(f"[class*={name} i]" for name in ("promoted", "taboola", "outbrain")),
-    )
+# Selectors of what may be left out, with a word that the source has if they match. Names of classes and ids
+# are sought in the source itself: a selector costs 2% of the parsing.
+_CANDIDATES: Final = (
+    (b"", "nav,footer,aside"),
+    (b"role=", "[role]"),
+    (b"hidden", "[hidden]"),
+    (b"none", "[style*=none i]"),
+    (b"aria-label", "[aria-label^=advert i],[aria-label^=sponsored i]"),
+    (b"data-", ",".join(f"[{attribute}]" for attribute in _AD_ATTRIBUTES)),
+    (b"<time", "time"),
 )
+_CLASSES: Final = re.compile(rb"class=(?:\"([^\"]*)\"|'([^']*)'|([^\s>\"']+))")
+_IDS: Final = re.compile(rb"id=(?:\"([^\"]*)\"|'([^']*)'|([^\s>\"']+))")
+_MOST_NAMES: Final = 64
+# Never text, and what says more than its text.
+_FIRST: Final = f"{_NEVER_TEXT},img[alt],input,[role=img],[disabled],[aria-disabled=true]"
+_TEXTLESS: Final = ("script", "style", "noscript", "iframe", "title", "desc", "defs", "metadata", "symbol")
+_UNSEEN_INPUTS: Final = ("hidden", "password", "checkbox", "radio", "file", "image")
+_MOMENT_NAME: Final = re.compile(
+    r"(?:[\w-]+-)?(?:ago|timeago|timestamp|posted|published|updated|modified|edited|created|dates?|datetime|countdown"
+    r"|relative-time|when|last-\w+)(?:-\w+)?|(?:[\w-]+-)?(?:post|comment|item|entry|article|story|message|msg)-time|time"
+    r"|timer|age"
+)
+_LONGEST_MOMENT: Final = 60
+_MOST_ELEMENTS_WITH_DATA: Final = 2000
 _SELECTOR: Final = LexborCSSSelector()  # type: ignore[no-untyped-call] # one for all: 10 us a page
 # Whole names alone: `ad-listing` has small ads, `no-ads` is a promise, `gpt-4` a product, `sponsors` a list.
-_AD: Final = r"(?:ads?|adverts?|advertisements?|advertising)"
+_AD: Final = (
+    r"(?:ads?|adverts?|advertisements?|advertising|werbung|anzeigen?|publicit[eé]|publicidade?|pubblicit[aà]"
+    r"|reklam[ay]?)"
+)
 _AD_PLACE: Final = (
     r"(?:slots?|units?|containers?|wrap(?:per)?|box|banners?|blocks?|spaces?|placements?|zones?|frames?|labels?|holder"
     r"|placeholder|leaderboard|skyscraper|rectangle|billboard|area|row|iframe|inner|outer|top|bottom|left|right|side"
@@ -48,20 +67,29 @@ _AD_PLACE: Final = (
 )
 _AD_NAME: Final = re.compile(
     rf"(?:{_AD}|(?:{_AD_PLACE}[-_]?)+{_AD}(?:[-_]?\d+)?|{_AD}(?:[-_]?{_AD_PLACE})+|ad(?:sbygoogle|sense|slot|unit)"
-    r"|div-gpt-ad[-_\w]*|sponsored(?:[-_](?:content|links?|posts?|box|label|ad))?|promoted"
+    r"|div-gpt-ad[-_\w]*|google-auto-placed|sponsored(?:[-_](?:content|links?|posts?|box|label|ad))?|promoted"
     r"|(?:taboola|outbrain|ob)[-_](?:widget|below|right|container)[-_\w]*|taboola|outbrain)"
 )
+_AFFIXES: Final = re.compile(r"^(?:c|m|o|l|js|u)-|(?:__|--).*$")  # of BEM and of modules of styles
+OTHER_PAGES_NAME: Final = (
+    r"related|recommend(?:ed|ations?)|see-?also|also-?(?:like|read|viewed|bought)"
+    r"|you-?(?:may|might)-?(?:also-?)?like|read-?(?:next|also)|further-?reading"
+    r"|most-?(?:read|viewed|popular|shared)|recently-?viewed|trending"
+)
+"""Pattern of names of parts that are about other pages."""
+_OTHER_PAGES_NAME: Final = re.compile(rf"(?:[\w-]*?[-_])?(?:{OTHER_PAGES_NAME})(?:[-_][\w-]*)?")
 _CONSENT_NAME: Final = re.compile(
     r"(?:[\w-]*[-_])?(?:cookies?|gdpr|consent|ccpa)[-_]?(?:\w+[-_])*(?:banner|bar|notice|consent|popup|pop-up|modal"
     r"|dialog|overlay|message|alert|wall|layer|law|disclaimer|prompt|manager|hint|hinweis|info|settings|preferences"
-    r"|container|wrapper|box)(?:[-_]\w+)*|(?:cookies?|gdpr|consent|cookie-?law|cookiebar|onetrust)[-_\w]*(?:sdk|root)"
+    r"|container|wrapper|box|root|window)(?:[-_]\w+)*|(?:cookies?|gdpr|consent|cookie-?law|cookiebar|onetrust)[-_\w]*(?:sdk|root)"
     r"|onetrust[-_\w]*|cookiebot[-_\w]*|cybotcookiebot\w*"
 )
 _COOKIES: Final = re.compile(
-    "cookie|кук[иа]|クッキー|쿠키|คุกกี้|कुकी|ملفات تعريف|עוגיות|ciastecz"
-    "|galleta|çerez|süti|sušen|kolačić|evästeet|bánh quy",
-    re.I,
+    "ookie|кук[иі]|колачић|クッキー|쿠키|คุกกี้|कुकी|کوکی|ملفات تعريف|עוגיות|ciastecz|galleta|çerez|süti|sušen"
+    "|kolačić|evästeet|bánh quy"
 )
+_LONGEST_NOTICE: Final = 1500
+_MOST_DIALOGS: Final = 8
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ROOTS: Final = {"html", "body", "main", "article", "head", "title", "h1"}
 _MARKUP: Final = re.compile(r"<!\[CDATA\[|\]\]>|<[/?!]?[A-Za-z_][^<>]*>")
@@ -92,7 +120,8 @@ FOOTER: Final = "footer"
 CONSENT: Final = "cookie notice"
 SIDEBAR: Final = "sidebar"
 OUTSIDE: Final = "outside the main part"
-REASONS: Final = (ADVERTISEMENT, HIDDEN, NAVIGATION, FOOTER, CONSENT, SIDEBAR, OUTSIDE)
+OTHER_PAGES: Final = "about other pages"
+REASONS: Final = (ADVERTISEMENT, HIDDEN, NAVIGATION, FOOTER, CONSENT, SIDEBAR, OUTSIDE, OTHER_PAGES)
 """Reasons to leave text out."""
 
 
@@ -100,6 +129,7 @@ class Content(NamedTuple):
     """Compared text of a page."""
 
     text: str
+    """Moments that markup names stand between `CLOCK_BEGIN` and `CLOCK_END`."""
     left_out: tuple[LeftOut, ...] = ()
     has_text: bool = True
     """Whether a visitor of the page reads any text; the title of an empty page is none."""
@@ -157,42 +187,47 @@ class _Parsed(NamedTuple):
     content: Content
     roots: tuple[LexborNode, ...] = ()
     """Elements whose text is compared."""
+    data: tuple[str, ...] = ()
+    """Compared texts that stand behind it: data of scripts, and the description."""
 
 
 @lru_cache(1)  # whoever describes a copy asks for the page that has just been fingerprinted
 def _parsed(html: str) -> _Parsed:
     kept_reasons: frozenset[str] = frozenset()
+    source = html.encode("utf-8", "replace")  # a word is found in bytes in a tenth of the time
     while True:
-        document = _document(html)
+        document = _document(html, source)
         if document is None:
             return _Parsed(None, Content("", (), has_text=False))
-        left_out = list(_take_out(document, kept_reasons))
+        left_out = list(_take_out(document, source, kept_reasons))
         text = document.text(separator=" ", strip=True)
-        too_much = {reason for reason in {one.reason for one in left_out} if _is_much(reason, left_out, text)}
+        too_much = _reasons_of_much(left_out, text)
         if not too_much:
             break
         kept_reasons |= too_much
     roots: tuple[LexborNode, ...] = (document,)
-    if OUTSIDE not in kept_reasons and ("main" in html or "<article" in html):
-        text, roots = _main_part(document, text, left_out)
+    if OUTSIDE not in kept_reasons and (b"main" in source or b"<article" in source):
+        text, roots = _main_part(document, source, text, left_out)
     if len(text.split(None, LITTLE_TEXT_WORDS)) > LITTLE_TEXT_WORDS:
         return _Parsed(document, Content(text, tuple(left_out)), roots)
     body = document.css_first("body")
-    data = " ".join(_data(html)) if "json" in html else ""
-    has_text = bool(data.strip()) or (body is not None and bool(body.text().strip()))
-    text = " ".join((text, data, *_labels(document)))
-    return _Parsed(document, Content(text, tuple(left_out), has_text), roots)
+    data = tuple(_data(html))
+    has_text = bool(data) or (body is not None and bool(body.text().strip()))
+    description = document.css_first("meta[name=description i],meta[property='og:description']")
+    about = "" if description is None else description.attributes.get("content") or ""
+    text = " ".join((text, *data, about))
+    return _Parsed(document, Content(text, tuple(left_out), has_text), roots, (*data, about))
 
 
-def compared_elements(html: str) -> tuple[tuple[LexborNode, ...], str]:
-    """Return the elements whose text is compared, and the compared text; none of a page nested too deeply.
+def compared_parts(html: str) -> tuple[tuple[LexborNode, ...], tuple[str, ...], str]:
+    """Return elements whose text is compared, data behind it, and all as text; none of too deep a page.
 
     The elements are not to be changed: the next to ask for the same page gets them, too.
     """
     if is_too_deep(html):
-        return (), ""
+        return (), (), ""
     parsed = _parsed(html)
-    return parsed.roots, parsed.content.text
+    return parsed.roots, parsed.data, parsed.content.text
 
 
 def content_of(html: str) -> LexborNode | None:
@@ -203,32 +238,85 @@ def content_of(html: str) -> LexborNode | None:
     return _parsed(html).document
 
 
-def _document(html: str) -> LexborNode | None:
-    if "shadowrootmode" in html:  # a visitor reads such a template in its place
+def _document(html: str, source: bytes) -> LexborNode | None:
+    if b"shadowrootmode" in source:  # a visitor reads such a template in its place
         html = _SHADOW_ROOT.sub("<div", html)
+    if b"<wbr" in source:
+        html = html.replace("<wbr>", "")
     document = LexborHTMLParser(html).root
     if document is not None:
-        for node in _SELECTOR.find(_NEVER_TEXT, document):
-            node.decompose()
+        for node in _SELECTOR.find(_FIRST, document):
+            if (said := " ".join(_said(node)).strip()) and node.parent is not None:
+                node.insert_before(f" {said} ")
+            if node.tag in _TEXTLESS:
+                node.decompose()
     return document
 
 
-def _is_much(reason: str, left_out: list[LeftOut], remaining: str) -> bool:
-    """Tell whether the texts of one reason are a third of the page's text, or the rest says nothing."""
-    of_reason = sum(len(one.text) for one in left_out if one.reason == reason)
-    others = sum(len(one.text) for one in left_out) - of_reason
+def _said(node: LexborNode) -> Iterator[str]:
+    """Words that a visitor sees or hears of an element besides its text."""
+    tag, attributes = node.tag, node.attributes
+    if tag == "iframe":
+        inner = LexborHTMLParser(attributes.get("srcdoc") or "").root
+        if inner is not None:
+            for hidden in _SELECTOR.find(_NEVER_TEXT, inner):
+                hidden.decompose()
+            yield inner.text(separator=" ", strip=True)
+        return
+    if tag == "img":
+        yield attributes.get("alt") or ""
+    if tag == "input" and (attributes.get("type") or "text").lower() not in _UNSEEN_INPUTS:
+        yield attributes.get("value") or ""
+    if attributes.get("role") == "img":
+        yield attributes.get("aria-label") or ""
+    if "disabled" in attributes or attributes.get("aria-disabled") == "true":
+        yield "disabled"
+
+
+def _is_moment(node: LexborNode) -> bool:
+    """Tell whether an element is named a moment and says nothing but one: "2h", "yesterday", "10.11.26"."""
+    tag, attributes = node.tag, node.attributes
+    if tag in ("html", "body", "td", "th", "dd") or node.parent is None:
+        return False
+    if tag == "time":
+        if (attributes.get("datetime") or "").startswith(("P", "p")):  # a duration
+            return False
+    elif not any(_MOMENT_NAME.fullmatch(name) for name in names_of(attributes.get("class"))):
+        return False
+    text = node.text(separator=" ", strip=True)
+    return len(text) <= _LONGEST_MOMENT and is_moment(text)
+
+
+def _reasons_of_much(left_out: list[LeftOut], remaining: str) -> set[str]:
+    """Reasons of which the texts are a third of the page's text, or the rest says nothing."""
+    sizes: dict[str, int] = {}
+    for reason, text in left_out:
+        sizes[reason] = sizes.get(reason, 0) + len(text)
+    total, size = sum(sizes.values()), len(remaining.strip())
     # Characters, which cost nothing to count and are fair to scripts without spaces.
-    return of_reason > 0 and len(remaining.strip()) <= max(2 * of_reason - others, 0)
+    return {reason for reason, own in sizes.items() if own and size <= max(3 * own - total, 0)}
 
 
-def _take_out(document: LexborNode, kept_reasons: frozenset[str]) -> Iterator[LeftOut]:
+def _take_out(document: LexborNode, source: bytes, kept_reasons: frozenset[str]) -> Iterator[LeftOut]:
     """Take the outermost elements that are not compared off the tree."""
     taken: set[int] = set()
     inside: dict[int, bool] = {}
     in_main = _InMain(document)
     nodes = []
-    for node in _SELECTOR.find(_CANDIDATES, document):
-        reason = _reason(node)
+    selectors = [selector for word, selector in _CANDIDATES if word in source]
+    for attribute, values in (("class", _CLASSES), ("id", _IDS)):
+        names = {name for value in set(values.findall(source)) for name in b"".join(value).split()}
+        told = [name for name in names if _has_meaning(name)][:_MOST_NAMES]
+        selectors += [f'[{attribute}~="{name.decode()}"]' for name in told]
+    selector = ",".join(selectors)
+    candidates = [(_reason(node), node) for node in _SELECTOR.find(selector, document)]
+    for reason, node in candidates:
+        if reason is None and _is_moment(node):
+            node.insert_before(CLOCK_BEGIN)
+            node.insert_after(CLOCK_END)
+    if b"ookie" in source and all(reason != CONSENT for reason, _ in candidates):
+        candidates += [(CONSENT, node) for node in _notices(document)]
+    for reason, node in candidates:
         if reason is None or reason in kept_reasons or (reason == SIDEBAR and in_main.has(node)):
             continue
         if not (taken and _is_inside(node, taken, inside)):
@@ -266,7 +354,7 @@ def _reason(node: LexborNode) -> str | None:
     role = (attributes.get("role") or "").lower()
     if (reason := _reason_of_name(attributes.get("class"), attributes.get("id"))) is not None:
         return reason
-    if (attributes.get("aria-label") or "").lower().startswith("advert") or any(
+    if (attributes.get("aria-label") or "").lower().startswith(("advert", "sponsored")) or any(
         name in attributes for name in _AD_ATTRIBUTES
     ):
         return ADVERTISEMENT
@@ -278,18 +366,44 @@ def _reason(node: LexborNode) -> str | None:
         return FOOTER
     if tag == "aside" or role == "complementary":
         return SIDEBAR
-    if role in ("dialog", "alertdialog") and _COOKIES.search(node.text()):
-        return CONSENT
     return None
+
+
+def _notices(document: LexborNode) -> Iterator[LexborNode]:
+    """Short texts about cookies with a button, in the body itself or in dialogs."""
+    dialogs = _SELECTOR.find("dialog,[role*=dialog]", document)[:_MOST_DIALOGS]
+    others = _SELECTOR.find("body>div,body>section,body>div>div", document)
+    for number, node in enumerate((*dialogs, *others)):
+        text = node.text().lower()
+        if (
+            len(text) <= _LONGEST_NOTICE
+            and _COOKIES.search(text) is not None
+            and (
+                number < len(dialogs)
+                or _SELECTOR.find("button,[role=button],input[type=submit],a[href='#']", node)
+            )
+        ):
+            yield node
+
+
+@lru_cache(16384)
+def _has_meaning(name: bytes) -> bool:
+    """Tell whether a class or id tells of an element that it is left out, or a moment."""
+    text = name.decode("utf-8", "replace")
+    if '"' in text or "\\" in text or "\ufffd" in text:
+        return False
+    return _reason_of_name(text, None) is not None or any(map(_MOMENT_NAME.fullmatch, names_of(text)))
 
 
 @lru_cache(4096)
 def _reason_of_name(classes: str | None, identity: str | None) -> str | None:
     for name in names_of(classes, identity):
-        if _AD_NAME.fullmatch(name):
+        if _AD_NAME.fullmatch(name) or _AD_NAME.fullmatch(_AFFIXES.sub("", name)):
             return ADVERTISEMENT
         if _CONSENT_NAME.fullmatch(name):
             return CONSENT
+        if _OTHER_PAGES_NAME.fullmatch(name):
+            return OTHER_PAGES
     return None
 
 
@@ -327,15 +441,16 @@ class _InMain:
 
 
 def _main_part(
-    document: LexborNode, text: str, left_out: list[LeftOut]
+    document: LexborNode, source: bytes, text: str, left_out: list[LeftOut]
 ) -> tuple[str, tuple[LexborNode, ...]]:
     """Return the text and elements of the main part, the title and alerts, if they hold most of the words."""
-    mains = document.css("main,[role=main]") or document.css("article")
+    mains = _SELECTOR.find("main,[role=main]", document) or _SELECTOR.find("article", document)
     if len(mains) != 1:
         return text, (document,)
-    title = document.css_first("title")
+    title = next(iter(_SELECTOR.find("title", document)), None)
     in_main = _InMain(document)
-    loud = [node for node in document.css(_LOUD)[:8] if not in_main.has(node)]
+    loud = _SELECTOR.find(_LOUD, document)[:8] if b"role=" in source else []
+    loud = [node for node in loud if not in_main.has(node)]
     roots = (*([] if title is None else [title]), *loud, mains[0])
     texts = [root.text(separator=" ", strip=True) for root in roots]
     outside = _without(text, texts[-1])
@@ -356,26 +471,16 @@ def _without(text: str, passage: str) -> str:
 
 
 def _data(html: str) -> Iterator[str]:
-    """Data that a page brings for its scripts: JSON-LD, state of applications."""
+    """Data that a page of an application brings: JSON-LD, the state that its scripts begin with."""
     root = LexborHTMLParser(html).root
-    if root is not None:
-        for node in root.css(_DATA):
-            yield node.text()
-
-
-def _labels(document: LexborNode) -> Iterator[str]:
-    """Descriptions in attributes of a page with little text."""
-    for node in document.css(
-        "meta[name=description i],meta[property='og:description'],img[alt],input,[role=img]"
-    ):
-        attributes = node.attributes
-        if node.tag == "meta":
-            yield attributes.get("content") or ""
-        elif node.tag == "input":
-            if (attributes.get("type") or "text").lower() not in ("hidden", "password"):
-                yield attributes.get("value") or ""
-        else:
-            yield attributes.get("alt") or attributes.get("aria-label") or ""
+    if root is None:
+        return
+    for node in root.css("script:not([src])"):
+        yield from script_data(node.text())
+    for node in root.css("body *")[:_MOST_ELEMENTS_WITH_DATA]:
+        for value in node.attributes.values():
+            if value and value[0] in "{[":
+                yield from script_data(value)
 
 
 def without_scripts(html: str) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections.abc import Callable
 from importlib.resources import files
 from typing import Final
 
@@ -22,6 +23,8 @@ MASK: Final = "\x7f"  # DEL: no page's text holds it, and an ASCII text stays on
 _DATA: Final = files(__package__)
 _TABLE: Final = json.loads(_DATA.joinpath("date_words.json").read_text(encoding="utf-8"))
 _WORDS: Final = tomllib.loads(_DATA.joinpath("mask_words.toml").read_text(encoding="utf-8"))
+_RECENT: Final = frozenset(_TABLE["recent"])
+_RECENT_WORDS: Final = frozenset(word for phrase in _RECENT for word in phrase.split())
 _UNIT_AFTER: Final = frozenset(map(tuple, _TABLE["unit_after"]))
 _BEFORE_UNIT: Final = frozenset(map(tuple, _TABLE["before_unit"]))
 
@@ -38,7 +41,7 @@ for _bit, _words in (
     (_BEFORE, [before for before, _ in _BEFORE_UNIT]),
     (_VIEW, _WORDS["views"].split()),
 ):
-    for _word in set(_words) - {"k", "st", "an", "th", "nd", "rd"}:
+    for _word in set(_words) - {"k", "st", "an", "th", "nd", "rd", *_TABLE["unspaced"]}:
         _MARKS[_word] = _MARKS.get(_word, 0) | _bit
 
 
@@ -80,12 +83,18 @@ _PEOPLE: Final = (
     r"|utenti|ospiti|пользовател\w{1,3}|гост\w{1,3}|użytkowników|gości|osób|gebruikers|gasten)"
 )
 _SEEN: Final = (
-    r"(?:(?:viewed|read|visto|leído|lido|letto|lu|vu|gelesen|angesehen|aufgerufen|просмотрено|прочитано|bekeken|läst"
+    r"(?:(?:viewed|read|accessed|visto|leído|lido|letto|lu|vu|gelesen|angesehen|aufgerufen|просмотрено|прочитано|bekeken|läst"
     rf"|vist|wyświetlono|przeczytano|okundu|görüntülendi|zobrazeno)\s{_COUNT}\s{_TIMES}(?!\w)"
     rf"|seen\sby\s{_COUNT}\s(?:people|{_PEOPLE})(?!\w)"
-    rf"|(?:visits|visitors|hits|online(?: now)?|онлайн)\s?[:：]\s?{_COUNT})"
+    rf"|(?:visits|visitors|hits|online|онлайн|смотрят|просматривают)(?:\s\w{{2,8}})?\s?[:：]\s?{_COUNT}"
+    rf"|visitor (?:number|no\.|nr\.|#)\s?[:：]?\s?{_COUNT})"
 )
 _ONLINE: Final = r"(?:online|онлайн|en línea|conectados|en ligne|connectés|collegati|çevrimiçi)"
+_WATCHERS: Final = (
+    rf"(?:people|persons?|others|shoppers|customers|{_PEOPLE}|personen|leute|personnes|personas|persone|pessoas|mensen"
+    r"|osób|osoby|kişi|человека?)"
+)
+_WATCH: Final = rf"(?:{'|'.join(_WORDS['watch'].split())})"
 _THAI_MONTH: Final = r"(?:ม\.ค|ก\.พ|มี\.ค|เม\.ย|พ\.ค|มิ\.ย|ก\.ค|ส\.ค|ก\.ย|ต\.ค|พ\.ย|ธ\.ค)\."
 _DAY_FIRST: Final = "|".join(
     (
@@ -99,6 +108,9 @@ _DAY_FIRST: Final = "|".join(
         rf"{_DAY}{_OF}(?:{_STRONG_MONTH}{_SECOND}(?:{_WITH_YEAR})?|{_MONTH}{_WITH_YEAR})(?!\w)",
         rf"{_DAY}\s?{_THAI_MONTH}(?:\s?{_YEAR})?",
         rf"{_YEAR}\.?(?:\s(?:m\.|е\.))?[\s-]{{1,2}}{_STRONG_MONTH}[\s-]{_DAY}(?!\d)(?:\sd\.|\.)?",
+        rf"1[01]\d/(?:0[1-9]|1[0-2])/{_DAY}(?![\d/])",  # years of Taiwan
+        rf"(?:0[1-9]|1[0-2])-{_DAY}(?=\s\d\d:\d\d)",
+        r"\d\d?/\d\d?\s?[(（][月火水木金土日월화수목금토][)）]",
     )
 )
 _MONTH_FIRST: Final = (
@@ -106,7 +118,7 @@ _MONTH_FIRST: Final = (
     rf"|{_MONTH}[\s-]{{1,3}}(?:de |del )?{_PLAIN_YEAR}\b"
 )
 _THEN: Final = (  # the clock and the weekday after a date
-    rf"(?:\s*+[,(]?\s?(?:{_WEEKDAY}(?!\w)|[月火水木金土日一二三四五六](?=[)）])"
+    rf"(?:\s*+[,(]?\s?(?:{_WEEKDAY}(?!\w)|[月火水木金土日一二三四五六월화수목금토일](?=[)）])"
     r"|(?:星期|周|週)[一二三四五六日天])[)）]?)?"
     r"(?:\s*+(?:,\s*+)?(?:(?:at|um|à|a las|às|alle|t|в|о|kl\.?|klo|om|o|-|–|\||·|\()\s*+)?"
     rf"(?:{_CLOCK}|(?:[01]?\d|2[0-3])h[0-5]\d\b)\)?)?"
@@ -118,11 +130,11 @@ _MANY: Final = (
 )
 _VIEWS: Final = (
     rf"(?:{_any_of(_VIEW)}|page\s{_any_of(_VIEW)}"
-    rf"|(?:{_PEOPLE}|people|others) (?:are |currently )?"
-    rf"(?:{_ONLINE}|reading|viewing|watching|browsing))(?!\w)"
+    rf"|{_PEOPLE} (?:are |currently )?{_ONLINE}|{_WATCHERS}\s(?:\w{{1,20}}\s){{0,3}}{_WATCH}|watching)(?!\w)"
 )
 _CJK_VIEWS: Final = (
-    "(?:ยอดวิว|ยอดเข้าชม|เปิดดู|อ่าน|視聴|再生|阅读|浏览|閱讀|瀏覽|查看|点击|點擊|点阅|人气|人氣|围观|播放|閲覧|观看|觀看|アクセス|조회|읽음|เข้าชม|ผู้ชม|คนอ่าน"
+    "(?:ยอดวิว|ยอดเข้าชม|เปิดดู|อ่าน|視聴|再生|阅读|浏览|閱讀|瀏覽|查看|点击|點擊|点阅|人气|人氣|围观"
+    "|播放|閲覧|보고 있|观看|觀看|アクセス|조회|읽음|เข้าชม|ผู้ชม|คนอ่าน"
     "|จำนวนผู้อ่าน)"
 )
 _SHORT_UNIT: Final = (
@@ -135,21 +147,28 @@ _AND: Final = rf"(?:(?:\s|,\s| and )[0-9]++\s?{_UNITS}\.?)"
 _DIGIT_FIRST: Final = "|".join(
     (
         rf"(?P<date>(?:{_DAY_FIRST}){_THEN})",
+        rf"(?P<short>[0-3]\d(?P<sign>[.-])[01]\d(?P=sign)[23]\d(?![\d.-]){_THEN})",
+        rf"(?P<day>(?<!\.){_DAY}\.(?:0?[1-9]|1[0-2])\.(?!\d))",
+        r"(?P<copyright>(?:(?:19|20)\d\d\s?-\s?)?(?:19|20)\d\d)(?![\w.,:/%-])",
+        r"(?P<address>(?<!\.)\d{1,3}(?:\.\d{1,3}){3})(?![\d.])",
         rf"(?P<vietnamese>{_DAY}\s{_UNITS}\s(?:1[0-2]|0?\d)(?!\d)(?:,?\s(?:{_UNITS}\s)?{_PLAIN_YEAR}\b)?)",
         rf"(?P<span>[0-9]++\+?\s?{_UNITS}\.?{_AND}?\s(?:y?ang\s)?{_AGO})(?!\w)",
-        r"(?P<hanging>[0-9]++\s?(?:" + "|".join(map(re.escape, _TABLE["unspaced"])) + r"))(?![a-zäöüáéíóőű])",
+        r"(?P<hanging>[0-9]++\s?(?:" + "|".join(map(re.escape, _TABLE["unspaced"])) + r"))(?![a-zäöüáéíóőű])"
+        r"(?!(?<=ก่อน)[ก-๙])",  # seven days before a journey
         rf"(?P<clock>{_CLOCK}|(?:1[0-2]|0?[1-9])\s?(?:[ap]\.m\.|[ap]m\b)|(?:[01]?\d|2[0-4])(?:[.:][0-5]\d)?\s?uhr\b"
         r"|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b|\d\d?\s?[時时点點시]\s?(?:\d\d?\s?[分분])?(?:\s?\d\d?\s?[秒초])?)",
         r"(?P<unix>1[5-9]\d{8}(?:\d{3})?(?:\.\d++)?)(?![.,]?\d)",  # Unix time, 2017 to 2033
-        rf"(?P<views>{_GROUPED}\+?\s?{_MANY}?(?:\s{_VIEWS}|\s?(?:次|人|回|명이?)?\s?{_CJK_VIEWS}))",
+        rf"(?P<views>{_GROUPED}\+?\s?{_MANY}?(?:\s{_VIEWS}|\s?(?:次|人|回|명이?)?(?:正在|が)?\s?{_CJK_VIEWS}))",
         rf"(?P<run>{_NUMBER}\s?(?:{_SHORT_UNIT}|{_any_of(_UNIT)}))(?!\w)",
     )
 )
 _MARK_FIRST: Final = "|".join(
     (
-        rf"(?P<weekday>{_WEEKDAY}(?!\w)[.,]*+\s{{1,3}}(?:{_DAY_FIRST}|{_MONTH_FIRST}){_THEN})",
+        rf"(?P<weekday>{_WEEKDAY}(?!\w)[.,]*+\s{{1,3}}(?:ที่\s)?"
+        rf"(?:{_DAY_FIRST}|{_MONTH_FIRST}|{_DAY}\.(?:0?[1-9]|1[0-2])\.(?:\d\d(?!\d))?(?!\d)){_THEN})",
         rf"(?P<month>(?:{_MONTH_FIRST}){_THEN})",
-        rf"(?P<before>{_any_of(_BEFORE)}\s(?:[^\W\d]{{2,9}}\s)?(?:de )?[0-9]++\s?{_UNITS})(?!\w)",
+        rf"(?P<before>{_any_of(_BEFORE)}\s(?:(?:[^\W\d]{{2,9}}|{_ANY_MARK.pattern})\s)?(?:de )?"
+        rf"[0-9]++\+?\s?{_UNITS}(?:\s{_AGO})?)(?!\w)",
         rf"(?P<counted>{_VIEWS}(?:\s\w{{2,8}})?\s?[:：]\s?{_COUNT})",
         rf"(?P<ngày>{_UNITS}\s{_DAY}\s{_UNITS}\s\d\d?(?:,?\s(?:{_UNITS}\s)?{_PLAIN_YEAR}))",
     )
@@ -157,9 +176,10 @@ _MARK_FIRST: Final = "|".join(
 _TOKEN: Final = (
     r"(?P<token>(?:(?:php|j|asp)?sess(?:ion)?_?(?:id)?|sid|csrf[\w-]{0,64}+|xsrf[\w-]{0,64}+|nonce|(?:ray|request|trace"
     r"|correlation|session|sitzungs|anfrage)[\s_-]?(?:id|nr\.?)"
-    r"|(?:error|incident|support) (?:id|ref(?:erence)?)|build[\s_-]?id"
+    r"|(?:error|incident|support) (?:id|ref(?:erence)?)|build[\s_-]?id|served by"
+    r"|reference(?=\s?#\s?[\da-f]{1,40}\.[\da-f]{1,40}\.)"
     r"|(?<=[?&])(?:cb|rnd|ts?|_|nocache|cachebust\w{0,3}|token|expires|x-amz-\w{1,20}|signature)(?==))"
-    r"\s?[\"']?[=:#]?\s?[\"']?(?=[\w%+/-]{0,64}\d)[\w%+/-]{1,200}+)"
+    r"\s?[\"']?[=:#]?\s?[\"']?(?=[\w%+/.-]{0,64}\d)[\w%+/-]{1,200}+(?:\.[\w-]{1,60}+){0,4})"
 )
 _HEX: Final = (
     r"(?P<hex>(?=[0-9a-f]{8})(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"
@@ -171,7 +191,7 @@ _NUMERIC: Final = re.compile(
     rf"|(?={_ANY_MARK.pattern})(?:{_MARK_FIRST})"
     rf"|(?=[abceijnprstx]){_TOKEN}"
     rf"|(?=[pumgv])(?P<online>{_VIEWS}\s?[:：]\s?{_COUNT})"
-    rf"|(?=[abghloprsvwzпчо])(?P<seen>{_SEEN})"
+    rf"|(?=[abghloprsvwzпчос])(?P<seen>{_SEEN})"
     rf"|(?=[^\x00-\u0dff])(?P<cjk>{_CJK_VIEWS}(?:次数|次數|人数|人數|者数|数|數|量|回数|수)?\s?[:：]?\s?{_NUMBER}[万萬만]?))"
 )
 _RUN: Final = re.compile(
@@ -187,30 +207,86 @@ _HAS_SECONDS: Final = re.compile(r"\d\d:[0-5]\d:|\d\s?(?:z|utc|gmt)\b|[秒초]")
 _BLANKS: Final = re.compile(r"(\s++)")
 _LAST_WORDS: Final = re.compile(r"[^\W\d]++\d{0,4}")
 _SAYS_TIME: Final = frozenset(_WORDS["time"].split())
+_POSTED: Final = frozenset(word for word in _SAYS_TIME if len(word) > 4) - _RECENT_WORDS
 _TIME_SIGNS: Final = re.compile(
     "更新|发布|發布|发表|發表|時間|时间|現在|现在|今天|昨天"
     "|今日|昨日|投稿|公開"
     "|업데이트|수정|작성|등록|현재|오늘|어제|อัปเดต|อัพเดท|แก้ไข|เวลา|วันนี้|เมื่อวาน"
 )
+_COUNTDOWN: Final = frozenset(_WORDS["countdown"].split())
+_SAYS_COPYRIGHT: Final = re.compile(r"(?:©|\bcopyright\b|\(c\))[^.!?]{0,40}$")
+_SAYS_YOURS: Final = re.compile(r"\b(?:your|ihre|deine|votre|su|tu|twój|uw|din|ваш|的)\b.{0,9}\bip\b.{0,16}$")
+_STATEMENTS: Final = frozenset(_WORDS["statements"].split())
+_NEXT_WORD: Final = re.compile(r"\s?([^\W\d]++)")
 _SAYS_RUN: Final = frozenset(_WORDS["run_time"].split())
 _RUN_SIGNS: Final = re.compile("生成|用时|耗时|處理|处理|执行|執行|처리|생성|สร้าง")
+_UNTIL: Final = frozenset(_TABLE["until"])
+_BULLET: Final = re.compile(r"[·•]\s?$")
+_DAY_NAMES: Final = frozenset(_TABLE["weekdays"]) | frozenset(_TABLE["short_weekdays"])
+_SHORT_WEEKDAY: Final = re.compile(  # Di, 10.11.2026; ti 10.11.
+    rf"\b(?:{'|'.join(sorted(_TABLE['short_weekdays']))})(?:[.,]{{1,2}}|(?<!\bon)(?<!\bto))\s?$"
+)
+_CJK_RECENT: Final = re.compile(
+    r"((?:更新|发布|發布|发表|發表|編集|编辑|投稿|公開|修改|작성|등록|수정)(?:于|於|日時?|時間|时间)?\s?:?\s?)"
+    rf"(?:{'|'.join(word for word in _TABLE['recent'] if word[0] >= '一')})"
+)
 _NUMBER_WORDS: Final = frozenset(_WORDS["numbers"].split())
-_DAY_BEFORE: Final = re.compile(
-    r"\b(?:il y|(?:today|yesterday|heute|gestern|aujourd'hui|hier|hoy|ayer|oggi|ieri|hoje|ontem|dziś|dzisiaj"
-    r"|wczoraj|dnes|včera|сегодня|вчера|сьогодні|вчора|bugün|dün|i ?dag|i ?går|vandaag|gisteren|tänään|eilen"
-    r"|ma|tegnap|σήμερα|χθες|اليوم|أمس|היום|אתמול|आज|कल|hôm nay|hôm qua|hari ini|kemarin|今天|昨天|今日|昨日"
-    r"|오늘|어제|วันนี้|เมื่อวาน),?(?: (?:at|um|à|a las|às|alle|o|в|о|om|kl\.?|saat|lúc|pukul|klo))?) ?$"
+_AT: Final = re.compile(
+    r"(?: (?:at|um|à|a las|às|alle|o|в|о|om|kl\.?|klo|saat|lúc|pukul|ที่))?,? ?$"
+)  # [sic] between a day and its clock
+_ABOUT: Final = frozenset(_WORDS["about"].split())
+_BEFORE_MOMENT: Final = frozenset(
+    (
+        *_RECENT,
+        *_TABLE["weekday_phrases"],
+        *(phrase.split()[0] for phrase in _TABLE["weekday_phrases"]),
+        "il y",
+        "for",  # for 5 timer siden
+        *_ABOUT,
+        "less than",
+        "more than",
+    )
+)
+_MOMENT_TOKEN: Final = re.compile(r"\d++|[^\W\d_]++")
+_SHORT_DATE: Final = re.compile(r"[0-3]?\d([./-])[0-3]?\d\1(?:\d\d(?:\d\d)?)?")
+_MOMENT_WORDS: Final = (
+    frozenset(word for word, bits in _MARKS.items() if bits & ~_VIEW)
+    | _RECENT_WORDS
+    | frozenset(_WORDS["time"].split())
+    | {
+        "s",
+        "m",
+        "h",
+        "d",
+        "w",
+        "y",
+        "at",
+        "am",
+        "pm",
+        "uhr",
+        "utc",
+        "gmt",
+        "um",
+        "à",
+        "alle",
+        "kl",
+        "klo",
+        "в",
+        "on",
+        "and",
+    }
 )
 _MOMENTS: Final = tuple(moment.strip() for moment in _WORDS["moments"].split("|"))
 _ASCII_MOMENTS: Final = tuple(filter(str.isascii, _MOMENTS))
 _SAYS_VERSION: Final = frozenset(_WORDS["version"].split())
 _VERSION_SIGNS: Final = re.compile("バージョン|版本|버전|เวอร์ชัน")
-_CHECKSUMS: Final = re.compile(
+CHECKSUMS: Final = re.compile(
     r"\b(?:sha-?[1235]\d{0,2}|md5|blake[23]\w?|check-?sums?|prüfsummen?|hash(?:es|wert)?|digests?|commits?"
     r"|git|revisions?|changesets?|fingerprints?|somme de contrôle|sum[ae] (?:de verificación|kontrolna"
     r"|di controllo)|soma de verificação|controlesom|контрольн\w{1,9}|хеш\w{0,9}|public key|integrity|etag)\b"
     r"|校验|校驗|哈希|雜湊|チェックサム|ハッシュ|コミット|체크섬|해시|커밋"
 )
+"""Pattern of words of pages that are about checksums and commits."""
 # The patterns are tried only around clusters of digits (with gaps of at most 16 characters), and only if a
 # cheap look finds a shape or a word there that they need: they cost 1.5 us for every character.
 _BEFORE_LETTER: Final = re.compile(r"\b(?:y a|hace|vor|há|för|for|před) [0-9]{1,3}\s$")
@@ -220,26 +296,35 @@ _REACH: Final = 32  # characters around a cluster that a pattern may take in
 _CONTEXT: Final = 64  # characters before a match that may say what its number is
 _SHAPE: Final = re.compile(
     r"[0-9](?::[0-5][0-9]|[-/.]\s?[0-9][0-9]?[-/.]\s?[0-9]|[0-9]{9}|\s?h\s?[0-9]|\s?[ap]\.?m\b|\s?uhr"
-    r"|[0-9]{7}t[0-9]|\s?\w{0,2}[年月日時时点點秒년월일시초前전ที่ก่]|\s?(?:ms|[µμ]s|s|sec)\b)"
+    r"|[0-9]{7}t[0-9]|/[0-9][0-9]?\s?\(|\.[0-9][0-9]?\.|\s?\w{0,2}[年月日時时点點秒년월일시초前전ที่ก่]|\s?(?:ms|[µμ]s|s|sec)\b)"
 )
 _HEX_SHAPE: Final = re.compile("[0-9a-f]{16}|[0-9a-f]{8}-[0-9a-f]{4}-")
 _HINTS: Final = frozenset(
-    (
+    word.partition(".")[0]
+    for word in (
         *(word for word, bits in _MARKS.items() if bits & (_STRONG | _WEAK | _AFTER | _BEFORE | _VIEW)),
         *_TABLE["unspaced"],
         *_WORDS["hints"].split(),
+        *_WORDS["watch"].split(),
+        *_WORDS["countdown"].split(),
     )
 ) - {"a", "n"}
 FRENCH_AGO: Final = " y a "
 _FRENCH_HINTS: Final = _HINTS | {"a"}
-_SPLITS: Final = "=:-/#\"'_?&"
+_HINT_WORD: Final = re.compile(r"[^\s=:\-/#\"'_?&(),.;\[\]|「」（）]+")
 _HANGING_HINT: Final = re.compile(_CJK_VIEWS)
 # Common words of other languages, which would make every text of these be tried at each of them.
 _COMMON: Final = frozenset(_WORDS["common"].split())
 RELATIVE_WORDS: Final = (
-    frozenset(after for _, after in _UNIT_AFTER) | frozenset(before for before, _ in _BEFORE_UNIT)
+    frozenset(after for _, after in _UNIT_AFTER)
+    | frozenset(before for before, _ in _BEFORE_UNIT)
+    | frozenset(
+        word
+        for word in (phrase.split()[-1] for phrase in _RECENT)
+        if (len(word) > 3 or not word.isascii()) and not _MARKS.get(word, 0) & _UNIT
+    )
 ) - _COMMON
-"""Words of relative times: "ago", "vor", "назад"."""
+"""Words of relative times: "ago", "vor", "назад", "yesterday"."""
 FRENCH_UNITS: Final = frozenset(unit for before, unit in _BEFORE_UNIT if before == "a") - _COMMON
 """Units behind "il y a", which are common words of other languages."""
 
@@ -249,6 +334,8 @@ def mask(text: str) -> str:
     for moment in _ASCII_MOMENTS if text.isascii() else _MOMENTS:
         if moment in text:
             text = text.replace(moment, MASK)
+    if not text.isascii() and any(sign in text for sign in ("昨", "今", "前天", "어제", "오늘")):
+        text = _CJK_RECENT.sub(rf"\g<1>{MASK}", text)
     # One byte for each character, whatever its script.
     digits = text.encode("ascii", "replace").translate(_IS_DIGIT)
     pieces: list[str] = []
@@ -260,14 +347,11 @@ def mask(text: str) -> str:
         if last <= done:
             continue
         around = text[max(first - _REACH, done) : last + _REACH]
-        for sign in _SPLITS:
-            if sign in around:
-                around = around.replace(sign, " ")
         if (
             _SHAPE.search(text, first, last + 8) is None
-            and _HEX_SHAPE.search(text, first - _REACH if first > _REACH else 0, last + _REACH) is None
-            and hints.isdisjoint([word.strip("(),.;[]|「」（）") for word in around.split()])
-            and (around.isascii() or _HANGING_HINT.search(around) is None)
+            and (last - first < 2 or _HEX_SHAPE.search(text, max(first - _REACH, 0), last + _REACH) is None)
+            and hints.isdisjoint(_HINT_WORD.findall(around))
+            and (around.isascii() or max(around) < "\u0e00" or _HANGING_HINT.search(around) is None)
         ):
             continue
         # Whole words only: a window that cut one would let \b match inside it.
@@ -286,8 +370,24 @@ def mask(text: str) -> str:
 
 def _without_day(before: str) -> str:
     """Text before a mask without a day that belongs to it: "today at", "il y"."""
-    day = _DAY_BEFORE.search(before, max(len(before) - _REACH, 0))
-    return before if day is None else before[: day.start()]
+    at = _AT.search(before, max(len(before) - _REACH, 0))
+    words = before[max(at.start() - _REACH, 0) : at.start()].rsplit(None, 3) if at is not None else []
+    for size in range(min(len(words), 3), 0, -1):
+        phrase = " ".join(words[-size:])
+        if phrase.lstrip("([") in _BEFORE_MOMENT:
+            return before[: before.rindex(words[-size], 0, at.start() if at is not None else None)]
+    return before
+
+
+def is_moment(text: str) -> bool:
+    """Tell whether a text says nothing but a time, a date or a span: "2h", "yesterday", "10.11.26"."""
+    tokens = _MOMENT_TOKEN.findall(text.lower())
+    words = [token for token in tokens if not token.isdigit()]
+    return (
+        bool(words)
+        and all(word in _MOMENT_WORDS for word in words)
+        and (len(words) < len(tokens) or not _RECENT.isdisjoint(words) or " ".join(words) in _RECENT)
+    ) or _SHORT_DATE.fullmatch(text.strip()) is not None
 
 
 def mask_relative(window: str) -> str:
@@ -304,10 +404,16 @@ def mask_relative(window: str) -> str:
         if (last(1), bare) in _UNIT_AFTER:
             taken = 2 if last(2) in _NUMBER_WORDS or last(2)[:1].isdigit() else 1
             taken += taken == 2 and last(3) in _NUMBER_WORDS  # a few minutes ago
+            while last(taken + 1) in _ABOUT:
+                taken += 1
         elif (last(1), bare) in _BEFORE_UNIT and (last(1) != "a" or last(2) == "y"):
             taken = 1
         elif last(1).isalpha() and (last(2), bare) in _BEFORE_UNIT and (last(2) != "a" or last(3) == "y"):
             taken = 2
+        elif (size := _recent_words(bare, last)) and _POSTED.intersection(
+            last(number).rstrip(":") for number in range(size, size + 3)
+        ):
+            taken = size - 1
         else:
             masked += (word, blanks)
             continue
@@ -316,6 +422,21 @@ def mask_relative(window: str) -> str:
         del masked[len(masked) - 2 * taken :]
         masked += (MASK + word[len(bare) :], blanks)
     return "".join(masked)
+
+
+def _recent_words(word: str, last: Callable[[int], str]) -> int:
+    """Number of words of "yesterday" or "i går", of which this is the last one; 0: it is none."""
+    phrase = word
+    for size in range(1, 4):
+        if phrase in _RECENT:
+            return size
+        phrase = f"{last(size)} {phrase}"
+    return 0
+
+
+_JUDGED_BY_CONTEXT: Final = frozenset(
+    ("date", "day", "short", "copyright", "address", "clock", "unix", "run")
+)
 
 
 class _Masks:
@@ -347,21 +468,25 @@ class _Masks:
         short = _WORD.sub(marked, window)
 
         def restored(begin: int, end: int) -> str:
-            if not originals:
-                return short[begin:end]
-            return "".join(originals.get(at, short[at]) for at in range(begin, end))
+            piece = short[begin:end]
+            return _ANY_MARK.sub(lambda mark: originals[begin + mark.start()], piece) if originals else piece
 
-        context = self._text[max(start - _CONTEXT, 0) : start]
+        def words_before(begin: int) -> str:
+            before = restored(max(begin - _CONTEXT, 0), begin)  # a window may be a megabyte
+            return before if begin >= _CONTEXT else self._text[max(start - _CONTEXT, 0) : start] + before
+
         pieces: list[str] = []
         done = 0
         for match in _NUMERIC.finditer(short):
-            begin, end = match.span()  # a window may be a megabyte: no copy of all before
-            before = restored(max(begin - _CONTEXT, 0), begin)
-            if begin < _CONTEXT:
-                before = context + before
-            words = [originals[at] for at in range(begin, end) if at in originals]
-            if self._is_noise(match.lastgroup or "", match, words, before):
-                pieces += (restored(done, begin), MASK)
+            begin, end = match.span()
+            kind = match.lastgroup or ""
+            words = [originals[begin + mark.start()] for mark in _ANY_MARK.finditer(match[0])]
+            before = words_before(begin) if kind in _JUDGED_BY_CONTEXT else ""
+            if self._is_noise(kind, match, words, before):
+                piece = restored(done, begin)
+                if kind in ("date", "day", "short"):
+                    piece = _SHORT_WEEKDAY.sub("", piece)
+                pieces += (piece, MASK)
                 done = end
         pieces.append(restored(done, len(short)))
         return "".join(pieces)
@@ -371,10 +496,21 @@ class _Masks:
         text = match[0]
         if kind == "date":
             return _is_date(text) and not _says(before, _SAYS_VERSION, _VERSION_SIGNS, 1)
+        if kind == "month":  # you may book: may 5 seats free
+            next_word = _NEXT_WORD.match(match.string, match.end())
+            return next_word is None or next_word[1] not in _STATEMENTS
+        if kind == "short":  # versions look like it
+            return _is_date(text) and (len(text) > 8 or _says(before, _SAYS_TIME, _TIME_SIGNS, 3))
+        if kind == "day":  # Di, 10.11.
+            return not _DAY_NAMES.isdisjoint(_LAST_WORDS.findall(before)[-1:])
+        if kind == "copyright":
+            return _SAYS_COPYRIGHT.search(before) is not None
+        if kind == "address":
+            return _SAYS_YOURS.search(before) is not None
         if kind == "span":
             return (words[0], words[-1]) in _UNIT_AFTER or (words[-2], words[-1]) in _UNIT_AFTER
         if kind == "before":
-            return (words[0], words[-1]) in _BEFORE_UNIT
+            return any((words[0], word) in _BEFORE_UNIT for word in words[1:])
         if kind == "clock":
             if _RANGE_AFTER.match(match.string, match.end()) or _RANGE_BEFORE.search(before[-16:]):
                 return False
@@ -384,6 +520,11 @@ class _Masks:
         if kind == "unix":
             return _says(before, _SAYS_TIME, _TIME_SIGNS, 3)
         if kind == "run":
+            said = _LAST_WORDS.findall(before)[-5:]
+            if words and not _COUNTDOWN.isdisjoint(said):
+                return said[-1] in _UNTIL or said[-1] in _COUNTDOWN or said[-1] in _MARKS
+            if len(text) <= 4 and words and text[-1] in "smhdw" and _BULLET.search(before) is not None:
+                return True
             if words and re.fullmatch(_SHORT_UNIT, words[-1]) is None:
                 return False
             if text[-1] in "sс" and text[:-1].strip().isdecimal():  # 16 s: a spring's, a sprinter's
@@ -396,7 +537,7 @@ class _Masks:
             if text[2:].isdecimal():  # the number of a card, an account, a parcel
                 return False
             if self._is_about_checksums is None:
-                self._is_about_checksums = _CHECKSUMS.search(self._text) is not None
+                self._is_about_checksums = CHECKSUMS.search(self._text) is not None
             return not self._is_about_checksums
         return True
 
@@ -418,5 +559,5 @@ def _is_date(text: str) -> bool:
     if numbers is None:
         return True
     first, second, third = map(int, numbers.groups())
-    orders = ((second, third),) if len(numbers[1]) == 4 else ((second, first), (first, second))
+    orders = ((second, third),) if len(numbers[1]) > 2 else ((second, first), (first, second))
     return any(1 <= month <= 12 and 1 <= day <= _MONTH_DAYS[month - 1] for month, day in orders)

@@ -7,7 +7,7 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
-from scrapy_gp4c.words.masking import mask
+from scrapy_gp4c.words.masking import MASK, mask
 
 MAX_GROWN_CHARACTERS: Final = 2**20
 """Length up to which a text may grow by normalising: one sign may become 18."""
@@ -65,11 +65,11 @@ def _divided(run: re.Match[str]) -> str:
 
 
 def _nfkc(text: str) -> str:
-    """Return the text in NFKC, in time linear in its length: long runs of marks are divided.
+    """Return a text without long runs of marks in NFKC, in time linear in its length.
 
     One sign may become 18: the text is cut at twice its length, or `MAX_GROWN_CHARACTERS`.
     """
-    normal = unicodedata.normalize("NFKC", _PERHAPS_MARKS.sub(_divided, text))
+    normal = unicodedata.normalize("NFKC", text)
     return normal[: max(2 * len(text), MAX_GROWN_CHARACTERS)]
 
 
@@ -85,8 +85,21 @@ _TWINS: Final = {
 """Typographic signs and their plain twins."""
 
 
+CLOCK_BEGIN, CLOCK_END = "\x01", "\x02"
+"""Signs around a moment that only the markup of a page tells from a number: "2h"."""
+_MOMENT: Final = re.compile(f"{CLOCK_BEGIN}[^{CLOCK_BEGIN}{CLOCK_END}]*+{CLOCK_END}")
+_CLOCK_SIGNS: Final = str.maketrans("", "", CLOCK_BEGIN + CLOCK_END)
+
+
+def readable(text: str) -> str:
+    """Return a compared text as a visitor reads it, without the signs around moments."""
+    return text.translate(_CLOCK_SIGNS) if CLOCK_BEGIN in text else text
+
+
 def normalise(text: str) -> str:
     """Return the text in the form that is compared: NFKC, plain signs and digits, lower case, masked."""
+    if CLOCK_BEGIN in text:
+        text = _MOMENT.sub(MASK, text)
     if text.isascii():
         return mask(text.lower())
     text, has_unspaced = _plain(text)
@@ -95,13 +108,19 @@ def normalise(text: str) -> str:
 
 def plain_form(text: str) -> str:
     """Return the text in the form that is compared, but for the masks."""
+    text = readable(text)
     return text.lower() if text.isascii() else _UNSPACED.sub(_spaced, _plain(text)[0])
 
 
 def _plain(text: str) -> tuple[str, bool]:
     """Return a text without masks, and whether it may have scripts without spaces."""
-    text = _nfkc(_RAISED.sub(r" ^\g<0>", text))
     signs = set(text)  # one look at which signs there are spares most texts a pattern for each kind
+    rare = {sign for sign in signs if sign > "~"} - _TWINS.keys()
+    if not all(map(str.isalpha, rare)) or not rare.isdisjoint("\uff9e\uff9f"):
+        text = _PERHAPS_MARKS.sub(_divided, _RAISED.sub(r" ^\g<0>", text))
+    if not unicodedata.is_normalized("NFKC", text):
+        text = _nfkc(text)
+        signs = set(text)
     rare = {sign for sign in signs if sign > "~"}
     replaced = {sign: _TWINS[sign] for sign in rare & _TWINS.keys()}
     replaced |= dict.fromkeys(rare & _INVISIBLE, "") | dict.fromkeys(signs & _CONTROLS, " ")

@@ -254,6 +254,108 @@ def test_data_of_a_page_with_little_text_is_text(data: str) -> None:
     assert changed(html(data.format(17)), html(data.format(18)))
 
 
+STATE = {"product": {"name": "Lamp", "price": 19.5}, "csrfToken": "8f3b2c1d9e", "serverTime": 1763690584}
+LATER = {**STATE, "csrfToken": "91ab44e0aa", "serverTime": 1763776984}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "<script>window.__STATE__ = {};</script>",
+        "<script>window['__APOLLO_STATE__']={};(function(){{}}());</script>",
+        "<script>\n  var product = {};\n  init(product);\n</script>",
+        "<script>App.init({});</script>",
+        "<script id=data>{}</script>",
+        "<script>window.__DATA__ = JSON.parse('{}')</script>",
+        "<div data-props='{}'></div>",
+    ],
+)
+def test_the_state_that_scripts_begin_with_is_text_of_an_empty_page(form: str) -> None:
+    """By value, without its tokens and clocks."""
+    before = html(form.format(json.dumps(STATE)))
+    assert changed(before, html(form.format(json.dumps(STATE).replace("19.5", "18.5"))))
+    assert not changed(before, html(form.format(json.dumps(dict(reversed(LATER.items()))))))
+
+
+def test_parts_of_server_components_are_text_of_an_empty_page() -> None:
+    """As React sends them: strings of JSON in calls of a script."""
+    pages = [
+        html(f"<script>self.__next_f.push([1,{json.dumps('5:' + json.dumps(state))}])</script>")
+        for state in (STATE, LATER, {**STATE, "product": {"name": "Lamp", "price": 18.5}})
+    ]
+    assert not changed(*pages[:2])
+    assert changed(*pages[1:])
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("<img src=s.png alt='In stock'>", "<img src=s.png alt='Out of stock'>"),
+        ("<input type=submit value='Add to cart'>", "<input type=submit value='Sold out'>"),
+        ("<button>Add to cart</button>", "<button disabled>Add to cart</button>"),
+        ("<select><option>L</option></select>", "<select><option disabled>L</option></select>"),
+        ("<i role=img aria-label='4 of 5 stars'></i>", "<i role=img aria-label='3 of 5 stars'></i>"),
+        ("<iframe srcdoc='<p>Seats: 5</p>'></iframe>", "<iframe srcdoc='<p>Seats: 4</p>'></iframe>"),
+    ],
+)
+def test_what_elements_say_besides_their_text_counts_on_any_page(before: str, after: str) -> None:
+    """A visitor reads or hears it; in an advertisement it does not count."""
+    assert changed(*(html(f"<p>{filler(60)}</p>{said}") for said in (before, after)))
+    assert not changed(
+        *(html(f"<p>{filler(60)}</p><div class=ad>x {said}</div>") for said in (before, after))
+    )
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "<time>{}</time>",
+        "<span class=age>{}</span>",
+        "<a class='timestamp js-x'>{}</a>",
+        "<div class=post-date>{}</div>",
+    ],
+)
+def test_a_number_in_an_element_that_is_named_a_moment_does_not_count(made: str) -> None:
+    """Only if the element says nothing else; a duration and the time of a departure count."""
+    for before, after in (
+        ("2h", "5h"),
+        ("yesterday", "3 d"),
+        ("10.11.26", "11.11.26"),
+        ("vor 3 Std", "gestern"),
+    ):
+        assert not changed(*(html(f"<p>{filler(60)}</p>{made.format(one)}") for one in (before, after)))
+    for before, after in (("2h by train", "3h by train"), ("12", "13"), ("$2", "$3")):
+        assert changed(*(html(f"<p>{filler(60)}</p>{made.format(one)}") for one in (before, after))), before
+    for other in ("<td>{}h</td>", "<span class=cook-time>{}h</span>", "<time datetime=PT2H>{}h</time>"):
+        assert changed(*(html(f"<p>{filler(60)}</p>{other.format(one)}") for one in (2, 3))), other
+
+
+def test_a_notice_about_cookies_needs_no_name() -> None:
+    """A short text about cookies with a button, in the body itself or in a dialog; a recipe is none."""
+    page = f"<h1>Harbour</h1><p>{filler(60)}</p>"
+    for opening in (
+        "<div class=cc-window>",
+        "<div class=x7 style='position:fixed'>",
+        "<dialog open>",
+        "<div id=klaro>",
+    ):
+        notice = (
+            f"{opening}<p>We use cookies.</p><button>Accept</button></{opening[1:].split()[0].split('>')[0]}>"
+        )
+        assert not changed(html(page), html(page + notice)), opening
+    recipe = page + "<h2>Cookies</h2><p class=cookie>Bake for {} minutes</p>"
+    assert changed(html(recipe.format(10)), html(recipe.format(12)))
+
+
+def test_parts_about_other_pages_do_not_count() -> None:
+    """By the name of their class or id, if they hold less than a third of the page."""
+    for name in ("related-posts", "you-may-also-like", "mostRead", "recently-viewed", "recommendations"):
+        part = f"<p>{filler(60)}</p><ul class='{name}'><li>{{}}</li></ul>"
+        assert not changed(html(part.format("Storm ahead")), html(part.format("Ferry late"))), name
+        alone = f"<p>Shop</p><ul class='{name}'><li>{{}} {filler(30)}</li></ul>"
+        assert changed(html(alone.format("Storm")), html(alone.format("Ferry"))), name
+
+
 def test_hidden_fields_are_no_text() -> None:
     """A token of a form is another each time."""
     field = "<input type=hidden name=t value={}>"
@@ -301,6 +403,18 @@ def test_hidden_fields_are_no_text() -> None:
         ("parcel 1234567890123456", "parcel 1234567890123457"),
         ("Delivery in 3 days", "Delivery in 5 days"),
         ("error code 0x80070057", "error code 0x80070058"),
+        ("You may book: May 5 seats free", "You may book: May 6 seats free"),
+        ("Май 5 мест", "Май 6 мест"),
+        ("Maggio 5 posti", "Maggio 6 posti"),
+        ("Trial expires after 14 days", "Trial expires after 30 days"),
+        ("Links expire in 24 hours", "Links expire in 48 hours"),
+        ("Mariadb 10.11.26", "Mariadb 10.12.26"),
+        ("DNS server 203.0.113.7", "DNS server 203.0.113.9"),
+        ("ยกเลิกได้ 7 วันก่อนเดินทาง", "ยกเลิกได้ 5 วันก่อนเดินทาง"),
+        ("Flight time 2h", "Flight time 3h"),
+        ("Founded in 1998, open in 2026", "Founded in 1998, open in 2027"),
+        ("Reference 12345", "Reference 12346"),
+        ("40 people were rescued", "41 people were rescued"),
     ],
 )
 def test_statements_are_not_masked(before: str, after: str) -> None:
@@ -401,6 +515,49 @@ def test_statements_are_not_masked(before: str, after: str) -> None:
         ("image.png?cb=8f3b2c1d9e", "image.png?cb=7a3b2c1d9e"),
         ("https://x.org/a?sid=8f3b2c1d", "https://x.org/a?sid=7a3b2c1d"),
         ("Error reference 8f3b2c1d-9e0a", "Error reference 7a3b2c1d-9e0b"),
+        ("Posted yesterday", "Posted 2 days ago"),
+        ("Zuletzt bearbeitet gestern", "Zuletzt bearbeitet vor 2 Tagen"),
+        ("Publié hier", "Publié il y a 3 jours"),
+        ("Publicerad i går", "Publicerad för 2 dagar sedan"),
+        ("Opdateret for 3 timer siden", "Opdateret i går"),
+        ("Опубликовано вчера", "Опубликовано 2 дня назад"),
+        ("发布于昨天", "发布于2小时前"),
+        ("edited less than a minute ago", "edited over 2 years ago"),
+        ("πριν 3 ημέρες", "πριν 5 ημέρες"),
+        ("منذ 3 ساعات", "منذ 5 ساعات"),
+        ("منذ ساعتين", "منذ يومين"),
+        ("לפני שעתיים", "לפני יומיים"),
+        ("3 روز قبل", "5 روز قبل"),
+        ("৩ ঘন্টা আগে", "৫ ঘন্টা আগে"),
+        ("3 ชั่วโมงก่อน", "5 ชั่วโมงก่อน"),
+        ("há 3 dias", "há 5 dias"),
+        ("3 dias atrás", "5 dias atrás"),
+        ("Offer expires in 12 minutes", "Offer expires in 9 minutes"),
+        ("Auction ends in 2d 4h", "Auction ends in 1d 3h"),
+        ("Angebot endet in 3 Stunden", "Angebot endet in 2 Stunden"),
+        ("Se termine dans 3 jours", "Se termine dans 2 jours"),
+        ("Истекает через 3 часа", "Истекает через 2 часа"),
+        ("Stand: 10.11.26", "Stand: 11.11.26"),
+        ("10.11.26 14:05", "11.11.26 09:10"),
+        ("Di, 10.11.", "Mi, 11.11."),
+        ("ti 10.11.", "ke 11.11."),
+        ("11/10(火)", "11/11(水)"),
+        ("11月10日 14:05", "11月11日 09:10"),
+        ("更新日期：115/11/10", "更新日期：115/11/11"),
+        ("2026.11.10(화) 14:05", "2026.11.11(수) 09:10"),
+        ("سه شنبه ۱۹ آبان ۱۴۰۵", "چهارشنبه ۲۰ آبان ۱۴۰۵"),
+        ("יום שלישי, 10 בנובמבר 2026", "יום רביעי, 11 בנובמבר 2026"),
+        ("Thứ ba, 10/11/2026", "Thứ tư, 11/11/2026"),
+        ("© 2025 Harbour Ltd.", "© 2026 Harbour Ltd."),
+        ("Copyright 2001-2025 Harbour", "Copyright 2001-2026 Harbour"),
+        ("Your IP address: 203.0.113.7", "Your IP address: 203.0.113.99"),
+        ("Served by web-03", "Served by web-07"),
+        ("Reference #18.2d351ab8.1557333295.a4e", "Reference #18.3e451ab8.1557339999.b5f"),
+        ("17 people are looking at this", "23 people are looking at this"),
+        ("17 personas están viendo esto", "23 personas están viendo esto"),
+        ("17人正在观看", "23人正在观看"),
+        ("You are visitor number 12041", "You are visitor number 12377"),
+        ("Visitors today: 120", "Visitors today: 137"),
     ],
 )
 def test_times_and_counters_of_many_languages_are_masked(before: str, after: str) -> None:
@@ -514,6 +671,34 @@ def test_clocks_and_tokens_of_json_do_not_count(key: str, one: object, two: obje
     """By their keys."""
     pages = [answer_of(json.dumps({"rows": ROWS, key: value}), "application/json") for value in (one, two)]
     assert not changed(*pages)
+
+
+def test_a_date_of_a_row_counts_and_that_of_the_answer_does_not() -> None:
+    """The day of an event, the time of a departure; what says when a row was made does not count."""
+    for key, counts in (("date", True), ("planned", True), ("updatedAt", False), ("published", False)):
+        pages = [
+            answer_of(
+                json.dumps({"asOf": f"2026-11-{day}T08:00:00Z", "rows": [{"id": 1, key: f"2026-12-{day}"}]}),
+                "application/json",
+            )
+            for day in (10, 17)
+        ]
+        assert changed(*pages) == counts, key
+
+
+def test_calendars_are_compared_without_their_stamps() -> None:
+    """The start of an event is what a calendar says."""
+    text = (
+        "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nUID:1\r\nDTSTAMP:20261110T081522Z\r\nDTSTART:20261210T180000Z\r\n"
+        "SUMMARY:Con\r\n cert\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
+    )
+    before = answer_of(text, "text/calendar")
+    assert not changed(
+        before, answer_of(text.replace("20261110T081522Z", "20261111T091633Z"), "text/calendar")
+    )
+    assert not changed(before, answer_of(text.replace("Con\r\n cert", "Concert"), "text/calendar"))
+    assert changed(before, answer_of(text.replace("20261210", "20261217"), "text/calendar"))
+    assert changed(before, answer_of(text.replace("cert", "ference"), "text/calendar"))
 
 
 def test_lines_of_json_and_other_envelopes() -> None:

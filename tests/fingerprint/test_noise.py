@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from random import Random
 
 import pytest
-from scrapy.http import HtmlResponse
+from scrapy.http import HtmlResponse, JsonResponse
 
 from scrapy_gp4c.fingerprint import read
 from scrapy_gp4c.fingerprint.copy_notes import compared
@@ -24,7 +26,8 @@ def outcomes(pages: Sequence[str]) -> list[bool]:
     """Whether each visit of a page after the first finds a change."""
     copy, notes, found = None, None, []
     for page in pages:
-        response = HtmlResponse("http://127.0.0.1/", body=page.encode(), encoding="utf-8")
+        kind = JsonResponse if page.startswith("{") else HtmlResponse
+        response = kind("http://127.0.0.1/", body=page.encode(), encoding="utf-8")
         reading, notes = compared(response, read(response), None, copy, notes, 3)
         if copy is not None:
             found.append(is_changed(reading.fingerprint, copy, 3))
@@ -132,6 +135,41 @@ def test_a_quote_that_is_drawn_twice_in_a_row_is_still_a_clock() -> None:
     drawn = [0, 1, 2, 3, 4, 4, 5, 6, 6, 6, 7]
     found = outcomes([page(f"<blockquote>{QUOTES[n]}</blockquote>") for n in drawn])
     assert found == [True] * 3 + [False] * 6 + [True]
+
+
+def token(number: int) -> str:
+    """Another token each time."""
+    return sha256(bytes([number])).hexdigest()[:12]
+
+
+ROWS = [{"id": number, "price": 5 + number} for number in range(6)]
+DATA_NOISE: dict[str, Callable[[int], object]] = {
+    "token": lambda n: {"rows": ROWS, "kennung": token(n)},
+    "Unix time": lambda n: {"rows": ROWS, "zeitstempel": 1763690584 + n * 86400},
+    "row's own stamp": lambda n: {"rows": [{**row, "gesehen": 1763690584000 + n * 60_000} for row in ROWS]},
+    "run time": lambda n: {"rows": ROWS, "dauer": {"ms": 0.01 + n / 77}},
+    "counter": lambda n: {"rows": ROWS, "onlinePlayers": 100 + 7 * n},
+}
+DATA_STATEMENTS: dict[str, Callable[[int], object]] = {
+    "price": lambda n: {"rows": [{"id": 1, "price": 5 + n}]},
+    "large price": lambda n: {"price": 1_700_000_000 + 1000 * n},
+    "count": lambda n: {"count": 100 + n, "rows": ROWS},
+    "commit": lambda n: {"branch": "main", "commit": token(n) * 3},
+    "version": lambda n: {"name": "lamp", "version": f"1.{n}.0"},
+    "headlines": lambda n: {"headlines": [f"{TITLES[(n - at) % 12]} {n - at}" for at in range(4)]},
+    "date of an event": lambda n: {"title": "Concert", "rows": [{"name": "Hall", "seats": 90 - n}]},
+}
+
+
+def test_noise_of_data_stops_counting_and_its_statements_count() -> None:
+    """Of JSON under keys that no rule knows, and of the state of an application."""
+    for name, made in DATA_NOISE.items():
+        pages = [json.dumps(made(n)) for n in range(9)]
+        assert not any(outcomes(pages)[3:]), name
+        shells = [f"<title>Shop</title><body><script>window.__STATE__ = {one}</script>" for one in pages]
+        assert not any(outcomes(shells)[3:]), name
+    for name, made in DATA_STATEMENTS.items():
+        assert all(outcomes([json.dumps(made(n)) for n in range(9)])), name
 
 
 def test_what_a_page_is_about_is_no_clock() -> None:

@@ -1,0 +1,201 @@
+"""Data compared by value: JSON, lines of JSON, JSONP, data in scripts and attributes of pages, calendars.
+
+The order of keys is no change, the order of rows is. Clocks, tokens and counters are masked by their keys.
+Nothing here raises on any text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from scrapy_gp4c.words.masking import MASK
+
+_XSSI: Final = re.compile(r"\s*(?:\)\]\}',?|while\s?\(1\);|for\s?\(;;\);)\s*")
+_JSONP: Final = re.compile(r"\s*(?:/\*\*/\s*)?[\w$.]{1,100}\(\s*(?=[\[{])")
+_TRACE_KEY: Final = re.compile(
+    r"(?:x[-_]?)?(?:req(?:uest)?|trace|correlation|session|transaction|span|visitor|csrf|xsrf|nonce|server|node|instance)"
+    r"[-_]?(?:id|token|uuid|key|name)?|_?token|(?:next|prev(?:ious)?|page|end|start)?[-_]?(?:cursor|token)|build[-_]?id"
+    r"|signature|etag|host_?name|served_?by|generated_?by_?host",
+    re.I,
+)
+_CLOCK_KEY: Final = re.compile(
+    r"(?:server|current|response|query|generated|fetched|retrieved|cache[d]?|render(?:ed)?|process(?:ing)?|execution|"
+    r"elapsed|now|exec|run|up|latency|last[-_]?(?:updated?|modified|refresh(?:ed)?|fetch(?:ed)?|sync(?:ed)?|check(?:ed)?)"
+    r"|expires?|took|timestamp|time_?stamp|ts|duration|unix|epoch)"
+    r"[-_]?(?:time|at|on|ms|s|sec|seconds|millis|date|stamp|timestamp|in|duration|until|age)?(?:[-_](?:ms|s|utc|iso))?|ttl",
+    re.I,
+)
+_COUNT_KEY: Final = re.compile(
+    r"(?:page[-_]?)?(?:views?|hits|visits|visitors|impressions|online|likes|followers)(?:[-_]?(?:count|total|number|users|now))?",
+    re.I,
+)
+_SERVER_KEY: Final = re.compile(
+    r"(?:x[-_]?)?rate[-_]?limits?(?:[-_]?\w+)?|cache|debug|trac(?:e|ing)|timings?|profil(?:er|ing)", re.I
+)
+_OWN_DATE_KEY: Final = re.compile(
+    "updat|modif|chang|creat|publi|post|seen|fetch|check|sync|generat|crawl|index|retriev|scrap|stamp|visit"
+    "|access|refresh|cach|expir|now|activ|issued|render",
+    re.I,
+)
+_ISO: Final = re.compile(r"20\d\d-\d\d-\d\d(?:[T ]\d\d:\d\d\S{0,20})?")
+_DATE_SIGNS: Final = re.compile("(?<=[0-9])[-T:](?=[0-9])")
+_ASSIGNED: Final = re.compile(r"(?:=|\(|,|\breturn\b)\s{0,9}(?:JSON\.parse\(\s{0,9}(['\"])|(?=[\[{]))")
+_QUOTED: Final = re.compile(r"'((?:[^'\\]|\\.)*+)'")
+_STATE: Final = re.compile(r"\b__[A-Za-z]\w{1,40}__\b[\"'\]]{0,2}\s?=")
+_FLIGHT: Final = re.compile(r"^\w{1,8}:(?=[\[{])", re.M)
+_MOST_TRIES: Final = 200
+_CALENDAR: Final = "BEGIN:VCALENDAR"
+_CALENDAR_CLOCK: Final = re.compile(
+    r"^(?:DTSTAMP|LAST-MODIFIED|CREATED|UID|SEQUENCE|X-[A-Z0-9-]{1,40})[;:].*\n?", re.M
+)
+_CALENDAR_DATE: Final = re.compile(r"\b(\d{8})T(\d{6})")
+
+
+def data_text(source: str) -> str | None:
+    """Return the text of JSON by value, of lines of JSON likewise; None of a source that is neither."""
+    source = _XSSI.sub("", source, count=1)
+    if (call := _JSONP.match(source)) is not None:
+        source = source[call.end() :].rstrip().rstrip(";").rstrip(")")
+    try:
+        return _values(_loads(source))
+    except RecursionError:
+        return None
+    except ValueError:
+        lines = source.splitlines()
+    rows = []
+    try:
+        for line in lines:
+            if line.strip():
+                rows.append(_values(_loads(line)))
+    except (RecursionError, ValueError):
+        return None
+    return "\n".join(rows) if len(rows) > 1 else None
+
+
+def calendar_text(source: str) -> str | None:
+    """Return the text of a calendar with its dates, which are its content; None of another source."""
+    if not source.startswith(_CALENDAR):
+        return None
+    unfolded = source.replace("\r\n", "\n").replace("\n ", "").replace("\n\t", "")
+    return _CALENDAR_DATE.sub(r"\1 t \2 ", _CALENDAR_CLOCK.sub("", unfolded))
+
+
+def script_data(script: str) -> Iterator[str]:
+    """Yield the texts of the values that a script assigns, passes on or is."""
+    if script.lstrip()[:1] in ("{", "[") and (whole := data_text(script)) is not None:
+        yield whole
+        return
+    has_data = False
+    position = 0
+    for _ in range(_MOST_TRIES):
+        if (start := _ASSIGNED.search(script, position)) is None:
+            break
+        position = start.end()
+        try:
+            if start[1] is None:
+                value, position = _DECODER.raw_decode(script, position)
+            elif start[1] == '"':
+                text, position = _DECODER.raw_decode(script, position - 1)
+                value = _loads(text)
+            elif (quoted := _QUOTED.match(script, position - 1)) is not None:
+                position = quoted.end()
+                value = _loads(quoted[1].replace("\\'", "'").replace("\\\\", "\\"))
+            else:
+                continue
+        except (RecursionError, TypeError, ValueError):
+            continue
+        if isinstance(value, list) and len(value) == 2 and isinstance(value[1], str):
+            # A part of a page as React's server components send it: lines of a number and JSON.
+            for part in _FLIGHT.split(value[1]):
+                if part.strip():
+                    has_data = True
+                    yield data_text(part) or part
+        elif isinstance(value, dict | list) and value:
+            has_data = True
+            yield _values(value)
+    if not has_data and (state := _STATE.search(script)) is not None:
+        yield script[state.end() :]  # an object as JavaScript writes it
+
+
+def _loads(source: str) -> Any:
+    return json.loads(source, object_pairs_hook=_object, parse_float=_number)
+
+
+def _number(text: str) -> float | int | str:
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> Any:
+    """Object without its own clock, tokens and counters; one with a key twice stays a list of pairs."""
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            return [[key, value] for key, value in pairs]
+        if isinstance(value, list):
+            value = [_row(row) if isinstance(row, dict) else row for row in value]
+        made[key] = MASK if _is_noise(key, value) else value
+    return made
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number)
+
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    """Row with its dates in a form that no mask takes: the day of an event, the time of a departure."""
+    for key, value in row.items():
+        if isinstance(value, dict):
+            _row(value)
+        elif (
+            isinstance(value, str) and _ISO.fullmatch(value) is not None and _OWN_DATE_KEY.search(key) is None
+        ):
+            row[key] = _DATE_SIGNS.sub(r" \g<0> ", value)
+    return row
+
+
+def _is_noise(key: str, value: object) -> bool:
+    if isinstance(value, dict | list):
+        return _SERVER_KEY.fullmatch(key) is not None
+    if _TRACE_KEY.fullmatch(key):
+        return (isinstance(value, str) and len(value) >= 6) or (isinstance(value, int) and abs(value) > 10**6)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if _CLOCK_KEY.fullmatch(key):
+        return is_number or (isinstance(value, str) and value[:1].isdigit())
+    return is_number and _COUNT_KEY.fullmatch(key) is not None
+
+
+def _values(data: Any) -> str:
+    if isinstance(data, list):
+        data = [_row(row) if isinstance(row, dict) else row for row in data]
+    return json.dumps(data, sort_keys=True, ensure_ascii=False, separators=(" , ", " : "))
+
+
+def leaves(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the pieces of a text of `data_text` in order: each value with its keys, and what stands between.
+
+    What stands between has no keys. Raises RecursionError or ValueError for another text.
+    """
+    for line in text.split("\n"):
+        yield from _leaves(json.loads(line), ())
+        yield "\n", ()
+
+
+def _leaves(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if isinstance(value, dict):
+        yield "{", ()
+        for number, (key, inner) in enumerate(sorted(value.items())):
+            yield f"{' , ' if number else ''}{json.dumps(key, ensure_ascii=False)} : ", ()
+            yield from _leaves(inner, (*keys, key))
+        yield "}", ()
+    elif isinstance(value, list):
+        yield "[", ()
+        for number, inner in enumerate(value):
+            if number:
+                yield " , ", ()
+            yield from _leaves(inner, (*keys, ""))
+        yield "]", ()
+    else:
+        yield json.dumps(value, ensure_ascii=False), keys
