@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 
 from scrapy_gp4c.crawling.cycle import Cycle
-from scrapy_gp4c.crawling.promises import are_promised, has_promise
+from scrapy_gp4c.crawling.promises import has_promise
 from scrapy_gp4c.crawling.requests import (
     FOUND_BY,
     META,
@@ -240,7 +240,7 @@ class Admission:
         """Page in the queue -> the spider's request of this run, which is sent instead."""
         self.requests_elsewhere = 0
         """Requests that neither the start nor a callback has yielded, but an errback or a queue."""
-        self._is_promised = are_promised(cycle.store.cycles())
+        self._is_promised = bool(cycle.store.newest_record("promised"))
         self._secret_keys: dict[int, int] = {}
         """Key of a page that was asked for with secrets in its URL -> key of that request with them."""
 

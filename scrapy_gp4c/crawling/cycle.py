@@ -152,7 +152,7 @@ class Cycle:
     @property
     def record(self) -> CycleRecord:
         """The cycle's record, as it is in the store."""
-        return self.store.cycles()[-1]
+        return self.store.cycles(self.store.last_cycle)[-1]
 
     @property
     def policy(self) -> str:

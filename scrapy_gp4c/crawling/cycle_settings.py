@@ -19,11 +19,12 @@ def new_record(settings: Settings, store: PageStore | None) -> CycleRecord:
 
     ``store``: whose clusters that may be; None: no store has all pages, and none has clusters.
     """
-    if store is not None and (records := store.cycles()):
+    records = [] if store is None else store.cycles(store.last_cycle)
+    if records:
         _check_fingerprint(settings, records[-1])
     groups = store.clusters() if settings.asks_for_clusters and store is not None else None
     of_groups: CycleRecord = {} if groups is None else {"groups": groups.groups.identity}
-    waiting = {} if store is None else still_left_alone(store.cycles(), time.time())
+    waiting = still_left_alone(records, time.time())
     of_hosts: CycleRecord = {"left_alone": waiting} if waiting else {}
     return {
         **of_groups,

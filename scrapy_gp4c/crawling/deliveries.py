@@ -202,7 +202,7 @@ class Deliveries:
         self.pages: dict[int, Undelivered] = {}
         self._is_changed = False
         self._flag = store.path / UNFLUSHED
-        records = store.cycles()
+        records = store.cycles(max(1, store.last_cycle - 1))
         last = records[-1] if is_resumed else records[-2] if len(records) > 1 else None
         self._read({} if last is None else last.get("undelivered", {}))
         self._lost_since(self._unflushed_since())

@@ -140,8 +140,7 @@ class HintReader:
         self._cycle = cycle
         self._spider = spider
         self._keys_of = rebuilder.url_keys
-        named = (record["sitemaps"] for record in reversed(cycle.store.cycles()) if "sitemaps" in record)
-        self._named = NamedSitemaps(next(named, {}))
+        self._named = NamedSitemaps(cycle.store.newest_record("sitemaps").get("sitemaps", {}))
         self._thread: ThreadPoolExecutor | None = None
 
     def is_slow(self, response: Response) -> bool:

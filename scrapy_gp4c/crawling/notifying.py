@@ -74,7 +74,7 @@ class Notifier:
         cycle = self._store.open_cycle
         if not self.is_on or cycle is None or cycle == 1:
             return
-        cycles: list[CycleRecord] = [{}, *self._store.cycles()]
+        cycles: list[CycleRecord] = [{}, *self._store.cycles(max(1, self._store.last_cycle))]
         bits, visits = self._settings.distance_bits, self._store.open_visits()
         visits = delivered_visits(self._store, visits, cycles[-1], cycles[-2], bits)
         events = open_cycle_events(self._store, self._settings.gone_after, visits)
@@ -97,7 +97,7 @@ class Notifier:
             self._warn("The feed is not written: %s", error)
         try:
             if settings.metrics:
-                record = store.cycles()[-1]
+                record = store.cycles(store.last_cycle)[-1]
                 write_metrics(Path(settings.metrics), metrics(spider, record, page_counts(store, settings)))
         except (Gp4cError, OSError) as error:
             self._warn("The metrics are not written: %s", error)

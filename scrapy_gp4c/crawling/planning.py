@@ -210,7 +210,7 @@ class Planner:
     @classmethod
     def of(cls, store: PageStore, settings: Settings) -> Planner:
         """Planner of a store's open cycle, or of its next one if none is open."""
-        records = store.cycles()
+        records = store.cycles(store.last_cycle)
         left_alone = records[-1].get("left_alone", {}) if store.open_cycle else ()
         left_alone = left_alone or still_left_alone(records, time.time())
         cycle, rules = store.open_cycle or store.last_cycle + 1, page_rules(store, settings)

@@ -227,16 +227,11 @@ def has_promise(meta: Mapping[str, Any]) -> bool:
     return any(name in meta for name in STORED_META)
 
 
-def are_promised(records: Sequence[CycleRecord]) -> bool:
-    """Whether a request of a recorded cycle has said how often its page is to be visited."""
-    return any(record.get("promised") for record in records)
-
-
 def page_rules(store: PageStore, settings: Settings, cycle: int | None = None) -> PageRules | None:
     """Rules of a store's pages for the cycle that is open or comes next; None: there are none."""
-    records = store.cycles()
-    if not settings.rules and not are_promised(records):
+    if not settings.rules and not store.newest_record("promised"):
         return None
+    records = store.cycles()
     cycle = cycle or store.open_cycle or store.last_cycle + 1
     return PageRules(store, settings.rules, CycleTimes.of(records, cycle))
 

@@ -29,7 +29,7 @@ def report_of(store: PageStore, settings: Settings) -> CycleRecord:
     outcomes = np.bincount(store.open_visits()["outcome"], minlength=len(OUTCOMES)).tolist()
     judged, changed = sum(outcomes[code] for code in JUDGED), outcomes[CHANGED]
     new = found_by_hubs(store)
-    record = store.cycles()[-1]
+    record = store.cycles(store.last_cycle)[-1]
     panel = close_cycle(
         store,
         record,

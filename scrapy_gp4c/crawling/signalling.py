@@ -81,7 +81,7 @@ class SignalSender:
 
     def _unsent_events(self) -> list[tuple[Place, CycleEvents]]:
         store, settings, number = self._cycle.store, self._cycle.settings, self._cycle.number
-        records: list[CycleRecord] = [{}, {}, *store.cycles()]
+        records: list[CycleRecord] = [{}, {}, *store.cycles(max(1, store.last_cycle - 1))]
         earlier, last, record = records[-3:]
         unsent = []
         if (done := last.get("signalled")) is not None and done < last.get("visited", 0):

@@ -86,12 +86,10 @@ class Visits:
         self.features = settings.features
         self.skip_unchanged = settings.skip_unchanged
         self.describes = settings.asks_for_clusters
-        doubted = (record["doubted"] for record in reversed(self.store.cycles()) if "doubted" in record)
-        self.texts = SharedTexts(next(doubted, []))
+        self.texts = SharedTexts(self.store.newest_record("doubted").get("doubted", []))
         run.doubted = lambda: list(self.texts.doubted)
         self.public_url = Credentials(settings.secret_params).url
-        lies = (record["lies"] for record in reversed(self.store.cycles()) if "lies" in record)
-        self.lies: dict[str, list[int]] = next(lies, {})
+        self.lies: dict[str, list[int]] = self.store.newest_record("lies").get("lies", {})
         self.with_text = self.cycle.measuring is not None or self.cycle.archive is not None
 
     def of(self, request: Request) -> Visit | None:

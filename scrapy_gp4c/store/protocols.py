@@ -133,8 +133,11 @@ class PageReader(Protocol):
     def weights(self) -> PageWeights:
         """Weights of pages."""
 
-    def cycles(self) -> list[CycleRecord]:
-        """Records of all cycles, oldest first; that of the open one has no ``finished``."""
+    def cycles(self, first: int = 1) -> list[CycleRecord]:
+        """Records of all cycles from one on, oldest first; that of the open one has no ``finished``."""
+
+    def newest_record(self, name: str) -> CycleRecord:
+        """Record of the newest cycle that has a value of this name; empty where none has."""
 
     def find(self, key: int) -> int | None:
         """Page id of a page key, or None."""

@@ -14,7 +14,7 @@ import pytest
 from scrapy_gp4c.page_state.outcomes import PLAN
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Sizes
-from scrapy_gp4c.store.records import NewVisit
+from scrapy_gp4c.store.records import CycleRecord, NewVisit
 from tests.support.stores import pages
 
 SMALL = Sizes(plan_rows=4, chunks_per_transaction=2, commit_visits=100)
@@ -148,3 +148,17 @@ def test_a_plan_is_there_only_when_it_is_complete(tmp_path: Path) -> None:
         store.add_round([np.array([(2.5, 4, 3), (1.0, 0, 1)], PLAN)], seen=0)
         assert np.concatenate(list(store.plan())).tolist() == [(2.5, 4, 3), (1.0, 0, 1)]
         assert store.planned() == 2
+
+
+def test_the_newest_record_with_a_value_is_found_and_records_are_read_from_a_cycle_on(tmp_path: Path) -> None:
+    """A name that stands elsewhere in a record is no value of it; the open cycle counts."""
+    records: list[CycleRecord] = [{"doubted": [7]}, {"policy": "doubted"}, {"doubted": [8]}, {}]
+    with Store(tmp_path / "store", sizes=SMALL) as store:
+        for started, record in enumerate(records):
+            store.begin_cycle(record)
+            if started < 3:
+                store.finish_cycle({})
+            newest = store.newest_record("doubted")
+            assert newest.get("doubted") == ([7] if started < 2 else [8])
+        assert store.newest_record("lies") == {}
+        assert [one["cycle"] for one in store.cycles(store.last_cycle)] == [3, 4]

@@ -137,7 +137,10 @@ def ids_of(tables: Tables, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64
 
 
 def check_sample(tables: Tables) -> int:
-    """Check some values, evenly over pages, blocks and cycles; returns how many. Raises StoreDamagedError."""
+    """Check some values, evenly over pages, blocks and cycles, and the last records; returns how many.
+
+    Raises StoreDamagedError.
+    """
     # No np.unique: without any option it imports numpy.ma, which takes longer than all the rest of opening.
     evenly = np.linspace(0, tables.merged_pages, _SAMPLE, endpoint=False, dtype=int)
     pages = sorted(set(evenly.tolist())) if tables.merged_pages else []
@@ -150,4 +153,5 @@ def check_sample(tables: Tables) -> int:
             tables.block(txn, block)
         for cycle in cycles:
             next(tables.db["visits"].items(txn, U32_PAIR.pack(cycle, 0)), None)
-    return len(pages) + len(blocks) + len(cycles) + len(tables.cycles())
+    records = tables.cycles(max(1, tables.last_cycle - _SAMPLE))
+    return len(pages) + len(blocks) + len(cycles) + len(records)

@@ -181,9 +181,13 @@ class Store:
         if (last := self.last_cycle - cycles) > self.tables.dropped:
             self.tables.drop_cycles(last, self.sizes.chunks_per_transaction)
 
-    def cycles(self) -> list[CycleRecord]:
-        """Records of all cycles, oldest first; that of the open one has no ``finished``."""
-        return self.tables.cycles()
+    def cycles(self, first: int = 1) -> list[CycleRecord]:
+        """Records of all cycles from one on, oldest first; that of the open one has no ``finished``."""
+        return self.tables.cycles(first)
+
+    def newest_record(self, name: str) -> CycleRecord:
+        """Record of the newest cycle that has a value of this name; empty where none has."""
+        return self.tables.newest_record(name)
 
     def add_round(self, chunks: Iterable[npt.NDArray[Any]], seen: int, **about: Unpack[CycleRecord]) -> None:
         """Write the plan of the open cycle's next round: dtype `PLAN`, first to visit first.

@@ -359,10 +359,24 @@ class Tables:
         with self.transaction() as txn:
             return groups.read(txn, self.db["groups"], self.groups)
 
-    def cycles(self) -> list[CycleRecord]:
-        """Records of all cycles, oldest first; that of the open one has no ``finished``."""
+    def cycles(self, first: int = 1) -> list[CycleRecord]:
+        """Records of all cycles from one on, oldest first; that of the open one has no ``finished``."""
+        start = U32.pack(first) if first > 1 else b""
         with self.transaction() as txn:
-            return [decode(bytes(value)) for _, value in self.db["cycles"].items(txn)]
+            return [decode(bytes(value)) for _, value in self.db["cycles"].items(txn, start)]
+
+    def newest_record(self, name: str) -> CycleRecord:
+        """Record of the newest cycle that has a value of this name; empty where none has."""
+        quoted = f'"{name}"'.encode()
+        with self.transaction() as txn:
+            for cycle in range(self.last_cycle + 1, 0, -1):
+                value = self.db["cycles"].get(txn, U32.pack(cycle))
+                # Most records need not be decoded: a year of hourly cycles has 8,760 of them.
+                if value is not None and quoted in value:
+                    record: CycleRecord = decode(value)
+                    if name in record:
+                        return record
+        return {}
 
     def urls(self, first: int, stop: int) -> list[str]:
         """Read the URLs of the pages first..stop-1, all merged; raises StoreDamagedError for what is none."""
