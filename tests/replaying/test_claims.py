@@ -97,7 +97,7 @@ def test_claims_are_read_from_lines(tmp_path: Path) -> None:
 def test_ages_and_sizes_at_first_sight_are_read_from_lines(tmp_path: Path) -> None:
     """As claims before cycle 1, renumbered with the cycles; unknown ages and other pages are left out."""
     history = web(0, truthful=1.0)
-    lines = "# ages\nhttp://a\t/0/0\t41.6\t2048\nhttp://b\t/1/1\t\t7\nhttp://a\t/none\t3\n"
+    lines = "# ages\nhttp://a\t/0/0\t41.6\t2048\nhttp://b\t/1/1\t\t7.0\nhttp://a\t/none\t3\n"
     path = tmp_path / "first_sight.tsv.gz"
     path.write_bytes(gzip.compress(lines.encode()))
     modified = KINDS.index("modified")

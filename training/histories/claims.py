@@ -67,7 +67,7 @@ def read_first_sight(path: Path, history: ChangeHistory, first_cycle: int = 1) -
             if age and page >= 0:
                 rows.append((page, KINDS.index("modified"), 0, -math.floor(float(age)) - 1))
             if length and page >= 0:
-                size_bytes[page] = int(length)
+                size_bytes[page] = int(float(length))
         except (ValueError, OverflowError):
             raise HistoryError(
                 f"{path}, line {line_number}: expected {FIRST_SIGHT}; found {line[:80]!r}"
