@@ -20,6 +20,7 @@ from scrapy_gp4c.fingerprint import read
 from scrapy_gp4c.fingerprint.answers import answer
 from scrapy_gp4c.fingerprint.parts import NOT_WATCHED_REASON, compared_part, watched_features
 from scrapy_gp4c.fingerprint.sketches import has_text
+from scrapy_gp4c.words.masking import MASK
 from scrapy_gp4c.words.normal import plain_form, readable
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def compare(project: Project, response: Response) -> ComparedText:
     elif features is not None:
         marked = "\n".join(features(compared.response))
     else:
-        marked = marked_text(content.text, reading.normal or "")
+        marked = marked_text(content.text, reading.normal or "").replace(MASK, "[-masked-]")
     return ComparedText(
         response.url,
         response.status,

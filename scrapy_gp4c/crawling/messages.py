@@ -48,7 +48,7 @@ def next_round(cycle: Cycle, pages: int) -> str:
 
 
 NO_TEXT: Final = (
-    "no visible text: a browser would build them. Render them (scrapy-playwright), crawl their JSON "
+    "no visible text: a browser would build it. Render such pages (scrapy-playwright), crawl their JSON "
     "endpoints, or name what counts in GP4C_FEATURES."
 )
 """Remedy for pages without text."""
