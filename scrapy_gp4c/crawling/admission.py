@@ -30,6 +30,7 @@ from scrapy_gp4c.crawling.requests import (
 from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.groups import Place, place_of_url
+from scrapy_gp4c.page_state.page_names import other_ends
 from scrapy_gp4c.page_state.rules import STORED_META, read_span, read_tag
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.weights import read_weight
@@ -237,6 +238,9 @@ class Admission:
         self.offered: dict[int, Request] = {}
         """Page -> the spider's request of this run, which only it can make, for a further round."""
         self._todays: dict[int, Request] = {}
+        self.waiting_for_twins: list[tuple[int, Request]] = []
+        """Requests for unknown URLs to which planned pages may have moved: see `_waits_for_twin`."""
+        self._may_wait = True
         """Page in the queue -> the spider's request of this run, which is sent instead."""
         self.requests_elsewhere = 0
         """Requests that neither the start nor a callback has yielded, but an errback or a queue."""
@@ -327,6 +331,10 @@ class Admission:
             page = store.find(key)
         if page is None and full_key != key:  # the parameter was no secret when the page was found
             page = store.find(full_key)
+        if page is None and self._by_url_alone:
+            page = self._page_before_move(request)
+            if page is None and self._waits_for_twin(request):
+                return False
         finder = finder_of(request, store)
         if page is not None:
             if finder == START and store.page(page).found_by == UNKNOWN_FINDER:
@@ -375,6 +383,35 @@ class Admission:
             return True
         request.meta[META] = cycle.end(claim, "excluded")
         return False
+
+    def _page_before_move(self, request: Request) -> int | None:
+        """Page that had another address before its site moved; None: there is none."""
+        for url in self._cycle.moves.old_names(request.url):
+            page = self._cycle.store.find(self.rebuilder.keys(request.replace(url=url))[0])
+            if page is not None:
+                return page
+        return None
+
+    def _waits_for_twin(self, request: Request) -> bool:
+        """Keep a request until the visit of a planned page that may have moved to its URL has ended."""
+        for url in other_ends(request.url):
+            page = self._cycle.store.find(self.rebuilder.keys(request.replace(url=url))[0])
+            if page is not None and self._may_wait and self._cycle.is_awaited(page):
+                self.waiting_for_twins.append((page, request))
+                return True
+        return False
+
+    def admit_twins(self, may_wait: bool = True) -> bool:
+        """Admit requests that waited for visits, those that have ended or all; True if there were any."""
+        waiting, self.waiting_for_twins = self.waiting_for_twins, []
+        self._may_wait = may_wait
+        for page, request in waiting:
+            if may_wait and self._cycle.is_awaited(page):
+                self.waiting_for_twins.append((page, request))
+            else:
+                self.admit(request)
+        self._may_wait = True
+        return len(self.waiting_for_twins) < len(waiting)
 
     def _claim_known(self, page: int, stored: StoredRequest) -> Claim | None:
         """Start the visit of a known page, and keep its request of now; None: there is no visit."""

@@ -33,6 +33,7 @@ from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.fingerprint.sketches import distance, is_changed
 from scrapy_gp4c.page_state.columns import LINKED_FAILURES, PageRow, is_unfetched
 from scrapy_gp4c.page_state.outcomes import DOUBTFUL, FAILED, JUDGED, KINDS, NO_DISTANCE, OUTCOMES, PLAN
+from scrapy_gp4c.page_state.page_names import Moves
 from scrapy_gp4c.page_state.rules import PageRule
 from scrapy_gp4c.policies.base import CycleVisits, Pages, Planned
 from scrapy_gp4c.scoring.discovery import START
@@ -109,6 +110,8 @@ class Cycle:
         in_force = recorded_settings(settings, self.record) if self.resumed else settings
         self._planner = Planner.of(store, in_force)
         self.rules = LiveRules(store, settings, self._planner.rules)
+        moved = (record["moved"] for record in reversed(store.cycles()) if "moved" in record)
+        self.moves = Moves(next(moved, []))
         self.deliveries = Deliveries(store, self.resumed, settings.redeliver)
         self.on_delivered: Callable[[PageRow, NewVisit, VisitInfo], None] = lambda row, visit, info: None
         """Called with each delivered visit, and its page before the visit."""
@@ -303,6 +306,11 @@ class Cycle:
         if page in self._under_way or page in self.held or page in self._doubted or page in self._left_out:
             return True
         return self.store.visited(page) and page not in self.deliveries.again
+
+    def is_awaited(self, page: int) -> bool:
+        """Whether the cycle is to visit a page, or may still choose it, and has not yet heard of it."""
+        may_come = self._plan.position(page) is not None or not self.rounds_over
+        return page in self._under_way or (may_come and not self.is_claimed(page))
 
     def is_queued(self, page: int) -> bool:
         """Whether the request of a page's visit waits in the queue."""

@@ -174,6 +174,8 @@ class Run:
         """
         self.settle()
         self.feed()
+        if self._admission.waiting_for_twins:
+            self._admission.admit_twins()
         while True:
             load = self._load(queued)
             if load is Load.SAMPLED and self._begin_round(load):
@@ -246,6 +248,8 @@ class Run:
             return False
         self.idle_since_s = None
         pages: list[int] = []
+        if self._admission.admit_twins(may_wait=False):
+            return True
         cycle.leave_to_others(self._feeder.take_unasked())
         if cycle.has_left_out:
             try:
@@ -266,13 +270,9 @@ class Run:
     @property
     def _has_rest(self) -> bool:
         cycle = self.cycle
-        has_rest = (
-            cycle.has_left_out
-            or self._feeder.has_unasked
-            or cycle.has_waiting_new_pages
-            or cycle.has_to_ask_again
-        )
-        return has_rest and not cycle.failure
+        waiting = bool(self._admission.waiting_for_twins) or self._feeder.has_unasked
+        has_rest = cycle.has_left_out or cycle.has_waiting_new_pages or cycle.has_to_ask_again
+        return (waiting or has_rest) and not cycle.failure
 
     def _release_late(self) -> bool:
         """Send the pages that nobody has yielded once nobody is left who could; True if there are some."""

@@ -53,6 +53,7 @@ NOT_WATCHED: Final = "gp4c/nothing_watched"
 TOO_SLOW: Final = "gp4c/too_slow"
 """Statistic of visits whose text took the process beside the crawl too long."""
 GONE_STATUS: Final = (404, 410)
+PERMANENT: Final = (301, 308)
 CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
 """Headers that ask for a 304; without them it says nothing of the page."""
 UNCONDITIONAL: Final = 8
@@ -183,6 +184,8 @@ class Visit:
         """
         visits, claim = self._visits, self._claim
         try:
+            if "redirect_urls" in self._request.meta and response.status == 200:
+                self._learn_move(response)
             if response.status == 304:
                 self._read_hints(response)
             if self._is_no_download(response):
@@ -537,6 +540,19 @@ class Visit:
             info.held.validators = etag, last_modified
         elif (etag, last_modified) != store.validators(page):
             store.set_validators(page, etag, last_modified)
+
+    def _learn_move(self, response: Response) -> None:
+        """Learn by a permanent redirect where the page's site has moved to; each rule is logged once."""
+        meta, moves = self._request.meta, self._visits.cycle.moves
+        if not all(status in PERMANENT for status in meta.get("redirect_reasons", (None,))):
+            return
+        if moves.learn(meta["redirect_urls"][0], response.url):
+            self._visits.store.amend_record(moved=moves.rules)
+            new_begin, new_end, old_begin, old_end = moves.rules[-1]
+            logger.info(
+                "Pages have moved: what was %s...%s is %s...%s now, with the history that it had.",
+                *(old_begin, old_end, new_begin, new_end),
+            )
 
     def _note_lie(self) -> None:
         """Note that the page's last 304 was false: from now on the page is asked for without validators."""

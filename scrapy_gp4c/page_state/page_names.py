@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
-from urllib.parse import unquote_plus
+from urllib.parse import unquote_plus, urlsplit
 
 SESSION_PARAMS: Final = (
     "phpsessid", "jsessionid", "aspsessionid*", "asp.net_sessionid", "cfid", "cftoken", "oscsid",
@@ -78,3 +80,71 @@ def _is_ignored(parameter: str, pattern: re.Pattern[str]) -> bool:
     if pattern.fullmatch(name):
         return True
     return name in _SESSION_NAMES and _SESSION_VALUE.fullmatch(value) is not None
+
+
+ENDS: Final = (("", ""), ("/", ""), ("", "/"), ("/", "/index.html"), ("/", "/index.php"))
+"""Ends of the path of a page's new address and its old one, by which sites move pages."""
+MIN_MOVED: Final = 3
+"""Pages that show that a path has moved; of a scheme or host, one does."""
+MAX_MOVES: Final = 100
+
+
+class Moves:
+    """Where sites have moved to by permanent redirects: a page keeps its name at its new address."""
+
+    def __init__(self, rules: list[list[str]]) -> None:
+        """Take the rules of cycles before: begin and end of the new addresses, and of the old ones."""
+        self.rules = rules
+        self._shown: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
+
+    def learn(self, old: str, new: str) -> bool:
+        """Learn from a permanent redirect of a page; True if there is a new rule."""
+        (old_head, old_path), (new_head, new_path) = _head_and_path(old), _head_and_path(new)
+        for new_end, old_end in ENDS:
+            if not (new_path.endswith(new_end) and old_path.endswith(old_end)):
+                continue
+            old_stem, new_stem = (
+                path[: len(path) - len(end)] for path, end in ((old_path, old_end), (new_path, new_end))
+            )
+            tail = old_stem[old_stem.rfind("/") :]
+            if not new_stem.endswith(tail) or (new_end != old_end and tail in ("", "/")):
+                continue
+            while old_stem != tail and new_stem.endswith(
+                longer := old_stem[old_stem.rfind("/", 0, len(old_stem) - len(tail)) :]
+            ):
+                tail = longer
+            begins = [
+                head + stem[: len(stem) - len(tail)]
+                for head, stem in ((new_head, new_stem), (old_head, old_stem))
+            ]
+            rule = [begins[0], new_end, begins[1], old_end]
+            if rule in self.rules or (begins[0] == begins[1] and new_end == old_end):
+                return False
+            self._shown[tuple(rule)].add(old)
+            is_path = begins != [new_head, old_head]
+            if len(self._shown[tuple(rule)]) < (MIN_MOVED if is_path else 1):
+                return False
+            self.rules = [*self.rules, rule][-MAX_MOVES:]
+            return True
+        return False
+
+    def old_names(self, url: str) -> Iterator[str]:
+        """Addresses that the page of a URL may have had before its site moved."""
+        for new_begin, new_end, old_begin, old_end in self.rules:
+            if url.startswith(new_begin) and url.endswith(new_end):
+                stem = url[len(new_begin) : len(url) - len(new_end)]
+                if stem[:1] in ("", "/"):
+                    yield old_begin + stem + old_end
+
+
+def other_ends(url: str) -> Iterator[str]:
+    """Addresses that the page of a URL would have had if its site moved it by `ENDS`."""
+    for new_end, old_end in ENDS[1:]:
+        if "?" not in url and url.endswith(new_end) and not (new_end == "" and url.endswith("/")):
+            yield url[: len(url) - len(new_end)] + old_end
+
+
+def _head_and_path(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    head = f"{parts.scheme}://{parts.netloc}"
+    return head, url[len(head) :].partition("#")[0] or "/"

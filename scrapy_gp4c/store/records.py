@@ -145,6 +145,8 @@ class CycleRecord(TypedDict, total=False):
     """Hosts that refuse the crawl -> until when they want no request, s since 1970; 0: they do not say."""
     lies: dict[str, list[int]]
     """Hosts whose answers "not modified" were false -> up to three such pages, of this cycle and before."""
+    moved: list[list[str]]
+    """Rules by which sites moved: begin and end of new addresses, begin and end of the old ones."""
     doubted: list[int]
     """Fingerprints of texts that are blocks and the like, of this cycle and before."""
     secret_params: list[str]

@@ -210,3 +210,40 @@ def test_hints_and_imports_shorten_the_wait_of_gone_pages(store_path: Path) -> N
         assert store.add_pages([(12, {"url": "http://a.example/12"})]) == (0, 1)
         assert [store.page(page).failures for page in range(4)] == [0, 0, 6, 6]
         assert [store.page(page).gone for page in range(4)] == [6, 6, 6, 0]
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+@pytest_twisted.ensureDeferred
+async def test_a_site_that_moves_keeps_its_pages(store_path: Path, end: str) -> None:
+    """Its pages are known at their new addresses, whether the front page moves or links change first."""
+    site = Site(hosts=("127.0.0.1", "127.0.0.2"))
+    new_host = "127.0.0.1" if end else "127.0.0.2"
+    try:
+        website(site)
+        for _ in range(2):
+            await crawl(Linked, store_path, FULL, url=site.url())
+        old = site.pages
+
+        def moved(request: ServerRequest) -> bytes:
+            path = request.path.decode()
+            if (path == "/" and end) or (request.getRequestHostname().decode(), path[-1:]) == (new_host, end):
+                return old[path.removesuffix(end) or "/"].encode()
+            if request.getRequestHostname().decode() == new_host and path in old and not end:
+                return old[path].encode()
+            request.setResponseCode(301)
+            request.setHeader("Location", site.url(path.removesuffix("/") + (end or ""), new_host))
+            return b""
+
+        site.pages = dict.fromkeys([*old, *(path + "/" for path in old)], moved)
+        if end:
+            old = {**old, "/": html(WORDS, [f"{path}/" for path in old if path != "/"])}
+        for cycle in range(3, 7):
+            await crawl(Linked, store_path, FULL, url=site.url())
+            ends = outcomes(store_path, cycle)
+            assert len(ends) == 13
+            assert sum(found.count("changed") for found in ends.values()) <= 1
+        with Store(store_path, readonly=True) as store:
+            assert store.pages == 13
+            assert store.verify() == []
+    finally:
+        await site.close()

@@ -9,7 +9,7 @@ from scrapy import Request
 from scrapy.utils.request import fingerprint
 
 from scrapy_gp4c.crawling.requests import PageFingerprinter
-from scrapy_gp4c.page_state.page_names import IGNORED_PARAMS, page_url, without_session
+from scrapy_gp4c.page_state.page_names import IGNORED_PARAMS, Moves, page_url, without_session
 
 PAGE = "http://h/a?id=1&page=2"
 
@@ -96,3 +96,29 @@ def test_the_fingerprint_is_scrapys_of_the_page() -> None:
     assert fingerprinter.fingerprint(one) == fingerprinter.fingerprint(one)
     post = Request("http://h/a?utm_source=x&id=1", method="POST", body=b"x")
     assert fingerprinter.fingerprint(post) != fingerprinter.fingerprint(one)
+
+
+@pytest.mark.parametrize(
+    ("redirects", "link", "old_names"),
+    [
+        ([("http://a.b/", "https://www.a.b/")], "https://www.a.b/x?y=1", ["http://a.b/x?y=1"]),
+        ([("http://a.b/x", "http://a.b/x/")], "http://a.b/y/z/", ["http://a.b/y/z"]),
+        ([("http://a.b/x", "https://c.d/x/")], "https://c.d/y/", ["http://a.b/y"]),
+        ([("http://a.b/x/index.html", "http://a.b/x/")], "http://a.b/", ["http://a.b/index.html"]),
+        (
+            [(f"http://a.b/{n}", f"http://a.b/blog/{n}") for n in range(3)],
+            "http://a.b/blog/7",
+            ["http://a.b/7"],
+        ),
+        ([(f"http://a.b/{n}", f"http://a.b/blog/{n}") for n in range(2)], "http://a.b/blog/7", []),
+        ([(f"http://a.b/{n}", "http://a.b/") for n in range(9)], "http://a.b/", []),
+        ([(f"http://a.b/{n}", "http://a.b/login") for n in range(9)], "http://a.b/login", []),
+        ([("http://a.b/", "https://a.b/")], "https://a.b.c/", []),
+    ],
+)
+def test_sites_that_moved(redirects: list[tuple[str, str]], link: str, old_names: list[str]) -> None:
+    """A scheme or host is learned by one permanent redirect, a path by three."""
+    moves = Moves([])
+    for old, new in redirects:
+        moves.learn(old, new)
+    assert list(Moves(moves.rules).old_names(link)) == old_names
