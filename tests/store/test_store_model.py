@@ -63,6 +63,8 @@ class Page:
         self.group = 0
         self.entered = 0
         self.found_by = 0
+        self.due_from = 0
+        """Number of visits before the last import that named it: failures by then make it wait no more."""
         self.brought: dict[int, int] = {}
         """Cycle -> pages that it found."""
 
@@ -89,8 +91,8 @@ class Page:
         copies = [visit for visit in self.visits if visit[1] not in FAILED]
         prints = [visit for visit in copies if visit[1] != "not_modified"]
         failures = gone = 0
-        for _, outcome, _ in self.visits:
-            failures = failures + 1 if outcome in FAILED else 0
+        for number, (_, outcome, _) in enumerate(self.visits, 1):
+            failures = failures + 1 if outcome in FAILED and number != self.due_from else 0
             gone = gone + (outcome == "gone") if outcome in FAILED else 0
         n = len(judged)
         expected_changes, cycles = censored_changes(self.visits)
@@ -168,6 +170,9 @@ class StoreMachine(RuleBasedStateMachine):
         fresh = {self._key(number): number for number in numbers if self._key(number) not in known}
         pages = [(self._key(number), {"url": url_of(number)}) for number in numbers]
         assert self.store.add_pages(iter(pages)) == (len(fresh), len(numbers) - len(fresh))
+        for one in self.pages:
+            if one.key in dict(pages) and one.visits and one.visits[-1][1] != "doubtful":
+                one.due_from = len(one.visits)
         self.pages += [Page(key, {"url": url_of(number)}) for key, number in fresh.items()]
         for page in self.new:  # by now they are in the columns
             self.pages[page].entered = self.cycle
