@@ -38,11 +38,10 @@ def sim_half(hashes: UInt64s) -> int:
 
     Equals ``Simhash(features, f=32, hashfunc=...)`` of the simhash package, in a tenth of its time.
     """
+    columns = -(-hashes.size // _ROWS)
     low = hashes.astype(">u4")  # the low 32 bits
-    columns = -(-low.size // _ROWS)
     if columns > 1:
-        low = np.resize(low, _ROWS * columns)
-        low[hashes.size :] = 0
+        low = np.concatenate((low, np.zeros(_ROWS * columns - low.size, ">u4")))
     bits = np.unpackbits(low.view(np.uint8)).reshape(-1, columns * 32)
     ones = np.add.reduce(bits, axis=0, dtype=np.uint8)
     if columns > 1:
