@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol, cast
@@ -134,12 +135,26 @@ class Rounds:
         return self.equal_rounds + (self.sample > 0)
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Take this round's share of what is left: of 10 visits in 4 rounds 2, 2, 3 and 3."""
+        """Take this round's share of what is left: of 10 visits in 4 rounds 2, 2, 3 and 3.
+
+        Where what is left is enough for all candidates, no later round could choose better. They are taken at
+        once, so that a page can wait for the one that leads to it.
+        """
         if self.sample > 0 and round.number == 0:
             wanted = int(self.sample * round.remaining + 1e-9)
             return plan_of([(SAMPLE, one_a_group(wanted, self.level, evidence))])
-        share = round.remaining // (self.rounds - round.number)
+        is_enough = round.remaining >= sum(len(block.pages) for block in _until(evidence, round.remaining))
+        share = round.remaining // (1 if is_enough else self.rounds - round.number)
         return best_candidates(scored_by(self.settings, round), share, evidence)
+
+
+def _until(evidence: Evidence, count: int) -> Iterator[Block]:
+    """Blocks of candidates, until there are more of them than a number."""
+    for block in evidence.candidates():
+        yield block
+        count -= len(block.pages)
+        if count < 0:
+            return
 
 
 def one_a_group(wanted: int, level: Level, evidence: Evidence) -> Pages:
