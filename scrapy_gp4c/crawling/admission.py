@@ -6,6 +6,7 @@ import dataclasses
 import logging
 from collections import Counter, deque
 from collections.abc import Callable
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -47,6 +48,10 @@ logger = foreign_safe_logger(__name__)
 
 MAX_REMEMBERED: Final = 100_000
 """Pages of a kind whose next request is skipped without a look into the store: about 20 MB."""
+MAX_START_PAGES: Final = 16
+"""Start pages whose callbacks are waited for before the plan begins."""
+MAX_LOGIN_PAGES: Final = 3
+"""Pages on the way from the start to a login."""
 MAX_UNCOUNTED: Final = 100
 """Duplicates that the statistics may be behind; at the end of a run they have all."""
 RECENT_PAGES: Final = 1_000
@@ -64,6 +69,7 @@ REDIRECTS_TO_ITSELF: Final = "gp4c/redirects_to_itself"
 ASKED_TOO_LATE: Final = "gp4c/asked_too_late"
 NO_PROMISE: Final = "gp4c/no_promise"
 NEVER: Final = "gp4c/skipped/never"
+LEADS_TO_LOGIN: Final = "gp4c/leads_to_login"
 TAG: Final = "gp4c_tag"
 
 Enqueue = Callable[["Request"], bool]
@@ -98,22 +104,37 @@ def asked_too_late(stored: StoredRequest) -> str:
 
 
 class SetupRequests:
-    """The spider's first untouched requests, such as a login, for which the plan waits.
+    """The first requests of a spider, such as a login, for which the plan waits, callbacks included.
 
-    Planned pages may need the session that those requests set up. Once they are through, callbacks included,
-    the plan is never held back again.
+    Planned pages may need the session that those requests set up, or what a callback has kept. Once they are
+    through, the plan is never held back again. Nothing is sent before the start has yielded a request.
     """
 
-    def __init__(self, crawler: Crawler) -> None:
-        """Take the crawler, whose engine knows which requests are under way."""
+    def __init__(self, crawler: Crawler, cycle: Cycle, patience_s: float) -> None:
+        """Take the crawler, whose engine knows which requests are under way.
+
+        ``patience_s``: the longest wait for a start that yields nothing, and for pages that are no login.
+        """
         self._crawler = crawler
+        self._is_ahead = cycle.is_ahead
+        self._waits_for_pages = cycle.rounds[1] is not None  # a policy that samples needs its answers at once
+        self._until_s = monotonic() + patience_s
         self._queued = 0  # not a set: a request comes back from the disk queue as another object
         self._sent: set[Request] = set()
+        self._pages: dict[int, bool] = {}
+        """Page of the start -> whether it leads to a login."""
         self._over = False
+        self.has_begun = False
+        """Whether the spider has made a request."""
 
     def queued(self) -> None:
         """Note that an untouched request was queued."""
         self._queued += 1
+
+    def visits(self, page: int, *, is_login: bool) -> None:
+        """Note that a page is visited which the start has asked for, or which leads to a login."""
+        if is_login or (self._waits_for_pages and len(self._pages) < MAX_START_PAGES):
+            self._pages[page] = is_login
 
     def left_queue(self, request: Request) -> None:
         """Note that an untouched request goes to the downloader."""
@@ -129,7 +150,12 @@ class SetupRequests:
         """Whether the plan may begin."""
         if not self._over:
             self._sent.intersection_update(under_way(self._crawler))
-            self._over = not self._queued and not self._sent
+            is_late = monotonic() > self._until_s
+            has_begun = self.has_begun or is_late or has_started(self._crawler)
+            awaited = [
+                p for p, is_login in self._pages.items() if (is_login or not is_late) and self._is_ahead(p)
+            ]
+            self._over = has_begun and not (self._queued or self._sent or awaited)
         return self._over
 
     def is_quiet(self) -> bool:
@@ -242,9 +268,14 @@ class Admission:
         """Requests for unknown URLs to which planned pages may have moved: see `_waits_for_twin`."""
         self._may_wait = True
         """Page in the queue -> the spider's request of this run, which is sent instead."""
+        self._copies: dict[int, list[Request]] = {}
+        """Page that a further round may plan -> the spider's further requests for it, made on purpose."""
         self.requests_elsewhere = 0
         """Requests that neither the start nor a callback has yielded, but an errback or a queue."""
         self._is_promised = bool(cycle.store.newest_record("promised"))
+        self._logins: set[int] = set(cycle.store.newest_record("logins").get("logins", ()))
+        """Keys of the pages by which the spider comes to its first POST."""
+        self._has_posted = False
         self._secret_keys: dict[int, int] = {}
         """Key of a page that was asked for with secrets in its URL -> key of that request with them."""
 
@@ -278,6 +309,7 @@ class Admission:
         mark, weight = request.meta.get(META), None
         if isinstance(mark, Claim) and self._cycle.is_under_way(mark):
             return self._queue_again(request, mark)
+        self._setup.has_begun = True
         self.requests_elsewhere += FOUND_BY not in request.meta
         if mark == PASSED or not is_page_request(request):
             return self._queue_untouched(request)
@@ -311,11 +343,36 @@ class Admission:
         return False
 
     def _queue_untouched(self, request: Request) -> bool:
+        if request.method == "POST" and not self._has_posted:
+            self._has_posted = True
+            self._note_login(request)
         request.meta[META] = False if is_opted_out(request) else PASSED
         queued = self._enqueue(request)
         if queued:
             self._setup.queued()
         return queued
+
+    def _note_login(self, request: Request) -> None:
+        """Remember the pages by which the spider came from its start to its first POST, as to a login.
+
+        Without them a run would have no session: the spider visits them in every run, and before the plan.
+        """
+        store, finder, keys = self._cycle.store, finder_of(request, self._cycle.store), list[int]()
+        while finder not in (UNKNOWN_FINDER, START) and len(keys) < MAX_LOGIN_PAGES:
+            page = store.page(finder - 1)
+            keys.append(page.key)
+            finder = page.found_by
+        if not keys or finder != START:
+            return
+        if not self._logins.issuperset(keys):
+            url = self.rebuilder.credentials.url(request.url)
+            line = (
+                f"The way to the first POST, {url}, may be a login: its {len(keys)} page(s) are visited in "
+                'every cycle, before the others. Requests with meta={"gp4c": False} are left alone.'
+            )
+            self._log_first(LEADS_TO_LOGIN, line)
+        self._logins.update(keys)
+        store.amend_record(logins=sorted(self._logins))
 
     def _admit_page(self, request: Request, weight: float | None, has_wishes: bool) -> bool:
         cycle, store = self._cycle, self._cycle.store
@@ -343,7 +400,13 @@ class Admission:
             if has_wishes:
                 self._note_wishes(page, request)
             if cycle.is_claimed(page):
-                if request.dont_filter and cycle.is_repeated(page, request.meta.get(META)):
+                is_over = page not in cycle.asked and not cycle.is_ahead(page)
+                if (
+                    is_over and key in self._logins
+                ):  # in the run that was interrupted: this one has no session
+                    cycle.asked.add(page)
+                    return self._queue_untouched(request)
+                if request.dont_filter and cycle.is_repeated(page, request.meta.get(META), finder):
                     cycle.asked.add(page)  # the copies that its callback yields are further ones
                     return self._queue_untouched(request)
                 return self._ask_again(page, name, request)
@@ -359,6 +422,7 @@ class Admission:
                 return self._skip(name, NEVER)
             weight = rule.weight if weight is None else weight
             page = store.add_page(key, stored)
+            _with_room(self.restored).add(page)
             if finder != UNKNOWN_FINDER:
                 store.note(page, "found_by", finder)
             self._note_weight(page, weight)
@@ -369,9 +433,14 @@ class Admission:
                     _with_room(self.offered)[page] = request
                 return self._skip(name, POSTPONED)
         else:
-            claim = self._claim_known(page, stored)
+            is_further = request.dont_filter and page in self.restored
+            claim = self._claim_known(page, stored, is_login=key in self._logins)
+            if claim is not None and (finder == START or key in self._logins):
+                self._setup.visits(page, is_login=key in self._logins)
             if claim is None:
                 cycle.note_link(page)
+                if is_further and not cycle.rounds_over:
+                    _with_room(self._copies).setdefault(page, []).append(request)
                 if "unstorable" in stored and not cycle.rounds_over:
                     _with_room(self.offered)[page] = request
                 if self._by_url_alone:
@@ -413,14 +482,16 @@ class Admission:
         self._may_wait = True
         return len(self.waiting_for_twins) < len(waiting)
 
-    def _claim_known(self, page: int, stored: StoredRequest) -> Claim | None:
+    def _claim_known(self, page: int, stored: StoredRequest, *, is_login: bool) -> Claim | None:
         """Start the visit of a known page, and keep its request of now; None: there is no visit."""
         cycle = self._cycle
         claim = cycle.claim(page)
-        if self.rebuilder.needs_spider(stored):
+        needs_spider = self.rebuilder.needs_spider(stored)
+        if needs_spider or is_login:
             # No plan can ever have it, hence the spider's request is its visit, budget or not.
             claim = claim or cycle.claim(page, "")
             claim = claim and dataclasses.replace(claim, host=None)
+        if needs_spider:
             self._log_first(SECRET_NOT_GIVEN, secret_not_given(stored))
         self._restore(page, stored)
         return claim
@@ -443,6 +514,8 @@ class Admission:
 
     def todays(self, request: Request, claim: Claim) -> Request:
         """The request to send for a planned page: the spider's of this run, if there is one."""
+        for copy in self._copies.pop(claim.page, ()):
+            self._queue_untouched(copy)
         newer = self._todays.pop(claim.page, None)
         if newer is None or claim.host is None:
             return request

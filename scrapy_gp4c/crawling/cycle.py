@@ -27,7 +27,7 @@ from scrapy_gp4c.crawling.new_pages import FirstVisits
 from scrapy_gp4c.crawling.planning import PlannedRound, Planner
 from scrapy_gp4c.crawling.promises import LiveRules, put_weights
 from scrapy_gp4c.crawling.reports import report_of, sampled_counts
-from scrapy_gp4c.crawling.requests import Claim
+from scrapy_gp4c.crawling.requests import UNKNOWN_FINDER, Claim
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.fingerprint.sketches import distance, is_changed
@@ -127,6 +127,8 @@ class Cycle:
         """Pages whose visits have ended since the feeder last looked."""
         self.asked: set[int] = set()
         """Pages that the spider itself has requested in this run."""
+        self._failed: set[int] = set()
+        """Pages whose visits of this run had no answer that a callback reads."""
         self.archive: Archive | None = None
         """Where texts are kept; whoever opens it closes it."""
         self.patience = Patience(self.record.get("left_alone", {}))
@@ -316,12 +318,15 @@ class Cycle:
         """Whether the request of a page's visit waits in the queue."""
         return self._under_way.get(page) is False
 
-    def is_repeated(self, page: int, mark: Any) -> bool:
+    def is_repeated(self, page: int, mark: Any, finder: int) -> bool:
         """Tell whether a request for a claimed page is the spider's second: by `asked`, or by its `mark`.
 
-        The spider's first request for a page that the plan has fed is the same visit once more.
+        So is one that the page's own callback or errback yields, whatever `finder` asked first. Else the
+        spider's first request for a page that the plan has fed is the same visit once more.
         """
-        return page in self.asked or (isinstance(mark, dict) and mark.get("page") == page)
+        if page in self.asked or finder == page + 1 or (isinstance(mark, dict) and mark.get("page") == page):
+            return True
+        return finder == UNKNOWN_FINDER and page in self._failed  # an errback hands on no finder
 
     def is_under_way(self, visit: Claim) -> bool:
         """Tell whether this visit has no outcome yet."""
@@ -329,7 +334,11 @@ class Cycle:
 
     def lacks_outcome(self, visit: Claim) -> bool:
         """Whether this visit is under way, or waits for its callback."""
-        return visit.run == self.run and (visit.page in self._under_way or visit.page in self.held)
+        return visit.run == self.run and self.is_ahead(visit.page)
+
+    def is_ahead(self, page: int) -> bool:
+        """Whether a page's visit is under way, or waits for its callback."""
+        return page in self._under_way or page in self.held
 
     def left_queue(self, visit: Claim) -> None:
         """Note that the request of this visit went to the downloader."""
@@ -451,6 +460,8 @@ class Cycle:
         info = VisitInfo(result, None if reading is None else reading.text, previous)
         held = HeldVisit(visit, row, new, info, reading, read_hints, request)
         del self._under_way[visit.page]
+        if new.outcome not in HELD_OUTCOMES:
+            self._failed.add(visit.page)
         if new.outcome == "doubtful" and visit.page not in self._asked_again:
             # It may be asked for once more.
             host = urlsplit(str(self.store.request(visit.page)["url"])).netloc.rpartition("@")[2]

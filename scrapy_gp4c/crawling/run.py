@@ -93,7 +93,7 @@ class Run:
         if named := sorted(set(settings.secret_params) - set(SECRET_PARAMS)):
             store.amend_record(secret_params=named)  # for who reads the store without these settings
         per_host = crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
-        self._setup = SetupRequests(crawler)
+        self._setup = SetupRequests(crawler, cycle, START_PATIENCE_S)
         rebuilder = Rebuilder(crawler, spider, Credentials(settings.secret_params))
         self.hints = HintReader(cycle, rebuilder, spider) if settings.hints else None
         self._downloads: Downloads | None = None
@@ -216,17 +216,20 @@ class Run:
     def _begin_round(self, load: Load) -> bool:
         """Plan the next round where it is due, now that no queued page can be sent; True if it has pages."""
         cycle = self.cycle
-        if self._feeder.has_deferred and self._setup.is_over() and self._setup.is_quiet():
+        if not self._setup.is_over():
+            self.idle_since_s = self.idle_since_s or monotonic()
+            return False
+        if self._feeder.has_deferred and self._setup.is_quiet():
             self._feeder.feed_deferred()
             return True
-        if self._feeder.has_waiting and self._setup.is_over() and not under_way(self._crawler):
+        if self._feeder.has_waiting and not under_way(self._crawler):
             # Nothing is left to do but for pages whose finder does not come: a start that never ends, say.
             self.idle_since_s = self.idle_since_s or monotonic()
             if has_started(self._crawler) or monotonic() - self.idle_since_s > START_PATIENCE_S:
                 self._feeder.release()
                 return True
             return False
-        while not (cycle.rounds_over or cycle.failure) and self._setup.is_over() and self._feeder.is_read:
+        while not (cycle.rounds_over or cycle.failure) and self._feeder.is_read:
             if cycle.without_outcome > len(self._feeder.late) and not self._is_due():
                 self.idle_since_s = self.idle_since_s or monotonic()
                 return False
@@ -241,7 +244,7 @@ class Run:
         pages whose turn it is, and pages whose answer was doubtful.
         """
         cycle = self.cycle
-        if not (self._has_rest and cycle.rounds_over and self._setup.is_over()):
+        if not (self._has_rest and cycle.rounds_over):
             return False
         if under_way(self._crawler):  # what comes of these may go first
             self.idle_since_s = self.idle_since_s or monotonic()
@@ -276,7 +279,7 @@ class Run:
 
     def _release_late(self) -> bool:
         """Send the pages that nobody has yielded once nobody is left who could; True if there are some."""
-        if not self._feeder.late or not self._setup.is_over() or under_way(self._crawler):
+        if not self._feeder.late or under_way(self._crawler):
             return False
         self.idle_since_s = self.idle_since_s or monotonic()
         if not has_started(self._crawler) and monotonic() - self.idle_since_s <= START_PATIENCE_S:

@@ -147,6 +147,8 @@ class CycleRecord(TypedDict, total=False):
     """Hosts whose answers "not modified" were false -> up to three such pages, of this cycle and before."""
     moved: list[list[str]]
     """Rules by which sites moved: begin and end of new addresses, begin and end of the old ones."""
+    logins: list[int]
+    """Keys of the pages by which the spider comes to its first POST."""
     doubted: list[int]
     """Fingerprints of texts that are blocks and the like, of this cycle and before."""
     secret_params: list[str]

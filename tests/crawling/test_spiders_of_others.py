@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from scrapy.exceptions import DontCloseSpider
 from scrapy.http import JsonRequest
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, CSVFeedSpider, Rule, SitemapSpider, XMLFeedSpider
+from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c import visit
-from tests.support.loopback import Site, crawl, html
+from tests.support.loopback import Site, crawl, html, stats, stock_crawl
 
 ALL = {"GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 1, "GP4C_DISCOVERY": 0.5, "CONCURRENT_REQUESTS": 4}
 ITEMS = [f"/item/{number}" for number in range(4)]
@@ -302,3 +304,146 @@ async def test_items_have_the_data_of_today(
         pages(site, day)
         crawler = await crawl(spider, store_path, {**ALL, **settings}, day=day, site=site)
         assert sorted(crawler.spider.items) == [(path, day) for path in ITEMS], day
+
+
+class Whole(Daily):
+    """A listing and its items, by callbacks that keep what they read on the spider."""
+
+    token = ""
+    first_status = 200
+    """Of the first answer of each item, which is a captcha; 0: there is none."""
+
+    async def start(self) -> AsyncIterator[Any]:
+        self.asked: set[str] = set()
+        for path in ITEMS:
+            self.site.pages[path] = self.answer
+        yield Request(self.site.url("/list"))
+
+    def answer(self, request: Any) -> bytes:
+        """The first answer of each item is none from day 3 on."""
+        path = request.uri.decode()
+        if self.first_status and self.day > 2 and path not in self.asked:
+            self.asked.add(path)
+            request.setResponseCode(self.first_status)
+            return b"<html><body><p>a captcha</p></body></html>"
+        return html(f"{path} of day {self.day}").encode()
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        self.token = response.css("p::text").get()
+        yield from response.follow_all(response.css("a"), self.parse_page, errback=self.failed)
+
+    def parse_page(self, response: Any, number: int = 0) -> Iterator[Any]:
+        if b"captcha" in response.body:
+            yield Request(response.url, self.parse_page, dont_filter=True)
+        else:
+            self.items.append((response.css("p::text").get(), self.token, number))
+
+    def failed(self, failure: Any) -> Iterator[Any]:
+        yield Request(failure.request.url, self.parse_page, dont_filter=True)
+
+
+class Failing(Whole):
+    """Errors instead of captchas."""
+
+    name, first_status = "failing", 500
+
+
+class Asking(Whole):
+    """Captchas."""
+
+    name = "asking"
+
+
+class Twice(Whole):
+    """Two callbacks for each page."""
+
+    name, first_status = "twice", 0
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        for request in super().parse(response):
+            yield request
+            yield request.replace(cb_kwargs={"number": 2}, dont_filter=True)
+
+
+class LateStart(Whole):
+    """A start that waits for a database."""
+
+    name = "latestart"
+
+    async def start(self) -> AsyncIterator[Any]:
+        await asyncio.sleep(0.1)
+        self.token = f"of {self.day}"
+        async for request in super().start():
+            yield request.replace(callback=self.parse_links)
+
+    def parse_links(self, response: Any) -> Iterator[Any]:
+        yield from response.follow_all(response.css("a"), self.parse_page)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spider", [Failing, Asking, Twice, LateStart])
+@pytest_twisted.ensureDeferred
+async def test_with_a_full_budget_items_are_those_of_a_full_crawl(
+    spider: type[Spider], site: Site, store_path: Path
+) -> None:
+    """What the callbacks of a run keep on the spider is there, and what they ask for again is fetched."""
+    for day in range(1, 6):
+        site.pages["/list"] = html(f"the list of day {day}", ITEMS)
+        settings = {"RETRY_ENABLED": False}
+        expected = (await stock_crawl(spider, settings, day=day, site=site)).spider.items
+        crawler = await crawl(spider, store_path, {**ALL, **settings}, day=day, site=site)
+        assert sorted(crawler.spider.items) == sorted(expected), day
+
+
+@pytest.mark.slow
+@pytest_twisted.ensureDeferred
+async def test_a_page_of_a_later_round_has_all_that_the_spider_asked_of_it(
+    site: Site, store_path: Path
+) -> None:
+    """A further request for it came before anybody knew that it would be visited."""
+    for day in range(1, 7):
+        site.pages["/list"] = html(f"the list of day {day}", ITEMS)
+        crawler = await crawl(Twice, store_path, {**ALL, "GP4C_BUDGET": 4}, day=day, site=site)
+        asked = [number for _, token, number in crawler.spider.items if token]
+        assert asked.count(0) == asked.count(2), day
+
+
+class SignedIn(Daily):
+    """A form that is fetched like any page, sent, and the pages behind it."""
+
+    name = "signedin"
+
+    async def start(self) -> AsyncIterator[Any]:
+        yield Request(self.site.url("/form"), self.sign_in)
+
+    def sign_in(self, response: Any) -> Any:
+        return FormRequest(self.site.url("/login"), formdata={"user": "me"}, callback=self.signed_in)
+
+    def signed_in(self, response: Any) -> Iterator[Any]:
+        for path in ITEMS:
+            yield Request(self.site.url(path), self.parse_page)
+
+    def parse_page(self, response: Any) -> None:
+        self.items.append(response.css("p::text").get())
+        if self.day == 4:
+            deferred_from_coro(self.crawler.stop_async())
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_login_form_is_visited_before_the_plan_in_every_run(site: Site, store_path: Path) -> None:
+    """Though it is a page that the budget leaves out, and the run before was interrupted."""
+
+    def login(request: Any) -> bytes:
+        request.addCookie("session", "1")
+        return b"welcome"
+
+    def page(request: Any) -> bytes:
+        return html(f"{request.uri.decode()} of user {request.getCookie(b'session')!r}").encode()
+
+    site.pages = {"/form": html("sign in, day by day"), "/login": login, **dict.fromkeys(ITEMS, page)}
+    for day in range(1, 7):
+        settings = {**ALL, "GP4C_BUDGET": 3, "CONCURRENT_REQUESTS": 1}
+        crawler = await crawl(SignedIn, store_path, settings, day=day, site=site)
+        assert set(crawler.spider.items) <= {f"{path} of user b'1'" for path in ITEMS}
+        assert crawler.spider.items
+        assert stats(crawler)["cycle"] == (day if day < 5 else day - 1)
