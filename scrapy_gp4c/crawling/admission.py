@@ -70,6 +70,10 @@ ASKED_TOO_LATE: Final = "gp4c/asked_too_late"
 NO_PROMISE: Final = "gp4c/no_promise"
 NEVER: Final = "gp4c/skipped/never"
 LEADS_TO_LOGIN: Final = "gp4c/leads_to_login"
+FROM_CACHE: Final = "gp4c/from_cache"
+"""Statistic of responses that came from Scrapy's HTTP cache."""
+NO_DOWNLOAD: Final = "gp4c/no_download"
+"""Statistic of placeholders of page objects."""
 TAG: Final = "gp4c_tag"
 
 Enqueue = Callable[["Request"], bool]

@@ -19,7 +19,15 @@ from scrapy import signals
 from scrapy.exceptions import DontCloseSpider
 
 from scrapy_gp4c.crawling import messages
-from scrapy_gp4c.crawling.admission import POSTPONED, Admission, Enqueue, SetupRequests, log_first
+from scrapy_gp4c.crawling.admission import (
+    FROM_CACHE,
+    NO_DOWNLOAD,
+    POSTPONED,
+    Admission,
+    Enqueue,
+    SetupRequests,
+    log_first,
+)
 from scrapy_gp4c.crawling.archiving import open_archive
 from scrapy_gp4c.crawling.backups import Backups
 from scrapy_gp4c.crawling.cycle import Cycle
@@ -434,6 +442,7 @@ class Run:
         self._feeder.end_unasked()
         if (cause := self._idle_cause()) is not None:
             logger.warning("scrapy-gp4c found nothing to do: %s", cause, extra=self.extra)
+        is_explained = cause is not None or any(map(self.stats.get_value, (FROM_CACHE, NO_DOWNLOAD)))
         try:
             self.notifier.cycle_ends()
             record = cycle.finish(reason)
@@ -445,7 +454,7 @@ class Run:
         logger.info("%s", messages.closing(cycle, record), extra=self.extra)
         if unmatched := cycle.rules.unmatched():
             logger.warning("%s", unmatched_warning(unmatched), extra=self.extra)
-        if not record["visited"]:
+        if not record["visited"] and not is_explained:
             waiting = resting_pages(cycle.store, cycle.settings, cycle.number)
             logger.warning("%s", messages.nothing_visited(cycle, waiting), extra=self.extra)
         if pages := count_without_text(cycle.store):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.defer import deferred_from_coro
 
-from scrapy_gp4c.crawling.admission import log_first
+from scrapy_gp4c.crawling.admission import FROM_CACHE, NO_DOWNLOAD, log_first
 from scrapy_gp4c.crawling.deliveries import VisitInfo
 from scrapy_gp4c.crawling.doubt import REFUSALS, Changed, SharedTexts, retry_after, site_of
 from scrapy_gp4c.crawling.fetched import FetchedResponse, NotFetchedError
@@ -42,10 +42,6 @@ logger = foreign_safe_logger(__name__)
 
 LATENCY: Final = "download_latency"
 """Key in ``Request.meta``; other download handlers than Scrapy's may not measure it."""
-FROM_CACHE: Final = "gp4c/from_cache"
-"""Statistic of responses that came from Scrapy's HTTP cache."""
-NO_DOWNLOAD: Final = "gp4c/no_download"
-"""Statistic of placeholders of page objects."""
 REBASED: Final = "gp4c/compared_anew"
 """Statistic of visits whose copy was compared by another rule."""
 NOT_WATCHED: Final = "gp4c/nothing_watched"
@@ -190,9 +186,7 @@ class Visit:
                 self._read_hints(response)
             if self._is_no_download(response):
                 visits.cycle.leave_out(claim)
-                self._request.meta[META] = VisitInfo(
-                    {"page": claim.page, "outcome": "excluded", "changed": None}
-                )
+                self._tell(response, VisitInfo({"page": claim.page, "outcome": "excluded", "changed": None}))
                 return response
             if (outcome := self._outcome(response)) is not None:
                 row = visits.store.page(claim.page)
@@ -311,7 +305,8 @@ class Visit:
         line = (
             f"{url} comes from Scrapy's HTTP cache, which says nothing of the page as it is now: no change "
             "is found as long as it does. Set HTTPCACHE_ENABLED = False, or HTTPCACHE_POLICY to "
-            "scrapy.extensions.httpcache.RFC2616Policy."
+            "scrapy.extensions.httpcache.RFC2616Policy, and where that one answers too, "
+            "HTTPCACHE_IGNORE_RESPONSE_CACHE_CONTROLS to ['max-age']."
         )
         log_first(stats, FROM_CACHE, line, {}, logging.WARNING)
         return True
@@ -507,7 +502,7 @@ class Visit:
     def _finish(self, response: Response, info: VisitInfo) -> Response:
         """Pass the response on with what the visit came to, or skip it."""
         visits, page, outcome = self._visits, self._claim.page, info.outcome
-        self._request.meta[META] = info
+        self._tell(response, info)
         if visits.describes:
             # A copy that was made when nobody needed its description gets it now.
             is_new_copy = outcome in ("first", "changed")
@@ -525,6 +520,12 @@ class Visit:
                 self._release()
                 raise Unchanged("unchanged since the last visit")
         return response
+
+    def _tell(self, response: Response, info: VisitInfo) -> None:
+        """Put a visit where the callback looks for it."""
+        self._request.meta[META] = info
+        if response.request is not None:  # a middleware has chosen another request, whose callback gets it
+            response.request.meta[META] = info
 
     def _release(self) -> None:
         """Close the browser's page of a response that no callback and no errback gets."""

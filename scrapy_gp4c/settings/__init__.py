@@ -15,7 +15,7 @@ from scrapy.utils.conf import closest_scrapy_cfg
 from scrapy.utils.project import data_path
 
 from scrapy_gp4c.arrays import Array, Bools
-from scrapy_gp4c.errors import Gp4cError, SettingsError, did_you_mean
+from scrapy_gp4c.errors import Gp4cError, SettingsError, StoreError, did_you_mean
 from scrapy_gp4c.notices.receivers import Receiver
 from scrapy_gp4c.page_state.columns import in_panel
 from scrapy_gp4c.page_state.rules import PageRule
@@ -33,14 +33,21 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 
-MAX_ARGUMENTS: Final = 100
-"""Characters of a spider's arguments in the name of its store; longer ones end with a digest."""
+MAX_CHARACTERS: Final = 100
+"""Characters of a spider's name, and of its arguments, in the name of its store."""
 
 
 def _escaped(value: object) -> str:
     """Text that can stand in the name of a directory."""
     text = quote(str(value), safe=" @+-._")
     return (text.replace(".", "%2E") if ".." in text or text == "." else text) or "%"
+
+
+def _shortened(text: str) -> str:
+    """A text of few characters, which ends with a digest where it was longer."""
+    if len(text) <= MAX_CHARACTERS:
+        return text
+    return f"{text[:MAX_CHARACTERS]},{sha1(text.encode()).hexdigest()[:10]}"
 
 
 @dataclass(frozen=True)
@@ -159,16 +166,24 @@ class Settings:
                 )
 
     def store_path(self, spider_name: str, arguments: Mapping[str, object] | None = None) -> Path:
-        """Directory of the store of a spider with these arguments, those of `shared_args` apart."""
+        """Directory of the store of a spider with these arguments, those of `shared_args` apart.
+
+        Raises StoreError where the project's own cannot be made.
+        """
         others = {name: value for name, value in (arguments or {}).items() if name not in self.shared_args}
-        text = ",".join(f"{_escaped(name)}={_escaped(value)}" for name, value in sorted(others.items()))
-        if len(text) > MAX_ARGUMENTS:
-            text = f"{text[:MAX_ARGUMENTS]},{sha1(text.encode()).hexdigest()[:10]}"
+        named = [f"{_escaped(argument)}={_escaped(value)}" for argument, value in sorted(others.items())]
+        name, text = _shortened(_escaped(spider_name)), _shortened(",".join(named))
         if self.store is not None:
-            return Path(self.store.replace("{spider}", _escaped(spider_name)).replace("{args}", text))
-        directory = _escaped(spider_name) + (f",{text}" if text else "")
+            return Path(self.store.replace("{spider}", name).replace("{args}", text))
+        directory = name + (f",{text}" if text else "")
         if closest_scrapy_cfg():
-            return Path(data_path(str(Path("gp4c", directory))))
+            try:
+                return Path(data_path(str(Path("gp4c", directory))))  # which makes .scrapy
+            except OSError as error:
+                raise StoreError(
+                    f"cannot make {error.filename}: {error.strerror}. Set GP4C_STORE to a directory that "
+                    "this user may write to."
+                ) from None
         state = os.environ.get("XDG_STATE_HOME")  # a container or an egg of scrapyd has no scrapy.cfg
         return Path(state, "scrapy-gp4c", directory) if state else Path(".scrapy", "gp4c", directory)
 

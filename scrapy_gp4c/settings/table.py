@@ -17,8 +17,9 @@ from scrapy_gp4c.store.credentials import SECRET_PARAMS
 TABLE: Final[dict[str, values.Setting]] = {
     "GP4C_STORE": values.Setting(
         None,
-        "a directory path, which may have {spider} and {args}, or None for .scrapy/gp4c/<spider>",
-        values.path,
+        "a local directory, in whose path only {spider} and {args} stand for something, or None for "
+        ".scrapy/gp4c/<spider>",
+        values.store_template,
         "directory of the page store",
     ),
     "GP4C_SCORE_FUNCTION": values.Setting(

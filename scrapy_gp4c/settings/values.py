@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -74,6 +75,14 @@ def path(value: Any) -> str | None:
     if value is not None and not isinstance(value, str | Path):
         raise TypeError
     return str(value) if value else None
+
+
+def store_template(value: Any) -> str | None:
+    """Path of a store, in which {spider} and {args} alone stand for something; raises ValueError."""
+    template = path(value)
+    if template is not None and re.search(r"\{(?!spider\}|args\})[^}]*\}|%\(|\$|://", template):
+        raise ValueError
+    return template and os.path.expanduser(template)
 
 
 def optional_count(value: Any) -> int | None:

@@ -16,6 +16,7 @@ from scrapy.crawler import Crawler
 from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.crawling.store_owner import owner_of, spider_arguments
+from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.settings import Settings
 from tests.support.loopback import ADDONS, Site, crawl, html, outcomes
 
@@ -121,6 +122,25 @@ def test_a_wrong_setting_is_told_once(project: Path, setting: str, part: str) ->
     assert "Traceback" not in output
 
 
+def test_a_project_that_is_read_only_is_one_line(project: Path) -> None:
+    """As in a container, where nobody has made the directory of Scrapy's data."""
+    with_config(project)
+    with (project / "scrapy.cfg").open("a") as file:
+        file.write("[datadir]\ndefault = /proc/nowhere\n")
+    code, output = run(project, "crawl", "shop")
+    assert code != 0
+    assert "cannot make /proc/nowhere: " in output
+    assert "Set GP4C_STORE to" in output
+    assert "Traceback" not in output
+
+
+@pytest.mark.parametrize("path", ["/data/{name}", "%(name)s", "$HOME/gp4c", "s3://bucket/{spider}"])
+def test_a_path_in_which_something_else_would_stand_for_a_value(path: str) -> None:
+    """It would be one directory with a strange name, for all spiders."""
+    with pytest.raises(SettingsError, match=r"only \{spider\} and \{args\} stand for something"):
+        Settings.load(ScrapySettings({"GP4C_STORE": path}))
+
+
 def test_a_budget_in_percent(project: Path) -> None:
     """On the command line as everywhere."""
     with_config(project)
@@ -138,12 +158,13 @@ def test_a_store_for_a_group(project: Path) -> None:
     assert (path / "data.mdb").stat().st_mode & 0o777 == 0o660
 
 
-def test_long_arguments_are_shortened() -> None:
-    """And still told apart."""
-    settings = Settings.load(ScrapySettings({"GP4C_STORE": "/data/{spider}/{args}"}))
-    paths = {settings.store_path("shop", {"urls": "x" * 300 + end}) for end in "ab"}
-    assert len(paths) == 2
-    assert all(len(path.name) < 130 for path in paths)
+def test_long_names_and_arguments_are_shortened() -> None:
+    """And still told apart; escaped, a name in Chinese has nine times its characters."""
+    settings = Settings.load(ScrapySettings({"GP4C_STORE": "~/{spider}/{args}"}))
+    paths = {settings.store_path("店" * 40 + end, {"urls": "x" * 300 + end}) for end in "ab"}
+    assert len(paths) == len({path.parent for path in paths}) == 2
+    assert all(len(name) < 130 for path in paths for name in path.parts)
+    assert all(path.is_relative_to(Path.home()) for path in paths)
 
 
 class Plain(Spider):
