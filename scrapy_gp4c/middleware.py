@@ -195,6 +195,22 @@ class FingerprintMiddleware:
     def _visit(self, request: Request) -> Visit | None:
         if self._visits is None and (run := run_of(self._crawler)) is not None:
             self._visits = Visits(run, self._worker_process)
+            for kind, position, loss in (
+                (
+                    FinderMiddleware,
+                    30,
+                    "who finds pages is not known, and visits count whatever callbacks do",
+                ),
+                (
+                    CallbackMiddleware,
+                    990,
+                    "visits count whose callbacks fail where another middleware hides it",
+                ),
+            ):
+                if self._crawler.get_spider_middleware(kind) is None:
+                    name = f"{kind.__module__}.{kind.__qualname__}"
+                    line = "SPIDER_MIDDLEWARES leaves out %s: %s. Set it to %d, or remove the entry."
+                    logger.warning(line, name, loss, position, extra={"spider": self._crawler.spider})
         return None if self._visits is None else self._visits.of(request)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import signals, version_info
 from scrapy.core.scheduler import Scheduler
+from scrapy.dupefilters import RFPDupeFilter
 from scrapy.exceptions import CloseSpider
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
@@ -80,6 +81,8 @@ class RecrawlScheduler(Scheduler):
         except Gp4cError as error:
             refuse(self.crawler, error)
             return deferred
+        if type(self.df) is not RFPDupeFilter:
+            self._run.use_filter(self.df.request_seen)
         if self.gp4c.freeze_gc:
             freeze_gc(self.crawler)
         self._tick_call = create_looping_call(self._tick)

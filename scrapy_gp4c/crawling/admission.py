@@ -120,7 +120,7 @@ class SetupRequests:
         ``patience_s``: the longest wait for a start that yields nothing, and for pages that are no login.
         """
         self._crawler = crawler
-        self._is_ahead = cycle.is_ahead
+        self._cycle = cycle
         self._waits_for_pages = cycle.rounds[1] is not None  # a policy that samples needs its answers at once
         self._until_s = monotonic() + patience_s
         self._queued = 0  # not a set: a request comes back from the disk queue as another object
@@ -156,11 +156,15 @@ class SetupRequests:
             self._sent.intersection_update(under_way(self._crawler))
             is_late = monotonic() > self._until_s
             has_begun = self.has_begun or is_late or has_started(self._crawler)
-            awaited = [
-                p for p, is_login in self._pages.items() if (is_login or not is_late) and self._is_ahead(p)
-            ]
-            self._over = has_begun and not (self._queued or self._sent or awaited)
+            pages = [page for page, is_login in self._pages.items() if is_login or not is_late]
+            self._over = has_begun and not (self._queued or self._sent or any(map(self._is_ahead, pages)))
         return self._over
+
+    def _is_ahead(self, page: int) -> bool:
+        """Whether a page's visit goes on; a request that a middleware has dropped is lost without a word."""
+        claims = (request.meta.get(META) for request in under_way(self._crawler))
+        is_sent = any(isinstance(claim, Claim) and claim.page == page for claim in claims)
+        return is_sent or self._cycle.is_queued(page) or page in self._cycle.held
 
     def is_quiet(self) -> bool:
         """Whether all requests of the spider are through, and its start too."""
@@ -280,8 +284,16 @@ class Admission:
         self._logins: set[int] = set(cycle.store.newest_record("logins").get("logins", ()))
         """Keys of the pages by which the spider comes to its first POST."""
         self._has_posted = False
+        self._is_seen: Callable[[Request], bool] | None = None
         self._secret_keys: dict[int, int] = {}
         """Key of a page that was asked for with secrets in its URL -> key of that request with them."""
+
+    def use_filter(self, is_seen: Callable[[Request], bool]) -> None:
+        """Let a duplicate filter of the project's own tell which requests for a page are further ones.
+
+        Scrapy's own goes by the fingerprint, as pages do.
+        """
+        self._is_seen, self._by_url_alone = is_seen, False
 
     def forget_settled(self) -> None:
         """Look anew at pages that had no planned visit: a further round is planned."""
@@ -346,12 +358,12 @@ class Admission:
         request.meta[META] = self._cycle.end(claim, "excluded")
         return False
 
-    def _queue_untouched(self, request: Request) -> bool:
+    def _queue_untouched(self, request: Request, *, is_filtered: bool = True) -> bool:
         if request.method == "POST" and not self._has_posted:
             self._has_posted = True
             self._note_login(request)
         request.meta[META] = False if is_opted_out(request) else PASSED
-        queued = self._enqueue(request)
+        queued = self._enqueue(request) if is_filtered else self._enqueue_unfiltered(request)
         if queued:
             self._setup.queued()
         return queued
@@ -385,8 +397,10 @@ class Admission:
             return self._queue_untouched(request)
         name = request.url if self._by_url_alone else key
         is_told = weight is not None or has_wishes
-        if not is_told and not self._by_url_alone and self._is_settled(request, name):
+        if not (is_told or self._by_url_alone or self._is_seen) and self._is_settled(request, name):
             return False
+        is_duplicate = self._is_seen is not None and not request.dont_filter and self._is_seen(request)
+        is_further = request.dont_filter or (self._is_seen is not None and not is_duplicate)
         page = self._unplanned.get(request.url)
         if page is None:
             page = store.find(key)
@@ -410,15 +424,17 @@ class Admission:
                 ):  # in the run that was interrupted: this one has no session
                     cycle.asked.add(page)
                     return self._queue_untouched(request)
-                if request.dont_filter and cycle.is_repeated(page, request.meta.get(META), finder):
+                if is_further and cycle.is_repeated(page, request.meta.get(META), finder):
                     cycle.asked.add(page)  # the copies that its callback yields are further ones
-                    return self._queue_untouched(request)
+                    return self._queue_untouched(request, is_filtered=False)
                 return self._ask_again(page, name, request)
         stored = self.rebuilder.stored(request)
         if "unstorable" in stored:
             self._log_first(NOT_STORABLE, _not_storable(stored))
         claim: Claim | None
         if page is None:
+            if is_duplicate:
+                return self._skip(name, DUPLICATE)
             if not self._limits.takes(stored):
                 return self._skip(name, TOO_MANY)
             rule = cycle.rules.note_new(stored)
@@ -437,7 +453,7 @@ class Admission:
                     _with_room(self.offered)[page] = request
                 return self._skip(name, POSTPONED)
         else:
-            is_further = request.dont_filter and page in self.restored
+            is_further = is_further and page in self.restored
             claim = self._claim_known(page, stored, is_login=key in self._logins)
             if claim is not None and (finder == START or key in self._logins):
                 self._setup.visits(page, is_login=key in self._logins)
@@ -519,7 +535,7 @@ class Admission:
     def todays(self, request: Request, claim: Claim) -> Request:
         """The request to send for a planned page: the spider's of this run, if there is one."""
         for copy in self._copies.pop(claim.page, ()):
-            self._queue_untouched(copy)
+            self._queue_untouched(copy, is_filtered=False)
         newer = self._todays.pop(claim.page, None)
         if newer is None or claim.host is None:
             return request
@@ -646,9 +662,12 @@ class Admission:
         earlier run with the same JOBDIR fetched, must not decide it, whether there is a copy or not.
         """
         request.meta[META] = claim
-        is_found_now = claim.page >= self._cycle.store.merged_pages
+        is_known = claim.host is not None or claim.page < self._cycle.store.merged_pages
+        return self._enqueue_unfiltered(request) if is_known or self._is_seen else self._enqueue(request)
+
+    def _enqueue_unfiltered(self, request: Request) -> bool:
         dont_filter = request.dont_filter  # it stays what the spider set: it bypasses the off-site filter too
-        request.dont_filter = dont_filter or claim.host is not None or not is_found_now
+        request.dont_filter = True
         queued = self._enqueue(request)
         request.dont_filter = dont_filter
         return queued

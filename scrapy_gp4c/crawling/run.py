@@ -121,6 +121,7 @@ class Run:
         )
         self.admit = self._admission.admit
         self.skips = self._admission.skips
+        self.use_filter = self._admission.use_filter
         self.skips_link = self._admission.skips_link
         self.doubted: Callable[[], list[int]] = list
         """Function for the fingerprints that cycles have doubted."""

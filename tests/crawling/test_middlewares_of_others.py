@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_twisted
 from scrapy import Request, Spider
+from scrapy.dupefilters import BaseDupeFilter
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import HtmlResponse, Response
 from twisted.internet import reactor
@@ -174,6 +175,28 @@ async def test_an_answer_that_a_middleware_refuses_is_no_copy(
         assert crawler.spider.items == []
 
 
+class OtherCallback(Keep):
+    """Gives a response another request, whose callback gets it."""
+
+    def process_response(self, request: Request, response: Response) -> Response:
+        return response.replace(
+            request=request.replace(callback=self.crawler.spider.parse, meta={**request.meta})
+        )
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_response_of_another_request_is_delivered_to_its_callback(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has its visit; else it would count as kept from the spider, and be an error after three times."""
+    site.pages = {path: html(f"the page {path}") for path in PATHS}
+    for day in range(1, 4):
+        crawler = await crawl(Reader, store_path, with_middleware(OtherCallback), site=site)
+        outcome = "first" if day == 1 else "unchanged"
+        assert sorted(crawler.spider.seen) == [(f"the page {path}", outcome) for path in PATHS]
+    assert "counts as delivered" not in caplog.text
+
+
 class Swallowing:
     """A spider middleware that hides exceptions."""
 
@@ -254,3 +277,61 @@ async def test_what_failed_somewhere_is_delivered_again(bad: str, site: Site, st
         if day == 2 and bad in ("generator", "swallowed"):
             expected = PATHS  # before it failed
         assert got == [f"version {version} of {path}" for path in expected], day
+
+
+class ByArguments(BaseDupeFilter):
+    """A duplicate filter that tells requests for one page apart."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def request_seen(self, request: Request) -> bool:
+        key = f"{request.url.partition('?')[0]} {request.cb_kwargs}"
+        is_seen = key in self._seen
+        self._seen.add(key)
+        return is_seen
+
+
+class Columns(Reader):
+    """Asks for each page once for each of two columns, by two links."""
+
+    name = "columns"
+
+    async def start(self) -> AsyncIterator[Any]:
+        self.items: list[str] = []
+        yield Request(self.site.url("/"))
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        for path in PATHS:
+            for link in (path, path + "?from=menu"):
+                for column in ("price", "stock"):
+                    yield response.follow(link, self.parse_column, cb_kwargs={"column": column})
+
+    def parse_column(self, response: Any, column: str) -> None:
+        self.items.append(f"{response.url[-1]} {column}")
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_duplicate_filter_of_a_project_tells_what_is_a_duplicate(
+    site: Site, store_path: Path
+) -> None:
+    """It takes two requests for one page for two, and two pages for one, in every cycle."""
+    site.pages = dict.fromkeys(PATHS, html("a page"))
+    for day in range(1, 4):
+        site.pages["/"] = html(f"the list of day {day}")
+        settings = {**ALL, "DUPEFILTER_CLASS": ByArguments}
+        crawler = await crawl(Columns, store_path, settings, site=site)
+        columns = sorted(f"{path[-1]} {column}" for path in PATHS for column in ("price", "stock"))
+        assert sorted(crawler.spider.items) == columns, day
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_middleware_that_is_left_out_is_missed(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line for each names what is lost, and the remedy."""
+    site.pages = dict.fromkeys(PATHS, html("a page"))
+    names = [f"scrapy_gp4c.middleware.{name}Middleware" for name in ("Finder", "Callback")]
+    await crawl(Reader, store_path, {**ALL, "SPIDER_MIDDLEWARES": dict.fromkeys(names)}, site=site)
+    for name in names:
+        assert caplog.text.count(f"SPIDER_MIDDLEWARES leaves out {name}") == 1
