@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +16,10 @@ import pytest
 import pytest_twisted
 from scrapy import Request, Spider
 from scrapy.exceptions import DropItem
+from twisted.internet.threads import deferToThread
 
 from scrapy_gp4c import visit
-from tests.support.loopback import Site, crawl, html
+from tests.support.loopback import ADDONS, QUIET, Site, crawl, html
 
 LISTS, ITEMS, CYCLES, CLEAN = 3, 12, 8, 3
 
@@ -132,3 +138,104 @@ async def test_no_change_is_lost_and_no_item_is_of_yesterday(seed: int, site: Si
                 assert got.get(path) == version, (day, path)
         delivered |= {path: version for path, version in got.items() if bad.get(path) in (None, "drop")}
     assert delivered == versions
+
+
+class Mortal(Random):
+    """A spider that writes down what it asks for, and whose process is killed at some moment."""
+
+    name = "mortal"
+    file: Any
+    moment: str
+    left: int
+    """So many moments of that kind come before the one of the kill."""
+
+    def may_die(self, moment: str) -> None:
+        """Kill this process if it is time."""
+        if moment == self.moment:
+            self.left -= 1
+            if self.left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def parse_list(self, response: Any, day: int | None = None) -> Iterator[Any]:
+        for request in super().parse_list(response, day):
+            self.may_die("link")
+            self.file.write(json.dumps({"asked": "/" + request.url.split("/", 3)[3]}) + "\n")
+            yield request
+
+    def parse_item(self, response: Any, day: int | None = None) -> Iterator[Any]:
+        self.may_die("callback")
+        yield from super().parse_item(response, day)
+        self.may_die("end of callback")
+
+
+class MortalPipeline(Pipeline):
+    """Writes items to a file, as a database would."""
+
+    def process_item(self, item: Any) -> Any:
+        spider = self.crawler.spider
+        spider.may_die("before the item")
+        super().process_item(item)
+        spider.file.write(json.dumps({"item": item["item"]}) + "\n")
+        spider.may_die("after the item")
+        return item
+
+
+MOMENTS = ["link", "callback", "end of callback", "before the item", "after the item"]
+MORTAL = """
+import json, sys
+from types import SimpleNamespace
+from scrapy.utils.reactor import install_reactor
+install_reactor("twisted.internet.asyncioreactor.AsyncioSelectorReactor")
+from scrapy.crawler import AsyncCrawlerProcess
+from tests.crawling.test_random_spiders import Mortal, MortalPipeline
+settings, arguments, url, path = map(json.loads, sys.argv[1:])
+process = AsyncCrawlerProcess({**settings, "ITEM_PIPELINES": {MortalPipeline: 1}})
+site = SimpleNamespace(url=lambda path: url + path)
+process.crawl(Mortal, site=site, file=open(path, "a", buffering=1), **arguments)
+process.start()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+@pytest_twisted.ensureDeferred
+async def test_no_change_is_lost_when_runs_are_killed(seed: int, site: Site, tmp_path: Path) -> None:
+    """At any moment of a callback or pipeline; what is delivered has the data of the run that delivers it."""
+    draw = random.Random(seed)
+    settings = {
+        "ADDONS": ADDONS, "GP4C_STORE": str(tmp_path / "store"), "GP4C_WARMUP_VISITS": draw.choice([0, 1]),
+        "GP4C_SKIP_UNCHANGED": draw.random() < 0.5, "GP4C_REDELIVER": 1_000, "GP4C_SHARED_ARGS": "day left",
+        "CONCURRENT_REQUESTS": draw.choice([1, 4]), "LOG_LEVEL": "ERROR", **QUIET,
+    }  # fmt: skip
+    way, file = draw.choice(["cb_kwargs", "meta", "headers"]), tmp_path / "items"
+    versions, delivered, kills = {f"/item/{number}": 1 for number in range(ITEMS)}, set[Any](), 0
+    for day in range(1, CYCLES + CLEAN + 1):
+        is_clean = day > CYCLES
+        for path in versions:
+            versions[path] += day > 1 and not is_clean and draw.random() < 0.3
+            site.pages[path] = html(f"{path} in version{versions[path]}x " + f"word{versions[path]}x " * 30)
+        for number in range(LISTS):
+            site.pages[f"/list/{number}"] = html(
+                f"the list {number} of day{day}x", list(versions)[number::LISTS]
+            )
+        bad = {
+            path: draw.choice(["callback", "late", "pipeline"]) for path in versions if draw.random() < 0.2
+        }
+        arguments = {
+            "day": day, "way": way, "bad": {} if is_clean else bad, "left": draw.randrange(ITEMS),
+            "moment": "" if is_clean else draw.choice(MOMENTS),
+        }  # fmt: skip
+        budget = 1.0 if is_clean else draw.choice([0.5, 1.0])
+        given = [{**settings, "GP4C_BUDGET": budget}, arguments, site.url(""), str(file)]
+        file.write_text("")
+        run = subprocess.Popen([sys.executable, "-c", MORTAL, *map(json.dumps, given)], cwd=Path.cwd())
+        code = await deferToThread(run.wait)
+        kills += code == -signal.SIGKILL
+        assert code in (0, -signal.SIGKILL)
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        asked = {line["asked"] for line in lines if "asked" in line}
+        items = [line["item"] for line in lines if "item" in line]
+        assert {of for path, _, of in items if path in asked} <= {day}
+        delivered.update((path, version) for path, version, _ in items)
+    assert kills >= 2
+    assert delivered.issuperset(versions.items())
