@@ -447,3 +447,34 @@ async def test_a_login_form_is_visited_before_the_plan_in_every_run(site: Site, 
         assert set(crawler.spider.items) <= {f"{path} of user b'1'" for path in ITEMS}
         assert crawler.spider.items
         assert stats(crawler)["cycle"] == (day if day < 5 else day - 1)
+
+
+class Api(Daily):
+    """An interface that answers POSTs, and a page that a cache may answer."""
+
+    name = "api"
+
+    async def start(self) -> AsyncIterator[Any]:
+        yield JsonRequest(self.site.url("/api"), data={}) if self.day < 3 else Request(self.site.url("/page"))
+
+    def parse(self, response: Any) -> None:
+        """Read it."""
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_run_without_a_visit_has_one_warning(
+    site: Site, store_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It names the cause; a second one that guesses at another is not to be read."""
+    site.pages = {"/api": "{}", "/page": html("a page")}
+    cache = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path / "cache")}
+    for day in range(1, 5):
+        caplog.clear()
+        await crawl(Api, store_path, {**ALL, **cache}, day=day, site=site)
+        lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        causes = ("no page is known", "found nothing to do", None, "comes from Scrapy's HTTP cache")
+        if (cause := causes[day - 1]) is None:
+            assert not lines
+        else:
+            assert len(lines) == 1
+            assert cause in lines[0]
