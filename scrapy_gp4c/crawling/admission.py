@@ -419,9 +419,7 @@ class Admission:
                 self._note_wishes(page, request)
             if cycle.is_claimed(page):
                 is_over = page not in cycle.asked and not cycle.is_ahead(page)
-                if (
-                    is_over and key in self._logins
-                ):  # in the run that was interrupted: this one has no session
+                if is_over and key in self._logins:  # by an interrupted run, whose session is gone
                     cycle.asked.add(page)
                     return self._queue_untouched(request)
                 if is_further and cycle.is_repeated(page, request.meta.get(META), finder):
