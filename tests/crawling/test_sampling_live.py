@@ -122,7 +122,7 @@ async def test_ten_cycles_over_http_visit_what_a_replay_visits(
     Listed.start_urls = urls
     for cycle in range(CYCLES + 1):
         site.pages = other_site.pages = {
-            f"/{name}": html(f"page {page}: {f'version{versions[cycle, page]} ' * 20}")
+            f"/{name}": html(f"page {page}: {f'version{versions[cycle, page]}of{page} ' * 20}")
             for page, name in enumerate(NAMES)
         }
         await crawl(Listed, store_path, settings(policy))
