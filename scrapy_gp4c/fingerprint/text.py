@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -51,6 +52,8 @@ _MOMENT_NAME: Final = re.compile(
     r"|timer|age"
 )
 _LONGEST_MOMENT: Final = 60
+_LONGEST_NAME: Final = 80
+"""Characters of a class or id that is looked at."""
 _MOST_ELEMENTS_WITH_DATA: Final = 2000
 _SELECTOR: Final = LexborCSSSelector()  # type: ignore[no-untyped-call] # one for all: 10 us a page
 # Whole names alone: `ad-listing` has small ads, `no-ads` is a promise, `gpt-4` a product, `sponsors` a list.
@@ -61,8 +64,8 @@ _AD: Final = (
 _AD_PLACE: Final = (
     r"(?:slots?|units?|containers?|wrap(?:per)?|box|banners?|blocks?|spaces?|placements?|zones?|frames?|labels?|holder"
     r"|placeholder|leaderboard|skyscraper|rectangle|billboard|area|row|iframe|inner|outer|top|bottom|left|right|side"
-    r"|sidebar|header|footer|inline|sticky|mobile|desktop|native|google|mpu|\d+)"
-)
+    r"|sidebar|header|footer|inline|sticky|mobile|desktop|native|google|mpu|\d++)"
+)  # possessive: of a repeated `\d+`, a name of 30 digits would take hours
 _AD_NAME: Final = re.compile(
     rf"(?:{_AD}|(?:{_AD_PLACE}[-_]?)+{_AD}(?:[-_]?\d+)?|{_AD}(?:[-_]?{_AD_PLACE})+|ad(?:sbygoogle|sense|slot|unit)"
     r"|div-gpt-ad[-_\w]*|google-auto-placed|sponsored(?:[-_](?:content|links?|posts?|box|label|ad))?|promoted"
@@ -77,9 +80,9 @@ OTHER_PAGES_NAME: Final = (
 """Pattern of names of parts that are about other pages."""
 _OTHER_PAGES_NAME: Final = re.compile(rf"(?:[\w-]*?[-_])?(?:{OTHER_PAGES_NAME})(?:[-_][\w-]*)?")
 _CONSENT_NAME: Final = re.compile(
-    r"(?:[\w-]*[-_])?(?:cookies?|gdpr|consent|ccpa)[-_]?(?:\w+[-_])*(?:banner|bar|notice|consent|popup|pop-up|modal"
+    r"(?:[\w-]*[-_])?(?:cookies?|gdpr|consent|ccpa)[-_]?(?:[^\W_]+[-_])*(?:banner|bar|notice|consent|popup|pop-up|modal"
     r"|dialog|overlay|message|alert|wall|layer|law|disclaimer|prompt|manager|hint|hinweis|info|settings|preferences"
-    r"|container|wrapper|box|root|window)(?:[-_]\w+)*|(?:cookies?|gdpr|consent|cookie-?law|cookiebar|onetrust)[-_\w]*(?:sdk|root)"
+    r"|container|wrapper|box|root|window)(?:[-_][^\W_]+)*|(?:cookies?|gdpr|consent|cookie-?law|cookiebar|onetrust)[-_\w]*(?:sdk|root)"
     r"|onetrust[-_\w]*|cookiebot[-_\w]*|cybotcookiebot\w*"
 )
 _COOKIES: Final = re.compile(
@@ -89,6 +92,7 @@ _COOKIES: Final = re.compile(
 _LONGEST_NOTICE: Final = 1500
 _MOST_DIALOGS: Final = 8
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_BEFORE_ATTRIBUTES: Final = (b" ", b"\n", b"\t", b"\r", b"\f", b'"', b"'", b"/")
 _ROOTS: Final = {"html", "body", "main", "article", "head", "title", "h1"}
 _MARKUP: Final = re.compile(r"<!\[CDATA\[|\]\]>|<[/?!]?[A-Za-z_][^<>]*>")
 _SHADOW_ROOT: Final = re.compile("<template(?=[^<>]{1,500}shadowrootmode)", re.I)
@@ -387,7 +391,9 @@ def _notices(document: LexborNode) -> Iterator[LexborNode]:
 def _values(source: bytes, attribute: str) -> set[bytes]:
     """Values of an attribute in a source; a pattern would take three times as long."""
     values = set()
-    for piece in source.split(f"{attribute}=".encode())[1:]:
+    for before, piece in pairwise(source.split(f"{attribute}=".encode())):
+        if not before.endswith(_BEFORE_ATTRIBUTES):  # "?id=" of a URL
+            continue
         quote = piece[:1]
         if quote in (b'"', b"'"):
             values.add(piece[1:].partition(quote)[0])
@@ -421,7 +427,8 @@ def names_of(*attributes: str | None) -> Iterator[str]:
     """Names in classes and ids, in lower case with hyphens."""
     for attribute in attributes:
         if attribute:
-            yield from _CAMEL.sub("-", attribute).lower().split()
+            names = _CAMEL.sub("-", attribute).lower().split()
+            yield from (name for name in names if len(name) <= _LONGEST_NAME)
 
 
 def _is_of_page(node: LexborNode, depth: int) -> bool:
