@@ -119,7 +119,7 @@ class Notifier:
     def _records(self, events: CycleEvents) -> Iterator[PageEvent]:
         credentials = Credentials(self._settings.secret_params)
         with open_texts(self._store) as texts:
-            arguments = public_arguments(self._spider, credentials)
+            arguments = spider_arguments(self._spider, credentials)
             name = self._spider.name
             yield from page_events(events, name, self._store, credentials.url, texts.diff, arguments)
         self._warn_of(texts)
@@ -130,12 +130,6 @@ class Notifier:
 
     def _warn(self, line: str, *values: Any) -> None:
         logger.warning(line, *values, extra={"spider": self._spider})
-
-
-def public_arguments(spider: Spider, credentials: Credentials) -> dict[str, str]:
-    """Arguments of a spider, without secrets."""
-    arguments = spider_arguments(spider)
-    return {name: credentials.url(value) for name, value in arguments.items() if not credentials.has(name)}
 
 
 def delivered_visits(

@@ -501,7 +501,7 @@ def open_run(
     crawler: Crawler, settings: Settings, spider: Spider, enqueue: Enqueue, sizes: Sizes = USUAL
 ) -> Run:
     """Open the spider's store, begin or resume its cycle. Raises Gp4cError; then the store is closed."""
-    arguments = spider_arguments(spider)
+    arguments = spider_arguments(spider, Credentials(settings.secret_params))
     path = settings.store_path(spider.name, arguments)
     if (owner := owner_of(path).get("spider", spider.name)) != spider.name:
         raise StoreError(other_owner(path, owner, spider.name))

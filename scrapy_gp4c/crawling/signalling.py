@@ -20,9 +20,9 @@ from scrapy_gp4c.crawling.notifying import (
     delivered_visits,
     open_cycle_events,
     open_texts,
-    public_arguments,
 )
 from scrapy_gp4c.crawling.scrapy_internals import awaitable, has_receivers, is_scraping, item_done
+from scrapy_gp4c.crawling.store_owner import spider_arguments
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.notices.events import PageEvent, item_of, page_events
 from scrapy_gp4c.notices.sending import LIMIT_S
@@ -113,7 +113,7 @@ class SignalSender:
         for place, events in unsent:
             spider, store = self._crawler.spider, self._cycle.store
             assert spider is not None
-            arguments = public_arguments(spider, self._credentials)
+            arguments = spider_arguments(spider, self._credentials)
             with open_texts(store) as texts:
                 for event in page_events(
                     events, spider.name, store, self._credentials.url, texts.diff, arguments
@@ -233,5 +233,5 @@ class SignalSender:
             status=answer.status,
             error=answer.error,
             weight=store.weights.of(visit.page),
-            arguments=public_arguments(spider, self._credentials),
+            arguments=spider_arguments(spider, self._credentials),
         )

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from scrapy import Spider
     from scrapy.crawler import Crawler
 
+    from scrapy_gp4c.store.credentials import Credentials
+
 logger = foreign_safe_logger(__name__)
 
 WARNINGS: Final = "warnings.json"
@@ -39,22 +41,24 @@ def fail_exit_code(crawler: Crawler) -> None:
         call.runner.bootstrap_failed = True
 
 
-def spider_arguments(spider: Spider) -> dict[str, str]:
-    """Arguments of a spider, such as those of ``scrapy crawl -a``, that are no defaults.
+def spider_arguments(spider: Spider, credentials: Credentials) -> dict[str, str]:
+    """Arguments of a spider, such as those of ``scrapy crawl -a``, that are no defaults and no secrets.
 
-    Names with an underscore in front, such as the ``_job`` of scrapyd, are those of tools.
+    Names with an underscore in front, such as the ``_job`` of scrapyd, are those of tools. A token makes no
+    other crawl, and stands in no file.
     """
     call = _calls.get(spider.crawler)
     values = {} if call is None else call.arguments
     parameters = inspect.signature(type(spider).__init__).parameters
     defaults = {name: parameter.default for name, parameter in parameters.items()}
     return {
-        name: str(value)
+        name: credentials.url(str(value))
         for name, value in sorted(values.items())
         if name != "name"
         and not name.startswith("_")
         and isinstance(value, str | int | float)
         and value != defaults.get(name)
+        and not credentials.has(name)
     }
 
 

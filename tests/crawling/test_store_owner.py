@@ -18,6 +18,7 @@ from scrapy.settings import Settings as ScrapySettings
 from scrapy_gp4c.crawling.store_owner import owner_of, spider_arguments
 from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.credentials import Credentials
 from tests.support.loopback import ADDONS, Site, crawl, html, outcomes
 
 SPIDERS = """
@@ -182,7 +183,7 @@ class Plain(Spider):
 
     def parse(self, response: Any) -> None:
         """Note the arguments."""
-        self.found = spider_arguments(self)
+        self.found = spider_arguments(self, Credentials())
 
 
 class Own(Plain):
@@ -198,12 +199,16 @@ class Own(Plain):
 
 @pytest_twisted.ensureDeferred
 async def test_arguments_of_spiders(store_path: Path) -> None:
-    """Of those with an ``__init__`` and of those without; what their code computes makes no other store."""
+    """Of those with an ``__init__`` and of those without; what their code computes makes no other store.
+
+    Nor does a token, which is another in each run, and is written nowhere.
+    """
     for kind, arguments, expected in (
         (Own, {}, {}),
         (Own, {"country": "de"}, {}),
         (Own, {"country": "fr", "topic": "x"}, {"country": "fr", "topic": "x"}),
         (Plain, {"page": "3", "_job": "17"}, {"page": "3"}),
+        (Plain, {"page": "3", "api_token": "s3cret"}, {"page": "3"}),
     ):
         crawler = await crawl(kind, store_path / kind.name, **arguments)
         assert crawler.spider.found == expected
