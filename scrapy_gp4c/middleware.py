@@ -195,18 +195,7 @@ class FingerprintMiddleware:
     def _visit(self, request: Request) -> Visit | None:
         if self._visits is None and (run := run_of(self._crawler)) is not None:
             self._visits = Visits(run, self._worker_process)
-            for kind, position, loss in (
-                (
-                    FinderMiddleware,
-                    30,
-                    "who finds pages is not known, and visits count whatever callbacks do",
-                ),
-                (
-                    CallbackMiddleware,
-                    990,
-                    "visits count whose callbacks fail where another middleware hides it",
-                ),
-            ):
+            for kind, position, loss in _LOSSES:
                 if self._crawler.get_spider_middleware(kind) is None:
                     name = f"{kind.__module__}.{kind.__qualname__}"
                     line = "SPIDER_MIDDLEWARES leaves out %s: %s. Set it to %d, or remove the entry."
@@ -249,6 +238,12 @@ class TruncationMiddleware:
             return response.replace(flags=[*response.flags, CUT_OFF])
         return response
 
+
+_LOSSES: Final = (
+    (FinderMiddleware, 30, "who finds pages is not known, and visits count whatever callbacks do"),
+    (CallbackMiddleware, 990, "visits count whose callbacks fail where another middleware hides it"),
+)
+"""Spider middleware, its position, and what a project loses that leaves it out."""
 
 try:
     import brotli

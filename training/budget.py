@@ -116,13 +116,13 @@ def _json(value: Value) -> Json:
 def read_budgets(text: str) -> list[float]:
     """Budgets of a text such as ``1%,0.02,500``: shares and counts. Raises HistoryError."""
     amounts: list[float] = []
-    for fold in text.split(","):
-        number = fold.strip()
+    for amount in text.split(","):
+        number = amount.strip()
         try:
             amounts.append(float(number[:-1]) / 100 if number.endswith("%") else parse_budget(number))
         except (ValueError, HistoryError):
             raise HistoryError(
-                f"--budgets: expected shares or counts such as 1%,0.02,500; found {fold!r}"
+                f"--budgets: expected shares or counts such as 1%,0.02,500; found {amount!r}"
             ) from None
     return amounts
 

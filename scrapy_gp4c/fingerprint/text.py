@@ -308,8 +308,8 @@ def _take_out(document: LexborNode, source: bytes, kept_reasons: frozenset[str])
     selectors = [selector for word, selector in _CANDIDATES if word in source]
     for attribute in ("class", "id"):
         names = {name for value in _values(source, attribute) for name in value.split()}
-        told = [name for name in names if _has_meaning(name)][:_MOST_NAMES]
-        selectors += [f'[{attribute}~="{name.decode()}"]' for name in told]
+        meaningful = [name for name in names if _has_meaning(name)][:_MOST_NAMES]
+        selectors += [f'[{attribute}~="{name.decode()}"]' for name in meaningful]
     selector = ",".join(selectors)
     candidates = [(_reason(node), node) for node in _SELECTOR.find(selector, document)]
     for reason, node in candidates:
