@@ -34,6 +34,18 @@ from scrapy_gp4c.crawling.visits import CUT_OFF, Visit, Visits
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 
+try:
+    import brotli
+except ImportError:
+    brotli = None
+try:
+    from compression import zstd  # type: ignore[import-not-found] # Python 3.14
+except ImportError:
+    try:
+        from backports import zstd
+    except ImportError:
+        zstd = None
+
 if TYPE_CHECKING:
     from typing import Self
 
@@ -244,18 +256,6 @@ _LOSSES: Final = (
     (CallbackMiddleware, 990, "visits count whose callbacks fail where another middleware hides it"),
 )
 """Spider middleware, its position, and what a project loses that leaves it out."""
-
-try:
-    import brotli
-except ImportError:
-    brotli = None
-try:
-    from compression import zstd  # type: ignore[import-not-found] # Python 3.14
-except ImportError:
-    try:
-        from backports import zstd
-    except ImportError:
-        zstd = None
 
 _CHUNK_BYTES: Final = 65_536
 MAX_DECODED_BYTES: Final = 2**26
