@@ -481,6 +481,8 @@ class Admission:
 
     def _waits_for_twin(self, request: Request) -> bool:
         """Keep a request until the visit of a planned page that may have moved to its URL has ended."""
+        if not self._cycle.store.merged_pages:  # a first cycle has none, and many new links
+            return False
         for url in other_ends(request.url):
             page = self._cycle.store.find(self.rebuilder.keys(request.replace(url=url))[0])
             if page is not None and self._may_wait and self._cycle.is_awaited(page):
