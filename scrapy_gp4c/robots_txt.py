@@ -7,12 +7,14 @@ begins with many requests to each host, so that this would happen in every cycle
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
-from scrapy import __version__, version_info
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.utils.misc import load_object
 
+from scrapy_gp4c.crawling.claim_files import as_utf8
+from scrapy_gp4c.crawling.run import run_of
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 
 if TYPE_CHECKING:
@@ -23,9 +25,8 @@ if TYPE_CHECKING:
 
 logger = foreign_safe_logger(__name__)
 
-FAULTY: Final = (2, 15), (2, 19)
-"""First and last version of Scrapy that has the fault, as far as is known."""
 MIDDLEWARES: Final = "DOWNLOADER_MIDDLEWARES"
+_MARKUP: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*<")
 
 
 class RobotsMiddleware(RobotsTxtMiddleware):
@@ -37,34 +38,39 @@ class RobotsMiddleware(RobotsTxtMiddleware):
         return await super().robot_parser(request)  # it has come, so that nobody has to wait for it
 
     async def _parse_robots(self, response: Response, netloc: str, request: Request) -> None:
-        """Take a server's error for a complete disallow (RFC 9309, 2.3.1.4), where Scrapy allows all."""
-        if response.status >= 500:
+        """Parse the rules, and take a server's error for a complete disallow (RFC 9309, 2.3.1.4).
+
+        Scrapy allows all then. "Too many requests" is an error, too, as it is for Google.
+        """
+        if response.status >= 500 or response.status == 429:
             logger.warning(
                 "Nothing of %s is fetched in this run, because its robots.txt is answered with status %d.",
                 netloc,
                 response.status,
                 extra={"spider": self.crawler.spider},
             )
+            if (run := run_of(self.crawler)) is not None:
+                run.cycle.leave_alone(netloc, response.headers.get("Retry-After"))
             response = response.replace(body=b"User-agent: *\nDisallow: /\n")
+        else:
+            response = response.replace(body=rules_of(response))
         await super()._parse_robots(response, netloc, request)
 
 
-def replace_builtin(settings: BaseSettings) -> None:
-    """Put `RobotsMiddleware` where Scrapy's own would be; a project without Scrapy's gets none.
+def rules_of(response: Response) -> bytes:
+    """Rules of a robots.txt, in UTF-8; none of an error, or of a page of markup that a redirect led to."""
+    if response.status >= 400 or _MARKUP.match(response.body):
+        return b""
+    return as_utf8(response.body)
 
-    Versions of Scrapy that have not the fault keep their own.
-    """
-    if not FAULTY[0] <= version_info[:2] <= FAULTY[1]:
-        return
+
+def replace_builtin(settings: BaseSettings) -> None:
+    """Put `RobotsMiddleware` where Scrapy's own would be; a project without Scrapy's gets none."""
     position = None
     for name in (MIDDLEWARES + "_BASE", MIDDLEWARES):
         for path, value in settings.getdict(name).items():
             if load_object(path) is RobotsTxtMiddleware:
                 position = value
     if position is not None:
-        logger.debug(
-            "Scrapy %s lets requests through that wait for one robots.txt: %s is used",
-            *(__version__, f"{RobotsMiddleware.__module__}.{RobotsMiddleware.__qualname__}"),
-        )
         settings.set_in_component_priority_dict(MIDDLEWARES, RobotsTxtMiddleware, None)
         settings.setdefault_in_component_priority_dict(MIDDLEWARES, RobotsMiddleware, position)

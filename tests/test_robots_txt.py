@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import pytest_twisted
-from scrapy import Request, Spider, version_info
+from scrapy import Request, Spider
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.settings import Settings as ScrapySettings
 from twisted.internet import reactor
 from twisted.web.http import Request as ServerRequest
 
-from scrapy_gp4c import Addon, robots_txt
+from scrapy_gp4c import Addon
 from scrapy_gp4c.robots_txt import RobotsMiddleware
 from tests.support.loopback import Site, crawl, html, outcomes, stats
 
@@ -112,17 +112,27 @@ def test_it_takes_the_place_of_scrapys(theirs: dict[Any, int | None], position: 
     assert [given[key] for key in given if key in (SCRAPYS, RobotsTxtMiddleware)] == [None]
 
 
+@pytest.mark.parametrize(
+    ("body", "is_allowed"),
+    [
+        ("User-agent: *\nDisallow: /private/\n".encode("utf-16"), False),
+        ("User-agent: *\nDisallow: /private/\n".encode("utf-16-le"), False),
+        ("User-agent: *\nDisallow: /private/\n".encode("utf-16-be"), False),
+        (b"\xef\xbb\xbfUser-agent: *\nDisallow: /private/\n", False),
+        (b"<html><pre>\nUser-agent: *\nDisallow: /\n</pre></html>", True),
+    ],
+)
 @pytest_twisted.ensureDeferred
-async def test_scrapys_own_is_kept_where_it_is_sound(
-    site: Site, store_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_encodings_and_pages_in_place_of_a_robots_txt(
+    body: bytes, is_allowed: bool, site: Site, store_path: Path
 ) -> None:
-    """This fails with the first version of Scrapy that has not the fault, or when one outside has it."""
-    is_faulty = robots_txt.FAULTY[0] <= version_info[:2] <= robots_txt.FAULTY[1]
-    monkeypatch.setattr(robots_txt, "FAULTY", ((0, 0), (0, 0)))
-    settings = ScrapySettings()
-    Addon().update_settings(settings)
-    assert RobotsMiddleware not in settings.getwithbase("DOWNLOADER_MIDDLEWARES")
+    """Rules in UTF-16 hold; a page of markup, to which a redirect led, has none."""
+
+    def led_away(request: ServerRequest) -> bytes:
+        request.redirect(b"/rules")
+        return b""
+
     site.pages = {path: html(f"the page at {path}") for path in ALLOWED + FORBIDDEN}
-    site.pages["/robots.txt"] = late
+    site.pages |= {"/robots.txt": led_away, "/rules": body}
     await crawl(Many, store_path, GIVEN, site=site)
-    assert bool(site.fetched() & set(FORBIDDEN)) == is_faulty
+    assert site.fetched() == {*ALLOWED, *(FORBIDDEN if is_allowed else ()), "/robots.txt", "/rules"}

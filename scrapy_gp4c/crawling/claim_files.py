@@ -51,7 +51,8 @@ PERIOD_S: Final = {
 }
 """``changefreq`` -> seconds for which a page claims to stay as it is."""
 
-_BYTE_ORDER_MARKS: Final = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+_UTF_16: Final = re.compile(rb"(\xff\xfe|[^\0]\0)|(\xfe\xff|\0[^\0])")
+"""Begin of a text in UTF-16, the low byte first or the high one: its mark, or a character of ASCII."""
 _ROOT: Final = re.compile(rb"<(?:\w+:)?(urlset|sitemapindex|rss|feed|rdf)[\s>]", re.IGNORECASE)
 _XML_START: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?!html|!doctype\s+html)", re.IGNORECASE)
 _LONG_TAG: Final = re.compile(rb"<[^<>!?][^<>]{%d}" % MAX_TAG_BYTES)
@@ -83,7 +84,7 @@ def kind_of(body: bytes, url: str) -> str | None:
     if body.startswith(GZIP_MAGIC):
         path = urlsplit(url).path.lower()
         return "sitemap" if path.endswith(".xml.gz") or "sitemap" in path else None
-    head = _as_utf8(body[:HEAD_BYTES])
+    head = as_utf8(body[:HEAD_BYTES])
     root = _ROOT.search(head) if _XML_START.match(head) else None
     if root is None:
         return None
@@ -129,14 +130,14 @@ def read_claims(kind: str, body: bytes, url: str) -> FileClaims:
 
 
 def _chunks(body: bytes, limit: int) -> Iterator[bytes]:
-    """Parts of a body, unpacked, in UTF-8 if a byte order mark says UTF-16."""
+    """Parts of a body, unpacked; what was UTF-16 is UTF-8."""
     unpacked: Iterator[bytes] = (
         body[first : first + CHUNK_BYTES] for first in range(0, len(body), CHUNK_BYTES)
     )
     if body.startswith(GZIP_MAGIC):
         unpacked = _unpacked(body)
-    elif body[:2] in _BYTE_ORDER_MARKS:
-        text = _as_utf8(body)
+    elif _UTF_16.match(body):
+        text = as_utf8(body)
         unpacked = (text[first : first + CHUNK_BYTES] for first in range(0, len(text), CHUNK_BYTES))
     size, before = 0, b""
     for chunk in unpacked:
@@ -163,11 +164,11 @@ def _unpacked(body: bytes) -> Iterator[bytes]:
         yield chunk
 
 
-def _as_utf8(body: bytes) -> bytes:
-    """A body in UTF-8; only those with a byte order mark of UTF-16 are converted."""
-    if body[:2] not in _BYTE_ORDER_MARKS:
+def as_utf8(body: bytes) -> bytes:
+    """A text in UTF-8 that was in UTF-16, without its XML declaration; any other body as it is."""
+    if (begin := _UTF_16.match(body)) is None:
         return body
-    text = body.decode(_BYTE_ORDER_MARKS[body[:2]], "replace")
+    text = body.decode("utf-16-le" if begin[1] else "utf-16-be", "replace").removeprefix("\ufeff")
     return re.sub(r"^\s*<\?xml[^>]*\?>", "", text, count=1).encode()
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from scrapy_gp4c.crawling.archiving import Archive, is_far, no_text
 from scrapy_gp4c.crawling.cycle_settings import new_record, recorded_settings
 from scrapy_gp4c.crawling.deliveries import HELD_OUTCOMES, Deliveries, HeldVisit, VisitInfo
-from scrapy_gp4c.crawling.doubt import Patience
+from scrapy_gp4c.crawling.doubt import Patience, retry_after
 from scrapy_gp4c.crawling.gone_pages import note_recovery
 from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.new_pages import FirstVisits
@@ -581,6 +581,15 @@ class Cycle:
             self.store.amend_visit(page, "doubtful")
             self.stats.inc_value("gp4c/outcome/changed", -1)
             self.stats.inc_value("gp4c/outcome/doubtful")
+
+    def leave_alone(self, host: str, wait: bytes | None) -> None:
+        """Leave a host alone for the rest of the cycle; ``wait``: header Retry-After of its answer."""
+        self.patience.left_alone[host] = retry_after(wait, time.time())
+        self.keep_left_alone()
+
+    def keep_left_alone(self) -> None:
+        """Keep in the cycle's record which hosts are left alone."""
+        self.store.amend_record(left_alone=self.patience.left_alone)
 
     @property
     def has_left_out(self) -> bool:

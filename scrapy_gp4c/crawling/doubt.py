@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from scrapy_gp4c.crawling.claim_files import mail_seconds_of
 from scrapy_gp4c.fingerprint.copy_notes import asks_password, unpack
 from scrapy_gp4c.fingerprint.sketches import is_changed
 
@@ -32,6 +32,7 @@ MAX_IN_A_ROW: Final = 5
 REFUSALS: Final = (403, 429, 503)
 MAX_WAIT_S: Final = 86_400.0
 """Longest wait that a header Retry-After gets."""
+_SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?")
 MAX_SHARING: Final = 10_000
 """Texts and URLs of changed pages that are remembered in a cycle: those of a block come close together."""
 MAX_TEXTS: Final = 100
@@ -336,7 +337,8 @@ class Patience:
 
     def __init__(self, left_alone: Mapping[str, float]) -> None:
         """Begin with hosts that are left alone already, see `left_alone`."""
-        self._in_a_row: Counter[str] = Counter()
+        self._waits_s: dict[str, list[float]] = {}
+        """Host -> until when each of its last answers, which refused the crawl, wants no other."""
         self._good: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
         self.left_alone = dict(left_alone)
@@ -354,26 +356,36 @@ class Patience:
         """
         if until_s is None:
             self._good[host] += 1
-            self._in_a_row.pop(host, None)
+            self._waits_s.pop(host, None)
             return False
         self._refused[host] += 1
-        self._in_a_row[host] += 1
-        if self._in_a_row[host] < MAX_IN_A_ROW or host in self.left_alone:
+        waits_s = self._waits_s.setdefault(host, [])
+        waits_s.append(until_s)
+        if len(waits_s) < MAX_IN_A_ROW or host in self.left_alone:
             return False
-        self.left_alone[host] = until_s
+        self.left_alone[host] = max(waits_s)
         return True
+
+    def end(self) -> list[str]:
+        """Leave hosts alone that asked for that by the last of too few answers; returns these hosts.
+
+        Such a host has refused all of its visits, or at least two in a row and half of them.
+        """
+        hosts = []
+        for host, waits_s in self._waits_s.items():
+            in_a_row = len(waits_s)
+            is_refusing = not self._good[host] or (in_a_row > 1 and in_a_row >= self._good[host])
+            if is_refusing and max(waits_s) > 0.0 and host not in self.left_alone:
+                self.left_alone[host] = max(waits_s)
+                hosts.append(host)
+        return hosts
 
 
 def retry_after(value: bytes | None, now_s: float) -> float:
     """Time, s since 1970, until which a header Retry-After wants no request, at most a day; 0: none.
 
-    RFC 9110, section 10.2.3.
+    RFC 9110, section 10.2.3; some servers send fractions of a second.
     """
     text = (value or b"").decode("latin-1").strip()
-    wait_s = 0.0
-    if text.isdecimal() and len(text) < 10:
-        wait_s = float(text)
-    elif text:
-        with suppress(ValueError, TypeError, OverflowError):
-            wait_s = parsedate_to_datetime(text).timestamp() - now_s
+    wait_s = float(text) if _SECONDS.fullmatch(text) else mail_seconds_of(text) - now_s
     return now_s + min(wait_s, MAX_WAIT_S) if wait_s > 0.0 else 0.0

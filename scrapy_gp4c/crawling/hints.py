@@ -24,6 +24,7 @@ from scrapy.utils.sitemap import sitemap_urls_from_robots
 from scrapy_gp4c.crawling.claim_files import (
     GZIP_MAGIC,
     FileClaims,
+    as_utf8,
     kind_of,
     mail_seconds_of,
     read_claims,
@@ -224,7 +225,7 @@ class HintReader:
 
     def _read_robots(self, response: Response) -> None:
         site = place_of_url(response.url).site
-        urls = islice(sitemap_urls_from_robots(response.body, response.url), MAX_NAMED)
+        urls = islice(sitemap_urls_from_robots(as_utf8(response.body), response.url), MAX_NAMED)
         if self._named.add(site, (url for url in urls if place_of_url(url).site != site)):
             self._cycle.store.amend_record(sitemaps=self._named.sites)
 

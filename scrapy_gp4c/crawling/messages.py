@@ -99,6 +99,8 @@ def nothing_visited(cycle: Cycle, waiting: Resting) -> str:
             "`scrapy gp4c import`."
         )
     reasons = list(resting(waiting, cycle.number))
+    if hosts := cycle.patience.left_alone:
+        reasons.append(f"{', '.join(list(hosts)[:5])} refused the crawl")
     others = pages - waiting.gone - waiting.failed
     if others:
         what = (
@@ -146,6 +148,15 @@ def _panel(cycle: Cycle, record: CycleRecord) -> str:
             f"; no estimate by the panel, because the policy {cycle.policy} does not divide pages by a score"
         )
     return describe_estimates(record["panel"])
+
+
+def refusing(host: str, until_s: float) -> str:
+    """Return the line for a host that is left alone from now on; ``until_s``: see `Patience.left_alone`."""
+    until = f" and until {local_time(until_s)}, as its Retry-After asks" if until_s else ""
+    return (
+        f"{host} is left alone for the rest of the cycle{until}: its last answers were blocks, challenges, "
+        "403, 429 or 503. Ask it less (DOWNLOAD_DELAY), or name the crawler in USER_AGENT."
+    )
 
 
 def left_alone(hosts: Mapping[str, float]) -> str | None:

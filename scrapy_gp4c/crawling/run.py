@@ -445,6 +445,10 @@ class Run:
             logger.warning("scrapy-gp4c found nothing to do: %s", cause, extra=self.extra)
         is_explained = cause is not None or any(map(self.stats.get_value, (FROM_CACHE, NO_DOWNLOAD)))
         try:
+            for host in cycle.patience.end():
+                cycle.keep_left_alone()
+                line = messages.refusing(host, cycle.patience.left_alone[host])
+                logger.warning("%s", line, extra=self.extra)
             self.notifier.cycle_ends()
             record = cycle.finish(reason)
         except Gp4cError as error:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.defer import deferred_from_coro
@@ -15,6 +16,7 @@ from scrapy_gp4c.crawling.admission import FROM_CACHE, NO_DOWNLOAD, log_first
 from scrapy_gp4c.crawling.deliveries import VisitInfo
 from scrapy_gp4c.crawling.doubt import REFUSALS, Changed, SharedTexts, retry_after, site_of
 from scrapy_gp4c.crawling.fetched import FetchedResponse, NotFetchedError
+from scrapy_gp4c.crawling.messages import refusing
 from scrapy_gp4c.crawling.requests import META, Claim
 from scrapy_gp4c.crawling.scrapy_internals import awaitable
 from scrapy_gp4c.errors import StoreError
@@ -27,7 +29,7 @@ from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.outcomes import CHANGED, NOT_MODIFIED
 from scrapy_gp4c.store.credentials import Credentials
-from scrapy_gp4c.store.records import LastAnswer, local_time
+from scrapy_gp4c.store.records import LastAnswer
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -162,10 +164,12 @@ class Visit:
         """End the visit: excluded for what a rule forbids (robots.txt, off-site), else as an error."""
         cycle = self._visits.cycle
         try:
-            if isinstance(exception, NotFetchedError):
+            is_ignored = isinstance(exception, IgnoreRequest)
+            is_left_alone = urlsplit(self._request.url).netloc in cycle.patience.left_alone
+            if isinstance(exception, NotFetchedError) or (is_ignored and is_left_alone):
                 cycle.leave_out(self._claim)
                 return
-            outcome = "excluded" if isinstance(exception, IgnoreRequest) else "error"
+            outcome = "excluded" if is_ignored else "error"
             why = self._visits.public_url(str(exception))[:200] if outcome == "excluded" else ""
             answer = LastAnswer(error=why or type(exception).__name__)
             self._request.meta[META] = cycle.end(self._claim, outcome, answer=answer)
@@ -470,15 +474,9 @@ class Visit:
         """Count answers by which a site refuses the crawl; the first time it is left alone, say so."""
         cycle, host = self._visits.cycle, site_of(self._request)
         until_s = retry_after(response.headers.get("Retry-After"), time.time()) if refuses else None
-        if not cycle.patience.note(host, until_s):
-            return
-        self._visits.store.amend_record(left_alone=cycle.patience.left_alone)
-        logger.warning(
-            "%s is left alone for the rest of the cycle%s: its last answers were blocks, challenges, 403, "
-            "429 or 503. Ask it less (DOWNLOAD_DELAY), or name the crawler in USER_AGENT.",
-            host,
-            f" and until {local_time(until_s)}, as its Retry-After asks" if until_s else "",
-        )
+        if cycle.patience.note(host, until_s):
+            cycle.keep_left_alone()
+            logger.warning("%s", refusing(host, cycle.patience.left_alone[host]))
 
     def _learn(self, response: Response, page: PageReading) -> PageReading:
         """Reading of a page without its clock; keeps the notes of the copy with what is learned of it."""

@@ -16,7 +16,7 @@ from scrapy.http import HtmlResponse
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c import visit
-from scrapy_gp4c.crawling.doubt import RULES, AnswerFeatures, Changed, SharedTexts, reason_of
+from scrapy_gp4c.crawling.doubt import RULES, AnswerFeatures, Changed, SharedTexts, reason_of, retry_after
 from scrapy_gp4c.crawling.messages import lying
 from scrapy_gp4c.fingerprint import read
 from scrapy_gp4c.fingerprint.copy_notes import notes_of, pack
@@ -320,15 +320,16 @@ async def test_pages_that_lead_to_themselves_are_fetched_once_and_judged(
     }
 
 
+@pytest.mark.parametrize("status", [503, 429])
 @pytest_twisted.ensureDeferred
 async def test_a_robots_txt_that_is_out_of_order_allows_nothing(
-    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+    status: int, site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing is fetched as long as it is answered 5xx, and all after that (RFC 9309)."""
+    """Nothing is fetched as long as it is answered 5xx or 429, and all after that (RFC 9309)."""
     site.pages = {"/0": html(text_of(0))}
 
     def broken(request: ServerRequest) -> bytes:
-        request.setResponseCode(503)
+        request.setResponseCode(status)
         return b"out of order"
 
     site.pages["/robots.txt"] = broken
@@ -336,7 +337,52 @@ async def test_a_robots_txt_that_is_out_of_order_allows_nothing(
     with caplog.at_level(logging.WARNING):
         await crawl(Pages, store_path, given, urls=(site.url("/0"),))
     assert site.fetched() == {"/robots.txt"}
-    assert "because its robots.txt is answered with status 503" in caplog.text
+    assert f"because its robots.txt is answered with status {status}" in caplog.text
+    assert "refused the crawl" in caplog.text
     site.pages["/robots.txt"] = b"User-agent: *\nDisallow:\n"
     await crawl(Pages, store_path, given, urls=(site.url("/0"),))
     assert outcomes(store_path, 2) == {"/0": ["first"]}
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_site_of_two_pages_is_left_alone_as_long_as_it_asks(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Though it never answers five times in a row."""
+    site.pages = {path: html(text_of(number)) for number, path in enumerate(("/0", "/1"))}
+    urls = tuple(map(site.url, site.pages))
+    await crawl(Pages, store_path, FULL, urls=urls)
+
+    def refusing(request: ServerRequest) -> bytes:
+        request.setResponseCode(429)
+        request.setHeader("Retry-After", "3600.5")
+        return b"slow down"
+
+    site.pages = dict.fromkeys(site.pages, refusing)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            await crawl(Pages, store_path, FULL, urls=urls)
+    assert len(site.log) == 4
+    assert "as its Retry-After asks" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("value", "wait_s"),
+    [
+        ("120", 120.0),
+        ("3600.5", 3600.5),
+        ("999999999999", 86_400.0),
+        ("Fri, 27 Nov 2026 00:02:00 GMT", 120.0),
+        ("Friday, 27-Nov-26 00:02:00 GMT", 120.0),
+        ("Fri Nov 27 00:02:00 2026", 120.0),
+        ("Thu, 26 Nov 2026 00:00:00 GMT", 0.0),
+        ("-5", 0.0),
+        ("soon", 0.0),
+        (None, 0.0),
+    ],
+)
+def test_waits_that_servers_ask_for(value: str | None, wait_s: float) -> None:
+    """Numbers and the three forms of dates (RFC 9110, 5.6.7 and 10.2.3); at most a day."""
+    now_s = 1_795_737_600.0
+    until_s = retry_after(None if value is None else value.encode(), now_s)
+    assert until_s == (now_s + wait_s if wait_s else 0.0)
