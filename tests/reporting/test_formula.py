@@ -51,6 +51,7 @@ def text_of(markup: str) -> str:
         ("abs(t - n)", "|t−n|"),
         ("t + 1e-05", "t+1·10-5"),
         ("nad_rate * sad", "λNAD·SAD"),
+        ("hint_rate * size_lift", "HINT_RATE·SIZE_LIFT"),
     ],
 )
 def test_on_one_line(text: str, shown: str) -> None:

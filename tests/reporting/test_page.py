@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scrapy_gp4c.scoring.expression import parse
-from scrapy_gp4c.scoring.terminals import MEANINGS
+from scrapy_gp4c.scoring.terminals import TERMINALS
 from tests.support.browser import NEEDS_BROWSER, browser, open_page, requested
 from tests.support.example_results import FORMULA, results
 from tests.support.pages import experiment
@@ -87,9 +87,11 @@ def test_the_formula_is_typeset(tmp_path: Path) -> None:
 
 def test_every_terminal_is_explained_under_a_term_of_its_own() -> None:
     """The terminal p and the p value of a test are two things."""
-    terms = {name: term_of(name) for name in MEANINGS}
+    terms = {name: term_of(name) for name in TERMINALS["visits"]}
     assert len(set(terms.values())) == len(terms)
-    assert {DEFINITIONS[term][1] for term in terms.values()} == {f"{one}." for one in MEANINGS.values()}
+    assert {DEFINITIONS[term][1] for term in terms.values()} == {
+        f"{terminal.meaning}." for terminal in TERMINALS["visits"].values()
+    }
     assert DEFINITIONS["p"][0] == "p value"
     assert DEFINITIONS[terms["p"]][0] == "p"
 

@@ -597,7 +597,11 @@ def crawl_page(path: Path) -> ReportPage:
     judged = int(story.counts[:, :, list(JUDGED)].sum())
     cards = [
         Card("cycle", f"{len(story.records)}", [f"the last one ended {_time(last.get('finished'))}"]),
-        Card("pages", f"{story.known:,}", [f"on {len(story.hosts):,} hosts"]),
+        Card(
+            "pages",
+            f"{story.known:,}",
+            ["on 1 host" if len(story.hosts) == 1 else f"on {len(story.hosts):,} hosts"],
+        ),
         Card("visits", f"{visits:,}", [f"{judged:,} of them judged"]),
         Card(
             "change_rate",
@@ -812,6 +816,12 @@ def _top(story: Story) -> Section:
         ]
         for page in story.top
     ]
-    head = ["page", defined("X"), defined("n"), defined("t"), "last outcome"]
+    head = [
+        "page",
+        defined("X", "changes"),
+        defined("n", "judged visits"),
+        defined("t", "cycles since"),
+        "last outcome",
+    ]
     section.blocks.append(table(head, rows))
     return section

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from scrapy_gp4c.scoring.expression import Token, parse
 from scrapy_gp4c.scoring.primitives import PRIMITIVES
+from scrapy_gp4c.scoring.terminals import PAPERS
 from training.evolution.simplification import readable
 
 SIGNS: Final = {"+": "+", "-": "−", "*": "·", "/": "÷", "div": "÷", "neg": "−", "pow": "xʸ", "sqrt": "√"}
@@ -95,8 +96,8 @@ def _number(value: float) -> tuple[str, int]:
 
 
 def _terminal(name: str) -> str:
-    base, _, rate = name.partition("_")
-    if rate:
+    base, _, suffix = name.partition("_")
+    if suffix == "rate" and base in PAPERS:  # the rate in 1 - exp(-rate * t) of Tan and Mitra
         return f'<msub><mi>λ</mi><mi mathvariant="normal">{escape(base.upper())}</mi></msub>'
     return f"<mi>{escape(name if len(name) == 1 else name.upper())}</mi>"
 

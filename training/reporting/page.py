@@ -20,7 +20,6 @@ from markupsafe import Markup
 
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.scoring import terminals
-from scrapy_gp4c.scoring.terminals import MEANINGS
 from scrapy_gp4c.store.atomic_files import replacing
 from training.comparing.trials import SHOWN
 from training.replaying.metrics import METRICS
@@ -196,11 +195,10 @@ DEFINITIONS: Final[dict[str, tuple[str, str]]] = {
     "visits": ("visits", "fetches of a page, each with one outcome."),
     "fold": ("fold", "a part of the pages that is tested on once and was not learned from then."),
     **{
-        term_of(name): (name.upper() if name in terminals.PAPERS[3:] else name, f"{meaning}.")
-        for name, meaning in MEANINGS.items()
+        term_of(name): (name.upper() if name in terminals.PAPERS[3:] else name, f"{terminal.meaning}.")
+        for name, terminal in terminals.TERMINALS["visits"].items()
     },
     "age": ("age", "score t: the page visited longest ago first."),
-    "random": ("random", "every page is as likely as any other."),
     "victories": ("victories", "cycles in which the learned function is significantly better (p < 0.05)."),
     "correlation": ("correlation", "Pearson's, over cycles, of the number of pages that changed."),
     "outcome": (

@@ -411,7 +411,7 @@ def formula_section(formulas: Sequence[Formula]) -> Section:
 
 def _terminals(text: str) -> Markup:
     """Meanings of the names in a formula."""
-    names = dict.fromkeys(term_of(name.removesuffix("_rate")) for name in parse(text).terminals)
+    names = map(term_of, parse(text).terminals)
     meanings = [
         Markup("{} = {}").format(defined(name), DEFINITIONS[name][1].rstrip("."))
         for name in names
