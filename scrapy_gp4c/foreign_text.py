@@ -1,4 +1,4 @@
-"""Text from elsewhere (sites, files, stores), made safe for logs and terminals."""
+"""Texts for logs and terminals: counts with their nouns, and foreign text (of sites, files) made safe."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ _QUOTED: Final = {
 def printable(text: str) -> str:
     """Text with control characters percent-encoded: a terminal obeys them, and a log takes them for lines."""
     return text if text.isprintable() else text.translate(_QUOTED)
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """A number with its noun, and perhaps verb: ``1 page``, ``2,345 pages``; ``plural``: None adds an s."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def foreign_safe_logger(name: str) -> logging.Logger:

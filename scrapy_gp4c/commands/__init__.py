@@ -6,77 +6,71 @@ import argparse
 import os
 import sys
 from textwrap import wrap
-from types import ModuleType
 from typing import Any, ClassVar, Final
 
 from scrapy.commands import ScrapyCommand
 from scrapy.exceptions import UsageError
 
-from scrapy_gp4c.commands import (
-    backup,
-    changes,
-    cluster,
-    compact,
-    export,
-    failing,
-    feed,
-    fetcher,
-    forget,
-    hint,
-    history,
-    import_file,
-    learning,
-    metrics,
-    monitor,
-    notify,
-    pages,
-    plan,
-    report,
-    restore,
-    search,
-    status,
-    stores,
-    text,
-    verify,
-    why,
-)  # fmt: skip
-from scrapy_gp4c.commands.learning import TrainingCommand
+from scrapy_gp4c.commands.action import Action
+from scrapy_gp4c.commands.changes import CHANGES
+from scrapy_gp4c.commands.failing import FAILING
+from scrapy_gp4c.commands.fetcher import FETCHER
+from scrapy_gp4c.commands.files import EXPORT, HINT, IMPORT
+from scrapy_gp4c.commands.forget import FORGET
+from scrapy_gp4c.commands.history import HISTORY
+from scrapy_gp4c.commands.learning import (
+    BUDGET,
+    CLUSTER,
+    EVALUATE,
+    EXPERIMENT,
+    LEARN,
+    REPORT,
+    TrainingCommand,
+)
+from scrapy_gp4c.commands.monitor import MONITOR
+from scrapy_gp4c.commands.notices import FEED, METRICS, NOTIFY
+from scrapy_gp4c.commands.pages import PAGES, SEARCH
+from scrapy_gp4c.commands.plan import PLAN
 from scrapy_gp4c.commands.project import Project
+from scrapy_gp4c.commands.status import STATUS
+from scrapy_gp4c.commands.store import BACKUP, COMPACT, RESTORE, STORES, VERIFY
+from scrapy_gp4c.commands.text import TEXT
+from scrapy_gp4c.commands.why import WHY
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.scoring.functions import ScoreParser
 
-Actions = dict[str, ModuleType | TrainingCommand]
+Actions = dict[str, Action | TrainingCommand]
 
 GROUPS: Final[dict[str, Actions]] = {
     "look": {
-        "status": status,
-        "changes": changes,
-        "history": history,
-        "failing": failing,
-        "plan": plan,
-        "why": why,
-        "report": report,
+        "status": STATUS,
+        "changes": CHANGES,
+        "history": HISTORY,
+        "failing": FAILING,
+        "plan": PLAN,
+        "why": WHY,
+        "report": REPORT,
     },
-    "be told": {"feed": feed, "notify": notify, "metrics": metrics},
-    "crawl and learn": {"monitor": monitor, "learn": learning.LEARN},
-    "care": {"stores": stores},
+    "be told": {"feed": FEED, "notify": NOTIFY, "metrics": METRICS},
+    "crawl and learn": {"monitor": MONITOR, "learn": LEARN},
+    "care": {"stores": STORES},
     "more": {
-        "pages": pages,
-        "text": text,
-        "search": search,
-        "hint": hint,
-        "export": export,
-        "import": import_file,
-        "forget": forget,
-        "cluster": cluster,
-        "fetcher": fetcher,
-        "evaluate": learning.EVALUATE,
-        "budget": learning.BUDGET,
-        "experiment": learning.EXPERIMENT,
+        "pages": PAGES,
+        "text": TEXT,
+        "search": SEARCH,
+        "hint": HINT,
+        "export": EXPORT,
+        "import": IMPORT,
+        "forget": FORGET,
+        "cluster": CLUSTER,
+        "fetcher": FETCHER,
+        "evaluate": EVALUATE,
+        "budget": BUDGET,
+        "experiment": EXPERIMENT,
     },
 }
 """Heading of the help -> its actions; ``more`` lists names alone."""
-STORE: Final[Actions] = {"verify": verify, "backup": backup, "restore": restore, "compact": compact}
+STORE: Final[Actions] = {"verify": VERIFY, "backup": BACKUP, "restore": RESTORE, "compact": COMPACT}
 """Actions of ``scrapy gp4c store``."""
 ACTIONS: Final[Actions] = {
     **{name: action for group in GROUPS.values() for name, action in group.items()},
@@ -121,21 +115,21 @@ class Command(ScrapyCommand):
         )
         for name, action in ACTIONS.items():
             of_store = name.startswith("store ")
-            listed: dict[str, Any] = {"help": action.HELP} if of_store else {}
+            listed: dict[str, Any] = {"help": action.help} if of_store else {}
             added = (store_actions if of_store else actions).add_parser(
                 name.removeprefix("store "),
                 prog=f"scrapy gp4c {name}",
-                description=action.HELP,
+                description=action.help,
                 add_help=not isinstance(action, TrainingCommand),
                 **listed,
             )
             self._add_options(name, action, added)
 
     def _add_options(
-        self, name: str, action: ModuleType | TrainingCommand, parser: argparse.ArgumentParser
+        self, name: str, action: Action | TrainingCommand, parser: argparse.ArgumentParser
     ) -> None:
         what = "SPIDER|HISTORY" if isinstance(action, TrainingCommand) else "SPIDER"
-        count = None if action is not stores and not isinstance(action, TrainingCommand) else "?"
+        count = None if action is not STORES and not isinstance(action, TrainingCommand) else "?"
         parser.add_argument("spider", nargs=count, metavar=what, help="name of the spider")
         action.add_options(parser)
         parser.usage = parser.format_usage().removeprefix("usage: ").strip()  # without Scrapy's options
@@ -155,7 +149,7 @@ class Command(ScrapyCommand):
             if isinstance(action, TrainingCommand):
                 self.exitcode = action.run(self.settings, opts)
             else:
-                action.run(None if opts.spider is None else Project(self.settings, opts.spider), opts)
+                action(None if opts.spider is None else Project(self.settings, opts.spider), opts)
             sys.stdout.flush()
         except Gp4cError as error:
             print(f"scrapy gp4c {opts.action}: {error}", file=sys.stderr)
@@ -178,7 +172,7 @@ def _overview() -> str:
         if heading == "more":
             lines += ["more:", *wrap(", ".join(actions), 80, initial_indent="  ", subsequent_indent="  ")]
         else:
-            lines += [f"{heading}:", *(f"  {name:10} {action.HELP}" for name, action in actions.items())]
+            lines += [f"{heading}:", *(f"  {name:10} {action.help}" for name, action in actions.items())]
         if heading == "care":
             lines.append(f"  {'store':10} {', '.join(STORE)}: check and copy a store")
     return "\n".join(lines)

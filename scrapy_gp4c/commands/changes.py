@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.archive.differences import coloured, differences, shown
 from scrapy_gp4c.archive.texts import Texts
-from scrapy_gp4c.commands.output import add_json, date, positive, print_json, print_table, say
+from scrapy_gp4c.commands.action import JSON, Action, date, option, positive, print_json, print_table, say
 from scrapy_gp4c.crawling.notifying import open_cycle_events
 from scrapy_gp4c.notices.events import page_events
 from scrapy_gp4c.page_state.events import CycleEvents, last_events, recorded_events
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
 
-HELP = "pages that changed lately, or were new, gone, failing or back"
 KINDS = ("new", "changed", "gone", "failing", "back")
 """Events with an option of their own."""
 
@@ -65,37 +64,7 @@ class Changes:
     changes: list[Change]
 
 
-DOCUMENT = Changes
-"""Output of ``--json``."""
-
-
-def add_options(parser: ArgumentParser) -> None:
-    """Add the options of this action."""
-    when = parser.add_mutually_exclusive_group()
-    when.add_argument("--cycle", type=positive, metavar="N", help="those of this cycle")
-    when.add_argument("--since", type=date, metavar="DATE", help="those found since a date, or date and time")
-    when.add_argument(
-        "--last", type=positive, default=1, metavar="N", help="those of the last N cycles (default: 1)"
-    )
-    for kind in KINDS:
-        words = f"pages that {'are ' if kind != 'changed' else ''}{kind}; several options add up"
-        parser.add_argument(
-            f"--{kind}",
-            dest="kinds",
-            action="append_const",
-            const=kind,
-            help=words,
-        )
-    parser.add_argument("--match", metavar="TEXT", help="only pages whose URL has TEXT, or matches a glob")
-    parser.add_argument(
-        "--diff", action="store_true", help="show what changed, word by word (needs GP4C_ARCHIVE = True)"
-    )
-    form = parser.add_mutually_exclusive_group()
-    add_json(form.add_argument)
-    form.add_argument("--csv", action="store_true", help="print comma-separated values")
-
-
-def run(project: Project, options: Namespace) -> None:
+def _run(project: Project, options: Namespace) -> None:
     """Print the changes, those of a cycle under way included. Raises ArchiveError with ``--diff``."""
     with project.open_store() as store, ExitStack() as opened:
         texts = opened.enter_context(Texts(store.path / ARCHIVE, readonly=True)) if options.diff else None
@@ -116,16 +85,16 @@ def run(project: Project, options: Namespace) -> None:
         names = [field.name for field in fields(Change) if options.diff or field.name != "diff"]
         writer = csv.DictWriter(sys.stdout, names, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
-        rows_ = ({**asdict(one), "diff": "\n".join(one.diff or ())} for one in changes)
-        writer.writerows(rows_)
+        writer.writerows({**asdict(one), "diff": "\n".join(one.diff or ())} for one in changes)
     elif options.diff and changes:
+        in_colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         for one in changes:
             found_at = f"cycle {one.cycle}, {local_time(one.time)}"
             bits = "" if one.distance is None else f", {one.distance} bits"
             say(f"{one.url}  {one.kind} in {found_at}, change {one.changes}{bits}")
             nothing = ("the archive has not both texts",) if one.kind == "changed" else ()
-            for line in nothing if one.diff is None else _in_colour(one.diff):
-                print(f"  {line}")
+            for line in nothing if one.diff is None else one.diff:
+                print(f"  {coloured(line) if in_colour else line}")
     elif not changes:
         say(_why_none(options, first, last, newest))
     else:
@@ -152,12 +121,6 @@ def _why_none(options: Namespace, first: int, last: int, newest: int) -> str:
     cycles = f"cycle {first}" if first == last else f"cycles {first} to {last}"
     matching = "" if options.match is None else f" that matches {options.match}"
     return f"no page{matching} was {' or '.join(options.kinds or ['changed'])} in {cycles}"
-
-
-def _in_colour(lines: list[str]) -> Iterator[str]:
-    """Lines of a diff, in colour on a terminal."""
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    yield from (coloured(line) if colour else line for line in lines)
 
 
 def _changes(
@@ -224,3 +187,40 @@ def _found(store: PageReader, first: int) -> list[tuple[int, npt.NDArray[Any]]]:
     if store.open_cycle is not None and store.open_cycle >= first:
         parts.append((store.open_cycle, store.open_visits()))
     return [(cycle, visits[visits["outcome"] == CHANGED]) for cycle, visits in parts]
+
+
+CHANGES = Action(
+    "pages that changed lately, or were new, gone, failing or back",
+    _run,
+    [
+        (
+            option("--cycle", type=positive, metavar="N", help="those of this cycle"),
+            option("--since", type=date, metavar="DATE", help="those found since a date, or date and time"),
+            option(
+                "--last",
+                type=positive,
+                default=1,
+                metavar="N",
+                help="those of the last N cycles (default: 1)",
+            ),
+        ),
+        *(
+            option(
+                f"--{kind}",
+                dest="kinds",
+                action="append_const",
+                const=kind,
+                help=f"pages that {'are ' if kind != 'changed' else ''}{kind}; several options add up",
+            )
+            for kind in KINDS
+        ),
+        option("--match", metavar="TEXT", help="only pages whose URL has TEXT, or matches a glob"),
+        option(
+            "--diff",
+            action="store_true",
+            help="show what changed, word by word (needs GP4C_ARCHIVE = True)",
+        ),
+        (JSON, option("--csv", action="store_true", help="print comma-separated values")),
+    ],
+    Changes,
+)

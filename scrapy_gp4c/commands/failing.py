@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scrapy_gp4c.commands.output import add_json, print_json, print_table, say
+from scrapy_gp4c.commands.action import JSON, Action, option, print_table, say
 from scrapy_gp4c.page_state.outcomes import ERROR, GONE, OUTCOMES, among
 from scrapy_gp4c.page_state.rules import url_matches
 from scrapy_gp4c.scoring.discovery import START
@@ -18,8 +18,6 @@ from scrapy_gp4c.store.records import local_time
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
     from scrapy_gp4c.store.protocols import PageReader
-
-HELP = "pages whose last visits failed, and which page links there"
 
 
 @dataclass(frozen=True)
@@ -52,22 +50,14 @@ class FailingPages:
     pages: list[FailingPage]
 
 
-DOCUMENT = FailingPages
-
-
-def add_options(parser: ArgumentParser) -> None:
-    """Add the options of this action."""
-    parser.add_argument("--match", metavar="GLOB", help="only pages whose URL matches")
-    add_json(parser.add_argument)
-
-
-def run(project: Project, options: Namespace) -> None:
-    """Print the failing pages."""
+def _run(project: Project, options: Namespace) -> FailingPages:
     with project.open_store() as store:
-        pages = sorted(_failing(project, store, options.match), key=lambda page: (-page.failures, page.url))
-    if options.json:
-        print_json(FailingPages(pages))
-    elif not pages:
+        pages = _failing(project, store, options.match)
+        return FailingPages(sorted(pages, key=lambda page: (-page.failures, page.url)))
+
+
+def _show(failing: FailingPages, options: Namespace) -> None:
+    if not failing.pages:
         say("no page fails" if options.match is None else f"no page fails that matches {options.match}")
     else:
         rows = [
@@ -79,7 +69,7 @@ def run(project: Project, options: Namespace) -> None:
                 page.found_on or "-",
                 page.url,
             )
-            for page in pages
+            for page in failing.pages
         ]
         print_table([("answer", "since", "failures", "last success in cycle", "found on", "URL"), *rows])
 
@@ -107,3 +97,12 @@ def _failing(project: Project, store: PageReader, match: str | None) -> Iterator
                 int(block["last_cycle"][row]) if block["has_copy"][row] else 0,
                 project.credentials.url(store.request(finder)["url"]) if is_page else None,
             )
+
+
+FAILING = Action(
+    "pages whose last visits failed, and which page links there",
+    _run,
+    [option("--match", metavar="GLOB", help="only pages whose URL matches"), JSON],
+    FailingPages,
+    _show,
+)

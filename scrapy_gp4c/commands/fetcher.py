@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import socket
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.utils.log import configure_logging
 
+from scrapy_gp4c.commands.action import Action, option
 from scrapy_gp4c.errors import FetcherError
 from scrapy_gp4c.fetching import fetcher
 from scrapy_gp4c.foreign_text import foreign_safe_logger
@@ -23,24 +24,11 @@ from scrapy_gp4c.settings.values import check_private
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
-HELP = "download pages and run callbacks for a crawl with GP4C_FETCHERS, until it is stopped"
 RETRY_S: Final = 2.0
 logger = foreign_safe_logger(__name__)
 
 
-def add_options(parser: ArgumentParser) -> None:
-    """Add the options of this action."""
-    parser.add_argument(
-        "--connect", required=True, metavar="ADDRESS", help="Dask's scheduler: tls://host:port, or tcp://"
-    )
-    parser.add_argument("--name", help="name in the owner's log (default: host and process)")
-    for name, what in {
-        "ca-file": "certificates that are trusted", "cert": "certificate", "key": "key of the certificate"
-    }.items():  # fmt: skip
-        parser.add_argument(f"--tls-{name}", metavar="PEM", help=f"{what} (default: Dask's configuration)")
-
-
-def run(project: Project, options: Namespace) -> None:
+def _run(project: Project, options: Namespace) -> None:
     """Fetch until SIGTERM or Ctrl-C: then what is under way is ended and given back."""
     if find_spec("distributed") is None:
         raise FetcherError("a fetcher needs the library distributed: pip install 'scrapy-gp4c[dask]'")
@@ -94,3 +82,22 @@ async def _work(address: str, name: str, security: Any) -> None:
             await asyncio.wait_for(worker.close(nanny=False), RETRY_S)
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(asked), RETRY_S)
+
+
+TLS_FILES: Final = {
+    "ca-file": "certificates that are trusted", "cert": "certificate", "key": "key of the certificate"
+}  # fmt: skip
+FETCHER = Action(
+    "download pages and run callbacks for a crawl with GP4C_FETCHERS, until it is stopped",
+    _run,
+    [
+        option(
+            "--connect", required=True, metavar="ADDRESS", help="Dask's scheduler: tls://host:port, or tcp://"
+        ),
+        option("--name", help="name in the owner's log (default: host and process)"),
+        *(
+            option(f"--tls-{name}", metavar="PEM", help=f"{what} (default: Dask's configuration)")
+            for name, what in TLS_FILES.items()
+        ),
+    ],
+)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.archive.texts import Texts
-from scrapy_gp4c.commands.output import add_json, date, print_json, say
+from scrapy_gp4c.commands.action import JSON, Action, date, option, print_json, say
 from scrapy_gp4c.crawling import expiry
 from scrapy_gp4c.errors import ForgetError
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.opening import ARCHIVE, forget
 from scrapy_gp4c.store.protocols import PageReader
@@ -23,7 +24,6 @@ from scrapy_gp4c.store.protocols import PageReader
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
-HELP = "take pages out of a spider's store, with their visits"
 SHOWN: Final = 10
 BATCH: Final = 16_384
 
@@ -44,32 +44,7 @@ class Forgotten:
     dry_run: bool
 
 
-DOCUMENT = Forgotten
-"""Output of ``--json``."""
-
-
-def add_options(parser: ArgumentParser) -> None:
-    """Add the options of this action; pages are taken out that fit all that are given."""
-    parser.add_argument(
-        "pattern",
-        metavar="PATTERN",
-        nargs="?",
-        help="those with this URL, in which * stands for any text: 'https://example.com/tag/*'",
-    )
-    parser.add_argument("--host", metavar="HOST", help="those of a host: old.example.com, or localhost:8080")
-    parser.add_argument("--gone", action="store_true", help="those that are not visited any more (404, 410)")
-    parser.add_argument(
-        "--excluded", action="store_true", help="those that robots.txt or allowed_domains keeps out"
-    )
-    parser.add_argument(
-        "--not-seen-since", type=date, metavar="DATE", help="those that no visit has shown since a date"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="only tell which pages these are")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    add_json(parser.add_argument)
-
-
-def run(project: Project, options: Namespace) -> None:
+def _run(project: Project, options: Namespace) -> None:
     """Take the pages out, and print how many; asks before. Raises ForgetError."""
     selection = (options.pattern, options.host, options.not_seen_since)
     if all(one is None for one in selection) and not (options.gone or options.excluded):
@@ -80,7 +55,7 @@ def run(project: Project, options: Namespace) -> None:
     if options.json and not (options.yes or options.dry_run):
         raise ForgetError("--json does not ask: give --dry-run, or --yes to take the pages out.")
     with project.open_store() as store:
-        forgotten = _told(project, store, _chosen(project, store, options), options.dry_run)
+        forgotten = _forgotten(project, store, _chosen(project, store, options), options.dry_run)
     if not options.json:
         for line in _lines(forgotten):
             say(line)
@@ -88,11 +63,9 @@ def run(project: Project, options: Namespace) -> None:
         if not options.yes:
             _ask(forgotten)
         count = forget(project.store_path, project.sizes, lambda store: _leaving(project, store, options))
-        forgotten = Forgotten(
-            forgotten.store, forgotten.pages, count, forgotten.hosts, forgotten.examples, False
-        )
+        forgotten = replace(forgotten, forgotten=count)
         if not options.json:
-            say(f"forgot {count:,} pages with their visits")
+            say(f"forgot {counted(count, 'page')} with {'its' if count == 1 else 'their'} visits")
     if options.json:
         print_json(forgotten)
 
@@ -127,7 +100,9 @@ def _leaving(project: Project, store: PageReader, options: Namespace) -> npt.NDA
     return chosen
 
 
-def _told(project: Project, store: PageReader, chosen: npt.NDArray[np.bool_], dry_run: bool) -> Forgotten:
+def _forgotten(
+    project: Project, store: PageReader, chosen: npt.NDArray[np.bool_], dry_run: bool
+) -> Forgotten:
     hosts: Counter[str] = Counter()
     examples: list[str] = []
     for url in _urls(store, np.flatnonzero(chosen)):
@@ -144,11 +119,12 @@ def _urls(store: PageReader, pages: npt.NDArray[np.intp]) -> Iterator[str]:
 
 
 def _lines(forgotten: Forgotten) -> Iterator[str]:
-    yield f"{forgotten.forgotten:,} of {forgotten.pages:,} pages of {forgotten.store} are to go"
+    verb = "is" if forgotten.forgotten == 1 else "are"
+    yield f"{forgotten.forgotten:,} of {counted(forgotten.pages, 'page')} of {forgotten.store} {verb} to go"
     for host, pages in list(forgotten.hosts.items())[:SHOWN]:
         yield f"  {pages:,} of {host}"
     if len(forgotten.hosts) > SHOWN:
-        yield f"  and those of {len(forgotten.hosts) - SHOWN:,} more hosts"
+        yield f"  and those of {counted(len(forgotten.hosts) - SHOWN, 'more host')}"
     for url in forgotten.examples:
         yield f"  {url}"
     if forgotten.forgotten > len(forgotten.examples):
@@ -157,9 +133,39 @@ def _lines(forgotten: Forgotten) -> Iterator[str]:
 
 def _ask(forgotten: Forgotten) -> None:
     """Raise ForgetError unless somebody says yes."""
-    print(f"Forget these {forgotten.forgotten:,} pages and their visits for good? [y/N] ", end="", flush=True)
+    number = forgotten.forgotten
+    pages = "this page and its" if number == 1 else f"these {number:,} pages and their"
+    print(f"Forget {pages} visits for good? [y/N] ", end="", flush=True)
     answer = sys.stdin.readline()
     if answer.strip().lower() not in ("y", "yes"):
         if not answer:
             print()
         raise ForgetError("nothing is forgotten. Answer y, or give --yes, to take the pages out.")
+
+
+FORGET = Action(
+    "take pages out of a spider's store, with their visits",
+    _run,
+    [
+        option(
+            "pattern",
+            metavar="PATTERN",
+            nargs="?",
+            help="those with this URL, in which * stands for any text: 'https://example.com/tag/*'",
+        ),
+        option("--host", metavar="HOST", help="those of a host: old.example.com, or localhost:8080"),
+        option("--gone", action="store_true", help="those that are not visited any more (404, 410)"),
+        option("--excluded", action="store_true", help="those that robots.txt or allowed_domains keeps out"),
+        option(
+            "--not-seen-since",
+            type=date,
+            metavar="DATE",
+            help="those that no visit has shown since a date",
+        ),
+        option("--dry-run", action="store_true", help="only tell which pages these are"),
+        option("--yes", action="store_true", help="do not ask"),
+        JSON,
+    ],
+    Forgotten,
+)
+"""Pages are taken out that fit all options."""

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scrapy_gp4c.commands.output import add_json, print_json, print_table, say
+from scrapy_gp4c.commands.action import JSON, Action, option, print_json, print_table, say
 from scrapy_gp4c.commands.why import find_page
 from scrapy_gp4c.crawling.notifying import open_texts
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.outcomes import CHANGED, KINDS, NO_DISTANCE, OUTCOMES
 from scrapy_gp4c.store.records import local_time
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
-
-HELP = "every recorded visit of a page: outcome, distance, and what changed"
 
 
 @dataclass(frozen=True)
@@ -45,16 +44,7 @@ class PageHistory:
     visits: list[PageVisit]
 
 
-DOCUMENT = PageHistory
-
-
-def add_options(parser: ArgumentParser) -> None:
-    """Add the options of this action."""
-    parser.add_argument("url", metavar="URL", help="of the page, as the spider requests it")
-    add_json(parser.add_argument)
-
-
-def run(project: Project, options: Namespace) -> None:
+def _run(project: Project, options: Namespace) -> None:
     """Print the visits, those of a cycle under way included. Raises UnknownPageError, ArchiveError."""
     with project.open_store() as store, open_texts(store) as texts:
         page, diff = find_page(project, store, options.url), texts.diff
@@ -94,10 +84,18 @@ def _show(url: str, visits: list[PageVisit]) -> None:
     print_table([("cycle", "time", "outcome", "bits", "why", "difference"), *map(_row, visits)])
     changed = sum(one.outcome == "changed" for one in visits)
     judged = np.count_nonzero([one.distance is not None or one.outcome == "not_modified" for one in visits])
-    say(f"{len(visits):,} visits, {judged:,} of them compared it, {changed:,} found a change")
+    say(f"{counted(len(visits), 'visit')}, {judged:,} of them compared it, {changed:,} found a change")
 
 
 def _row(visit: PageVisit) -> tuple[str, ...]:
     bits = "-" if visit.distance is None else str(visit.distance)
     difference = "; ".join(visit.diff or ())
     return str(visit.cycle), local_time(visit.time), visit.outcome, bits, visit.kind, difference
+
+
+HISTORY = Action(
+    "every recorded visit of a page: outcome, distance, and what changed",
+    _run,
+    [option("url", metavar="URL", help="of the page, as the spider requests it"), JSON],
+    PageHistory,
+)

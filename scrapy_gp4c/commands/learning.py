@@ -1,36 +1,37 @@
-"""``scrapy gp4c learn``, ``evaluate``, ``budget``, ``experiment``: commands on a spider's history."""
+"""Actions of the training package on a spider's history: ``learn``, ``report``, ``cluster`` and the like.
+
+A machine that only crawls need not have the libraries of that package: nothing here imports it before an
+action needs it, and ``report`` and ``cluster`` run it as a process of its own.
+"""
 
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
+import tempfile
+import time
+import zipfile
 from argparse import REMAINDER, ArgumentParser, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 from scrapy.spiderloader import get_spider_loader
 
+from scrapy_gp4c.commands.action import JSON, Action, option, say
 from scrapy_gp4c.commands.project import Project
-from scrapy_gp4c.errors import SettingsError
+from scrapy_gp4c.errors import SettingsError, StoreError
+from scrapy_gp4c.foreign_text import counted
+from scrapy_gp4c.page_state.groupings import Links, PageGroups
+from scrapy_gp4c.store.protocols import has_open_cycle
+from scrapy_gp4c.store.records import StoredGroups
 
 PACKAGES: Final = Path(__file__).parents[2]
 """Directory in which this package and ``training`` are installed."""
-
-
-def _of_crawl(project: Project) -> dict[str, str]:
-    """Options that a replay takes from the crawl's settings."""
-    settings = project.settings
-    return {"--budget": f"{settings.budget}", "--policy": settings.policy.text}
-
-
-def _with_function_in_use(project: Project) -> dict[str, str]:
-    return {**_of_crawl(project), "--in-use": project.settings.score_function.text}
-
-
-def _with_site_share(project: Project) -> dict[str, str]:
-    return {**_with_function_in_use(project), "--site-share": f"{project.settings.site_share}"}
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ class TrainingCommand:
     """A command of the training package; a spider's name stands for its store and settings."""
 
     name: str
-    HELP: str
-    defaults_of: Callable[[Project], dict[str, str]]
-    """Options from the settings of the spider; options of the command line overrule them."""
+    help: str
+    defaults: tuple[str, ...] = ()
+    """Options that the spider's settings give, unless the command line does."""
 
     def add_options(self, parser: ArgumentParser) -> None:
         """Leave everything after the action to the command itself."""
@@ -56,9 +57,16 @@ class TrainingCommand:
         if history in get_spider_loader(scrapy_settings).list():
             project = Project(scrapy_settings, history)
             history = str(project.store_path)
-            for option, value in self.defaults_of(project).items():
-                if not any(one.partition("=")[0] == option for one in arguments):
-                    arguments = [option, value, *arguments]
+            settings = project.settings
+            values = {
+                "--budget": f"{settings.budget}",
+                "--policy": settings.policy.text,
+                "--in-use": settings.score_function.text,
+                "--site-share": f"{settings.site_share}",
+            }
+            for name in self.defaults:
+                if not any(one.partition("=")[0] == name for one in arguments):
+                    arguments = [name, values[name], *arguments]
         elif not Path(history).exists():
             raise SettingsError(f"expected a spider or a history; there is no spider and no file {history!r}")
         return main([history, *arguments])
@@ -84,12 +92,134 @@ def _main_of(name: str) -> Callable[[list[str]], int]:
 
 
 LEARN: Final = TrainingCommand(
-    "learn", "learn a score function from the recorded history", _with_function_in_use
+    "learn", "learn a score function from the recorded history", ("--budget", "--policy", "--in-use")
 )
 EVALUATE: Final = TrainingCommand(
-    "evaluate", "compare score functions on the recorded history", _with_site_share
+    "evaluate",
+    "compare score functions on the recorded history",
+    ("--budget", "--policy", "--in-use", "--site-share"),
 )
-BUDGET: Final = TrainingCommand("budget", "show which budget finds how many changes", lambda project: {})
-EXPERIMENT: Final = TrainingCommand(
-    "experiment", "repeat a published experiment on the history", lambda project: {}
+BUDGET: Final = TrainingCommand("budget", "show which budget finds how many changes")
+EXPERIMENT: Final = TrainingCommand("experiment", "repeat a published experiment on the history")
+
+
+def _run_training(module: str, arguments: Sequence[str]) -> None:
+    """Run a module of the training package as a process; raises StoreError with its reason where it fails."""
+    command = [sys.executable, "-m", f"training.{module}", *arguments]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no reason given"]
+        raise StoreError(lines[-1].removeprefix("error: "))
+
+
+def _check_installed(what: str, libraries: Sequence[str], remedy: str) -> None:
+    """Raise SettingsError where a library is missing."""
+    missing = [name for name in libraries if find_spec(name) is None]
+    if missing:
+        raise SettingsError(f"{what} {', '.join(missing)}, which this installation lacks: {remedy}")
+
+
+@dataclass(frozen=True)
+class Reported:
+    """A report that was written."""
+
+    file: str
+
+
+def _report(project: Project, options: Namespace) -> Reported:
+    """Write the report. Raises SettingsError where the extra is missing, StoreError where making it fails."""
+    remedy = (
+        "pip install 'scrapy-gp4c[train]', or make the report on another machine with "
+        f"`python -m training.report {project.store_path}`"
+    )
+    _check_installed("the report needs", ("deap", "jinja2", "rich", "scipy"), remedy)
+    _run_training("report", [str(project.store_path), "-o", options.output])
+    return Reported(options.output)
+
+
+REPORT = Action(
+    "make a report of a spider's crawl: one HTML file",
+    _report,
+    [
+        option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            default="report.html",
+            help="write to FILE (default: %(default)s)",
+        ),
+        JSON,
+    ],
+    Reported,
+    lambda reported, options: say(f"Report: {reported.file}"),
+)
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """The clusters that were made."""
+
+    pages: int
+    """Pages in a cluster."""
+    unclustered: int
+    """Pages whose copies have no description."""
+    clusters: int
+    links: int
+    """Between pages of one site."""
+
+
+def _cluster(project: Project, options: Namespace) -> Clustering:
+    """Cluster, and write the clusters to the store.
+
+    Raises SettingsError where scikit-learn is missing, StoreError where a cycle is open, or there is nothing
+    to cluster by.
+    """
+    _check_installed("clusters need", ("sklearn", "scipy"), "pip install 'scrapy-gp4c[cluster]'")
+    with project.open_store() as store:
+        if store.open_cycle is not None:
+            raise has_open_cycle(project.store_path, store.open_cycle)
+    about = {"made": time.time(), "features": options.features, "seed": options.seed}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "groups.npz")
+        numbers = ["--clusters", str(options.clusters), "--seed", str(options.seed)]
+        output = ["-o", str(file), "--features", options.features]
+        _run_training("cluster", [str(project.store_path), *output, *numbers])
+        groups = _read_groups(file)
+    with project.open_store(readonly=False) as store:
+        store.put_clusters(StoredGroups(groups, groups.popularity(), about))
+    clustered = int(groups.sizes.sum())
+    return Clustering(clustered, len(groups.cluster) - clustered, len(groups.order), len(groups.links.source))
+
+
+def _read_groups(file: Path) -> PageGroups:
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            links = Links(arrays["source"], arrays["target"], len(arrays["cluster"]))
+            return PageGroups(arrays["cluster"], arrays["order"], links, str(arrays["identity"]))
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise StoreError(f"the clusters that were made cannot be read: {error}") from error
+
+
+def _show_clusters(made: Clustering, options: Namespace) -> None:
+    inside = f"{counted(made.pages, 'page')} in {counted(made.clusters, 'cluster')}"
+    outside = counted(made.unclustered, "page is", "pages are")
+    links = counted(made.links, "link")
+    say(f"{inside}, {links} between pages; {outside} in no cluster: sampled, never followed")
+
+
+CLUSTER = Action(
+    "cluster a spider's pages by what they say and link to, for policies such as cb and lb",
+    _cluster,
+    [
+        option("--clusters", type=int, default=100, help="number of clusters (default: %(default)s)"),
+        option(
+            "--features",
+            default="content,url,page,links",
+            help="what pages are alike by: content, url, page, links, history (default: %(default)s)",
+        ),
+        option("--seed", type=int, default=0, help="seed of the clustering (default: %(default)s)"),
+        JSON,
+    ],
+    Clustering,
+    _show_clusters,
 )

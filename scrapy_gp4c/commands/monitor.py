@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import filelock
 import numpy as np
 
-from scrapy_gp4c.commands.output import positive
+from scrapy_gp4c.commands.action import Action, option, positive
 from scrapy_gp4c.errors import CrawlFailedError, StoreError, StoreInUseError
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.rules import UNITS_S
 from scrapy_gp4c.store.opening import check_unused, open_store
 from scrapy_gp4c.store.records import CycleRecord, local_time
@@ -41,8 +42,6 @@ def bar(done: int, of: int) -> str:
     filled = min(WIDTH, WIDTH * done // of) if of else WIDTH
     return "█" * filled + "·" * (WIDTH - filled)
 
-
-HELP = "crawl again and again, one process per cycle"
 
 CLOCK_CHECK_S: Final = 30.0
 """Longest wait between two looks at the clocks: the machine may have slept."""
@@ -172,8 +171,6 @@ class MonitoredCycle:
     next: float | None
     """Time at which the next run is due; None: this was the last."""
 
-
-DOCUMENT = MonitoredCycle
 
 WakeUps = SimpleQueue[None]
 """Queue that wakes a wait: a signal handler may put into it at any moment, where an Event could deadlock."""
@@ -400,43 +397,7 @@ def _visits_by_host(store: PageStore) -> Any:
 # --- the command
 
 
-def add_options(parser: ArgumentParser) -> None:
-    """Add the options of this action."""
-    add = parser.add_argument
-    add(
-        "--every",
-        type=duration,
-        required=True,
-        metavar="TIME",
-        help="from one start to the next: 1h, 30m, 45s",
-    )
-    add(
-        "--jitter",
-        type=percentage,
-        default=0.0,
-        metavar="SHARE",
-        help="vary the interval by up to this share, as in 10%%",
-    )
-    add("--active", type=window, metavar="HH:MM-HH:MM", help="begin cycles in this part of the day")
-    add(
-        "--max-duration",
-        type=duration,
-        metavar="TIME",
-        help="end a crawl that takes longer, and kill it a minute later; the next one resumes its cycle",
-    )
-    add("--cycles", type=positive, metavar="N", help="end after N crawls")
-    add(
-        "-a",
-        dest="arguments",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="argument of the spider",
-    )
-    add("--json", action="store_true", help="print a line of JSON per cycle instead")
-
-
-def run(project: Project, options: Namespace) -> None:
+def _run(project: Project, options: Namespace) -> None:
     """Crawl until the cycles are done, or until SIGTERM or Ctrl-C.
 
     Raises CrawlFailedError if a crawl failed, StoreInUseError if another monitor has the store.
@@ -529,8 +490,9 @@ def warning(cycle: MonitoredCycle, every_s: float, delay_s: float) -> str:
     speed = cycle.visited / cycle.took_s if cycle.took_s else 0.0
     return (
         f"The cycle took {cycle.took_s:.0f} s, longer than the interval of {every_s:.0f} s: "
-        f"{speed:.2f} pages/s from {cycle.hosts:,} hosts. The largest gave {cycle.largest_host:,} pages, "
-        f"which take {cycle.largest_host * delay_s:.0f} s at least with a DOWNLOAD_DELAY of {delay_s:g} s. "
+        f"{speed:.2f} pages/s from {counted(cycle.hosts, 'host')}. The largest gave "
+        f"{counted(cycle.largest_host, 'page, which takes', 'pages, which take')} "
+        f"{cycle.largest_host * delay_s:.0f} s at least with a DOWNLOAD_DELAY of {delay_s:g} s. "
         "Lower GP4C_BUDGET or DOWNLOAD_DELAY, or raise --every"
     )
 
@@ -545,3 +507,43 @@ def _draw_progress(path: Path) -> None:
     if cycle is not None and planned:
         text = f"cycle {cycle} {bar(visited, planned)} {visited:,} visited, {planned:,} planned"
         print(f"{ANEW}{text}", end="", file=sys.stderr, flush=True)
+
+
+MONITOR = Action(
+    "crawl again and again, one process per cycle",
+    _run,
+    [
+        option(
+            "--every",
+            type=duration,
+            required=True,
+            metavar="TIME",
+            help="from one start to the next: 1h, 30m, 45s",
+        ),
+        option(
+            "--jitter",
+            type=percentage,
+            default=0.0,
+            metavar="SHARE",
+            help="vary the interval by up to this share, as in 10%%",
+        ),
+        option("--active", type=window, metavar="HH:MM-HH:MM", help="begin cycles in this part of the day"),
+        option(
+            "--max-duration",
+            type=duration,
+            metavar="TIME",
+            help="end a crawl that takes longer, and kill it a minute later; the next one resumes its cycle",
+        ),
+        option("--cycles", type=positive, metavar="N", help="end after N crawls"),
+        option(
+            "-a",
+            dest="arguments",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="argument of the spider",
+        ),
+        option("--json", action="store_true", help="print a line of JSON per cycle instead"),
+    ],
+    MonitoredCycle,
+)

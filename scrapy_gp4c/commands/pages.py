@@ -1,8 +1,8 @@
-"""``scrapy gp4c pages``: the best pages by score, changes, last visit, gain; or sites, directories."""
+"""``scrapy gp4c pages`` and ``search``: the best pages or groups, by what is known of them or by a query."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Floats
-from scrapy_gp4c.commands.output import add_json, positive, print_json, print_table
+from scrapy_gp4c.commands.action import JSON, Action, option, positive, print_table, say
 from scrapy_gp4c.crawling.evidence import Draws
+from scrapy_gp4c.crawling.measuring import SCORING
 from scrapy_gp4c.crawling.neighbourhood import Neighbourhood
 from scrapy_gp4c.errors import QueryLogError
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.columns import Columns, is_unfetched
 from scrapy_gp4c.page_state.groups import PREFIXES, Place, place_of_url
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
@@ -23,13 +25,14 @@ from scrapy_gp4c.page_state.rules import url_matches
 from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.scoring.draws import draw_salt
 from scrapy_gp4c.scoring.ranking import top_k
+from scrapy_gp4c.search.index import search
+from scrapy_gp4c.store.opening import SEARCH_INDEX
 from scrapy_gp4c.store.protocols import PageReader
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
 
-HELP = "the best pages of a spider's store"
 SORTS = ("score", "changes", "last", "dq")
 PREFIX_LEVELS = {f"prefix-{n + 1}": n for n in range(PREFIXES)}
 LEVELS = {"site": "site", **{level: f"prefix_{n + 1}" for level, n in PREFIX_LEVELS.items()}, "dir": "key"}
@@ -75,41 +78,24 @@ class Pages:
     groups: list[Group] | None
 
 
-DOCUMENT = Pages
-"""Output of ``--json``."""
-
-
-def add_options(parser: ArgumentParser) -> None:
-    """Add the options of this action."""
-    parser.add_argument("--top", type=positive, default=20, metavar="N", help="pages to show (default: 20)")
-    parser.add_argument("--sort", choices=SORTS, default="score", help="best first by this (default: score)")
-    parser.add_argument("--match", metavar="TEXT", help="only pages whose URL has TEXT, or matches a glob")
-    parser.add_argument(
-        "--group-by",
-        choices=tuple(LEVELS),
-        help="sites, the first segments of paths, or directories instead of pages: those first where most "
-        "recent visits found changes",
-    )
-    add_json(parser.add_argument)
-
-
-def run(project: Project, options: Namespace) -> None:
-    """Print the table: memory is bounded by one block and the pages shown, or by the groups."""
+def _run(project: Project, options: Namespace) -> Pages:
+    """List the best: memory is bounded by one block and the pages shown, or by the groups."""
     with project.open_store() as store:
-        groups = None if options.group_by is None else list(_groups(store, options))
-        listed = list(_pages(project, store, options)) if groups is None else None
-    if options.json:
-        print_json(Pages(options.sort, options.group_by, listed, groups))
-    elif groups is not None:
-        counts = [(one.recent_visits, one.pages, one.n, one.X, one.group) for one in groups]
-        shares = ["-" if one.recent_share is None else f"{one.recent_share:.3f}" for one in groups]
-        print_table(
-            [GROUPS_HEADER, *((share, *map(str, row)) for share, row in zip(shares, counts, strict=True))]
-        )
-    else:
-        measured = any(one.dq is not None for one in listed or ())
+        if options.group_by is not None:
+            return Pages(options.sort, options.group_by, None, list(_groups(store, options)))
+        return Pages(options.sort, None, list(_pages(project, store, options)), None)
+
+
+def _show(best: Pages, options: Namespace) -> None:
+    if best.groups is not None:
+        counts = [(one.recent_visits, one.pages, one.n, one.X, one.group) for one in best.groups]
+        shares = ["-" if one.recent_share is None else f"{one.recent_share:.3f}" for one in best.groups]
+        rows = [(share, *map(str, row)) for share, row in zip(shares, counts, strict=True)]
+        print_table([GROUPS_HEADER, *rows])
+    elif best.pages is not None:
+        measured = any(one.dq is not None for one in best.pages)
         header = ("score", "n", "X", "t", *(["dq"] if measured else []), "last outcome", "URL")
-        print_table([header, *(_row(one) for one in listed or ())])
+        print_table([header, *map(_row, best.pages)])
 
 
 def _row(page: Page) -> tuple[str, ...]:
@@ -204,3 +190,79 @@ def _name(url_place: Place, level: str) -> str:
         return url_place.site
     of_level = PREFIX_LEVELS.get(level)
     return f"{url_place.site}/{url_place.directory if of_level is None else url_place.prefixes[of_level]}"
+
+
+PAGES = Action(
+    "the best pages of a spider's store",
+    _run,
+    [
+        option("--top", type=positive, default=20, metavar="N", help="pages to show (default: 20)"),
+        option("--sort", choices=SORTS, default="score", help="best first by this (default: score)"),
+        option("--match", metavar="TEXT", help="only pages whose URL has TEXT, or matches a glob"),
+        option(
+            "--group-by",
+            choices=tuple(LEVELS),
+            help="sites, the first segments of paths, or directories instead of pages: those first where "
+            "most recent visits found changes",
+        ),
+        JSON,
+    ],
+    Pages,
+    _show,
+)
+
+
+@dataclass(frozen=True)
+class RankedPage:
+    """One page of the answer."""
+
+    rank: int
+    score: float
+    url: str
+
+
+@dataclass(frozen=True)
+class Search:
+    """The answer to a query."""
+
+    query: str
+    terms: list[str]
+    """All of which every page of the answer has."""
+    scoring: str
+    indexed: int
+    """Pages that were searched."""
+    matches: int
+    hits: list[RankedPage]
+    """The best, best first."""
+
+
+def _search(project: Project, options: Namespace) -> Search:
+    """Search. Raises SearchIndexError where there is no index, QueryLogError for no words."""
+    with project.open_store() as store:
+        answer = search(store.path / SEARCH_INDEX, options.query, SCORING, options.top)
+        requests = store.requests([hit.page for hit in answer.hits])
+    hits = [
+        RankedPage(rank, hit.score, project.credentials.url(request["url"]))
+        for rank, (hit, request) in enumerate(zip(answer.hits, requests, strict=True), 1)
+    ]
+    return Search(options.query, list(answer.terms), SCORING, answer.pages, answer.matches, hits)
+
+
+def _show_search(answer: Search, options: Namespace) -> None:
+    verb = "has" if answer.matches == 1 else "have"
+    pages = f"{answer.matches:,} of {counted(answer.indexed, 'page')}"
+    say(f"{pages} {verb} {' and '.join(answer.terms)}; by {answer.scoring}:")
+    print_table([("rank", "score", "URL"), *((f"{h.rank}", f"{h.score:.4g}", h.url) for h in answer.hits)])
+
+
+SEARCH = Action(
+    "pages that a query finds, as users of a search would see them",
+    _search,
+    [
+        option("query", metavar="QUERY", help="words that the pages must have"),
+        option("--top", type=positive, default=10, metavar="N", help="pages to show (default: 10)"),
+        JSON,
+    ],
+    Search,
+    _show_search,
+)

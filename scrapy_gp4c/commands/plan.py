@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.commands.output import add_json, print_json, print_table, say
+from scrapy_gp4c.commands.action import JSON, OTHER_SETTINGS, Action, option, print_table, say
 from scrapy_gp4c.crawling.forecast import forecast, pages_before, rules_before
 from scrapy_gp4c.crawling.promises import promises_line
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import KINDS
-from scrapy_gp4c.scoring.functions import score_argument
 from scrapy_gp4c.store.records import PromiseCounts
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
-HELP = "what the next cycle would visit"
 PLANNED = ("promised", "hub", "ranked", "warmup", "panel", "recheck", "new")
 SITES = 20
 """Sites in the table; JSON has all."""
@@ -78,27 +77,11 @@ class Plan:
     """Pages in the order of the plan; None without ``--urls``."""
 
 
-DOCUMENT = Plan
-"""Output of ``--json``."""
-
-
-def add_options(parser: ArgumentParser) -> None:
-    """Add the options of this action."""
-    parser.add_argument("--budget", metavar="B", help="with this budget: a share such as 0.05, or a count")
-    parser.add_argument("--score", metavar="F", type=score_argument, help="with this score function")
-    parser.add_argument("--urls", action="store_true", help="list the pages, the first to visit first")
-    add_json(parser.add_argument)
-
-
-def run(project: Project, options: Namespace) -> None:
-    """Print the plan. Raises PolicyError or ScoreError."""
-    plan = plan_of(project, options.urls)
-    if options.json:
-        print_json(plan)
-        return
+def _show(plan: Plan, options: Namespace) -> None:
     say(
-        f"cycle {plan.cycle} would visit {plan.pages:,} of {plan.known:,} pages: budget {plan.budget:g} "
-        f"({plan.budget_pages:,} pages), score function {plan.score_function}, policy {plan.policy}"
+        f"cycle {plan.cycle} would visit {plan.pages:,} of {counted(plan.known, 'page')}: budget "
+        f"{plan.budget:g} ({counted(plan.budget_pages, 'page')}), score function {plan.score_function}, "
+        f"policy {plan.policy}"
     )
     if plan.rounds > 1:
         say("Rounds after the first are planned as if every visit before found its page unchanged.")
@@ -110,11 +93,11 @@ def run(project: Project, options: Namespace) -> None:
         text_column_count=1,
     )
     say()
-    counted = [tuple(f"{getattr(site, name):,}" for name in ("pages", *PLANNED)) for site in plan.sites]
-    rows = [(*counts, site.site) for counts, site in zip(counted, plan.sites, strict=True)]
+    counts = [tuple(f"{getattr(site, name):,}" for name in ("pages", *PLANNED)) for site in plan.sites]
+    rows = [(*row, site.site) for row, site in zip(counts, plan.sites, strict=True)]
     print_table([("pages", *PLANNED, "site"), *rows[:SITES]])
     if len(rows) > SITES:
-        say(f"and {len(rows) - SITES:,} sites more (--json has all)")
+        say(f"and {counted(len(rows) - SITES, 'site')} more (--json has all)")
     if plan.urls is not None:
         say()
         pages = [
@@ -124,8 +107,8 @@ def run(project: Project, options: Namespace) -> None:
         print_table([("round", "kind", "score", "URL"), *pages])
 
 
-def plan_of(project: Project, with_urls: bool) -> Plan:
-    """The plan of the next cycle."""
+def _run(project: Project, options: Namespace) -> Plan:
+    """Plan the next cycle. Raises PolicyError or ScoreError."""
     settings = project.settings
     with project.open_store() as store:
         rules = rules_before(store, settings)
@@ -138,7 +121,7 @@ def plan_of(project: Project, with_urls: bool) -> Plan:
         for url, row, number in zip(_urls(project, store, rows), rows, rounds.tolist(), strict=True):
             kind = KINDS[row["kind"]]
             sites.setdefault(place_of_url(url).site, Counter())[kind] += 1
-            if with_urls:
+            if options.urls:
                 score = float(row["score"])
                 urls.append(PlannedPage(url, kind, number, None if np.isnan(score) else score))
     counts = [Site(name, of.total(), *(of[kind] for kind in PLANNED)) for name, of in sites.items()]
@@ -157,7 +140,7 @@ def plan_of(project: Project, with_urls: bool) -> Plan:
         {kind: kinds[KINDS.index(kind)] for kind in PLANNED},
         sorted(counts, key=lambda site: (-site.pages, site.site)),
         expected.counts.get("promises"),
-        urls if with_urls else None,
+        urls if options.urls else None,
     )
 
 
@@ -165,3 +148,16 @@ def _urls(project: Project, store: Any, rows: npt.NDArray[Any]) -> Iterator[str]
     for start in range(0, len(rows), BATCH):
         for request in store.requests(rows["page"][start : start + BATCH]):
             yield project.credentials.url(request["url"])
+
+
+PLAN = Action(
+    "what the next cycle would visit",
+    _run,
+    [
+        *OTHER_SETTINGS,
+        option("--urls", action="store_true", help="list the pages, the first to visit first"),
+        JSON,
+    ],
+    Plan,
+    _show,
+)

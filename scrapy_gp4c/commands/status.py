@@ -1,38 +1,48 @@
-"""``scrapy gp4c status``: how many pages there are, and how the last cycles went."""
+"""``scrapy gp4c status``: pages by class, hubs, sites whose hints hold, and how the last cycles went."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from scrapy_gp4c.archive.texts import archive_problem
-from scrapy_gp4c.commands.output import add_json, positive, print_json, print_table, say
-from scrapy_gp4c.commands.sources import Hub, TrustedSite, hubs, print_sources, trusted_sites
+from scrapy_gp4c.commands.action import JSON, Action, option, positive, print_json, print_table, say
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.control_group import describe_estimates
 from scrapy_gp4c.crawling.expiry import RemovableHost, removable_hosts
 from scrapy_gp4c.crawling.fetched import FETCHERS_FILE
 from scrapy_gp4c.crawling.forecast import pages_before, rules_before
-from scrapy_gp4c.crawling.messages import NO_TEXT
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.crawling.promises import promises_line, too_small_warning
 from scrapy_gp4c.crawling.reports import Resting, count_without_text, page_counts, resting_pages
 from scrapy_gp4c.crawling.store_owner import last_warnings, owner_of
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
+from scrapy_gp4c.scoring import discovery, hints
 from scrapy_gp4c.store.opening import ARCHIVE
 from scrapy_gp4c.store.protocols import PageReader, PageStore
-from scrapy_gp4c.store.records import CycleRecord, PanelEstimates, PromiseCounts, local_time, samples_of
+from scrapy_gp4c.store.records import (
+    CycleRecord,
+    PromiseCounts,
+    SampledCounts,
+    ShareEstimate,
+    local_time,
+    samples_of,
+)
+from scrapy_gp4c.store.site_names import site_names
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
     from scrapy_gp4c.settings import Settings
 
-HELP = "pages and last cycles of a spider's store"
+SOURCES: Final = 10
+"""Hubs that are shown, and sites."""
 SHOWN_HOSTS = 10
 REASONS = {
     "vanished": ("of a host that no visit has reached lately", ""),
@@ -43,15 +53,29 @@ HEADER = ("cycle", "started", "finished", "planned", "visited", "changed", "chan
 
 
 @dataclass(frozen=True)
-class Sampled:
-    """Visits to samples, and visits that followed from what the samples showed."""
+class Hub:
+    """Page whose visits bring new pages."""
 
-    samples: int
-    samples_changed: int
-    seeds: int
-    """Samples that were followed; of policies by groups: groups that were."""
-    neighbours: int
-    neighbours_changed: int
+    url: str
+    brought: float
+    """New pages per cycle that its next visit is expected to bring."""
+    brought_cycle: int
+    """The last cycle in which a visit brought one."""
+
+
+@dataclass(frozen=True)
+class TrustedSite:
+    """A site of which one kind of hints holds, by the judged visits of its pages, of which older ones count
+    less."""
+
+    site: str
+    hints: str
+    """One of `scrapy_gp4c.scoring.hints.KINDS`."""
+    claimed_changed: float
+    claimed_unchanged: float
+    silent_changed: float
+    """Visits that found a change although none was claimed."""
+    silent_unchanged: float
 
 
 @dataclass(frozen=True)
@@ -69,17 +93,8 @@ class CycleStatus:
     change_rate: float | None
     score_function: str
     policy: str
-    sampled: Sampled | None
+    sampled: SampledCounts | None
     """Samples of its policy; None: there are none, or the cycle is not finished."""
-
-
-@dataclass(frozen=True)
-class Share:
-    """Estimate for all pages from the control group, with its 95% interval."""
-
-    estimate: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -88,9 +103,9 @@ class Estimates:
 
     cycle: int
     judged: int
-    changed_share: Share
+    changed_share: ShareEstimate
     """Pages that had changed since their last visit."""
-    freshness: Share
+    freshness: ShareEstimate
     """Copies that are current."""
 
 
@@ -154,24 +169,15 @@ class Status:
     """Fetchers of the crawl that runs, or of one that was killed."""
 
 
-DOCUMENT = Status
-"""Output of ``--json``."""
-
-
-def add_options(parser: ArgumentParser) -> None:
-    """Add the options of this action."""
-    parser.add_argument(
-        "--cycles", type=positive, default=10, metavar="N", help="last cycles to show (default: 10)"
-    )
-    parser.add_argument("--hubs", action="store_true", help="list the pages whose visits bring new ones, too")
-    add_json(parser.add_argument)
-
-
-def run(project: Project, options: Namespace) -> None:
-    """Print the status."""
+def _run(project: Project, options: Namespace) -> None:
     with project.open_store() as store:
-        cycles = store.cycles()
-        estimated = next((record for record in reversed(cycles) if record.get("panel")), None)
+        cycles, next_cycle = store.cycles(), store.last_cycle + 1
+        estimates = panel = None
+        for record in cycles:
+            if (panel_of_cycle := record.get("panel")) is not None:
+                panel = panel_of_cycle
+                parts = panel["judged"], panel["changed_share"], panel["freshness"]
+                estimates = Estimates(record["cycle"], *parts)
         shown = cycles[-options.cycles :] if options.cycles > 0 else []
         promises, rules = _promises(store, project.settings)
         status = Status(
@@ -181,12 +187,12 @@ def run(project: Project, options: Namespace) -> None:
             last_warnings(store.path),
             store.pages,
             page_counts(store, project.settings),
-            resting_pages(store, project.settings, store.last_cycle + 1),
+            resting_pages(store, project.settings, next_cycle),
             cycles[-1].get("left_alone", {}) if cycles else {},
             next((cycle["lies"] for cycle in reversed(cycles) if "lies" in cycle), {}),
             count_without_text(store),
             archive_problem(store.path / ARCHIVE),
-            None if estimated is None else _estimates(estimated["cycle"], estimated["panel"]),
+            estimates,
             hubs(store),
             trusted_sites(store),
             promises,
@@ -206,26 +212,26 @@ def run(project: Project, options: Namespace) -> None:
     say(f"pages           {status.pages:,}")
     for name, count in status.counts.items():
         say(f"  {name.replace('_', ' ').replace('warm up', 'warm-up'):<14}{count:,}")
-    for line in messages.resting(status.resting, store_cycle(cycles)):
+    for line in messages.resting(status.resting, next_cycle):
         say(line)
     if (refusing := messages.left_alone(status.left_alone)) is not None:
         say(refusing)
     if (lying := messages.lying(status.lies)) is not None:
         say(lying)
     if status.no_text:
-        say(f"{status.no_text:,} pages have {NO_TEXT}")
+        say(messages.without_text(status.no_text))
     if status.archive:
         say(f"no texts are kept: {status.archive}")
-    if estimated is not None:
-        say(f"cycle {estimated['cycle']}{describe_estimates(estimated['panel'])}")
+    if estimates is not None:
+        say(f"cycle {estimates.cycle}{describe_estimates(panel)}")
     if promises is not None:
         say(promises_line(promises))
         if (warning := too_small_warning(promises)) is not None:
             say(warning)
     for rule in status.rules:
         nothing = "its pages are never visited" if rule.never else "no page matches it"
-        say(f"{rule.rule}: {f'{rule.pages:,} pages' if rule.pages else nothing}")
-    print_sources(status.hubs if options.hubs else [], status.hints)
+        say(f"{rule.rule}: {counted(rule.pages, 'page') if rule.pages else nothing}")
+    _print_sources(status.hubs if options.hubs else [], status.hints)
     if status.cycles:
         say()
         print_table([HEADER, *map(_row, status.cycles)])
@@ -240,6 +246,18 @@ def run(project: Project, options: Namespace) -> None:
     _print_leavers(status, project.spider_class.name)
 
 
+STATUS = Action(
+    "pages and last cycles of a spider's store",
+    _run,
+    [
+        option("--cycles", type=positive, default=10, metavar="N", help="last cycles to show (default: 10)"),
+        option("--hubs", action="store_true", help="list the pages whose visits bring new ones, too"),
+        JSON,
+    ],
+    Status,
+)
+
+
 def _fetchers(path: Path) -> list[FetcherStatus]:
     """Fetchers as the owner of the crawl last wrote them."""
     try:
@@ -249,21 +267,16 @@ def _fetchers(path: Path) -> list[FetcherStatus]:
         return []
 
 
-def store_cycle(cycles: list[CycleRecord]) -> int:
-    """Number of the cycle that comes next, or is under way."""
-    return sum("finished" in record for record in cycles[-1:]) + (cycles[-1]["cycle"] if cycles else 1)
-
-
 def _print_leavers(status: Status, spider: str) -> None:
     """Print which hosts are visited in vain, and how their pages are forgotten."""
     if status.leavers:
         say()
     for leaver in status.leavers[:SHOWN_HOSTS]:
-        what, option = REASONS[leaver.why]
-        remedy = f"scrapy gp4c forget {spider}{option} --host {leaver.host}"
-        say(f"{leaver.host}: {leaver.pages:,} page{'s' * (leaver.pages != 1)} {what}: {remedy}")
+        what, flag = REASONS[leaver.why]
+        remedy = f"scrapy gp4c forget {spider}{flag} --host {leaver.host}"
+        say(f"{leaver.host}: {counted(leaver.pages, 'page')} {what}: {remedy}")
     if (more := len(status.leavers) - SHOWN_HOSTS) > 0:
-        say(f"and {more:,} more such hosts: see --json")
+        say(f"and {counted(more, 'more such host')}: see --json")
 
 
 def _promises(store: PageStore, settings: Settings) -> tuple[PromiseCounts | None, list[RuleStatus]]:
@@ -274,14 +287,8 @@ def _promises(store: PageStore, settings: Settings) -> tuple[PromiseCounts | Non
     pages, cycle = pages_before(store)
     planner = Planner(pages, settings, cycle, rules=rules)
     counts = rules.pages_of()
-    counted = [RuleStatus(rule.name, counts[rule.number], rule.never) for rule in settings.rules]
-    return planner.plan_first().counts.get("promises"), counted
-
-
-def _estimates(cycle: int, panel: PanelEstimates | None) -> Estimates | None:
-    if panel is None:
-        return None
-    return Estimates(cycle, panel["judged"], Share(**panel["changed_share"]), Share(**panel["freshness"]))
+    by_rule = [RuleStatus(rule.name, counts[rule.number], rule.never) for rule in settings.rules]
+    return planner.plan_first().counts.get("promises"), by_rule
 
 
 def _status(store: PageReader, record: CycleRecord) -> CycleStatus:
@@ -306,7 +313,7 @@ def _status(store: PageReader, record: CycleRecord) -> CycleStatus:
         record.get("change_rate"),
         str(record.get("score_function", "-")),
         str(record.get("policy", "-")),
-        Sampled(**record["sampled"]) if "sampled" in record else None,
+        record.get("sampled"),
     )
 
 
@@ -325,3 +332,50 @@ def _row(one: CycleStatus) -> tuple[str, ...]:
 
 def _number(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
+
+
+def hubs(store: PageReader) -> list[Hub]:
+    """The hubs that promise most, at most `SOURCES`."""
+    cycle = store.last_cycle + 1
+    parts = [np.empty((0, 3))]
+    for first, block in store.blocks():
+        rows = np.flatnonzero(discovery.is_hub(block, cycle) & (block["has_copy"] != 0))
+        rate = discovery.rate(block, cycle)[rows]
+        best = np.argsort(-rate, kind="stable")[:SOURCES]
+        parts.append(np.stack((rows[best] + first, rate[best], block["brought_cycle"][rows[best]]), axis=1))
+    finds = np.concatenate(parts)
+    finds = finds[np.argsort(-finds[:, 1], kind="stable")][:SOURCES]
+    requests = store.requests(finds[:, 0].astype(np.int64))
+    return [
+        Hub(stored["url"], round(float(row[1]), 3), int(row[2]))
+        for stored, row in zip(requests, finds, strict=True)
+    ]
+
+
+def trusted_sites(store: PageReader) -> list[TrustedSite]:
+    """Sites whose hints are tested best, at most `SOURCES`: those with the most visits after a hint."""
+    rows = store.hints.trust()
+    where, kind = np.nonzero(hints.holds(rows["counts"]))
+    weight = rows["counts"][where, kind].sum(axis=(1, 2))
+    best = np.argsort(-weight, kind="stable")[:SOURCES]
+    names = site_names(store, rows["site"][where[best]].tolist())
+    trusted = []
+    for row, number in zip(where[best], kind[best], strict=True):
+        (silent, silent_changed), (claimed, claimed_changed) = rows["counts"][row, number].round(1).tolist()
+        name = names.get(int(rows["site"][row]), "?")
+        trusted.append(
+            TrustedSite(name, hints.KINDS[number], claimed_changed, claimed, silent_changed, silent)
+        )
+    return trusted
+
+
+def _print_sources(hubs_to_show: list[Hub], trusted: list[TrustedSite]) -> None:
+    if hubs_to_show:
+        say()
+        head = ("hub", "new pages per cycle", "last in cycle")
+        rows = [(hub.url, f"{hub.brought:.2f}", str(hub.brought_cycle)) for hub in hubs_to_show]
+        print_table([head, *rows])
+    if trusted:
+        say()
+        columns = ("site", "hints that hold", "claimed: changed", "unchanged", "silent: changed", "unchanged")
+        print_table([columns, *(tuple(map(str, dataclasses.astuple(one))) for one in trusted)])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
-from collections.abc import AsyncIterator, Iterator
+from argparse import Namespace
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from scrapy.crawler import CrawlerProcess
 from scrapy.utils.misc import load_object
 
 from scrapy_gp4c.archive.differences import differences
-from scrapy_gp4c.commands.output import add_json, print_json, say
+from scrapy_gp4c.commands.action import JSON, Action, option, say
 from scrapy_gp4c.crawling.messages import NO_TEXT
 from scrapy_gp4c.crawling.promises import rule_of_request
 from scrapy_gp4c.errors import FetchError
@@ -20,6 +20,7 @@ from scrapy_gp4c.fingerprint import read
 from scrapy_gp4c.fingerprint.answers import answer
 from scrapy_gp4c.fingerprint.parts import NOT_WATCHED_REASON, compared_part, watched_features
 from scrapy_gp4c.fingerprint.sketches import has_text
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.words.masking import MASK
 from scrapy_gp4c.words.normal import plain_form, readable
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
     from scrapy_gp4c.commands.project import Project
     from scrapy_gp4c.page_state.rules import PageRule
-
-HELP = "what of a page is compared, left out and masked"
 
 
 @dataclass(frozen=True)
@@ -62,24 +61,9 @@ class ComparedText:
     left_out: list[LeftOutText]
 
 
-DOCUMENT = ComparedText
-"""Output of ``--json``."""
-
-
-def add_options(parser: ArgumentParser) -> None:
-    """Add the options of this action."""
-    parser.add_argument("url", metavar="URL", help="page to fetch, as the spider would; nothing is recorded")
-    add_json(parser.add_argument)
-
-
-def run(project: Project, options: Namespace) -> None:
-    """Fetch a page and print what is compared; raises FetchError."""
-    compared = compare(project, _fetch(project, options.url))
-    if options.json:
-        print_json(compared)
-    else:
-        for line in _lines(compared):
-            say(line)
+def _run(project: Project, options: Namespace) -> ComparedText:
+    """Fetch a page, and say what of it is compared; raises FetchError."""
+    return compare(project, _fetch(project, options.url))
 
 
 def compare(project: Project, response: Response) -> ComparedText:
@@ -156,20 +140,31 @@ def _fetch(project: Project, url: str) -> Response:
     return responses[0]
 
 
-def _lines(compared: ComparedText) -> Iterator[str]:
-    yield f"{compared.url}: {compared.kind}, {compared.words:,} words compared, {compared.masked:,} masked"
+def _show(compared: ComparedText, options: Namespace) -> None:
+    words = counted(compared.words, "word")
+    say(f"{compared.url}: {compared.kind}, {words} compared, {compared.masked:,} masked")
     if compared.rule is not None:
-        yield f"by {compared.rule} of GP4C_RULES"
+        say(f"by {compared.rule} of GP4C_RULES")
     if not 200 <= compared.status < 300:
-        yield f"the answer is {compared.status}: a visit would compare nothing of it"
+        say(f"the answer is {compared.status}: a visit would compare nothing of it")
     elif not compared.has_text:
         missing = f"{NOT_WATCHED_REASON}: correct the rule; a crawl takes such an answer for doubtful"
-        yield NO_TEXT if compared.rule is None else missing
+        say(NO_TEXT if compared.rule is None else missing)
     if compared.is_cut:
-        yield "only the head of this long page is compared"
-    yield ""
-    yield from compared.text.split("\n")
+        say("only the head of this long page is compared")
+    say()
+    for line in compared.text.split("\n"):
+        say(line)
     for one in compared.left_out:
-        yield ""
-        yield f"left out, {one.reason}, {one.words:,} words:"
-        yield " ".join(one.text.split())
+        say()
+        say(f"left out, {one.reason}, {counted(one.words, 'word')}:")
+        say(" ".join(one.text.split()))
+
+
+TEXT = Action(
+    "what of a page is compared, left out and masked",
+    _run,
+    [option("url", metavar="URL", help="page to fetch, as the spider would; nothing is recorded"), JSON],
+    ComparedText,
+    _show,
+)

@@ -1,50 +1,276 @@
-"""``scrapy gp4c why``: why a page is visited, or not."""
+"""``scrapy gp4c why``: why a page is visited, or not: its columns, score, rank and visits."""
 
 from __future__ import annotations
 
 import re
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from scrapy_gp4c.commands.explanation import Compared, Known, RuleOfPage, Why, explain
-from scrapy_gp4c.commands.output import add_json, print_json, print_table, say
+from scrapy_gp4c.commands.action import JSON, OTHER_SETTINGS, Action, option, print_table, say
+from scrapy_gp4c.crawling.forecast import (
+    PastCycle,
+    forecasts,
+    is_shut_out,
+    pages_before,
+    rules_before,
+    standing,
+    state_of,
+    visit_history,
+)
 from scrapy_gp4c.crawling.messages import NO_TEXT
 from scrapy_gp4c.errors import UnknownPageError
-from scrapy_gp4c.scoring.functions import score_argument
-from scrapy_gp4c.scoring.terminals import TERMINALS
+from scrapy_gp4c.fingerprint.copy_notes import unpack
+from scrapy_gp4c.fingerprint.noise import clock_positions
+from scrapy_gp4c.fingerprint.sketches import lacks_text
+from scrapy_gp4c.foreign_text import counted
+from scrapy_gp4c.page_state.columns import in_panel, is_awake, next_attempt, stages
+from scrapy_gp4c.page_state.outcomes import OUTCOMES
+from scrapy_gp4c.page_state.rules import NO_RULE
+from scrapy_gp4c.scoring import refresh_value, terminals
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
-    from scrapy_gp4c.store.protocols import PageReader
+    from scrapy_gp4c.crawling.neighbourhood import KnownPages
+    from scrapy_gp4c.crawling.promises import PageRules
+    from scrapy_gp4c.store.protocols import PageReader, PageStore
 
-HELP = "why a page is visited, or not"
-DOCUMENT = Why
-"""Output of ``--json``."""
 NEAREST: Final = 5
 _WHOLE: Final = re.compile(r"(?<![\w.])(\d+)\.0(?![\de])")
+PAST_CYCLES: Final = 5
+AHEAD: Final = 200
+"""Cycles ahead that are looked at for the next visit."""
+PAGE_CYCLES: Final = 20_000_000
+"""Pages times cycles that a forecast may read; large stores are forecast over fewer cycles."""
+STAGES: Final = ("gone", "unfetched", "warming", "settled")
 
 
-def add_options(parser: ArgumentParser) -> None:
-    """Add the options of this action."""
-    parser.add_argument("url", metavar="URL", help="of the page, as the spider requests it")
-    parser.add_argument("--budget", metavar="B", help="with this budget: a share such as 0.05, or a count")
-    parser.add_argument("--score", metavar="F", type=score_argument, help="with this score function")
-    parser.add_argument("--all", action="store_true", help="all terminals, not those of the score alone")
-    add_json(parser.add_argument)
+@dataclass(frozen=True)
+class Score:
+    """The score of the page in the first round of the next cycle."""
+
+    formula: str
+    clock: str
+    filled: str | None
+    """The formula with the page's numbers: it gives `value` bit for bit. None for a callable."""
+    value: float
+    rank: int | None
+    """Among the candidates, from 1; None: the page is none of them."""
+    candidates: int
+    chosen: int
+    """Candidates that the round visits."""
+    cut_off: float | None
+    """Score of the last of these; None: nothing is cut off."""
 
 
-def run(project: Project, options: Namespace) -> None:
+@dataclass(frozen=True)
+class NextVisit:
+    """Latest cycle of the page's next visit, if every page is found unchanged from now on."""
+
+    cycle: int | None
+    """None: in none of the cycles looked at."""
+    round: int | None
+    never: bool
+    """For certain: as long as nothing changes, others are always ahead."""
+    looked_until: int
+    """Last cycle looked at."""
+
+
+@dataclass(frozen=True)
+class Different:
+    """Condition that would bring the page into the next cycle's plan; None: none is known."""
+
+    budget: int | None
+    """This budget, in pages; for policies of one round."""
+    cycle: int | None
+    """Waiting until this cycle: then its score reaches today's cut-off."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Compared content of a page's copy."""
+
+    kind: str
+    """html, json, csv, xml, pdf, text, bytes, or features for the user's own."""
+    words: int
+    masked: int
+    """Masked times, dates, tokens and counters."""
+    left_out_words: int
+    left_out: list[str]
+    """Why words are left out."""
+    is_cut: bool
+    """Whether only the head of a long page is compared."""
+    clock: int
+    """Blocks that changed at each visit and do not count."""
+
+
+@dataclass(frozen=True)
+class RuleOfPage:
+    """Rule of ``GP4C_RULES`` that is for the page, with what its request says itself."""
+
+    name: str
+    max_age: str | None
+    min_interval: str | None
+    never: bool
+    is_allowed: bool
+    """Whether the rule lets the page be visited in the next cycle."""
+
+
+def _rule(rules: PageRules | None, page: int, last_attempt: int) -> RuleOfPage | None:
+    rule = NO_RULE if rules is None else rules.rule(page)
+    if rules is None or rule == NO_RULE:
+        return None
+    most, least = (None if span is None else str(span) for span in (rule.max_age, rule.min_interval))
+    allowed = rules.allowed(page, np.array([last_attempt]))
+    return RuleOfPage(rule.name, most, least, rule.never, bool(allowed[0]))
+
+
+@dataclass(frozen=True)
+class Known:
+    """State and forecast of a page."""
+
+    stage: str
+    """One of `STAGES`."""
+    panel: bool
+    awake: bool
+    """False: it rests after failed visits."""
+    next_attempt: int
+    """First cycle in which the page may be visited; of a gone page, that of its recheck."""
+    first_cycle: int
+    last_visit: int
+    """Cycle of the last visit with any outcome; 0: none."""
+    last_outcome: str | None
+    n: int
+    X: int
+    no_text: bool
+    """Whether its copy has no visible text."""
+    compared: Compared | None
+    """Compared content of the copy; None if nothing is noted of it."""
+    rule: RuleOfPage | None
+    """None: no rule is for the page, and its request says nothing."""
+
+
+@dataclass(frozen=True)
+class Why:
+    """Why a page is visited, or not."""
+
+    url: str
+    cycle: int
+    """The next one, of which all this is told."""
+    known: Known
+    terminals: dict[str, float]
+    score: Score
+    next_visit: NextVisit
+    different: Different
+    past: list[PastCycle]
+    """The last cycles, newest first."""
+
+
+def _compared(packed: bytes | None) -> Compared | None:
+    if packed is None:
+        return None
+    notes = unpack(packed)
+    return Compared(
+        notes.kind,
+        notes.words,
+        notes.masked,
+        notes.left_out_words,
+        list(notes.reasons),
+        notes.is_cut,
+        len(clock_positions(notes.learned)),
+    )
+
+
+def explain(project: Project, store: PageStore, page: int) -> Why:
+    """All that there is to say of a page. Raises PolicyError or ScoreError."""
+    settings = project.settings
+    function = settings.score_function
+    rules = rules_before(store, settings)
+    pages, cycle = pages_before(store, rules)
+    state = state_of(pages, page, cycle, settings)
+    names = terminals.ALWAYS_KNOWN + (() if settings.query_log is None else tuple(refresh_value.FORMULAS))
+    values = terminals.compute(names, state, cycle, function.clock)
+    numbers = {name: float(value[0]) for name, value in values.items()}
+    stand = standing(pages, page, cycle, settings, rules)
+    filled = None if function.expression is None else function.expression.filled(numbers).text
+    stage = stages(state, settings.warmup_visits, settings.gone_after)
+    awake = is_awake(state, cycle, settings.in_every_cycle(state) & ~stage.gone)
+    last_attempt = int(state["last_attempt"][0])
+    known = Known(
+        next(name for name in STAGES if getattr(stage, name)[0]),
+        bool(stage.settled[0] and in_panel(state["key"], settings.panel)[0]),
+        bool(awake[0]),
+        cycle if awake[0] else max(cycle, int(next_attempt(state)[0])),
+        int(state["first_cycle"][0]),
+        last_attempt,
+        OUTCOMES[state["outcome"][0]] if last_attempt else None,
+        int(state["n"][0]),
+        int(state["X"][0]),
+        bool(lacks_text(state["has_copy"], state["fingerprint"])[0]),
+        _compared(store.copy_notes(page)),
+        _rule(rules, page, last_attempt),
+    )
+    score = Score(
+        function.formula,
+        function.clock,
+        filled,
+        stand.score,
+        stand.rank,
+        stand.candidates,
+        stand.chosen,
+        stand.cut,
+    )
+    coming, panel = _next_visit(project, pages, page, cycle, known, rules)
+    different = Different(None, None)
+    if stand.rank is not None and stand.rank > stand.chosen:
+        budget = stand.rank + panel if settings.policy.text == "top_k" else None
+        different = Different(budget, _waiting(project, pages, page, cycle, stand.cut))
+    url = project.credentials.url(store.request(page)["url"])
+    history = visit_history(store, page, settings, PAST_CYCLES)
+    return Why(url, cycle, known, numbers, score, coming, different, history)
+
+
+def _next_visit(
+    project: Project, pages: KnownPages, page: int, cycle: int, known: Known, rules: PageRules | None
+) -> tuple[NextVisit, int]:
+    """The next visit if nothing changes, and the panel pages of the next cycle."""
+    settings = project.settings
+    ahead = max(1, min(AHEAD, PAGE_CYCLES // max(1, pages.merged_pages)))
+    panel = 0
+    for planned in islice(forecasts(pages, cycle, settings, rules), ahead):
+        number = planned.round_of(page)
+        if number is not None:
+            return NextVisit(planned.cycle, number, False, planned.cycle), panel
+        if planned.cycle == cycle:
+            panel = planned.counts["panel"]
+            never = (
+                known.stage == "settled"
+                and rules is None
+                and is_shut_out(pages, page, cycle, settings, planned.counts["budget"])
+            )
+            if never:
+                return NextVisit(None, None, True, cycle), panel
+    return NextVisit(None, None, False, cycle + ahead - 1), panel
+
+
+def _waiting(project: Project, pages: KnownPages, page: int, cycle: int, cut: float | None) -> int | None:
+    """The first cycle in which the page's score, nothing else being new, reaches a cut-off."""
+    function = project.settings.score_function
+    state = state_of(pages, page, cycle, project.settings)
+    if cut is None:
+        return None
+    reached = (later for later in range(cycle, cycle + AHEAD) if function.scores(state, later)[0] >= cut)
+    return next(reached, None)
+
+
+def _run(project: Project, options: Namespace) -> Why:
     """Explain. Raises UnknownPageError, which names the nearest known URLs."""
     with project.open_store() as store:
-        page = find_page(project, store, options.url)
-        why = explain(project, store, page)
-    if options.json:
-        print_json(why)
-    else:
-        _show(why, all_terminals=options.all)
+        return explain(project, store, find_page(project, store, options.url))
 
 
 def find_page(project: Project, store: PageReader, url: str) -> int:
@@ -82,22 +308,23 @@ def _in_common(one: str, other: str) -> int:
     return next(differing, min(len(one), len(other)))
 
 
-def _show(why: Why, *, all_terminals: bool) -> None:
+def _show(why: Why, options: Namespace) -> None:
     """Print the answer first, then its reasons."""
     say(why.url)
-    say(f"  next visit: {_next_visit(why)}")
+    say(f"  next visit: {_next_visit_text(why)}")
     for line in (*_different(why), *_about(why.known)):
         say(f"  {line}")
     say()
     named = set(re.findall(r"\w+", why.score.formula))
-    shown = {name: value for name, value in why.terminals.items() if all_terminals or name in named}
-    meanings = TERMINALS["cycles" if why.score.clock == "cycles" else "visits"]
+    shown = {name: value for name, value in why.terminals.items() if options.all or name in named}
+    meanings = terminals.TERMINALS["cycles" if why.score.clock == "cycles" else "visits"]
     # Minus zero is zero to people.
     rows = [(name, f"{value + 0.0:.6g}", meanings[name].meaning) for name, value in shown.items()]
     print_table([("terminal", "value", "meaning"), *rows], text_column_count=1)
     say()
     score = why.score
-    parts = [score.formula, *([] if score.filled is None else [whole_numbers(score.filled)])]
+    # ``3`` for ``3.0``: the same numbers, easier to read.
+    parts = [score.formula, *([] if score.filled is None else [_WHOLE.sub(r"\1", score.filled)])]
     value = f"{score.value + 0.0:.6g}"
     say("score       " + " = ".join([*parts, *([] if parts[-1] == value else [value])]))
     if score.rank is not None:
@@ -129,7 +356,7 @@ def _about(known: Known) -> Iterator[str]:
         yield _about_copy(known.compared)
     if known.no_text:
         yield f"its copy has {NO_TEXT}"
-    yield f"{known.n} judged visits found {known.X} changes"
+    yield f"{counted(known.n, 'judged visit')} found {counted(known.X, 'change')}"
     if not known.awake:
         yield f"resting until cycle {known.next_attempt:,}, as its last visits failed"
 
@@ -146,17 +373,26 @@ def _about_rule(rule: RuleOfPage) -> str:
 
 
 def _about_copy(compared: Compared) -> str:
-    pieces = [f"{compared.words:,} words are compared ({compared.kind})", f"{compared.masked:,} masked"]
+    pieces = [
+        f"{counted(compared.words, 'word is', 'words are')} compared ({compared.kind})",
+        f"{compared.masked:,} masked",
+    ]
     if compared.left_out:
         pieces.append(f"{compared.left_out_words:,} left out: {', '.join(compared.left_out)}")
     if compared.clock:
-        pieces.append(f"{compared.clock} blocks that change at each visit do not count")
+        pieces.append(
+            counted(
+                compared.clock,
+                "block that changes at each visit does not count",
+                "blocks that change at each visit do not count",
+            )
+        )
     if compared.is_cut:
         pieces.append("only the head of the long page counts")
     return "; ".join(pieces)
 
 
-def _next_visit(why: Why) -> str:
+def _next_visit_text(why: Why) -> str:
     coming = why.next_visit
     if coming.cycle == why.cycle:
         return f"cycle {coming.cycle}, the next one, round {coming.round}"
@@ -170,13 +406,23 @@ def _next_visit(why: Why) -> str:
 def _different(why: Why) -> Iterator[str]:
     different, cut = why.different, why.score.cut_off
     if different.budget is not None:
-        yield f"in cycle {why.cycle} already with a budget of {different.budget:,} pages (GP4C_BUDGET)"
+        pages = counted(different.budget, "page")
+        yield f"in cycle {why.cycle} already with a budget of {pages} (GP4C_BUDGET)"
     if cut is not None and why.score.rank is not None and why.score.rank > why.score.chosen:
         yield f"{'or' if different.budget else 'sooner'} with a score above {cut:.6g}" + (
             "" if different.cycle is None else f", which it has by waiting until cycle {different.cycle}"
         )
 
 
-def whole_numbers(formula: str) -> str:
-    """A formula with ``3`` for ``3.0``: the same numbers, easier to read."""
-    return _WHOLE.sub(r"\1", formula)
+WHY = Action(
+    "why a page is visited, or not",
+    _run,
+    [
+        option("url", metavar="URL", help="of the page, as the spider requests it"),
+        *OTHER_SETTINGS,
+        option("--all", action="store_true", help="all terminals, not those of the score alone"),
+        JSON,
+    ],
+    Why,
+    _show,
+)

@@ -31,6 +31,7 @@ from scrapy_gp4c.crawling.neighbourhood import KnownPages, Neighbourhood
 from scrapy_gp4c.crawling.planning import has_cut, ranks_all
 from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.fingerprint.sketches import differ
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.blocks import EXTRAS
 from scrapy_gp4c.page_state.claims import KINDS_OF
@@ -131,9 +132,11 @@ def describe_estimates(estimated: PanelEstimates | None) -> str:
     def percent(share: ShareEstimate) -> str:
         return f"{share['estimate']:.1%} ({share['low']:.1%} to {share['high']:.1%})"
 
+    pages = counted(estimated["judged"], "page")
+    changed, current = percent(estimated["changed_share"]), percent(estimated["freshness"])
     return (
-        f"; by a panel of {estimated['judged']} pages, {percent(estimated['changed_share'])} of the pages "
-        f"had changed since our last visit, and {percent(estimated['freshness'])} of the copies are current"
+        f"; by a panel of {pages}, {changed} of the pages had changed since our last visit, and {current} of "
+        "the copies are current"
     )
 
 

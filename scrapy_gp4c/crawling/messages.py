@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from scrapy_gp4c.crawling.control_group import describe_estimates
 from scrapy_gp4c.crawling.planning import has_cut
 from scrapy_gp4c.crawling.promises import too_small_warning
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.policies.table import DEFAULT
 from scrapy_gp4c.store.records import CycleRecord, local_time, samples_of
 
@@ -22,7 +23,8 @@ def opening(cycle: Cycle, remaining: int) -> str:
     """Return the line for an opened cycle with so many pages to visit."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in cycle.planned_kinds.items() if count)
     return (
-        f"Cycle {cycle.number} {'resumed' if cycle.resumed else 'begun'}: {cycle.store.pages} known pages, "
+        f"Cycle {cycle.number} {'resumed' if cycle.resumed else 'begun'}: "
+        f"{counted(cycle.store.pages, 'known page')}, "
         f"{cycle.planned} planned ({kinds or 'none'}), {remaining} to visit, "
         f"score function {_formula(cycle)}{_policy(cycle)}"
     )
@@ -42,7 +44,7 @@ def next_round(cycle: Cycle, pages: int) -> str:
     planned, rounds = cycle.rounds
     number = f"{planned} of {rounds}" if rounds is not None else f"{planned}"
     return (
-        f"Cycle {cycle.number}, round {number}: {pages} pages planned by {cycle.policy}, "
+        f"Cycle {cycle.number}, round {number}: {counted(pages, 'page')} planned by {cycle.policy}, "
         f"{cycle.planned} in all"
     )
 
@@ -56,7 +58,7 @@ NO_TEXT: Final = (
 
 def without_text(pages: int) -> str:
     """Return the line for pages without visible text."""
-    return f"{pages} pages have {NO_TEXT}"
+    return f"{counted(pages, 'page has', 'pages have')} {NO_TEXT}"
 
 
 def resting(waiting: Resting, cycle: int) -> Iterator[str]:
@@ -64,10 +66,11 @@ def resting(waiting: Resting, cycle: int) -> Iterator[str]:
     if waiting.gone:
         due = f"{waiting.gone_due:,} of them in cycle {cycle:,}" if waiting.gone_due else ""
         first = due or f"the first in cycle {waiting.gone_cycle:,}"
-        yield f"{waiting.gone:,} pages are gone and looked at again ever more rarely, {first}"
+        gone = counted(waiting.gone, "page is", "pages are")
+        yield f"{gone} gone and looked at again ever more rarely, {first}"
     if waiting.failed:
         until = f"the first until cycle {waiting.failed_cycle:,}"
-        yield f"{waiting.failed:,} pages wait after failed visits, {until}"
+        yield f"{counted(waiting.failed, 'page waits', 'pages wait')} after failed visits, {until}"
 
 
 def promises(cycle: Cycle) -> list[str]:
@@ -83,9 +86,9 @@ def restless_sites(cycle: Cycle) -> str | None:
     if not sites:
         return None
     return (
-        f"{len(sites):,} sites have pages that change at every visit or never. Each gets at most "
-        f"{cycle.settings.site_share:.0%} of the budget, at least an equal share (GP4C_SITE_SHARE). "
-        "`scrapy gp4c why URL` tells whether that leaves a page out"
+        f"{counted(len(sites), 'site has', 'sites have')} pages that change at every visit or "
+        f"never. Each gets at most {cycle.settings.site_share:.0%} of the budget, at least an equal share "
+        "(GP4C_SITE_SHARE). `scrapy gp4c why URL` tells whether that leaves a page out"
     )
 
 
@@ -104,12 +107,12 @@ def nothing_visited(cycle: Cycle, waiting: Resting) -> str:
     others = pages - waiting.gone - waiting.failed
     if others:
         what = (
-            f"{cycle.planned:,} pages were planned, and no request for them was sent"
+            f"{counted(cycle.planned, 'page was', 'pages were')} planned, and no request for them was sent"
             if cycle.planned
             else f"the budget, the caps and the schedule left out {others:,} others"
         )
         reasons.append(what)
-    return f"Cycle {cycle.number} visited none of {pages:,} known pages: {'; '.join(reasons)}."
+    return f"Cycle {cycle.number} visited none of {counted(pages, 'known page')}: {'; '.join(reasons)}."
 
 
 def closing(cycle: Cycle, record: CycleRecord) -> str:
@@ -117,7 +120,8 @@ def closing(cycle: Cycle, record: CycleRecord) -> str:
     rate = record["change_rate"]
     return (
         f"Cycle {cycle.number} finished: {record['visited']} visited, {record['changed']} changed "
-        f"(change rate {'unknown' if rate is None else f'{rate:.3f}'}), {cycle.store.pages} known pages"
+        f"(change rate {'unknown' if rate is None else f'{rate:.3f}'}), "
+        f"{counted(cycle.store.pages, 'known page')}"
         f"{_found(record)}{_gained(record)}{_sampled(record)}{_panel(cycle, record)}; "
         f"the next run begins cycle {cycle.number + 1}"
     )
@@ -139,7 +143,7 @@ def _gained(record: CycleRecord) -> str:
     if "gained" not in record:
         return ""
     visits, ppm = record["gained"]
-    return f"; searches gained {ppm:,.0f} ppm by {visits:,} measured visits"
+    return f"; searches gained {ppm:,.0f} ppm by {counted(visits, 'measured visit')}"
 
 
 def _panel(cycle: Cycle, record: CycleRecord) -> str:
@@ -171,7 +175,7 @@ def lying(sites: Mapping[str, Sequence[int]]) -> str | None:
     """Return the line for sites with false answers "not modified"; None: there are none."""
     if not sites:
         return None
-    counts = ", ".join(f"{site} ({len(pages)} pages)" for site, pages in sites.items())
+    counts = ", ".join(f"{site} ({counted(len(pages), 'page')})" for site, pages in sites.items())
     return (
         f'Answered "not modified" though pages had changed: {counts}. These pages, and from 3 on their whole '
         "site, are asked for without ETag and Last-Modified"

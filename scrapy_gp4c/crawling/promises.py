@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.rules import NO_RULE, STORED_META, PageRule, Span, rule_of, time_text
 from scrapy_gp4c.policies.promises import PromisedPages, promised_visits
 
@@ -299,8 +300,8 @@ def promises_line(counts: PromiseCounts) -> str:
     pages, late = counts["pages"], counts["late"]
     by = f", {late:,} late by up to {time_text(counts['latest_s'])}" if late else ""
     return (
-        f"promises: {pages - late:,} of {pages:,} pages visited in time{by}; they need "
-        f"{counts['needed']:,} visits a cycle of a budget of {counts['budget']:,}"
+        f"promises: {pages - late:,} of {counted(pages, 'page')} visited in time{by}; they need "
+        f"{counted(counts['needed'], 'visit')} a cycle of a budget of {counts['budget']:,}"
     )
 
 
@@ -309,11 +310,13 @@ def too_small_warning(counts: PromiseCounts) -> str | None:
     if counts["needed"] <= counts["budget"] and not counts["missed"]:
         return None
     late = (
-        f"{counts['late']:,} of {counts['pages']:,} pages are late, by up to {time_text(counts['latest_s'])}"
+        f"{counts['late']:,} of {counted(counts['pages'], 'page')} {'is' if counts['late'] == 1 else 'are'} "
+        f"late, by up to {time_text(counts['latest_s'])}"
         if counts["late"]
         else "pages will be late"
     )
+    needed = counted(counts["needed"], "visit")
     return (
-        f"promises need {counts['needed']:,} visits a cycle, the budget is {counts['budget']:,}: {late}. "
+        f"promises need {needed} a cycle, the budget is {counts['budget']:,}: {late}. "
         "Raise GP4C_BUDGET, crawl more often, or lengthen max_age; until then the latest come first."
     )

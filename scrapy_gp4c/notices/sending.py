@@ -20,6 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Final
 
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.notices.outbox import COMMAND, MAX_MESSAGES, Outbox, QueuedMessage
 from scrapy_gp4c.notices.receivers import Message, Receiver
 
@@ -86,7 +87,7 @@ def _merged(receiver: Receiver | None, messages: list[QueuedMessage]) -> list[Me
     spider = first.title.partition(": ")[0]
     return [
         first._replace(
-            title=f"{spider}: {len(messages):,} cycles with events",
+            title=f"{spider}: {counted(len(messages), 'cycle')} with events",
             body="\n\n".join(f"{m.title}\n\n{m.body}" for _, m in messages),
         )
     ]

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.scoring.weights import read_weight
 
 UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
@@ -30,7 +31,7 @@ class Span(NamedTuple):
 
     def __str__(self) -> str:
         if self.cycles:
-            return f"{self.cycles} cycle{'s' * (self.cycles > 1)}"
+            return counted(self.cycles, "cycle")
         return time_text(self.seconds)
 
 

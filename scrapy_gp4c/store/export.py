@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.claims import CLAIM
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.outcomes import CHANGED, SAME, among
@@ -59,7 +60,8 @@ def lines(
     if group:
         yield from _lines(store, group, last, without)
     if without.left_out:
-        yield f"# {without.left_out} pages are left out: they differ from others only in what is secret"
+        pages = counted(without.left_out, "page differs", "pages differ")
+        yield f"# {pages} from others only in what is secret: left out"
 
 
 class _WithoutSecrets:

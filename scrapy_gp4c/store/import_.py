@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import ImportFileError
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.store.history_fields import FORMAT, HEADER_START, NOT_JUDGED, read_fields
 from scrapy_gp4c.store.records import CycleRecord, StoredRequest
 
@@ -139,7 +140,8 @@ def check_pages(name: str, pages: Sequence[PageLine], cycles: int, is_known: Cal
         dates = [page.first_cycle, page.last_cycle, page.last_attempt]
         all_dates = [*dates, *page.claims["cycle"].tolist(), *(cycle for cycle, _ in page.dq)]
         if len(page.bits) != max(0, cycles - 1):
-            problem = f"expected {max(0, cycles - 1)} bits as for {cycles} cycles; found {len(page.bits)}"
+            bits = f"{max(0, cycles - 1)} bits as for {counted(cycles, 'cycle')}"
+            problem = f"expected {bits}; found {len(page.bits)}"
         elif page.key in seen or is_known(page.key):
             problem = f"the page {page.request['url']} comes a second time"
         elif max(all_dates) > cycles:

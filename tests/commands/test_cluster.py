@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from scrapy_gp4c.commands import cluster
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import HistoryError, SettingsError, StoreError
 from scrapy_gp4c.page_state.groupings import NOWHERE
@@ -59,7 +59,7 @@ def test_topics_are_clusters_and_links_are_known(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As text, and as JSON of its schema; what there was is replaced."""
-    in_process(project, cluster, "--clusters", 2, "--features", "content")
+    in_process(project, "cluster", "--clusters", 2, "--features", "content")
     assert capsys.readouterr().out == (
         "40 pages in 2 clusters, 40 links between pages; 0 pages are in no cluster: sampled, never followed\n"
     )
@@ -70,7 +70,7 @@ def test_topics_are_clusters_and_links_are_known(
     links = zip(stored.groups.links.source.tolist(), stored.groups.links.target.tolist(), strict=True)
     assert set(links) == {(page, (page + 2) % PAGES) for page in range(PAGES)}
     assert stored.about["features"] == "content"
-    in_process(project, cluster, "--clusters", 3, "--features", "page,history", "--seed", 4, "--json")
+    in_process(project, "cluster", "--clusters", 3, "--features", "page,history", "--seed", 4, "--json")
     assert checked("cluster", capsys.readouterr().out) == {
         "pages": PAGES, "unclustered": 0, "clusters": 3, "links": PAGES,
     }  # fmt: skip
@@ -94,16 +94,18 @@ def test_topics_are_clusters_and_links_are_known(
 def test_what_cannot_be_clustered_so_is_one_line(project: Project, given: list[object], error: str) -> None:
     """With what would be accepted; the store stays as it was."""
     with pytest.raises(StoreError, match=error):
-        in_process(project, cluster, *given)
+        in_process(project, "cluster", *given)
     with project.open_store() as store:
         assert store.clusters() is None
 
 
 def test_without_scikit_learn_the_extra_is_named(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a machine that only crawls need not have it."""
-    monkeypatch.setattr(cluster, "NEEDED", ("sklearn_of_nobody",))
-    with pytest.raises(SettingsError, match=r"sklearn_of_nobody.*pip install 'scrapy-gp4c\[cluster\]'"):
-        in_process(project, cluster)
+    find = importlib.util.find_spec
+    absent = "scrapy_gp4c.commands.learning.find_spec"
+    monkeypatch.setattr(absent, lambda name: None if name == "sklearn" else find(name))
+    with pytest.raises(SettingsError, match=r"sklearn,.*pip install 'scrapy-gp4c\[cluster\]'"):
+        in_process(project, "cluster")
 
 
 def test_while_a_cycle_is_open_nothing_is_clustered(project: Project) -> None:
@@ -111,7 +113,7 @@ def test_while_a_cycle_is_open_nothing_is_clustered(project: Project) -> None:
     with project.open_store(readonly=False) as store:
         store.begin_cycle({"started": 1.0})
     with pytest.raises(StoreError, match=r"cycle 6 of the store .* is not finished"):
-        in_process(project, cluster)
+        in_process(project, "cluster")
 
 
 def test_a_store_without_descriptions_says_how_to_get_them(

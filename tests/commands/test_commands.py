@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scrapy.settings import Settings as ScrapySettings
 
-from scrapy_gp4c.commands import ACTIONS, Command, backup, compact, import_file, status, verify
-from scrapy_gp4c.commands import restore as restore_backup
+from scrapy_gp4c.commands import ACTIONS, Command, files
+from scrapy_gp4c.commands.action import Action
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import ImportFileError, StoreDamagedError, StoreError
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
@@ -58,13 +58,15 @@ def scrapy_gp4c(directory: Path, *arguments: object) -> subprocess.CompletedProc
     )
 
 
-def in_process(project: Project, action: Any, *arguments: object) -> None:
+def in_process(project: Any, name: str, *arguments: object) -> None:
     """Run an action with its options, without a process of its own."""
     import argparse
 
     parser = argparse.ArgumentParser()
+    action = ACTIONS[name]
+    assert isinstance(action, Action)
     action.add_options(parser)
-    action.run(project, parser.parse_args([str(argument) for argument in arguments]))
+    action(project, parser.parse_args([str(argument) for argument in arguments]))
 
 
 def exported(project: Project, matrix_bytes: int = export.MATRIX_BYTES) -> str:
@@ -162,7 +164,7 @@ def test_pages_sorts_and_matches(
     """The order is by score, changes or last attempt; --match restricts; blocks do not matter."""
     open_store(project.store_path, sizes=Sizes(block_rows=3)).close()
     (tmp_path / "urls").write_text("\n".join(urls(10)))
-    in_process(project, import_file, tmp_path / "urls")
+    in_process(project, "import", tmp_path / "urls")
     crawl_cycles(
         project,
         [
@@ -173,11 +175,10 @@ def test_pages_sorts_and_matches(
             {3: "error"},
         ],
     )
-    from scrapy_gp4c.commands import pages
 
     def shown(*arguments: object) -> list[int]:
         capsys.readouterr()
-        in_process(project, pages, *arguments)
+        in_process(project, "pages", *arguments)
         lines = capsys.readouterr().out.splitlines()[1:]
         return [int(line.rpartition("/")[2]) for line in lines]
 
@@ -201,7 +202,7 @@ def test_pages_are_shown_by_group(
     open_store(project.store_path, sizes=Sizes(block_rows=3)).close()
     places = ["http://a.example/old/", "http://a.example/new/", "http://b.example/item?id="]
     (tmp_path / "urls").write_text("\n".join(f"{places[number % 3]}{number}" for number in range(9)))
-    in_process(project, import_file, tmp_path / "urls")
+    in_process(project, "import", tmp_path / "urls")
     crawl_cycles(
         project,
         [
@@ -212,11 +213,10 @@ def test_pages_are_shown_by_group(
             {1: "changed", 7: "changed", 2: "unchanged", 0: "error"},
         ],
     )
-    from scrapy_gp4c.commands import pages
 
     def shown(*arguments: object) -> list[list[str]]:
         capsys.readouterr()
-        in_process(project, pages, *arguments)
+        in_process(project, "pages", *arguments)
         head, *lines = capsys.readouterr().out.splitlines()
         assert head.split() == ["recent", "share", "of", "visits", "pages", "n", "X", "group"]
         return [line.split() for line in lines]
@@ -290,7 +290,7 @@ def test_export_import_export_is_the_same(
         crawl_cycles(first, plan)
         text = exported(first, matrix_bytes=10)
         (directory / "history").write_text(text)
-        numbered = import_file.content_lines(directory / "history")
+        numbered = files.content_lines(directory / "history")
         import_history(second.store_path, "history", numbered, second.page, pages_per_batch=5)
         assert exported(second) == text
         with first.open_store() as a, second.open_store() as b:
@@ -314,7 +314,7 @@ def test_a_long_file_needs_little_memory(project: Project, tmp_path: Path) -> No
         for number in range(200_000):
             file.write(f"http://h.example/{number}\n")
     tracemalloc.start()
-    count = sum(1 for _ in import_file.content_lines(str(path)))
+    count = sum(1 for _ in files.content_lines(str(path)))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert count == 200_000
@@ -341,7 +341,7 @@ def test_a_bad_line_is_named_and_what_was_before_it_kept(
     """A URL that is none stops the import with its line number; the pages before it are in the store."""
     (tmp_path / "urls").write_bytes(f"http://h.example/1\n\n{line}\nhttp://h.example/2\n".encode("latin-1"))
     with pytest.raises(ImportFileError, match=message):
-        in_process(project, import_file, tmp_path / "urls")
+        in_process(project, "import", tmp_path / "urls")
     with project.open_store() as store:
         assert store.requests(range(store.pages)) == [{"url": "http://h.example/1"}]
 
@@ -356,16 +356,16 @@ def test_a_list_may_give_weights(project: Project, tmp_path: Path) -> None:
     """Behind a tab; the last one said counts, and a line without leaves what is known. So does an export."""
     listed = urls(4)
     (tmp_path / "urls").write_text(f"{listed[0]}\t2.5\n{listed[1]}\n{listed[2]}\t7\n{listed[2]}\t0\n")
-    in_process(project, import_file, tmp_path / "urls")
+    in_process(project, "import", tmp_path / "urls")
     assert weights(project) == [2.5, 1.0, 0.0]
     (tmp_path / "more").write_text(f"{listed[0]}\n{listed[1]}\t 0.25 \n{listed[3]}\n{listed[2]}\t1\n")
-    in_process(project, import_file, tmp_path / "more")
+    in_process(project, "import", tmp_path / "more")
     assert weights(project) == [2.5, 0.25, 1.0, 1.0]
     before = exported(project)
     assert before.count('"weight"') == 2
     project.store_path.rename(tmp_path / "elsewhere")
     (tmp_path / "history").write_text(before)
-    in_process(project, import_file, tmp_path / "history")
+    in_process(project, "import", tmp_path / "history")
     assert exported(project) == before
     assert weights(project) == [2.5, 0.25, 1.0, 1.0]
 
@@ -380,7 +380,7 @@ def test_weights_given_while_a_cycle_is_unfinished_come_with_its_fold(
         store.note(0, "weight", 9.0)
     (tmp_path / "urls").write_text(f"{urls(1)[0]}\t3\n{urls(2)[1]}\t4\nhttp://h.example/\tx\n")
     with pytest.raises(ImportFileError, match="line 3: expected a number"):
-        in_process(project, import_file, tmp_path / "urls")
+        in_process(project, "import", tmp_path / "urls")
     assert weights(project) == [3.0, 4.0]
     with project.open_store(readonly=False) as store:
         ((_, block),) = store.blocks()
@@ -398,7 +398,7 @@ def test_urls_can_be_added_while_a_cycle_is_unfinished(project: Project, tmp_pat
         page = store.add_page(*project.page({"url": "http://h.example/found"}))
         store.record(NewVisit(page, "first", time=1.0))
     (tmp_path / "urls").write_text("http://h.example/found\nhttp://h.example/added\n")
-    in_process(project, import_file, tmp_path / "urls")
+    in_process(project, "import", tmp_path / "urls")
     with project.open_store(readonly=False) as store:
         assert store.open_cycle == 1
         assert [request["url"] for request in store.requests([0, 1])] == [
@@ -460,7 +460,7 @@ def test_a_bad_history_leaves_no_store(
     """A line that cannot be restored: its number, what was expected, and no trace of a store."""
     (tmp_path / "history").write_text("\t".join(GOOD) + "\n" + "\t".join(fields) + "\n")
     with pytest.raises(ImportFileError, match="line 2: ") as caught:
-        in_process(project, import_file, tmp_path / "history")
+        in_process(project, "import", tmp_path / "history")
     assert message in str(caught.value)
     assert list(project.store_path.parent.glob("store*")) == []
 
@@ -474,7 +474,7 @@ def test_a_bad_history_leaves_no_store(
             ['{"format": "gp4c-history/1", "cycles": 1}', '{"cycle": 1, "started": [], "finished": 2}'],
             "line 2: expected the record of cycle 1",
         ),
-        (['{"format": "gp4c-history/1", "cycles": 1}'], "expected the records of 1 cycles"),
+        (['{"format": "gp4c-history/1", "cycles": 1}'], "expected the records of 1 cycle"),
         (['{"format": "gp4c-history/1", "cycles": -1}'], "line 1: expected the header"),
         (['{"format": "gp4c-history/1", "cycles": ["x"]}'], "line 1: expected the header"),
         (['{"format": "gp4c-history/1", "cycles": 1e400}'], "line 1: expected the header"),
@@ -486,7 +486,7 @@ def test_records_that_are_none_are_named(
     """By the line of the file; there is no store then."""
     (tmp_path / "history").write_text("".join(f"# {line}\n" for line in header))
     with pytest.raises(ImportFileError) as caught:
-        in_process(project, import_file, tmp_path / "history")
+        in_process(project, "import", tmp_path / "history")
     assert message in str(caught.value)
     assert not project.store_path.exists()
 
@@ -498,10 +498,10 @@ def test_many_cycles_are_exported_and_imported(project: Project, tmp_path: Path)
             store.begin_cycle({"started": 1.0, "formula": "t " * 500})
             store.finish_cycle({})
         records = store.cycles()
-    in_process(project, ACTIONS["export"], "-o", tmp_path / "history")
+    in_process(project, "export", "-o", tmp_path / "history")
     assert max(map(len, (tmp_path / "history").read_bytes().splitlines())) < 2_000
     project.store_path.rename(tmp_path / "away")
-    in_process(project, import_file, tmp_path / "history")
+    in_process(project, "import", tmp_path / "history")
     with project.open_store() as store:
         assert store.cycles() == records
 
@@ -520,7 +520,7 @@ def test_control_characters_of_a_foreign_store_are_not_printed(
             store.finish_cycle({})
     for words in ("status", "pages", "changes", "plan --urls"):
         action, *options = words.split()
-        in_process(project, ACTIONS[action], *options)
+        in_process(project, action, *options)
         out = capsys.readouterr().out
         assert "owned" in out or action == "status"
         assert not [character for character in out if ord(character) < 32 and character != "\n"], out
@@ -532,13 +532,13 @@ def test_a_history_goes_into_a_new_store_only(project: Project, tmp_path: Path) 
     """A store with pages is left as it is; an empty one is filled. Three columns are enough."""
     (tmp_path / "history").write_text("\t".join(GOOD[:3]) + "\n")
     project.open_store(readonly=False).close()
-    in_process(project, import_file, tmp_path / "history")
+    in_process(project, "import", tmp_path / "history")
     with project.open_store() as store:
         row = store.page(0)
         assert (row.n, row.X, row.first_cycle, row.last_cycle, row.has_copy) == (2, 1, 1, 4, 0)
         assert len(store.cycles()) == store.last_cycle == 4
-    with pytest.raises(StoreError, match="has 1 pages and 4 cycles: a history is restored into a new store"):
-        in_process(project, import_file, tmp_path / "history")
+    with pytest.raises(StoreError, match="has 1 page and 4 cycles: a history is restored into a new store"):
+        in_process(project, "import", tmp_path / "history")
     with project.open_store(readonly=False) as store:
         assert store.begin_cycle({}) == 5
 
@@ -581,9 +581,9 @@ def test_a_gzip_line_of_gigabytes_is_not_read_into_memory(project: Project, tmp_
     with gzip.open(tmp_path / "bomb.gz", "wb") as packed:
         packed.write(b"http://h/1\n")
         for _ in range(3):
-            packed.write(b"x" * import_file.MAX_LINE_BYTES)
+            packed.write(b"x" * files.MAX_LINE_BYTES)
     with pytest.raises(ImportFileError, match=r"line 2: expected at most 16,777,216 bytes"):
-        in_process(project, import_file, tmp_path / "bomb.gz")
+        in_process(project, "import", tmp_path / "bomb.gz")
 
 
 @pytest.mark.parametrize("seconds", [4.0e12, -1e18, 1e300, float("inf")])
@@ -598,14 +598,14 @@ def test_a_clock_thousands_of_years_ahead_breaks_nothing(
             store.begin_cycle({"started": seconds})
             store.record(NewVisit(0, outcome, time=seconds, fingerprint=1))
             store.finish_cycle({"finished": seconds, "visited": 1})
-    in_process(project, status)
+    in_process(project, "status")
     assert f"{seconds} s" in capsys.readouterr().out
     (tmp_path / "history").write_text(exported(project))
     assert report.main([str(project.store_path), "-o", str(tmp_path / "report.html")]) == 0
     assert f"{seconds} s" in (tmp_path / "report.html").read_text()
     project.store_path.rename(tmp_path / "old")
-    in_process(project, import_file, tmp_path / "history")
-    in_process(project, status)
+    in_process(project, "import", tmp_path / "history")
+    in_process(project, "status")
 
 
 def test_a_store_is_taken_care_of(
@@ -616,20 +616,20 @@ def test_a_store_is_taken_care_of(
         store.add_pages(project.page({"url": url}) for url in urls(9))
     crawl_cycles(project, [dict.fromkeys(range(9), "first"), dict.fromkeys(range(9), "changed")])
     for options in ([], ["--deep"]):
-        in_process(project, verify, *options)
+        in_process(project, "store verify", *options)
         assert capsys.readouterr().out == f"{project.store_path} is sound\n"
-    in_process(project, backup, tmp_path / "backups", "--keep", 1)
+    in_process(project, "store backup", tmp_path / "backups", "--keep", 1)
     made = Path(capsys.readouterr().out.strip())
     assert made.parent == tmp_path / "backups"
     data = project.store_path / "data.mdb"
     data.write_bytes(data.read_bytes().replace(b"/page/4", b"/page/5"))
-    with pytest.raises(StoreDamagedError, match="is damaged, in 1 places"):
-        in_process(project, verify)
+    with pytest.raises(StoreDamagedError, match="is damaged, in 1 place"):
+        in_process(project, "store verify")
     assert capsys.readouterr().out == "urls: page 4: the request of a page is damaged\n"
-    in_process(project, restore_backup, made)
+    in_process(project, "store restore", made)
     out = capsys.readouterr().out.splitlines()
     assert out[0] == f"{project.store_path} is what {made} has"
     assert out[1].startswith(f"the replaced file is kept in {project.store_path}.before-restore-")
-    in_process(project, compact)
+    in_process(project, "store compact")
     assert "MB before" in capsys.readouterr().out
-    in_process(project, verify, "--deep")
+    in_process(project, "store verify", "--deep")

@@ -13,8 +13,7 @@ import pytest
 import pytest_twisted
 from scrapy import Request, Spider
 
-from scrapy_gp4c.commands import ACTIONS
-from scrapy_gp4c.errors import Gp4cError, StoreError
+from scrapy_gp4c.errors import Gp4cError, StoreError, UnknownPageError
 from scrapy_gp4c.store.opening import open_store
 from tests.commands.test_commands import in_process, make_project
 from tests.support.loopback import Site, crawl, html
@@ -75,15 +74,15 @@ async def test_actions_on_the_store_of_a_crawl_that_runs(
     project = make_project(project_directory, store_path, monkeypatch, SETTINGS)
     found = {}
     for action in READING:
-        in_process(project, ACTIONS[action], *given(action, site.url("/0")))
+        in_process(project, action, *given(action, site.url("/0")))
         assert capsys.readouterr().out
-        in_process(project, ACTIONS[action], *given(action, site.url("/0")), "--json")
+        in_process(project, action, *given(action, site.url("/0")), "--json")
         found[action] = checked(action, capsys.readouterr().out)
-    in_process(project, ACTIONS["changes"], "--last", "4", "--match", site.url("/1"), "--csv")
+    in_process(project, "changes", "--last", "4", "--match", site.url("/1"), "--csv")
     table = capsys.readouterr().out.splitlines()
-    in_process(project, ACTIONS["changes"], "--cycle", "3", "--json")
+    in_process(project, "changes", "--cycle", "3", "--json")
     third = checked("changes", capsys.readouterr().out)
-    in_process(project, ACTIONS["changes"], "--since", "2100-01-01", "--json")
+    in_process(project, "changes", "--since", "2100-01-01", "--json")
     assert checked("changes", capsys.readouterr().out)["changes"] == []
     writer.communicate("\n")
     assert [(one["cycle"], one["distance"]) for one in found["changes"]["changes"]] == [(5, 9)]
@@ -113,20 +112,20 @@ def test_actions_without_a_sound_store(
     project = make_project(project_directory, store_path, monkeypatch, SETTINGS)
     words = given(action, "http://site/1")
     with pytest.raises(StoreError, match="there is no page store"):
-        in_process(project, ACTIONS[action], *words)
+        in_process(project, action, *words)
     open_store(store_path).close()
     if action in ("why", "history"):
-        with pytest.raises(ACTIONS["why"].UnknownPageError, match="no pages yet"):
-            in_process(project, ACTIONS[action], *words)
+        with pytest.raises(UnknownPageError, match="no pages yet"):
+            in_process(project, action, *words)
     else:
-        in_process(project, ACTIONS[action], *words)
+        in_process(project, action, *words)
         assert capsys.readouterr().out
-        in_process(project, ACTIONS[action], *words, "--json")
+        in_process(project, action, *words, "--json")
         checked(action, capsys.readouterr().out)
     data = store_path / "data.mdb"
     data.write_bytes(data.read_bytes()[:5000])
     with pytest.raises(StoreError, match=r"damaged|truncated"):
-        in_process(project, ACTIONS[action], *words)
+        in_process(project, action, *words)
 
 
 OTHERS = {
@@ -161,7 +160,7 @@ WRITER = (
 def tried(project: Any, words: str) -> str:
     """Run an action; returns `done`, or the class of its one error."""
     try:
-        in_process(project, ACTIONS[words.partition(" --")[0]], *OTHERS[words][0])
+        in_process(project, words.partition(" --")[0], *OTHERS[words][0])
     except Gp4cError as error:
         return type(error).__name__ if str(error).strip() else "an error that says nothing"
     return "done"

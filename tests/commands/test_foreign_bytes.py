@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scrapy import Spider
 
-from scrapy_gp4c.commands import ACTIONS, import_file, metrics, status
+from scrapy_gp4c.commands import files
 from scrapy_gp4c.crawling.feeding import host_of
 from scrapy_gp4c.crawling.requests import check_stored, from_stored
 from scrapy_gp4c.errors import Gp4cError, ImportFileError
@@ -76,16 +76,16 @@ def test_foreign_histories_and_lists_of_urls(written: Any, data: st.DataObject) 
     try:
         (directory / "file").write_bytes(content)
         try:
-            first = next(import_file.content_lines(str(directory / "file")), (0, ""))[1]
+            first = next(files.content_lines(str(directory / "file")), (0, ""))[1]
             if first.startswith("#") or "\t" in first:
                 import_history(
                     directory / "store",
                     "file",
-                    import_file.content_lines(str(directory / "file")),
+                    files.content_lines(str(directory / "file")),
                     project.page,
                 )
             else:
-                for _, line in import_file.content_lines(str(directory / "file")):
+                for _, line in files.content_lines(str(directory / "file")):
                     with contextlib.suppress(ValueError):
                         project.page({"url": line})
                 return
@@ -122,7 +122,7 @@ def test_foreign_records_are_refused_or_shown(written: Any, record: Any) -> None
             import_history(directory / "store", "file", iter(enumerate(lines, 1)), project.page)
             other = copy(project)
             other.store_path = directory / "store"
-            for action in (status, metrics):
+            for action in ("status", "metrics"):
                 in_process(other, action)
     except ImportFileError as error:
         output.write(str(error))
@@ -152,7 +152,7 @@ def test_a_foreign_store_sends_no_orders_to_the_terminal(
     for action in reading:
         options = ["--dry-run", "--host", "h"] if action == "forget" else []
         for as_json in [[], ["--json"]] if action not in ("metrics", "store verify") else [[]]:
-            in_process(project, ACTIONS[action], *options, *as_json)
+            in_process(project, action, *options, *as_json)
             shown = capsys.readouterr()
             assert all(line.isprintable() for line in (shown.out + shown.err).split("\n")), action
 

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import Request, Spider
 
-from scrapy_gp4c.commands import forget, status
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.crawling.expiry import wildcard
 from scrapy_gp4c.errors import ForgetError, StoreDamagedError, StoreError
@@ -90,13 +89,13 @@ def test_pages_are_chosen_by_all_that_is_given(
             {PAGES[0]: gone, PAGES[1]: visit("excluded", 9), PAGES[3]: visit("excluded")},
         ],
     )
-    in_process(project, forget, *options, "--dry-run", "--json")
+    in_process(project, "forget", *options, "--dry-run", "--json")
     planned = checked("forget", capsys.readouterr().out)
     assert left(project) == PAGES
     assert (planned["pages"], planned["forgotten"]) == (4, 4 - len(remaining))
     assert set(planned["examples"]) == set(PAGES) - set(remaining)
     assert sum(planned["hosts"].values()) == planned["forgotten"]
-    in_process(project, forget, *options, "--yes", "--json")
+    in_process(project, "forget", *options, "--yes", "--json")
     assert checked("forget", capsys.readouterr().out) == {**planned, "dry_run": False}
     assert left(project) == remaining
 
@@ -128,11 +127,11 @@ def test_it_asks_before(
     fill(project, [dict.fromkeys(PAGES, visit("first", 9))])
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
     if goes:
-        in_process(project, forget, "--host", "a.example")
+        in_process(project, "forget", "--host", "a.example")
         assert "forgot 2 pages with their visits" in capsys.readouterr().out
     else:
         with pytest.raises(ForgetError, match="nothing is forgotten"):
-            in_process(project, forget, "--host", "a.example")
+            in_process(project, "forget", "--host", "a.example")
     out = capsys.readouterr().out
     assert goes or "2 of 4 pages" in out
     assert len(left(project)) == (2 if goes else 4)
@@ -142,9 +141,9 @@ def test_what_is_not_said_is_not_guessed(project: Project) -> None:
     """Without any choice, and with --json without an answer, it is refused."""
     fill(project, [dict.fromkeys(PAGES, visit("first", 9))])
     with pytest.raises(ForgetError, match="expected a PATTERN, --host"):
-        in_process(project, forget, "--yes")
+        in_process(project, "forget", "--yes")
     with pytest.raises(ForgetError, match="--json does not ask"):
-        in_process(project, forget, "*", "--json")
+        in_process(project, "forget", "*", "--json")
     assert left(project) == PAGES
 
 
@@ -152,7 +151,7 @@ def test_many_pages_are_told_in_few_lines(project: Project, capsys: pytest.Captu
     """The first URLs and hosts, and how many more."""
     urls = [f"http://site{number % 12}.example/{number}?token=secret" for number in range(30)]
     fill(project, [dict.fromkeys(urls, visit("first", 9))])
-    in_process(project, forget, "*", "--dry-run")
+    in_process(project, "forget", "*", "--dry-run")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("30 of 30 pages of ")
     assert "  and those of 2 more hosts" in lines
@@ -165,22 +164,22 @@ def test_no_store_an_empty_one_a_damaged_one_and_one_in_use(
 ) -> None:
     """Each is one answer, or one error; a dry run works beside a crawl."""
     with pytest.raises(StoreError, match="there is no page store"):
-        in_process(project, forget, "*", "--yes")
+        in_process(project, "forget", "*", "--yes")
     open_store(store_path).close()
-    in_process(project, forget, "*", "--yes", "--json")
+    in_process(project, "forget", "*", "--yes", "--json")
     assert checked("forget", capsys.readouterr().out)["forgotten"] == 0
     fill(project, [dict.fromkeys(PAGES, visit("first", 9))])
     with open_store(store_path) as store:
         store.begin_cycle({})
     with pytest.raises(StoreError, match=r"cycle 2 .* is not finished"):
-        in_process(project, forget, "*", "--yes")
+        in_process(project, "forget", "*", "--yes")
     capsys.readouterr()
-    in_process(project, forget, "*", "--dry-run", "--json")
+    in_process(project, "forget", "*", "--dry-run", "--json")
     assert checked("forget", capsys.readouterr().out)["forgotten"] == 4
     data = store_path / "data.mdb"
     data.write_bytes(data.read_bytes()[:5000])
     with pytest.raises(StoreDamagedError):
-        in_process(project, forget, "*", "--yes")
+        in_process(project, "forget", "*", "--yes")
 
 
 @pytest.mark.slow
@@ -232,7 +231,7 @@ async def test_status_names_pages_that_are_visited_in_vain(
     given = {"GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 0, "ROBOTSTXT_OBEY": True, "RETRY_ENABLED": False}
     await crawl(Wide, store_path, given, urls=(*urls, lost))
     project = make_project(project_directory, store_path, monkeypatch)
-    in_process(project, status, "--json")
+    in_process(project, "status", "--json")
     assert checked("status", capsys.readouterr().out)["leavers"] == []
     site.pages["/robots.txt"] = b"User-agent: *\nDisallow: /closed\n"
     for _ in range(8):  # a lost page is tried after 1, 2, 4 cycles
@@ -240,7 +239,7 @@ async def test_status_names_pages_that_are_visited_in_vain(
     await site.close()
     monkeypatch.setattr(project.spider_class, "allowed_domains", ["127.0.0.1", "127.0.0.3"], raising=False)
     project = make_project(project_directory, store_path, monkeypatch)
-    in_process(project, status, "--json")
+    in_process(project, "status", "--json")
     found = checked("status", capsys.readouterr().out)["leavers"]
     port = site.port
     assert found == [
@@ -248,13 +247,13 @@ async def test_status_names_pages_that_are_visited_in_vain(
         {"host": f"127.0.0.1:{port}", "pages": 1, "why": "excluded"},
         {"host": f"127.0.0.2:{port}", "pages": 1, "why": "excluded"},
     ]
-    in_process(project, status)
+    in_process(project, "status")
     lines = [line for line in capsys.readouterr().out.splitlines() if "scrapy gp4c forget" in line]
     assert len(lines) == 3
     for line in lines:
         command = line.partition("scrapy gp4c forget ")[2].split()
-        in_process(project, forget, *command[1:], "--yes")
+        in_process(project, "forget", *command[1:], "--yes")
     assert left(project) == [urls[0], urls[3]]
     capsys.readouterr()
-    in_process(project, status)
+    in_process(project, "status")
     assert "forget" not in capsys.readouterr().out

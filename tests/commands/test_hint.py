@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from scrapy_gp4c.commands import ACTIONS
 from scrapy_gp4c.errors import ImportFileError, StoreError
 from scrapy_gp4c.store.opening import open_store
 from tests.commands.test_commands import in_process, make_project
@@ -30,7 +29,7 @@ def hint(
     project = make_project(project_directory, store_path, monkeypatch, {})
 
     def run(*words: str, action: str = "hint") -> str:
-        in_process(project, ACTIONS[action], *words)
+        in_process(project, action, *words)
         return str(capsys.readouterr().out)
 
     return run

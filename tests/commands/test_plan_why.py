@@ -12,7 +12,7 @@ import pytest
 import pytest_twisted
 from scrapy import Request, Spider
 
-from scrapy_gp4c.commands import IN_PLACE_OF_SETTINGS, plan, why
+from scrapy_gp4c.commands import IN_PLACE_OF_SETTINGS
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import load
@@ -65,16 +65,16 @@ async def test_plan_and_why_tell_what_the_next_crawl_does(
     """The plan is that of the next cycle; each page's score, rank and next visit fit it."""
     await crawled(site, store_path, 4)
     project = make_project(project_directory, store_path, monkeypatch, SETTINGS)
-    in_process(project, plan, "--urls", "--json")
+    in_process(project, "plan", "--urls", "--json")
     planned = checked("plan", capsys.readouterr().out)
     told = {}
     for page in range(PAGES):
-        in_process(project, why, site.url(f"/{page}"), "--json")
+        in_process(project, "why", site.url(f"/{page}"), "--json")
         told[site.url(f"/{page}")] = checked("why", capsys.readouterr().out)
-    in_process(project, plan)
+    in_process(project, "plan")
     text = capsys.readouterr().out
     assert f"cycle 5 would visit 3 of {PAGES} pages: budget 3 (3 pages), score function" in text
-    in_process(project, why, site.url("/0"))
+    in_process(project, "why", site.url("/0"))
     text = capsys.readouterr().out
     assert "ranked by the score function" in text
     assert "score       t * (X + 0.5) = " in text
@@ -135,10 +135,10 @@ def test_a_page_that_is_never_visited(
     )
     _history(project)
     for page, words in ((5, "never, as long as nothing changes"), (2, "looked at again from cycle")):
-        in_process(project, why, f"http://site/{page}")
+        in_process(project, "why", f"http://site/{page}")
         text = capsys.readouterr().out
         assert words in text
-        in_process(project, why, f"http://site/{page}", "--json")
+        in_process(project, "why", f"http://site/{page}", "--json")
         assert checked("why", capsys.readouterr().out)["next_visit"]["never"] == (page == 5)
 
 

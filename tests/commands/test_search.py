@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scrapy_gp4c.commands import pages, search, verify, why
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import QueryLogError, SearchIndexError
 from scrapy_gp4c.scoring.refresh_value import GAIN
@@ -52,41 +51,41 @@ def project(project_directory: Path, store_path: Path, monkeypatch: pytest.Monke
 
 def test_search_shows_what_users_would_see(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     """Best first, with scores and URLs; ``--top`` bounds what is shown, not what is counted."""
-    in_process(project, search, "Heat")
+    in_process(project, "search", "Heat")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "2 of 4 pages have heat; by tfidf:"
     assert [line.split()[0::2] for line in lines[2:]] == [["1", "http://h/0/1"], ["2", "http://h/0/0"]]
-    in_process(project, search, "wave heat", "--json", "--top", 1)
+    in_process(project, "search", "wave heat", "--json", "--top", 1)
     found = checked("search", capsys.readouterr().out)
     assert (found["terms"], found["matches"], found["indexed"]) == (["wave", "heat"], 1, 4)
     assert [hit["url"] for hit in found["hits"]] == ["http://h/0/0"]
-    in_process(project, search, "heat", "--json", "--top", 1)
+    in_process(project, "search", "heat", "--json", "--top", 1)
     assert [hit["rank"] for hit in checked("search", capsys.readouterr().out)["hits"]] == [1]
-    in_process(project, search, "snow")
+    in_process(project, "search", "snow")
     assert capsys.readouterr().out.splitlines()[0] == "0 of 4 pages have snow; by tfidf:"
 
 
 def test_search_says_what_is_missing(project: Project) -> None:
     """Words, or the index."""
     with pytest.raises(QueryLogError, match="found no letter or digit"):
-        in_process(project, search, "!")
+        in_process(project, "search", "!")
     (project.store_path / FILE).unlink()
     with pytest.raises(SearchIndexError, match="GP4C_QUERY_LOG"):
-        in_process(project, search, "heat")
+        in_process(project, "search", "heat")
 
 
 def test_pages_by_gain(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     """Those whose visits gain searches most come first; groups by the sum of theirs."""
-    in_process(project, pages, "--sort", "dq", "--json")
+    in_process(project, "pages", "--sort", "dq", "--json")
     found = checked("pages", capsys.readouterr().out)["pages"]
     assert [(one["url"][-1], one["dq"]) for one in found] == [("1", 9.0), ("3", 4.0), ("0", 3.0), ("2", 0.0)]
-    in_process(project, pages, "--sort", "dq")
+    in_process(project, "pages", "--sort", "dq")
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0][4] == "dq"
     assert lines[1][4] == "9"
-    in_process(project, pages, "--sort", "dq", "--group-by", "dir")
+    in_process(project, "pages", "--sort", "dq", "--group-by", "dir")
     assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()[1:]] == ["h/0/", "h/1/"]
-    in_process(project, why, "http://h/0/1", "--all")
+    in_process(project, "why", "http://h/0/1", "--all")
     assert "dq_rate" in capsys.readouterr().out
 
 
@@ -103,38 +102,38 @@ def test_pages_of_a_store_that_measures_nothing(
         store.begin_cycle({})
         store.record(NewVisit(0, "first", 1.0))
         store.finish_cycle({})
-    in_process(project, pages)
+    in_process(project, "pages")
     assert "dq" not in capsys.readouterr().out
     for group in ((), ("--group-by", "site")):
         with pytest.raises(QueryLogError, match=r"nothing was measured.*GP4C_QUERY_LOG"):
-            in_process(project, pages, "--sort", "dq", *group)
-    in_process(project, why, "http://h/1", "--all")
+            in_process(project, "pages", "--sort", "dq", *group)
+    in_process(project, "why", "http://h/1", "--all")
     assert "dq_rate" not in capsys.readouterr().out
     project.settings = dataclasses.replace(project.settings, query_log="queries.tsv")
-    in_process(project, why, "http://h/1", "--all")
+    in_process(project, "why", "http://h/1", "--all")
     assert "dq_rate" in capsys.readouterr().out
 
 
 def test_a_damaged_index_is_one_error(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     """Of the file, or of what is in it: verify says so, and search does not raise a traceback."""
     path = project.store_path / FILE
-    in_process(project, verify)
+    in_process(project, "store verify")
     sound = path.read_bytes()
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE pages SET counts = x'010203'")
         connection.execute("UPDATE pages SET length = 'x' WHERE page < 2")
     connection.close()
     with pytest.raises(SearchIndexError, match="is damaged"):
-        in_process(project, verify)
+        in_process(project, "store verify")
     assert capsys.readouterr().out.endswith("is sound\n")
     with pytest.raises(SearchIndexError, match="is damaged"):
-        in_process(project, search, "heat")
+        in_process(project, "search", "heat")
     numbers = random.Random(5)
     for _ in range(20):
         damaged = bytearray(sound)
         for _ in range(40):
             damaged[numbers.randrange(100, len(sound))] ^= 1 << numbers.randrange(8)
         path.write_bytes(damaged)
-        for action, words in ((verify, ()), (search, ("heat",))):
+        for action, words in (("store verify", ()), ("search", ("heat",))):
             with contextlib.suppress(SearchIndexError):
                 in_process(project, action, *words)

@@ -11,7 +11,6 @@ import pytest
 import pytest_twisted
 from scrapy import Request, Spider
 
-from scrapy_gp4c.commands import ACTIONS
 from scrapy_gp4c.errors import NoticeError
 from tests.commands.test_commands import in_process, make_project
 from tests.notices.test_sending import Hook, hook
@@ -56,7 +55,7 @@ async def test_commands_tell_what_crawls_found(
     project = make_project(project_directory, store_path, monkeypatch, settings)
 
     def run(action: str, *words: str) -> str:
-        in_process(project, ACTIONS[action], *words)
+        in_process(project, action, *words)
         return capsys.readouterr().out
 
     visits = checked("history", run("history", site.url("/a"), "--json"))["visits"]
@@ -86,9 +85,9 @@ async def test_commands_tell_what_crawls_found(
     run("feed", "-o", str(tmp_path / "changes.json"))
     assert json.loads((tmp_path / "changes.json").read_text())["items"][-1]["url"] == site.url("/a")
     assert 'gp4c_cycle{spider="news"} 3.0' in run("metrics")
-    assert "A test message was sent to 1 receivers" in run("notify", "--test")
+    assert "A test message was sent to 1 receiver" in run("notify", "--test")
     assert hook.received[0]["title"] == "news: 1 changed"
-    assert "Nothing waits for 1 receivers" in run("notify")
+    assert "Nothing waits for 1 receiver" in run("notify")
     hook.status = 500
     with pytest.raises(NoticeError, match="did not accept the message"):
         run("notify", "--test")

@@ -52,7 +52,7 @@ def test_a_page_is_shown_as_it_is_compared(address: str, project_directory: Path
     done = scrapy_gp4c(project_directory, "text", "news", f"{address}/page")
     assert done.returncode == 0, done.stderr
     assert "built on [-10 nov 2026-] with care" in done.stdout
-    assert "left out, navigation, 1 words:\nHome" in done.stdout
+    assert "left out, navigation, 1 word:\nHome" in done.stdout
     assert "left out, advertisement, 2 words:\nBuy tyres" in done.stdout
     assert not [*project_directory.rglob("data.mdb")]
     document = checked(

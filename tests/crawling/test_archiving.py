@@ -21,7 +21,6 @@ from scrapy import Request, Spider
 
 from scrapy_gp4c.archive import texts as archive_texts
 from scrapy_gp4c.archive.texts import Texts
-from scrapy_gp4c.commands import changes, feed, forget, history, status, verify
 from scrapy_gp4c.crawling.deliveries import VisitInfo
 from scrapy_gp4c.errors import ArchiveError
 from scrapy_gp4c.fingerprint import fingerprint_of_text
@@ -171,9 +170,9 @@ async def test_commands_and_the_report_show_the_differences(
         await crawl(Reader, store_path, settings, site=site, paths=paths)
         if cycle == 1:
             with pytest.raises(ArchiveError, match="set GP4C_ARCHIVE = True"):
-                in_process(project, changes, "--diff")
+                in_process(project, "changes", "--diff")
     capsys.readouterr()
-    in_process(project, changes, "--last", "3", "--diff", "--json")
+    in_process(project, "changes", "--last", "3", "--diff", "--json")
     found = checked("changes", capsys.readouterr().out)["changes"]
     diffs = {(one["cycle"], one["url"][-1]): one["diff"] for one in found}
     assert diffs == {
@@ -181,17 +180,17 @@ async def test_commands_and_the_report_show_the_differences(
         (2, "2"): None,
         (3, "2"): ["@@ 1 @@ A page A page [-new words-] {+other+} a page with a text of more than"],
     }
-    in_process(project, changes, "--last", "3", "--json")
+    in_process(project, "changes", "--last", "3", "--json")
     assert {one["diff"] for one in checked("changes", capsys.readouterr().out)["changes"]} == {None}
-    in_process(project, changes, "--last", "3", "--diff")
+    in_process(project, "changes", "--last", "3", "--diff")
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == f"  {diffs[3, '2'][0]}"
     assert lines.count("  the archive has not both texts") == 2
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.delenv("NO_COLOR", raising=False)
-    in_process(project, changes, "--diff")
+    in_process(project, "changes", "--diff")
     assert "\033[31m[-new words-]\033[0m" in capsys.readouterr().out
-    in_process(project, changes, "--diff", "--csv")
+    in_process(project, "changes", "--diff", "--csv")
     table = capsys.readouterr().out.splitlines()
     assert table[0] == "cycle,kind,time,url,distance,changes,diff"
     assert "[-new words-]" in table[1]
@@ -202,12 +201,12 @@ async def test_commands_and_the_report_show_the_differences(
     assert "<del>new words</del> <ins>other</ins>" in text
     with Texts(store_path / ARCHIVE, readonly=True) as texts:
         before = texts.count()
-    in_process(project, forget, "*/2", "--yes")
+    in_process(project, "forget", "*/2", "--yes")
     with Texts(store_path / ARCHIVE, readonly=True) as texts:
         assert 0 < texts.count() < before
     (store_path / ARCHIVE).write_bytes(b"no database" * 500)
     with pytest.raises(ArchiveError, match="damaged"):
-        in_process(project, changes, "--diff")
+        in_process(project, "changes", "--diff")
     assert report.main([str(store_path), "-o", str(page)]) == 0
     assert "is damaged" in page.read_text()
 
@@ -270,7 +269,8 @@ async def test_an_archive_that_cannot_be_used_is_one_line_of_every_command(
         await crawl(Reader, store_path, ON, site=site)
     project = make_project(project_directory, store_path, monkeypatch)
     path, sound = store_path / ARCHIVE, (store_path / ARCHIVE).read_bytes()
-    reading = ((history, site.url("/")), (feed, "-o", tmp_path / "f.json"), (changes, "--diff"), (verify,))
+    feed = ("feed", "-o", tmp_path / "f.json")
+    reading = (("history", site.url("/")), feed, ("changes", "--diff"), ("store verify",))
     spoils = {
         "no bytes": lambda: path.write_bytes(b""),
         "other bytes": lambda: path.write_bytes(b"no database" * 500),
@@ -286,10 +286,10 @@ async def test_an_archive_that_cannot_be_used_is_one_line_of_every_command(
             with pytest.raises(ArchiveError, match="archive of texts"):
                 in_process(project, action, *options)
         capsys.readouterr()
-        in_process(project, status)
+        in_process(project, "status")
         is_opened = spoil is spoils["a text that is none"]
         assert ("no texts are kept: the archive" in capsys.readouterr().out) is not is_opened
-        in_process(project, changes)
+        in_process(project, "changes")
 
 
 def spoil_texts(path: Path, sound: bytes) -> None:

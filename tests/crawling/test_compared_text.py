@@ -12,7 +12,6 @@ import pytest
 import pytest_twisted
 from scrapy import Request, Spider
 
-from scrapy_gp4c.commands import status, why
 from tests.commands.test_commands import in_process, make_project
 from tests.support.loopback import Site, crawl, outcomes
 from tests.support.schemas import checked
@@ -151,15 +150,15 @@ async def test_changes_are_found_and_noise_is_left_alone(
     assert {name: told[name] for name in EMPTY if told[name] != same} == {}
     assert {name: told[name] for name in CHANGING if told[name][:3] != moves} == {}
     project = make_project(project_directory, store_path, monkeypatch, SETTINGS)
-    in_process(project, status, "--json")
+    in_process(project, "status", "--json")
     assert checked("status", capsys.readouterr().out)["no_text"] == 2
-    in_process(project, status)
+    in_process(project, "status")
     assert "2 pages have no visible text" in capsys.readouterr().out
-    in_process(project, why, site.url("/app"))
+    in_process(project, "why", site.url("/app"))
     assert "its copy has no visible text" in capsys.readouterr().out
-    in_process(project, why, site.url("/aside"))
+    in_process(project, "why", site.url("/aside"))
     assert "words are compared (html); 0 masked; 3 left out: sidebar" in capsys.readouterr().out
-    in_process(project, why, site.url("/aside"), "--json")
+    in_process(project, "why", site.url("/aside"), "--json")
     assert checked("why", capsys.readouterr().out)["known"]["compared"]["left_out"] == ["sidebar"]
 
 

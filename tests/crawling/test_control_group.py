@@ -20,7 +20,7 @@ from scrapy.settings import Settings as ScrapySettings
 
 from benchmarks.panel import SCENARIOS, Visited, coverage
 from benchmarks.simulated_crawl import crawl, crawl_store, texts_of
-from scrapy_gp4c.commands import status
+from scrapy_gp4c.commands.status import STATUS
 from scrapy_gp4c.crawling import control_group
 from scrapy_gp4c.crawling.control_group import Tally, describe_estimates, estimates, predict
 from scrapy_gp4c.errors import ScoreError
@@ -505,7 +505,7 @@ async def test_a_crawl_shows_what_goes_on_elsewhere(
         is_offsite=lambda host: False,
         spider_class=Monitor,
     )
-    status.run(shown, Namespace(cycles=1, json=False, hubs=False))  # type: ignore[arg-type]
+    STATUS(shown, Namespace(cycles=1, json=False, hubs=False))  # type: ignore[arg-type]
     assert f"cycle 6; by a panel of {pages} pages" in capsys.readouterr().out
     assert found["panel/freshness"] == record["panel"]["freshness"]["estimate"]
     assert found["panel/changed_share"] == record["panel"]["changed_share"]["estimate"]

@@ -158,7 +158,7 @@ async def test_a_run_that_visits_nothing_says_why(store_path: Path, caplog: pyte
     caplog.clear()
     with caplog.at_level(logging.WARNING):
         await crawl(Linked, store_path, FULL | {"GP4C_BUDGET": 1}, url="http://127.0.0.1:9/x")
-    assert "Cycle 3 visited none of 1 known pages: 1 pages wait after failed visits" in caplog.text
+    assert "Cycle 3 visited none of 1 known page: 1 page waits after failed visits" in caplog.text
 
 
 STATE = st.fixed_dictionaries(

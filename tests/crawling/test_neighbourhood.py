@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scrapy import Spider
 from scrapy.settings import Settings as ScrapySettings
 
-from scrapy_gp4c.commands import cluster
+from scrapy_gp4c.commands.learning import CLUSTER
 from scrapy_gp4c.crawling import neighbourhood
 from scrapy_gp4c.crawling.control_group import LeaveOneOut, PanelVisits
 from scrapy_gp4c.crawling.forecast import forecasts
@@ -109,7 +109,7 @@ def settings(policy: str, **others: Any) -> dict[str, Any]:
 
 def clustered(path: Path, clusters: int = 3) -> None:
     """``scrapy gp4c cluster``."""
-    cluster.run(OneStore(path), Namespace(clusters=clusters, features="content", seed=0, json=False))  # type: ignore[arg-type]
+    CLUSTER(OneStore(path), Namespace(clusters=clusters, features="content", seed=0, json=False))  # type: ignore[arg-type]
 
 
 @pytest.fixture

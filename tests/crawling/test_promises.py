@@ -14,7 +14,6 @@ from scrapy import Request, Spider
 from scrapy.http import Response
 
 from scrapy_gp4c import visit
-from scrapy_gp4c.commands import ACTIONS
 from scrapy_gp4c.fingerprint.parts import ComparedPart, compared_part
 from scrapy_gp4c.fingerprint.worker_process import LARGE_BYTES
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -113,7 +112,7 @@ async def test_rules_say_how_often_pages_are_visited(
     project = make_project(project_directory, store_path, monkeypatch, settings)
 
     def run(action: str, *words: str) -> Any:
-        in_process(project, ACTIONS[action], *words)
+        in_process(project, action, *words)
         return capsys.readouterr().out
 
     assert "rule 1 ('*/terms/*'): 4 pages" in run("status")

@@ -23,7 +23,6 @@ from scrapy.spiders import CrawlSpider
 from scrapy.utils.request import RequestFingerprinter
 from twisted.web.http import Request as ServerRequest
 
-from scrapy_gp4c.commands import export, pages, status
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.crawling.requests import (
     FOUND_BY,
@@ -297,10 +296,10 @@ def everything_written(directory: Path, store: Path, caplog: pytest.LogCaptureFi
     values = {"SPIDER_MODULES": ["tests.crawling.test_requests"], "GP4C_STORE": str(store)}
     project = Project(ScrapySettings(values), "secretive")
     for name in ("export.tsv", "export.tsv.gz"):
-        in_process(project, export, "-o", directory / name)
-    for action in (export, status, pages):
+        in_process(project, "export", "-o", directory / name)
+    for action in ("export", "status", "pages"):
         in_process(project, action)
-    in_process(project, pages, "--match", MARK)
+    in_process(project, "pages", "--match", MARK)
     assert report.main([str(store), "-o", str(directory / "report.html")]) == 0
     assert store_history.main([str(store), "-o", str(directory / "history.tsv"), "--max-errors", "9"]) == 0
     found = [path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()]

@@ -17,7 +17,6 @@ import pytest_twisted
 from scrapy import Spider
 
 from scrapy_gp4c import visit
-from scrapy_gp4c.commands import ACTIONS
 from tests.commands.test_commands import in_process, make_project
 from tests.notices.test_sending import Hook, hook
 from tests.support.loopback import Site, crawl, html, path_of, stats
@@ -74,7 +73,7 @@ class World:
         """Output of a command."""
         project = make_project(self._directory, self._store, self._monkeypatch, settings)
         self._capsys.readouterr()
-        in_process(project, ACTIONS[action], *words)
+        in_process(project, action, *words)
         printed = self._capsys.readouterr()
         return f"{printed.out}{printed.err}"
 

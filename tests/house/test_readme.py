@@ -130,7 +130,7 @@ def test_its_commands_for_a_crawl(tmp_path: Path, site: str) -> None:
     assert len(re.findall(rf"{site}\d*$", printed["changes"], re.MULTILINE)) == 4
     assert "cycle 4 would visit" in printed["plan"]
     assert f"{site}3" in printed["why"]
-    assert "1 pages added" in printed["import"]
+    assert "1 page added" in printed["import"]
     assert len(gzip.decompress((tmp_path / "history.tsv.gz").read_bytes()).splitlines()) == 1 + 4 + 11
 
 

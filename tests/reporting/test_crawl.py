@@ -16,7 +16,6 @@ from scrapy import Spider
 from twisted.internet import reactor
 from twisted.web.http import Request
 
-from scrapy_gp4c.commands import report as command
 from scrapy_gp4c.errors import HistoryError, SettingsError
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -145,9 +144,11 @@ def test_without_the_train_extra(
     """A machine that only crawls is told what to install, and how to make the report elsewhere."""
     project = make_project(project_directory, store_path, monkeypatch)
     find = importlib.util.find_spec
-    monkeypatch.setattr(command, "find_spec", lambda name: None if name == "jinja2" else find(name))
+    monkeypatch.setattr(
+        "scrapy_gp4c.commands.learning.find_spec", lambda name: None if name == "jinja2" else find(name)
+    )
     with pytest.raises(SettingsError, match=r"needs jinja2.*scrapy-gp4c\[train\].*python -m training.report"):
-        in_process(project, command)
+        in_process(project, "report")
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ def test_an_import_replaces_no_finished_cycle(tmp_path: Path) -> None:
         (place / "writer.lock").unlink()
         crawl(place)
 
-    with pytest.raises(StoreError, match="has 2 pages and 1 cycles"):
+    with pytest.raises(StoreError, match="has 2 pages and 1 cycle"):
         import_history(place, "history", beside(), to_page)
     with Store(place) as store:
         assert (store.pages, store.last_cycle, store.verify()) == (2, 1, [])

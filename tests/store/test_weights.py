@@ -196,7 +196,7 @@ def test_a_lost_block_of_weights_is_counted(tmp_path: Path) -> None:
         (0, [1.0, math.nan], "a page of block 0 has a weight that is none"),
         (2, [-1.0], "a page of block 2 has a weight that is none"),
         (2, [2.0] * 4, "weights are kept of 4 pages of block 2, which there are not"),
-        (7, [2.0], "weights are kept of 1 pages of block 7, which there are not"),
+        (7, [2.0], "weights are kept of 1 page of block 7, which there are not"),
     ],
 )
 def test_weights_that_cannot_be_are_found(

@@ -14,12 +14,15 @@ from typing import Any, Final
 from jsonschema import Draft202012Validator
 
 from scrapy_gp4c.commands import ACTIONS
+from scrapy_gp4c.commands.action import Action
 from tests.support.sources import ROOT
 
 FOLDER: Final = ROOT / "docs" / "schemas"
 PLAIN: Final = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 DOCUMENTS: Final[dict[str, Any]] = {
-    name: module.DOCUMENT for name, module in ACTIONS.items() if hasattr(module, "DOCUMENT")
+    name: action.document
+    for name, action in ACTIONS.items()
+    if isinstance(action, Action) and action.document is not None
 }
 """Action -> the record that it prints."""
 

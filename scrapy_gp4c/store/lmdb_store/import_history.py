@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import ImportFileError, StoreError
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import columns, outcomes
 from scrapy_gp4c.page_state.claims import CLAIM, after_visits, before_visits
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
@@ -124,8 +125,9 @@ def _check_new(store_path: Path) -> None:
     finally:
         environment.close()
     if pages or cycles:
+        content = f"{counted(pages, 'page')} and {counted(cycles, 'cycle')}"
         raise StoreError(
-            f"the store {store_path} has {pages:,} pages and {cycles:,} cycles: a history is restored into a "
+            f"the store {store_path} has {content}: a history is restored into a "
             "new store only. Set GP4C_STORE to another directory, or move this one away."
         )
 
@@ -146,8 +148,8 @@ def _import(
             records.append(read_record(name, number, line, len(records) + 1))
         if len(records) != header.cycles:
             raise ImportFileError(
-                f"{name}: expected the records of {header.cycles} cycles after the first line; found "
-                f"{len(records)}. Export it anew."
+                f"{name}: expected the records of {counted(header.cycles, 'cycle')} after the first line; "
+                f"found {len(records)}. Export it anew."
             )
     else:
         lines = chain([first], lines)

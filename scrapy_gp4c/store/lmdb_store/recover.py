@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreError
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import blocks, columns
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.page_state.groups import GROUP, KEPT_CYCLES
@@ -233,7 +234,9 @@ class _Rebuilding:
         keys, has_request = self._keys()
         missing = ~has_request
         if missing.any():
-            self.lost.append(f"{missing.sum():,} pages with their visits: links to them find them anew")
+            self.lost.append(
+                f"{counted(int(missing.sum()), 'page')} with all visits: a link finds such a page anew"
+            )
         with Store(path, sizes=self._sizes._replace(block_rows=self._block_rows)) as store:
             tables = store.tables
             self._write_values(tables)
@@ -315,7 +318,9 @@ class _Rebuilding:
             visits = np.frombuffer(self._values["log"][key], VISIT)
             known = visits[visits["page"] < pages]
             if len(known) < len(visits):
-                self.lost.append(f"{len(visits) - len(known)} visits of lost pages in the cycle under way")
+                self.lost.append(
+                    f"{counted(len(visits) - len(known), 'visit')} of lost pages in the cycle under way"
+                )
             if len(known):
                 log[U32_PAIR.pack(cycle, len(log))] = known.tobytes()
         return merged | new, log
@@ -360,7 +365,7 @@ class _Rebuilding:
             record = self._records.get(cycle, {})
             expected = record.get("visited", len(visits)) - record.get("forgotten", 0)
             if cycle > self._dropped and len(visits) < expected:
-                self.lost.append(f"{expected - len(visits)} visits of cycle {cycle}")
+                self.lost.append(f"{counted(expected - len(visits), 'visit')} of cycle {cycle}")
                 self._dropped = cycle
             columns.apply_visits(state, visits["page"].astype(np.intp), visits, cycle)
         knows_more = False
@@ -369,9 +374,8 @@ class _Rebuilding:
             block = self._blocks.get(number)
             if block is None:
                 size = len(state["n"][rows])
-                self.lost.append(
-                    f"{size} pages: who found them, what they brought, and visits that are not kept"
-                )
+                pages = counted(size, "page")
+                self.lost.append(f"{pages}: finders, pages brought, and visits that are not kept")
                 state["brought_cycle"][rows] = state["first_cycle"][rows]
                 if number < self._folded:
                     self._apply_open(state, rows)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.blocks import EXTRAS
 from scrapy_gp4c.page_state.claims import CLAIM, NO_CLAIMS, after_visits, before_visits
@@ -538,6 +539,7 @@ def _weights(tables: Tables) -> Iterator[str]:
         for key, value in tables.db["weights"].items(txn):
             block = U32.unpack(key)[0]
             if block * rows >= pages or len(value) % 8 or len(value) > 8 * min(rows, pages - block * rows):
-                yield f"weights are kept of {len(value) / 8:g} pages of block {block}, which there are not"
+                kept = counted(len(value) // 8, "page")
+                yield f"weights are kept of {kept} of block {block}, which there are not"
             elif not are_weights(WEIGHTS.unpack(bytes(value), len(value) // 8)["weight"]):
                 yield f"a page of block {block} has a weight that is none"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scrapy.settings import Settings
 
 from scrapy_gp4c.commands import Command
-from scrapy_gp4c.commands.output import positive, table_lines, width_of
+from scrapy_gp4c.commands.action import positive, table_lines, width_of
 
 
 def test_wide_letters_take_two_columns() -> None:

@@ -1,7 +1,7 @@
-"""``scrapy gp4c import``: a file of URLs to monitor, or a history written by ``export``; plain or gzip.
+"""``scrapy gp4c import``, ``hint`` and ``export``: lists of URLs and exported histories, plain or gzip.
 
-URLs come one per line, each with its weight behind a tab if it has one, and may be imported at any time, also
-while a cycle is unfinished. A history is restored into a new store only.
+URLs to import come one per line, each with its weight behind a tab if it has one, also while a cycle is
+unfinished. A history (`scrapy_gp4c.store.history_fields`) is restored into a new store only.
 """
 
 from __future__ import annotations
@@ -9,20 +9,25 @@ from __future__ import annotations
 import gzip
 import io
 import sys
+import time
 import zlib
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from array import array
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, TextIO, cast
 
 import numpy as np
 
-from scrapy_gp4c.commands.output import add_json, print_json, say
-from scrapy_gp4c.errors import ImportFileError
+from scrapy_gp4c.commands.action import JSON, Action, option, print_json, say
+from scrapy_gp4c.errors import ImportFileError, StoreError
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.scoring.weights import read_weight
+from scrapy_gp4c.store.atomic_files import replacing
+from scrapy_gp4c.store.export import lines
 from scrapy_gp4c.store.history_fields import HEADER_START
 from scrapy_gp4c.store.import_ import is_header
 from scrapy_gp4c.store.opening import import_history, remove_leftovers
@@ -31,7 +36,11 @@ from scrapy_gp4c.store.records import StoredRequest
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
-HELP = "add the URLs of a file, or restore an exported history"
+PROGRESS_LINES: Final = 100_000
+MAX_LINE_BYTES: Final = 2**24
+"""A file of a few MB may unpack to a line of many GB."""
+
+Line = tuple[int, str]
 
 
 @dataclass(frozen=True)
@@ -46,15 +55,6 @@ class Imported:
     """Restored with a history; 0: the file was one of URLs."""
 
 
-DOCUMENT = Imported
-"""Output of ``--json``."""
-PROGRESS_LINES: Final = 100_000
-MAX_LINE_BYTES: Final = 2**24
-"""A file of a few MB may unpack to a line of many GB."""
-
-Line = tuple[int, str]
-
-
 class Weighed(NamedTuple):
     """Pages of a list that gives their weights."""
 
@@ -62,16 +62,7 @@ class Weighed(NamedTuple):
     weights: array[float]
 
 
-def add_options(parser: ArgumentParser) -> None:
-    """Add the options of this action."""
-    parser.add_argument("file", metavar="FILE", help="URLs, one per line, or a history; plain or gzip")
-    parser.add_argument(
-        "--callback", metavar="NAME", help="spider method that gets the pages (URLs only; default: parse)"
-    )
-    add_json(parser.add_argument)
-
-
-def run(project: Project, options: Namespace) -> None:
+def _import(project: Project, options: Namespace) -> None:
     """Import the file; raises ImportFileError with the number of the line that cannot be imported."""
     name = options.file
     first = next(content_lines(name), (0, ""))[1]
@@ -79,31 +70,28 @@ def run(project: Project, options: Namespace) -> None:
         if options.callback is not None:
             raise ImportFileError(f"{name} is a history, which has its own callbacks: leave out --callback")
         pages, cycles = import_history(project.store_path, name, content_lines(name), project.page)
-        say(f"restored {pages:,} pages with {cycles:,} cycles", file=sys.stderr)
+        say(f"restored {counted(pages, 'page')} with {counted(cycles, 'cycle')}", file=sys.stderr)
         if options.json:
             print_json(Imported(pages, 0, cycles))
         return
-    _check_callback(project, options.callback)
-    failure: list[ImportFileError] = []
-    weighed = Weighed(array("Q"), array("d"))
-    with project.open_store(readonly=False) as store:
-        remove_leftovers(store.path)
-        added, known = store.add_pages(_pages(project, name, options.callback, weighed, failure))
-        if weighed.keys:
-            keys = np.frombuffer(weighed.keys, np.uint64)
-            store.weights.put(store.hints.find(keys), np.frombuffer(weighed.weights))
-    say(f"{added:,} pages added, {known:,} known already", file=sys.stderr)
-    if options.json:
-        print_json(Imported(added, known, 0))
-    if failure:
-        raise failure[0]
-
-
-def _check_callback(project: Project, callback: str | None) -> None:
+    callback = options.callback
     if callback is not None and not callable(getattr(project.spider_class, callback, None)):
         raise ImportFileError(
             f"--callback {callback}: the spider {project.spider_class.name!r} has no such method"
         )
+    failure: list[ImportFileError] = []
+    weighed = Weighed(array("Q"), array("d"))
+    with project.open_store(readonly=False) as store:
+        remove_leftovers(store.path)
+        added, known = store.add_pages(_pages(project, name, callback, weighed, failure))
+        if weighed.keys:
+            keys = np.frombuffer(weighed.keys, np.uint64)
+            store.weights.put(store.hints.find(keys), np.frombuffer(weighed.weights))
+    say(f"{counted(added, 'page')} added, {known:,} known already", file=sys.stderr)
+    if options.json:
+        print_json(Imported(added, known, 0))
+    if failure:
+        raise failure[0]
 
 
 def _pages(
@@ -184,3 +172,105 @@ def _decode(name: str, number: int, line: bytes) -> str:
             f"{name}, line {number}: expected UTF-8 text; found byte 0x{line[error.start]:02x} at position "
             f"{error.start + 1}. Convert the file to UTF-8."
         ) from error
+
+
+IMPORT = Action(
+    "add the URLs of a file, or restore an exported history",
+    _import,
+    [
+        option("file", metavar="FILE", help="URLs, one per line, or a history; plain or gzip"),
+        option(
+            "--callback", metavar="NAME", help="spider method that gets the pages (URLs only; default: parse)"
+        ),
+        JSON,
+    ],
+    Imported,
+)
+
+
+@dataclass(frozen=True)
+class Hinted:
+    """Counts of the listed pages."""
+
+    hinted: int
+    """Known pages: the next cycle takes them for changed, as far as such hints have been right so far."""
+    unknown: int
+    """URLs of no page of the store, of which nothing is kept."""
+
+
+def _hint(project: Project, options: Namespace) -> None:
+    """Note the claims; raises ImportFileError with the number of the line that is no URL."""
+    keys: list[int] = []
+    for number, line in content_lines(options.file):
+        try:
+            keys.append(project.page({"url": line})[0])
+        except ValueError as error:
+            raise ImportFileError(
+                f"{options.file}, line {number}: {error}. Correct the line; nothing was noted."
+            ) from None
+    project.open_store().close()  # there must be one
+    with project.open_store(readonly=False) as store:
+        pages = np.unique(store.hints.find(np.array(keys, np.uint64)))
+        known = pages[pages >= 0]
+        if len(known):
+            store.hints.tell(known, time.time())
+    result = Hinted(len(known), len(set(keys)) - len(known))
+    unknown = counted(result.unknown, "URL")
+    say(f"{counted(result.hinted, 'page')} hinted, {unknown} not known", file=sys.stderr)
+    if options.json:
+        print_json(result)
+
+
+HINT = Action(
+    "note that the pages of a list have changed",
+    _hint,
+    [
+        option(
+            "file", metavar="FILE", help="URLs of pages that have changed, one per line; - for standard input"
+        ),
+        JSON,
+    ],
+    Hinted,
+)
+
+
+def _export(project: Project, options: Namespace) -> None:
+    """Write the history; a file appears only when it is complete, a device is written as it is."""
+    with project.open_store() as store, _output(options.output) as output:
+        for line in lines(store, project.credentials):
+            output.write(line + "\n")
+
+
+@contextmanager
+def _output(name: str | None) -> Iterator[TextIO]:
+    if name is None:
+        yield sys.stdout
+        return
+    try:
+        with replacing(name) as raw:
+            # No file name and no time stamp inside: the same history gives the same bytes.
+            packed = (
+                gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if name.endswith(".gz") else nullcontext(raw)
+            )
+            with packed as binary:
+                output = io.TextIOWrapper(binary, encoding="utf-8", newline="\n")
+                yield output
+                output.detach()  # written, and left open: `replacing` closes it when it is on the disk
+    except OSError as error:
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(f"cannot write {name}: {error.strerror}. Choose another file with -o.") from error
+
+
+EXPORT = Action(
+    "write the recorded history as text (TSV)",
+    _export,
+    [
+        option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="write to FILE, compressed if it ends in .gz (default: stdout)",
+        )
+    ],
+)

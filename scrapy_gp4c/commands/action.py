@@ -1,4 +1,4 @@
-"""What all commands print and read: JSON, tables for the terminal, counts and dates."""
+"""Actions of ``scrapy gp4c``: their options, and what they print: JSON, tables, counts and dates."""
 
 from __future__ import annotations
 
@@ -6,21 +6,69 @@ import dataclasses
 import json
 import math
 import sys
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 from unicodedata import category, east_asian_width
 
 from scrapy_gp4c.foreign_text import printable
+from scrapy_gp4c.scoring.functions import score_argument
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-def add_json(add: Callable[..., object]) -> None:
-    """Add ``--json``; ``add``: ``add_argument`` of a parser or group."""
-    add("--json", action="store_true", help="print one JSON document instead")
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """Arguments of `ArgumentParser.add_argument`."""
+
+    names: tuple[str, ...]
+    settings: dict[str, Any]
+
+
+def option(*names: str, **settings: Any) -> Option:
+    """Option of an action, as `ArgumentParser.add_argument` takes it."""
+    return Option(names, settings)
+
+
+JSON: Final = option("--json", action="store_true", help="print one JSON document instead")
+OTHER_SETTINGS: Final = (
+    option("--budget", metavar="B", help="with this budget: a share such as 0.05, or a count"),
+    option("--score", metavar="F", type=score_argument, help="with this score function"),
+)
+"""Options that take the place of settings, see `scrapy_gp4c.commands.IN_PLACE_OF_SETTINGS`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Action:
+    """Action of ``scrapy gp4c``, on a spider's store."""
+
+    help: str
+    run: Callable[..., Any]
+    """``run(project, options)``; the record that it returns, if any, is printed."""
+    options: Sequence[Option | Sequence[Option]] = ()
+    """Options of the action; those of an inner sequence exclude each other."""
+    document: type | None = None
+    """Record that ``--json`` prints; None: there is no such option."""
+    show: Callable[[Any, Namespace], None] | None = None
+    """``show(record, options)`` prints a record for people."""
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        """Add the options to the parser of the action."""
+        for one in self.options:
+            group = [one] if isinstance(one, Option) else one
+            adding = parser.add_mutually_exclusive_group() if len(group) > 1 else parser
+            for each in group:
+                adding.add_argument(*each.names, **each.settings)
+
+    def __call__(self, project: Any, options: Namespace) -> None:
+        """Run the action, and print its record as JSON or for people."""
+        record = self.run(project, options)
+        if record is not None and options.json:
+            print_json(record)
+        elif record is not None and self.show is not None:
+            self.show(record, options)
 
 
 def say(text: object = "", file: TextIO | None = None) -> None:
