@@ -19,7 +19,7 @@ from rich.text import Text
 
 from scrapy_gp4c.errors import HistoryError
 from training import options
-from training.histories.claims import write_true_claims
+from training.histories.claims import true_claims, write_claims
 from training.histories.formats import write_tsv
 from training.histories.git_history import (
     RepositoryPages,
@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] | None) -> None:
     notes = [f"{window.cycles} cycles of {args.cycle_length} from {utc(edges[0])} to {utc(edges[-1])}"]
     notes += [f"{repository.name} at commit {repository.head}" for repository in parts]
     write_tsv(args.output, history, notes)
-    claims = None if args.claims is None else write_true_claims(args.claims, history)
+    claims = args.claims and write_claims(args.claims, history, true_claims(history))
     console = wide_console()
     _show(parts, console)
     console.print(

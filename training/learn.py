@@ -18,7 +18,7 @@ from scrapy_gp4c.scoring import first_visits
 from scrapy_gp4c.scoring.named import DEFAULT
 from scrapy_gp4c.scoring.terminals import EVERY, PAPERS
 from training import options
-from training.comparing.promotion import budget_of_crawl, policy_of_crawl, promote
+from training.comparing.promotion import budget_of_crawl, in_use, policy_of_crawl, promote
 from training.evolution.checkpoint import check_writable
 from training.evolution.choices import DIVISIONS, Choices
 from training.evolution.discovery import DiscoveryChoices, learn_discovery, write_discovery
@@ -28,6 +28,7 @@ from training.evolution.score_file import front_of, learn_to_file
 from training.evolution.selection import GUARDED, RULES
 from training.evolution.workers import workers
 from training.histories.growth import read_growth
+from training.histories.reading import read_history
 from training.replaying.growth import HUBS, growth_crawl
 from training.replaying.metrics import IMPACT, MEASURES
 from training.reporting.terminal import (
@@ -213,19 +214,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _promote(args: argparse.Namespace, errors: Console) -> int:
-    if args.claims or args.first_sight:
-        raise LearningError("--claims, --first-sight: leave out with --promote, which judges by the changes")
     choices, source, console = options.choices_of(args), Path(args.history), Console()
     if not hasattr(args, "budget"):
         choices = replace(choices, budget=budget_of_crawl(source, choices.budget, console))
     if not hasattr(args, "policy"):
         choices = replace(choices, policy=policy_of_crawl(source, console))
     choices = replace(choices, named_policies=False)  # the crawl's policy stays, whatever is promoted
+    check_writable(args.promote)
+    champion = in_use(args.promote, source)
+    history = options.with_evidence(args, read_history(source))
     with (
         workers(args.jobs, args.backend, args.scheduler) as parallel,
         bars(errors, choices, 1, 0) as watch,
     ):
-        return promote(source, args.promote, choices, parallel, console, watch)
+        return promote(history, args.promote, champion, choices, parallel, console, watch)
 
 
 def _learn(args: argparse.Namespace, words: Sequence[str], errors: Console) -> int:

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from scrapy_gp4c.errors import HistoryError
 from training import options
+from training.histories.claims import write_claims
 from training.histories.from_store import MAX_ERRORS, merge, read_with_report
 
 
@@ -39,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
         default=MAX_ERRORS,
         help="cycles without an outcome that a page may have (default %(default)s)",
     )
+    add("--claims", type=Path, metavar="FILE", help="file to write with the claims that the crawls have read")
     add("--partial", action="store_true", help="admit pages visited now and then, drawing what is not known")
     return parser
 
@@ -63,6 +65,10 @@ def main(arguments: Sequence[str] | None) -> None:
     history = merge(histories)
     write(args.output, history)
     print(f"{args.output}: {history.pages:,} pages, {history.cycles} cycles")
+    if history.claims is not None and args.claims is None:
+        print(f"{len(history.claims):,} claims of sites about the pages are left out; give --claims FILE too")
+    elif history.claims is not None:
+        print(f"{args.claims}: {write_claims(args.claims, history, history.claims):,} claims")
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ from training.evolution.choices import Choices
 from training.evolution.fitness import load_fitness
 from training.evolution.score_file import ScoreFile
 from training.histories import models
-from training.histories.formats import write_npz
+from training.histories.formats import write_npz, write_tsv
 from training.histories.history import ChangeHistory
 from training.replaying import prepared
 from training.replaying import replay as replaying
@@ -189,6 +189,20 @@ def test_too_few_cycles_are_refused_before_learning(
     assert "judging needs at least 6 cycles" in capsys.readouterr().err
 
 
+def test_a_promotion_reads_claims_and_first_sights(
+    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both are replayed, so a file that cannot be read is an error, before anything is learned."""
+    path = tmp_path / "score.json"
+    write(path, "t", tmp_path)
+    history = replace(models.generate("poisson", 40, 20, 1), site_names=["h"] * 9, page_names=["p"] * 40)
+    write_tsv(tmp_path / "h.tsv", replace(history, site=np.zeros(40, np.int32)))
+    for option in ("--claims", "--first-sight"):
+        arguments = [str(tmp_path / "h.tsv"), "--promote", str(path), option, "nowhere"]
+        assert learn.main(arguments) == 2
+        assert "cannot read the claims nowhere" in capsys.readouterr().err
+
+
 def keyed(pages: int, cycles: int, seed: int = 1) -> ChangeHistory:
     """A history with the keys of a store."""
     history = models.generate("brdc12-like", pages, cycles, seed)
@@ -287,7 +301,7 @@ def killed(child: Callable[[], Any], after_s: float | None = None) -> None:
 
 
 def test_a_kill_at_any_moment_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
-    """Real kill -9 of a process that does nothing but replace the file, after 0 to 60 ms, 30 times."""
+    """Real kill -9 of a process that does nothing but replace the file, after 0 to 60 ms, often."""
     path = tmp_path / "score.json"
     write(path, "t", tmp_path)
     texts = ["t * X", "t * X + " + " + ".join(["n"] * 40), "t"]
@@ -297,9 +311,11 @@ def test_a_kill_at_any_moment_leaves_the_old_or_the_new_file(tmp_path: Path) -> 
         for text in texts * 10_000:
             write(path, text, tmp_path)
 
-    for number in range(30):
+    for number in range(1_000):  # on a busy machine the first processes may get no turn
         killed(forever, random.Random(number).uniform(0.0, 0.06))
         found.add(functions.load(str(path)).formula)
+        if number >= 30 and len(found) > 1:
+            break
     assert found <= {functions.load(text).formula for text in texts}
     assert len(found) > 1
 

@@ -14,11 +14,13 @@ from scrapy.settings import Settings as ScrapySettings
 from benchmarks.simulated_crawl import crawl_store, texts_of
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.columns import in_panel
+from scrapy_gp4c.scoring.hints import KINDS
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
 from training import store_history
 from training.histories import models
+from training.histories.claims import with_evidence
 from training.histories.from_store import merge, read_with_report
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
@@ -96,6 +98,40 @@ def test_the_order_in_which_pages_were_discovered_does_not_matter(tmp_path: Path
         assert history.page_names is not None
         assert [f"http://h{key % 2}/p{key - 1000}" for key in history.key] == list(history.page_names)
     assert one.sha256 == other.sha256
+
+
+def test_a_history_has_the_claims_ages_and_sizes_that_the_crawl_saw(tmp_path: Path) -> None:
+    """In cycles of the history, as files too, and side by side; claims after its last cycle are left out."""
+    for name in ("one", "other"):
+        with Store(tmp_path / name) as store:
+            store.add_pages((10 - page, {"url": f"http://h/{name}{page}"}) for page in range(3))
+            for cycle in range(1, 5):
+                store.begin_cycle({"started": 1e6 + 100.0 * cycle})
+                for page in range(3):
+                    time_s = 1e6 + 100.0 * cycle + 10.0
+                    outcome = "first" if cycle == 1 else "changed"
+                    store.record(NewVisit(page=page, time=time_s, outcome=outcome, kind="other", bytes=900))
+                    if cycle == 1:
+                        store.hints.note(np.array([page]), "modified", np.array([1e6 - 1_000.0 * page]))
+                if cycle == 3:
+                    store.hints.note(np.array([2]), "sitemap", np.array([1e6 + 290.0]))
+                    store.hints.note(np.array([0]), "expires", np.array([250.0]))
+                store.finish_cycle({"finished": 1e6 + 100.0 * cycle + 90.0})
+    history = read_history(tmp_path / "one")
+    assert history.claims is not None
+    kinds = [KINDS.index(kind) for kind in ("expires", "sitemap")]
+    during = [row for row in history.claims.tolist() if row[0] > 0]
+    assert during == [(2, 0, kinds[1], 2), (2, 2, kinds[0], 2)]
+    assert sorted(row[0] for row in history.claims.tolist() if row[0] <= 0) == [0, 0, 0]
+    both = merge([history, read_history(tmp_path / "other")])
+    assert both.claims is not None
+    assert sorted(both.claims["page"].tolist()) == [0, 0, 1, 2, 2, 3, 3, 4, 5, 5]
+    output, claims = str(tmp_path / "h.tsv"), str(tmp_path / "claims.tsv.gz")
+    assert store_history.main([str(tmp_path / "one"), "-o", output, "--claims", claims]) == 0
+    written = with_evidence(read_history(output), Path(claims), None)
+    assert written.claims is not None
+    assert written.claims.tolist() == history.claims.tolist()
+    assert written.sizes.tolist() == history.sizes.tolist()
 
 
 def test_the_history_of_a_store_with_a_panel_is_that_of_the_panel(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from scrapy_gp4c.scoring.sizes import size_class
 from training.histories.claims import DATED_CLAIM, read_claims, read_first_sight, with_evidence
 from training.histories.growth import NO_FINDER, GrowthHistory
 from training.histories.history import ChangeHistory
+from training.replaying.claims import ReplayedPageClaims
 from training.replaying.growth import growth_crawl, replay_growth
-from training.replaying.prepared import CrawlChoices
+from training.replaying.prepared import CrawlChoices, prepare
 from training.replaying.replay import replay
 
 PAGES, CYCLES = 60, 24
@@ -65,6 +66,28 @@ def test_true_claims_find_more_and_noise_costs_nothing() -> None:
             with_claims, without = (replay(one, "default", budget=0.1, seed=1) for one in (history, bare))
             ratios.append(with_claims.changed.sum() / without.changed.sum())
         assert np.mean(ratios) > least
+
+
+def test_an_answer_is_known_from_the_next_visit_on() -> None:
+    """Last-Modified and Expires of an answer that a replay did not ask for come with its next visit."""
+    claims = np.zeros(3, DATED_CLAIM)
+    claims["page"], claims["cycle"], claims["value"] = (0, 1, 1), (2, 2, 3), (2, 9, 3)
+    claims["kind"] = [KINDS.index(kind) for kind in ("modified", "expires", "sitemap")]
+    site = np.zeros(2, np.int32)
+    history = ChangeHistory(np.ones((5, 2), bool), site, page_names=["a", "b"], claims=claims)
+    known = ReplayedPageClaims(prepare(history, budget=1, warmup=1))
+    told = []
+    for cycle, visited in ((2, []), (3, [1]), (4, [0]), (5, [0, 1])):
+        known.observe(np.array(visited, int), np.ones(len(visited), bool), cycle)
+        told.append([known.columns[name].tolist() for name in ("claims", "fresh", "claimed_cycle")])
+    sitemap = KINDS.index("sitemap")
+    modified = 1 << KINDS.index("modified")
+    assert told == [
+        [[0, 0], [0, 0], [0, 0]],
+        [[0, 1 << sitemap], [0, 10], [0, 3]],
+        [[modified, 1 << sitemap], [0, 10], [2, 3]],
+        [[modified, 1 << sitemap], [0, 10], [2, 3]],
+    ]
 
 
 def test_claims_are_read_from_lines(tmp_path: Path) -> None:

@@ -39,18 +39,20 @@ NAMES = (*hints.TERMINALS, "p")
 
 
 class Rumours:
-    """Claims at random, some of them true, about any pages that the store knows."""
+    """Claims at random, some of them true: of answers about their page, others about any known pages."""
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
         self._begun_s = time.time()
 
-    def __call__(self, store: Store) -> None:
-        """Perhaps note some."""
+    def __call__(self, store: Store, page: int) -> None:
+        """Perhaps note some, at a visit of a page."""
         if self._rng.random() < 0.6:
             return
         kind = str(self._rng.choice(hints.KINDS))
         pages = self._rng.integers(0, store.pages, self._rng.integers(1, 9))
+        if kind in ("modified", "expires"):
+            pages = np.array([page])
         now_s = time.time()
         values = self._rng.choice([0.0, now_s - 1e6, self._begun_s, now_s - 0.002, now_s], len(pages))
         if kind in hints.SPANS:

@@ -58,11 +58,11 @@ def crawl(
     grown: GrowthHistory,
     given: dict[str, object],
     reopen: bool = False,
-    during: Callable[[PageStore], None] = lambda store: None,
+    during: Callable[[PageStore, int], None] = lambda store, page: None,
 ) -> Crawled:
     """Crawl the web with the live planner; ``reopen``: end the process after each visit, as it were.
 
-    ``during``: called after each visit.
+    ``during``: called after each visit of a page.
     """
     loaded = Settings.load(ScrapySettings({"GP4C_SITE_SHARE": 1.0, **given}))
     history = grown.history
@@ -93,7 +93,7 @@ def crawl(
                 first_visit.setdefault(finder, now)
                 text = (finder * 1_000 + int(version[now, finder]) + 1) * GOLDEN % 2**64
                 cycle.judge(claim, PageReading(text), 10)
-                during(store)
+                during(store, page_id)
             for child in np.flatnonzero((grown.finder == finder) & (grown.born <= now)).tolist():
                 if store.find(child + 1) is None:
                     new_page = store.add_page(child + 1, {"url": urls[child]})

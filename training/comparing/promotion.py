@@ -27,7 +27,6 @@ from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import draws, functions
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.store.records import CycleRecord
-from training.evolution.checkpoint import check_writable
 from training.evolution.choices import Choices, prepare_splits
 from training.evolution.fitness import Fitness, load_fitness
 from training.evolution.front import GUARD
@@ -36,7 +35,6 @@ from training.evolution.named_start import expression_of
 from training.evolution.score_file import write_learned
 from training.evolution.workers import Workers
 from training.histories.history import ChangeHistory
-from training.histories.reading import read_history
 from training.histories.splits import Division, HistorySplit
 from training.replaying.metrics import budget_pages
 from training.replaying.prepared import PreparedHistory, prepare_for
@@ -371,21 +369,19 @@ def _last_record(path: Path) -> CycleRecord | None:
 
 
 def promote(
-    source: Path,
+    history: ChangeHistory,
     path: Path,
+    champion: ScoreFunction,
     choices: Choices,
     parallel: Workers,
     console: Console,
     watch: ProgressListener | None = None,
 ) -> int:
-    """Learn a challenger, compare it with the function in use, and replace the score file if it is better.
+    """Learn a challenger, compare it with the champion in use, and replace the score file if it is better.
 
     Returns `PROMOTED` or `KEPT`; tells why on `console`. The file is replaced atomically: at any moment it
     is the old or the new one, complete. Raises Gp4cError where nothing could be compared.
     """
-    check_writable(path)
-    champion = in_use(path, source)
-    history = read_history(source)
     choices = choices.fitting(history)
     choices = replace(choices, budget=budget_pages(choices.budget, history.pages) / history.pages)
     split, newest, unit = _divided(history, choices)

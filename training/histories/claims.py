@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.claims import CLAIM, renumbered
-from scrapy_gp4c.scoring.hints import KINDS
+from scrapy_gp4c.scoring.hints import CLAIMED, KINDS
 from scrapy_gp4c.scoring.sizes import size_class
 from training.histories.history import ChangeHistory, sizes_or_none
 
@@ -115,6 +115,15 @@ def _lines_about(path: Path, history: ChangeHistory) -> Iterator[tuple[int, str,
             yield line_number, line, number.get((site, page), -1), fields
 
 
+def coarsened(claims: npt.NDArray[Any], every: int) -> npt.NDArray[Any]:
+    """Claims where every so many cycles of a history are one."""
+    longer = claims.copy()
+    is_dated = claims["kind"] < len(CLAIMED)
+    longer["cycle"] = -(-claims["cycle"] // every)
+    longer["value"] = np.where(is_dated, -(-claims["value"] // every), claims["value"] // every)
+    return longer
+
+
 def _dated(rows: Sequence[tuple[int, int, int, int]], first_cycle: int) -> npt.NDArray[Any]:
     """Claims (page, kind, cycle, value) in order of cycles, renumbered; those about no page are left out."""
     columns = np.array([row for row in rows if row[0] >= 0], np.int64).reshape(-1, 4).T
@@ -125,8 +134,30 @@ def _dated(rows: Sequence[tuple[int, int, int, int]], first_cycle: int) -> npt.N
     return claims[np.argsort(claims["cycle"], kind="stable")]
 
 
-def write_true_claims(path: Path, history: ChangeHistory) -> int:
-    """Write the claims of a sitemap that names every change at once, for `read_claims`; returns their number.
+def of_crawl(claims: npt.NDArray[Any], position: npt.NDArray[Any], before: int) -> npt.NDArray[Any]:
+    """Claims of a crawl as those of a history: dtype `DATED_CLAIM`, in order of cycles and pages.
+
+    ``claims``: with the same fields, in the crawl's cycles; ``position``: of each of the crawl's pages in the
+    history, -1: not in it; ``before``: the crawl's cycles before cycle 1 of the history.
+    """
+    dated = np.zeros(len(claims), DATED_CLAIM)
+    dated["page"], dated["kind"] = position[claims["page"]], claims["kind"]
+    dated["cycle"] = claims["cycle"] - before
+    dated["value"] = renumbered(claims["kind"], claims["value"], before)
+    dated = dated[position[claims["page"]] >= 0]
+    return np.asarray(dated[np.lexsort((dated["page"], dated["cycle"]))])
+
+
+def true_claims(history: ChangeHistory) -> npt.NDArray[Any]:
+    """Claims of a sitemap that names every change at once: dtype `DATED_CLAIM`."""
+    cycle, page = np.nonzero(history.changed)
+    claims = np.zeros(len(page), DATED_CLAIM)
+    claims["page"], claims["cycle"], claims["value"] = page, cycle + 1, cycle + 1
+    return claims
+
+
+def write_claims(path: Path, history: ChangeHistory, claims: npt.NDArray[Any]) -> int:
+    """Write claims about the pages of a history, for `read_claims`; returns their number.
 
     gzip if the name ends in .gz. Raises HistoryError where the file cannot be written.
     """
@@ -134,8 +165,8 @@ def write_true_claims(path: Path, history: ChangeHistory) -> int:
     assert history.site_names is not None
     sites, pages = list(history.site_names), list(history.page_names)
     rows = [
-        f"{sites[history.site[page]]}\t{pages[page]}\tsitemap\t{cycle + 1}\n"
-        for cycle, page in np.argwhere(history.changed).tolist()
+        f"{sites[history.site[page]]}\t{pages[page]}\t{KINDS[kind]}\t{cycle}\t{value}\n"
+        for cycle, page, kind, value in claims.tolist()
     ]
     text = "".join(rows).encode("utf-8", "surrogateescape")
     try:

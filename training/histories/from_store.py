@@ -16,7 +16,9 @@ import numpy.typing as npt
 from scrapy_gp4c.errors import HistoryError, StoreError
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS
 from scrapy_gp4c.store.credentials import Credentials
+from scrapy_gp4c.store.export import claims_between
 from scrapy_gp4c.store.protocols import PageReader
+from training.histories.claims import of_crawl
 from training.histories.history import NOW_AND_THEN, ChangeHistory, sizes_or_none, weights_or_none
 from training.histories.imputation import draw_between_visits, fill_lost_cycles, unchanged_gaps
 from training.histories.names import BATCH, PackedNames
@@ -229,6 +231,9 @@ def _read(path: Path, store: PageReader, max_errors: int, partial: bool) -> tupl
     weight, size = (
         np.concatenate([block[name] for _, block in store.blocks()])[chosen] for name in ("weight", "size")
     )
+    position = np.full(store.pages, -1)
+    position[chosen] = np.arange(len(chosen))
+    claims = of_crawl(claims_between(store, 0, store.pages), position, start)
     history = ChangeHistory(
         changed=changed,
         site=identities.site,
@@ -238,6 +243,7 @@ def _read(path: Path, store: PageReader, max_errors: int, partial: bool) -> tupl
         page_names=identities.page_names,
         key=key[chosen],
         source=f"{path} (PARTIAL: {len(admitted):,} of {len(chosen):,} pages)" if partial else str(path),
+        claims=claims[claims["cycle"] <= stop - start] if len(claims) else None,
         sha256=hashlib.sha256(changed.tobytes()).hexdigest(),
         dropped_pages=report.late + report.erroneous,
     )
@@ -315,6 +321,12 @@ def merge(histories: Sequence[ChangeHistory]) -> ChangeHistory:
         sites.append(np.array(number)[history.site])
         names.extend(history.page_names)
     changed = np.concatenate([history.changed for history in parts], axis=1)
+    claims, pages = [], 0
+    for history in parts:
+        if history.claims is not None:
+            claims.append(history.claims.copy())
+            claims[-1]["page"] += pages
+        pages += history.pages
     return ChangeHistory(
         changed=changed,
         site=np.concatenate(sites),
@@ -325,6 +337,7 @@ def merge(histories: Sequence[ChangeHistory]) -> ChangeHistory:
         key=None
         if any(history.key is None for history in parts)
         else np.concatenate([history.key for history in parts]),
+        claims=np.concatenate(claims) if claims else None,
         source=" + ".join(history.source for history in parts),
         sha256=hashlib.sha256(changed.tobytes()).hexdigest(),
         dropped_pages=sum(history.dropped_pages for history in parts),

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import HistoryError, ImportFileError, StoreError
-from scrapy_gp4c.page_state.claims import CLAIM_KINDS, finder_pages, renumbered
+from scrapy_gp4c.page_state.claims import CLAIM_KINDS, finder_pages
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.export import claims_between
@@ -23,7 +23,7 @@ from scrapy_gp4c.store.history_fields import CHANGED_BIT, NOT_JUDGED, joined
 from scrapy_gp4c.store.import_ import PageLine, check_pages, is_header, read_header, read_page
 from scrapy_gp4c.store.protocols import PageReader
 from scrapy_gp4c.store.records import StoredRequest
-from training.histories.claims import DATED_CLAIM
+from training.histories.claims import DATED_CLAIM, of_crawl
 from training.histories.formats import ArrayHeader, check_size, lines, read_arrays, read_file, write_npz
 from training.histories.from_store import CrawlOutcomes
 from training.histories.history import ChangeHistory, sizes_or_none, weights_or_none
@@ -127,7 +127,7 @@ class CrawlVisits(NamedTuple):
     size: npt.NDArray[np.uint8]
     """``[P]``: classes of sizes at first sight; 0: unknown."""
     claims: Array
-    """With fields as `DATED_CLAIM` has them, but in the crawl's cycles; in order of these."""
+    """With fields as `DATED_CLAIM` has them, but in the crawl's cycles."""
 
 
 def growth_of(visited: CrawlVisits) -> GrowthHistory:
@@ -163,18 +163,8 @@ def growth_of(visited: CrawlVisits) -> GrowthHistory:
         key=None if visited.key is None else visited.key[regular],
         source=visited.source,
     )
-    claims = _claims(visited.claims, position)
+    claims = of_crawl(visited.claims, position, 1)
     return GrowthHistory(history, (entered[regular] - 1).astype(np.int32), finder.astype(np.int32), claims)
-
-
-def _claims(claims: Array, position: Array) -> Array:
-    """Claims of the pages that are kept, in cycles of the history."""
-    regular = claims[position[claims["page"]] != NO_FINDER]
-    dated = np.empty(len(regular), DATED_CLAIM)
-    dated["cycle"], dated["kind"] = regular["cycle"] - 1, regular["kind"]
-    dated["page"] = position[regular["page"]]
-    dated["value"] = renumbered(regular["kind"], regular["value"], 1)
-    return dated
 
 
 GZIP = b"\x1f\x8b"
@@ -239,7 +229,7 @@ def _visits_of_export(path: Path, pages: list[PageLine], cycles: int) -> CrawlVi
         None,
         np.array([page.weight for page in pages]),
         column("size").astype(np.uint8),
-        claims[np.argsort(claims["cycle"], kind="stable")],
+        claims,
     )
 
 
@@ -285,7 +275,7 @@ def _visits_of_store(path: Path, store: PageReader) -> CrawlVisits:
         columns["key"].astype(np.uint64),
         columns["weight"],
         columns["size"],
-        claims[np.argsort(claims["cycle"], kind="stable")],
+        claims,
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
+from training.histories import claims
 from training.histories.contents import ContentHistory, has_contents, read_contents
 from training.histories.formats import read_file
 from training.histories.history import ChangeHistory
@@ -97,7 +98,10 @@ def coarsened(recorded: ContentHistory | ChangeHistory, every: int) -> ChangeHis
     else:
         parts = history.changed[: cycles * every].reshape(cycles, every, history.pages)
         changed = np.logical_or.reduce(parts, axis=1)
-    return replace(history, changed=changed, observed=None, impact=None)
+    told = None if history.claims is None else claims.coarsened(history.claims, every)
+    if told is not None:
+        told = told[told["cycle"] <= cycles]
+    return replace(history, changed=changed, observed=None, impact=None, claims=told)
 
 
 def _texts(contents: ContentHistory) -> npt.NDArray[np.int64]:

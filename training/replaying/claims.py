@@ -57,25 +57,38 @@ class ReplayedPageClaims:
 
 
 class ReplayedClaims:
-    """Claims of a history, and the trust in each site so far."""
+    """Claims of a history, and the trust in each site so far.
+
+    The headers of a page's own answer count from the first visit since: a replay has not read an answer that
+    it did not ask for.
+    """
 
     def __init__(self, claims: Array, directories: Directories) -> None:
         """``claims``: dtype `training.histories.claims.DATED_CLAIM`."""
-        self._claims = claims
+        claims = claims[np.argsort(claims["cycle"], kind="stable")]
+        is_answer = (claims["cycle"] >= 1) & np.isin(claims["kind"], (hints.MODIFIED, hints.EXPIRES))
+        self._answers, self._others = claims[is_answer], claims[~is_answer]
         self._site = directories.site
         self.trust = np.zeros((directories.sites, len(hints.KINDS), 2, 2))
         """Counts of right and wrong claims by site: see `hints.lifts`."""
 
     def begin(self, state: Columns, known: Array) -> None:
         """Apply the claims before cycle 1 to the columns of known pages."""
-        apply_claims(state, self._of_cycles(self._claims["cycle"] < 1, known))
+        apply_claims(state, self._others_of(np.iinfo(np.int32).min, 0, known))
 
-    def _of_cycles(self, chosen: Array, known: Array) -> Array:
-        dated = self._claims[chosen & known[self._claims["page"]]]
-        claimed = np.zeros(len(dated), CLAIM)
-        for name in ("page", "kind", "value"):
-            claimed[name] = dated[name]
-        return claimed
+    def _others_of(self, first: int, last: int, known: Array) -> Array:
+        """Claims of the cycles first..last about known pages, but for those of answers: dtype `CLAIM`."""
+        begin, end = np.searchsorted(self._others["cycle"], (first, last + 1))
+        dated = self._others[begin:end]
+        return _undated(dated[known[dated["page"]]])
+
+    def _answers_to(self, visited: Array, last_cycle: Array, cycle: int) -> Array:
+        """Claims of the answers of visited pages since their last visits, ``[P]``: dtype `CLAIM`."""
+        dated = self._answers[: np.searchsorted(self._answers["cycle"], cycle, side="right")]
+        is_visited = np.zeros(len(last_cycle), np.bool_)
+        is_visited[visited] = True
+        page = dated["page"]
+        return _undated(dated[is_visited[page] & (dated["cycle"] > last_cycle[page])])
 
     def before(
         self, state: Columns, judged: Array, changed: Array, known: Array, new: Array, cycle: int
@@ -85,11 +98,11 @@ class ReplayedClaims:
         ``state``: all columns, ``[P]``; ``judged``: pages visited again; ``changed``: whether they have
         changed; ``known``: of all pages; ``new``: pages discovered in this cycle.
         """
-        claimed = self._of_cycles(self._claims["cycle"] == cycle, known)
         outcome = np.concatenate((np.where(changed, CHANGED, UNCHANGED), np.full(len(new), FIRST)))
-        visited = ClaimVisits(
-            np.concatenate((judged, new)).astype(np.intp), outcome.astype(np.uint8), claimed
-        )
+        rows = np.concatenate((judged, new)).astype(np.intp)
+        answers = self._answers_to(rows, state["last_cycle"], cycle)
+        claimed = np.concatenate((answers, self._others_of(cycle, cycle, known)))
+        visited = ClaimVisits(rows, outcome.astype(np.uint8), claimed)
         # A crawl dates a new page after the claims of its first visit: these say nothing of its age.
         first_cycle = state["first_cycle"][new]
         state["first_cycle"][new] = np.iinfo(np.int32).min
@@ -110,6 +123,10 @@ class ReplayedClaims:
             return evidence_of_ages([(site, state)], len(self.trust), rate)
 
         return SiteClaims(self.trust, pages, cycle, ages)
+
+
+def _undated(claims: Array) -> Array:
+    return claims[list(CLAIM.names or ())].astype(CLAIM)
 
 
 class ClaimVisits:

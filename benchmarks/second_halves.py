@@ -1,0 +1,112 @@
+"""Functions learned on the first half of a history's cycles, judged on the second half.
+
+    python -m benchmarks.second_halves HISTORY... [--population 300 --generations 50 --runs 5] [--bits]
+
+What `python -m training.learn` writes with its defaults is replayed on the second half as a crawl would use
+it, beside `default` and `changes`. Rows are means over the budgets and seeds. Sizes and ages come from
+NAME.first_sight.tsv.gz beside a history, unless ``--bits``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.common import machine, verdict
+from scrapy_gp4c.arrays import Floats
+from training import learn
+from training.comparing.statistics import half_width
+from training.histories.claims import first_sight_beside, with_evidence
+from training.histories.formats import WRITERS
+from training.histories.history import ChangeHistory
+from training.histories.reading import read_history
+from training.options import WITHOUT
+from training.replaying.prepared import prepare
+from training.replaying.replay import run
+
+METRICS = ("ndcg", "freshness")
+NAMED = ("default", "changes")
+TIE = 0.001
+"""Half a digit of the docs' figures: means that differ by less are equal."""
+
+
+def learned(path: Path, first: ChangeHistory, arguments: list[str], folder: Path) -> Path | None:
+    """Score file that the command writes for the first half; None: it writes none."""
+    half, output = folder / "half.tsv", folder / "score.json"
+    WRITERS[".tsv"](str(half), first)
+    output.unlink(missing_ok=True)
+    first_sight = first_sight_beside(path)
+    if first_sight is not None and "--first-sight" not in arguments:
+        arguments = [*arguments, "--first-sight", str(first_sight)]
+    code = learn.main([str(half), "-o", str(output), *arguments])
+    assert code in (0, 1), f"{path}: learning ended with exit code {code}"
+    return output if code == 0 else None
+
+
+def judged(second: ChangeHistory, score: str, budget: float, seeds: int) -> Floats:
+    """Means of `METRICS` over seeds and cycles, under the policy that belongs to the function."""
+    rows = []
+    for seed in range(seeds):
+        result = run(prepare(second, budget=budget, seed=seed), score, metrics=METRICS, policy=None)
+        rows.append([float(np.mean(getattr(result, name))) for name in METRICS])
+    return np.mean(rows, axis=0)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the benchmark; returns 1 if the learned functions are behind the default in the mean."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("histories", nargs="+", type=Path, metavar="HISTORY")
+    parser.add_argument("--population", default="300")
+    parser.add_argument("--generations", default="50")
+    parser.add_argument("--runs", default="5")
+    parser.add_argument("--jobs", default="-1")
+    parser.add_argument("--bits", action="store_true", help="without sizes and ages")
+    parser.add_argument("--budget", type=float, nargs="+", default=[0.01, 0.05, 0.1])
+    parser.add_argument("--seeds", type=int, default=3, help="of the replays on the second half")
+    options = parser.parse_args(arguments)
+    search = ["--population", options.population, "--generations", options.generations]
+    search += ["--seeds", options.runs, "--jobs", options.jobs]
+    search += ["--first-sight", str(WITHOUT)] if options.bits else []
+    leads = []
+    print(machine(("numpy", "numba", "deap")))
+    with tempfile.TemporaryDirectory() as name:
+        for path in options.histories:
+            begin = time.monotonic()
+            history = read_history(path)
+            middle = history.cycles // 2
+            score = learned(path, history.take(cycles=slice(middle)), search, Path(name))
+            took = time.monotonic() - begin
+            text = NAMED[0] if score is None else str(score)
+            second = with_evidence(history, None, None if options.bits else first_sight_beside(path))
+            second = second.take(cycles=slice(middle, None))
+            table = {
+                one: np.array([judged(second, one, budget, options.seeds) for budget in options.budget])
+                for one in (text, *NAMED)
+            }
+            leads.append(table[text] - table[NAMED[0]])
+            content = {} if score is None else json.loads(score.read_text())
+            print(
+                f"\n{path.name}, {took:.0f} s: {content.get('name') or content.get('expression', 'nothing')}"
+            )
+            print(f"  policy {content.get('policy', 'top_k')}")
+            for one, of_budgets in table.items():
+                cells = "  ".join(f"{ndcg:.3f} {fresh:.3f}" for ndcg, fresh in of_budgets)
+                print(f"  {'learned' if one == text and score else one:8s} {cells}", flush=True)
+    rows = np.mean(leads, axis=1)
+    holds = []
+    for metric, column in zip(METRICS, rows.T, strict=True):
+        print(f"\n{metric}: lead over default {column.mean():+.4f} ± {half_width(column):.4f}")
+        holds.append(verdict(f"lead in {metric}", column.mean(), -TIE, at_least=True))
+    return 0 if all(holds) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
