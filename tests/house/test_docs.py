@@ -149,10 +149,26 @@ def test_sections_that_code_cites_exist() -> None:
 
 
 def test_the_site_has_few_pages_and_all_for_users() -> None:
-    """The navigation lists the pages of docs/, at most 14; those of lab/ and code/ are linked from them."""
+    """The navigation lists the pages of docs/, the first and 14 more; those of lab/ and code/ are linked."""
     listed = re.findall(r"^ +- (\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
-    assert len(listed) <= 14
+    assert len(listed) <= 15
+
+
+def test_messages_that_troubleshooting_names_are_in_the_code() -> None:
+    """A reader who looks for a line of the log finds it as the log has it."""
+    page = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    quoted = re.findall(r"^\| `([^`|]{20,})` \|", page, re.MULTILINE)
+    trees = (ast.parse(path.read_text("utf-8")) for path in (ROOT / "scrapy_gp4c").rglob("*.py"))
+    texts = "\n".join(
+        re.sub(r"%[sd]", "...", node.value)
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    pieces = [piece.strip() for message in quoted for piece in message.split("...") if piece.strip()]
+    assert len(quoted) > 8
+    assert [piece for piece in pieces if piece not in texts] == []
 
 
 FACTS: Final = {
