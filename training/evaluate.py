@@ -12,6 +12,7 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import numpy as np
 from rich.console import Console
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.scoring.functions import ScoreParser
+from scrapy_gp4c.scoring.functions import ScoreParser, load
 from scrapy_gp4c.scoring.named import DEFAULT
 from training import options
 from training.clustering.clusters import CLUSTERS, RecordedCycles, group_texts, regrouping
@@ -103,6 +104,9 @@ def _add_growth_options(add: Callable[..., Any]) -> None:
         help="with --growth: shares of the budget for hubs (default: 0.0 0.1)",
     )
     add("--discovery-function", default=HUBS, metavar="SCORE", help="with --growth: ranks hubs (%(default)s)")
+    options.new_pages(add, "")
+    ranked_help = "with --new-pages: ranks first visits (default: those that wait longest)"
+    add("--new-page-function", metavar="SCORE", help=ranked_help)
 
 
 def _evaluate_growth(args: Namespace) -> None:
@@ -128,6 +132,12 @@ def _evaluate_growth(args: Namespace) -> None:
     for text in args.score or (DEFAULT,):
         for share in args.discovery:
             crawl = growth_crawl(text, args.policy, share, args.discovery_function, choices)
+            crawl = replace(
+                crawl,
+                new_pages=args.new_pages,
+                new_page_function=args.new_page_function and load(args.new_page_function),
+                from_start=args.from_start,
+            )
             rows.append(row_of(text, share, replay_growth(grown, crawl)))
     history = grown.history
     new = int((grown.born > 0).sum())

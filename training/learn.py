@@ -21,7 +21,14 @@ from training import options
 from training.comparing.promotion import budget_of_crawl, in_use, policy_of_crawl, promote
 from training.evolution.checkpoint import check_writable
 from training.evolution.choices import DIVISIONS, Choices
-from training.evolution.discovery import DiscoveryChoices, learn_discovery, write_discovery
+from training.evolution.discovery import (
+    SETTINGS,
+    DiscoveryChoices,
+    Target,
+    learn_discovery,
+    learn_jointly,
+    write_discovery,
+)
 from training.evolution.evolve import STARTS, Parameters
 from training.evolution.front import PREFERENCES
 from training.evolution.score_file import front_of, learn_to_file
@@ -29,7 +36,7 @@ from training.evolution.selection import GUARDED, RULES
 from training.evolution.workers import workers
 from training.histories.growth import read_growth
 from training.histories.reading import read_history
-from training.replaying.growth import HUBS, growth_crawl
+from training.replaying.growth import HUBS, GrowthCrawl, growth_crawl
 from training.replaying.metrics import IMPACT, MEASURES
 from training.reporting.terminal import (
     bars,
@@ -41,8 +48,12 @@ from training.reporting.terminal import (
     wide_console,
 )
 
-TERMINALS: Final = ("brought", "brought_t")
-"""Terminals on new pages, added to the chosen ones."""
+TERMINALS: Final[dict[Target, tuple[str, ...]]] = {
+    "hub_function": ("brought", "brought_t"),
+    "new_page_function": (*first_visits.TERMINALS, "near", "near_dir", "w"),
+    "score_function": (),
+}
+"""Function -> its terminals besides the chosen ones."""
 OTHERS: Final = (
     "promote", "fitness", "protocol", "division", "sample_sites", "query_log", "site", "changed_only",
     "importance", "every", "claims", "first_sight", "selection", "front", "prefer", "ties", "forget",
@@ -54,51 +65,66 @@ OTHERS: Final = (
 def _add_growth_options(add: Callable[..., Any]) -> None:
     add("--growth", action="store_true", help="learn a discovery function, by which hubs are ranked, instead")
     add("--discovery", type=float, default=0.1, metavar="SHARE", help="share of the budget for hubs")
-    new_pages_help = (
-        "with --growth: cap on first visits per cycle; learn what ranks them (GP4C_NEW_PAGE_FUNCTION)"
-    )
-    add("--new-pages", type=int, metavar="N", help=new_pages_help)
-    add("--from-start", action="store_true", help="with --growth: begin with pages that need no finder alone")
+    options.new_pages(add, "; learn what ranks them (GP4C_NEW_PAGE_FUNCTION)")
     add("--score", default=DEFAULT, metavar="SCORE", help="with --growth: what ranks the other pages")
+    jointly_help = (
+        "with --growth: learn what ranks hubs, pages, and (--new-pages) first visits, by turns; OUTPUT gets "
+        "the score function, files beside it the others"
+    )
+    add("--jointly", action="store_true", help=jointly_help)
 
 
 def _learn_growth(args: Namespace, parser: ArgumentParser, errors: Console) -> None:
-    """Learn a discovery function, write its score file, and print its metrics. Raises Gp4cError."""
+    """Learn functions of a growing crawl, write score files, and print their metrics. Raises Gp4cError."""
     refused = [name for name in OTHERS if getattr(args, name, None) != parser.get_default(name)]
     if refused:
         named = ", ".join(f"--{name.replace('_', '-')}" for name in refused)
         raise LearningError(f"{named}: of what ranks pages, not hubs; leave out with --growth")
     if not 0.0 < args.discovery <= 1.0:
         raise LearningError(f"--discovery: expected a share above 0, at most 1; found {args.discovery}")
-    check_writable(args.output)
     grown = read_growth(Path(args.history))
     page_choices = options.choices_of(args).fitting(grown.history)
-    target: Final = "hub_function" if args.new_pages is None else "new_page_function"
-    own_terminals = (
-        TERMINALS if args.new_pages is None else (*first_visits.TERMINALS, "near", "near_dir", "w")
-    )
-    chosen_terminals = page_choices.parameters.terminals if args.new_pages is None else ()
-    names = tuple(dict.fromkeys((*own_terminals, *chosen_terminals)))
-    start = "named" if page_choices.parameters.start == "auto" else page_choices.parameters.start
     crawl = growth_crawl(
         args.score, getattr(args, "policy", None), args.discovery, HUBS, page_choices.crawl()
     )
     crawl = replace(crawl, new_pages=args.new_pages, from_start=args.from_start)
-    parameters = replace(page_choices.parameters, terminals=names, start=start)
-    choices = DiscoveryChoices(
-        crawl, page_choices.clock, parameters, page_choices.seeds, page_choices.seed, target
-    )
+    targets: list[Target] = ["hub_function"] if args.new_pages is None else ["new_page_function"]
+    if args.jointly:
+        targets = list(dict.fromkeys(("hub_function", *targets, "score_function")))
+    choices = [_growth_choices(page_choices, crawl, target) for target in targets]
+    outputs = dict.fromkeys(targets, args.output)
+    if args.jointly:
+        stem: str = args.output.stem
+        for target in targets[:-1]:
+            outputs[target] = args.output.with_stem(f"{stem}-{target.removesuffix('_function')}")
+    for path in outputs.values():
+        check_writable(path)
 
     def show_generation(number: int, best: float) -> None:
-        errors.print(f"generation {number} of {parameters.generations}: best {best:.4f}", highlight=False)
+        errors.print(
+            f"generation {number} of {page_choices.parameters.generations}: best {best:.4f}", highlight=False
+        )
 
     with workers(args.jobs, args.backend, args.scheduler) as parallel:
-        learned = learn_discovery(grown, choices, parallel, show_generation)
-    write_discovery(args.output, learned, choices, grown)
-    show_discovery(learned, args.history, wide_console())
-    name = "GP4C_DISCOVERY_FUNCTION" if args.new_pages is None else "GP4C_NEW_PAGE_FUNCTION"
-    setting = f'{name} = "{args.output}"'
-    wide_console().print(f"\nIn settings.py:\n\n    {setting}", highlight=False, markup=False)
+        if args.jointly:
+            learned = learn_jointly(grown, choices, parallel, show_generation)
+        else:
+            learned = [(choices[0], learn_discovery(grown, choices[0], parallel, show_generation))]
+    console = wide_console()
+    for one, result in learned:
+        write_discovery(outputs[one.target], result, one, grown)
+        show_discovery(result, f"{args.history}, {SETTINGS[one.target]}", console)
+    console.print("\nIn settings.py:\n")
+    for target, path in outputs.items():
+        console.print(f'    {SETTINGS[target]} = "{path}"', highlight=False, markup=False, soft_wrap=True)
+
+
+def _growth_choices(pages: Choices, crawl: GrowthCrawl, target: Target) -> DiscoveryChoices:
+    chosen = () if target == "new_page_function" else pages.parameters.terminals
+    start = "named" if pages.parameters.start == "auto" else pages.parameters.start
+    names = tuple(dict.fromkeys((*TERMINALS[target], *chosen)))
+    parameters = replace(pages.parameters, terminals=names, start=start)
+    return DiscoveryChoices(crawl, pages.clock, parameters, pages.seeds, pages.seed, target)
 
 
 FORGET: Final = 0.05

@@ -71,6 +71,12 @@ def scores(add: Add, what: str) -> None:
     add("--score", nargs="+", action="extend", type=score_argument, metavar="SCORE", help=what)
 
 
+def new_pages(add: Add, what: str) -> None:
+    """``--new-pages`` and ``--from-start`` of replays of growth."""
+    add("--new-pages", type=int, metavar="N", help=f"with --growth: cap on first visits per cycle{what}")
+    add("--from-start", action="store_true", help="with --growth: begin with pages that need no finder alone")
+
+
 def output(add: Add, what: str, default: Path | None = None, kind: Callable[[str], Any] = Path) -> None:
     """``-o``; without a default it has to be given."""
     if default is None:

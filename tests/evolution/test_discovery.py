@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,24 +15,26 @@ from scrapy.settings import Settings as ScrapySettings
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.scoring.draws import GOLDEN
+from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import load
 from scrapy_gp4c.settings import Settings
 from tests.support.growing import crawl, random_web
 from tests.support.live_replay import CYCLE_STEP
-from training import report
+from training import evaluate, report
 from training.evolution.discovery import (
-    DEFAULT,
     REPLAYS,
     DiscoveryCandidate,
     DiscoveryChoices,
     LearnedDiscovery,
     learn_discovery,
+    learn_jointly,
     write_discovery,
 )
 from training.evolution.evolve import Parameters
+from training.evolution.simplification import canonical
 from training.evolution.workers import workers
 from training.histories.claims import DATED_CLAIM
-from training.histories.growth import NO_FINDER, GrowthHistory, write_growth
+from training.histories.growth import NO_FINDER, GrowthHistory, read_growth, write_growth
 from training.histories.history import ChangeHistory
 from training.learn import main
 from training.replaying.growth import HUBS, GrowthCrawl, GrowthReplay, replay_growth
@@ -121,7 +124,7 @@ def test_of_equals_the_default_is_taken() -> None:
     """Where the budget is enough for all hubs, nothing that ranks them is any better."""
     choices = choices_of(budget=1.0)
     learned = learned_from(random_web(1), choices, [])
-    assert learned.best.text == learned.default.text == DEFAULT
+    assert learned.best.text == learned.default.text == canonical(parse(HUBS)).text
     assert learned.best.replayed.current.tolist() == [1.0] * 12
 
 
@@ -162,6 +165,40 @@ def test_a_crawl_plans_by_what_was_learned(tmp_path: Path) -> None:
     assert {page: int(web.state["entered"][page]) for page in known} == crawled.first_visit
 
 
+def test_joint_learning_beats_each_function_alone() -> None:
+    """Functions learned by turns are those of one crawl, which does better than the crawl before, or as well.
+
+    The oracle replays the crawl of the learned functions anew and takes the means itself.
+    """
+    grown, choices = random_web(5, pages=40, cycles=16), choices_of()
+    few = replace(SMALL, population=6, generations=2)
+    crawl_before = replace(choices.crawl, new_pages=2, from_start=True)
+    first_visit_terminals = replace(few, terminals=("cash", "link_depth", "waited"))
+    joint = [
+        DiscoveryChoices(crawl_before, "visits", few, 1, 7, "hub_function"),
+        DiscoveryChoices(crawl_before, "visits", first_visit_terminals, 1, 7, "new_page_function"),
+        DiscoveryChoices(
+            crawl_before, "visits", replace(few, terminals=("t", "X", "w")), 1, 7, "score_function"
+        ),
+    ]
+    with workers(1) as parallel:
+        learned = learn_jointly(grown, joint, parallel)
+    assert [one.target for one, _ in learned] == [one.target for one in joint]
+    crawl_after = learned[-1][0].crawl_by(learned[-1][1].best.text)
+
+    def selected(crawl: GrowthCrawl) -> float:
+        replays = [replay_growth(grown, replace(crawl, seed=seed)).current for seed in range(REPLAYS)]
+        first, second = learned[0][1].ends[0] - crawl.warmup, learned[0][1].ends[1] - crawl.warmup
+        means = np.mean(replays, axis=0)
+        return float(means[:first].mean() + means[first:second].mean())
+
+    assert selected(crawl_after) == learned[-1][1].best.selected
+    assert selected(crawl_after) > selected(crawl_before)
+    for one, result in learned:  # a last turn that changed nothing, or the crawl that it left
+        function = getattr(crawl_after, one.target)
+        assert function.expression.text == result.best.text
+
+
 def test_what_tells_nothing_of_discovery_is_refused() -> None:
     """Too few cycles, or none of them bears a page in the part that is learned from."""
     with pytest.raises(
@@ -187,7 +224,23 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert content["parameters"]["terminals"] == ["brought", "brought_t", "t", "w"]
     assert content["parameters"]["budget"] == 0.1
     assert load(str(tmp_path / "d.json")).expression is not None
-    assert report.main([str(tmp_path / "d.json")]) == 2
+    assert main([*arguments, "--jointly", "--new-pages", "5", "--score", "t", "--terminals", "t,w"]) == 0
+    joint_output = capsys.readouterr().out
+    for name, setting in (("d", "SCORE"), ("d-hub", "DISCOVERY"), ("d-new_page", "NEW_PAGE")):
+        assert f'GP4C_{setting}_FUNCTION = "{tmp_path / name}.json"' in joint_output
+        assert json.loads((tmp_path / f"{name}.json").read_text())["fitness"] == "current"
+    by = ["--score", str(tmp_path / "d.json"), "--discovery-function", str(tmp_path / "d-hub.json")]
+    by += ["--new-page-function", str(tmp_path / "d-new_page.json"), "--discovery", "0.1", "--seed", "0"]
+    evaluated = ["--growth", "--new-pages", "5", "--budget", "0.1", "--json", str(tmp_path / "e.json"), *by]
+    assert evaluate.main([str(tmp_path / "grown.npz"), *evaluated]) == 0
+    functions = [load(str(tmp_path / f"{name}.json")) for name in ("d", "d-hub", "d-new_page")]
+    crawl_after = GrowthCrawl(0.1, functions[0], table.load("top_k"), functions[1], new_pages=5)
+    crawl_after = replace(crawl_after, new_page_function=functions[2])
+    result = replay_growth(read_growth(tmp_path / "grown.npz"), crawl_after)
+    (row,) = json.loads((tmp_path / "e.json").read_text())
+    assert row["change_rate"] == result.change_rate
+    capsys.readouterr()
+    assert report.main([str(tmp_path / "d-hub.json")]) == 2
     assert "is a discovery function, which ranks hubs" in capsys.readouterr().err
 
 

@@ -1,10 +1,11 @@
-"""Learning of discovery functions, which rank hubs: genetic programming over replays of growth.
+"""Learning of the functions of a growing crawl, those that rank hubs first of all: replays of growth.
 
-The fitness of a discovery function is the mean, over the training cycles, of the weighted share of the
+The fitness of a function is the mean, over the training cycles, of the weighted share of the
 existing pages whose current copy is held, where a page that was not discovered yet counts as missing:
 coverage and freshness in one, as the journal's outlook asks. It is a mean over `REPLAYS` replays too, with
-draws of their own: which hub is discovered first is an accident that moves all that follows. The ranking of
-the other pages stays as it is, and so does the share of the budget for hubs.
+draws of their own: which hub is discovered first is an accident that moves all that follows. The other
+functions of the crawl stay as they are, and so does the share of the budget for hubs; `learn_jointly` learns
+several of them by turns.
 
 Time is cut in three. Evolution replays the first span alone, with the pages that were born in it; of the kept
 individuals and the crawl's default, the one is taken that does best in the first two spans together; the last
@@ -18,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,14 +27,14 @@ import numpy.typing as npt
 from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.scoring.expression import parse
-from scrapy_gp4c.scoring.functions import of_expression
+from scrapy_gp4c.scoring.functions import ScoreFunction, of_expression
 from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.evolve import Evolution, Outcome, Parameters
 from training.evolution.score_file import ScoreFile
 from training.evolution.simplification import canonical
 from training.evolution.workers import Workers
 from training.histories.growth import GrowthHistory
-from training.replaying.growth import HUBS, GrowthCrawl, replay_growth
+from training.replaying.growth import GrowthCrawl, replay_growth
 
 FITNESS: Final = "current"
 """The field of `training.replaying.growth.GrowthResult` whose mean is the fitness."""
@@ -43,30 +44,48 @@ SHARES: Final = (0.5, 0.75)
 """Shares of the cycles at which the first span ends, and the second."""
 LEAST_CYCLES: Final = 4
 """Minimum of the cycles after the warm-up, to be cut in three spans."""
-DEFAULT: Final = canonical(parse(HUBS)).text
-"""Default discovery function of a crawl."""
 WAITED: Final = "waited"
 """Order of first visits by default: those that wait longest come first."""
+Target = Literal["hub_function", "new_page_function", "score_function"]
+SETTINGS: Final[dict[Target, str]] = {
+    "hub_function": "GP4C_DISCOVERY_FUNCTION",
+    "new_page_function": "GP4C_NEW_PAGE_FUNCTION",
+    "score_function": "GP4C_SCORE_FUNCTION",
+}
+"""Function of a crawl that may be learned -> its setting."""
+TURNS: Final = 3
+"""Largest number of turns in which several functions are learned."""
 
 
 @dataclass(frozen=True)
 class DiscoveryChoices:
-    """Choices of learning a discovery function."""
+    """Choices of learning one function of a growing crawl."""
 
     crawl: GrowthCrawl
-    """Crawl that is replayed; its discovery function is replaced."""
+    """Crawl that is replayed; its function ``target`` is replaced."""
     clock: Clock
     parameters: Parameters
     seeds: int
     """Independent runs."""
     seed: int
-    target: Literal["hub_function", "new_page_function"] = "hub_function"
+    target: Target = "hub_function"
     """Field of the crawl whose function is learned."""
 
     @property
     def default(self) -> str:
-        """The function that a crawl has by default."""
-        return DEFAULT if self.target == "hub_function" else WAITED
+        """Function of the crawl as it is. Raises LearningError for one that is not an expression."""
+        function: ScoreFunction | None = getattr(self.crawl, self.target)
+        if function is None:
+            return WAITED
+        if function.expression is None:
+            raise LearningError(f"{function.text}: expected an expression to learn beside; found a program")
+        return canonical(function.expression).text
+
+    def crawl_by(self, text: str) -> GrowthCrawl:
+        """Crawl by another function."""
+        function = of_expression(parse(text)).on_clock(self.clock)
+        functions: dict[str, Any] = {self.target: function}
+        return replace(self.crawl, **functions)
 
 
 class DiscoveryReplay(NamedTuple):
@@ -114,7 +133,7 @@ def learn_discovery(
     parallel: Workers,
     generation: Callable[[int, float], object] = lambda number, best: None,
 ) -> LearnedDiscovery:
-    """Learn a discovery function from a history of growth.
+    """Learn one function of a crawl from a history of growth.
 
     ``generation(number, best)`` is called after every generation, from 1, with the best fitness so far.
     Raises LearningError for a history without discoveries, or with too few cycles.
@@ -153,6 +172,35 @@ def learn_discovery(
     return LearnedDiscovery(best, default, len(known), ends)
 
 
+def learn_jointly(
+    grown: GrowthHistory,
+    choices: Sequence[DiscoveryChoices],
+    parallel: Workers,
+    generation: Callable[[int, float], object] = lambda number, best: None,
+) -> list[tuple[DiscoveryChoices, LearnedDiscovery]]:
+    """Learn several functions of one crawl, by turns, each beside the others as they were learned last.
+
+    The fitness of all is the same, and a function gives way only to one that is better by what it is
+    selected by, which therefore never falls. Ends when a turn changes nothing, or after `TURNS`.
+    Returns for every function its last turn, beside the default of its first. Errors as those of
+    `learn_discovery`.
+    """
+    learned: dict[Target, tuple[DiscoveryChoices, LearnedDiscovery]] = {}
+    crawl = choices[0].crawl
+    for turn in range(TURNS):
+        texts = [replace(one, crawl=crawl).default for one in choices]
+        for one in choices:
+            now = replace(one, crawl=crawl, seed=one.seed + turn)
+            result = learn_discovery(grown, now, parallel, generation)
+            crawl = now.crawl_by(result.best.text)
+            if one.target in learned:
+                result = result._replace(default=learned[one.target][1].default)
+            learned[one.target] = now, result
+        if texts == [replace(one, crawl=crawl).default for one in choices]:
+            break
+    return list(learned.values())
+
+
 def _order(candidate: DiscoveryCandidate, default: str) -> tuple[float, bool, int, str]:
     text = candidate.text
     return -candidate.selected, text != default, len(parse(text).tokens), text
@@ -177,11 +225,7 @@ def _chunks(texts: Sequence[str], parallel: Workers) -> list[Sequence[str]]:
 
 def replayed_by(grown: GrowthHistory, choices: DiscoveryChoices, text: str) -> DiscoveryReplay:
     """Replay a discovery function, with every seed."""
-    function, seed = of_expression(parse(text)).on_clock(choices.clock), choices.crawl.seed
-    if choices.target == "hub_function":
-        crawl = replace(choices.crawl, hub_function=function)
-    else:
-        crawl = replace(choices.crawl, new_page_function=function)
+    crawl, seed = choices.crawl_by(text), choices.crawl.seed
     results = [replay_growth(grown, replace(crawl, seed=one)) for one in range(seed, seed + REPLAYS)]
     return DiscoveryReplay(
         np.mean([result.current for result in results], axis=0),
@@ -223,13 +267,15 @@ def _candidate(
 def write_discovery(
     path: Path, learned: LearnedDiscovery, choices: DiscoveryChoices, grown: GrowthHistory
 ) -> None:
-    """Write the score file for ``GP4C_DISCOVERY_FUNCTION``; raises LearningError if it cannot be written."""
+    """Write the score file of a learned function; raises LearningError if it cannot be written."""
     best, crawl = learned.best, choices.crawl
     process = asdict(choices.parameters) | {"depths": choices.parameters.depths._asdict()}
     about = {
         "new_pages": crawl.new_pages,
         "target": choices.target,
         "discovery": crawl.discovery,
+        "hub_function": crawl.hub_function.formula,
+        "new_page_function": crawl.new_page_function and crawl.new_page_function.formula,
         "score_function": crawl.score_function.formula,
         "growth": True,
     }

@@ -285,14 +285,14 @@ def draw_front(rows: list[FrontRow], fitness: str) -> Figure:
 
 
 def show_discovery(learned: LearnedDiscovery, source: str, console: Console) -> None:
-    """Print a learned discovery function beside the default: current copies and delays."""
+    """Print a learned function of a growing crawl beside the one before: current copies and delays."""
     first, second = learned.ends
     table = Table(
-        title=f"{source}: {learned.replays:,} discovery functions, {REPLAYS} replays each; current copies by "
+        title=f"{source}: {learned.replays:,} functions, {REPLAYS} replays each; current copies by "
         "cycles, the rest over all of them",
         title_justify="left",
     )
-    table.add_column("discovery function", overflow="fold")
+    table.add_column("function", overflow="fold")
     for name in (
         f"learned from, to {first}",
         f"chosen by, to {second}",
