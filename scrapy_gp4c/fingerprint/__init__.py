@@ -173,10 +173,11 @@ def _shingles(normal: str) -> tuple[str, UInt64s]:
     words = words_in(normal.encode("utf-8", "surrogatepass"))
     hashes = hashes_of(words)
     # The hashes say in a few microseconds whether the text has any word of these times, and where.
-    places = _MAY_BE_RELATIVE[(hashes * _SPREAD >> _TO_16_BITS).view(np.int64)].nonzero()[0].tolist()
-    if places:
-        relative = _FRENCH_RELATIVE if FRENCH_AGO in normal else _RELATIVE
-        places = [place for place in places if int(hashes[place]) in relative]
+    candidates = _MAY_BE_RELATIVE.take((hashes * _SPREAD >> _TO_16_BITS).view(np.int64)).nonzero()[0]
+    values = zip(candidates.tolist(), hashes.take(candidates).tolist(), strict=True)
+    relative = [(place, value) for place, value in values if value in _FRENCH_RELATIVE]
+    is_french = bool(relative) and FRENCH_AGO in normal
+    places = [place for place, value in relative if is_french or value in _RELATIVE]
     if places and (masked := _without_relative_times(words, places)) is not None:
         return masked, hashes_of_words(word_hashes(masked.encode("utf-8", "surrogatepass")))
     return normal, hashes_of_words(hashes)

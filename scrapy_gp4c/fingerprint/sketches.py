@@ -27,7 +27,6 @@ _BLOCKS: Final = (11, 11, 10)
 _TOGGLES: Final = np.array(
     [1 << a | 1 << (11 + b) | 1 << (22 + c) for a, b, c in product(*map(range, _BLOCKS))], np.uint32
 )
-_TOGGLES_OF_16_BITS: Final = _TOGGLES[np.arange(2**16) * len(_TOGGLES) >> 16]
 _TO_16_BITS: Final = np.uint64(48)
 _OCCURRENCE: Final = np.uint64(0x9FB21C651E98DF25)  # odd
 _ROWS: Final = 255  # the most ones that a byte can count
@@ -54,8 +53,10 @@ def odd_half(hashes: UInt64s) -> int:
 
     An odd sketch is of a set: of a feature that occurs several times, each occurrence is another element.
     """
-    top = distinct_hashes(hashes) >> _TO_16_BITS
-    return int(np.bitwise_xor.reduce(_TOGGLES_OF_16_BITS[top.view(np.int64)]))
+    top = (distinct_hashes(hashes) >> _TO_16_BITS).view(np.int64)
+    top *= len(_TOGGLES)
+    top >>= 16
+    return int(np.bitwise_xor.reduce(_TOGGLES.take(top)))
 
 
 def distinct_hashes(hashes: UInt64s) -> UInt64s:
@@ -64,13 +65,13 @@ def distinct_hashes(hashes: UInt64s) -> UInt64s:
     Without them a row that a page shows twice cancels itself in every XOR, and its change went unseen.
     """
     ordered = np.sort(hashes)
-    is_repeat = ordered[1:] == ordered[:-1]
-    if is_repeat.any():
-        # The number of an occurrence: how far back the run of repeats begins.
-        positions = np.arange(1, ordered.size)
-        numbers = positions - np.maximum.accumulate(np.where(is_repeat, 0, positions))
-        repeats = numbers.nonzero()[0]
-        numbers, repeats = numbers[repeats], repeats + 1
+    repeats = (ordered[1:] == ordered[:-1]).nonzero()[0]
+    if repeats.size:
+        ranks = np.arange(repeats.size)
+        runs = repeats - ranks  # equal within a run of repeats
+        repeats += 1
+        # The number of an occurrence: how far back its run begins.
+        numbers = ranks - runs.searchsorted(runs) + 1
         mixed = ordered[repeats] + numbers.astype(np.uint64) * _OCCURRENCE
         mixed ^= mixed >> np.uint64(31)
         mixed *= _OCCURRENCE
