@@ -30,16 +30,11 @@ MAX_DEPTH: Final = 2000  # of open elements: the parser's time grows with its sq
 _NEVER_TEXT: Final = "script,style,noscript,iframe,svg title,svg desc,defs,metadata,symbol"
 _LOUD: Final = "[role=alert],[role=status]"  # news of the whole page, wherever they stand
 _AD_ATTRIBUTES: Final = ("data-ad", "data-ad-slot", "data-ad-client", "data-google-query-id")
-# Selectors of what may be left out, with a word that the source has if they match. Names of classes and ids
-# are sought in the source itself: a selector costs 2% of the parsing.
+# What may be left out; names of classes and ids are sought in the source itself: a selector costs 2% of the
+# parsing, and as much as looking whether the source has its word.
 _CANDIDATES: Final = (
-    (b"", "nav,footer,aside"),
-    (b"role=", "[role]"),
-    (b"hidden", "[hidden]"),
-    (b"none", "[style*=none i]"),
-    (b"aria-label", "[aria-label^=advert i],[aria-label^=sponsored i]"),
-    (b"data-", ",".join(f"[{attribute}]" for attribute in _AD_ATTRIBUTES)),
-    (b"<time", "time"),
+    "nav,footer,aside,[role],[hidden],[style*=none i],time,[aria-label^=advert i],[aria-label^=sponsored i],"
+    + ",".join(f"[{attribute}]" for attribute in _AD_ATTRIBUTES)
 )
 _MOST_NAMES: Final = 64
 # Never text, and what says more than its text.
@@ -305,7 +300,7 @@ def _take_out(document: LexborNode, source: bytes, kept_reasons: frozenset[str])
     inside: dict[int, bool] = {}
     in_main = _InMain(document)
     nodes = []
-    selectors = [selector for word, selector in _CANDIDATES if word in source]
+    selectors = [_CANDIDATES]
     for attribute in ("class", "id"):
         names = {name for value in _values(source, attribute) for name in value.split()}
         meaningful = [name for name in names if _has_meaning(name)][:_MOST_NAMES]
