@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
@@ -13,7 +14,8 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy.utils.project import inside_project
 
 from scrapy_gp4c.crawling.requests import IDENTIFYING, check_stored, page_key
-from scrapy_gp4c.errors import SettingsError
+from scrapy_gp4c.crawling.store_owner import owner_of
+from scrapy_gp4c.errors import SettingsError, StoreError
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import USUAL, Sizes, open_store
@@ -53,12 +55,13 @@ class Project:
         self.settings = Settings.load(self._crawler.settings)
         self.credentials = Credentials(self.settings.secret_params)
         self.store_path = self.settings.store_path(spider_name)
-        if not self.store_path.exists():  # the spider's only store may be one with arguments
-            others = [
-                path for path in self.store_path.parent.glob(f"{self.store_path.name},*") if path.is_dir()
-            ]
-            if len(others) == 1:
-                (self.store_path,) = others
+        self._others: list[Path] = []
+        """Stores of the spider with arguments, or where it has set its name itself."""
+        if not self.store_path.exists():
+            paths = self.settings.store_paths()
+            self._others = [path for path in paths if owner_of(path).get("command_name") == spider_name]
+            if len(self._others) == 1:
+                (self.store_path,) = self._others
         self._allowed = _host_regex(self._crawler)
         fingerprinter = load_object(self._crawler.settings["REQUEST_FINGERPRINTER_CLASS"])
         self._fingerprint = build_from_crawler(fingerprinter, self._crawler).fingerprint
@@ -69,6 +72,11 @@ class Project:
 
     def open_store(self, *, readonly: bool = True) -> PageStore:
         """Open the spider's store; readers work beside a running crawl."""
+        if readonly and len(self._others) > 1:
+            raise StoreError(
+                f"the spider has {len(self._others)} stores: choose one of them by -s GP4C_STORE=PATH: "
+                + ", ".join(map(str, self._others))
+            )
         return open_store(self.store_path, readonly=readonly, sizes=self.sizes)
 
     sizes: Sizes = USUAL

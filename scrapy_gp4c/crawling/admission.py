@@ -48,6 +48,10 @@ logger = foreign_safe_logger(__name__)
 
 MAX_REMEMBERED: Final = 100_000
 """Pages of a kind whose next request is skipped without a look into the store: about 20 MB."""
+MAX_VARYING: Final = 20
+"""Names of varying data that are remembered, about."""
+MAX_OFFERED: Final = 10_000
+"""Requests that only the spider can make and that may be needed, for pages that lead to planned ones."""
 MAX_START_PAGES: Final = 16
 """Start pages whose callbacks are waited for before the plan begins."""
 MAX_LOGIN_PAGES: Final = 3
@@ -270,12 +274,12 @@ class Admission:
         self.restored: set[int] = set()
         """Pages whose stored request is the spider's of this run."""
         self.offered: dict[int, Request] = {}
-        """Page -> the spider's request of this run, which only it can make, for a further round."""
+        """Page -> the spider's request of this run, which only it can make and which may be needed later."""
         self._todays: dict[int, Request] = {}
+        """Page in the queue -> the spider's request of this run, which is sent instead."""
         self.waiting_for_twins: list[tuple[int, Request]] = []
         """Requests for unknown URLs to which planned pages may have moved: see `_waits_for_twin`."""
         self._may_wait = True
-        """Page in the queue -> the spider's request of this run, which is sent instead."""
         self._copies: dict[int, list[Request]] = {}
         """Page that a further round may plan -> the spider's further requests for it, made on purpose."""
         self.requests_elsewhere = 0
@@ -459,7 +463,7 @@ class Admission:
                 cycle.note_link(page)
                 if is_further and not cycle.rounds_over:
                     _with_room(self._copies).setdefault(page, []).append(request)
-                if "unstorable" in stored and not cycle.rounds_over:
+                if "unstorable" in stored and (not cycle.rounds_over or len(self.offered) < MAX_OFFERED):
                     _with_room(self.offered)[page] = request
                 if self._by_url_alone:
                     _with_room(self._unplanned)[request.url] = page
@@ -556,7 +560,16 @@ class Admission:
         if said:
             stored = {**stored, "meta": {**said, **stored.get("meta", {})}}
         if stored != before:
+            self._note_varying(data_of(before), data_of(stored))
             self._cycle.store.set_request(page, stored)
+
+    def _note_varying(self, before: dict[str, Any], now: dict[str, Any]) -> None:
+        """Note what the spider hands on with another value than in the run before."""
+        names = {name for name in before.keys() & now.keys() if before[name] != now[name]}
+        varying = self._cycle.varying_data
+        if not names <= varying and len(varying) < MAX_VARYING:
+            varying |= names
+            self._cycle.store.amend_record(varying_data=sorted(varying))
 
     def _is_other_secret(self, key: int, full_key: int, request: Request) -> bool:
         """Tell whether the spider has asked for the page with another value of a secret in this run.

@@ -132,6 +132,9 @@ MIN_WINDOW_PAGES: Final = 16
 UNASKED: Final = "gp4c/not_asked_for"
 """Statistic of planned pages that only the spider can request, and did not."""
 
+OUTDATED: Final = "gp4c/data_of_earlier_run"
+"""Statistic of visited pages whose callbacks got data of an earlier run."""
+
 
 class Feeder:
     """Feeds the plan of a cycle to a queue."""
@@ -171,6 +174,8 @@ class Feeder:
         self._deferred = array("Q")
         self._tried: set[int] = set()
         self._unasked: dict[int, StoredRequest] = {}
+        self._outdated: dict[int, StoredRequest] = {}
+        """Pages queued as stored whose data varies from run to run."""
         self._not_left: set[int] = set()
         """Pages of `_unasked` whose places other pages do not have yet."""
         self.extend(pages)
@@ -259,6 +264,25 @@ class Feeder:
             extra={"spider": self._rebuilder.spider},
         )
 
+    def warn_of_outdated(self) -> None:
+        """Warn of visited pages whose callbacks got data of an earlier run."""
+        cycle = self._cycle
+        pages = [page for page in self._outdated if page not in cycle.asked and cycle.store.visited(page)]
+        if not pages:
+            return
+        cycle.stats.inc_value(OUTDATED, len(pages))
+        names = cycle.varying_data.intersection(*map(data_of, (self._outdated[page] for page in pages)))
+        logger.warning(
+            "%d of %d visited pages got data of an earlier run (%s), because the spider did not ask for them "
+            "in this run. The first is %s. Give the requests of the pages that hand it on "
+            'meta={"gp4c_max_age": 1}: then each cycle visits these.',
+            len(pages),
+            cycle.recorded,
+            ", ".join(sorted(names)) or "of several names",
+            self._rebuilder.credentials.url(self._outdated[pages[0]]["url"]),
+            extra={"spider": self._rebuilder.spider},
+        )
+
     def extend(self, pages: Iterable[int]) -> None:
         """Append pages of a round; a page waits for its finder if that is still to be visited."""
         pages = array("Q", pages)
@@ -323,6 +347,8 @@ class Feeder:
         if request is None:
             self._cycle.end(claim, "error", answer=LastAnswer(error="the request cannot be rebuilt"))
             return False
+        if not (self._is_of_today(page) or self._cycle.varying_data.isdisjoint(data_of(stored))):
+            self._outdated[page] = stored
         level = self._fed * RANK_LEVELS // self._planned
         request.priority += RANK_LEVELS - min(level, RANK_LEVELS - 1)
         self._fed += 1

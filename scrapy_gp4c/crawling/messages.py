@@ -115,6 +115,15 @@ def nothing_visited(cycle: Cycle, waiting: Resting) -> str:
     return f"Cycle {cycle.number} visited none of {counted(pages, 'known page')}: {'; '.join(reasons)}."
 
 
+def cut_short(cycle: Cycle, reason: str) -> str:
+    """Return the line for a run that was closed before it had visited its plan."""
+    return (
+        f"Cycle {cycle.number} left out {cycle.without_outcome:,} of {cycle.planned:,} planned pages, "
+        f"because the run was closed by {reason!r}; the next run plans anew. If runs always end like this, "
+        "set a lower GP4C_BUDGET, or stop runs by SIGTERM: then the next one goes on."
+    )
+
+
 def closing(cycle: Cycle, record: CycleRecord) -> str:
     """Return the line for a finished cycle with this record."""
     rate = record["change_rate"]

@@ -141,8 +141,17 @@ class Claim:
     """Token of the run that began the visit: a JOBDIR brings back visits of earlier runs."""
 
 
+DIGEST_BYTES: Final = 20
+"""Bytes of a fingerprint of Scrapy's."""
+
+
 def page_key(fingerprint: bytes) -> int:
-    """Key of a page: the first 8 bytes, big-endian, of its request's fingerprint."""
+    """Key of a page: the first 8 bytes, big-endian, of its request's fingerprint, which is a digest.
+
+    What a project's own fingerprinter makes may be a text, such as the URL, with a head that all pages share.
+    """
+    if len(fingerprint) != DIGEST_BYTES:
+        fingerprint = sha1(fingerprint).digest()
     return int.from_bytes(fingerprint[:8], "big")
 
 
@@ -392,17 +401,18 @@ def _through_json(value: Any) -> Any:
 
 
 def data_of(stored: StoredRequest) -> dict[str, Any]:
-    """Data of a request for its callback or the server, which may be another today.
+    """Data of a request for its callback or the server, which may be another today: name -> value.
 
     Options of downloads, such as ``playwright`` in ``meta``, are not.
     """
     if not isinstance(stored, dict):
         return {}
-    data = {name: stored[name] for name in ("cb_kwargs", "cookies", "flags") if stored.get(name)}
-    for name, value in stored.get("headers", {}).items() if isinstance(stored.get("headers"), dict) else ():
-        if name != "Referer":
-            data[f"header {name}"] = value
-    for name, value in stored.get("meta", {}).items() if isinstance(stored.get("meta"), dict) else ():
+    data = {name: stored[name] for name in ("cookies", "flags") if stored.get(name)}
+    fields = {name: stored.get(name) for name in ("cb_kwargs", "headers", "meta")}
+    kept = {name: values for name, values in fields.items() if isinstance(values, dict)}
+    data |= {f"cb_kwargs {name}": value for name, value in kept.get("cb_kwargs", {}).items()}
+    data |= {f"header {name}": value for name, value in kept.get("headers", {}).items() if name != "Referer"}
+    for name, value in kept.get("meta", {}).items():
         if name not in _NO_DATA and not isinstance(value, bool) and not name.startswith(_OPTIONS):
             data[f"meta {name}"] = value
     return data

@@ -441,6 +441,7 @@ class Run:
             logger.info("Cycle %d is interrupted; the next run resumes it", cycle.number, extra=self.extra)
             return
         self._feeder.end_unasked()
+        self._feeder.warn_of_outdated()
         if (cause := self._idle_cause()) is not None:
             logger.warning("scrapy-gp4c found nothing to do: %s", cause, extra=self.extra)
         is_explained = cause is not None or any(map(self.stats.get_value, (FROM_CACHE, NO_DOWNLOAD)))
@@ -459,6 +460,8 @@ class Run:
         logger.info("%s", messages.closing(cycle, record), extra=self.extra)
         if unmatched := cycle.rules.unmatched():
             logger.warning("%s", unmatched_warning(unmatched), extra=self.extra)
+        if reason != "finished" and record["visited"] and cycle.without_outcome:
+            logger.warning("%s", messages.cut_short(cycle, reason), extra=self.extra)
         if not record["visited"] and not is_explained:
             waiting = resting_pages(cycle.store, cycle.settings, cycle.number)
             logger.warning("%s", messages.nothing_visited(cycle, waiting), extra=self.extra)

@@ -67,6 +67,7 @@ def note_owner(path: Path, spider: Spider, crawler: Crawler, arguments: dict[str
     fingerprinter = type(crawler.request_fingerprinter)
     owner = {
         "spider": spider.name,
+        "command_name": type(spider).name,  # an instance may have set another
         "arguments": arguments,
         "fingerprinter": f"{fingerprinter.__module__}.{fingerprinter.__qualname__}",
     }

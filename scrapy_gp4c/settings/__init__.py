@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -186,6 +187,13 @@ class Settings:
                 ) from None
         state = os.environ.get("XDG_STATE_HOME")  # a container or an egg of scrapyd has no scrapy.cfg
         return Path(state, "scrapy-gp4c", directory) if state else Path(".scrapy", "gp4c", directory)
+
+    def store_paths(self) -> list[Path]:
+        """Paths that may be stores of the project's spiders, whatever their names and arguments."""
+        if self.store is None:
+            return sorted(self.store_path("any").parent.glob("*"))
+        pattern = glob.escape(self.store).replace("{spider}", "*").replace("{args}", "*")
+        return sorted(map(Path, glob.glob(pattern)))
 
     def in_every_cycle(self, columns: Mapping[str, Array]) -> Bools:
         """Pages visited in every cycle, ``[P]``: all with a budget of 1.0, else the control group.

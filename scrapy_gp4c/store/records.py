@@ -147,6 +147,8 @@ class CycleRecord(TypedDict, total=False):
     """Hosts whose answers "not modified" were false -> up to three such pages, of this cycle and before."""
     moved: list[list[str]]
     """Rules by which sites moved: begin and end of new addresses, begin and end of the old ones."""
+    varying_data: list[str]
+    """Names of data that requests hand on with other values in other runs."""
     logins: list[int]
     """Keys of the pages by which the spider comes to its first POST."""
     doubted: list[int]

@@ -356,7 +356,9 @@ async def test_other_middlewares_that_fail(position: int, site: Site, store_path
 
 
 @pytest_twisted.ensureDeferred
-async def test_a_spider_that_closes_itself_ends_the_cycle(site: Site, store_path: Path) -> None:
+async def test_a_spider_that_closes_itself_ends_the_cycle(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """CloseSpider ends the cycle with what was visited; the pages not reached are ranked again next time."""
     site.pages.update({f"/{number}": html(WORDS) for number in range(40)})
     urls = tuple(site.url(path) for path in site.pages)
@@ -371,5 +373,6 @@ async def test_a_spider_that_closes_itself_ends_the_cycle(site: Site, store_path
     assert crawler.stats.get_value("finish_reason") == "enough"
     visited = outcomes(store_path, 2)
     assert 0 < len(visited) < 40
+    assert f"left out {len(site.pages) - len(visited)} of {len(site.pages)} planned pages" in caplog.text
     await crawl(Pages, store_path)
     assert set(outcomes(store_path, 3)) == set(site.pages)

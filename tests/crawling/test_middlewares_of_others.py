@@ -292,6 +292,23 @@ class ByArguments(BaseDupeFilter):
         return is_seen
 
 
+class ByText:
+    """A fingerprinter whose fingerprints begin with the same bytes."""
+
+    def fingerprint(self, request: Request) -> bytes:
+        return request.url.encode()
+
+
+@pytest_twisted.ensureDeferred
+async def test_fingerprints_that_begin_alike_are_different_pages(site: Site, store_path: Path) -> None:
+    """As those of a project that takes the URL itself, or a name in front."""
+    for day in range(1, 4):
+        site.pages = {path: html(f"{path} of day {day}") for path in PATHS}
+        settings = {**ALL, "REQUEST_FINGERPRINTER_CLASS": ByText}
+        await crawl(Reader, store_path, settings, site=site)
+        assert sorted(outcomes(store_path, day)) == PATHS
+
+
 class Columns(Reader):
     """Asks for each page once for each of two columns, by two links."""
 

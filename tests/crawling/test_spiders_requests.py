@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -75,16 +76,21 @@ async def test_items_have_the_data_of_the_listing_of_today(policy: str, site: Si
 
 
 @pytest_twisted.ensureDeferred
-async def test_an_item_that_the_listing_lost_goes_as_it_is_stored(site: Site, store_path: Path) -> None:
-    """And so do all when the listing fails: nobody waits for ever."""
+async def test_an_item_that_the_listing_lost_goes_as_it_is_stored(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And so do all when the listing fails: nobody waits for ever, and a warning counts old prices."""
     shop(site)
     await crawl(Shop, store_path, ALL, day=1, site=site)
     site.pages["/"] = html("fewer items")
     crawler = await crawl(Less, store_path, ALL, day=2, site=site)
     assert sorted(crawler.spider.seen) == [(1, 1)] * 2 + [(2, 2)] * 3
+    assert "2 of 6 visited pages got data of an earlier run (cb_kwargs price, header X-Day)" in caplog.text
+    caplog.clear()
     del site.pages["/"]
     crawler = await crawl(Less, store_path, ALL, day=3, site=site)
     assert sorted(crawler.spider.seen) == [(1, 1)] * 2 + [(2, 2)] * 3
+    assert "5 of 6 visited pages got data of an earlier run (cb_kwargs price, header X-Day)" in caplog.text
 
 
 class Less(Shop):
@@ -288,6 +294,39 @@ async def test_pages_that_cannot_be_stored_are_pages(
     assert sorted(outcomes(store_path, 4)) == ["/"]
     crawler = await crawl(Unstorable, store_path, ALL, how=how, site=site)
     assert crawler.spider.seen == ["unchanged"] * ITEMS
+
+
+class Locked(Shop):
+    """Hands on what cannot be stored over three levels."""
+
+    async def start(self) -> AsyncIterator[Any]:
+        self.seen: list[Any] = []
+        yield Request(self.site.url("/"), meta={"lock": threading.Lock()})
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        yield response.follow("/list", self.parse_listing, meta={"lock": response.meta["lock"]})
+
+    def parse_listing(self, response: Any) -> Iterator[Any]:
+        for path in LINKS:
+            yield response.follow(path, self.parse_item, meta={"lock": response.meta["lock"]})
+
+    def parse_item(self, response: Any) -> None:  # type: ignore[override]
+        self.seen.append(response.url)
+
+
+@pytest_twisted.ensureDeferred
+async def test_what_leads_to_a_planned_page_is_asked_for_though_no_plan_has_it(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else a plan of pages that only the spider can request would be visited by nobody, cycle after cycle."""
+    shop(site)
+    site.pages["/list"] = html("the list")
+    for _ in range(5):
+        crawler = await crawl(Locked, store_path, {**ALL, "GP4C_BUDGET": 1}, site=site)
+        assert site.log
+        site.log.clear()
+    assert crawler.spider.seen
+    assert "were planned but not visited" not in caplog.text
 
 
 class Helped(Unstorable):

@@ -30,6 +30,12 @@ class Shop(scrapy.Spider):
 
 class News(Shop):
     name = "news"
+
+class Named(Shop):
+    name = "named"
+    def __init__(self, site="x", **arguments):
+        super().__init__(**arguments)
+        self.name = f"named_{site}"
 """
 
 
@@ -296,7 +302,10 @@ async def test_a_page_that_the_cache_has_validated_is_not_modified(
 
 @pytest.mark.slow
 def test_the_stores_of_a_project_are_listed(project: Path) -> None:
-    """With the spider and the arguments of each; a spider's only store is found without naming them."""
+    """With the spider and the arguments of each; a spider's only store is found without naming them.
+
+    So is that of a spider that has set its name itself.
+    """
     with_config(project)
     assert run(project, "crawl", "shop", "-a", "country=de")[0] == 0
     assert run(project, "crawl", "news")[0] == 0
@@ -307,3 +316,11 @@ def test_the_stores_of_a_project_are_listed(project: Path) -> None:
     code, output = run(project, "gp4c", "status", "shop")
     assert code == 0, output
     assert "arguments       country=de" in output
+    assert run(project, "crawl", "named")[0] == 0
+    code, output = run(project, "gp4c", "status", "named")
+    assert code == 0, output
+    assert "named_x" in output
+    assert run(project, "crawl", "named", "-a", "site=de")[0] == 0
+    code, output = run(project, "gp4c", "status", "named")
+    assert code == 1
+    assert "the spider has 2 stores: choose one" in output
