@@ -73,6 +73,7 @@ class PageStates(Mapping[str, Array]):
         self.renumbered: npt.NDArray[np.intp] | None = None
         """New number of each old state, if the last visits dropped any; 0 for dropped ones."""
         self._of_pages: dict[str, Array] = {}
+        self._pages: npt.NDArray[np.intp] | None = None
         self._most = 2 * self.states + SLACK
 
     def __getitem__(self, name: str) -> Array:
@@ -89,6 +90,13 @@ class PageStates(Mapping[str, Array]):
 
     def __len__(self) -> int:
         return len(self.columns)
+
+    @property
+    def pages(self) -> npt.NDArray[np.intp]:
+        """``[N]``: pages in each state."""
+        if self._pages is None:  # from now on it is kept up to date
+            self._pages = np.bincount(self.number, minlength=self.states)
+        return self._pages
 
     @property
     def number(self) -> npt.NDArray[np.int32]:
@@ -118,7 +126,9 @@ class PageStates(Mapping[str, Array]):
         self.renumbered = None
         if not len(pages):
             return np.empty(0, np.intp)
-        moved = 2 * (self.number[pages] if before is None else before) + changed
+        if before is None:
+            before = self.number[pages]
+        moved = 2 * before + changed
         used = np.flatnonzero(np.bincount(moved))
         after = {name: values.take(used >> 1) for name, values in self.columns.items()}
         terminals.observe(after, used & 1, cycle)
@@ -129,6 +139,10 @@ class PageStates(Mapping[str, Array]):
             name: np.concatenate((values, after[name][distinct])) for name, values in self.columns.items()
         }
         number = target[moved]
+        if self._pages is not None:
+            entered, left = (np.bincount(one, minlength=self.states) for one in (number, before))
+            entered[: len(self._pages)] += self._pages
+            self._pages = entered - left
         self._moved.append((pages, number))
         self._waiting += len(pages)
         if self._waiting > MOST_WAITING * len(self._number):
@@ -142,10 +156,12 @@ class PageStates(Mapping[str, Array]):
 
     def _drop(self) -> npt.NDArray[np.intp]:
         """Drop the states that no page is in; returns the new number of each old state."""
-        used = np.flatnonzero(np.bincount(self.number, minlength=self.states))
+        pages = np.bincount(self.number, minlength=self.states)
+        used = np.flatnonzero(pages)
         target = np.zeros(self.states, np.intp)
         target[used] = np.arange(len(used))
         self._number[:] = target[self._number]
+        self._pages = None if self._pages is None else pages[used]
         self.columns = {name: values[used] for name, values in self.columns.items()}
         self._most = 2 * len(used) + SLACK
         return target
@@ -674,22 +690,6 @@ class GroupWindow:
             dense.add(*visits, sign, self._directories.site, *both)
 
 
-def _with_sizes(
-    state: Mapping[str, Array], number: npt.NDArray[Any], size: npt.NDArray[np.uint8]
-) -> tuple[dict[str, Array], npt.NDArray[Any]]:
-    """States of pages that differ in their sizes too, and the one of each page.
-
-    ``state``: columns of N states; ``number``: state of each page; ``size``: of each page, both ``[P]``.
-    """
-    pair = number.astype(np.intp) * sizes.CLASSES + size
-    pairs = np.flatnonzero(np.bincount(pair))
-    position = np.empty(int(pairs[-1]) + 1, np.intp)
-    position[pairs] = np.arange(len(pairs))
-    of_state, size_of_state = np.divmod(pairs, sizes.CLASSES)
-    columns = {name: values[of_state] for name, values in state.items()}
-    return {**columns, "size": size_of_state.astype(np.uint8)}, position[pair]
-
-
 NO_GROUPS: Final = PageDirectories(np.empty(0, np.intp), Directories(np.empty(0, np.intp), 0))
 
 
@@ -737,10 +737,12 @@ class ReplayEvidence:
         self._is_predicted = any(name.startswith("surprise") for name in related)
         needed = {"last_cycle", *columns, *(("E", "T") if "size_lift" in columns else ())}
         state_names = [name for name in terminals.STATE if name in needed]
-        first_state, number = prepared.first_state(tuple(state_names)), prepared.pattern
+        first_state = prepared.first_state(tuple(state_names))
+        number: npt.NDArray[Any] = prepared.pattern
         self._is_sized = prepared.size is not None and "size_lift" in related
-        if prepared.size is not None and self._is_sized:
-            first_state, number = _with_sizes(first_state, number, prepared.size)
+        if self._is_sized:
+            of_pattern, size, number = prepared.sized_patterns
+            first_state = {name: values[of_pattern] for name, values in first_state.items()} | {"size": size}
         self.states = PageStates(first_state, number)
         self._worth = (
             _RefreshValues(prepared, columns)
@@ -844,7 +846,7 @@ class ReplayEvidence:
         return PageSums.by(site, self._directories.sites, self.states["E"], self.states["T"])
 
     def _sums_by_size(self) -> PageSums:
-        state, pages = self.states.columns, np.bincount(self.states.number, minlength=self.states.states)
+        state, pages = self.states.columns, self.states.pages
         return PageSums.by(state["size"], sizes.CLASSES, pages * state["E"], pages * state["T"])
 
     def candidates(self) -> Iterator[Block]:

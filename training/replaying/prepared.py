@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scrapy_gp4c.arrays import Array, Ints
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, count_visits
-from scrapy_gp4c.scoring import terminals
+from scrapy_gp4c.scoring import sizes, terminals
 from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.scoring.terminals import Clock
 from training.histories.history import ChangeHistory, Impact
@@ -139,6 +139,17 @@ class PreparedHistory:
                 visits.append(count_visits(group, outcomes[pattern], predicted[pattern]))
             terminals.observe(state, outcomes, cycle)
         return visits[::-1]
+
+    @cached_property
+    def sized_patterns(self) -> tuple[Ints, npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+        """Patterns divided by the sizes of pages: pattern and size, ``[N]``, and that of each page."""
+        assert self.size is not None
+        pair = self.pattern.astype(np.intp) * sizes.CLASSES + self.size
+        pairs = np.flatnonzero(np.bincount(pair))
+        position = np.empty(int(pairs[-1]) + 1, np.int32)
+        position[pairs] = np.arange(len(pairs))
+        of_pattern, size = np.divmod(pairs, sizes.CLASSES)
+        return of_pattern, size.astype(np.uint8), position[pair]
 
     @property
     def pages(self) -> int:
