@@ -29,8 +29,7 @@ from scrapy_gp4c.search.queries import Workload, workload
 from training.histories.contents import read_contents
 from training.papers.user_centric import Trial, prepared, updates_of
 from training.replaying.refresh_value import QualityMeasure, estimator_of
-from training.replaying.search import count, search
-from training.replaying.workloads import WorkloadPlan, draw, knee
+from training.replaying.search import WorkloadPlan, count, draw, knee, search
 
 TERMS, PAGES, PER_PAGE = 5_000, 100_000, 50
 

@@ -23,8 +23,7 @@ from rich.table import Table
 from scrapy_gp4c.search.queries import Workload, read_query_log
 from scrapy_gp4c.store.opening import open_store
 from training.histories.contents import ContentHistory, read_contents
-from training.replaying.search import VersionSearch, count, search
-from training.replaying.workloads import WorkloadPlan, draw
+from training.replaying.search import VersionSearch, WorkloadPlan, count, draw, search
 
 from .crawls import BUDGET, FIRST_RANKED_DAY, Series, by_day, crawl_day, write_days
 from .model import Web

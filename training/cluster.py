@@ -13,8 +13,15 @@ from pathlib import Path
 import numpy as np
 
 from training import options
-from training.clustering.clusters import CLUSTERS, FEATURES, HISTORY, group_copies, group_pages, read_copies
-from training.clustering.groups_file import write_groups
+from training.clustering.clusters import (
+    CLUSTERS,
+    FEATURES,
+    HISTORY,
+    group_copies,
+    group_pages,
+    read_copies,
+    write_groups,
+)
 from training.histories.contents import read_contents
 
 

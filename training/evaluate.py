@@ -24,8 +24,7 @@ from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.scoring.functions import ScoreParser, load
 from scrapy_gp4c.scoring.named import DEFAULT
 from training import options
-from training.clustering.clusters import CLUSTERS, RecordedCycles, group_texts, regrouping
-from training.clustering.groups_file import read_groups
+from training.clustering.clusters import CLUSTERS, RecordedCycles, group_texts, read_groups, regrouping
 from training.comparing.evaluation import (
     DEFAULT_SCORES,
     EVERY,
@@ -42,14 +41,21 @@ from training.histories.growth import read_growth
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_contents_or_history
 from training.papers import lambdacrawl
+from training.replaying.baselines import is_oracle_baseline
 from training.replaying.growth import HUBS, growth_crawl, replay_growth
 from training.replaying.metrics import ORACLE, parse_budget
-from training.replaying.oracle_baselines import is_oracle_baseline
 from training.replaying.prepared import DEFAULTS, CrawlChoices
 from training.replaying.promises import describe_rules, read_rules_file
-from training.reporting.evaluation import of_leaderboard, row_of, show, show_growth, show_leaderboard
 from training.reporting.figures import draw_scatter, save
-from training.reporting.terminal import progress, wide_console
+from training.reporting.terminal import (
+    of_leaderboard,
+    progress,
+    row_of,
+    show,
+    show_growth,
+    show_leaderboard,
+    wide_console,
+)
 
 
 def _add_group_options(add: options.Add) -> None:

@@ -3,7 +3,7 @@
 Learns with both fitness functions of the papers on the basic and on all terminals, evaluates what the three
 selection rules choose beside every baseline and the oracle on the test folds, and writes ``results.json``,
 the numbers behind the tables and figures of Santos et al. 2014, section 5; the tables and figures
-(`training.papers.journal_report`); and ``report.html`` (`training.report`).
+(`training.papers.journal`); and ``report.html`` (`training.report`).
 
 ``--protocol tan`` repeats another experiment, that of Tan et al. 2007 on sampling policies; ``--preset
 lambdacrawl`` those of Kolobov et al. 2019.
@@ -30,9 +30,12 @@ from training.histories.contents import ContentHistory
 from training.histories.offset_history import DAY_S, MAX_PAGES, is_offset_history, read_offset_history
 from training.histories.reading import read_contents_or_history, read_history
 from training.papers import lambdacrawl
-from training.papers.journal import NAME, PRESETS, Experiment, difference_of
-from training.papers.journal_report import (
+from training.papers.journal import (
+    NAME,
+    PRESETS,
+    Experiment,
     compared_function,
+    difference_of,
     experiment_page,
     markdown,
     paper_charts,

@@ -15,8 +15,7 @@ from pathlib import Path
 from scrapy_gp4c.errors import Gp4cError, HistoryError
 from training import options
 from training.comparing.learned_score import find_history, read_learned, try_again
-from training.papers.journal import difference_of, read_results
-from training.papers.journal_report import compared_function, experiment_page
+from training.papers.journal import compared_function, difference_of, experiment_page, read_results
 from training.reporting.page import ReportPage, write_report
 from training.reporting.score import HEADLINE, score_page
 

@@ -25,7 +25,7 @@ from training.papers.user_centric import (
     resource_table,
     write_all,
 )
-from training.replaying.workloads import WorkloadPlan
+from training.replaying.search import WorkloadPlan
 
 
 @options.command

@@ -17,8 +17,7 @@ from scrapy_gp4c.search.queries import Workload
 from scrapy_gp4c.store.atomic_files import replacing
 from training import options
 from training.histories.contents import read_contents
-from training.replaying.search import count, search
-from training.replaying.workloads import WorkloadPlan, draw, knee
+from training.replaying.search import WorkloadPlan, count, draw, knee, search
 from training.reporting.terminal import progress
 
 COUNTS = 1_000_000

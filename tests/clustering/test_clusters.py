@@ -31,10 +31,10 @@ from training.clustering.clusters import (
     links_of,
     near_largest,
     nearest,
+    read_groups,
     regrouping,
     targets,
 )
-from training.clustering.groups_file import read_groups
 from training.evaluate import main as evaluate
 from training.histories.contents import ContentHistory, read_contents
 from training.histories.history import ChangeHistory

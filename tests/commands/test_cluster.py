@@ -18,7 +18,7 @@ from scrapy_gp4c.words.descriptions import describe, pack
 from tests.commands.test_commands import in_process, make_project
 from tests.support.schemas import checked
 from training.cluster import main
-from training.clustering.groups_file import read_groups
+from training.clustering.clusters import read_groups
 from training.evaluate import main as evaluate
 from training.histories.reading import read_history
 

@@ -17,7 +17,7 @@ from scrapy_gp4c.search.queries import read_query_log
 from scrapy_gp4c.store.opening import open_store
 from tests.example_project.test_demo import free_port
 from training.histories.contents import read_contents
-from training.replaying.workloads import WorkloadPlan, draw
+from training.replaying.search import WorkloadPlan, draw
 
 HOSTS = 2
 DAYS = FIRST_RANKED_DAY + 1

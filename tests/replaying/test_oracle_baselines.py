@@ -19,10 +19,16 @@ from scrapy_gp4c.settings import Settings
 from tests.support.contents import contents_of, random_pages
 from training.histories.history import ChangeHistory
 from training.papers.user_centric import Judged, points, prepared
-from training.replaying import oracle_baselines
-from training.replaying.baselines import REGULAR_FRESHNESS, allocate
+from training.replaying import baselines
+from training.replaying.baselines import (
+    REGULAR_FRESHNESS,
+    allocate,
+    allocate_visits,
+    change_rates,
+    current_share,
+    timetable,
+)
 from training.replaying.metrics import CONTENTS
-from training.replaying.oracle_baselines import allocate_visits, change_rates, current_share, timetable
 from training.replaying.prepared import prepare
 from training.replaying.refresh_value import QualityMeasure, with_refresh_values
 from training.replaying.replay import run
@@ -109,7 +115,7 @@ def test_a_replay_refreshes_what_the_experiment_does(name: str, tmp_path: Path) 
     for tau in (0.0, 0.3, 1.0):
         expected = next(one for one in points(trial, (0.3,), (tau,)) if one.policy == name.upper())
         history_prepared = prepare(history, budget=expected.refreshes, warmup=0, seed=5)
-        peer = oracle_baselines.load(f"{name}(tau={tau})")
+        peer = baselines.load_oracle_baseline(f"{name}(tau={tau})")
         assert peer is not None
         found = run(history_prepared, peer, metrics=tuple(CONTENTS))
         judged = Judged(*(float(getattr(found, metric).mean()) for metric in Judged._fields))
@@ -124,7 +130,7 @@ def test_a_replay_refreshes_what_the_experiment_does(name: str, tmp_path: Path) 
 )
 def test_what_is_left_over_goes_by_age(planned: list[int], last: list[int], budget: int) -> None:
     """The planned pages first; then those that have waited longest, none twice."""
-    found = oracle_baselines.with_oldest(np.array(planned, np.int64), np.array(last), budget).tolist()
+    found = baselines.with_oldest(np.array(planned, np.int64), np.array(last), budget).tolist()
     assert found[: len(planned)] == planned
     rest = found[len(planned) :]
     assert rest == sorted(set(range(10)) - set(planned), key=lambda page: (last[page], page))[: len(rest)]
@@ -136,7 +142,7 @@ def test_the_warm_up_is_no_part_of_the_timetable(tmp_path: Path) -> None:
     history = with_refresh_values(
         contents_of(tmp_path, random_pages(2, pages=8, cycles=9)), QualityMeasure(LOG)
     )
-    peer = oracle_baselines.load(" sbr( tau = .5 ) ")
+    peer = baselines.load_oracle_baseline(" sbr( tau = .5 ) ")
     assert peer is not None
     found = run(prepare(history, budget=3, warmup=4), peer, metrics=("quality",))
     assert found.visited.tolist() == [3] * 5
@@ -154,12 +160,14 @@ def test_the_warm_up_is_no_part_of_the_timetable(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_one_error(text: str, said: str) -> None:
     """With what would be."""
     with pytest.raises(PolicyError, match=said):
-        oracle_baselines.load(text)
+        baselines.load_oracle_baseline(text)
 
 
 def test_other_texts_are_left_to_the_table_of_policies() -> None:
     """Policies of crawls are no oracle baselines."""
-    assert [oracle_baselines.load(text) for text in ("top_k", "rounds(rounds=3)", "sbrx", "")] == [None] * 4
+    assert [baselines.load_oracle_baseline(text) for text in ("top_k", "rounds(rounds=3)", "sbrx", "")] == [
+        None
+    ] * 4
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -171,7 +179,7 @@ def test_a_history_of_changes_alone_is_refused(known: bool, tmp_path: Path) -> N
             contents_of(tmp_path, random_pages(2, pages=8, cycles=9)), QualityMeasure(LOG)
         )
         history = history.take(pages=np.arange(4))
-    peer = oracle_baselines.load("ebr")
+    peer = baselines.load_oracle_baseline("ebr")
     assert peer is not None
     with pytest.raises(PolicyError, match=r"'ebr' needs all pages .*--query-log"):
         run(prepare(replace(history), budget=2, warmup=1), peer)

@@ -11,7 +11,7 @@ from scrapy_gp4c.errors import QueryLogError
 from scrapy_gp4c.search.queries import read_query_log
 from tests.support.contents import contents_of, random_pages, write_contents
 from training import workload
-from training.replaying.workloads import WorkloadPlan, draw, headings, knee
+from training.replaying.search import WorkloadPlan, draw, headings, knee
 
 TEXT = """---
 title: "Getting started"

@@ -15,8 +15,7 @@ from scipy import stats
 
 from scrapy_gp4c.errors import HistoryError
 from tests.support.example_results import results
-from training.papers.journal import label
-from training.papers.journal_report import paper_charts, selection_rules
+from training.papers.journal import label, paper_charts, selection_rules
 from training.reporting.figures import (
     Chart,
     Line,

@@ -22,8 +22,7 @@ from training.histories.formats import write_npz
 from training.histories.models import generate
 from training.histories.reading import read_history
 from training.papers import journal as module
-from training.papers.journal import FITNESSES, label, read_results
-from training.papers.journal_report import TABLES, paper_charts
+from training.papers.journal import FITNESSES, TABLES, label, paper_charts, read_results
 from training.replaying.metrics import ORACLE
 from training.replaying.replay import replay
 

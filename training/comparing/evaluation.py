@@ -23,8 +23,7 @@ from scrapy_gp4c.scoring.terminals import Clock
 from training.comparing import statistics
 from training.evolution.evolve import Json
 from training.histories.history import ChangeHistory
-from training.replaying import oracle_baselines
-from training.replaying.baselines import Baseline
+from training.replaying.baselines import Baseline, is_oracle_baseline, load_oracle_baseline
 from training.replaying.metrics import ORACLE, WEIGHTED
 from training.replaying.prepared import DEFAULTS, CrawlChoices, Ties, prepare_for
 from training.replaying.replay import QUICK, Engine, can_replay, known_to, load, metrics_of, policy_of, run
@@ -57,10 +56,8 @@ class Contest(NamedTuple):
 
         Raises ScoreError, ExpressionError or PolicyError for what cannot be read.
         """
-        timed = [peer for text in self.policies if (peer := oracle_baselines.load(text))]
-        choices = [
-            load_policy(text) for text in self.policies if not oracle_baselines.is_oracle_baseline(text)
-        ]
+        timed = [peer for text in self.policies if (peer := load_oracle_baseline(text))]
+        choices = [load_policy(text) for text in self.policies if not is_oracle_baseline(text)]
         by_score: list[str | None] = [one.text for one in choices if one.scored]
         several = []
         for text in self.scores:
@@ -88,7 +85,7 @@ def contest(
     history can replay. ``in_use``: the function in use, the first of all.
     """
     texts = [one for text in policies for one in (_known(history) if text == EVERY else [text])]
-    live = [text for text in texts if not oracle_baselines.is_oracle_baseline(text)]
+    live = [text for text in texts if not is_oracle_baseline(text)]
     alone = bool(texts) and not any(load_policy(text).scored for text in live)
     first = [] if in_use is None else [in_use]
     usual = [] if alone else [text for text in DEFAULT_SCORES if _can_replay(history, text)]

@@ -24,8 +24,7 @@ from training.comparing.statistics import Mean
 from training.evolution.evolve import Json
 from training.evolution.front import undominated
 from training.histories.history import ChangeHistory
-from training.replaying import oracle_baselines
-from training.replaying.baselines import BASELINES
+from training.replaying.baselines import BASELINES, ORACLE_MEANINGS, ORACLE_SOURCE, is_oracle_baseline
 from training.replaying.metrics import METRICS, ORACLE
 from training.replaying.prepared import DEFAULTS, CrawlChoices
 from training.replaying.replay import can_replay
@@ -189,7 +188,7 @@ def about(name: str) -> tuple[str, str]:
     if name == ORACLE:
         return "the truth", "pages that changed first: no ranking finds more in a cycle"
     name = name.partition(UNDER)[0]
-    if oracle_baselines.is_oracle_baseline(name):
-        return oracle_baselines.SOURCE, oracle_baselines.MEANINGS[name.partition("(")[0].strip()]
+    if is_oracle_baseline(name):
+        return ORACLE_SOURCE, ORACLE_MEANINGS[name.partition("(")[0].strip()]
     known = NAMED.get(name) or BASELINES.get(name) or POLICIES.get(name.partition("(")[0])
     return ("as given", "") if known is None else (known.source, known.meaning)

@@ -51,7 +51,7 @@ class Neighbours:
         self._page_names = page_names
         self._groupings: dict[Name, Grouping] = {}
         self.groups_by_content: PageGroups | None = None
-        """Clusters and links, if a file of them was read (`training.clustering.groups_file`)."""
+        """Clusters and links, if a file of them was read (`training.clustering.clusters`)."""
         self.regrouping: Regrouping | None = None
         """Function that makes clusters and links anew in replays; None: those of the beginning stay."""
         self.popular: npt.NDArray[np.uint8] | None = None

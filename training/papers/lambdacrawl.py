@@ -22,7 +22,7 @@ from training.comparing.evaluation import Evaluation, evaluate
 from training.evolution.checkpoint import write_atomically
 from training.histories.imputation import likeliest_rates
 from training.histories.offset_history import PRIOR_DAYS, RATE_BOUNDS, OffsetHistory
-from training.papers.journal_report import Row, markdown
+from training.papers.journal import Row, markdown
 from training.replaying.baselines import HARMONIC, POISSON_FRESHNESS, allocate
 from training.replaying.prepared import CrawlChoices
 

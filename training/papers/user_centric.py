@@ -31,8 +31,7 @@ from training.comparing.statistics import RankCorrelation, rank_correlation
 from training.evolution.evolve import Json
 from training.histories.contents import read_contents
 from training.histories.history import ChangeHistory
-from training.replaying.metrics import CONTENTS
-from training.replaying.oracle_baselines import (
+from training.replaying.baselines import (
     UpdateHistory,
     allocated_visits,
     drawn_timetable,
@@ -40,11 +39,11 @@ from training.replaying.oracle_baselines import (
     whole_budget,
     with_oldest,
 )
+from training.replaying.metrics import CONTENTS
 from training.replaying.prepared import prepare
 from training.replaying.refresh_value import QualityMeasure, link_importance, refitted_values, refresh_values
 from training.replaying.replay import run
-from training.replaying.search import Corpus, VersionSearch, count, search
-from training.replaying.workloads import WorkloadPlan, draw, knee
+from training.replaying.search import Corpus, VersionSearch, WorkloadPlan, count, draw, knee, search
 from training.reporting.figures import STYLES, finish, new_figure, write_figures
 
 Estimate = Literal["whole", "half", "observed"]

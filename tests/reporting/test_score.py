@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scrapy_gp4c.scoring.expression import Expression, Token, parse
 from scrapy_gp4c.scoring.primitives import PRIMITIVES
 from training.evolution.simplification import readable
-from training.reporting import formula
+from training.reporting import score as formula
 
 leaves = st.sampled_from(("n", "X", "t", "cg", "nad_rate")) | st.floats(-1e6, 1e6).map(
     lambda x: float(f"{x:.4g}")
