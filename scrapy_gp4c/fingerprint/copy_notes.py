@@ -10,9 +10,11 @@ from __future__ import annotations
 import inspect
 import re
 import struct
+import sys
 import unicodedata
 from functools import cache
 from importlib import metadata
+from importlib.resources import files
 from types import ModuleType
 from typing import Final, NamedTuple
 
@@ -39,7 +41,18 @@ from scrapy_gp4c.fingerprint.text import REASONS
 from scrapy_gp4c.words import masking, normal, shingles
 
 _KNOWN_FEATURES: Final = (None, main_features, simhash_words)
-_RULES: Final[tuple[ModuleType, ...]] = (answers, data, text, sketches, normal, masking, shingles)
+_FINGERPRINT: Final = sys.modules["scrapy_gp4c.fingerprint"]
+_RULES: Final[tuple[ModuleType, ...]] = (
+    _FINGERPRINT,
+    answers,
+    data,
+    text,
+    sketches,
+    normal,
+    masking,
+    shingles,
+)
+_TABLES: Final = ("mask_words.toml", "date_words.json")
 _READERS: Final = ("scrapy", "w3lib", "selectolax", "lxml")
 
 
@@ -53,6 +66,7 @@ def rules_digest() -> bytes:
             versions.append(inspect.getsource(module))
         except OSError:  # installed without sources
             versions.append(metadata.version("scrapy-gp4c"))
+    versions += [files(shingles.__package__).joinpath(table).read_text(encoding="utf-8") for table in _TABLES]
     return xxhash.xxh3_128_digest("\n".join(versions).encode())
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from scrapy_gp4c.words.masking import MASK
+from scrapy_gp4c.words.masking import MASK, WORDS
 
 _XSSI: Final = re.compile(r"\s*(?:\)\]\}',?|while\s?\(1\);|for\s?\(;;\);)\s*")
 _JSONP: Final = re.compile(r"\s*(?:/\*\*/\s*)?[\w$.]{1,100}\(\s*(?=[\[{])")
@@ -24,7 +24,7 @@ _TRACE_KEY: Final = re.compile(
 _CLOCK_KEY: Final = re.compile(
     r"(?:server|current|response|query|generated|fetched|retrieved|cache[d]?|render(?:ed)?|process(?:ing)?|execution|"
     r"elapsed|now|exec|run|up|latency|last[-_]?(?:updated?|modified|refresh(?:ed)?|fetch(?:ed)?|sync(?:ed)?|check(?:ed)?)"
-    r"|expires?|took|timestamp|time_?stamp|ts|duration|unix|epoch)"
+    r"|expires?|took|timestamp|time_?stamp|ts|unix|epoch)"
     r"[-_]?(?:time|at|on|ms|s|sec|seconds|millis|date|stamp|timestamp|in|duration|until|age)?(?:[-_](?:ms|s|utc|iso))?|ttl",
     re.I,
 )
@@ -40,6 +40,10 @@ _OWN_DATE_KEY: Final = re.compile(
     "|access|refresh|cach|expir|now|activ|issued|render",
     re.I,
 )
+KEY_WORD: Final = re.compile("[A-Z]?[a-z]+|[A-Z]+")
+"""Words of keys in any of the usual notations."""
+_DATED_WORDS: Final = frozenset(WORDS["dated_keys"].split())
+"""Words of keys whose dates are what the answer is about."""
 _ISO: Final = re.compile(r"20\d\d-\d\d-\d\d(?:[T ]\d\d:\d\d\S{0,20})?")
 _DATE_SIGNS: Final = re.compile("(?<=[0-9])[-T:](?=[0-9])")
 _ASSIGNED: Final = re.compile(r"(?:=|\(|,|\breturn\b)\s{0,9}(?:JSON\.parse\(\s{0,9}(['\"])|(?=[\[{]))")
@@ -137,6 +141,11 @@ def _object(pairs: list[tuple[str, Any]]) -> Any:
             return [[key, value] for key, value in pairs]
         if isinstance(value, list):
             value = [_row(row) if isinstance(row, dict) else row for row in value]
+        elif isinstance(value, str) and value[:2] == "20" and _ISO.fullmatch(value) is not None:
+            words = {word.lower() for word in KEY_WORD.findall(key)}
+            # An hour at which something expires is that of a token or a cache.
+            if not words.isdisjoint(_DATED_WORDS) and (len(value) == 10 or "expires" not in words):
+                value = _DATE_SIGNS.sub(r" \g<0> ", value)
         made[key] = MASK if _is_noise(key, value) else value
     return made
 
@@ -163,7 +172,7 @@ def _is_noise(key: str, value: object) -> bool:
         return (isinstance(value, str) and len(value) >= 6) or (isinstance(value, int) and abs(value) > 10**6)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if _CLOCK_KEY.fullmatch(key):
-        return is_number or (isinstance(value, str) and value[:1].isdigit())
+        return is_number or (isinstance(value, str) and value[:1].isdigit() and " - " not in value)
     return is_number and _COUNT_KEY.fullmatch(key) is not None
 
 

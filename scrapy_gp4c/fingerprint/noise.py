@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import re
 import struct
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from importlib.resources import files
 from itertools import islice
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -22,9 +20,9 @@ from zlib import crc32
 import xxhash
 from selectolax.lexbor import LexborNode
 
-from scrapy_gp4c.fingerprint.data import leaves
+from scrapy_gp4c.fingerprint.data import KEY_WORD, leaves
 from scrapy_gp4c.fingerprint.text import OTHER_PAGES_NAME, compared_parts, names_of
-from scrapy_gp4c.words.masking import CHECKSUMS, mask
+from scrapy_gp4c.words.masking import CHECKSUMS, WORDS, mask
 from scrapy_gp4c.words.normal import normalise
 
 _ROW: Final = struct.Struct("<IH")
@@ -35,15 +33,12 @@ _COUNTER: Final = 4
 _CLOCK_STREAK: Final = 2
 """Changes in a row, without the first one of the page, that make a text node a clock."""
 
-_WORDS: Final = tomllib.loads(
-    files("scrapy_gp4c.words").joinpath("mask_words.toml").read_text(encoding="utf-8")
-)
 _WITHIN: Final = "\u0590"  # scripts without spaces, or that write articles and endings on words
 
 
 def _words(*names: str) -> tuple[frozenset[str], re.Pattern[str]]:
     """Words of spaced scripts, and a pattern of those that stand within others."""
-    words = " ".join(_WORDS[name] for name in names).split()
+    words = " ".join(WORDS[name] for name in names).split()
     within = [re.escape(word) for word in words if word[0] >= _WITHIN]
     return frozenset(word for word in words if word[0] < _WITHIN), re.compile("|".join(within))
 
@@ -69,15 +64,14 @@ _INLINE: Final = frozenset(
 )
 _LABEL: Final = re.compile(
     r"\W*(?:the |our |les |die |der |das )?(?:"
-    + "|".join(re.escape(label.strip()) for label in _WORDS["asides"].split("|") if label.strip())
+    + "|".join(re.escape(label.strip()) for label in WORDS["asides"].split("|") if label.strip())
     + r")(?:\w{0,3}(?:\s[^:：]{0,40})?(?P<colon>[:：])|[^:：]{0,30}$)"
 )
 _TOKEN: Final = re.compile(r"\w*\d[\w.,'’%-]*(?:\s\d{3}\b)*|[^\W\d_]+|[,;|·•](?=\s)|[:：]")
 _QUOTATION: Final = re.compile(r"\s*[\"“„«‹「『].*[\"”“»›」』]\W*", re.S)
 _CONTAINERS: Final = frozenset(("div", "section", "ul", "ol", "dl", "table", "aside"))
-_KEY_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _MEASURES: Final = frozenset(
-    ("ms", "millis", "milliseconds", "micros", "nanos", "seconds", "age", "uptime", "load")
+    ("duration", "ms", "millis", "milliseconds", "micros", "nanos", "seconds", "age", "uptime", "load")
 )
 _TOKEN_VALUE: Final = re.compile(
     r'"(?=[^"]*\d)(?:[0-9a-f-]{8,200}|(?:\d*[A-Za-z]+\d+){2,40}[\w+/=.:-]{0,200})"'
@@ -209,7 +203,7 @@ def _position_of_value(value: str, keys: tuple[str, ...], has_checksums: bool) -
     """Position of a value that may be a clock, one for all rows; 0 for statements."""
     if not keys or not any(map(str.isdigit, value)):
         return 0
-    words = [word.lower() for key in keys[-2:] for word in _KEY_WORD.findall(key)]
+    words = [word.lower() for key in keys[-2:] for word in KEY_WORD.findall(key)]
     if _is_statement(" ".join(words), words) or _STATEMENT_NAME.search(keys[-1].lower()) is not None:
         return 0
     is_number = value[0] != '"'

@@ -17,7 +17,7 @@ from scrapy.http import TextResponse
 from selectolax.lexbor import LexborCSSSelector, LexborHTMLParser, LexborNode
 
 from scrapy_gp4c.fingerprint.data import script_data
-from scrapy_gp4c.words.masking import is_moment
+from scrapy_gp4c.words.masking import DATED, RECENT, WEEKDAYS, WORDS, is_moment
 from scrapy_gp4c.words.normal import CLOCK_BEGIN, CLOCK_END
 
 MAX_SOURCE_BYTES: Final = 2**24
@@ -26,15 +26,41 @@ LITTLE_TEXT_WORDS: Final = 20
 """Words below which a page is the shell of an application: its data in scripts counts as text."""
 MAX_DEPTH: Final = 2000  # of open elements: the parser's time grows with its square (20,000 deep: 0.5 s)
 
+ADVERTISEMENT: Final = "advertisement"
+HIDDEN: Final = "hidden"
+NAVIGATION: Final = "navigation"
+FOOTER: Final = "footer"
+CONSENT: Final = "cookie notice"
+SIDEBAR: Final = "sidebar"
+OUTSIDE: Final = "outside the main part"
+OTHER_PAGES: Final = "not about this page"
+REASONS: Final = (ADVERTISEMENT, HIDDEN, NAVIGATION, FOOTER, CONSENT, SIDEBAR, OUTSIDE, OTHER_PAGES)
+"""Reasons to leave text out."""
 
 _NEVER_TEXT: Final = "script,style,noscript,iframe,svg title,svg desc,defs,metadata,symbol"
 _LOUD: Final = "[role=alert],[role=status]"  # news of the whole page, wherever they stand
-_AD_ATTRIBUTES: Final = ("data-ad", "data-ad-slot", "data-ad-client", "data-google-query-id")
+# Attributes of advertisements; `data-ad-id` is the number of a small ad.
+_AD_ATTRIBUTE: Final = re.compile(
+    rb"data-(?:ads?|ad-(?:slot|client|unit|position|size|format|placement|zone|network|type|name|region|container"
+    rb"|layout)(?:-(?:path|id|name))?|[a-z]{3,20}-ads?|google-query-id)(?=[\s=>/])"
+)
+_NAMING_ATTRIBUTES: Final = (
+    "data-testid",
+    "data-test-id",
+    "data-test",
+    "data-qa",
+    "data-cy",
+    "data-component",
+)
+"""Attributes whose values name elements as classes do."""
+_LABELS: Final = (
+    (b"data-", re.compile(rb"(data-(?:test-?id|test|qa|cy|component))=[\"']([^\"'\\]{4,80})[\"']")),
+    (b"aria-label", re.compile(rb"(aria-label)=[\"']([^\"'\\]{2,80})[\"']")),
+)
 # What may be left out; names of classes and ids are sought in the source itself: a selector costs 2% of the
 # parsing, and as much as looking whether the source has its word.
 _CANDIDATES: Final = (
-    "nav,footer,aside,[role],[hidden],[style*=none i],time,[aria-label^=advert i],[aria-label^=sponsored i],"
-    + ",".join(f"[{attribute}]" for attribute in _AD_ATTRIBUTES)
+    "nav,footer,aside,[role],[hidden],[style*=none i],time,amp-ad,amp-embed,[data-ad-slot],[data-ad-client]"
 )
 _MOST_NAMES: Final = 64
 # Never text, and what says more than its text.
@@ -46,6 +72,15 @@ _MOMENT_NAME: Final = re.compile(
     r"|relative-time|when|last-\w+)(?:-\w+)?|(?:[\w-]+-)?(?:post|comment|item|entry|article|story|message|msg)-time|time"
     r"|timer|age"
 )
+# Dates of these are the page's own.
+_DATED_NAME: Final = re.compile(
+    r"(?:^|-)(?:event|due|start|begin|end|expir\w*|deadline|deliver\w*|depart\w*|arriv\w*|clos\w*|open\w*|release\w*|birth|bday|valid"
+    r"|effective|ship\w*|exam|until|from|check-?(?:in|out))(?:-|$)"
+)
+_COUNT_NAME: Final = re.compile(
+    r"(?:[\w-]+-)?(?:likes?|shares?|views?|hits?|comments?|visitors?|reads?|readers|watchers|online)-?(?:count(?:s|er)?|num(?:ber)?|total)"
+)
+_COUNT: Final = re.compile(r"[0-9][0-9.,\s]{0,12}[km]?", re.I)
 _LONGEST_MOMENT: Final = 60
 _LONGEST_NAME: Final = 80
 """Characters of a class or id that is looked at."""
@@ -59,10 +94,10 @@ _AD: Final = (
 _AD_PLACE: Final = (
     r"(?:slots?|units?|containers?|wrap(?:per)?|box|banners?|blocks?|spaces?|placements?|zones?|frames?|labels?|holder"
     r"|placeholder|leaderboard|skyscraper|rectangle|billboard|area|row|iframe|inner|outer|top|bottom|left|right|side"
-    r"|sidebar|header|footer|inline|sticky|mobile|desktop|native|google|mpu|\d++)"
+    r"|sidebar|header|footer|inline|dfp|gam|prebid|sticky|mobile|desktop|native|google|mpu|\d++)"
 )  # possessive: of a repeated `\d+`, a name of 30 digits would take hours
 _AD_NAME: Final = re.compile(
-    rf"(?:{_AD}|(?:{_AD_PLACE}[-_]?)+{_AD}(?:[-_]?\d+)?|{_AD}(?:[-_]?{_AD_PLACE})+|ad(?:sbygoogle|sense|slot|unit)"
+    rf"(?:{_AD}|(?:{_AD_PLACE}[-_]?)+{_AD}(?:[-_]?{_AD_PLACE})*|{_AD}(?:[-_]?{_AD_PLACE})+|ad(?:sbygoogle|sense|slot|unit)"
     r"|div-gpt-ad[-_\w]*|google-auto-placed|sponsored(?:[-_](?:content|links?|posts?|box|label|ad))?|promoted"
     r"|(?:taboola|outbrain|ob)[-_](?:widget|below|right|container)[-_\w]*|taboola|outbrain)"
 )
@@ -73,11 +108,16 @@ OTHER_PAGES_NAME: Final = (
     r"|most-?(?:read|viewed|popular|shared)|recently-?viewed|trending"
 )
 """Pattern of names of parts that are about other pages."""
-_OTHER_PAGES_NAME: Final = re.compile(rf"(?:[\w-]*?[-_])?(?:{OTHER_PAGES_NAME})(?:[-_][\w-]*)?")
+_OTHER_PAGES_NAME: Final = re.compile(
+    rf"(?:[\w-]*?[-_])?(?:{OTHER_PAGES_NAME}|(?:weather|wetter|meteo)[-_]?(?:widget|box|bar|block|info)|random-?(?:quote|tip|fact|image)s?"
+    r"|(?:quote|tip|fact|word|joke|thought)-?of-?(?:the-?)?(?:day|moment)|daily-?(?:quote|tip|fact)|captcha)(?:[-_][\w-]*)?"
+)
 _CONSENT_NAME: Final = re.compile(
     r"(?:[\w-]*[-_])?(?:cookies?|gdpr|consent|ccpa)[-_]?(?:[^\W_]+[-_])*(?:banner|bar|notice|consent|popup|pop-up|modal"
     r"|dialog|overlay|message|alert|wall|layer|law|disclaimer|prompt|manager|hint|hinweis|info|settings|preferences"
     r"|container|wrapper|box|root|window)(?:[-_][^\W_]+)*|(?:cookies?|gdpr|consent|cookie-?law|cookiebar|onetrust)[-_\w]*(?:sdk|root)"
+    r"|(?:tarteaucitron|didomi|usercentrics|cmplz|cky|iubenda-cs|qc-cmp2|sp-message|axeptio|borlabs-?cookie|klaro|truste"
+    r"|osano-cm|termly|fc-consent|moove-gdpr|hs-eu-cookie)(?:[-_]\w*)*+"
     r"|onetrust[-_\w]*|cookiebot[-_\w]*|cybotcookiebot\w*"
 )
 _COOKIES: Final = re.compile(
@@ -88,6 +128,40 @@ _LONGEST_NOTICE: Final = 1500
 _MOST_DIALOGS: Final = 8
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _BEFORE_ATTRIBUTES: Final = (b" ", b"\n", b"\t", b"\r", b"\f", b'"', b"'", b"/")
+_SEPARATOR: Final = "\x1f"  # between the texts of a page; a blank for what splits words
+
+
+def _phrases(name: str) -> frozenset[str]:
+    return frozenset(" ".join(phrase.split()) for phrase in WORDS[name].split("|"))
+
+
+def _first_upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+_PHRASES: Final = {ADVERTISEMENT: _phrases("advertisements"), OTHER_PAGES: _phrases("other_pages")}
+_REASON_OF_LABEL: Final = {phrase.lower(): reason for reason, names in _PHRASES.items() for phrase in names}
+# In the forms that a page writes: to lower every text would cost more than all the rest of the look.
+_ALONE: Final = frozenset(
+    form(text) + colon
+    for text in WEEKDAYS.union(RECENT, *_PHRASES.values())
+    for form in (_first_upper, str.lower, str.upper, str.title, str.capitalize)
+    for colon in ("", ":")
+)
+"""Texts that are a moment, or the label of what stands behind them, where an element says nothing else."""
+_COUNTED: Final = frozenset(WORDS["reactions"].split()) | {"k", "m"}
+_COUNT_ALONE: Final = re.compile(
+    rf"{_SEPARATOR}(?=[0-9👍❤♥♡👁💬])(?:[0-9][0-9.,]{{0,9}}+\s?[km]?\s?[^\W\d][^{_SEPARATOR}]{{0,20}}|[👍❤♥♡👁💬]\ufe0f?\s?[0-9][0-9.,]{{0,9}}+\s?[km]?"
+    rf"|[0-3]?\d([-/])[0-3]?\d\1\d\d)(?={_SEPARATOR}|\Z)",
+    re.I,
+)
+_COUNTED_WORD: Final = re.compile(r"[^\W\d_]++(?:'[^\W\d_]++)?")
+_HEADINGS: Final = frozenset(("h1", "h2", "h3", "h4", "h5", "h6", "hr", "main", "article"))
+_LISTS: Final = frozenset(("ul", "ol", "div", "section", "table", "nav"))
+_LONGEST_AD: Final = 600
+_MOST_LABELLED: Final = 40
+_LONGEST_LINK: Final = 200
+"""Characters of a list of links for each of its links."""
 _ROOTS: Final = {"html", "body", "main", "article", "head", "title", "h1"}
 _MARKUP: Final = re.compile(r"<!\[CDATA\[|\]\]>|<[/?!]?[A-Za-z_][^<>]*>")
 _SHADOW_ROOT: Final = re.compile("<template(?=[^<>]{1,500}shadowrootmode)", re.I)
@@ -108,18 +182,6 @@ class LeftOut(NamedTuple):
     def words(self) -> int:
         """Number of words."""
         return len(self.text.split())
-
-
-ADVERTISEMENT: Final = "advertisement"
-HIDDEN: Final = "hidden"
-NAVIGATION: Final = "navigation"
-FOOTER: Final = "footer"
-CONSENT: Final = "cookie notice"
-SIDEBAR: Final = "sidebar"
-OUTSIDE: Final = "outside the main part"
-OTHER_PAGES: Final = "about other pages"
-REASONS: Final = (ADVERTISEMENT, HIDDEN, NAVIGATION, FOOTER, CONSENT, SIDEBAR, OUTSIDE, OTHER_PAGES)
-"""Reasons to leave text out."""
 
 
 class Content(NamedTuple):
@@ -197,7 +259,13 @@ def _parsed(html: str) -> _Parsed:
         if document is None:
             return _Parsed(None, Content("", (), has_text=False))
         left_out = list(_take_out(document, source, kept_reasons))
-        text = document.text(separator=" ", strip=True)
+        text = document.text(separator=_SEPARATOR, strip=True)
+        if not _ALONE.isdisjoint(text.split(_SEPARATOR)) or any(
+            _is_count(count[0][1:]) for count in _COUNT_ALONE.finditer(text)
+        ):
+            left_out += _take_out_labelled(document, kept_reasons)
+            text = document.text(separator=_SEPARATOR, strip=True)
+        text = text.replace(_SEPARATOR, " ")
         too_much = _reasons_of_much(left_out, text)
         if not too_much:
             break
@@ -278,7 +346,12 @@ def _is_moment(node: LexborNode) -> bool:
     if tag == "time":
         if (attributes.get("datetime") or "").startswith(("P", "p")):  # a duration
             return False
-    elif not any(_MOMENT_NAME.fullmatch(name) for name in names_of(attributes.get("class"))):
+    elif any(map(_COUNT_NAME.fullmatch, names_of(attributes.get("class")))):
+        return _COUNT.fullmatch(node.text(strip=True)) is not None
+    elif not any(map(_MOMENT_NAME.fullmatch, names_of(attributes.get("class")))):
+        return False
+    if any(map(_DATED_NAME.search, names_of(attributes.get("class"), attributes.get("itemprop")))):
+        node.insert_before(DATED)
         return False
     text = node.text(separator=" ", strip=True)
     return len(text) <= _LONGEST_MOMENT and is_moment(text)
@@ -305,6 +378,14 @@ def _take_out(document: LexborNode, source: bytes, kept_reasons: frozenset[str])
         names = {name for value in _values(source, attribute) for name in value.split()}
         meaningful = [name for name in names if _has_meaning(name)][:_MOST_NAMES]
         selectors += [f'[{attribute}~="{name.decode()}"]' for name in meaningful]
+    for word, pattern in _LABELS:
+        if word in source:
+            named = {
+                (name.decode(), value.decode("utf-8", "replace")) for name, value in pattern.findall(source)
+            }
+            selectors += [f'[{name}="{value}"]' for name, value in named if _is_ad_attribute((name, value))]
+    if b"data-" in source:
+        selectors += [f"[{attribute.decode()}]" for attribute in set(_AD_ATTRIBUTE.findall(source))]
     selector = ",".join(selectors)
     candidates = [(_reason(node), node) for node in _SELECTOR.find(selector, document)]
     for reason, node in candidates:
@@ -351,9 +432,7 @@ def _reason(node: LexborNode) -> str | None:
     role = (attributes.get("role") or "").lower()
     if (reason := _reason_of_name(attributes.get("class"), attributes.get("id"))) is not None:
         return reason
-    if (attributes.get("aria-label") or "").lower().startswith(("advert", "sponsored")) or any(
-        name in attributes for name in _AD_ATTRIBUTES
-    ):
+    if tag in ("amp-ad", "amp-embed") or any(map(_is_ad_attribute, attributes.items())):
         return ADVERTISEMENT
     if "hidden" in attributes or "display:none" in (attributes.get("style") or "").replace(" ", "").lower():
         return HIDDEN
@@ -364,6 +443,97 @@ def _reason(node: LexborNode) -> str | None:
     if tag == "aside" or role == "complementary":
         return SIDEBAR
     return None
+
+
+@lru_cache(4096)
+def _is_ad_attribute(attribute: tuple[str, str | None]) -> bool:
+    name, value = attribute
+    if name == "aria-label":
+        return _is_ad_label(value or "")
+    if name in _NAMING_ATTRIBUTES:
+        return _names_ad(value or "")
+    return name.startswith("data-") and _AD_ATTRIBUTE.match(f"{name}=".encode()) is not None
+
+
+def _is_ad_name(name: str) -> bool:
+    return bool(_AD_NAME.fullmatch(name) or _AD_NAME.fullmatch(_AFFIXES.sub("", name)))
+
+
+def _names_ad(value: str) -> bool:
+    """Tell whether a name for tests and the like says advertisement; `ad` alone is a small ad."""
+    return any(len(name) > 3 and _is_ad_name(name) for name in names_of(value))
+
+
+def _is_ad_label(label: str) -> bool:
+    label = label.strip().lower()
+    return _REASON_OF_LABEL.get(label) == ADVERTISEMENT or label.startswith(("advert", "sponsored"))
+
+
+def _take_out_labelled(document: LexborNode, kept_reasons: frozenset[str]) -> Iterator[LeftOut]:
+    """Take out lists of other pages under a heading and advertisements under a label; mark moments.
+
+    They have no name in the markup: a text says it that is all that its element says.
+    """
+    topics = " ".join(node.text() for node in _SELECTOR.find("title,h1", document)[:10]).lower()
+    labels: list[tuple[str, LexborNode]] = []
+    alone: list[LexborNode] = []
+    weekdays: list[LexborNode | None] = []
+    is_head = True
+    for node in document.traverse(include_text=True):
+        if node.tag != "-text":
+            is_head = is_head and node.tag not in ("h1", "main", "article")
+            continue
+        text = (node.text_content or "").strip()
+        label = text.lower().rstrip(":： ")
+        if label in WEEKDAYS:
+            weekdays.append(node if is_head else None)
+        elif (reason := _REASON_OF_LABEL.get(label)) is not None:
+            if reason not in kept_reasons and label not in topics:
+                labels.append((reason, node))
+        elif len(text) <= _LONGEST_MOMENT and (label in RECENT or _is_count(text)):
+            alone.append(node)
+    if len(weekdays) == 1 and weekdays[0] is not None:  # the day in a page's head, no hours of opening
+        alone.append(weekdays[0])
+    for node in alone:
+        is_link = node.parent is None or node.parent.tag in ("a", "option")
+        if not is_link or (node.text_content or "")[:1].isdigit():
+            node.insert_before(CLOCK_BEGIN)
+            node.insert_after(CLOCK_END)
+    for reason, node in labels[:_MOST_NAMES]:
+        for part in _labelled(node, reason == ADVERTISEMENT):
+            yield LeftOut(reason, part.text(separator=" ", strip=True))
+            part.decompose()
+
+
+def _is_count(text: str) -> bool:
+    """Tell whether a text says nothing but a number of comments or likes, or a date such as 10-11-26."""
+    if (count := _COUNT_ALONE.match(f"{_SEPARATOR}{text}{_SEPARATOR}")) is None or count.end() <= len(text):
+        return False
+    return count[1] is not None or all(word in _COUNTED for word in _COUNTED_WORD.findall(text.lower()))
+
+
+def _labelled(label: LexborNode, is_ad: bool) -> list[LexborNode]:
+    """Elements that a label stands over: a list of links to other pages, or a short advertisement."""
+    size = len((label.text_content or "").strip())
+    heading = label
+    while (above := heading.parent) is not None and len(above.text(strip=True)) == size:
+        if above.tag in ("a", "button", "option", "body", "html"):
+            return []
+        heading = above
+    parts: list[LexborNode] = []
+    sibling, block = heading.next, ""
+    while sibling is not None and len(parts) < _MOST_LABELLED and sibling.tag not in _HEADINGS:
+        text = sibling.text(strip=True)
+        if text:
+            if sibling.tag == "-text" or (parts and (block in _LISTS or sibling.tag != block)):
+                break
+            parts.append(sibling)
+            block = sibling.tag or ""
+            links = len(_SELECTOR.find("a", sibling))
+            if len(text) > (_LONGEST_AD if is_ad else _LONGEST_LINK * links):
+                return []
+        sibling = sibling.next
+    return parts
 
 
 def _notices(document: LexborNode) -> Iterator[LexborNode]:
@@ -403,13 +573,15 @@ def _has_meaning(name: bytes) -> bool:
     text = name.decode("utf-8", "replace")
     if '"' in text or "\\" in text or "\ufffd" in text:
         return False
-    return _reason_of_name(text, None) is not None or any(map(_MOMENT_NAME.fullmatch, names_of(text)))
+    return _reason_of_name(text, None) is not None or any(
+        _MOMENT_NAME.fullmatch(name) or _COUNT_NAME.fullmatch(name) for name in names_of(text)
+    )
 
 
 @lru_cache(4096)
 def _reason_of_name(classes: str | None, identity: str | None) -> str | None:
     for name in names_of(classes, identity):
-        if _AD_NAME.fullmatch(name) or _AD_NAME.fullmatch(_AFFIXES.sub("", name)):
+        if _is_ad_name(name):
             return ADVERTISEMENT
         if _CONSENT_NAME.fullmatch(name):
             return CONSENT

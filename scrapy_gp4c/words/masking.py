@@ -22,9 +22,14 @@ MASK: Final = "\x7f"  # DEL: no page's text holds it, and an ASCII text stays on
 
 _DATA: Final = files(__package__)
 _TABLE: Final = json.loads(_DATA.joinpath("date_words.json").read_text(encoding="utf-8"))
-_WORDS: Final = tomllib.loads(_DATA.joinpath("mask_words.toml").read_text(encoding="utf-8"))
-_RECENT: Final = frozenset(_TABLE["recent"])
-_RECENT_WORDS: Final = frozenset(word for phrase in _RECENT for word in phrase.split())
+WORDS: Final[dict[str, str]] = tomllib.loads(_DATA.joinpath("mask_words.toml").read_text(encoding="utf-8"))
+"""Words beside numbers and over lists."""
+WEEKDAYS: Final = frozenset(_TABLE["weekdays"])
+"""Names of the days of the week."""
+RECENT: Final = frozenset(word.replace("\u200b", "") for word in _TABLE["recent"]) | frozenset(
+    WORDS["recent"].split()
+)
+_RECENT_WORDS: Final = frozenset(word for phrase in RECENT for word in phrase.split())
 _UNIT_AFTER: Final = frozenset(map(tuple, _TABLE["unit_after"]))
 _BEFORE_UNIT: Final = frozenset(map(tuple, _TABLE["before_unit"]))
 
@@ -33,15 +38,23 @@ _STRONG, _WEAK, _DAY_NAME, _UNIT, _AFTER, _BEFORE, _VIEW = (1 << bit for bit in 
 _FIRST: Final = 0x10FF00  # end of the last private plane, where no font of icons is
 _MARKS: Final[dict[str, int]] = {}
 for _bit, _words in (
-    (_STRONG, [*_TABLE["months"], *_WORDS["other_months"].split()]),
+    (_STRONG, [*_TABLE["months"], *WORDS["other_months"].split()]),
     (_WEAK, _TABLE["weak_months"]),
-    (_DAY_NAME, [*_TABLE["weekdays"], *_WORDS["other_weekdays"].split()]),
+    (_DAY_NAME, [*_TABLE["weekdays"], *WORDS["other_weekdays"].split()]),
     (_UNIT, [unit for unit, _ in _UNIT_AFTER] + [unit for _, unit in _BEFORE_UNIT]),
     (_AFTER, [after for _, after in _UNIT_AFTER]),
     (_BEFORE, [before for before, _ in _BEFORE_UNIT]),
-    (_VIEW, _WORDS["views"].split()),
+    (_VIEW, WORDS["views"].split()),
 ):
-    for _word in set(_words) - {"k", "st", "an", "th", "nd", "rd", *_TABLE["unspaced"]}:
+    for _word in {word.replace("\u200c", "") for word in _words} - {
+        "k",
+        "st",
+        "an",
+        "th",
+        "nd",
+        "rd",
+        *_TABLE["unspaced"],
+    }:
         _MARKS[_word] = _MARKS.get(_word, 0) | _bit
 
 
@@ -76,25 +89,28 @@ _SECOND: Final = r"(?:\s(?:الثاني|الأول|الآخر))?"
 _WITH_YEAR: Final = rf",?[\s/-]{{1,3}}(?:พ\.ศ\. |de |del |do |da |de l'any )?{_YEAR}{_AFTER_YEAR}"
 _COUNT: Final = r"(?:\d{1,3}(?:\s\d{3}){1,4}(?!\d)|\d++(?:[.,']\d++)*+)(?:\s?[km]\b)?"
 _TIMES: Final = (
-    r"(?:times|veces|mal|fois|volte|vezes|раза?|razy?|gånger|ganger|gange|keer|kez|defa|lần|kali|kertaa)"
+    r"(?:times|veces|mal|fois|volte|vezes|раза?|razy?|gånger|ganger|gange|keer|kez|defa|lần|kali|kertaa"
+    r"|x|krát)"
 )
 _PEOPLE: Final = (
     r"(?:users?|visitors?|guests?|members?|gäste|benutzer|usuarios|invitados|visitantes|utilisateurs|visiteurs|invités"
     r"|utenti|ospiti|пользовател\w{1,3}|гост\w{1,3}|użytkowników|gości|osób|gebruikers|gasten)"
 )
-_SEEN: Final = (
-    r"(?:(?:viewed|read|accessed|visto|leído|lido|letto|lu|vu|gelesen|angesehen|aufgerufen|просмотрено|прочитано|bekeken|läst"
-    rf"|vist|wyświetlono|przeczytano|okundu|görüntülendi|zobrazeno)\s{_COUNT}\s{_TIMES}(?!\w)"
-    rf"|seen\sby\s{_COUNT}\s(?:people|{_PEOPLE})(?!\w)"
-    rf"|(?:visits|visitors|hits|online|онлайн|смотрят|просматривают)(?:\s\w{{2,8}})?\s?[:：]\s?{_COUNT}"
-    rf"|visitor (?:number|no\.|nr\.|#)\s?[:：]?\s?{_COUNT})"
-)
 _ONLINE: Final = r"(?:online|онлайн|en línea|conectados|en ligne|connectés|collegati|çevrimiçi)"
 _WATCHERS: Final = (
-    rf"(?:people|persons?|others|shoppers|customers|{_PEOPLE}|personen|leute|personnes|personas|persone|pessoas|mensen"
+    rf"(?:people|persons?|others|shoppers|customers|{_PEOPLE}|personen|personer|leute|ihmistä|personnes|personas|persone|pessoas|mensen"
     r"|osób|osoby|kişi|человека?)"
 )
-_WATCH: Final = rf"(?:{'|'.join(_WORDS['watch'].split())})"
+_WATCH: Final = rf"(?:{'|'.join(WORDS['watch'].split())})"
+_SEEN: Final = (
+    r"(?:(?:dilihat|dibaca|přečteno|viewed|read|accessed|visto|leído|lido|letto|lu|vu|gelesen|angesehen|aufgerufen|просмотрено|прочитано|bekeken|läst"
+    rf"|vist|wyświetlono|przeczytano|okundu|görüntülendi|zobrazeno)\s?[:：]?\s{_COUNT}\s?{_TIMES}(?!\w)"
+    rf"|(?:смотрят|просматривают|watching|viewing)\s(?:сейчас\s)?{_COUNT}\s{_WATCHERS}(?!\w)"
+    rf"|seen\sby\s{_COUNT}\s(?:people|{_PEOPLE})(?!\w)"
+    rf"|(?:visits|visitors|hits|online|онлайн|смотрят|просматривают)(?:\s\w{{2,8}})?\s?[:：]\s?{_COUNT}"
+    r"|(?:visitor|besucher|visiteur|visitante|visitatore|посетитель)\s(?:number|nummer|número|numero|no\.|nr\.|n[º°]|#|№)"
+    rf"\s?[:：]?\s?{_COUNT})"
+)
 _THAI_MONTH: Final = r"(?:ม\.ค|ก\.พ|มี\.ค|เม\.ย|พ\.ค|มิ\.ย|ก\.ค|ส\.ค|ก\.ย|ต\.ค|พ\.ย|ธ\.ค)\."
 _DAY_FIRST: Final = "|".join(
     (
@@ -130,12 +146,13 @@ _MANY: Final = (
 )
 _VIEWS: Final = (
     rf"(?:{_any_of(_VIEW)}|page\s{_any_of(_VIEW)}"
-    rf"|{_PEOPLE} (?:are |currently )?{_ONLINE}|{_WATCHERS}\s(?:\w{{1,20}}\s){{0,3}}{_WATCH}|watching)(?!\w)"
+    rf"|{_PEOPLE} (?:are |currently )?{_ONLINE}|{_WATCHERS}\s(?:\w{{1,20}}\s){{0,3}}{_WATCH}|watching"
+    r"|(?:mal|times|раз)\s(?:gelesen|angesehen|aufgerufen|angeklickt|viewed|read|просмотрено|прочитано))(?!\w)"
 )
 _CJK_VIEWS: Final = (
     "(?:ยอดวิว|ยอดเข้าชม|เปิดดู|อ่าน|視聴|再生|阅读|浏览|閱讀|瀏覽|查看|点击|點擊|点阅|人气|人氣|围观"
-    "|播放|閲覧|보고 있|观看|觀看|アクセス|조회|읽음|เข้าชม|ผู้ชม|คนอ่าน"
-    "|จำนวนผู้อ่าน)"
+    "|看过|看過|播放|閲覧|見てい|目の(?:訪問|来訪)|보고 있|观看|觀看|アクセス|조회|읽음|เข้าชม|ผู้ชม|คนอ่าน"
+    "|จำนวนผู้อ่าน|बार देखा)"
 )
 _SHORT_UNIT: Final = (
     r"(?:m?secs?|ms|milliseconds?|[µμ]s|s|seconds?|sekunden?|secondes?|segundos?|secondi|sekund[ay]?|seconden|сек\.?|секунды?"
@@ -158,7 +175,8 @@ _DIGIT_FIRST: Final = "|".join(
         rf"(?P<clock>{_CLOCK}|(?:1[0-2]|0?[1-9])\s?(?:[ap]\.m\.|[ap]m\b)|(?:[01]?\d|2[0-4])(?:[.:][0-5]\d)?\s?uhr\b"
         r"|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b|\d\d?\s?[時时点點시]\s?(?:\d\d?\s?[分분])?(?:\s?\d\d?\s?[秒초])?)",
         r"(?P<unix>1[5-9]\d{8}(?:\d{3})?(?:\.\d++)?)(?![.,]?\d)",  # Unix time, 2017 to 2033
-        rf"(?P<views>{_GROUPED}\+?\s?{_MANY}?(?:\s{_VIEWS}|\s?(?:次|人|回|명이?)?(?:正在|が)?\s?{_CJK_VIEWS}))",
+        rf"(?P<views>{_GROUPED}\+?\s?{_MANY}?(?:\s{_VIEWS}"
+        rf"|\s?(?:次|人|回|명이?)?(?:正在|が)?(?:この[^を]{{1,5}}を)?\s?{_CJK_VIEWS}))",
         rf"(?P<run>{_NUMBER}\s?(?:{_SHORT_UNIT}|{_any_of(_UNIT)}))(?!\w)",
     )
 )
@@ -169,15 +187,16 @@ _MARK_FIRST: Final = "|".join(
         rf"(?P<month>(?:{_MONTH_FIRST}){_THEN})",
         rf"(?P<before>{_any_of(_BEFORE)}\s(?:(?:[^\W\d]{{2,9}}|{_ANY_MARK.pattern})\s)?(?:de )?"
         rf"[0-9]++\+?\s?{_UNITS}(?:\s{_AGO})?)(?!\w)",
-        rf"(?P<counted>{_VIEWS}(?:\s\w{{2,8}})?\s?[:：]\s?{_COUNT})",
+        rf"(?P<counted>{_VIEWS}(?:(?:\s\w{{2,8}})?\s?[:：]|\s(?:n[or]\.|[#№]))\s?{_COUNT})",
+        rf"(?P<times>{_any_of(_VIEW)}\s{_COUNT}\s?{_TIMES}(?!\w))",
         rf"(?P<ngày>{_UNITS}\s{_DAY}\s{_UNITS}\s\d\d?(?:,?\s(?:{_UNITS}\s)?{_PLAIN_YEAR}))",
     )
 )
 _TOKEN: Final = (
     r"(?P<token>(?:(?:php|j|asp)?sess(?:ion)?_?(?:id)?|sid|csrf[\w-]{0,64}+|xsrf[\w-]{0,64}+|nonce|(?:ray|request|trace"
     r"|correlation|session|sitzungs|anfrage)[\s_-]?(?:id|nr\.?)"
-    r"|(?:error|incident|support) (?:id|ref(?:erence)?)|build[\s_-]?id|served by"
-    r"|reference(?=\s?#\s?[\da-f]{1,40}\.[\da-f]{1,40}\.)"
+    r"|(?:error|incident|support) (?:id|ref(?:erence)?)|build[\s_-]?id|(?:serv|render|deliver|process)ed by"
+    r"|ref(?:erence)?(?=\s?[#:]\s?[\da-f]{1,40}\.[\da-f]{1,40}\.)"
     r"|(?<=[?&])(?:cb|rnd|ts?|_|nocache|cachebust\w{0,3}|token|expires|x-amz-\w{1,20}|signature)(?==))"
     r"\s?[\"']?[=:#]?\s?[\"']?(?=[\w%+/.-]{0,64}\d)[\w%+/-]{1,200}+(?:\.[\w-]{1,60}+){0,4})"
 )
@@ -189,9 +208,9 @@ _NUMERIC: Final = re.compile(
     # Only at the start of a word, the first character choosing the alternatives: five times as fast.
     rf"(?<![0-9a-z])(?:(?=[0-9a-f]){_HEX}|(?=[0-9])(?:{_DIGIT_FIRST})"
     rf"|(?={_ANY_MARK.pattern})(?:{_MARK_FIRST})"
-    rf"|(?=[abceijnprstx]){_TOKEN}"
+    rf"|(?=[abcdeijnprstx]){_TOKEN}"
     rf"|(?=[pumgv])(?P<online>{_VIEWS}\s?[:：]\s?{_COUNT})"
-    rf"|(?=[abghloprsvwzпчос])(?P<seen>{_SEEN})"
+    rf"|(?=[abdghloprsvwzпчос])(?P<seen>{_SEEN})"
     rf"|(?=[^\x00-\u0dff])(?P<cjk>{_CJK_VIEWS}(?:次数|次數|人数|人數|者数|数|數|量|回数|수)?\s?[:：]?\s?{_NUMBER}[万萬만]?))"
 )
 _RUN: Final = re.compile(
@@ -206,38 +225,49 @@ _RANGE_BEFORE: Final = re.compile(rf"\d(?:\s?[ap]\.?m\.?|\s?uhr|\s?h)?\s?{_RANGE
 _HAS_SECONDS: Final = re.compile(r"\d\d:[0-5]\d:|\d\s?(?:z|utc|gmt)\b|[秒초]")
 _BLANKS: Final = re.compile(r"(\s++)")
 _LAST_WORDS: Final = re.compile(r"[^\W\d]++\d{0,4}")
-_SAYS_TIME: Final = frozenset(_WORDS["time"].split())
+_SAYS_TIME: Final = frozenset(WORDS["time"].split())
 _POSTED: Final = frozenset(word for word in _SAYS_TIME if len(word) > 4) - _RECENT_WORDS
 _TIME_SIGNS: Final = re.compile(
-    "更新|发布|發布|发表|發表|時間|时间|現在|现在|今天|昨天"
-    "|今日|昨日|投稿|公開"
-    "|업데이트|수정|작성|등록|현재|오늘|어제|อัปเดต|อัพเดท|แก้ไข|เวลา|วันนี้|เมื่อวาน"
+    "更新|发布|發布|发表|發表|時間|时间|現在|现在|今天|昨天|前天"
+    "|今日|昨日|一昨日|おととい|投稿|公開"
+    "|업데이트|수정|작성|등록|현재|오늘|어제|그저께|อัปเดต|อัพเดท|แก้ไข|เวลา|วันนี้|เมื่อวาน"
 )
-_COUNTDOWN: Final = frozenset(_WORDS["countdown"].split())
-_SAYS_COPYRIGHT: Final = re.compile(r"(?:©|\bcopyright\b|\(c\))[^.!?]{0,40}$")
+_COUNTDOWN: Final = frozenset(WORDS["countdown"].split())
+_SAYS_COPYRIGHT: Final = re.compile(
+    r"(?:©|\bcopyright\b(?!\s(?:law|act|regist|fee|expir|protect|reform|directive|infring|term|claim|case|office"
+    r"|treat|rule|polic|dispute|royalt))|\(c\))[^.!?]{0,40}$"
+)
 _SAYS_YOURS: Final = re.compile(r"\b(?:your|ihre|deine|votre|su|tu|twój|uw|din|ваш|的)\b.{0,9}\bip\b.{0,16}$")
-_STATEMENTS: Final = frozenset(_WORDS["statements"].split())
+_STATEMENTS: Final = frozenset(WORDS["statements"].split())
 _NEXT_WORD: Final = re.compile(r"\s?([^\W\d]++)")
-_SAYS_RUN: Final = frozenset(_WORDS["run_time"].split())
+_DATED: Final = frozenset(WORDS["dated"].split())
+_DATED_LABELS: Final = frozenset(WORDS["dated_labels"].split())
+_UNTIL_DATE: Final = frozenset(WORDS["until"].split())
+_DATED_SIGNS: Final = re.compile(rf"(?:{'|'.join(WORDS['dated_signs'].split())})[^。]{{0,12}}$|自\s?$")
+_DATED_AFTER: Final = re.compile(rf"\s?(?:{'|'.join(WORDS['dated_after'].split())})")
+DATED: Final = "\x03"
+"""Sign before a date that the markup of a page says to be more than its clock."""
+_SAYS_RUN: Final = frozenset(WORDS["run_time"].split())
 _RUN_SIGNS: Final = re.compile("生成|用时|耗时|處理|处理|执行|執行|처리|생성|สร้าง")
 _UNTIL: Final = frozenset(_TABLE["until"])
 _BULLET: Final = re.compile(r"[·•]\s?$")
-_DAY_NAMES: Final = frozenset(_TABLE["weekdays"]) | frozenset(_TABLE["short_weekdays"])
+_DAY_NAMES: Final = WEEKDAYS | frozenset(_TABLE["short_weekdays"])
 _SHORT_WEEKDAY: Final = re.compile(  # Di, 10.11.2026; ti 10.11.
     rf"\b(?:{'|'.join(sorted(_TABLE['short_weekdays']))})(?:[.,]{{1,2}}|(?<!\bon)(?<!\bto))\s?$"
+    r"|יום [א-ש]['׳]?,?\s?$"
 )
 _CJK_RECENT: Final = re.compile(
-    r"((?:更新|发布|發布|发表|發表|編集|编辑|投稿|公開|修改|작성|등록|수정)(?:于|於|日時?|時間|时间)?\s?:?\s?)"
+    r"今[天日](?:是|は)?\s?(?:(?:星期|周|週)[一二三四五六日天]|[月火水木金土日]曜日?)|((?:更新|发布|發布|发表|發表|編集|编辑|投稿|公開|修改|작성|등록|수정)(?:于|於|日時?|時間|时间)?\s?:?\s?)"
     rf"(?:{'|'.join(word for word in _TABLE['recent'] if word[0] >= '一')})"
 )
-_NUMBER_WORDS: Final = frozenset(_WORDS["numbers"].split())
+_NUMBER_WORDS: Final = frozenset(WORDS["numbers"].split())
 _AT: Final = re.compile(
     r"(?: (?:at|um|à|a las|às|alle|o|в|о|om|kl\.?|klo|saat|lúc|pukul|ที่))?,? ?$"
 )  # [sic] between a day and its clock
-_ABOUT: Final = frozenset(_WORDS["about"].split())
+_ABOUT: Final = frozenset(WORDS["about"].split())
 _BEFORE_MOMENT: Final = frozenset(
     (
-        *_RECENT,
+        *RECENT,
         *_TABLE["weekday_phrases"],
         *(phrase.split()[0] for phrase in _TABLE["weekday_phrases"]),
         "il y",
@@ -252,7 +282,7 @@ _SHORT_DATE: Final = re.compile(r"[0-3]?\d([./-])[0-3]?\d\1(?:\d\d(?:\d\d)?)?")
 _MOMENT_WORDS: Final = (
     frozenset(word for word, bits in _MARKS.items() if bits & ~_VIEW)
     | _RECENT_WORDS
-    | frozenset(_WORDS["time"].split())
+    | frozenset(WORDS["time"].split())
     | {
         "s",
         "m",
@@ -276,9 +306,9 @@ _MOMENT_WORDS: Final = (
         "and",
     }
 )
-_MOMENTS: Final = tuple(moment.strip() for moment in _WORDS["moments"].split("|"))
+_MOMENTS: Final = tuple(moment.strip() for moment in WORDS["moments"].split("|"))
 _ASCII_MOMENTS: Final = tuple(filter(str.isascii, _MOMENTS))
-_SAYS_VERSION: Final = frozenset(_WORDS["version"].split())
+_SAYS_VERSION: Final = frozenset(WORDS["version"].split())
 _VERSION_SIGNS: Final = re.compile("バージョン|版本|버전|เวอร์ชัน")
 CHECKSUMS: Final = re.compile(
     r"\b(?:sha-?[1235]\d{0,2}|md5|blake[23]\w?|check-?sums?|prüfsummen?|hash(?:es|wert)?|digests?|commits?"
@@ -296,7 +326,7 @@ _REACH: Final = 32  # characters around a cluster that a pattern may take in
 _CONTEXT: Final = 64  # characters before a match that may say what its number is
 _SHAPE: Final = re.compile(
     r"[0-9](?::[0-5][0-9]|[-/.]\s?[0-9][0-9]?[-/.]\s?[0-9]|[0-9]{9}|\s?h\s?[0-9]|\s?[ap]\.?m\b|\s?uhr"
-    r"|[0-9]{7}t[0-9]|/[0-9][0-9]?\s?\(|\.[0-9][0-9]?\.|\s?\w{0,2}[年月日時时点點秒년월일시초前전ที่ก่]|\s?(?:ms|[µμ]s|s|sec)\b)"
+    r"|[0-9]{7}t[0-9]|/[0-9][0-9]?\s?\(|\.[0-9][0-9]?\.|\s?\w{0,2}[年月日時时点點秒년월일시초前전ที่ก่]|\s?[분초일주년]\s전|\s?(?:ms|[µμ]s|s|sec)\b)"
 )
 _HEX_SHAPE: Final = re.compile("[0-9a-f]{16}|[0-9a-f]{8}-[0-9a-f]{4}-")
 _HINTS: Final = frozenset(
@@ -304,9 +334,9 @@ _HINTS: Final = frozenset(
     for word in (
         *(word for word, bits in _MARKS.items() if bits & (_STRONG | _WEAK | _AFTER | _BEFORE | _VIEW)),
         *_TABLE["unspaced"],
-        *_WORDS["hints"].split(),
-        *_WORDS["watch"].split(),
-        *_WORDS["countdown"].split(),
+        *WORDS["hints"].split(),
+        *WORDS["watch"].split(),
+        *WORDS["countdown"].split(),
     )
 ) - {"a", "n"}
 FRENCH_AGO: Final = " y a "
@@ -314,13 +344,13 @@ _FRENCH_HINTS: Final = _HINTS | {"a"}
 _HINT_WORD: Final = re.compile(r"[^\s=:\-/#\"'_?&(),.;\[\]|「」（）]+")
 _HANGING_HINT: Final = re.compile(_CJK_VIEWS)
 # Common words of other languages, which would make every text of these be tried at each of them.
-_COMMON: Final = frozenset(_WORDS["common"].split())
+_COMMON: Final = frozenset(WORDS["common"].split())
 RELATIVE_WORDS: Final = (
     frozenset(after for _, after in _UNIT_AFTER)
     | frozenset(before for before, _ in _BEFORE_UNIT)
     | frozenset(
         word
-        for word in (phrase.split()[-1] for phrase in _RECENT)
+        for word in (phrase.split()[-1] for phrase in RECENT)
         if (len(word) > 3 or not word.isascii()) and not _MARKS.get(word, 0) & _UNIT
     )
 ) - _COMMON
@@ -335,7 +365,7 @@ def mask(text: str) -> str:
         if moment in text:
             text = text.replace(moment, MASK)
     if not text.isascii() and any(sign in text for sign in ("昨", "今", "前天", "어제", "오늘")):
-        text = _CJK_RECENT.sub(rf"\g<1>{MASK}", text)
+        text = _CJK_RECENT.sub(lambda match: (match[1] or "") + MASK, text)
     # One byte for each character, whatever its script.
     digits = text.encode("ascii", "replace").translate(_IS_DIGIT)
     pieces: list[str] = []
@@ -386,7 +416,7 @@ def is_moment(text: str) -> bool:
     return (
         bool(words)
         and all(word in _MOMENT_WORDS for word in words)
-        and (len(words) < len(tokens) or not _RECENT.isdisjoint(words) or " ".join(words) in _RECENT)
+        and (len(words) < len(tokens) or not RECENT.isdisjoint(words) or " ".join(words) in RECENT)
     ) or _SHORT_DATE.fullmatch(text.strip()) is not None
 
 
@@ -410,6 +440,8 @@ def mask_relative(window: str) -> str:
             taken = 1
         elif last(1).isalpha() and (last(2), bare) in _BEFORE_UNIT and (last(2) != "a" or last(3) == "y"):
             taken = 2
+        elif bare in _DAY_NAMES and (last(1) in RECENT or last(2) in RECENT):  # today is tuesday
+            taken = 1 if last(1) in RECENT else 2
         elif (size := _recent_words(bare, last)) and _POSTED.intersection(
             last(number).rstrip(":") for number in range(size, size + 3)
         ):
@@ -428,15 +460,14 @@ def _recent_words(word: str, last: Callable[[int], str]) -> int:
     """Number of words of "yesterday" or "i går", of which this is the last one; 0: it is none."""
     phrase = word
     for size in range(1, 4):
-        if phrase in _RECENT:
+        if phrase in RECENT:
             return size
         phrase = f"{last(size)} {phrase}"
     return 0
 
 
-_JUDGED_BY_CONTEXT: Final = frozenset(
-    ("date", "day", "short", "copyright", "address", "clock", "unix", "run")
-)
+_DATES: Final = frozenset(("date", "day", "short", "month", "weekday", "vietnamese", "ngày"))
+_JUDGED_BY_CONTEXT: Final = _DATES | {"copyright", "address", "clock", "unix", "run"}
 
 
 class _Masks:
@@ -494,6 +525,8 @@ class _Masks:
     def _is_noise(self, kind: str, match: re.Match[str], words: list[str], before: str) -> bool:
         """Whether the match of a pattern is noise rather than a statement of the page."""
         text = match[0]
+        if kind in _DATES and is_dated(before, match.string[match.end() : match.end() + 12]):
+            return False
         if kind == "date":
             return _is_date(text) and not _says(before, _SAYS_VERSION, _VERSION_SIGNS, 1)
         if kind == "month":  # you may book: may 5 seats free
@@ -540,6 +573,28 @@ class _Masks:
                 self._is_about_checksums = CHECKSUMS.search(self._text) is not None
             return not self._is_about_checksums
         return True
+
+
+def is_dated(before: str, after: str) -> bool:
+    """Tell whether words around a date say that the page is about it: a deadline, an event, a birth."""
+    if DATED in before[-3:]:
+        return True
+    sentence = max(before.rfind(". "), before.rfind("! "), before.rfind("? "), before.rfind("。"))
+    words = _LAST_WORDS.findall(before, sentence + 1)[: -_DATED_REACH - 1 : -1]
+    if not _UNTIL_DATE.isdisjoint(words[:2]) and _POSTED.isdisjoint(words):
+        return True
+    is_label = before.rstrip().endswith((":", "：")) or words[:1] == ["date"]
+    for word in words:
+        if word in _DATED or (is_label and word in _DATED_LABELS):
+            return True
+        if word in _POSTED:
+            return False
+    return _DATED_AFTER.match(after) is not None or (
+        not before.isascii() and _DATED_SIGNS.search(before, len(before) - _REACH) is not None
+    )
+
+
+_DATED_REACH: Final = 4  # words
 
 
 def _says(before: str, words: frozenset[str], signs: re.Pattern[str], count: int) -> bool:

@@ -7,7 +7,7 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
-from scrapy_gp4c.words.masking import MASK, mask
+from scrapy_gp4c.words.masking import DATED, MASK, is_dated, mask
 
 MAX_GROWN_CHARACTERS: Final = 2**20
 """Length up to which a text may grow by normalising: one sign may become 18."""
@@ -32,6 +32,8 @@ _JOINER: Final = "\u034f"  # combining grapheme joiner: no mark is sorted across
 _PERHAPS_MARKS: Final = re.compile(rf"[^\x00-\x7f](?:[^\w\x00-\x7f]|[\uff9e\uff9f]){{{MAX_MARKS},}}+")
 
 
+CLOCK_BEGIN, CLOCK_END = "\x01", "\x02"
+"""Signs around a moment that only the markup of a page tells from a number: "2h"."""
 _INVISIBLE: Final = frozenset(
     map(
         chr,
@@ -44,7 +46,11 @@ _INVISIBLE: Final = frozenset(
         ),
     )
 )
-_CONTROLS: Final = frozenset(map(chr, (*range(9), *range(14, 28), *range(127, 160))))
+_CONTROLS: Final = frozenset(map(chr, (*range(9), *range(14, 28), *range(127, 160)))) - {
+    CLOCK_BEGIN,
+    CLOCK_END,
+    DATED,
+}
 
 
 @lru_cache(4096)
@@ -85,24 +91,27 @@ _TWINS: Final = {
 """Typographic signs and their plain twins."""
 
 
-CLOCK_BEGIN, CLOCK_END = "\x01", "\x02"
-"""Signs around a moment that only the markup of a page tells from a number: "2h"."""
 _MOMENT: Final = re.compile(f"{CLOCK_BEGIN}[^{CLOCK_BEGIN}{CLOCK_END}]*+{CLOCK_END}")
-_CLOCK_SIGNS: Final = str.maketrans("", "", CLOCK_BEGIN + CLOCK_END)
+_CLOCK_SIGNS: Final = str.maketrans("", "", CLOCK_BEGIN + CLOCK_END + DATED)
+_YEAR: Final = re.compile("(?:19|20)[0-9][0-9]")
 
 
 def readable(text: str) -> str:
     """Return a compared text as a visitor reads it, without the signs around moments."""
-    return text.translate(_CLOCK_SIGNS) if CLOCK_BEGIN in text else text
+    return text.translate(_CLOCK_SIGNS) if CLOCK_BEGIN in text or DATED in text else text
+
+
+def _masked_moment(moment: re.Match[str]) -> str:
+    """Return the mask of a moment, or the moment itself after words that say that the page is about it."""
+    before = moment.string[max(moment.start() - 64, 0) : moment.start()]
+    return moment[0][1:-1] if _YEAR.search(moment[0]) and is_dated(before, "") else MASK
 
 
 def normalise(text: str) -> str:
     """Return the text in the form that is compared: NFKC, plain signs and digits, lower case, masked."""
+    text, has_unspaced = (text.lower(), False) if text.isascii() else _plain(text)
     if CLOCK_BEGIN in text:
-        text = _MOMENT.sub(MASK, text)
-    if text.isascii():
-        return mask(text.lower())
-    text, has_unspaced = _plain(text)
+        text = _MOMENT.sub(_masked_moment, text)
     return _UNSPACED.sub(_spaced, mask(text)) if has_unspaced else mask(text)
 
 
@@ -122,6 +131,8 @@ def _plain(text: str) -> tuple[str, bool]:
         text = _nfkc(text)
         signs = set(text)
     rare = {sign for sign in signs if sign > "~"}
+    if "«" in rare:  # French quotes have blanks inside
+        text = text.replace("« ", "«").replace(" »", "»")
     replaced = {sign: _TWINS[sign] for sign in rare & _TWINS.keys()}
     replaced |= dict.fromkeys(rare & _INVISIBLE, "") | dict.fromkeys(signs & _CONTROLS, " ")
     replaced |= {sign: str(unicodedata.digit(sign)) for sign in rare if sign.isdecimal()}

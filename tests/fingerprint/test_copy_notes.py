@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -95,6 +96,7 @@ def test_other_rules_or_readers_make_other_sums(monkeypatch: pytest.MonkeyPatch)
         for name, value in (
             ("inspect.getsource", lambda module: "other rules"),
             ("importlib.metadata.version", lambda name: "99.0"),
+            ("pathlib.Path.read_text", lambda path, encoding: "other words"),
         ):
             copy_notes.rules_digest.cache_clear()
             with monkeypatch.context() as patched:
@@ -103,6 +105,7 @@ def test_other_rules_or_readers_make_other_sums(monkeypatch: pytest.MonkeyPatch)
     finally:
         copy_notes.rules_digest.cache_clear()
     assert body_sum(page, None, 1) == kept
+    assert sys.modules["scrapy_gp4c.fingerprint"] in copy_notes._RULES
 
 
 def test_without_sources_the_release_tells(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,6 +164,12 @@ def test_names_that_only_contain_a_word_are_content(name: str) -> None:
         "<nav>{}</nav>",
         "<footer>{}</footer>",
         "<div hidden>{}</div>",
+        "<div data-testid='ad-slot'>{}</div>",
+        "<div data-ad-unit='/1/top'>{}</div>",
+        "<div data-freestar-ad='x'>{}</div>",
+        "<div aria-label='Publicité'>{}</div>",
+        "<amp-ad>{}</amp-ad>",
+        "<div class='weather-widget'>{}</div>",
     ],
 )
 def test_furniture_of_a_page_does_not_count(furniture: str) -> None:
@@ -356,6 +362,59 @@ def test_parts_about_other_pages_do_not_count() -> None:
         assert changed(html(alone.format("Storm")), html(alone.format("Ferry"))), name
 
 
+def test_lists_of_other_pages_need_no_name() -> None:
+    """A heading says what they are, if links stand below and the page's title does not say it as well."""
+    page = f"<h1>Harbour</h1><p>{filler(60)}</p>"
+    forms = (
+        "<div><h3>Most read</h3><ul><li><a href=/1>{}</a></li></ul></div>",
+        "<p><strong>Das könnte Sie auch interessieren:</strong></p><ul><li><a href=/1>{}</a></li></ul>",
+        "<div class=t><span>À lire aussi</span></div><p><a href=/1>{}</a></p><p><a href=/2>x {}</a></p>",
+        "<section><h4>ЧИТАЙТЕ ТАКЖЕ</h4><div><a href=/1>{}</a></div></section>",
+        "<h2>関連記事</h2><ol><li><a href=/1>{}</a></li></ol>",
+        "<div><small>Anzeige</small><p>{}</p></div>",
+        "<div><span>Advertisement</span><a href=/1>{}</a></div><p>behind</p>",
+    )
+    for form in forms:
+        pages = [html(page + form.format(text, text)) for text in ("Storm ahead", "Ferry late")]
+        assert not changed(*pages), form
+        assert dict(read(pages[0]).left_out), form
+    for form in (
+        "<h3>Most read</h3><p>{} in our library</p>",
+        "<h3>Related laws</h3><ul><li><a href=/1>{}</a></li></ul>",
+        "<ul><li><a href=/most>Most read</a></li></ul><ul><li><a href=/1>{}</a></li></ul>",
+        "<h3>Trending</h3><p><a href=/1>x</a></p><h3>Rules</h3><ul><li><a href=/1>{}</a></li></ul>",
+    ):
+        assert changed(*(html(page + form.format(text)) for text in ("Storm ahead", "Ferry late"))), form
+    about = "<h1>Most read</h1><p>" + filler(60) + "</p><b>Most read</b><ul><li><a href=/1>{}</a></li></ul>"
+    assert changed(*(html(about.format(text)) for text in ("Storm ahead", "Ferry late")))
+
+
+def test_a_moment_that_is_all_of_an_element_does_not_count() -> None:
+    """A day, a weekday in the page's head, a count of comments; hours of opening and rows count."""
+    page = "{}<h1>Harbour</h1><p>" + filler(60) + "</p>{}"
+    for before, after in (
+        ("Yesterday", "2 days ago"),
+        ("昨天", "3天前"),
+        ("어제", "2일 전"),
+        ("おととい", "3日前"),
+        ("avant-hier", "hier"),
+        ("10-11-26", "11-11-26"),
+        ("12 comments", "14 comments"),
+        ("1.2k likes", "1.3k likes"),
+        ("❤ 120", "❤ 137"),
+    ):
+        pages = [html(page.format("", f"<p><i>anna</i> <span>{said}</span></p>")) for said in (before, after)]
+        assert not changed(*pages), before
+    assert not changed(*(html(page.format(f"<div>{day}</div>", "")) for day in ("Tuesday", "Wednesday")))
+    for before, after in (
+        ("Tuesday", "Wednesday"),
+        ("12 rooms", "14 rooms"),
+        ("120원", "137원"),
+    ):
+        pages = [html(page.format("", f"<p>Closed</p><td>{said}</td>")) for said in (before, after)]
+        assert changed(*pages), before
+
+
 def test_hidden_fields_are_no_text() -> None:
     """A token of a form is another each time."""
     field = "<input type=hidden name=t value={}>"
@@ -415,6 +474,21 @@ def test_hidden_fields_are_no_text() -> None:
         ("Founded in 1998, open in 2026", "Founded in 1998, open in 2027"),
         ("Reference 12345", "Reference 12346"),
         ("40 people were rescued", "41 people were rescued"),
+        ("Copyright law of 1911", "Copyright law of 1956"),
+        ("Deadline: 10 November 2026", "Deadline: 17 November 2026"),
+        ("Apply by 10/11/2026 at the latest", "Apply by 17/11/2026 at the latest"),
+        ("These terms apply from March 3, 2026", "These terms apply from April 3, 2026"),
+        ("Release date: 2026-11-10", "Release date: 2026-12-01"),
+        ("Bewerbungsschluss ist der 10.11.2026", "Bewerbungsschluss ist der 17.11.2026"),
+        ("jusqu'au 10 novembre 2026", "jusqu'au 17 novembre 2026"),
+        ("Scadenza: 10 novembre 2026", "Scadenza: 17 novembre 2026"),
+        ("Приём заявок до 10 ноября 2026", "Приём заявок до 17 ноября 2026"),
+        ("Son başvuru tarihi: 10 Kasım 2026", "Son başvuru tarihi: 17 Kasım 2026"),
+        ("آخر موعد للتقديم: 10 نوفمبر 2026", "آخر موعد للتقديم: 17 نوفمبر 2026"),
+        ("अंतिम तिथि: 10 नवंबर 2026", "अंतिम तिथि: 17 नवंबर 2026"),
+        ("截止日期：2026年11月10日", "截止日期：2026年11月17日"),
+        ("2026年11月10日まで開催", "2026年11月17日まで開催"),
+        ("접수 마감: 2026년 11월 10일", "접수 마감: 2026년 11월 17일"),
     ],
 )
 def test_statements_are_not_masked(before: str, after: str) -> None:
@@ -558,6 +632,16 @@ def test_statements_are_not_masked(before: str, after: str) -> None:
         ("17人正在观看", "23人正在观看"),
         ("You are visitor number 12041", "You are visitor number 12377"),
         ("Visitors today: 120", "Visitors today: 137"),
+        ("Cached copy from 2026-11-10 08:12:33", "Cached copy from 2026-11-11 09:12:31"),
+        ("Our ships. Tuesday, 10 November 2026", "Our ships. Wednesday, 11 November 2026"),
+        ("Today is Tuesday", "Today is Wednesday"),
+        ("今天是星期二", "今天是星期三"),
+        ("3분 전", "1시간 전"),
+        ("سه\u200cشنبه ۱۹ آبان ۱۴۰۵", "چهارشنبه ۲۰ آبان ۱۴۰۵"),
+        ("120 mal gelesen", "137 mal gelesen"),
+        ("Dilihat 1204 kali", "Dilihat 1377 kali"),
+        ("12人がこの商品を見ています", "15人がこの商品を見ています"),
+        ("Rendered by web-03", "Rendered by web-07"),
     ],
 )
 def test_times_and_counters_of_many_languages_are_masked(before: str, after: str) -> None:
@@ -570,6 +654,7 @@ def test_times_and_counters_of_many_languages_are_masked(before: str, after: str
     [
         ("area 5 m²", "area 5 m2"),
         ("“quoted” words", '"quoted" words'),
+        ("l’été « beau » dit-il", 'l\'été "beau" dit-il'),
         ("it’s open", "it's open"),
         ("pages 5–10", "pages 5-10"),
         ("ｆｕｌｌ width", "full width"),
@@ -686,6 +771,20 @@ def test_a_date_of_a_row_counts_and_that_of_the_answer_does_not() -> None:
         assert changed(*pages) == counts, key
 
 
+def test_dates_that_keys_name_count() -> None:
+    """A deadline is what an answer says; the hour at which its token expires is not."""
+    for key, days, counts in (
+        ("deadline", ("2026-12-10", "2026-12-17"), True),
+        ("validUntil", ("2026-12-10T00:00:00Z", "2026-12-17T00:00:00Z"), True),
+        ("expires", ("2026-12-10", "2026-12-17"), True),
+        ("duration", (112, 95), True),
+        ("expires_at", ("2026-12-10T08:00:00Z", "2026-12-17T09:00:00Z"), False),
+        ("renderedAt", ("2026-12-10T08:00:00Z", "2026-12-17T09:00:00Z"), False),
+    ):
+        pages = [answer_of(json.dumps({"name": "Fair", key: day}), "application/json") for day in days]
+        assert changed(*pages) == counts, key
+
+
 def test_calendars_are_compared_without_their_stamps() -> None:
     """The start of an event is what a calendar says."""
     text = (
@@ -763,6 +862,7 @@ def test_xml_counts_with_its_attributes_and_without_clocks() -> None:
         ("<item", "<!-- cached --><item"),
         ("</title><enc", "</title>\n  <enc"),
         ("<enclosure url='a.mp3'/>", "<enclosure url='a.mp3'></enclosure>"),
+        ("</item>", "<c xmlns='http://purl.org/rss/1.0/modules/slash/'><comments>7</comments></c></item>"),
     ):
         assert not changed(before, answer_of(FEED.replace(old, new), "text/xml")), new
     for old, new in (
