@@ -37,7 +37,7 @@ OTHER_SETTINGS: Final = (
     option("--budget", metavar="B", help="with this budget: a share such as 0.05, or a count"),
     option("--score", metavar="F", type=score_argument, help="with this score function"),
 )
-"""Options that take the place of settings, see `scrapy_gp4c.commands.IN_PLACE_OF_SETTINGS`."""
+"""Options that take the place of settings, see `scrapy_gp4c.commands.actions.IN_PLACE_OF_SETTINGS`."""
 
 
 @dataclasses.dataclass(frozen=True)

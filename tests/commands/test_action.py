@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 from argparse import ArgumentParser, ArgumentTypeError
 
 import pytest
@@ -12,6 +14,13 @@ from scrapy.settings import Settings
 
 from scrapy_gp4c.commands import Command
 from scrapy_gp4c.commands.action import positive, table_lines, width_of
+
+
+def test_commands_of_scrapy_load_none_of_the_actions() -> None:
+    """Scrapy loads the class for `scrapy list` too: with all actions that took half a second."""
+    code = "import sys, scrapy_gp4c.commands; print(*(n for n in sys.modules if n.startswith('scrapy_gp4c')))"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.split() == ["scrapy_gp4c", "scrapy_gp4c.commands"]
 
 
 def test_wide_letters_take_two_columns() -> None:

@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scrapy.settings import Settings as ScrapySettings
 
-from scrapy_gp4c.commands import ACTIONS, Command, files
+from scrapy_gp4c.commands import Command, files
 from scrapy_gp4c.commands.action import Action
+from scrapy_gp4c.commands.actions import ACTIONS
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import ImportFileError, StoreDamagedError, StoreError
 from scrapy_gp4c.page_state.outcomes import OUTCOMES

@@ -12,7 +12,7 @@ import pytest
 import pytest_twisted
 from scrapy import Request, Spider
 
-from scrapy_gp4c.commands import IN_PLACE_OF_SETTINGS
+from scrapy_gp4c.commands.actions import IN_PLACE_OF_SETTINGS
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import load

@@ -17,7 +17,8 @@ from typing import Any, Final
 import pytest
 from scrapy.settings import Settings
 
-from scrapy_gp4c.commands import ACTIONS, Command
+from scrapy_gp4c.commands import Command
+from scrapy_gp4c.commands.actions import ACTIONS
 from tests.support.sources import ROOT
 
 DOCUMENTS: Final = {path.name: path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}

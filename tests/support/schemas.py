@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 
-from scrapy_gp4c.commands import ACTIONS
 from scrapy_gp4c.commands.action import Action
+from scrapy_gp4c.commands.actions import ACTIONS
 from tests.support.sources import ROOT
 
 FOLDER: Final = ROOT / "docs" / "schemas"

@@ -1,0 +1,155 @@
+"""Actions of ``scrapy gp4c``, by what a person wants."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from textwrap import wrap
+from typing import Any, Final
+
+from scrapy.settings import Settings
+
+from scrapy_gp4c.commands.action import Action
+from scrapy_gp4c.commands.changes import CHANGES
+from scrapy_gp4c.commands.failing import FAILING
+from scrapy_gp4c.commands.fetcher import FETCHER
+from scrapy_gp4c.commands.files import EXPORT, HINT, IMPORT
+from scrapy_gp4c.commands.forget import FORGET
+from scrapy_gp4c.commands.history import HISTORY
+from scrapy_gp4c.commands.learning import (
+    BUDGET,
+    CLUSTER,
+    EVALUATE,
+    EXPERIMENT,
+    LEARN,
+    REPORT,
+    TrainingCommand,
+)
+from scrapy_gp4c.commands.monitor import MONITOR
+from scrapy_gp4c.commands.notices import FEED, METRICS, NOTIFY
+from scrapy_gp4c.commands.pages import PAGES, SEARCH
+from scrapy_gp4c.commands.plan import PLAN
+from scrapy_gp4c.commands.project import Project
+from scrapy_gp4c.commands.status import STATUS
+from scrapy_gp4c.commands.store import BACKUP, COMPACT, RESTORE, STORES, VERIFY
+from scrapy_gp4c.commands.text import TEXT
+from scrapy_gp4c.commands.why import WHY
+from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.scoring.functions import ScoreParser
+
+Actions = dict[str, Action | TrainingCommand]
+
+GROUPS: Final[dict[str, Actions]] = {
+    "look": {
+        "status": STATUS,
+        "changes": CHANGES,
+        "history": HISTORY,
+        "failing": FAILING,
+        "plan": PLAN,
+        "why": WHY,
+        "report": REPORT,
+    },
+    "be told": {"feed": FEED, "notify": NOTIFY, "metrics": METRICS},
+    "crawl and learn": {"monitor": MONITOR, "learn": LEARN},
+    "care": {"stores": STORES},
+    "more": {
+        "pages": PAGES,
+        "text": TEXT,
+        "search": SEARCH,
+        "hint": HINT,
+        "export": EXPORT,
+        "import": IMPORT,
+        "forget": FORGET,
+        "cluster": CLUSTER,
+        "fetcher": FETCHER,
+        "evaluate": EVALUATE,
+        "budget": BUDGET,
+        "experiment": EXPERIMENT,
+    },
+}
+"""Heading of the help -> its actions; ``more`` lists names alone."""
+STORE: Final[Actions] = {"verify": VERIFY, "backup": BACKUP, "restore": RESTORE, "compact": COMPACT}
+"""Actions of ``scrapy gp4c store``."""
+ACTIONS: Final[Actions] = {
+    **{name: action for group in GROUPS.values() for name, action in group.items()},
+    **{f"store {name}": action for name, action in STORE.items()},
+}
+"""Name of an action, after ``scrapy gp4c`` -> the action."""
+IN_PLACE_OF_SETTINGS = {"budget": "GP4C_BUDGET", "score": "GP4C_SCORE_FUNCTION"}
+"""Option of an action -> the setting whose place it takes."""
+
+
+def add_actions(parser: argparse.ArgumentParser, add_global_options: Callable[[Any], None]) -> None:
+    """Give every action its own options, and Scrapy's global ones, which follow the action."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = overview()
+    actions = parser.add_subparsers(
+        dest="action", required=True, metavar="ACTION", help="one of these:", parser_class=ScoreParser
+    )
+    store = actions.add_parser(
+        "store", description="Check and copy a store.", usage="scrapy gp4c store ACTION SPIDER [options]"
+    )
+    store_actions = store.add_subparsers(
+        dest="store_action", required=True, metavar="ACTION", parser_class=ScoreParser
+    )
+    for name, action in ACTIONS.items():
+        of_store = name.startswith("store ")
+        listed: dict[str, Any] = {"help": action.help} if of_store else {}
+        added = (store_actions if of_store else actions).add_parser(
+            name.removeprefix("store "),
+            prog=f"scrapy gp4c {name}",
+            description=action.help,
+            add_help=not isinstance(action, TrainingCommand),
+            **listed,
+        )
+        _add_action(name, action, added)
+        add_global_options(added)
+
+
+def _add_action(name: str, action: Action | TrainingCommand, parser: argparse.ArgumentParser) -> None:
+    what = "SPIDER|HISTORY" if isinstance(action, TrainingCommand) else "SPIDER"
+    count = None if action is not STORES and not isinstance(action, TrainingCommand) else "?"
+    parser.add_argument("spider", nargs=count, metavar=what, help="name of the spider")
+    action.add_options(parser)
+    parser.usage = parser.format_usage().removeprefix("usage: ").strip()  # without Scrapy's options
+    parser.set_defaults(action=name)
+
+
+def run_action(settings: Settings, options: argparse.Namespace) -> int:
+    """Run the action and return the exit code; an error of bad input is one message and exit code 1."""
+    for option, setting in IN_PLACE_OF_SETTINGS.items():
+        if (value := getattr(options, option, None)) is not None:
+            settings.set(setting, value, "cmdline")
+    try:
+        action = ACTIONS[options.action]
+        if isinstance(action, TrainingCommand):
+            exit_code = action.run(settings, options)
+        else:
+            action(None if options.spider is None else Project(settings, options.spider), options)
+            exit_code = 0
+        sys.stdout.flush()
+        return exit_code
+    except Gp4cError as error:
+        print(f"scrapy gp4c {options.action}: {error}", file=sys.stderr)
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        if not isinstance(error, BrokenPipeError):  # `| head` has seen enough
+            print(f"scrapy gp4c {options.action}: cannot write the output: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python flushes at its end
+    return 1
+
+
+def overview() -> str:
+    """Actions by what a person wants, as the help shows them."""
+    lines = []
+    for heading, actions in GROUPS.items():
+        if heading == "more":
+            lines += ["more:", *wrap(", ".join(actions), 80, initial_indent="  ", subsequent_indent="  ")]
+        else:
+            lines += [f"{heading}:", *(f"  {name:10} {action.help}" for name, action in actions.items())]
+        if heading == "care":
+            lines.append(f"  {'store':10} {', '.join(STORE)}: check and copy a store")
+    return "\n".join(lines)
