@@ -35,6 +35,7 @@ COMPONENTS: Final = {
     "REQUEST_FINGERPRINTER_CLASS": "scrapy_gp4c.crawling.requests.PageFingerprinter",
 }
 HANDLER: Final = "scrapy_gp4c.fetching.handler.FetcherHandler"
+START_MIDDLEWARE: Final = "scrapy_gp4c.fetching.handler.StartMiddleware"
 HOST_MIDDLEWARE: Final = "scrapy_gp4c.fetching.fetcher.HostMiddleware"
 NOT_FOR_FETCHERS: Final = frozenset(
     (
@@ -49,14 +50,16 @@ OWNER_ALONE: Final = {
     "DOWNLOADER_MIDDLEWARES_BASE": {"scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": 50},
     "DOWNLOADER_MIDDLEWARES": {FingerprintMiddleware: MIDDLEWARE_POSITION},
     "SPIDER_MIDDLEWARES_BASE": {},
-    "SPIDER_MIDDLEWARES": {FinderMiddleware: FINDER_POSITION, CallbackMiddleware: CALLBACK_POSITION},
+    "SPIDER_MIDDLEWARES": {
+        FinderMiddleware: FINDER_POSITION, START_MIDDLEWARE: 40, CallbackMiddleware: CALLBACK_POSITION,
+    },
     "DOWNLOAD_DELAY": 0,
     "AUTOTHROTTLE_ENABLED": False,
     "DOWNLOAD_SLOTS": {},
     "CONCURRENT_REQUESTS": 3_200,
     "CONCURRENT_REQUESTS_PER_DOMAIN": 100,
     "CONCURRENT_REQUESTS_PER_IP": 0,
-}
+}  # fmt: skip
 """Settings of the owner, whose downloads are waits for results: no delays, and room for whole batches."""
 TRUNCATION_POSITION: Final = 595  # bodies are still compressed there
 REFRESH_POSITION: Final = 585  # just before Scrapy's middleware that follows a refresh
@@ -145,6 +148,6 @@ def delegate_downloads(settings: BaseSettings, *, has_pipelines: bool) -> None:
         settings.set("ITEM_PIPELINES", {}, "cmdline")
     settings.set("FETCHER_SETTINGS", {**project, "ADDONS": addons, **FETCHERS_ALONE}, "cmdline")
     if not (settings.getpriority("CONCURRENT_ITEMS") or 0):
-        settings.set("CONCURRENT_ITEMS", 8, "cmdline")  # Scrapy starts so many tasks for each response
+        settings.set("CONCURRENT_ITEMS", 1, "cmdline")  # Scrapy starts so many tasks for each response
     for name, value in OWNER_ALONE.items():
         settings.set(name, value, "cmdline")

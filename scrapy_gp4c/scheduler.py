@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from importlib import import_module
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,7 +84,9 @@ class RecrawlScheduler(Scheduler):
             return deferred
         if type(self.df) is not RFPDupeFilter:
             self._run.use_filter(self.df.request_seen)
-        if self.gp4c.freeze_gc:
+        if self.gp4c.fetchers is not None:
+            import_module("distributed")  # now: each full collection would walk its objects, for 0.2 s
+        if self.gp4c.freeze_gc or self.gp4c.fetchers is not None:
             freeze_gc(self.crawler)
         self._tick_call = create_looping_call(self._tick)
         self._tick_call.start(self.commit_interval_s, now=False)

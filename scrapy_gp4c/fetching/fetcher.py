@@ -8,6 +8,7 @@ functions at the end of this module, in the loop of the worker; Scrapy has a thr
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import pickle
 import signal
@@ -498,6 +499,7 @@ class FetcherCrawl:
 
         self.asked_s = clock_s()
         self.results = [entry for entry in self.results if entry[0] > acknowledged]
+        await asyncio.sleep(POLL_S)  # each call costs the owner some ms: it brings the results of a while
         while not self.results and clock_s() - self.asked_s < LONG_POLL_S:
             await asyncio.sleep(POLL_S)
         batches, results = frozenset(self.batches), list(self.results)
@@ -675,6 +677,7 @@ async def open_crawl(
             loop.call_soon_threadsafe(crawl.close)
         opening = asyncio.run_coroutine_threadsafe(_open(config), loop)
         _crawls[run] = await asyncio.wait_for(asyncio.wrap_future(opening), START_LIMIT_S)
+        gc.freeze()  # nearly all objects are modules: full collections need not walk them
     except Exception as error:
         return nobody, name, f"the spider does not open there: {type(error).__name__}: {error}"
     return _crawls[run].identity, name, None

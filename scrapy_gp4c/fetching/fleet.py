@@ -63,7 +63,9 @@ REMIND_S: Final = 30.0
 MOST_LOSSES: Final = 3
 """Fetchers that may end while they have a page."""
 TURN_S: Final = 0.01
-"""Time of one turn of the reactor for results."""
+"""Time after which work of many pages lets the reactor have a turn."""
+TURN_PAGES: Final = 25
+"""Results of one turn of the reactor: each makes work for the next ones."""
 Result = tuple[int, str, int, PageResult]
 
 
@@ -377,10 +379,7 @@ class Fleet:
 
     def _hand_over(self) -> None:
         """Hand results over, a few in one turn of the reactor."""
-        end_s = time.perf_counter() + TURN_S / 2
-        for _ in range(5):
-            if not self._arrived or time.perf_counter() > end_s:
-                break
+        for _ in range(min(TURN_PAGES, len(self._arrived))):
             self._arrived.popleft()()
         if self._arrived:
             call_later(0, self._hand_over)

@@ -7,7 +7,8 @@ results of callbacks as if the owner's own spider had yielded them.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from scrapy import signals
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import TextResponse
+from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.request import request_from_dict
@@ -30,7 +32,7 @@ from scrapy_gp4c.crawling.scrapy_internals import is_closing, observes_requests,
 from scrapy_gp4c.crawling.store_owner import fail_exit_code
 from scrapy_gp4c.errors import CallbackError, FetcherError
 from scrapy_gp4c.fetching.fetcher import FetcherConfig
-from scrapy_gp4c.fetching.fleet import CONNECT_S, Fleet, PendingPage
+from scrapy_gp4c.fetching.fleet import CONNECT_S, TURN_S, Fleet, PendingPage
 from scrapy_gp4c.settings import Settings
 
 if TYPE_CHECKING:
@@ -43,6 +45,24 @@ FETCHER_SETTINGS: Final = "FETCHER_SETTINGS"
 """Setting in which the add-on leaves the project's own settings for the fetchers."""
 _MARKS: Final = (META, FOUND_BY, WEIGHT, "download_slot", "download_timeout", "download_latency")
 """Keys of ``Request.meta`` that are the owner's."""
+
+
+class StartMiddleware:
+    """Spider middleware of an owner, which lets the reactor have turns while the start yields requests.
+
+    Scrapy takes requests until the downloader is full, and an owner's has room for thousands.
+    """
+
+    async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Pass everything on."""
+        end_s = time.perf_counter() + TURN_S
+        async for entry in start:
+            yield entry
+            if time.perf_counter() > end_s:
+                turn: Deferred[None] = Deferred()
+                call_later(0, turn.callback, None)
+                await maybe_deferred_to_future(turn)
+                end_s = time.perf_counter() + TURN_S
 
 
 class FetcherHandler(BaseDownloadHandler):
@@ -178,9 +198,8 @@ def _yielded(
     yield from result.items
     may_skip = not observes_requests(crawler, None, (signals.request_scheduled, signals.request_dropped))
     for stored in result.requests:
-        if may_skip and run.skips_link(stored):
-            wake(crawler)
-        else:
+        if not (may_skip and run.skips_link(stored)):
             yield request_from_dict(stored, spider=crawler.spider)
+    wake(crawler)  # as a request does that is dropped
     if result.callback_error:
         raise CallbackError(f"the callback of {response} failed on a fetcher:\n{result.callback_error}")
