@@ -28,8 +28,7 @@ from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.scoring.weights import read_weight
 from scrapy_gp4c.store.atomic_files import replacing
 from scrapy_gp4c.store.export import lines
-from scrapy_gp4c.store.history_fields import HEADER_START
-from scrapy_gp4c.store.import_ import is_header
+from scrapy_gp4c.store.history_fields import HEADER_START, is_header
 from scrapy_gp4c.store.opening import import_history, remove_leftovers
 from scrapy_gp4c.store.records import StoredRequest
 

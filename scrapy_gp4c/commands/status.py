@@ -26,7 +26,7 @@ from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
 from scrapy_gp4c.scoring import discovery, hints
 from scrapy_gp4c.store.opening import ARCHIVE
-from scrapy_gp4c.store.protocols import PageReader, PageStore
+from scrapy_gp4c.store.protocols import PageReader, PageStore, site_names
 from scrapy_gp4c.store.records import (
     CycleRecord,
     PromiseCounts,
@@ -35,7 +35,6 @@ from scrapy_gp4c.store.records import (
     local_time,
     samples_of,
 )
-from scrapy_gp4c.store.site_names import site_names
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project

@@ -15,41 +15,34 @@ import numpy as np
 from scrapy_gp4c.arrays import Array, Floats, Ints
 from scrapy_gp4c.scoring import discovery, rates
 
-COLUMNS: Final = ("link_depth", "cash", "finder_rate", "finder_brought", "waited")
-"""Columns that a crawl makes for pages that wait for their first visit, see `columns_of_links`."""
+Formula = Callable[[Mapping[str, Array], int], Array]
+
+
+def _terminal(name: str, meaning: str) -> tuple[tuple[str, ...], Formula, str]:
+    return (name,), lambda state, cycle: state[name], f"before a first visit: {meaning}"
+
+
+TERMINALS: Final = {
+    "link_depth": _terminal("link_depth", "links from a start page to it"),
+    "cash": _terminal("cash", "its share of the cash that OPIC gives start pages"),
+    "finder_rate": _terminal("finder_rate", "change rate of the page that found it"),
+    "finder_brought": _terminal("finder_brought", "new pages per cycle of the page that found it"),
+    "waited": _terminal("waited", "cycles since it became known"),
+}
+"""Terminal -> columns, formula, meaning: see `scrapy_gp4c.scoring.terminals.Terminal`.
+
+Each is a column that a crawl makes for pages that wait for their first visit, see `columns_of_links`.
+"""
 FINDER: Final = ("E", "T", "brought_sum", "brought_cycles")
 """Columns that are read of finders."""
 MOST_LINKS: Final = 1_000
 """Longest way from a start page that is followed."""
 
-Formula = Callable[[Mapping[str, Array], int], Array]
-
-
-def _column(name: str) -> Formula:
-    return lambda state, cycle: state[name]
-
-
-TERMINALS: Final[dict[str, tuple[tuple[str, ...], Formula, str]]] = {
-    name: ((name,), _column(name), meaning)
-    for name, meaning in zip(
-        COLUMNS,
-        (
-            "before a first visit: links from a start page to it",
-            "before a first visit: its share of the cash that OPIC gives start pages",
-            "before a first visit: change rate of the page that found it",
-            "before a first visit: new pages per cycle of the page that found it",
-            "before a first visit: cycles since it became known",
-        ),
-        strict=True,
-    )
-}
-"""Terminal -> columns, formula, meaning: see `scrapy_gp4c.scoring.terminals.Terminal`."""
-
 
 def columns_of_links(
     pages: Array, found_by: Array, entered: Array, cycle: int, finders: Callable[[Ints], Mapping[str, Array]]
 ) -> dict[str, Array]:
-    """Columns `COLUMNS` of pages that wait for their first visit, ``[N]`` each.
+    """Columns of `TERMINALS`, of pages that wait for their first visit, ``[N]`` each.
 
     ``pages``: ids ``[N]``; ``found_by``: column of all pages, ``[P]``; ``entered``: of these, ``[N]``;
     ``finders(ids)``: the columns `FINDER` of some pages, ids ascending.

@@ -33,7 +33,6 @@ class Setting(NamedTuple):
     """Description of a valid value, for the error message."""
     read: Callable[[Any], Any]
     """Convert and check a value; raises ValueError or TypeError when it is not as expected."""
-    meaning: str
 
 
 def count(value: Any, low: int, high: float = math.inf) -> int:
@@ -42,6 +41,11 @@ def count(value: Any, low: int, high: float = math.inf) -> int:
     if isinstance(number, bool) or number != int(number) or not low <= number <= high:
         raise ValueError
     return int(number)
+
+
+def whole(default: int, expected: str, low: int, high: float = math.inf) -> Setting:
+    """Setting that is a whole number from `low` to `high`."""
+    return Setting(default, expected, lambda value: count(value, low, high))
 
 
 def share(value: Any, low: float = 0.0) -> float:
@@ -68,6 +72,11 @@ def budget(value: Any) -> int | float:
 def flag(value: Any) -> bool:
     """True or False, as text too; raises LookupError."""
     return {"1": True, "0": False, "true": True, "false": False}[str(value).strip().lower()]
+
+
+def on_off(default: bool) -> Setting:
+    """Setting that is True or False."""
+    return Setting(default, "True or False", flag)
 
 
 def path(value: Any) -> str | None:
@@ -187,21 +196,6 @@ def check_private(address: int | str | None, *, is_insecure: bool) -> None:
             f"GP4C_FETCHERS = {address!r} has no TLS, and whoever can talk to a scheduler runs code on all "
             "its machines. Use tls://, or set GP4C_FETCHERS_INSECURE = True in a network of your own."
         )
-
-
-def items_at(value: Any) -> str:
-    """``owner`` or ``fetchers``; raises ValueError."""
-    if value not in ("owner", "fetchers"):
-        raise ValueError
-    return str(value)
-
-
-def seconds(value: Any, low: float, high: float) -> float:
-    """A number of seconds from `low` to `high`; raises ValueError."""
-    number = float(value)
-    if isinstance(value, bool) or not low <= number <= high:
-        raise ValueError
-    return number
 
 
 def mode(value: Any) -> int | None:

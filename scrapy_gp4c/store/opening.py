@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from scrapy_gp4c.store.lmdb_store.atomic_replace import remove_leftovers
-from scrapy_gp4c.store.lmdb_store.backup import backup, compact, restore_backup
+from scrapy_gp4c.store.lmdb_store.backup import backup, compact, remove_leftovers, restore_backup
 from scrapy_gp4c.store.lmdb_store.environment import ARCHIVE, SEARCH_INDEX, WRITER_LOCK, WriterLock
 from scrapy_gp4c.store.lmdb_store.forget import forget
 from scrapy_gp4c.store.lmdb_store.import_history import import_history

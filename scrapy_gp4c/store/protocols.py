@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state.columns import Columns, PageRow
+from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.records import (
     CycleRecord,
     LastAnswer,
@@ -334,3 +335,21 @@ def has_open_cycle(path: Path, cycle: int) -> StoreError:
         f"cycle {cycle} of the store {path} is not finished, and its plan may follow from the clusters that "
         "it has: run the spider until it is, then cluster its pages."
     )
+
+
+def site_names(store: PageReader, sites: Iterable[int]) -> dict[int, str]:
+    """Names of sites by their keys, from the URL of any page that a site still has."""
+    of_directory = store.directories()["site"]
+    todo, names = set(sites), dict[int, str]()
+    for first, block in store.blocks() if todo else ():
+        groups, rows = np.unique(block["group"], return_index=True)
+        for group, row in zip(groups.tolist(), rows.tolist(), strict=True):
+            site = int(of_directory[group])
+            if site in todo:
+                url_place = place_of_url(store.request(first + row)["url"])
+                if url_place.site_key == site:  # else the page is requested elsewhere by now
+                    todo.remove(site)
+                    names[site] = url_place.site
+        if not todo:
+            break
+    return names

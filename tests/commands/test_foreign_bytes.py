@@ -21,7 +21,7 @@ from scrapy_gp4c.crawling.feeding import host_of
 from scrapy_gp4c.crawling.requests import check_stored, from_stored
 from scrapy_gp4c.errors import Gp4cError, ImportFileError
 from scrapy_gp4c.store.credentials import Credentials
-from scrapy_gp4c.store.import_ import check_pages, read_header, read_page
+from scrapy_gp4c.store.history_fields import check_pages, read_header, read_page
 from scrapy_gp4c.store.opening import import_history, open_store
 from scrapy_gp4c.store.records import NewVisit
 from tests.commands.test_commands import crawl_cycles, exported, in_process, make_project, urls

@@ -121,6 +121,6 @@ def test_tables_are_complete():
         for terminal in TERMINALS[clock].values():
             known = {*STATE, *discovery.COLUMNS, *hints.COLUMNS, *weights.COLUMNS, *refresh_value.COLUMNS}
             known |= {*sizes.COLUMNS}
-            assert set(terminal.columns) <= known | {*terminals.ROUND, *first_visits.COLUMNS}
+            assert set(terminal.columns) <= known | {*terminals.ROUND, *first_visits.TERMINALS}
             assert terminal.meaning
     assert terminals.columns_of(["nad", "t", "nad"]) == ("n", "X", "last_cycle")

@@ -11,7 +11,7 @@ import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
-from scrapy_gp4c.store.lmdb_store import clusters
+from scrapy_gp4c.store.lmdb_store import page_facts
 from scrapy_gp4c.store.lmdb_store.environment import U32_PAIR
 from scrapy_gp4c.store.lmdb_store.forget import forget
 from scrapy_gp4c.store.lmdb_store.recover import recover
@@ -65,7 +65,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_clusters_are_read_as_they_were_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In several parts too; those before are gone."""
-    monkeypatch.setattr(clusters, "PART_BYTES", 48)
+    monkeypatch.setattr(page_facts, "PART_BYTES", 48)
     with Store(path) as store:
         assert store.clusters() is None
         for seed in (1, 2):

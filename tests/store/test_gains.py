@@ -15,8 +15,7 @@ from scrapy_gp4c.errors import ImportFileError, StoreError
 from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.scoring.refresh_value import GAIN
 from scrapy_gp4c.store import export
-from scrapy_gp4c.store.history_fields import read_fields
-from scrapy_gp4c.store.import_ import read_header
+from scrapy_gp4c.store.history_fields import read_fields, read_header
 from scrapy_gp4c.store.lmdb_store.forget import forget
 from scrapy_gp4c.store.lmdb_store.optional_tables import GAINS, REFRESH_VALUES
 from scrapy_gp4c.store.lmdb_store.page_table import put_consecutive

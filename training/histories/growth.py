@@ -19,8 +19,16 @@ from scrapy_gp4c.page_state.claims import CLAIM_KINDS, finder_pages
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.export import claims_between
-from scrapy_gp4c.store.history_fields import CHANGED_BIT, NOT_JUDGED, joined
-from scrapy_gp4c.store.import_ import PageLine, check_pages, is_header, read_header, read_page
+from scrapy_gp4c.store.history_fields import (
+    CHANGED_BIT,
+    NOT_JUDGED,
+    PageLine,
+    check_pages,
+    is_header,
+    joined,
+    read_header,
+    read_page,
+)
 from scrapy_gp4c.store.protocols import PageReader
 from scrapy_gp4c.store.records import StoredRequest
 from training.histories.claims import DATED_CLAIM, of_crawl

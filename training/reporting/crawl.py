@@ -26,9 +26,8 @@ from scrapy_gp4c.scoring import discovery, functions, hints
 from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import ARCHIVE, open_store
-from scrapy_gp4c.store.protocols import PageReader
+from scrapy_gp4c.store.protocols import PageReader, site_names
 from scrapy_gp4c.store.records import CycleRecord, local_time, samples_of
-from scrapy_gp4c.store.site_names import site_names
 from training.reporting.figures import Chart, Line, shown
 from training.reporting.page import Card, ReportPage, Section, defined, figure, fold_away, paragraph, table
 from training.reporting.score import Formula, formula_section

@@ -105,23 +105,23 @@ class WriteBuffer:
 class OpenCycle:
     """Open cycle, if there is one, and all known pages: the tables with the write buffer on top.
 
-    ``number``: of the unfinished cycle, or None; ``pages``: number of ids given out, 0..pages-1, those of the
-    cycle's new pages included; ``committed_s``: when the last commit returned, by the monotonic clock.
+    ``open_cycle``: number of the unfinished cycle, or None; ``pages``: number of ids given out, 0..pages-1,
+    those of the cycle's new pages included; ``committed_s``: when the last commit returned, by the monotonic
+    clock.
     """
 
     def __init__(self, tables: Tables, commit_visits: int) -> None:
         """Take the tables; `load` reads them."""
-        self._tables = tables
+        self.tables = tables
         self._commit_visits = commit_visits
-        self.number: int | None = None
+        self.open_cycle: int | None = None
         self.pages = 0
         self.committed_s = monotonic()
-        self.before_commit: Callable[[], object] = lambda: None
-        """Hook before a commit of visits; if it raises, the visits stay in memory."""
+        self._before_commit: Callable[[], object] = lambda: None
 
     def load(self, txn: Any) -> None:
         """Rebuild from `log` and `new`, in one transaction with the counters; the buffer is empty then."""
-        tables = self._tables
+        tables = self.tables
         self._buffer = WriteBuffer()
         self._pending: dict[int, int] = {}
         """Key -> id of pages in `new` or the buffer and not yet in `ids`, in order of id."""
@@ -130,7 +130,7 @@ class OpenCycle:
         """The key that `find` has not found last: mostly the one to be added next."""
         self._row: tuple[int, PageRow] = -1, columns.NEW_ROW  # read last: a visit looks at its page's twice
         last, number = tables.last_record(txn), tables.last_cycle + 1
-        self.number = number if last is not None and last["cycle"] == number else None
+        self.open_cycle = number if last is not None and last["cycle"] == number else None
         self.pages = tables.merged_pages
         for key, value in tables.db["new"].items(txn):
             page = U32_PAIR.unpack(key)[1]
@@ -139,7 +139,7 @@ class OpenCycle:
             if page == self.pages:
                 self._add_pending(KEY.unpack_from(value)[0])
         self._visits: list[npt.NDArray[Any]] = []
-        self._visited = bytearray(self.pages if self.number else 0)
+        self._visited = bytearray(self.pages if self.open_cycle else 0)
         for key, value in tables.db["log"].items(txn):
             if U32_PAIR.unpack(key)[1] != len(self._visits):
                 raise tables.db["log"].wrong(key, f"commit {len(self._visits)} is missing")
@@ -147,45 +147,47 @@ class OpenCycle:
             self._visits.append(visits)
             np.frombuffer(self._visited, np.uint8)[visits["page"]] = 1
         self._notes = [np.frombuffer(bytes(value), NOTE) for _, value in tables.db["notes"].items(txn)]
-        self.weights = weights_said(self._notes)
+        self.said_weights = weights_said(self._notes)
         """Page -> the weight that was said last in the cycle, committed or not."""
 
-    def begin(self, record: CycleRecord) -> int:
-        """Open the next cycle with its record; returns its number, from 1 on."""
-        tables = self._tables
+    def begin_cycle(self, record: CycleRecord) -> int:
+        tables = self.tables
         tables.check_writable()
-        if self.number is not None:
-            raise ValueError(f"cycle {self.number} is not finished")
+        if self.open_cycle is not None:
+            raise ValueError(f"cycle {self.open_cycle} is not finished")
         number = tables.last_cycle + 1
         with tables.transaction(write=True) as txn:
             tables.put_record(txn, number, {**record, "cycle": number})
-        self.number = number
+        self.open_cycle = number
         self._visited = bytearray(self.pages)
         return number
 
     def require(self) -> int:
         """Return the number of the open cycle; raises ValueError where none is open."""
-        self._tables.check_writable()
-        if self.number is None:
+        self.tables.check_writable()
+        if self.open_cycle is None:
             raise ValueError("no cycle is open: call begin_cycle first")
-        return self.number
+        return self.open_cycle
+
+    def before_commit(self, call: Callable[[], object]) -> None:
+        self._before_commit = call
 
     def commit(self) -> None:
         """Write the buffer in one transaction. Raises StoreFullError; then all of it stays in memory."""
         buffer = self._buffer
         if not buffer:
             return
-        self.before_commit()
-        cycle, visits, notes = self.number or 0, self._visits.copy(), buffer.notes()
-        with self._tables.transaction(write=True) as txn:
-            buffer.write(txn, self._tables.db, cycle, self._known_request)
+        self._before_commit()
+        cycle, visits, notes = self.open_cycle or 0, self._visits.copy(), buffer.notes()
+        with self.tables.transaction(write=True) as txn:
+            buffer.write(txn, self.tables.db, cycle, self._known_request)
             if buffer.visits:
                 visits.append(buffer.visit_rows())
                 key = U32_PAIR.pack(cycle, len(visits) - 1)
-                self._tables.db["log"].put(txn, key, visits[-1].tobytes())
+                self.tables.db["log"].put(txn, key, visits[-1].tobytes())
             if len(notes):
                 key = U32_PAIR.pack(cycle, len(self._notes))
-                self._tables.db["notes"].put(txn, key, notes.tobytes())
+                self.tables.db["notes"].put(txn, key, notes.tobytes())
         self._visits = visits
         self._notes += [notes] if len(notes) else []
         self._buffer = WriteBuffer()
@@ -201,11 +203,10 @@ class OpenCycle:
         return page
 
     def find(self, key: int) -> int | None:
-        """Page id of a request fingerprint's first 8 bytes (big-endian), or None."""
         page = self._pending.get(key)
         if page is None:
-            with self._tables.transaction(buffers=True) as txn:
-                page = self._tables.get_id(txn, key)
+            with self.tables.transaction(buffers=True) as txn:
+                page = self.tables.get_id(txn, key)
             if page is None:
                 self._missed = key
         return page
@@ -215,15 +216,14 @@ class OpenCycle:
         return self._pending.get(key, -1)
 
     def page(self, page: int) -> PageRow:
-        """Columns of one page as of the last fold."""
-        if page == self._row[0] and not self._tables.readonly:
+        if page == self._row[0] and not self.tables.readonly:
             return self._row[1]
         self._check(page)
-        if page >= self._tables.merged_pages:
-            return columns.NEW_ROW._replace(key=self._pending_keys[page - self._tables.merged_pages])
-        block, index = divmod(page, self._tables.block_rows)
-        with self._tables.transaction(buffers=True) as txn:
-            self._row = page, blocks.row(self._tables.block(txn, block), index)
+        if page >= self.tables.merged_pages:
+            return columns.NEW_ROW._replace(key=self._pending_keys[page - self.tables.merged_pages])
+        block, index = divmod(page, self.tables.block_rows)
+        with self.tables.transaction(buffers=True) as txn:
+            self._row = page, blocks.row(self.tables.block(txn, block), index)
         return self._row[1]
 
     def _check(self, page: int) -> None:
@@ -231,17 +231,15 @@ class OpenCycle:
             raise ValueError(f"there is no page {page}: the store has {self.pages}")
 
     def request(self, page: int) -> StoredRequest:
-        """Return the stored request of one page."""
         self._check(page)
         value = self._buffer.requests.get(page)
         if value is None:
-            with self._tables.transaction() as txn:
+            with self.tables.transaction() as txn:
                 value = self._known_request(txn, page)
         request: StoredRequest = decode(value)
         return request
 
     def requests(self, pages: Sequence[int] | npt.NDArray[Any]) -> list[StoredRequest]:
-        """Return the stored requests of pages, aligned with `pages` (ids in any order)."""
         ids = np.asarray(pages, dtype=np.int64)
         if len(ids):
             self._check(int(ids.min()))
@@ -261,8 +259,8 @@ class OpenCycle:
         return read
 
     def _read_requests(self, ids: npt.NDArray[np.int64]) -> list[StoredRequest]:
-        with self._tables.transaction() as txn:
-            text = self._tables.db["urls"].joined(txn, ids)
+        with self.tables.transaction() as txn:
+            text = self.tables.db["urls"].joined(txn, ids)
             if text is None:  # some are new
                 text = b",".join([self._known_request(txn, page) for page in ids.tolist()])
         decoded: list[StoredRequest] = decode(b"[" + text + b"]")
@@ -274,22 +272,21 @@ class OpenCycle:
 
     def _known_request(self, txn: Any, page: int) -> bytes:
         """Read the request of a page, as the last commit left it or, found since, as it was found."""
-        value = self._tables.db["urls"].get(txn, U32.pack(page))
+        value = self.tables.db["urls"].get(txn, U32.pack(page))
         if value is not None:
             return value
         new_page = self._buffer.pages.get(page)
         if new_page is None:
-            new_page = self._tables.db["new"].get(txn, U32_PAIR.pack(self.number or 0, page))
+            new_page = self.tables.db["new"].get(txn, U32_PAIR.pack(self.open_cycle or 0, page))
         if new_page is None:
-            raise damaged(self._tables.path, f"page {page} has no request")
+            raise damaged(self.tables.path, f"page {page} has no request")
         return new_page[KEY.size :]
 
     def new_pages(self) -> Iterator[int]:
-        """Yield the ids of the pages discovered in the open cycle, in order."""
         start = 0
         while True:
-            with self._tables.transaction() as txn:
-                items = self._tables.db["new"].items(txn, U32_PAIR.pack(self.number or 0, start))
+            with self.tables.transaction() as txn:
+                items = self.tables.db["new"].items(txn, U32_PAIR.pack(self.open_cycle or 0, start))
                 pages = [U32_PAIR.unpack(key)[1] for key, _ in islice(items, _READ_PAGES)]
             yield from pages
             if len(pages) < _READ_PAGES:
@@ -301,17 +298,16 @@ class OpenCycle:
         """Read a page's value in a table of `_BUFFERED`, None where there is none."""
         if page in self._buffer.values[table]:
             return self._buffer.values[table][page]
-        with self._tables.transaction() as txn:
-            return self._tables.db[table].get(txn, U32.pack(page))
+        with self.tables.transaction() as txn:
+            return self.tables.db[table].get(txn, U32.pack(page))
 
     def put_value(self, table: str, page: int, value: bytes | None) -> None:
         """Replace a page's value in a table of `_BUFFERED`, at the next commit."""
-        self._tables.check_writable()
+        self.tables.check_writable()
         self._check(page)
         self._buffer.values[table][page] = value
 
     def add_page(self, key: int, request: StoredRequest) -> int:
-        """Remember a page discovered in the open cycle; its id is valid at once."""
         self.require()
         if key != self._missed and self.find(key) is not None:
             raise ValueError(f"the key {key:#x} is known already")
@@ -323,28 +319,25 @@ class OpenCycle:
         return page
 
     def set_request(self, page: int, request: StoredRequest) -> None:
-        """Replace the stored request of a page, at the next commit."""
-        self._tables.check_writable()
+        self.tables.check_writable()
         self._check(page)
         self._buffer.requests[page] = encode(request)
 
     def note(self, page: int, what: str, value: float) -> None:
-        """Note what the open cycle learnt of a page."""
         self.require()
         self._check(page)
         self._buffer.note(page, what, value)
         if what == "weight":
-            self.weights[page] = value
+            self.said_weights[page] = value
 
     def note_many(self, pages: npt.NDArray[Any], what: str, values: npt.NDArray[Any]) -> None:
         """Note what the open cycle learnt of many pages."""
         self.require()
         self._buffer.note_many(pages, what, values)
         if what == "weight":
-            self.weights.update(zip(pages.tolist(), values.tolist(), strict=True))
+            self.said_weights.update(zip(pages.tolist(), values.tolist(), strict=True))
 
-    def all_notes(self) -> npt.NDArray[Any]:
-        """Notes of the cycle, dtype `NOTE`, in the order in which they were made."""
+    def notes(self) -> npt.NDArray[Any]:
         return np.concatenate([*self._notes, self._buffer.notes()])
 
     # --- visits
@@ -368,7 +361,7 @@ class OpenCycle:
         if len(visits) >= self._commit_visits:
             self.commit()
 
-    def amend(self, page: int, outcome: str) -> None:
+    def amend_visit(self, page: int, outcome: str) -> None:
         """Replace the outcome of a page's visit by one that has no fingerprint, committed or not."""
         code = OUTCOMES.index(outcome)
         for number, row in enumerate(self._buffer.visits):
@@ -380,17 +373,15 @@ class OpenCycle:
             rows = np.flatnonzero(committed["page"] == page)
             if len(rows):
                 value = _amended(committed.copy(), int(rows[0]), code)
-                with self._tables.transaction(write=True) as txn:
-                    self._tables.db["log"].put(txn, U32_PAIR.pack(self.require(), number), value)
+                with self.tables.transaction(write=True) as txn:
+                    self.tables.db["log"].put(txn, U32_PAIR.pack(self.require(), number), value)
                 self._visits[number] = np.frombuffer(value, VISIT)
                 return
 
     def visited(self, page: int) -> bool:
-        """Whether the page has an outcome in the open cycle, committed or not."""
-        return self.number is not None and page < len(self._visited) and bool(self._visited[page])
+        return self.open_cycle is not None and page < len(self._visited) and bool(self._visited[page])
 
-    def visits(self) -> npt.NDArray[Any]:
-        """Visits of the open cycle so far, dtype `VISIT`, in order of time."""
+    def open_visits(self) -> npt.NDArray[Any]:
         written = (visits.tobytes() for visits in self._visits)
         return np.frombuffer(bytearray().join((*written, *self._buffer.visits)), VISIT)
 

@@ -20,11 +20,10 @@ from scrapy_gp4c.page_state import claims, columns
 from scrapy_gp4c.page_state.claims import of_weights
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.scoring.refresh_value import observe_gains
-from scrapy_gp4c.store.lmdb_store.claims import ClaimsFold, shorten_waits, sum_up
 from scrapy_gp4c.store.lmdb_store.environment import KEY, U32_PAIR
-from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.groups import JudgedVisits, Numbering, judged_visits, read_keys, urls_of
 from scrapy_gp4c.store.lmdb_store.optional_tables import GAINS, REFRESH_VALUES, VISITS, WEIGHTS
+from scrapy_gp4c.store.lmdb_store.page_facts import ClaimsFold, Gains, shorten_waits, sum_up_trust
 from scrapy_gp4c.store.lmdb_store.tables import Sizes, Tables
 from scrapy_gp4c.store.records import CycleRecord, FoldMarker
 
@@ -56,7 +55,7 @@ def fold(tables: Tables, content: CycleContent, record: CycleRecord, sizes: Size
     merge_new(tables, content.pages, sizes)
     _apply(tables, content, cycle, sizes)
     put_visits(tables, cycle, 0, content.visits, sizes)
-    tables.end_cycle(cycle, finished, lambda txn: sum_up(txn, tables.db, tables.groups, cycle))
+    tables.end_cycle(cycle, finished, lambda txn: sum_up_trust(txn, tables.db, tables.groups, cycle))
 
 
 def _apply(tables: Tables, content: CycleContent, cycle: int, sizes: Sizes) -> None:

@@ -23,8 +23,7 @@ from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store import fold, groups
-from scrapy_gp4c.store.lmdb_store.atomic_replace import REWRITE, drop_search_index, work_directory
-from scrapy_gp4c.store.lmdb_store.claims import put_trust, read_trust
+from scrapy_gp4c.store.lmdb_store.backup import REWRITE, drop_search_index, work_directory
 from scrapy_gp4c.store.lmdb_store.environment import DATA, U32, U32_PAIR, damaged
 from scrapy_gp4c.store.lmdb_store.groups import Numbering
 from scrapy_gp4c.store.lmdb_store.optional_tables import (
@@ -34,6 +33,7 @@ from scrapy_gp4c.store.lmdb_store.optional_tables import (
     OF_PAGES,
     SHADOWS,
 )
+from scrapy_gp4c.store.lmdb_store.page_facts import put_trust, read_trust
 from scrapy_gp4c.store.lmdb_store.page_table import (
     QUERY_LOG,
     all_values,

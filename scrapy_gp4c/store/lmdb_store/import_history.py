@@ -1,4 +1,4 @@
-"""Import of an exported history into a new store: see `scrapy_gp4c.store.import_`.
+"""Import of an exported history into a new store: see `scrapy_gp4c.store.history_fields`.
 
 The store is built next to its place and moved there when it is complete, so that an error or a kill leaves
 nothing behind that looks like a store.
@@ -25,19 +25,23 @@ from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, UNCHANGED, VISIT
 from scrapy_gp4c.scoring.refresh_value import GAIN
 from scrapy_gp4c.store.atomic_files import sync
-from scrapy_gp4c.store.history_fields import BROUGHT, CHANGED_BIT, HEADER_START, UNCHANGED_BIT, joined
-from scrapy_gp4c.store.import_ import (
+from scrapy_gp4c.store.history_fields import (
+    BROUGHT,
+    CHANGED_BIT,
+    HEADER_START,
+    UNCHANGED_BIT,
     HistoryHeader,
     PageLine,
     ToPage,
     check_pages,
     is_header,
+    joined,
     read_header,
     read_page,
     read_record,
 )
-from scrapy_gp4c.store.lmdb_store import claims, fold
-from scrapy_gp4c.store.lmdb_store.atomic_replace import IMPORT, drop_search_index, work_directory
+from scrapy_gp4c.store.lmdb_store import fold
+from scrapy_gp4c.store.lmdb_store.backup import IMPORT, drop_search_index, work_directory
 from scrapy_gp4c.store.lmdb_store.environment import (
     DATA,
     READERS,
@@ -47,9 +51,9 @@ from scrapy_gp4c.store.lmdb_store.environment import (
     check_directory,
     encode,
 )
-from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.groups import Numbered, judged_visits, sums_by_group
 from scrapy_gp4c.store.lmdb_store.optional_tables import GAINS, GROUP_ROWS, HINTS, REFRESH_VALUES, WEIGHTS
+from scrapy_gp4c.store.lmdb_store.page_facts import Gains, put_claims, sum_up_trust
 from scrapy_gp4c.store.lmdb_store.page_table import put_consecutive
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import USUAL, Tables, open_tables
@@ -167,7 +171,7 @@ def _import(
     tables.restore_cycles(records or [{"started": None, "finished": None} for _ in range(cycles)])
     for cycle in range(1, cycles + 1):
         with tables.transaction(write=True) as txn:
-            claims.sum_up(txn, tables.db, tables.groups, cycle)
+            sum_up_trust(txn, tables.db, tables.groups, cycle)
     if header is not None and header.measured is not None:
         gains = Gains(tables)
         gains.begin(*header.measured)
@@ -225,7 +229,7 @@ def _import_batch(
                 GROUP_ROWS.put(txn, tables.db, cycle, chunk, sums_by_group([judged]))
             if len(measured):
                 GAINS.put(txn, tables.db, cycle, chunk, measured)
-            claims.put_part(txn, tables.db, cycle, chunk, claimed, tallied)
+            put_claims(txn, tables.db, cycle, chunk, claimed, tallied)
         fold.put_visits(tables, cycle, chunk, visits, USUAL)
     state["fingerprint"][:] = [page.fingerprint or 0 for page in batch]
     state["has_copy"][:] = [page.fingerprint is not None for page in batch]

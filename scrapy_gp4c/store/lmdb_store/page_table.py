@@ -12,7 +12,6 @@ import numpy.typing as npt
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state.blocks import pages_of, rows_of, unpack
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
-from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT
 from scrapy_gp4c.store.lmdb_store.environment import KEY, U32, U32_PAIR, damaged, split
 from scrapy_gp4c.store.lmdb_store.optional_tables import HINTS, REFRESH_VALUES, WEIGHTS, PageColumns
 from scrapy_gp4c.store.lmdb_store.tables import Tables
@@ -104,15 +103,6 @@ def put_some(tables: Tables, kind: PageColumns, pages: Array, columns: Columns) 
             for name in kind.dtypes:
                 state[name][(pages[in_block] - first).astype(np.intp)] = columns[name][in_block]
             kind.put(txn, tables.db, block, state)
-
-
-def weight_of(tables: Tables, page: int) -> float:
-    """Weight of a page as the last fold left it."""
-    if page >= tables.merged_pages:
-        return DEFAULT_WEIGHT
-    block, row = divmod(page, tables.block_rows)
-    with tables.transaction() as txn:
-        return float(WEIGHTS.read(txn, tables.db, block, row + 1)["weight"][row])
 
 
 def ids_of(tables: Tables, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:

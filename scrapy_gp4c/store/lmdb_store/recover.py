@@ -28,14 +28,13 @@ from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.page_state.groups import GROUP, KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.store.lmdb_store import groups
-from scrapy_gp4c.store.lmdb_store.atomic_replace import (
+from scrapy_gp4c.store.lmdb_store.backup import (
     REWRITE,
     drop_search_index,
     keep_aside,
     locked,
     work_directory,
 )
-from scrapy_gp4c.store.lmdb_store.claims import put_trust
 from scrapy_gp4c.store.lmdb_store.environment import (
     DATA,
     KEY,
@@ -53,9 +52,9 @@ from scrapy_gp4c.store.lmdb_store.environment import (
     seed_of,
 )
 from scrapy_gp4c.store.lmdb_store.forget import write_without
-from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.groups import Numbering
 from scrapy_gp4c.store.lmdb_store.optional_tables import GROUP_ROWS, HINTS, REFRESH_VALUES
+from scrapy_gp4c.store.lmdb_store.page_facts import Gains, put_trust
 from scrapy_gp4c.store.lmdb_store.page_table import put_consecutive
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Sizes, Tables

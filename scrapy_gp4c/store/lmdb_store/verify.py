@@ -27,12 +27,11 @@ from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, OUTCOMES, VI
 from scrapy_gp4c.scoring import hints, refresh_value, terminals
 from scrapy_gp4c.scoring.weights import are_weights
 from scrapy_gp4c.store.lmdb_store import groups
-from scrapy_gp4c.store.lmdb_store.claims import read_trust
 from scrapy_gp4c.store.lmdb_store.cycle import OpenCycle, plan_chunks, rounds_of
 from scrapy_gp4c.store.lmdb_store.environment import DATA, KEY, U32, U32_PAIR, Environment, read_all_pages
-from scrapy_gp4c.store.lmdb_store.gains import Gains
 from scrapy_gp4c.store.lmdb_store.groups import JudgedVisits, Numbering, judged_visits
 from scrapy_gp4c.store.lmdb_store.optional_tables import CLAIMS, HINTS, PAGE_COLUMNS, REFRESH_VALUES, WEIGHTS
+from scrapy_gp4c.store.lmdb_store.page_facts import Gains, read_trust
 from scrapy_gp4c.store.lmdb_store.page_table import all_values
 from scrapy_gp4c.store.lmdb_store.tables import Sizes, Tables, open_tables
 from scrapy_gp4c.store.records import TRUST
@@ -236,7 +235,7 @@ def problems(tables: Tables, opened: OpenCycle) -> Iterator[str]:
 
 
 def _cycles(tables: Tables, opened: OpenCycle) -> Iterator[str]:
-    last = opened.number or tables.last_cycle
+    last = opened.open_cycle or tables.last_cycle
     records = tables.cycles()
     numbers = [record["cycle"] for record in records]
     if numbers != list(range(1, last + 1)):
@@ -333,14 +332,14 @@ def _strange(visits: npt.NDArray[Any], pages: int) -> str | None:
 
 
 def _open_cycle(tables: Tables, opened: OpenCycle) -> Iterator[str]:
-    visits = opened.visits()
-    if opened.number is None and len(visits):
+    visits = opened.open_visits()
+    if opened.open_cycle is None and len(visits):
         yield f"there are {len(visits)} visits in the log but no cycle is open"
     if (strange := _strange(visits, opened.pages)) is not None:
         yield f"the open cycle {strange}"
     if len(np.unique(visits["page"])) != len(visits):
         yield "the open cycle has two visits of one page"
-    record = tables.cycles()[-1] if opened.number is not None else None
+    record = tables.cycles()[-1] if opened.open_cycle is not None else None
     rounds = rounds_of(record) if record else []
     if record is None or not rounds:
         return

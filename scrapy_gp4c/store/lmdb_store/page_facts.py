@@ -1,13 +1,16 @@
-"""Claims of sites about their pages, and how often they were right: tables `hints`, `claims` and `trust`.
+"""What a store keeps of pages beside their columns: claims of sites, gains of a search, weights, clusters.
 
 `hints` has the newest claims by page, `claims` those that were new in a cycle, and `trust`, under cycle 0,
-the counts of all sites; while a cycle is folded, also the counts that each part of its fold adds.
+the counts of all sites; while a cycle is folded, also the counts that each part of its fold adds. Gains stand
+by visit in `gains`, summed up by page in `refresh_values`; both are empty until a log of queries is given.
+Clusters are written in one transaction, so that a crawl plans by all of them or by those before.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from itertools import count
+from itertools import count, groupby
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,16 +21,28 @@ from scrapy_gp4c.page_state import claims
 from scrapy_gp4c.page_state.blocks import unpack
 from scrapy_gp4c.page_state.claims import CLAIM, ClaimOutcomes, Times, of_claims
 from scrapy_gp4c.page_state.columns import Columns, shorten_wait
+from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.page_state.outcomes import FIRST, JUDGED, among
 from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.scoring.hints import KINDS
+from scrapy_gp4c.scoring.refresh_value import observe_gains
+from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT
 from scrapy_gp4c.store.lmdb_store import groups
 from scrapy_gp4c.store.lmdb_store.cycle import OpenCycle
-from scrapy_gp4c.store.lmdb_store.environment import U32, U32_PAIR
-from scrapy_gp4c.store.lmdb_store.optional_tables import CLAIMS, HINTS, SITE_COUNTS, TRUST_PARTS, Handles
-from scrapy_gp4c.store.lmdb_store.page_table import ids_of
+from scrapy_gp4c.store.lmdb_store.environment import U32, U32_PAIR, damaged, encode
+from scrapy_gp4c.store.lmdb_store.optional_tables import (
+    CLAIMS,
+    GAINS,
+    HINTS,
+    REFRESH_VALUES,
+    SITE_COUNTS,
+    TRUST_PARTS,
+    WEIGHTS,
+    Handles,
+)
+from scrapy_gp4c.store.lmdb_store.page_table import QUERY_LOG, ids_of, put_some
 from scrapy_gp4c.store.lmdb_store.tables import Tables
-from scrapy_gp4c.store.records import TRUST
+from scrapy_gp4c.store.records import TRUST, StoredGroups
 
 _AFTER_END: Final = 2**31
 """Part of the first claims that came after a cycle's end; the parts before it are numbers of blocks."""
@@ -36,7 +51,7 @@ _ROWS: Final = 4_096
 
 
 class Claims:
-    """Claims of a store's pages: a `scrapy_gp4c.store.protocols.PageHints`."""
+    """Claims of a store's pages, see `scrapy_gp4c.store.protocols.PageHints`."""
 
     def __init__(self, tables: Tables, opened: OpenCycle) -> None:
         """Take the tables, and the open cycle."""
@@ -44,7 +59,6 @@ class Claims:
         self._open = opened
 
     def find(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """Page ids of page keys, ``[K]``; -1 for those that are not known."""
         known, position = np.unique(keys, return_inverse=True)
         page_ids = ids_of(self._tables, known)
         for row in np.flatnonzero(page_ids < 0).tolist():
@@ -52,14 +66,12 @@ class Claims:
         return page_ids[position]
 
     def note(self, pages: Array, kind: str, values: Array) -> None:
-        """Note claims of pages in the open cycle: see `PageHints`."""
         self._open.require()
         self._open.note_many(pages, kind, values)
 
     def tell(self, pages: Array, time_s: float) -> None:
-        """Note that pages have changed at a time, at once: see `PageHints`."""
         pages = np.unique(pages.astype(np.uint32))
-        if self._open.number is not None:
+        if self._open.open_cycle is not None:
             self.note(pages, "told", np.full(len(pages), time_s))
             self._open.commit()
             return
@@ -87,13 +99,37 @@ class Claims:
             CLAIMS.put(txn, tables.db, tables.last_cycle, free, claimed)
 
     def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, Array]]:
-        """Yield the claims of finished cycles, dtype `CLAIM`: see `PageHints`."""
         return self._tables.rows_of_cycles(CLAIMS, first, last)
 
     def trust(self) -> Array:
-        """Counts of all sites, dtype `TRUST`, by site."""
         with self._tables.transaction() as txn:
             return read_trust(txn, self._tables.db)
+
+
+class Weights:
+    """Weights of a store's pages, see `scrapy_gp4c.store.protocols.PageWeights`."""
+
+    def __init__(self, tables: Tables, opened: OpenCycle) -> None:
+        """Take the tables, and the open cycle, in which weights are noted until its fold."""
+        self._tables = tables
+        self._open = opened
+
+    def of(self, page: int) -> float:
+        said = self._open.said_weights.get(page)
+        if said is not None or page >= self._tables.merged_pages:
+            return DEFAULT_WEIGHT if said is None else said
+        block, row = divmod(page, self._tables.block_rows)
+        with self._tables.transaction() as txn:
+            return float(WEIGHTS.read(txn, self._tables.db, block, row + 1)["weight"][row])
+
+    def put(self, pages: npt.NDArray[Any], values: npt.NDArray[np.float64]) -> None:
+        if self._open.open_cycle is not None:
+            self._open.require()
+            self._open.note_many(pages, "weight", values)
+            self._open.commit()
+            return
+        self._tables.check_writable()
+        put_some(self._tables, WEIGHTS, pages, {"weight": values})
 
 
 def shorten_waits(txn: Any, tables: Tables, block: int, rows: npt.NDArray[np.intp]) -> None:
@@ -118,7 +154,7 @@ def put_trust(txn: Any, db: Handles, rows: Array) -> None:
         db["trust"].put(txn, U32_PAIR.pack(0, number // _ROWS), chunk.tobytes())
 
 
-def put_part(txn: Any, db: Handles, cycle: int, number: int, claimed: Array, seen: ClaimOutcomes) -> None:
+def put_claims(txn: Any, db: Handles, cycle: int, number: int, claimed: Array, seen: ClaimOutcomes) -> None:
     """Keep the claims of a part of a cycle, dtype `CLAIM`, and counts of its judged visits by directory."""
     if len(claimed):
         CLAIMS.put(txn, db, cycle, number, claimed)
@@ -131,7 +167,7 @@ def put_part(txn: Any, db: Handles, cycle: int, number: int, claimed: Array, see
         TRUST_PARTS.put(txn, db, cycle, number, counts)
 
 
-def sum_up(txn: Any, db: Handles, directories: int, cycle: int) -> None:
+def sum_up_trust(txn: Any, db: Handles, directories: int, cycle: int) -> None:
     """Decay the counts of all sites by a cycle and add those of its parts; ``directories``: their number."""
     added, old = TRUST_PARTS.read(txn, db, cycle), read_trust(txn, db)
     if not len(old) and not len(added):
@@ -184,7 +220,7 @@ class ClaimsFold(NamedTuple):
         seen = claims.before_visits(
             block_columns, (visits["page"] - first).astype(np.intp), visits["outcome"], at, self.cycle
         )
-        put_part(txn, self.tables.db, self.cycle, block, claimed, seen)
+        put_claims(txn, self.tables.db, self.cycle, block, claimed, seen)
         return block_columns, at
 
     def end(self, txn: Any, block: int, before: tuple[Columns, Array], visits: Array) -> None:
@@ -194,3 +230,129 @@ class ClaimsFold(NamedTuple):
         seen_min = claims.seen_after_min(visits["time"], float(self.starts_s[-1]))
         claims.after_visits(block_columns, rows, visits["outcome"], claimed, self.cycle, seen_min)
         HINTS.put(txn, self.tables.db, block, block_columns)
+
+
+class Gains:
+    """Gains of a store's visits, see `scrapy_gp4c.store.protocols.PageGains`."""
+
+    def __init__(self, tables: Tables) -> None:
+        """Take the tables of a store."""
+        self._tables = tables
+
+    def _meta(self) -> dict[str, Any]:
+        with self._tables.transaction() as txn:
+            return self._tables.get_meta(txn, QUERY_LOG) or {}
+
+    @property
+    def log(self) -> str | None:
+        return self._meta().get("log")
+
+    @property
+    def since(self) -> int:
+        return int(self._meta().get("since", 0))
+
+    def begin(self, log: str, since: int | None = None) -> bool:
+        if log == self.log:
+            return False
+        tables = self._tables
+        tables.check_writable()
+        with tables.transaction(write=True) as txn:
+            tables.db[REFRESH_VALUES.table].drop(txn)
+            about = {"log": log, "since": tables.last_cycle + 1 if since is None else since}
+            tables.put_meta(txn, QUERY_LOG, about)
+        return True
+
+    def keep(self, gains: Array) -> None:
+        with self._tables.transaction(write=True) as txn:
+            GAINS.put(txn, self._tables.db, self._tables.last_cycle + 1, 0, gains)
+
+    def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, Array]]:
+        parts = self._tables.rows_of_cycles(GAINS, first, last)
+        for cycle, cycle_parts in groupby(parts, lambda rows_of: rows_of[0]):
+            if len(gains := np.concatenate([rows for _, rows in cycle_parts])):
+                yield cycle, gains
+
+    def of(self, cycle: int) -> Array:
+        """Gains of a cycle, the open one's too; dtype `GAIN`."""
+        with self._tables.transaction() as txn:
+            return GAINS.read(txn, self._tables.db, cycle)
+
+    def counted(self) -> Columns:
+        """Columns of all pages by the gains that are kept. Memory: 28 bytes per page."""
+        pages = self._tables.merged_pages
+        state = REFRESH_VALUES.none(pages)
+        for cycle, gains in self.of_cycles(max(1, self.since)):
+            if gains["page"].max() >= pages:
+                raise self._tables.db["gains"].wrong(
+                    U32_PAIR.pack(cycle, 0), "it has a page that does not exist"
+                )
+            observe_gains(state, gains["page"].astype(np.intp), gains)
+        return state
+
+
+_HEAD: Final = 0
+"""Kind of the JSON part: sizes of the other parts, identity and origin of the clusters."""
+_PARTS: Final = {1: ("cluster", "<i4"), 2: ("order", "<i4"), 3: ("source", "<u4"), 4: ("target", "<u4"),
+                 5: ("popularity", "u1")}  # fmt: skip
+PART_BYTES: Final = 2**20
+"""Bytes of the numbers in one value."""
+
+
+def put_clusters(tables: Tables, stored: StoredGroups) -> None:
+    """Replace clusters, links and popularity, in one transaction."""
+    groups, popularity, about = stored
+    columns: tuple[npt.NDArray[Any], ...] = (
+        groups.cluster,
+        groups.order.ravel(),
+        groups.links.source,
+        groups.links.target,
+        popularity,
+    )
+    head = {"identity": groups.identity, "sizes": [len(column) for column in columns], "about": about}
+    table = tables.db["clusters"]
+    with tables.transaction(write=True) as txn:
+        table.drop(txn)
+        table.put(txn, U32_PAIR.pack(_HEAD, 0), encode(head))
+        for kind, column in enumerate(columns, 1):
+            raw = column.astype(_PARTS[kind][1]).tobytes()
+            for number, start in enumerate(range(0, len(raw), PART_BYTES)):
+                table.put(txn, U32_PAIR.pack(kind, number), raw[start : start + PART_BYTES])
+
+
+def read_clusters(tables: Tables) -> StoredGroups | None:
+    """Read them; None while there are none. Raises StoreDamagedError."""
+    table = tables.db["clusters"]
+    with tables.transaction() as txn:
+        packed = table.get(txn, U32_PAIR.pack(_HEAD, 0))
+        if packed is None:
+            return None
+        head = json.loads(packed)
+        columns: dict[str, npt.NDArray[Any]] = {}
+        for (kind, (name, dtype)), size in zip(_PARTS.items(), head["sizes"], strict=True):
+            raw = b"".join(bytes(value) for _, value in _parts(table, txn, kind))
+            if len(raw) != size * np.dtype(dtype).itemsize:
+                counts = f"expected {size} of {name}, found {len(raw)} bytes"
+                raise damaged(tables.path, f"the clusters of pages: {counts}")
+            columns[name] = np.frombuffer(raw, dtype)
+    clusters = int(len(columns["order"]) ** 0.5)
+    links = Links(
+        columns["source"].astype(np.intp), columns["target"].astype(np.intp), len(columns["cluster"])
+    )
+    groups = PageGroups(
+        columns["cluster"].astype(np.int32),
+        columns["order"].astype(np.int32).reshape(clusters, clusters),
+        links,
+        head["identity"],
+    )
+    return StoredGroups(groups, columns["popularity"], head["about"])
+
+
+def _parts(table: Any, txn: Any, kind: int) -> Iterator[tuple[bytes, memoryview]]:
+    return iter(table.items(txn, U32_PAIR.pack(kind, 0), U32_PAIR.pack(kind + 1, 0)))
+
+
+def descriptions(tables: Tables) -> Iterator[tuple[int, bytes]]:
+    """Yield the descriptions of copies, by page."""
+    with tables.transaction() as txn:
+        for key, value in tables.db["descriptions"].items(txn):
+            yield U32.unpack(key)[0], bytes(value)
