@@ -32,6 +32,7 @@ class Random(Spider):
     day: int
     way: str
     bad: dict[str, str]
+    withdraws = False
 
     async def start(self) -> AsyncIterator[Any]:
         self.items: list[tuple[str, int, int]] = []
@@ -62,8 +63,12 @@ class Random(Spider):
     def parse_item(self, response: Any, day: int | None = None) -> Iterator[Any]:
         """Yield an item of a page that changed, unless it fails."""
         path = "/" + response.url.split("/", 3)[3]
-        version = int(response.css("p::text").re_first(r"version(\d+)x"))
         page = visit(response)
+        if b"captcha" in response.body:
+            if self.withdraws:
+                page.withdraw("captcha")
+            return
+        version = int(response.css("p::text").re_first(r"version(\d+)x"))
         self.seen.append((path, version))
         how = self.bad.get(path)
         if how == "callback":
@@ -93,11 +98,21 @@ class Pipeline:
         return item
 
 
+def refusal(status: int) -> Any:
+    """A page that is a captcha, or an error which a site that refuses a crawler sends."""
+
+    def page(request: Any) -> bytes:
+        request.setResponseCode(status)
+        return html("please solve this captcha " + "and prove that you are human " * 10).encode()
+
+    return page
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(8))
 @pytest_twisted.ensureDeferred
 async def test_no_change_is_lost_and_no_item_is_of_yesterday(seed: int, site: Site, store_path: Path) -> None:
-    """Whatever fails: a page that was visited is delivered as it is now, with the data of today."""
+    """Whatever fails or is refused: a page that was visited is delivered as it is now, with data of today."""
     draw = random.Random(seed)
     settings = {
         "GP4C_POLICY": draw.choice([None, "top_k", "rounds(rounds=3)"]),
@@ -108,7 +123,8 @@ async def test_no_change_is_lost_and_no_item_is_of_yesterday(seed: int, site: Si
         "ITEM_PIPELINES": {Pipeline: 1},
         "GP4C_PANEL": draw.choice([0.0, 0.2]),
     }
-    way = draw.choice(["cb_kwargs", "meta", "headers"])
+    settings["RETRY_ENABLED"] = draw.random() < 0.5
+    way, withdraws = draw.choice(["cb_kwargs", "meta", "headers"]), draw.random() < 0.5
     versions = {f"/item/{number}": 1 for number in range(ITEMS)}
     delivered: dict[str, int] = {}
     for day in range(1, CYCLES + CLEAN + 1):
@@ -123,13 +139,19 @@ async def test_no_change_is_lost_and_no_item_is_of_yesterday(seed: int, site: Si
             site.pages[f"/list/{number}"] = html(f"the list {number} of day{day}x", paths)
         for path, version in versions.items():
             site.pages[path] = html(f"what is said of {path} in version{version}x " + f"word{version}x " * 30)
+        share = 0.0 if is_clean else draw.choice([0.0, 0.0, 0.3, 1.0])  # of answers that are none: captchas,
+        for path in versions:  # and errors after which the site is left alone
+            if draw.random() < share:
+                site.pages[path] = refusal(draw.choice([200, 200, 403, 429, 503]))
         bad = {
             path: draw.choice(["callback", "late", "pipeline", "drop"])
             for path in versions
             if not is_clean and draw.random() < 0.25
         }
         given = {**settings, "GP4C_BUDGET": 1.0 if is_clean else draw.choice([0.3, 0.6, 1.0])}
-        crawler = await crawl(Random, store_path, given, site=site, day=day, way=way, bad=bad)
+        crawler = await crawl(
+            Random, store_path, given, site=site, day=day, way=way, bad=bad, withdraws=withdraws
+        )
         spider: Any = crawler.spider
         assert {of for path, _, of in spider.items if path in spider.asked} <= {day}  # others as stored
         got = {path: version for path, version, _ in spider.items}
