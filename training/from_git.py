@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from rich.console import Console
 from rich.progress import Progress
@@ -37,38 +37,14 @@ from training.reporting.terminal import wide_console
 SHOWN_COMMITS: Final = 20
 
 
-class Repository(NamedTuple):
-    """A repository's pages in a history."""
-
-    name: str
-    pages: int
-    left_out: int
-    """Files left out because they did not exist all the time."""
-    changed_share: float
-
-
-class Commit(NamedTuple):
-    """A commit that changed a large share of a repository's pages at once."""
-
-    repository: str
-    commit: str
-    time: str
-    pages: int
-    share: float
-    subject: str
-
-
-def show_repositories(
-    repositories: Sequence[Repository], mass_commits: Sequence[Commit], console: Console
-) -> None:
+def _show(repositories: Sequence[RepositoryPages], console: Console) -> None:
     """Print a table of the repositories and, if there are any, one of the mass commits."""
     table = Table("repository", "pages", "left out", "changed per cycle", title="Pages", title_justify="left")
     for one in repositories:
-        table.add_row(
-            Text(one.name), f"{one.pages:,}", f"{one.left_out:,}", f"{one.changed_share:.2%} of them"
-        )
+        changed = f"{one.changed.mean():.2%} of them"
+        table.add_row(Text(one.name), f"{len(one.paths):,}", f"{one.left_out:,}", changed)
     console.print(table)
-    mass = sorted(mass_commits, key=lambda row: -row.share)
+    mass = sorted((row for one in repositories for row in one.mass_commits), key=lambda row: -row.share)
     if not mass:
         return
     shown = mass[:SHOWN_COMMITS]
@@ -80,23 +56,8 @@ def show_repositories(
         # Text: a subject such as "[/docs] fix" is no markup.
         subject = Text(row.subject, overflow="ellipsis", no_wrap=True)
         pages, share = f"{row.pages:,}", f"{row.share:.0%}"
-        table.add_row(Text(row.repository), row.commit[:10], row.time, pages, share, subject)
+        table.add_row(Text(row.repository), row.commit[:10], utc(row.time_s), pages, share, subject)
     console.print(table)
-
-
-def _show(repositories_read: Sequence[RepositoryPages], console: Console) -> None:
-    repositories = [
-        Repository(
-            repository.name, len(repository.paths), repository.left_out, float(repository.changed.mean())
-        )
-        for repository in repositories_read
-    ]
-    mass = [
-        Commit(row.repository, row.commit, utc(row.time_s), row.pages, row.share, row.subject)
-        for repository in repositories_read
-        for row in repository.mass_commits
-    ]
-    show_repositories(repositories, mass, console)
 
 
 def _write_growth(args: argparse.Namespace) -> None:

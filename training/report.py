@@ -7,12 +7,11 @@ directory with ``data.mdb``). The report is one HTML file that needs no network.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from scrapy_gp4c.errors import Gp4cError, HistoryError
+from scrapy_gp4c.errors import HistoryError
 from training import options
 from training.comparing.learned_score import find_history, read_learned, try_again
 from training.papers.journal import compared_function, difference_of, experiment_page, read_results
@@ -29,11 +28,9 @@ def page_of(source: Path, history: Path | None = None) -> ReportPage:
             return crawl_page(source)
         results = read_results(source)
         recorded, note = find_history(results.history, history)
-        difference = (
-            None
-            if recorded is None
-            else difference_of(results, recorded, compared_function(results), HEADLINE)
-        )
+        if recorded is None:
+            return experiment_page(results, None, note)
+        difference = difference_of(results, recorded, compared_function(results), HEADLINE)
         return experiment_page(results, difference, note)
     if not source.exists():
         raise HistoryError(
@@ -42,15 +39,13 @@ def page_of(source: Path, history: Path | None = None) -> ReportPage:
         )
     learned = read_learned(source)
     recorded, note = find_history(learned.history, history)
-    return score_page(
-        learned,
-        None if recorded is None else try_again(source, learned, recorded, HEADLINE),
-        note,
-    )
+    again = None if recorded is None else try_again(source, learned, recorded, HEADLINE)
+    return score_page(learned, again, note)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code: 0, or 2 for bad input."""
+@options.command
+def main(arguments: Sequence[str] | None) -> None:
+    """Run the command line."""
     command = argparse.ArgumentParser(
         prog="python -m training.report", description="Make a report: one HTML file that needs no network."
     )
@@ -62,13 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--history", type=Path, help="the history that was learned from, if it is not where it was"
     )
     args = command.parse_args(arguments)
-    try:
-        write_report(page_of(args.source, args.history), args.output)
-    except (Gp4cError, OSError, json.JSONDecodeError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    write_report(page_of(args.source, args.history), args.output)
     print(f"Report: {args.output}")
-    return 0
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import numpy as np
 from rich.console import Console
 
-from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.search.queries import Workload
 from scrapy_gp4c.store.atomic_files import replacing
 from training import options
@@ -24,8 +23,9 @@ COUNTS = 1_000_000
 """Sum of the counts of a written log."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code: 0, or 2 for input that cannot be used."""
+@options.command
+def main(arguments: Sequence[str] | None) -> None:
+    """Run the command line."""
     plan = WorkloadPlan()
     parser = argparse.ArgumentParser(prog="python -m training.workload", description=__doc__.split("\n\n")[0])
     add = parser.add_argument
@@ -41,15 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     least = None if args.min_relevance == "auto" else _number(parser, args.min_relevance)
     if args.queries < 1:
         parser.error(f"--queries: expected at least 1; found {args.queries}")
-    try:
-        _write(args, WorkloadPlan(args.queries, args.zipf, args.seed), least)
-    except Gp4cError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"cannot write {args.output}: {error.strerror or error}", file=sys.stderr)
-        return 2
-    return 0
+    _write(args, WorkloadPlan(args.queries, args.zipf, args.seed), least)
 
 
 def _number(parser: argparse.ArgumentParser, text: str) -> float:

@@ -16,7 +16,7 @@ from scrapy_gp4c.arrays import Ints
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.groupings import NOWHERE, ClusterRanks, Grouping, Links, PageGroups
 from scrapy_gp4c.policies import table
-from scrapy_gp4c.policies.base import PolicySettings, Round
+from scrapy_gp4c.policies.base import PolicySettings
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.search.queries import parse_query_log
 from tests.support.contents import contents_of, random_pages
@@ -235,9 +235,6 @@ def test_equal_turns_and_too_many_rings_are_left_to_the_policy(monkeypatch: pyte
     assert drawing.turns(30) is not None
     drawing.drawn[3] = drawing.drawn[7] + np.uint64(1)
     assert drawing.turns(30) is None
-    run = dense.SampledCycles(lambda round, missed: None, own)
-    assert not run.visit(Round(2, 0, 5), np.zeros(30, np.int32))
-    assert own.visited == 0
     monkeypatch.setattr(dense, "MOST_NEAR", 20)
     order = np.array([[(a + b) % 9 for b in range(9)] for a in range(9)])
     grouping = Grouping(np.arange(30) % 9, 9, ClusterRanks(order))

@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import gzip
+import itertools
+import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, cast
+from typing import IO, Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import HistoryError, ImportFileError, StoreError
 from scrapy_gp4c.page_state.claims import CLAIM_KINDS, finder_pages
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.export import claims_between
-from scrapy_gp4c.store.history_fields import (
-    CHANGED_BIT,
-    NOT_JUDGED,
-    PageLine,
-    check_pages,
-    is_header,
-    joined,
-    read_header,
-    read_page,
-)
+from scrapy_gp4c.store.history_fields import is_header
 from scrapy_gp4c.store.protocols import PageReader
-from scrapy_gp4c.store.records import StoredRequest
 from training.histories.claims import DATED_CLAIM, of_crawl
-from training.histories.formats import ArrayHeader, check_size, lines, read_arrays, read_file, write_npz
+from training.histories.formats import ArrayHeader, lines, read_arrays, read_file, write_npz
 from training.histories.from_store import CrawlOutcomes
 from training.histories.history import ChangeHistory, sizes_or_none, weights_or_none
 
@@ -114,67 +103,6 @@ MAX_MISSED: Final = 2
 """Cycles without an outcome that a page may have: they count as unchanged."""
 
 
-class CrawlVisits(NamedTuple):
-    """Growth of P pages in a crawl of C finished cycles."""
-
-    source: str
-    judged: npt.NDArray[np.bool_]
-    """``[C + 1, P]``; row c is cycle c, as in the next."""
-    changed: npt.NDArray[np.bool_]
-    entered: Array
-    """``[P]``: cycle in which each became known; 0: not known."""
-    first_cycle: Array
-    """``[P]``: cycle of its first copy; 0: there is none."""
-    found_by: Array
-    """``[P]``: as the column of this name, of the pages 0..P-1."""
-    urls: Callable[[npt.NDArray[np.intp]], Sequence[str]]
-    """URLs of some pages."""
-    key: npt.NDArray[np.uint64] | None
-    weight: npt.NDArray[np.float64]
-    """``[P]``"""
-    size: npt.NDArray[np.uint8]
-    """``[P]``: classes of sizes at first sight; 0: unknown."""
-    claims: Array
-    """With fields as `DATED_CLAIM` has them, but in the crawl's cycles."""
-
-
-def growth_of(visited: CrawlVisits) -> GrowthHistory:
-    """Pages, births, finders and claims of a crawl that visited its pages in every cycle.
-
-    A page is born in the cycle in which the crawl found it, at the latest. Cycle c of the crawl is c - 1 of
-    the history. Raises HistoryError for pages that were visited now and then.
-    """
-    last, pages = len(visited.judged) - 1, visited.judged.shape[1]
-    if last < 2:
-        raise HistoryError(f"{visited.source} has {last} closed cycle(s); growth begins with the second")
-    entered = np.maximum(visited.entered, 1)
-    since = np.arange(last + 1)[:, None] > entered
-    missed = np.count_nonzero(since & ~visited.judged, axis=0)
-    regular = np.flatnonzero((missed <= MAX_MISSED) & (visited.first_cycle > 0))
-    if len(regular) * 2 < pages or not pages:
-        raise HistoryError(
-            f"{visited.source}: of its {pages:,} pages, {len(regular):,} were judged in all but {MAX_MISSED} "
-            "cycles since they became known; set GP4C_BUDGET or GP4C_PANEL to 1.0 for some cycles"
-        )
-    position = np.full(pages + 1, NO_FINDER, np.int32)
-    position[regular] = np.arange(len(regular))
-    finder = position[finder_pages(visited.found_by[regular])]  # the last place stands for -1
-    names = visited.urls(regular)
-    sites, site = np.unique([place_of_url(name).site for name in names], return_inverse=True)
-    history = ChangeHistory(
-        changed=np.ascontiguousarray((visited.changed & since)[2:, regular]),
-        site=site.astype(np.int32),
-        weight=weights_or_none(visited.weight[regular]),
-        size=sizes_or_none(visited.size[regular]),
-        site_names=sites.tolist(),
-        page_names=names,
-        key=None if visited.key is None else visited.key[regular],
-        source=visited.source,
-    )
-    claims = of_crawl(visited.claims, position, 1)
-    return GrowthHistory(history, (entered[regular] - 1).astype(np.int32), finder.astype(np.int32), claims)
-
-
 GZIP = b"\x1f\x8b"
 
 
@@ -188,57 +116,25 @@ def is_export(path: Path) -> bool:
 
 
 def read_export_growth(path: Path) -> GrowthHistory:
-    """Growth in an export, as `growth_of`; its pages have no keys, so that ties fall by their order.
+    """Growth in an export, imported into a store for the while; its pages have no keys: ties fall by order.
 
     Raises HistoryError, which names the line, for what is no export, and for pages that were visited now and
     then.
     """
+    from scrapy_gp4c.store.opening import import_history  # needs lmdb; only a store does
+
+    numbers = itertools.count(1)
     try:
-        with _open(path) as file:
+        with tempfile.TemporaryDirectory() as directory, _open(path) as file:
+            store_path = Path(directory) / "store"
             rows = ((number, row.decode()) for number, row in enumerate(lines(path, file), 1))
-            cycles = read_header(str(path), next(rows)[1]).cycles
-            check_size(path, cycles, 1)
-            pages = [
-                read_page(str(path), number, row.rstrip("\n"), partial(_numbered, number))
-                for number, row in rows
-                if not row.startswith("#")
-            ]
-        check_size(path, cycles, len(pages))
-        check_pages(str(path), pages, cycles, lambda key: False)
+            import_history(store_path, str(path), rows, lambda stored: (next(numbers), stored))
+            grown = read_store_growth(store_path, str(path))
     except ImportFileError as error:
         raise HistoryError(str(error)) from None
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise HistoryError(f"cannot read the export {path}: {error}") from error
-    return growth_of(_visits_of_export(path, pages, cycles))
-
-
-def _numbered(number: int, stored: StoredRequest) -> tuple[int, StoredRequest]:
-    """A page by its line: its key would take the spider's settings."""
-    return number, stored
-
-
-def _visits_of_export(path: Path, pages: list[PageLine], cycles: int) -> CrawlVisits:
-    bits = np.full((cycles + 1, len(pages)), NOT_JUDGED, np.uint8)
-    for number, page in enumerate(pages):
-        bits[2:, number] = np.frombuffer(page.bits, np.uint8)
-    claims = joined([page.claims for page in pages])
-
-    def column(name: str) -> npt.NDArray[np.int64]:
-        return np.array([getattr(page, name) for page in pages], np.int64)
-
-    return CrawlVisits(
-        str(path),
-        bits != NOT_JUDGED,
-        bits == CHANGED_BIT,
-        column("entered"),
-        column("first_cycle"),
-        column("found_by"),
-        lambda chosen: [pages[page].request["url"] for page in chosen.tolist()],
-        None,
-        np.array([page.weight for page in pages]),
-        column("size").astype(np.uint8),
-        claims,
-    )
+    return replace(grown, history=replace(grown.history, key=None))
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -247,8 +143,11 @@ def _open(path: Path) -> IO[bytes]:
     return cast(IO[bytes], gzip.open(path)) if packed else open(path, "rb")
 
 
-def read_store_growth(path: Path) -> GrowthHistory:
-    """Growth in the store at `path`, as `growth_of`.
+def read_store_growth(path: Path, source: str | None = None) -> GrowthHistory:
+    """Pages, births, finders and claims of a crawl that visited its pages in every cycle.
+
+    A page is born in the cycle in which the crawl found it, at the latest. Cycle c of the crawl is c - 1 of
+    the history. ``source``: name in messages, by default the path.
 
     Raises HistoryError for a directory that is no store, or whose pages were visited now and then.
     """
@@ -256,35 +155,46 @@ def read_store_growth(path: Path) -> GrowthHistory:
 
     try:
         with open_store(path, readonly=True) as store:
-            return growth_of(_visits_of_store(path, store))
+            return _growth_of(store, source or str(path))
     except StoreError as error:
         raise HistoryError(
             f"{path} is a directory, but no store of a crawl to read growth from: {error}"
         ) from error
 
 
-def _visits_of_store(path: Path, store: PageReader) -> CrawlVisits:
+def _growth_of(store: PageReader, source: str) -> GrowthHistory:
     outcomes = CrawlOutcomes(store, everything=True)
+    last, pages = len(outcomes.judged) - 1, outcomes.judged.shape[1]
+    if last < 2:
+        raise HistoryError(f"{source} has {last} closed cycle(s); growth begins with the second")
     columns = store.columns_of(outcomes.page.astype(np.uint32))
+    entered = np.maximum(columns["entered"], 1)
+    since = np.arange(last + 1)[:, None] > entered
+    missed = np.count_nonzero(since & ~outcomes.judged, axis=0)
+    regular = np.flatnonzero((missed <= MAX_MISSED) & (columns["first_cycle"] > 0))
+    if len(regular) * 2 < pages or not pages:
+        raise HistoryError(
+            f"{source}: of its {pages:,} pages, {len(regular):,} were judged in all but {MAX_MISSED} "
+            "cycles since they became known; set GP4C_BUDGET or GP4C_PANEL to 1.0 for some cycles"
+        )
+    position = np.full(pages + 1, NO_FINDER, np.int32)
+    position[regular] = np.arange(len(regular))
+    finder = position[finder_pages(columns["found_by"][regular])]  # the last place stands for -1
     shown = Credentials.of_store(store.cycles()).url
-
-    def urls(pages: npt.NDArray[np.intp]) -> list[str]:
-        return [shown(stored["url"]) for stored in store.requests(pages)]
-
-    claims = claims_between(store, 0, len(outcomes.page))
-    return CrawlVisits(
-        str(path),
-        outcomes.judged,
-        outcomes.changed,
-        columns["entered"],
-        columns["first_cycle"],
-        columns["found_by"],
-        urls,
-        columns["key"].astype(np.uint64),
-        columns["weight"],
-        columns["size"],
-        claims,
+    names = [shown(stored["url"]) for stored in store.requests(regular)]
+    sites, site = np.unique([place_of_url(name).site for name in names], return_inverse=True)
+    history = ChangeHistory(
+        changed=np.ascontiguousarray((outcomes.changed & since)[2:, regular]),
+        site=site.astype(np.int32),
+        weight=weights_or_none(columns["weight"][regular]),
+        size=sizes_or_none(columns["size"][regular]),
+        site_names=sites.tolist(),
+        page_names=names,
+        key=columns["key"][regular].astype(np.uint64),
+        source=source,
     )
+    claims = of_crawl(claims_between(store, 0, pages), position, 1)
+    return GrowthHistory(history, (entered[regular] - 1).astype(np.int32), finder.astype(np.int32), claims)
 
 
 def read_growth(path: Path) -> GrowthHistory:

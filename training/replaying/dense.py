@@ -2,7 +2,7 @@
 
 It replays score functions whose terminals differ from page to page (``random``, related pages, callables),
 all policies but ``top_k``, baselines and the oracle. It is the oracle of the tests for
-`training.replaying.grouped`. Sampling policies have compiled loops (`SampledCycles`): a replay knows every
+`training.replaying.grouped`. Sampling policies have compiled loops (`compiled_loop`): a replay knows every
 outcome beforehand, so that it runs through a whole cycle at once.
 """
 
@@ -187,37 +187,19 @@ class Rings(NamedTuple):
     """Rings of each group."""
 
 
-class SampledCycles:
-    """Cycles of a sampling policy, run by a compiled loop."""
-
-    def __init__(
-        self, run: Callable[[Round, Missed], tuple[Pages, Kinds] | None], evidence: ReplayEvidence
-    ) -> None:
-        self._run, self._evidence = run, evidence
-
-    def visit(self, round: Round, missed: Missed) -> bool:
-        """Make the visits of a cycle; False: the policy itself must plan them."""
-        visits = self._run(round, missed)
-        if visits is None:
-            return False
-        pages, kinds = visits
-        chosen = Selection(pages, np.full(len(pages), np.nan), None, kinds)
-        self._evidence.visit(chosen, missed[pages] > 0)
-        return True
+SampledCycle = Callable[[Round, Missed], tuple[Pages, Kinds] | None]
+"""Visits of a cycle by a compiled loop, and their kinds; None: the policy itself must plan them."""
 
 
-def compiled_loop(policy: Policy, evidence: ReplayEvidence) -> SampledCycles | None:
+def compiled_loop(policy: Policy, evidence: ReplayEvidence) -> SampledCycle | None:
     """Compiled loop of a sampling policy; None: it has none."""
-    run: Callable[[Round, Missed], tuple[Pages, Kinds] | None]
     if type(policy) is RandomNodes:
-        run = _Draws(evidence).random_nodes
-    elif type(policy) is Greedy:
-        run = _Greedy(policy, evidence)
-    elif type(policy) is Follow and (rings := _rings_of(policy, evidence)) is not None:
-        run = _Follow(policy, evidence, rings)
-    else:
-        return None
-    return SampledCycles(run, evidence)
+        return _Draws(evidence).random_nodes
+    if type(policy) is Greedy:
+        return _Greedy(policy, evidence)
+    if type(policy) is Follow and (rings := _rings_of(policy, evidence)) is not None:
+        return _Follow(policy, evidence, rings)
+    return None
 
 
 class _Draws:
@@ -417,9 +399,13 @@ def replay_dense(
 
 
 def _visit(
-    policy: Policy, sampled: SampledCycles | None, first: Round, evidence: ReplayEvidence, copies: Copies
+    policy: Policy, sampled: SampledCycle | None, first: Round, evidence: ReplayEvidence, copies: Copies
 ) -> None:
-    if sampled is not None and sampled.visit(first, copies.missed):
+    visits = None if sampled is None else sampled(first, copies.missed)
+    if visits is not None:
+        pages, kinds = visits
+        chosen = Selection(pages, np.full(len(pages), np.nan), None, kinds)
+        evidence.visit(chosen, copies.missed[pages] > 0)
         return
     for number in rounds_of(policy):
         chosen = choose(policy, Round(first.cycle, number, first.remaining - evidence.visited), evidence)

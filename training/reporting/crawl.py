@@ -437,17 +437,6 @@ class Host:
 
 
 @dataclass
-class TopPage:
-    """A page that changes often."""
-
-    url: str
-    n: int
-    X: int
-    age_cycles: int
-    outcome: str
-
-
-@dataclass
 class Story:
     """Data of a crawl's report."""
 
@@ -461,7 +450,8 @@ class Story:
     last_outcomes: dict[str, int]
     """Outcome of the last visit -> pages; ``never visited``."""
     hosts: list[Host]
-    top: list[TopPage]
+    top: list[tuple[str, int, int, int, str]]
+    """Pages that change most: URL, changes, visits, age in cycles, last outcome."""
     open_cycle: int | None
 
     def rate(self, cycle: int | slice, kinds: tuple[str, ...] = KINDS) -> float:
@@ -516,15 +506,8 @@ def _read(store: PageReader, path: str) -> Story:
     for changes, visited, page in sorted(best)[:TOP_PAGES]:
         if changes:
             columns = store.page(page)
-            top.append(
-                TopPage(
-                    shown(store.request(page)["url"]),
-                    visited,
-                    -changes,
-                    cycles + 1 - columns.last_cycle,
-                    OUTCOMES[columns.outcome],
-                )
-            )
+            url, age_cycles = shown(store.request(page)["url"]), cycles + 1 - columns.last_cycle
+            top.append((url, -changes, visited, age_cycles, OUTCOMES[columns.outcome]))
     records = [record for record in store.cycles() if record["cycle"] <= cycles]
     return Story(
         path, store.store_id, records, counts, store.pages, last_outcomes, listed, top, store.open_cycle
@@ -806,14 +789,8 @@ def _top(story: Story) -> Section:
         section.blocks.append(paragraph("No page has changed yet."))
         return section
     rows = [
-        [
-            link(page.url),
-            f"{page.X:,}",
-            f"{page.n:,}",
-            f"{page.age_cycles:,}",
-            page.outcome.replace("_", " "),
-        ]
-        for page in story.top
+        [link(url), *(f"{number:,}" for number in numbers), outcome.replace("_", " ")]
+        for url, *numbers, outcome in story.top
     ]
     head = [
         "page",
