@@ -27,7 +27,7 @@ from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.groups import GROUP
 from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, JUDGED, KINDS, PLAN, UNCHANGED, VISIT
 from scrapy_gp4c.policies.base import CycleVisits, Planned
-from scrapy_gp4c.scoring import draws
+from scrapy_gp4c.scoring import ranking
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import USUAL, Sizes
@@ -113,7 +113,7 @@ def texts_of(changed: npt.NDArray[np.bool_], rng: np.random.Generator) -> Texts:
     """Fingerprints uint64 ``[D + 1, P]`` of pages that change as told, bool ``[D, P]``, and never back."""
     versions = np.concatenate((np.zeros((1, changed.shape[1]), np.int64), np.cumsum(changed, axis=0)))
     pages = rng.integers(1, 2**63, changed.shape[1], dtype=np.uint64)
-    return draws.salted_draws(pages[None, :] + versions.astype(np.uint64), np.uint64(1))
+    return ranking.salted_draws(pages[None, :] + versions.astype(np.uint64), np.uint64(1))
 
 
 def crawl(

@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.commands.action import JSON, Action, option, positive, print_table, say
-from scrapy_gp4c.crawling.evidence import Draws
 from scrapy_gp4c.crawling.measuring import SCORING
-from scrapy_gp4c.crawling.neighbourhood import Neighbourhood
+from scrapy_gp4c.crawling.neighbourhood import Draws, Neighbourhood
 from scrapy_gp4c.errors import QueryLogError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.columns import Columns, is_unfetched
@@ -23,8 +22,7 @@ from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.page_state.related import RoundState, share
 from scrapy_gp4c.page_state.rules import url_matches
 from scrapy_gp4c.scoring import refresh_value
-from scrapy_gp4c.scoring.draws import draw_salt
-from scrapy_gp4c.scoring.ranking import top_k
+from scrapy_gp4c.scoring.ranking import draw_salt, top_k
 from scrapy_gp4c.search.index import search
 from scrapy_gp4c.store.opening import SEARCH_INDEX
 from scrapy_gp4c.store.protocols import PageReader

@@ -26,16 +26,14 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Bools, Floats
-from scrapy_gp4c.crawling.evidence import Draws
-from scrapy_gp4c.crawling.neighbourhood import KnownPages, Neighbourhood
+from scrapy_gp4c.crawling.neighbourhood import Draws, KnownPages, Neighbourhood
 from scrapy_gp4c.crawling.planning import has_cut, ranks_all
 from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.fingerprint.sketches import differ
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import columns
-from scrapy_gp4c.page_state.blocks import EXTRAS
 from scrapy_gp4c.page_state.claims import KINDS_OF
-from scrapy_gp4c.page_state.columns import Columns, in_panel
+from scrapy_gp4c.page_state.columns import EXTRAS, Columns, in_panel
 from scrapy_gp4c.page_state.groupings import NOWHERE
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS, NOT_MODIFIED, among
@@ -54,8 +52,8 @@ from scrapy_gp4c.page_state.related import (
 from scrapy_gp4c.policies.base import CycleVisits
 from scrapy_gp4c.policies.table import TOP_K, columns_read
 from scrapy_gp4c.scoring import discovery, functions, rates, refresh_value, sizes, terminals, weights
-from scrapy_gp4c.scoring.draws import draw_salt
 from scrapy_gp4c.scoring.functions import ScoreFunction
+from scrapy_gp4c.scoring.ranking import draw_salt
 from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.records import SHADOW, CycleRecord, PanelEstimates, ShareEstimate
 

@@ -21,10 +21,9 @@ from scrapy_gp4c.crawling.archiving import Archive, is_far, no_text
 from scrapy_gp4c.crawling.cycle_settings import new_record, recorded_settings
 from scrapy_gp4c.crawling.deliveries import HELD_OUTCOMES, Deliveries, HeldVisit, VisitInfo
 from scrapy_gp4c.crawling.doubt import Patience, retry_after
-from scrapy_gp4c.crawling.gone_pages import note_recovery
 from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.new_pages import FirstVisits
-from scrapy_gp4c.crawling.planning import PlannedRound, Planner
+from scrapy_gp4c.crawling.planning import PlannedRound, Planner, note_recovery
 from scrapy_gp4c.crawling.promises import LiveRules, put_weights
 from scrapy_gp4c.crawling.reports import report_of, sampled_counts
 from scrapy_gp4c.crawling.requests import UNKNOWN_FINDER, Claim

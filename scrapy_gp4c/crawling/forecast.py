@@ -16,15 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
-from scrapy_gp4c.crawling.evidence import Draws
-from scrapy_gp4c.crawling.neighbourhood import KnownPages, Neighbourhood
+from scrapy_gp4c.crawling.neighbourhood import Draws, KnownPages, Neighbourhood
 from scrapy_gp4c.crawling.planning import PlannedRound, Planner
 from scrapy_gp4c.crawling.promises import PageRules, page_rules
 from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.page_state import columns
-from scrapy_gp4c.page_state.blocks import unpack_extras
 from scrapy_gp4c.page_state.claims import NO_CLAIMS, after_visits
-from scrapy_gp4c.page_state.columns import Columns, is_awake, stages
+from scrapy_gp4c.page_state.columns import Columns, is_awake, stages, unpack_extras
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, count_visits
 from scrapy_gp4c.page_state.outcomes import (
     CHANGED,
@@ -41,7 +39,7 @@ from scrapy_gp4c.page_state.related import RoundState
 from scrapy_gp4c.policies.base import NO_VISITS_YET, UNPLANNED, CycleVisits, Planned
 from scrapy_gp4c.policies.site_share import NONE
 from scrapy_gp4c.scoring import functions, terminals
-from scrapy_gp4c.scoring.draws import draw_salt
+from scrapy_gp4c.scoring.ranking import draw_salt
 from scrapy_gp4c.scoring.refresh_value import GAIN, observe_gains
 from scrapy_gp4c.scoring.terminals import change_probability
 from scrapy_gp4c.settings import Settings

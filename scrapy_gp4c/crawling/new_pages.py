@@ -10,16 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Floats
-from scrapy_gp4c.crawling.evidence import Draws
-from scrapy_gp4c.crawling.neighbourhood import KnownPages, Neighbourhood
+from scrapy_gp4c.crawling.neighbourhood import Draws, KnownPages, Neighbourhood
 from scrapy_gp4c.page_state import claims
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import KINDS
 from scrapy_gp4c.page_state.related import RoundState
 from scrapy_gp4c.policies.base import Pages
-from scrapy_gp4c.scoring.draws import draw_salt, draws
 from scrapy_gp4c.scoring.first_visits import FINDER, SHARE, best_first, columns_of_links, turns_of
 from scrapy_gp4c.scoring.functions import ScoreFunction
+from scrapy_gp4c.scoring.ranking import draw_salt, draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.protocols import PageStore
 

@@ -1,7 +1,7 @@
 """Groups of a cycle's candidates: the pages of each group, and the outcomes of its samples so far.
 
 A page's draw of the cycle says when its turn as a sample comes, the highest first; other draws follow from it
-(`scrapy_gp4c.scoring.draws.Purpose`). So nothing depends on the order in which answers arrive.
+(`scrapy_gp4c.scoring.ranking.Purpose`). So nothing depends on the order in which answers arrive.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scrapy_gp4c.arrays import Bools, Floats
 from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping, Level, Numbers
 from scrapy_gp4c.page_state.outcomes import CHANGED, GONE, JUDGED, NEIGHBOUR, PANEL, SAMPLE, among
 from scrapy_gp4c.policies.base import NOTHING_CHOSEN, Block, Evidence, Pages, Selection, unscored
-from scrapy_gp4c.scoring.draws import Purpose, drawn_for
+from scrapy_gp4c.scoring.ranking import Purpose, drawn_for
 
 Draws = npt.NDArray[np.uint64]
 

@@ -41,8 +41,7 @@ from scrapy_gp4c.policies.members import (
 )
 from scrapy_gp4c.policies.top_k import best_candidates, scored_by
 from scrapy_gp4c.scoring import terminals
-from scrapy_gp4c.scoring.draws import Purpose, drawn_for, uniform
-from scrapy_gp4c.scoring.ranking import in_order
+from scrapy_gp4c.scoring.ranking import Purpose, drawn_for, in_order, uniform
 from scrapy_gp4c.scoring.terminals import Clock
 
 BY_SCORE: Final = "score"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
 
-from scrapy_gp4c.arrays import Floats
+from scrapy_gp4c.arrays import Array, Floats
 from scrapy_gp4c.page_state.groupings import Level
 from scrapy_gp4c.page_state.outcomes import SAMPLE
 from scrapy_gp4c.policies.base import (
@@ -25,10 +27,9 @@ from scrapy_gp4c.policies.base import (
     ranking_of,
 )
 from scrapy_gp4c.policies.members import first_members, plan_of
-from scrapy_gp4c.scoring.common_subexpressions import StateScores
-from scrapy_gp4c.scoring.draws import Purpose, drawn_for
+from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.functions import ScoreFunction
-from scrapy_gp4c.scoring.ranking import Best, Ranked, cut_of_sample
+from scrapy_gp4c.scoring.ranking import Best, Purpose, Ranked, cut_of_sample, drawn_for
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,82 @@ class TopK:
     def plan(self, round: Round, evidence: Evidence) -> Selection:
         """Rank the candidates in one pass; memory is bounded by the plan, not by the candidates."""
         return best_candidates(scored_by(self.settings, round), round.remaining, evidence)
+
+
+MOST_STATES: Final = 2**18
+"""States in a table, so that it stays in the processor's cache."""
+LEAST_NODES: Final = 8
+"""Nodes of an expression from which on looking its scores up is faster."""
+WHOLE: Final = frozenset(name for name, dtype in terminals.STATE.items() if np.dtype(dtype).kind in "iu")
+"""Columns of whole numbers, mostly small."""
+
+
+class StateScores:
+    """A score function in one cycle, with a table of the scores of all states.
+
+    Where the function reads whole numbers alone, in few combinations, all combinations are scored once and
+    looked up; the scores are the same. The table is made when at least as many pages as it has states would
+    be scored one by one otherwise.
+    """
+
+    def __init__(self, function: ScoreFunction, cycle: int) -> None:
+        """Take a function and the planning cycle."""
+        self._function, self._cycle = function, cycle
+        is_long = function.expression is not None and len(function.expression.tokens) >= LEAST_NODES
+        self._names = function.columns if is_long and WHOLE.issuperset(function.columns) else ()
+        self._seen: list[tuple[int, int]] = []
+        """Least and greatest number of each column so far."""
+        self._known: list[tuple[int, int]] = []
+        """First and last number of each column in the table."""
+        self._table: npt.NDArray[np.float64] = np.empty(0)
+        self._one_by_one = 0
+
+    def __call__(self, state: Mapping[str, Array]) -> npt.NDArray[np.float64]:
+        """Scores of the pages of a block, float64 ``[rows]``, see `ScoreFunction.scores`."""
+        columns = [state[name] for name in self._names]
+        if columns and len(columns[0]) and self._covers(columns):
+            return self._table.take(self._places(columns))
+        return self._function.scores(state, self._cycle)
+
+    def _covers(self, columns: Sequence[Array]) -> bool:
+        """Whether the table has all states of a block; makes one that does when it is time for it."""
+        ends = [(int(column.min()), int(column.max())) for column in columns]
+        span = dict(zip(self._names, ends, strict=True))
+        if "n" in span and "X" in span:
+            # Pages that change at each visit are rare: a table without room for them is soon made anew.
+            span["X"] = span["X"][0], max(span["X"][1], span["n"][1])
+        spans = list(span.values())
+        self._seen = _spanned(self._seen, spans) if self._seen else spans
+        if self._known and _spanned(self._known, spans) == self._known:
+            return True
+        states = math.prod(last - first + 1 for first, last in self._seen)
+        if states <= min(self._one_by_one + len(columns[0]), MOST_STATES):
+            self._make([column.dtype for column in columns], states)
+            return True
+        self._one_by_one += len(columns[0])
+        return False
+
+    def _make(self, dtypes: Sequence[np.dtype[Any]], states: int) -> None:
+        self._known, self._one_by_one = self._seen, 0
+        number, state = np.arange(states), {}
+        for name, dtype, (first, last) in zip(
+            self._names[::-1], dtypes[::-1], self._known[::-1], strict=True
+        ):
+            number, digit = np.divmod(number, last - first + 1)
+            state[name] = (digit + first).astype(dtype)
+        with np.errstate(all="ignore"):  # no page has some of these states
+            self._table = self._function.scores(state, self._cycle)
+
+    def _places(self, columns: Sequence[Array]) -> npt.NDArray[np.int32]:
+        combination: npt.NDArray[np.int32] = np.zeros(len(columns[0]), np.int32)
+        for column, (first, last) in zip(columns, self._known, strict=True):
+            combination *= np.int32(last - first + 1)
+            combination += np.subtract(column, first, dtype=np.int32)
+        return combination
+
+
+def _spanned(one: Sequence[tuple[int, int]], other: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(one, other, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -310,7 +310,7 @@ def compute(
     """Values of the named terminals, each ``[P]``, for planning cycle `cycle`.
 
     ``state`` holds the columns that these terminals name, those of `ROUND` included: ``draw``, say, uint64
-    ``[P]`` (see `scrapy_gp4c.scoring.draws.draws`).
+    ``[P]`` (see `scrapy_gp4c.scoring.ranking.draws`).
     """
     table = TERMINALS[clock]
     return {name: table[name].formula(state, cycle) for name in names}

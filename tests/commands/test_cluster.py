@@ -11,7 +11,7 @@ import pytest
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import HistoryError, SettingsError, StoreError
 from scrapy_gp4c.page_state.groupings import NOWHERE
-from scrapy_gp4c.scoring.draws import draws
+from scrapy_gp4c.scoring.ranking import draws
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
 from scrapy_gp4c.words.descriptions import describe, pack

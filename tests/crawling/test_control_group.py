@@ -29,7 +29,7 @@ from scrapy_gp4c.page_state.columns import in_panel
 from scrapy_gp4c.page_state.groups import Directories
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, KINDS, VISIT
 from scrapy_gp4c.scoring import functions, terminals
-from scrapy_gp4c.scoring.draws import draws
+from scrapy_gp4c.scoring.ranking import draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store import cycle as store_cycle
 from scrapy_gp4c.store.lmdb_store import fold

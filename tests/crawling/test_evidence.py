@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scrapy.settings import Settings as ScrapySettings
 
-from scrapy_gp4c.crawling import evidence
-from scrapy_gp4c.crawling.evidence import Draws, LiveEvidence
+from scrapy_gp4c.crawling import neighbourhood
+from scrapy_gp4c.crawling.neighbourhood import Draws, LiveEvidence
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.groups import GROUP
@@ -49,8 +49,8 @@ def chosen(store: Store, score_function: str, budget: int, some: npt.NDArray[np.
     """What is chosen where these pages are looked at before the others; None: none are."""
     given_settings = {"GP4C_SCORE_FUNCTION": score_function, "GP4C_BUDGET": budget, "GP4C_SEED": 5}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evidence, "FEW_FROM_PAGES", PAGES + (some is None))
-        patch.setattr(evidence, "spread_rows", lambda pages: some)
+        patch.setattr(neighbourhood, "FEW_FROM_PAGES", PAGES + (some is None))
+        patch.setattr(neighbourhood, "spread_rows", lambda pages: some)
         return Planner.of(store, Settings.load(ScrapySettings(given_settings))).first_choice()
 
 

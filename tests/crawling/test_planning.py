@@ -20,7 +20,7 @@ from scrapy_gp4c.page_state.groups import GROUP
 from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
 from scrapy_gp4c.policies.base import Selection
 from scrapy_gp4c.scoring import discovery
-from scrapy_gp4c.scoring.draws import draws
+from scrapy_gp4c.scoring.ranking import draws
 from scrapy_gp4c.scoring.terminals import STATE
 from scrapy_gp4c.settings import Settings
 

@@ -15,7 +15,7 @@ from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.page_state.groupings import NOWHERE, Links, PageGroups
 from scrapy_gp4c.policies import table
-from scrapy_gp4c.scoring.draws import GOLDEN
+from scrapy_gp4c.scoring.ranking import GOLDEN
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import open_store
 from scrapy_gp4c.store.records import StoredGroups

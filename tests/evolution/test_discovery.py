@@ -14,9 +14,9 @@ from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.policies import table
-from scrapy_gp4c.scoring.draws import GOLDEN
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import load
+from scrapy_gp4c.scoring.ranking import GOLDEN
 from scrapy_gp4c.settings import Settings
 from tests.support.growing import crawl, random_web
 from tests.support.live_replay import CYCLE_STEP

@@ -11,8 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c.scoring import terminals
-from scrapy_gp4c.scoring.expression import Expression, parse
-from scrapy_gp4c.scoring.primitives import LARGE, TINY
+from scrapy_gp4c.scoring.expression import LARGE, TINY, Expression, parse
 from training.evolution.simplification import canonical, simplify, simplify_all
 from training.evolution.variation import drawing_from, expression_of, primitive_set
 

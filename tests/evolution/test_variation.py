@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c.scoring import terminals
-from scrapy_gp4c.scoring.expression import parse
-from scrapy_gp4c.scoring.primitives import PRIMITIVES
+from scrapy_gp4c.scoring.expression import PRIMITIVES, parse
 from training.evolution import variation
 from training.evolution.simplification import canonical
 from training.evolution.variation import (

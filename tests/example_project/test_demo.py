@@ -22,9 +22,9 @@ from example_project.crawls import FIRST_RANKED_DAY, DemoError, Row, Series
 from example_project.demo import CONTROL, LEARNED, PANEL, learn, main, switch
 from example_project.model import Web
 from example_project.tables import STEPS, curve, curves_table, leads
-from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.scoring.functions import FORMAT, load
 from scrapy_gp4c.scoring.named import DEFAULT
+from scrapy_gp4c.scoring.ranking import draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 

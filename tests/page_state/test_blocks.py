@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.page_state.blocks import (
+from scrapy_gp4c.page_state.columns import (
+    COLUMNS,
     HEAD,
+    Columns,
     key_at,
+    new_columns,
     pack,
     pages_of,
     row,
@@ -17,7 +20,6 @@ from scrapy_gp4c.page_state.blocks import (
     some_of,
     unpack,
 )
-from scrapy_gp4c.page_state.columns import COLUMNS, Columns, new_columns
 from tests.support.page_blocks import blocks_of_pages
 
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.page_state.blocks import pack, row
 from scrapy_gp4c.page_state.columns import (
     COLUMNS,
     NEW_ROW,
@@ -15,7 +14,9 @@ from scrapy_gp4c.page_state.columns import (
     PageRow,
     apply_visits,
     new_columns,
+    pack,
     read_columns,
+    row,
 )
 from scrapy_gp4c.page_state.outcomes import (
     CHANGED,

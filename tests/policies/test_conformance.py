@@ -23,7 +23,7 @@ from scrapy_gp4c.policies.base import (
     rounds_of,
 )
 from scrapy_gp4c.scoring import functions
-from scrapy_gp4c.scoring.draws import draws
+from scrapy_gp4c.scoring.ranking import draws
 from scrapy_gp4c.scoring.terminals import STATE
 from tests.support.policies import HOST_PAGES, Memory
 

@@ -22,7 +22,7 @@ from scrapy_gp4c.policies.base import CycleVisits, PolicySettings, Round, choose
 from scrapy_gp4c.policies.members import SampleOutcomes
 from scrapy_gp4c.policies.sampling import HISTORY_COLUMNS, PHIS, Follow, FollowParameters
 from scrapy_gp4c.scoring import functions
-from scrapy_gp4c.scoring.draws import Purpose, draws
+from scrapy_gp4c.scoring.ranking import Purpose, draws
 from scrapy_gp4c.scoring.terminals import STATE
 from tests.support.policies import Memory
 

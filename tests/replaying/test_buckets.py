@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c.scoring import terminals
-from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
-from scrapy_gp4c.scoring.ranking import top_k
+from scrapy_gp4c.scoring.ranking import draw_salt, salted_draws, top_k
 from training.replaying import evidence as module
 from training.replaying.evidence import Buckets, PageStates
 

@@ -17,11 +17,11 @@ from scrapy_gp4c.policies.base import Block, PolicySettings, Round, Selection
 from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.policies.top_k import CycleScorer, best_candidates, scored_by
 from scrapy_gp4c.scoring import functions
-from scrapy_gp4c.scoring.common_subexpressions import Level
 from scrapy_gp4c.scoring.ranking import top_k
 from scrapy_gp4c.scoring.terminals import ROUND, STATE, compute
 from training.histories.history import ChangeHistory
 from training.replaying import evidence as evidence_module
+from training.replaying.common_subexpressions import Level
 from training.replaying.dense import replay_dense
 from training.replaying.evidence import BestRows, GroupWindow, ReplayEvidence, RoundScores, SharedRows
 from training.replaying.metrics import METRICS

@@ -9,8 +9,7 @@ from deap import gp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.scoring.expression import Expression, parse
-from scrapy_gp4c.scoring.primitives import WATCH
+from scrapy_gp4c.scoring.expression import WATCH, Expression, parse
 from training.evolution.variation import drawing_from, expression_of, primitive_set
 from training.replaying.grouped import Program
 

@@ -21,8 +21,8 @@ from scrapy_gp4c.page_state.related import RoundState
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import NO_VISITS_YET
 from scrapy_gp4c.scoring import hints, terminals
-from scrapy_gp4c.scoring.draws import GOLDEN
 from scrapy_gp4c.scoring.functions import load
+from scrapy_gp4c.scoring.ranking import GOLDEN
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.growing import brought, columns, crawl, random_web
 from tests.support.live_replay import CYCLE_STEP

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from scrapy_gp4c.errors import ExpressionError, HistoryError, ScoreError
 from scrapy_gp4c.page_state.related import BY_DIRECTORY
 from scrapy_gp4c.scoring import discovery, hints, terminals
-from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import load
+from scrapy_gp4c.scoring.ranking import draws
 from training.evolution.variation import drawing_from, expression_of, primitive_set
 from training.histories.history import ChangeHistory
 from training.replaying import grouped, states

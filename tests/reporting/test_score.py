@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.scoring.expression import Expression, Token, parse
-from scrapy_gp4c.scoring.primitives import PRIMITIVES
+from scrapy_gp4c.scoring.expression import PRIMITIVES, Expression, Token, parse
 from training.evolution.simplification import readable
 from training.reporting import score as formula
 

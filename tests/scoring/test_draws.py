@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.scoring.draws import draw_salt, draws, salted_draws
+from scrapy_gp4c.scoring.ranking import draw_salt, draws, salted_draws
 
 
 def test_draws_are_uniform_distinct_and_repeatable():

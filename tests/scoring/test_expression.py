@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import ExpressionError
 from scrapy_gp4c.scoring import expression
-from scrapy_gp4c.scoring.expression import MAX_DEPTH, Expression, check_terminals, parse
-from scrapy_gp4c.scoring.primitives import LARGE, PRIMITIVES, TINY
+from scrapy_gp4c.scoring.expression import (
+    LARGE,
+    MAX_DEPTH,
+    PRIMITIVES,
+    TINY,
+    Expression,
+    check_terminals,
+    parse,
+)
 from scrapy_gp4c.scoring.terminals import NAMES
 
 LEAVES = st.sampled_from(NAMES) | st.floats(allow_nan=False, allow_infinity=False)

@@ -13,7 +13,6 @@ import pytest
 
 from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.scoring import hints, refresh_value, terminals
-from scrapy_gp4c.scoring.draws import draws
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import (
     NotCallableError,
@@ -25,6 +24,7 @@ from scrapy_gp4c.scoring.functions import (
     score_argument,
 )
 from scrapy_gp4c.scoring.named import NAMED
+from scrapy_gp4c.scoring.ranking import draws
 
 NUMBER = 7
 

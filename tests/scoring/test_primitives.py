@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.scoring.primitives import LARGE, PRIMITIVES, TINY, WATCH
+from scrapy_gp4c.scoring.expression import LARGE, PRIMITIVES, TINY, WATCH
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 NEAR_THE_EDGES = st.sampled_from(

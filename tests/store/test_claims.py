@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import ImportFileError
-from scrapy_gp4c.page_state.blocks import EXTRAS
+from scrapy_gp4c.page_state.columns import EXTRAS
 from scrapy_gp4c.store import export
 from scrapy_gp4c.store.lmdb_store.recover import recover
 from scrapy_gp4c.store.lmdb_store.store import Store

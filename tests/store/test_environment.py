@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreFullError, StoreInUseError
-from scrapy_gp4c.page_state.blocks import pack
+from scrapy_gp4c.page_state.columns import pack
 from scrapy_gp4c.store.lmdb_store import environment as environment_module
 from scrapy_gp4c.store.lmdb_store.environment import (
     DATA,

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreInUseError
-from scrapy_gp4c.page_state.blocks import EXTRAS
-from scrapy_gp4c.page_state.columns import PageRow
+from scrapy_gp4c.page_state.columns import EXTRAS, PageRow
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store.environment import WriterLock
 from scrapy_gp4c.store.lmdb_store.recover import recover

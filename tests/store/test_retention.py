@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scrapy_gp4c.page_state.blocks import unpack
+from scrapy_gp4c.page_state.columns import unpack
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.verify import check

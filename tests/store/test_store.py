@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.page_state import blocks, columns
+from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import USUAL, Sizes
 from scrapy_gp4c.store.records import NewVisit
@@ -84,7 +84,7 @@ def test_columns_of_some_pages(chosen: set[int], block_rows: int) -> None:
         ids = np.array(sorted(chosen), np.uint32)
         found = store.columns_of(ids)
         assert found["key"].tolist() == [store.page(page).key for page in ids.tolist()]
-        assert found.keys() == columns.COLUMNS.keys() | blocks.EXTRAS.keys() | {"weight"}
+        assert found.keys() == columns.COLUMNS.keys() | columns.EXTRAS.keys() | {"weight"}
         few = store.columns_of(ids, ("group", "key"))
         assert few.keys() == {"group", "key"}
         assert few["key"].tolist() == found["key"].tolist()

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
-from scrapy_gp4c.page_state import blocks
-from scrapy_gp4c.page_state.blocks import pack
-from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.columns import Columns, pack
 from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS
 from scrapy_gp4c.page_state.outcomes import PLAN, VISIT
 from scrapy_gp4c.store.lmdb_store.environment import DATA, TABLES, U32, Table
@@ -208,13 +207,13 @@ def _swap_ids(txn: lmdb.Transaction, db: Table) -> None:
 
 
 def _writable(block: memoryview) -> Columns:
-    return {name: column.copy() for name, column in blocks.unpack(block).items()}
+    return {name: column.copy() for name, column in columns.unpack(block).items()}
 
 
 def _count_more(txn: lmdb.Transaction, db: Table) -> None:
     block = _writable(db.view(txn, b"\0\0\0\0"))
     block["X"][4] += 1
-    db.put(txn, b"\0\0\0\0", blocks.pack(block))
+    db.put(txn, b"\0\0\0\0", columns.pack(block))
 
 
 def _change(name: str) -> Callable[[lmdb.Transaction, Table], object]:
@@ -223,7 +222,7 @@ def _change(name: str) -> Callable[[lmdb.Transaction, Table], object]:
     def change(txn: lmdb.Transaction, db: Table) -> None:
         block = _writable(db.view(txn, b"\0\0\0\0"))
         block[name][2] += 1
-        db.put(txn, b"\0\0\0\0", blocks.pack(block))
+        db.put(txn, b"\0\0\0\0", columns.pack(block))
 
     return change
 

@@ -15,7 +15,7 @@ from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.page_state.outcomes import FAILED, FIRST, JUDGED
 from scrapy_gp4c.scoring.discovery import START
-from scrapy_gp4c.scoring.draws import GOLDEN
+from scrapy_gp4c.scoring.ranking import GOLDEN
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.opening import open_store

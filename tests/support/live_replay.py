@@ -15,7 +15,7 @@ from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import Evidence, Policy, PolicySettings, Round, Selection
 from scrapy_gp4c.policies.table import PolicyChoice
 from scrapy_gp4c.scoring import discovery, functions, hints, terminals
-from scrapy_gp4c.scoring.draws import GOLDEN
+from scrapy_gp4c.scoring.ranking import GOLDEN
 from scrapy_gp4c.scoring.sizes import size_class
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -36,7 +36,7 @@ WARMUP = 2
 TOLD = [name for name in terminals.ALWAYS_KNOWN if name not in {*discovery.TERMINALS, *hints.TERMINALS}]
 """What a history of changes tells."""
 CYCLE_STEP = 0xD1342543DE82EF95
-"""What `scrapy_gp4c.scoring.draws.draw_salt` multiplies cycles by."""
+"""What `scrapy_gp4c.scoring.ranking.draw_salt` multiplies cycles by."""
 
 
 def related_changes(seed: int, cycles: int) -> npt.NDArray[np.bool_]:

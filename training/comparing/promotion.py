@@ -24,7 +24,7 @@ from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.errors import Gp4cError, HistoryError, PolicyError, ScoreError, StoreError
 from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.policies.table import load as load_policy
-from scrapy_gp4c.scoring import draws, functions
+from scrapy_gp4c.scoring import functions, ranking
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.store.records import CycleRecord
 from training.evolution.choices import Choices, prepare_splits
@@ -256,7 +256,7 @@ def divide(history: ChangeHistory, seed: int, by: str = "pages") -> tuple[Histor
 
     Half of the pages and half of the cycles each: learning sees the older cycles of its pages, three
     quarters of them for training and one for validation; the others are judged over their newer cycles.
-    A page's part follows from its key and the seed alone (`scrapy_gp4c.scoring.draws.draws`): it stays the
+    A page's part follows from its key and the seed alone (`scrapy_gp4c.scoring.ranking.draws`): it stays the
     same while pages come and go, and whatever the order in which the crawl found them. Histories without
     keys divide by position.
 
@@ -265,7 +265,7 @@ def divide(history: ChangeHistory, seed: int, by: str = "pages") -> tuple[Histor
 
     Raises HistoryError if a part gets no page.
     """
-    drawn = draws.draws(np.ascontiguousarray(_keys(history, by)), seed, 0)
+    drawn = ranking.draws(np.ascontiguousarray(_keys(history, by)), seed, 0)
     order = np.argsort(drawn, kind="stable")
     # The first bits of the drawn number are its eighth: 0 to 7.
     ends = np.searchsorted(drawn[order] >> np.uint64(61), np.array(PAGE_ENDS, np.uint64))

@@ -1,7 +1,7 @@
 """Canonical forms of score expressions, and shorter expressions that behave alike.
 
 Every rewrite to the canonical form keeps the value bit for bit under the closed arithmetic of
-`scrapy_gp4c.scoring.primitives`, whose values are always finite:
+`scrapy_gp4c.scoring.expression`, whose values are always finite:
 
 * a subtree without terminals becomes its value;
 * ``x * 1``, ``1 * x``, ``x / 1`` and ``x - 0.0`` become ``x``; ``x - x`` becomes ``0.0``;
@@ -23,9 +23,8 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-from scrapy_gp4c.scoring.expression import Expression, Token, parse
+from scrapy_gp4c.scoring.expression import PRIMITIVES, Expression, Token, parse
 from scrapy_gp4c.scoring.named import NAMED
-from scrapy_gp4c.scoring.primitives import PRIMITIVES
 
 _ROWS: Final = 16
 """A constant is computed on a block of rows, as it would be in use, not on one."""

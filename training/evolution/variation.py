@@ -24,8 +24,7 @@ from typing import Any, Final, Literal, NamedTuple
 from deap import gp
 from deap.tools import selection
 
-from scrapy_gp4c.scoring.expression import Expression, Token
-from scrapy_gp4c.scoring.primitives import PRIMITIVES
+from scrapy_gp4c.scoring.expression import PRIMITIVES, Expression, Token
 from training.evolution.simplification import canonical
 
 FUNCTIONS: Final = ("+", "-", "*", "/", "log", "exp", "pow")

@@ -46,12 +46,11 @@ from scrapy_gp4c.policies.base import (
 )
 from scrapy_gp4c.policies.top_k import CycleScorer
 from scrapy_gp4c.scoring import hints, refresh_value, sizes, terminals
-from scrapy_gp4c.scoring.common_subexpressions import Divided, Level, divided
-from scrapy_gp4c.scoring.draws import salted_draws
 from scrapy_gp4c.scoring.functions import ScoreFunction
-from scrapy_gp4c.scoring.ranking import in_order, likely_cut, top_k
+from scrapy_gp4c.scoring.ranking import in_order, likely_cut, salted_draws, top_k
 from training.histories.neighbours import PageDirectories
 from training.replaying.claims import ReplayedPageClaims
+from training.replaying.common_subexpressions import Divided, Level, divided
 from training.replaying.prepared import PreparedHistory
 
 SLACK: Final = 4096

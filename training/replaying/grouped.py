@@ -23,9 +23,8 @@ import numpy as np
 
 from scrapy_gp4c.arrays import Array, Floats, Ints
 from scrapy_gp4c.scoring import terminals
-from scrapy_gp4c.scoring.expression import Expression
+from scrapy_gp4c.scoring.expression import PRIMITIVES, WATCH, Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
-from scrapy_gp4c.scoring.primitives import PRIMITIVES, WATCH
 from scrapy_gp4c.scoring.terminals import STATE, Clock
 from training.replaying.kernels import compiling, cycles, memory
 from training.replaying.kernels.choice import label_by_choice

@@ -37,9 +37,9 @@ from scrapy_gp4c.policies.site_share import shared
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
 from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import discovery, first_visits, functions, hints, sizes, terminals, weights
-from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
 from scrapy_gp4c.scoring.first_visits import FINDER, best_first, columns_of_links
 from scrapy_gp4c.scoring.functions import ScoreFunction
+from scrapy_gp4c.scoring.ranking import draw_salt, salted_draws
 from training.histories.growth import NO_FINDER, GrowthHistory
 from training.replaying.claims import ReplayedClaims
 from training.replaying.metrics import FixedPointWeights

@@ -20,7 +20,7 @@ from scrapy_gp4c.arrays import Array, Ints
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, count_visits
 from scrapy_gp4c.scoring import sizes, terminals
-from scrapy_gp4c.scoring.draws import draw_salt, salted_draws
+from scrapy_gp4c.scoring.ranking import draw_salt, salted_draws
 from scrapy_gp4c.scoring.terminals import Clock
 from training.histories.history import ChangeHistory, Impact
 from training.histories.neighbours import Neighbours

@@ -16,8 +16,7 @@ import numpy as np
 from markupsafe import Markup
 
 from scrapy_gp4c.arrays import Floats
-from scrapy_gp4c.scoring.expression import Token, parse
-from scrapy_gp4c.scoring.primitives import PRIMITIVES
+from scrapy_gp4c.scoring.expression import PRIMITIVES, Token, parse
 from scrapy_gp4c.scoring.terminals import PAPERS
 from training.comparing import statistics
 from training.comparing.difference import Difference, class_names
@@ -614,7 +613,7 @@ def mathml(text: str, name: str = "score") -> Markup:
 
 
 def _math(node: Node) -> tuple[str, int]:
-    """MathML of a node and its binding strength, as in `scrapy_gp4c.scoring.primitives`."""
+    """MathML of a node and its binding strength, as in `scrapy_gp4c.scoring.expression`."""
     token = node.token
     if isinstance(token, float):
         return _number(token)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
-from scrapy_gp4c.page_state import blocks, columns
+from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.claims import NO_NOTES, NOTE, WHAT, weights_said
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.outcomes import KINDS, NO_DISTANCE, OUTCOMES, PLAN, VISIT, VISIT_BYTES
@@ -223,7 +223,7 @@ class OpenCycle:
             return columns.NEW_ROW._replace(key=self._pending_keys[page - self.tables.merged_pages])
         block, index = divmod(page, self.tables.block_rows)
         with self.tables.transaction(buffers=True) as txn:
-            self._row = page, blocks.row(self.tables.block(txn, block), index)
+            self._row = page, columns.row(self.tables.block(txn, block), index)
         return self._row[1]
 
     def _check(self, page: int) -> None:

@@ -13,9 +13,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from scrapy_gp4c.arrays import Array
-from scrapy_gp4c.page_state.blocks import EXTRAS
 from scrapy_gp4c.page_state.claims import CLAIM
-from scrapy_gp4c.page_state.columns import Columns, read_columns
+from scrapy_gp4c.page_state.columns import EXTRAS, Columns, read_columns
 from scrapy_gp4c.page_state.groups import GROUP_VISITS
 from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.scoring import refresh_value, weights

@@ -18,9 +18,8 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state import claims
-from scrapy_gp4c.page_state.blocks import unpack
 from scrapy_gp4c.page_state.claims import CLAIM, ClaimOutcomes, Times, of_claims
-from scrapy_gp4c.page_state.columns import Columns, shorten_wait
+from scrapy_gp4c.page_state.columns import Columns, shorten_wait, unpack
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.page_state.outcomes import FIRST, JUDGED, among
 from scrapy_gp4c.scoring import hints

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
-from scrapy_gp4c.page_state.blocks import pages_of, rows_of, unpack
-from scrapy_gp4c.page_state.columns import COLUMNS, Columns
+from scrapy_gp4c.page_state.columns import COLUMNS, Columns, pages_of, rows_of, unpack
 from scrapy_gp4c.store.lmdb_store.environment import KEY, U32, U32_PAIR, damaged, split
 from scrapy_gp4c.store.lmdb_store.optional_tables import HINTS, REFRESH_VALUES, WEIGHTS, PageColumns
 from scrapy_gp4c.store.lmdb_store.tables import Tables

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.foreign_text import counted
-from scrapy_gp4c.page_state import blocks, columns
+from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.page_state.groups import GROUP, KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import VISIT
@@ -215,7 +215,7 @@ class _Rebuilding:
         self._meta = {
             name.decode(): json.loads(text) for name, text in values["meta"].items() if name != b"schema"
         }
-        self._blocks = {U32.unpack(key)[0]: blocks.unpack(value) for key, value in values["columns"].items()}
+        self._blocks = {U32.unpack(key)[0]: columns.unpack(value) for key, value in values["columns"].items()}
         longest = max((len(block["n"]) for block in self._blocks.values()), default=1)
         self._block_rows: int = self._meta.get("block_rows", longest)
         self._pages: int = self._meta.get("pages", counts.get("ids", 0))

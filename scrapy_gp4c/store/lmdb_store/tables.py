@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
-from scrapy_gp4c.page_state import blocks
+from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.store.lmdb_store import groups
 from scrapy_gp4c.store.lmdb_store.environment import (
@@ -200,7 +200,7 @@ class Tables:
             parts = []
             for block in numbers:
                 state = {
-                    name: column.copy() for name, column in blocks.unpack(self.block(txn, block)).items()
+                    name: column.copy() for name, column in columns.unpack(self.block(txn, block)).items()
                 }
                 parts.append(change(txn, block, state))
                 self.put_block(txn, block, state)
@@ -269,7 +269,7 @@ class Tables:
             while start < pages:
                 block, filled = divmod(first + start, self.block_rows)
                 stop = min(pages, start + self.block_rows - filled)
-                parts = [blocks.unpack(self.block(txn, block))] if filled else []
+                parts = [columns.unpack(self.block(txn, block))] if filled else []
                 parts.append({name: state[name][start:stop] for name in COLUMNS})
                 self.put_block(
                     txn,
@@ -315,7 +315,7 @@ class Tables:
 
     def put_block(self, txn: Any, block: int, state: Columns) -> None:
         """Write a block of page columns."""
-        self.db["columns"].put(txn, U32.pack(block), blocks.pack(state))
+        self.db["columns"].put(txn, U32.pack(block), columns.pack(state))
 
     def _put_pages(
         self, txn: Any, first: int, keys: npt.NDArray[np.uint64], requests: Sequence[bytes]
@@ -345,7 +345,7 @@ class Tables:
         """Page in `ids` under a key; raises StoreDamagedError where the page has another key."""
         page = int.from_bytes(value, "big")
         block, row = divmod(page, self.block_rows)
-        if page >= self.merged_pages or blocks.key_at(self.block(txn, block), row) != KEY.unpack(key)[0]:
+        if page >= self.merged_pages or columns.key_at(self.block(txn, block), row) != KEY.unpack(key)[0]:
             raise self.db["ids"].wrong(key, f"page {page} has another key")
         return page
 
@@ -398,7 +398,7 @@ class Tables:
         for first in range(0, count, together):
             with self.transaction(buffers=names is not None) as txn:
                 values = [self.block(txn, block) for block in range(first, min(count, first + together))]
-                state = blocks.unpack(values[0]) if names is None else blocks.some_of(values, names)
+                state = columns.unpack(values[0]) if names is None else columns.some_of(values, names)
             yield first * self.block_rows, state
 
     def rows_of_cycles(

@@ -19,9 +19,8 @@ from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import columns
-from scrapy_gp4c.page_state.blocks import EXTRAS
 from scrapy_gp4c.page_state.claims import CLAIM, NO_CLAIMS, after_visits, before_visits
-from scrapy_gp4c.page_state.columns import Columns
+from scrapy_gp4c.page_state.columns import EXTRAS, Columns
 from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS, KEPT_CYCLES, NO_VISITS
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, OUTCOMES, VISIT, among
 from scrapy_gp4c.scoring import hints, refresh_value, terminals

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from scrapy_gp4c.scoring import draws
+from scrapy_gp4c.scoring import ranking
 
 
 def drop_stale_code(folder: Path, *others: Path) -> None:
@@ -35,4 +35,4 @@ def drop_stale_code(folder: Path, *others: Path) -> None:
             known.write_text(stamp)
 
 
-drop_stale_code(Path(__file__).parent, Path(draws.__file__))
+drop_stale_code(Path(__file__).parent, Path(ranking.__file__))

@@ -9,11 +9,11 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from scrapy_gp4c.scoring import draws
+from scrapy_gp4c.scoring import ranking
 from training.replaying.kernels.compiling import inner, outer
 
-mix = inner(draws.mix)
-GOLDEN = np.uint64(draws.GOLDEN)
+mix = inner(ranking.mix)
+GOLDEN = np.uint64(ranking.GOLDEN)
 ONE = np.uint64(1)
 
 

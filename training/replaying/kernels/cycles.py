@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scrapy_gp4c.scoring.primitives import LARGE_QUOTIENT, TINY
+from scrapy_gp4c.scoring.expression import LARGE_QUOTIENT, TINY
 from training.replaying.kernels.bits import GOLDEN, ONE, copy, mix
 from training.replaying.kernels.choice import choose, foremost
 from training.replaying.kernels.compiling import flat, inner, outer
@@ -43,7 +43,7 @@ def run_program(program, step, constants, values, begin, stack, height):
 
     `program`: int64 ``[2, steps]``, kind and number of each. `values`: float64 ``[terminals, rows]``, of
     which those from `begin` on count, as many as `stack`, float64 ``[heights, rows]``, has; `height`: rows on
-    the stack. The left operand is on top. The numbers are those of `scrapy_gp4c.scoring.primitives`.
+    the stack. The left operand is on top. The numbers are those of `scrapy_gp4c.scoring.expression`.
     """
     rows = stack.shape[1]
     while step < program.shape[1]:

@@ -13,7 +13,7 @@ from numba import njit
 
 from scrapy_gp4c.page_state.groupings import NOWHERE
 from scrapy_gp4c.page_state.outcomes import NEIGHBOUR, SAMPLE
-from scrapy_gp4c.scoring.draws import GOLDEN, Purpose
+from scrapy_gp4c.scoring.ranking import GOLDEN, Purpose
 from training.replaying.kernels.bits import mix
 
 _NEIGHBOUR = np.uint64(Purpose.NEIGHBOUR * GOLDEN % 2**64)

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scrapy_gp4c.policies.top_k import LEAST_NODES, MOST_STATES, StateScores
 from scrapy_gp4c.scoring import functions, terminals
-from scrapy_gp4c.scoring.common_subexpressions import LEAST_NODES, MOST_STATES, Level, StateScores, divided
-from scrapy_gp4c.scoring.expression import Expression
+from scrapy_gp4c.scoring.expression import PRIMITIVES, Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction, load
-from scrapy_gp4c.scoring.primitives import PRIMITIVES
 from scrapy_gp4c.scoring.terminals import STATE, new_state
+from training.replaying.common_subexpressions import Level, divided
 
 MOVING = sorted({*terminals.ROUND} - {"draw", "site_rate", "cluster_recent"})
 """Columns that change from round to round."""
