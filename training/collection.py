@@ -7,7 +7,6 @@ or store. ``imputation`` loses outcomes at random and shows the effect of the th
 from __future__ import annotations
 
 import argparse
-import gzip
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from scrapy_gp4c.store.atomic_files import replacing
 from training import options
 from training.comparing.evaluation import evaluate
 from training.comparing.statistics import Mean, mean
+from training.histories.formats import UNPACKING, opened
 from training.histories.from_store import read_with_report
 from training.histories.history import ChangeHistory
 from training.histories.imputation import fill_lost_cycles
@@ -43,22 +43,22 @@ BASELINES: Final = ("random", "age", "nad", "sad", "aad", "gad", "cg", "t*X")
 
 
 def read_urls(path: Path) -> dict[str, list[str]]:
-    """Site -> its URLs, from a text file of one URL a line (gzip if it ends in .gz).
+    """Site -> its URLs, from a text file of one URL a line, plain, gzip or xz.
 
     Raises HistoryError for a file that cannot be read, or a line without a host.
     """
     sites: dict[str, list[str]] = {}
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
+        with opened(path) as file:
             for number, line in enumerate(file, start=1):
-                url = line.strip()
+                url = line.decode().strip()
                 if not url:
                     continue
                 host = urlsplit(url).netloc
                 if not host:
                     raise HistoryError(f"{path}, line {number}: expected a URL with a host; found {url!r}")
                 sites.setdefault(host, []).append(url)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, *UNPACKING, UnicodeDecodeError) as error:
         raise HistoryError(f"cannot read {path}: {error}") from error
     if not sites:
         raise HistoryError(f"{path} has no URL: expected one a line")

@@ -12,9 +12,11 @@ from scipy import stats
 
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.scoring.functions import NAMED
+from training.comparing import statistics
+from training.comparing.trials import written
 from training.evolution.choices import Choices
 from training.evolution.learning import Fold, FrontMember, Learned
-from training.reporting.terminal import bars, draw_front, interval, rows_of, show_front
+from training.reporting.terminal import bars, draw_front, rows_of, show_front
 
 
 def test_the_first_run_has_a_line_of_its_own() -> None:
@@ -34,9 +36,9 @@ def test_interval_is_students() -> None:
     """Mean and half width of the 95% confidence interval; a single fold has none."""
     values = [0.71, 0.69, 0.72, 0.7, 0.68]
     low, high = stats.t.interval(0.95, 4, np.mean(values), stats.sem(values))
-    assert interval(values) == f"0.7000 ± {(high - low) / 2:.4f}"
-    assert interval([0.25]) == "0.2500"
-    assert interval([0.25], "+") == "+0.2500"
+    assert written(statistics.mean(values), 4) == f"0.7000 ± {(high - low) / 2:.4f}"
+    assert written(statistics.mean([0.25]), 4) == "0.2500"
+    assert written(statistics.mean([0.25]), 4, "+") == "+0.2500"
 
 
 CHOICES = Choices(front=True, prefer="freshness")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import math
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.claims import CLAIM, renumbered
 from scrapy_gp4c.scoring.hints import CLAIMED, KINDS
 from scrapy_gp4c.scoring.sizes import size_class
+from training.histories.formats import UNPACKING, opened
 from training.histories.history import ChangeHistory, sizes_or_none
 
 DATED_CLAIM: Final = np.dtype([("cycle", "<i4"), *CLAIM.descr])
@@ -104,9 +104,9 @@ def _lines_about(path: Path, history: ChangeHistory) -> Iterator[tuple[int, str,
     sites = (history.site_names[site] for site in history.site.tolist())
     number = {name: page for page, name in enumerate(zip(sites, history.page_names, strict=True))}
     try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        text = content.decode("utf-8", "surrogateescape")
-    except (OSError, EOFError, zlib.error) as error:
+        with opened(path) as file:
+            text = file.read().decode("utf-8", "surrogateescape")
+    except (OSError, *UNPACKING) as error:
         raise HistoryError(f"cannot read the claims {path}: {error}") from error
     for line_number, line in enumerate(text.splitlines(), start=1):
         if line.strip() and not line.startswith("#"):

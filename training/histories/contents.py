@@ -8,22 +8,19 @@ means that there is no page from then on. Every page has a text in cycle 0.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
-import lzma
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
-from training.histories.formats import check_size, lines
+from training.histories.formats import UNPACKING, check_size, lines, opened
 from training.histories.history import ChangeHistory
 from training.histories.names import PackedNames
 
@@ -73,9 +70,9 @@ class ContentHistory:
 def has_contents(path: Path) -> bool:
     """Whether a file is of contents, by its beginning; HistoryError if it cannot be read."""
     try:
-        with _open(path) as file:
+        with opened(path) as file:
             return file.read(64).lstrip()[:1] == b"{"
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile):
+    except UNPACKING:
         return False  # whoever reads histories tells what is wrong with it
     except OSError as error:
         raise HistoryError(f"cannot read the change history {path}: {error.strerror or error}") from error
@@ -145,22 +142,14 @@ def _changes(page: PageVersions) -> PageVersions:
     return page._replace(since=[page.since[i] for i in changing], texts=[page.texts[i] for i in changing])
 
 
-def _open(path: Path) -> IO[bytes]:
-    with open(path, "rb") as file:
-        head = file.read(2)
-    if head == b"\x1f\x8b":
-        return cast(IO[bytes], gzip.open(path))
-    return lzma.open(path) if head == b"\xfd7" else open(path, "rb")
-
-
 def _lines(path: Path) -> Iterator[tuple[int, PageVersions]]:
     """Number and content of every line."""
     try:
-        with _open(path) as file:
+        with opened(path) as file:
             for number, line in enumerate(lines(path, file), start=1):
                 if line.strip():
                     yield number, _page(path, number, line)
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+    except UNPACKING as error:
         raise HistoryError(
             f"{path}: the packed data is damaged or cut off ({error}); fetch or write the file again"
         ) from error

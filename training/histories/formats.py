@@ -17,6 +17,7 @@ import contextlib
 import gzip
 import io
 import json
+import lzma
 import math
 import os
 import zipfile
@@ -43,6 +44,19 @@ from training.histories.names import BATCH, UNDECODED, PackedNames, batches
 
 MAX_LINE_BYTES: Final = 2**28
 """Limit of a line: a few MB of gzip may unpack to many GB."""
+
+
+UNPACKING: Final = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
+"""Errors of files whose packed data is damaged or cut off."""
+
+
+def opened(path: Path) -> IO[bytes]:
+    """Open a file that is plain, gzip or xz, as its first bytes say."""
+    with open(path, "rb") as file:
+        head = file.read(2)
+    if head == b"\x1f\x8b":
+        return cast(IO[bytes], gzip.open(path))
+    return lzma.open(path) if head == b"\xfd7" else open(path, "rb")
 
 
 def lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:

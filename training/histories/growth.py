@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import tempfile
 import zipfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,15 @@ from scrapy_gp4c.store.export import claims_between
 from scrapy_gp4c.store.history_fields import is_header
 from scrapy_gp4c.store.protocols import PageReader
 from training.histories.claims import DATED_CLAIM, of_crawl
-from training.histories.formats import ArrayHeader, lines, read_arrays, read_file, write_npz
+from training.histories.formats import (
+    UNPACKING,
+    ArrayHeader,
+    lines,
+    opened,
+    read_arrays,
+    read_file,
+    write_npz,
+)
 from training.histories.from_store import CrawlOutcomes
 from training.histories.history import ChangeHistory, sizes_or_none, weights_or_none
 
@@ -103,15 +110,12 @@ MAX_MISSED: Final = 2
 """Cycles without an outcome that a page may have: they count as unchanged."""
 
 
-GZIP = b"\x1f\x8b"
-
-
 def is_export(path: Path) -> bool:
     """Tell whether a file begins as an export does; raises HistoryError for one that cannot be read."""
     try:
-        with _open(path) as file:
+        with opened(path) as file:
             return is_header(file.readline(1_000).decode())
-    except (OSError, EOFError, UnicodeDecodeError):
+    except (OSError, *UNPACKING, UnicodeDecodeError):
         return False
 
 
@@ -125,22 +129,16 @@ def read_export_growth(path: Path) -> GrowthHistory:
 
     numbers = itertools.count(1)
     try:
-        with tempfile.TemporaryDirectory() as directory, _open(path) as file:
+        with tempfile.TemporaryDirectory() as directory, opened(path) as file:
             store_path = Path(directory) / "store"
             rows = ((number, row.decode()) for number, row in enumerate(lines(path, file), 1))
             import_history(store_path, str(path), rows, lambda stored: (next(numbers), stored))
             grown = read_store_growth(store_path, str(path))
     except ImportFileError as error:
         raise HistoryError(str(error)) from None
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, *UNPACKING, UnicodeDecodeError) as error:
         raise HistoryError(f"cannot read the export {path}: {error}") from error
     return replace(grown, history=replace(grown.history, key=None))
-
-
-def _open(path: Path) -> IO[bytes]:
-    with open(path, "rb") as file:
-        packed = file.read(2) == GZIP
-    return cast(IO[bytes], gzip.open(path)) if packed else open(path, "rb")
 
 
 def read_store_growth(path: Path, source: str | None = None) -> GrowthHistory:

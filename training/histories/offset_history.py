@@ -12,16 +12,13 @@ A directory has four files of tab-separated lines, each plain or gzip as ``NAME.
 
 from __future__ import annotations
 
-import contextlib
-import gzip
 import hashlib
 import json
 import logging
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -29,7 +26,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Floats, Ints
 from scrapy_gp4c.errors import HistoryError
-from training.histories.formats import lines
+from training.histories.formats import UNPACKING, lines, opened
 from training.histories.history import ChangeHistory, weights_or_none
 from training.histories.imputation import draw_between_visits, likeliest_rates
 from training.histories.names import UNDECODED, PackedNames, batches
@@ -187,19 +184,15 @@ def _rows(path: Path, name: str, columns: int) -> Iterator[tuple[int, list[bytes
     file = _file(path, name)
     if file is None:
         return
-    opened: Any
     try:
-        with contextlib.ExitStack() as stack:
-            opened = stack.enter_context(open(file, "rb"))
-            if file.suffix == ".gz":
-                opened = stack.enter_context(gzip.open(opened))
-            for number, line in enumerate(lines(file, opened), start=1):
+        with opened(file) as content:
+            for number, line in enumerate(lines(file, content), start=1):
                 fields = line.rstrip(b"\r\n").split(b"\t", columns - 1)
                 if len(fields) == columns:
                     yield number, fields
                 elif fields != [b""]:
                     raise _unexpected(file, number, f"{columns} columns", line)
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, *UNPACKING) as error:
         raise HistoryError(f"cannot read {file}: {error}. Fetch the file again.") from error
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,7 +31,7 @@ from scrapy_gp4c.scoring.named import NAMED
 from training.comparing import statistics
 from training.comparing.evaluation import Evaluation, Result
 from training.comparing.leaderboard import FRONT, Leaderboard
-from training.comparing.statistics import Mean
+from training.comparing.trials import written
 from training.evolution.choices import SPLITS, Choices
 from training.evolution.discovery import REPLAYS, LearnedDiscovery
 from training.evolution.fitness import load_fitness
@@ -120,17 +119,15 @@ def bars(console: Console, choices: Choices, folds: int, done: int) -> Iterator[
         yield Bars(console, progress, choices, folds, done)
 
 
-def interval(values: Sequence[float], sign: str = "") -> str:
-    """Mean, with the half width of its 95% confidence interval (Student's t over the folds)."""
-    mean = statistics.mean(values)
-    return f"{mean.mean:{sign}.4f}" + (f" ± {mean.half_width:.4f}" if len(values) > 1 else "")
-
-
 def results(folds: Sequence[Fold], fitness: str) -> Table:
     """The learned function beside every baseline and the oracle, and how far it is ahead in the test.
 
     The lead is paired: both replay the same pages and cycles, so its interval is narrower than theirs.
     """
+
+    def of_folds(values: Sequence[float], sign: str = "") -> str:
+        return written(statistics.mean(values), 4, sign)
+
     shown = load_fitness(fitness)
     table = Table(title=f"{fitness}, mean over the scored cycles" + (" and folds" if len(folds) > 1 else ""))
     table.add_column("score function")
@@ -141,12 +138,12 @@ def results(folds: Sequence[Fold], fitness: str) -> Table:
     for metric in besides:
         table.add_column(f"test {metric}", justify="right")
     for name in folds[0].table:
-        row = [interval([fold.table[name][split][shown.name] for fold in folds]) for split in SPLITS]
+        row = [of_folds([fold.table[name][split][shown.name] for fold in folds]) for split in SPLITS]
         gaps = [
             fold.table[LEARNED]["test"][shown.name] - fold.table[name]["test"][shown.name] for fold in folds
         ]
-        row.append("" if name == LEARNED else interval(gaps, "+"))
-        row += [interval([fold.table[name]["test"][metric] for fold in folds]) for metric in besides]
+        row.append("" if name == LEARNED else of_folds(gaps, "+"))
+        row += [of_folds([fold.table[name]["test"][metric] for fold in folds]) for metric in besides]
         table.add_row(name, *row, style="bold" if name == LEARNED else None, end_section=name == LEARNED)
     return table
 
@@ -374,9 +371,9 @@ def leaderboard_table(board: Leaderboard) -> Table:
     out.add_column("source")
     policy = board.evaluations[0].settings.policy
     for row in board.rows:
-        cells = [_interval(row.metrics[name].mean) for name in TRIO]
+        cells = [written(row.metrics[name].mean, 4) for name in TRIO]
         gaps = [row.metrics[name].ahead for name in COMPARED]
-        cells += ["" if gap is None else _interval(gap, "+") for gap in gaps]
+        cells += ["" if gap is None else written(gap, 4, "+") for gap in gaps]
         style = "bold" if row.on_front else None
         out.add_row(
             Text(_label(row.result, policy), overflow="fold"),
@@ -386,11 +383,6 @@ def leaderboard_table(board: Leaderboard) -> Table:
             style=style,
         )
     return out
-
-
-def _interval(mean: Mean, sign: str = "") -> str:
-    text = f"{mean.mean:{sign}.4f}"
-    return text if math.isnan(mean.half_width) else f"{text} ± {mean.half_width:.4f}"
 
 
 def show(evaluation: Evaluation, console: Console) -> None:
