@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -86,51 +86,28 @@ def draw_sample(
     return sample
 
 
-class Overview(NamedTuple):
-    """Table 4.1 of the thesis."""
+def overview(path: Path) -> dict[str, str]:
+    """Names and values of thesis Table 4.1, of a history file or a store, and the share that changes.
 
-    cycles: int
-    pages: int
-    sites: int
-    min_pages: int
-    max_pages: int
-    mean_pages: float
-    error_share: float | None
-    """Outcomes lost to errors, of all pages and cycles; None: the history does not record them."""
-    changed_share: float
-    """Changes per page and cycle; not in the thesis."""
-
-    def rows(self) -> Iterator[tuple[str, str]]:
-        """Names and values as the thesis has them."""
-        yield "Monitoring period, cycles", f"{self.cycles:,}"
-        yield "# web pages", f"{self.pages:,}"
-        yield "# web sites", f"{self.sites:,}"
-        yield "Min # web pages/site", f"{self.min_pages:,}"
-        yield "Max # web pages/site", f"{self.max_pages:,}"
-        yield "Average web pages/site", f"{self.mean_pages:.2f}"
-        yield "% downloads with errors", "unknown" if self.error_share is None else f"{self.error_share:.2%}"
-        yield "Changes per page and cycle", f"{self.changed_share:.2%}"
-
-
-def overview(path: Path) -> Overview:
-    """Overview of a history file or a store. Raises HistoryError as `read_history`."""
-    error_share = None
+    Raises HistoryError as `read_history`.
+    """
+    errors = "unknown"
     if path.is_dir() and not is_offset_history(path):
         history, report = read_with_report(path)
-        error_share = (report.imputed + report.known) / (history.pages * history.cycles)
+        errors = f"{(report.imputed + report.known) / (history.pages * history.cycles):.2%}"
     else:
         history = read_history(path)
     pages = np.unique(history.site, return_counts=True)[1]
-    return Overview(
-        history.cycles,
-        history.pages,
-        len(pages),
-        int(pages.min()),
-        int(pages.max()),
-        float(pages.mean()),
-        error_share,
-        float(history.changed.mean()),
-    )
+    return {
+        "Monitoring period, cycles": f"{history.cycles:,}",
+        "# web pages": f"{history.pages:,}",
+        "# web sites": f"{len(pages):,}",
+        "Min # web pages/site": f"{pages.min():,}",
+        "Max # web pages/site": f"{pages.max():,}",
+        "Average web pages/site": f"{pages.mean():.2f}",
+        "% downloads with errors": errors,
+        "Changes per page and cycle": f"{history.changed.mean():.2%}",
+    }
 
 
 class Imputed(NamedTuple):
@@ -245,7 +222,7 @@ def _sample(args: argparse.Namespace) -> None:
 
 def _overview(args: argparse.Namespace) -> None:
     print("| | |\n|---|---|")
-    for name, value in overview(Path(args.history)).rows():
+    for name, value in overview(Path(args.history)).items():
         print(f"| {name} | {value} |")
 
 

@@ -153,7 +153,7 @@ def _evaluate_growth(args: Namespace) -> None:
     )
     show_growth(title, rows, wide_console(), weighted=args.weighted)
     if args.json:
-        args.json.write_text(json.dumps([row._asdict() for row in rows], indent=1) + "\n")
+        args.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 def _parser() -> argparse.ArgumentParser:

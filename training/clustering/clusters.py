@@ -245,7 +245,7 @@ class RecordedCycles(NamedTuple):
     """Recorded cycles in a cycle of the history."""
 
     def texts(self, contents: ContentHistory, cycles: npt.NDArray[np.int64]) -> list[str | None]:
-        """Text of every page in a cycle of its own, ``[P]``."""
+        """Text of every page, each in the cycle that ``cycles`` has for it, ``[P]``."""
         recorded = (self.first + cycles) * self.every
         versions = contents.version[recorded, np.arange(len(cycles))]
         return [contents.texts[number] for number in versions.tolist()]

@@ -180,8 +180,8 @@ def learn_jointly(
 ) -> list[tuple[DiscoveryChoices, LearnedDiscovery]]:
     """Learn several functions of one crawl, by turns, each beside the others as they were learned last.
 
-    The fitness of all is the same, and a function gives way only to one that is better by what it is
-    selected by, which therefore never falls. Ends when a turn changes nothing, or after `TURNS`.
+    All have the same fitness, and a function is replaced only by one of higher fitness in training and
+    validation, which therefore never falls. Ends when a turn changes nothing, or after `TURNS`.
     Returns for every function its last turn, beside the default of its first. Errors as those of
     `learn_discovery`.
     """

@@ -90,7 +90,7 @@ def sizes_or_none(size: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8] | None:
 
 
 def weights_or_none(weight: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
-    """Weights of pages, ``[P]``; None where all are 1, as where nobody has said any."""
+    """Weights of pages, ``[P]``; None where all are 1."""
     return weight if (weight != 1.0).any() else None
 
 

@@ -93,7 +93,7 @@ def is_offset_history(path: Path) -> bool:
 
 
 def read_offset_history(path: Path, cycle_s: int = DAY_S, max_pages: int = MAX_PAGES) -> OffsetHistory:
-    """Read a directory of this format in the memory of the pages that are taken.
+    """Read a directory of this format; only the pages that are taken need memory.
 
     A visit without a change settles all cycles since the visit before. Where several cycles lie before a
     visit with a change, their outcomes are drawn (`draw_between_visits`); so are those after the last visit.

@@ -557,7 +557,7 @@ def _cell(value: object) -> str:
 def run_all(
     path: Path, plans: UserCentricPlan, steps: Callable[[int, str], Callable[[], object]]
 ) -> tuple[UserCentricResults, list[Trial]]:
-    """Run every panel; ``steps(count, title)`` shows a bar and returns its advance function."""
+    """Run the experiment on every data set; ``steps(count, title)``: a progress bar's advance function."""
     panels, trials = [], []
     for site in plans.sites:
         contents = read_contents(path, site, changed_only=site is None)

@@ -50,18 +50,6 @@ class Objective(NamedTuple):
     """``visits(change_rates, price)``: visits per cycle of that gain (a number or ``[P]``); 0: none."""
 
 
-def _poisson_freshness_gain(change_rates: Floats, visits: Floats) -> Floats:
-    return np.asarray(change_rates / (visits + change_rates) ** 2)
-
-
-def _poisson_freshness_visits(change_rates: Floats, price: float | Floats) -> Floats:
-    return np.maximum(np.sqrt(change_rates / price) - change_rates, 0.0)
-
-
-def _harmonic_gain(change_rates: Floats, visits: Floats) -> Floats:
-    return np.asarray(change_rates / (visits * (visits + change_rates)))
-
-
 def _harmonic_visits(change_rates: Floats, price: float | Floats) -> Floats:
     # The root of visits**2 + visits * rate = rate / price, without the difference of two large numbers.
     share = change_rates / price
@@ -84,10 +72,15 @@ def _regular_freshness_visits(change_rates: Floats, price: float | Floats) -> Fl
     return out
 
 
-POISSON_FRESHNESS: Final = Objective(_poisson_freshness_gain, _poisson_freshness_visits)
+POISSON_FRESHNESS: Final = Objective(
+    lambda change_rates, visits: change_rates / (visits + change_rates) ** 2,
+    lambda change_rates, price: np.maximum(np.sqrt(change_rates / price) - change_rates, 0.0),
+)
 """Share of current copies, visits coming at random: visits / (visits + rate) (Azar et al. 2018, "Tractable
 near-optimal policies for crawling", PNAS 115)."""
-HARMONIC: Final = Objective(_harmonic_gain, _harmonic_visits)
+HARMONIC: Final = Objective(
+    lambda change_rates, visits: change_rates / (visits * (visits + change_rates)), _harmonic_visits
+)
 """Harmonic staleness ln((visits + rate) / visits), visits coming at random (Kolobov et al. 2019, NeurIPS;
 LambdaCrawl where only visits observe changes)."""
 REGULAR_FRESHNESS: Final = Objective(_regular_freshness_gain, _regular_freshness_visits)

@@ -355,7 +355,7 @@ def replay_dense(
     promises = prepared.promises
     sampled = (
         None
-        if by_rounds or evidence.is_regrouped or promises is not None
+        if by_rounds or prepared.neighbours.regrouping or promises is not None
         else compiled_loop(planner, evidence)
     )
     observe: Watch | None = getattr(planner, "observe", None)

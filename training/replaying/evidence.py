@@ -798,11 +798,6 @@ class ReplayEvidence:
         self._ranked.begin(salt)
 
     @property
-    def is_regrouped(self) -> bool:
-        """Whether clusters and links change between cycles."""
-        return self._prepared.neighbours.regrouping is not None
-
-    @property
     def pages(self) -> int:
         return len(self._pages)
 

@@ -532,7 +532,7 @@ class _Batch:
         return BatchMember(path, functions)
 
     def _leave(self, pending: list[_Branch], behind: ReplayPath, done: int, others: list[list[int]]) -> None:
-        """Postpone functions that part from others at the path `behind`."""
+        """Postpone functions whose choices differ from here on: each group goes on from the path `behind`."""
         pending.append(_Branch(behind, False, done, others[0], True))
         pending += [_Branch(behind, True, done, other, True) for other in others[1:]]
 

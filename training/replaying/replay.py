@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 from scrapy_gp4c.arrays import Floats, Ints
 from scrapy_gp4c.errors import ExpressionError, HistoryError, ScoreError
 from scrapy_gp4c.page_state.related import BY_DIRECTORY
-from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
+from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import discovery, functions, refresh_value, terminals
 from scrapy_gp4c.scoring.expression import Expression
@@ -162,7 +162,8 @@ def run_all(
         and PAGE_BY_PAGE.isdisjoint(wanted)
         and prepared.site_share >= 1.0  # groups of equal states know no sites
         and prepared.promises is None
-        and _can_be_grouped(function, choosers[number])
+        and choosers[number].text == TOP_K.text
+        and states.are_groups(function)
     }
     if engine == "grouped" and len(grouped) < len(functions):
         lone = next(number for number in range(len(functions)) if number not in grouped)
@@ -224,10 +225,6 @@ def policy_of(function: ScoreFunction | Baseline | None) -> str:
     """Text of the policy of a function if no other is given."""
     policy = function.policy if isinstance(function, ScoreFunction) else None
     return policy or TOP_K.text
-
-
-def _can_be_grouped(function: ScoreFunction, policy: PolicyChoice) -> bool:
-    return policy.text == TOP_K.text and states.are_groups(function)
 
 
 def _result(

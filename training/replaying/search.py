@@ -324,20 +324,15 @@ def draw(contents: ContentHistory, plan: WorkloadPlan) -> Workload:
     Raises QueryLogError for texts without headings.
     """
     rng = np.random.default_rng(plan.seed)
-    counts = {
-        query: float(rank**-plan.zipf)
-        for rank, query in enumerate(_shuffled(list(_distinct(contents, plan, rng)), rng), start=1)
-    }
+    queries = list(_distinct(contents, plan, rng))
+    order = rng.permutation(len(queries)).tolist()
+    counts = {queries[place]: float(rank**-plan.zipf) for rank, place in enumerate(order, start=1)}
     if not counts:
         raise QueryLogError(
             f"{contents.history.source} has no title or heading (front matter, # lines, underlined lines) to "
             "draw queries from; give a log of queries"
         )
     return workload(counts)
-
-
-def _shuffled(queries: list[tuple[str, ...]], rng: np.random.Generator) -> list[tuple[str, ...]]:
-    return [queries[position] for position in rng.permutation(len(queries)).tolist()]
 
 
 def _distinct(

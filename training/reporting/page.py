@@ -46,7 +46,7 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """Address of the chart within the page."""
+        """Address of the section within the page."""
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
 

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -434,55 +434,44 @@ def _heading(evaluation: Evaluation, seeds: str) -> str:
     )
 
 
-COLUMNS: Final = ("discovery", "change rate", "delay", "90th pct.", "never found", "coverage")
-
-
-class GrowthRow(NamedTuple):
-    """One replay in figures."""
-
-    score: str
-    discovery: float
-    change_rate: float
-    weighted_change_rate: float
-    delay_cycles: float
-    """Mean delay between birth and first visit."""
-    delay_p90_cycles: float
-    missed: int
-    coverage: float
-    current: float
-    hub_visits: float
-    """Mean visits per cycle for discovery."""
-
-
-def row_of(score: str, discovery: float, result: GrowthResult) -> GrowthRow:
-    """The figures of a replay: means over the cycles after the warm-up."""
+def row_of(score: str, discovery: float, result: GrowthResult) -> dict[str, Any]:
+    """Figures of a replay of growth, means over the cycles after the warm-up, by their names in JSON."""
     delay = result.delay if len(result.delay) else np.zeros(1)
-    return GrowthRow(
-        score,
-        discovery,
-        result.change_rate,
-        result.weighted_change_rate,
-        float(delay.mean()),
-        float(np.quantile(delay, 0.9)),
-        result.missed,
-        float(result.coverage.mean()),
-        float(result.current.mean()),
-        float(result.hubs.mean()),
-    )
+    return {
+        "score": score,
+        "discovery": discovery,
+        "change_rate": result.change_rate,
+        "weighted_change_rate": result.weighted_change_rate,
+        "delay_cycles": float(delay.mean()),
+        "delay_p90_cycles": float(np.quantile(delay, 0.9)),
+        "missed": result.missed,
+        "coverage": float(result.coverage.mean()),
+        "current": float(result.current.mean()),
+        "hub_visits": float(result.hubs.mean()),
+    }
 
 
-def show_growth(title: str, rows: Sequence[GrowthRow], console: Console, *, weighted: bool = False) -> None:
-    """Print the table; ``weighted``: with the change rate by weights."""
+def show_growth(
+    title: str, rows: Sequence[dict[str, Any]], console: Console, *, weighted: bool = False
+) -> None:
+    """Print the table of rows of `row_of`; ``weighted``: with the change rate by weights."""
+    rate = "weighted_change_rate" if weighted else "change_rate"
+    columns = {
+        "discovery": ("discovery", ".0%"),
+        rate.replace("_", " "): (rate, ".3f"),
+        "delay": ("delay_cycles", ".2f"),
+        "90th pct.": ("delay_p90_cycles", ".1f"),
+        "never found": ("missed", ","),
+        "coverage": ("coverage", ".3f"),
+        "current copies": ("current", ".3f"),
+        "hub visits": ("hub_visits", ".1f"),
+    }
     table = Table(title=title, title_justify="left")
     table.add_column("score function")
-    for name in (*COLUMNS, "current copies", "hub visits"):
-        is_rate = weighted and name == "change rate"
-        table.add_column("weighted change rate" if is_rate else name, justify="right")
+    for name in columns:
+        table.add_column(name, justify="right")
     for row in rows:
-        shares = (f"{row.coverage:.3f}", f"{row.current:.3f}", f"{row.hub_visits:.1f}")
-        delays = (f"{row.delay_cycles:.2f}", f"{row.delay_p90_cycles:.1f}", f"{row.missed:,}")
-        rate = row.weighted_change_rate if weighted else row.change_rate
-        table.add_row(row.score, f"{row.discovery:.0%}", f"{rate:.3f}", *delays, *shares)
+        table.add_row(row["score"], *(f"{row[key]:{shown}}" for key, shown in columns.values()))
     console.print(table)
 
 
