@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 
 from scrapy_gp4c.crawling.cycle import Cycle
+from scrapy_gp4c.crawling.deliveries import VisitInfo
 from scrapy_gp4c.crawling.promises import has_promise
 from scrapy_gp4c.crawling.requests import (
     FOUND_BY,
@@ -329,6 +330,10 @@ class Admission:
         mark, weight = request.meta.get(META), None
         if isinstance(mark, Claim) and self._cycle.is_under_way(mark):
             return self._queue_again(request, mark)
+        if isinstance(mark, VisitInfo) and "retry_times" in request.meta:  # by Scrapy's get_retry_request
+            claim = self._cycle.reopen(mark)
+            if claim is not None:
+                return self._queue_again(request, claim)
         self._setup.has_begun = True
         self.requests_elsewhere += FOUND_BY not in request.meta
         if mark == PASSED or not is_page_request(request):

@@ -340,6 +340,19 @@ class Cycle:
         """Whether a page's visit is under way, or waits for its callback."""
         return page in self._under_way or page in self.held
 
+    def reopen(self, info: VisitInfo) -> Claim | None:
+        """Go on with a visit whose callback asks for the page again: its answer was not the page.
+
+        None: the visit is over, or there was none.
+        """
+        held = info.held
+        if held is None or self.held.get(held.claim.page) is not held:
+            return None
+        del self.held[held.claim.page]
+        info.held = None
+        self._under_way[held.claim.page] = False
+        return held.claim
+
     def left_queue(self, visit: Claim) -> None:
         """Note that the request of this visit went to the downloader."""
         self._under_way[visit.page] = True

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import pytest_twisted
 from scrapy import FormRequest, Request, Spider
+from scrapy.downloadermiddlewares.retry import get_retry_request
 from scrapy.exceptions import CloseSpider, DropItem
 from scrapy.http import Response
 
@@ -231,6 +232,40 @@ async def test_a_spider_withdraws_an_answer(site: Site, store_path: Path) -> Non
     spider = await cycle(site, store_path, GP4C_BUDGET=1, GP4C_DISCOVERY=0.0)
     assert spider.seen["/1"][0] == "unchanged"
     assert spider.items == []
+
+
+class Retrying(Failing):
+    """Asks once more by Scrapy's own function where the site was busy."""
+
+    name = "retrying"
+
+    def parse(self, response: Any) -> Any:
+        if b"busy" in response.body:
+            return get_retry_request(response.request, spider=self, reason="busy")
+        return super().parse(response)
+
+
+@pytest.mark.parametrize("skip", [False, True])
+@pytest_twisted.ensureDeferred
+async def test_an_answer_for_which_the_callback_asks_again_is_not_the_page(
+    skip: bool, site: Site, store_path: Path
+) -> None:
+    """Else a site that is busy at first would be unchanged for ever, and its pages would be skipped."""
+    asked: Counter[str] = Counter()
+
+    def page(request: Any) -> bytes:
+        path = request.uri.decode()
+        asked[path] += 1
+        busy = f"busy{path[1:]} " * 20  # of its own, else it would be doubted as a block is
+        return html(busy if asked[path] % 2 else f"version {site.version} of {path}").encode()
+
+    site.pages = dict.fromkeys(PATHS, page)
+    for day, site.version in enumerate((1, 1, 2, 2), 1):
+        settings = {**GIVEN, "GP4C_SKIP_UNCHANGED": skip}
+        spider: Any = (await crawl(Retrying, store_path, settings, site=site, how="")).spider
+        assert sorted(spider.items) == (PATHS if day in (1, 3) else []), day
+        outcome = {1: "first", 3: "changed"}.get(day, "unchanged")
+        assert outcomes(store_path, day) == {path: [outcome] for path in PATHS}
 
 
 @pytest.mark.parametrize(("how", "outcome"), [("yes", "changed"), ("no", "unchanged")])
