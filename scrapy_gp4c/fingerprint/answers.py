@@ -11,12 +11,13 @@ import io
 import re
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 from lxml import etree
 from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 
-from scrapy_gp4c.fingerprint.data import calendar_text, data_text
+from scrapy_gp4c.fingerprint.data import calendar_text, data_text, dated_value
 from scrapy_gp4c.fingerprint.text import (
     MAX_SOURCE_BYTES,
     Content,
@@ -132,7 +133,12 @@ def _csv(source: str, delimiter: str | None) -> str:
     try:
         dialect = csv.Sniffer().sniff(source[:4096], ",;\t|") if delimiter is None else csv.excel_tab
         rows = csv.reader(io.StringIO(source), dialect, delimiter=delimiter or dialect.delimiter)
-        return "\n".join(" , ".join(row) for row in rows)
+        header = next(rows, [])
+        lines = [
+            header,
+            *([dated_value(*cell) for cell in zip_longest(header, row, fillvalue="")] for row in rows),
+        ]
+        return "\n".join(" , ".join(row) for row in lines)
     except csv.Error:
         return source
 

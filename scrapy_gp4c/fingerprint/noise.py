@@ -21,8 +21,8 @@ import xxhash
 from selectolax.lexbor import LexborNode
 
 from scrapy_gp4c.fingerprint.data import KEY_WORD, leaves
-from scrapy_gp4c.fingerprint.text import OTHER_PAGES_NAME, compared_parts, names_of
-from scrapy_gp4c.words.masking import CHECKSUMS, WORDS, mask
+from scrapy_gp4c.fingerprint.text import OTHER_PAGES_NAME, SEPARATOR, compared_parts, names_of
+from scrapy_gp4c.words.masking import CHECKSUMS, WORDS, marked_prose, mask
 from scrapy_gp4c.words.normal import normalise
 
 _ROW: Final = struct.Struct("<IH")
@@ -63,7 +63,7 @@ _INLINE: Final = frozenset(
     ("-text", "a", "b", "i", "em", "span", "strong", "small", "br", "time", "q", "cite")
 )
 _LABEL: Final = re.compile(
-    r"\W*(?:the |our |les |die |der |das )?(?:"
+    r"\W*(?:[^\W\d]{1,15}['’\s]{1,2}){0,2}(?:"
     + "|".join(re.escape(label.strip()) for label in WORDS["asides"].split("|") if label.strip())
     + r")(?:\w{0,3}(?:\s[^:：]{0,40})?(?P<colon>[:：])|[^:：]{0,30}$)"
 )
@@ -182,7 +182,11 @@ def blocks_of(html: str) -> list[TextNode]:
     roots, data, compared = compared_parts(html)
     tree = _Tree(roots)
     parts = _parts(tree)
-    blocks = [TextNode(f"{text} ", parts[at]) for at, text in enumerate(tree.texts) if text]
+    blocks = [
+        TextNode(f"{marked_prose(text.strip(), SEPARATOR)} ", parts[at])
+        for at, text in enumerate(tree.texts)
+        if text
+    ]
     for text in data:
         blocks += blocks_of_data(text) or [TextNode(f"{text} ")]
     return blocks if without_clock(blocks, frozenset()).split() == compared.split() else []

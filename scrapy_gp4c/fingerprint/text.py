@@ -17,7 +17,7 @@ from scrapy.http import TextResponse
 from selectolax.lexbor import LexborCSSSelector, LexborHTMLParser, LexborNode
 
 from scrapy_gp4c.fingerprint.data import script_data
-from scrapy_gp4c.words.masking import DATED, RECENT, WEEKDAYS, WORDS, is_moment
+from scrapy_gp4c.words.masking import DATED, RECENT, WEEKDAYS, WORDS, is_moment, marked_prose
 from scrapy_gp4c.words.normal import CLOCK_BEGIN, CLOCK_END
 
 MAX_SOURCE_BYTES: Final = 2**24
@@ -128,7 +128,7 @@ _LONGEST_NOTICE: Final = 1500
 _MOST_DIALOGS: Final = 8
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _BEFORE_ATTRIBUTES: Final = (b" ", b"\n", b"\t", b"\r", b"\f", b'"', b"'", b"/")
-_SEPARATOR: Final = "\x1f"  # between the texts of a page; a blank for what splits words
+SEPARATOR: Final = "\x1f"  # between the texts of a page; a blank for what splits words
 
 
 def _phrases(name: str) -> frozenset[str]:
@@ -151,8 +151,8 @@ _ALONE: Final = frozenset(
 """Texts that are a moment, or the label of what stands behind them, where an element says nothing else."""
 _COUNTED: Final = frozenset(WORDS["reactions"].split()) | {"k", "m"}
 _COUNT_ALONE: Final = re.compile(
-    rf"{_SEPARATOR}(?=[0-9👍❤♥♡👁💬])(?:[0-9][0-9.,]{{0,9}}+\s?[km]?\s?[^\W\d][^{_SEPARATOR}]{{0,20}}|[👍❤♥♡👁💬]\ufe0f?\s?[0-9][0-9.,]{{0,9}}+\s?[km]?"
-    rf"|[0-3]?\d([-/])[0-3]?\d\1\d\d)(?={_SEPARATOR}|\Z)",
+    rf"{SEPARATOR}(?=[0-9👍❤♥♡👁💬])(?:[0-9][0-9.,]{{0,9}}+\s?[km]?\s?[^\W\d][^{SEPARATOR}]{{0,20}}|[👍❤♥♡👁💬]\ufe0f?\s?[0-9][0-9.,]{{0,9}}+\s?[km]?"
+    rf"|[0-3]?\d([-/])[0-3]?\d\1\d\d)(?={SEPARATOR}|\Z)",
     re.I,
 )
 _COUNTED_WORD: Final = re.compile(r"[^\W\d_]++(?:'[^\W\d_]++)?")
@@ -259,13 +259,12 @@ def _parsed(html: str) -> _Parsed:
         if document is None:
             return _Parsed(None, Content("", (), has_text=False))
         left_out = list(_take_out(document, source, kept_reasons))
-        text = document.text(separator=_SEPARATOR, strip=True)
-        if not _ALONE.isdisjoint(text.split(_SEPARATOR)) or any(
+        text = document.text(separator=SEPARATOR, strip=True)
+        if not _ALONE.isdisjoint(text.split(SEPARATOR)) or any(
             _is_count(count[0][1:]) for count in _COUNT_ALONE.finditer(text)
         ):
             left_out += _take_out_labelled(document, kept_reasons)
-            text = document.text(separator=_SEPARATOR, strip=True)
-        text = text.replace(_SEPARATOR, " ")
+            text = document.text(separator=SEPARATOR, strip=True)
         too_much = _reasons_of_much(left_out, text)
         if not too_much:
             break
@@ -273,6 +272,7 @@ def _parsed(html: str) -> _Parsed:
     roots: tuple[LexborNode, ...] = (document,)
     if OUTSIDE not in kept_reasons and (b"main" in source or b"<article" in source):
         text, roots = _main_part(document, source, text, left_out)
+    text = marked_prose(text, SEPARATOR)
     if len(text.split(None, LITTLE_TEXT_WORDS)) > LITTLE_TEXT_WORDS:
         return _Parsed(document, Content(text, tuple(left_out)), roots)
     body = document.css_first("body")
@@ -507,7 +507,7 @@ def _take_out_labelled(document: LexborNode, kept_reasons: frozenset[str]) -> It
 
 def _is_count(text: str) -> bool:
     """Tell whether a text says nothing but a number of comments or likes, or a date such as 10-11-26."""
-    if (count := _COUNT_ALONE.match(f"{_SEPARATOR}{text}{_SEPARATOR}")) is None or count.end() <= len(text):
+    if (count := _COUNT_ALONE.match(f"{SEPARATOR}{text}{SEPARATOR}")) is None or count.end() <= len(text):
         return False
     return count[1] is not None or all(word in _COUNTED for word in _COUNTED_WORD.findall(text.lower()))
 
@@ -636,14 +636,15 @@ def _main_part(
     loud = _SELECTOR.find(_LOUD, document)[:8] if b"role=" in source else []
     loud = [node for node in loud if not in_main.has(node)]
     roots = (*([] if title is None else [title]), *loud, mains[0])
-    texts = [root.text(separator=" ", strip=True) for root in roots]
+    texts = [root.text(separator=SEPARATOR, strip=True) for root in roots]
     outside = _without(text, texts[-1])
     size = len(text) - sum(map(len, texts))
     total = len(text) + sum(len(one.text) for one in left_out)
     if size <= len(roots) or size * 3 >= total or size * 2 >= len(text):
         return text, (document,)
-    left_out.append(LeftOut(OUTSIDE, outside if title is None else _without(outside, texts[0])))
-    return " ".join(texts), roots
+    outside = outside if title is None else _without(outside, texts[0])
+    left_out.append(LeftOut(OUTSIDE, outside.replace(SEPARATOR, " ")))
+    return SEPARATOR.join(texts), roots
 
 
 def _without(text: str, passage: str) -> str:

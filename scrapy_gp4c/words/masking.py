@@ -106,7 +106,7 @@ _SEEN: Final = (
     r"(?:(?:dilihat|dibaca|přečteno|viewed|read|accessed|visto|leído|lido|letto|lu|vu|gelesen|angesehen|aufgerufen|просмотрено|прочитано|bekeken|läst"
     rf"|vist|wyświetlono|przeczytano|okundu|görüntülendi|zobrazeno)\s?[:：]?\s{_COUNT}\s?{_TIMES}(?!\w)"
     rf"|(?:смотрят|просматривают|watching|viewing)\s(?:сейчас\s)?{_COUNT}\s{_WATCHERS}(?!\w)"
-    rf"|seen\sby\s{_COUNT}\s(?:people|{_PEOPLE})(?!\w)"
+    rf"|(?:seen|read)\sby\s{_COUNT}\s(?:people|{_PEOPLE})(?!\w)"
     rf"|(?:visits|visitors|hits|online|онлайн|смотрят|просматривают)(?:\s\w{{2,8}})?\s?[:：]\s?{_COUNT}"
     r"|(?:visitor|besucher|visiteur|visitante|visitatore|посетитель)\s(?:number|nummer|número|numero|no\.|nr\.|n[º°]|#|№)"
     rf"\s?[:：]?\s?{_COUNT})"
@@ -137,7 +137,7 @@ _THEN: Final = (  # the clock and the weekday after a date
     rf"(?:\s*+[,(]?\s?(?:{_WEEKDAY}(?!\w)|[月火水木金土日一二三四五六월화수목금토일](?=[)）])"
     r"|(?:星期|周|週)[一二三四五六日天])[)）]?)?"
     r"(?:\s*+(?:,\s*+)?(?:(?:at|um|à|a las|às|alle|t|в|о|kl\.?|klo|om|o|-|–|\||·|\()\s*+)?"
-    rf"(?:{_CLOCK}|(?:[01]?\d|2[0-3])h[0-5]\d\b)\)?)?"
+    rf"(?:{_CLOCK}|(?:[01]?\d|2[0-3])h[0-5]\d\b)\)?|\s(?:kl\.?|klo)\s(?:[01]?\d|2[0-3])\.[0-5]\d\b)?"
 )
 _NUMBER: Final = r"[0-9]++(?:[.,'][0-9]++){0,8}+"
 _GROUPED: Final = r"(?:[0-9]{1,3}(?:\s[0-9]{3}){1,4}(?![0-9])|" + _NUMBER + ")"
@@ -147,12 +147,13 @@ _MANY: Final = (
 _VIEWS: Final = (
     rf"(?:{_any_of(_VIEW)}|page\s{_any_of(_VIEW)}"
     rf"|{_PEOPLE} (?:are |currently )?{_ONLINE}|{_WATCHERS}\s(?:\w{{1,20}}\s){{0,3}}{_WATCH}|watching"
-    r"|(?:mal|times|раз)\s(?:gelesen|angesehen|aufgerufen|angeklickt|viewed|read|просмотрено|прочитано))(?!\w)"
+    r"|viewing (?:now|this)|(?:mal|times|раз)\s(?:gelesen|angesehen|aufgerufen|angeklickt|viewed|read"
+    r"|просмотрено|прочитано))(?!\w)"
 )
 _CJK_VIEWS: Final = (
     "(?:ยอดวิว|ยอดเข้าชม|เปิดดู|อ่าน|視聴|再生|阅读|浏览|閱讀|瀏覽|查看|点击|點擊|点阅|人气|人氣|围观"
-    "|看过|看過|播放|閲覧|見てい|目の(?:訪問|来訪)|보고 있|观看|觀看|アクセス|조회|읽음|เข้าชม|ผู้ชม|คนอ่าน"
-    "|จำนวนผู้อ่าน|बार देखा)"
+    "|看过|看過|位(?:访客|訪客|访问者)|播放|閲覧|見てい|目の(?:訪問|来訪)|보고 있"
+    "|观看|觀看|アクセス|조회|읽음|เข้าชม|ผู้ชม|คนอ่าน|จำนวนผู้อ่าน|बार देखा)"
 )
 _SHORT_UNIT: Final = (
     r"(?:m?secs?|ms|milliseconds?|[µμ]s|s|seconds?|sekunden?|secondes?|segundos?|secondi|sekund[ay]?|seconden|сек\.?|секунды?"
@@ -211,7 +212,7 @@ _NUMERIC: Final = re.compile(
     rf"|(?=[abcdeijnprstx]){_TOKEN}"
     rf"|(?=[pumgv])(?P<online>{_VIEWS}\s?[:：]\s?{_COUNT})"
     rf"|(?=[abdghloprsvwzпчос])(?P<seen>{_SEEN})"
-    rf"|(?=[^\x00-\u0dff])(?P<cjk>{_CJK_VIEWS}(?:次数|次數|人数|人數|者数|数|數|量|回数|수)?\s?[:：]?\s?{_NUMBER}[万萬만]?))"
+    rf"|(?=[^\x00-\u0dff])(?P<cjk>{_CJK_VIEWS}(?:次数|次數|人次|人数|人數|者数|数|數|量|回数|수)?\s?[:：]?\s?{_NUMBER}[万萬만]?))"
 )
 _RUN: Final = re.compile(
     rf"{MASK}(?:[\s,]*+{MASK}|\s(?:19|20)\d\d\b)*"
@@ -245,6 +246,16 @@ _DATED_LABELS: Final = frozenset(WORDS["dated_labels"].split())
 _UNTIL_DATE: Final = frozenset(WORDS["until"].split())
 _DATED_SIGNS: Final = re.compile(rf"(?:{'|'.join(WORDS['dated_signs'].split())})[^。]{{0,12}}$|自\s?$")
 _DATED_AFTER: Final = re.compile(rf"\s?(?:{'|'.join(WORDS['dated_after'].split())})")
+_CLOCK_WORDS: Final = (
+    frozenset(word for word in (*_SAYS_TIME, *RECENT) if len(word) > 2 and " " not in word)
+    - {"date", "data", "time", "dag", "ver", "ini", "active", "token", "zeit", "hora", "czas", "tijd"}
+) | frozenset((WORDS["clock"] + WORDS["run_time"]).split()).difference(
+    ("completed", "within", "took", "served", "load")
+)
+_HAS_CLOCK: Final = re.compile(r"\d[:h]\d\d")
+_AS_OF: Final = re.compile(r"\b(?:as of|it is|it's|is it) $")
+PROSE_BEGIN, PROSE_END = "\x04", "\x05"
+"""Signs around a sentence that states a date."""
 DATED: Final = "\x03"
 """Sign before a date that the markup of a page says to be more than its clock."""
 _SAYS_RUN: Final = frozenset(WORDS["run_time"].split())
@@ -323,6 +334,7 @@ _BEFORE_LETTER: Final = re.compile(r"\b(?:y a|hace|vor|há|för|for|před) [0-9]
 _IS_DIGIT: Final = bytes(ord("1") if chr(code) in "0123456789" else ord("0") for code in range(256))
 _CLUSTER: Final = re.compile(rb"1(?:0{0,16}+1)*+")
 _REACH: Final = 32  # characters around a cluster that a pattern may take in
+_PROSE_CONTEXT: Final = 400
 _CONTEXT: Final = 64  # characters before a match that may say what its number is
 _SHAPE: Final = re.compile(
     r"[0-9](?::[0-5][0-9]|[-/.]\s?[0-9][0-9]?[-/.]\s?[0-9]|[0-9]{9}|\s?h\s?[0-9]|\s?[ap]\.?m\b|\s?uhr"
@@ -502,17 +514,20 @@ class _Masks:
             piece = short[begin:end]
             return _ANY_MARK.sub(lambda mark: originals[begin + mark.start()], piece) if originals else piece
 
-        def words_before(begin: int) -> str:
-            before = restored(max(begin - _CONTEXT, 0), begin)  # a window may be a megabyte
-            return before if begin >= _CONTEXT else self._text[max(start - _CONTEXT, 0) : start] + before
+        def words_before(begin: int, size: int) -> str:
+            before = restored(max(begin - size, 0), begin)  # a window may be a megabyte
+            return before if begin >= size else self._text[max(start - size, 0) : start] + before
 
+        has_prose = PROSE_BEGIN in self._text
         pieces: list[str] = []
         done = 0
         for match in _NUMERIC.finditer(short):
             begin, end = match.span()
             kind = match.lastgroup or ""
             words = [originals[begin + mark.start()] for mark in _ANY_MARK.finditer(match[0])]
-            before = words_before(begin) if kind in _JUDGED_BY_CONTEXT else ""
+            before = ""
+            if kind in _JUDGED_BY_CONTEXT:
+                before = words_before(begin, _PROSE_CONTEXT if kind in _DATES and has_prose else _CONTEXT)
             if self._is_noise(kind, match, words, before):
                 piece = restored(done, begin)
                 if kind in ("date", "day", "short"):
@@ -525,7 +540,7 @@ class _Masks:
     def _is_noise(self, kind: str, match: re.Match[str], words: list[str], before: str) -> bool:
         """Whether the match of a pattern is noise rather than a statement of the page."""
         text = match[0]
-        if kind in _DATES and is_dated(before, match.string[match.end() : match.end() + 12]):
+        if kind in _DATES and is_dated(before, match.string[match.end() : match.end() + 12], text):
             return False
         if kind == "date":
             return _is_date(text) and not _says(before, _SAYS_VERSION, _VERSION_SIGNS, 1)
@@ -575,11 +590,59 @@ class _Masks:
         return True
 
 
-def is_dated(before: str, after: str) -> bool:
-    """Tell whether words around a date say that the page is about it: a deadline, an event, a birth."""
+def marked_prose(text: str, separator: str) -> str:
+    """Return texts of elements with signs around sentences that state a date, joined by blanks.
+
+    A date in a sentence is a statement of the page, a date that stands alone is mostly its clock.
+    """
+    pieces: list[str] = []
+    done = 0
+    for year in _ANY_YEAR.finditer(text):
+        if year.start() < done:
+            continue
+        begin = text.rfind(separator, done, year.start()) + 1 or done
+        end = text.find(separator, year.end())
+        end = len(text) if end < 0 else end
+        piece = text[begin:end]
+        if _is_prose(piece):
+            pieces += (text[done:begin], PROSE_BEGIN, " ", piece, " ", PROSE_END)
+        else:
+            pieces.append(text[done:end])
+        done = end
+    return "".join((*pieces, text[done:])).replace(separator, " ")
+
+
+def _is_prose(piece: str) -> bool:
+    """Tell whether a text is a sentence rather than a date with a label."""
+    words = [word.strip(_PUNCTUATION) for word in piece.lower().split()]
+    words = [word for word in words if word and word not in _MARKS]
+    unspaced = 0 if piece.isascii() else len(_UNSPACED_WORD.findall(_UNSPACED_DATE.sub("", " ".join(words))))
+    plain = [word for word in words if not any(map(str.isdigit, word))]
+    return (len(plain) >= _PROSE_WORDS <= sum(map(len, plain)) / 2) or unspaced >= 2 * _PROSE_WORDS
+
+
+_PUNCTUATION: Final = ".,;:!?()[]|·•–-/\"'«»“”„"
+_PROSE_WORDS: Final = 3
+_ANY_YEAR: Final = re.compile(r"(?<![0-9])(?:(?:19|20)[0-9][0-9]|25[5-9][0-9])(?![0-9])")
+_UNSPACED_WORD: Final = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
+_UNSPACED_DATE: Final = re.compile(
+    "(?:星期|周|週)[一二三四五六日天]|[月火水木金土日]曜日?|[年月日時时分秒년월일]"
+)
+
+
+def is_dated(before: str, after: str, text: str = "") -> bool:
+    """Tell whether words around a date say that the page is about it: a deadline, an event, a birth.
+
+    ``text``: the date.
+    """
     if DATED in before[-3:]:
         return True
     sentence = max(before.rfind(". "), before.rfind("! "), before.rfind("? "), before.rfind("。"))
+    prose = before.rfind(PROSE_BEGIN)
+    if prose > before.rfind(PROSE_END) and _HAS_CLOCK.search(text) is None:
+        start = max(prose, sentence)
+        if _CLOCK_WORDS.isdisjoint(_LAST_WORDS.findall(before, start)):
+            return _TIME_SIGNS.search(before, start) is None and _AS_OF.search(before) is None
     words = _LAST_WORDS.findall(before, sentence + 1)[: -_DATED_REACH - 1 : -1]
     if not _UNTIL_DATE.isdisjoint(words[:2]) and _POSTED.isdisjoint(words):
         return True

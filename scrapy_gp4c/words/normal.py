@@ -7,7 +7,7 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
-from scrapy_gp4c.words.masking import DATED, MASK, is_dated, mask
+from scrapy_gp4c.words.masking import DATED, MASK, PROSE_BEGIN, PROSE_END, is_dated, mask
 
 MAX_GROWN_CHARACTERS: Final = 2**20
 """Length up to which a text may grow by normalising: one sign may become 18."""
@@ -46,11 +46,8 @@ _INVISIBLE: Final = frozenset(
         ),
     )
 )
-_CONTROLS: Final = frozenset(map(chr, (*range(9), *range(14, 28), *range(127, 160)))) - {
-    CLOCK_BEGIN,
-    CLOCK_END,
-    DATED,
-}
+_SIGNS: Final = (CLOCK_BEGIN, CLOCK_END, DATED, PROSE_BEGIN, PROSE_END)
+_CONTROLS: Final = frozenset(map(chr, (*range(9), *range(14, 28), *range(127, 160)))).difference(_SIGNS)
 
 
 @lru_cache(4096)
@@ -92,13 +89,13 @@ _TWINS: Final = {
 
 
 _MOMENT: Final = re.compile(f"{CLOCK_BEGIN}[^{CLOCK_BEGIN}{CLOCK_END}]*+{CLOCK_END}")
-_CLOCK_SIGNS: Final = str.maketrans("", "", CLOCK_BEGIN + CLOCK_END + DATED)
+_NO_SIGNS: Final = str.maketrans("", "", "".join(_SIGNS))
 _YEAR: Final = re.compile("(?:19|20)[0-9][0-9]")
 
 
 def readable(text: str) -> str:
     """Return a compared text as a visitor reads it, without the signs around moments."""
-    return text.translate(_CLOCK_SIGNS) if CLOCK_BEGIN in text or DATED in text else text
+    return text.translate(_NO_SIGNS) if any(sign in text for sign in _SIGNS) else text
 
 
 def _masked_moment(moment: re.Match[str]) -> str:

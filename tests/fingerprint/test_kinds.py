@@ -194,7 +194,7 @@ def test_the_main_part_is_learned_from_the_page() -> None:
 
 def test_what_is_left_out_is_told() -> None:
     """Reasons and words, for `why` and `status`."""
-    page = html(f"<nav>one two</nav><div class=ad>three</div><p>{filler(60)} 2026-03-04</p>")
+    page = html(f"<nav>one two</nav><div class=ad>three</div><p>{filler(60)}</p><i>2026-03-04</i>")
     reading = read(page)
     assert dict(reading.left_out) == {"navigation": 2, "advertisement": 1}
     assert (reading.words, reading.masked, reading.kind) == (62, 1, "html")
@@ -413,6 +413,31 @@ def test_a_moment_that_is_all_of_an_element_does_not_count() -> None:
     ):
         pages = [html(page.format("", f"<p>Closed</p><td>{said}</td>")) for said in (before, after)]
         assert changed(*pages), before
+
+
+def test_a_date_in_a_sentence_counts_and_one_that_stands_alone_does_not() -> None:
+    """In an element of its own a date is mostly the page's clock, as after words such as "printed"."""
+    page = "<h1>Harbour</h1><p>" + filler(60) + "</p><div>{}</div>"
+    for sentence, before, after in (
+        ("The court will hear the case on {}.", "10 March 2026", "17 March 2026"),
+        ("Das Gesetz tritt am {} in Kraft.", "1. März 2026", "1. Mai 2026"),
+        ("La réunion aura lieu le {} à la mairie", "10 mars 2026", "17 mars 2026"),
+        ("Zebranie odbędzie się {} r.", "10 marca 2026", "17 marca 2026"),
+        ("説明会は{}に行います", "2026年3月10日", "2026年3月17日"),
+        ("会议定于{}召开", "2026年3月10日", "2026年3月17日"),
+        ("설명회는 {}에 열립니다", "2026년 3월 10일", "2026년 3월 17일"),
+    ):
+        assert changed(*(html(page.format(sentence.format(day))) for day in (before, after))), sentence
+    for sentence, before, after in (
+        ("{}", "Tuesday, 10 March 2026", "Wednesday, 11 March 2026"),
+        ("Edition of {}", "10 March 2026", "11 March 2026"),
+        ("This document was printed on {} by a guest", "10 March 2026", "11 March 2026"),
+        ("The prices of the shop were updated on {}", "10 March 2026", "11 March 2026"),
+        ("Welcome to the board. It is currently {}", "10 March 2026 12:30", "11 March 2026 17:01"),
+        ("今天是{}", "2026年11月10日 星期二", "2026年11月11日 星期三"),
+        ("วันนี้ {}", "วันอังคารที่ 10 พฤศจิกายน 2569", "วันพุธที่ 11 พฤศจิกายน 2569"),
+    ):
+        assert not changed(*(html(page.format(sentence.format(day))) for day in (before, after))), sentence
 
 
 def test_hidden_fields_are_no_text() -> None:
@@ -842,6 +867,9 @@ def test_tables_are_compared_by_cells() -> None:
     before = answer_of("name,price\nGull,7\nSeal,9\n", "text/csv")
     for text in ('"name","price"\r\n"Gull","7"\r\n"Seal","9"', "name,price\r\nGull,7\r\nSeal,9\r\n"):
         assert not changed(before, answer_of(text, "text/csv"))
+    for header, counts in (("day", True), ("modified", False)):
+        pages = [answer_of(f"name,{header}\nFair,2026-11-{day}\n", "text/csv") for day in (10, 17)]
+        assert changed(*pages) == counts, header
     for text in ("name,price\nGull,8\nSeal,9\n", "name,price\nSeal,9\nGull,7\n", "name,price\nGull,7\n"):
         assert changed(before, answer_of(text, "text/csv"))
 

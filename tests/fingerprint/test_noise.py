@@ -52,6 +52,10 @@ def test_a_clock_stops_counting_and_counts_again() -> None:
         True,
         False,
     ]
+    dated = [*FILLER[:-1], "the court will hear the case on 10 March 2026 in Leeds"]
+    moved = [*FILLER[:-1], "the court will hear the case on 17 March 2026 in Leeds"]
+    pages_with_date = [page(one, filler=dated) for one in clocks[:6]]
+    assert outcomes([*pages_with_date, page(clocks[6], filler=moved)])[-2:] == [False, True]
     stopped = [*pages, pages[-1], page("99 members like this"), page("99 members like this")]
     assert outcomes(stopped) == [True] * 3 + [False] * 3 + [True, False]
 
