@@ -3,22 +3,39 @@
 Score functions with a random factor: ``t*X*(1 + a*random)`` and ``t*X*(1 + a*(1 - random))`` are equally
 good by symmetry, yet rank differently; against plain ``t*X``, a is chosen so that the plain one has a
 5% higher NDCG, measured on other pages. Every run draws pages and changes anew.
+
+    python -m benchmarks.promotion [--runs 400]
+    python -m benchmarks.promotion --next HISTORY... [--runs 40]
+
+With ``--next`` each run promotes by the first two thirds of a history's cycles, and the last third tells what
+that cost: a promotion must not lose more than 0.01 of freshness there.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import sys
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from scipy.stats import binomtest
 
-from benchmarks.common import machine
+from benchmarks.common import machine, verdict
+from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.scoring import functions
-from training.comparing.promotion import Decision, decide
+from scrapy_gp4c.scoring.named import FOUR_ROUNDS
+from training import learn
+from training.comparing.promotion import GUARD_MARGIN, Decision, decide
 from training.evolution.choices import Choices
+from training.evolution.score_file import FORMAT
 from training.histories import models
-from training.replaying.replay import replay
+from training.histories.formats import WRITERS
+from training.histories.reading import read_history
+from training.replaying.prepared import prepare
+from training.replaying.replay import replay, run
 
 PAGES = 1000
 CYCLES = 30
@@ -65,12 +82,59 @@ def promoted(model: str, champion: str, challenger: str, runs: int, judged: int 
     return sum(simulated(model, champion, challenger, seed, judged).promoted for seed in range(runs))
 
 
-def main() -> None:
-    """Print the share of promotions for every model."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=400)
-    runs = parser.parse_args().runs
+CHAMPIONS = ("random", "t", "t * X", "t * (hint_rate + 0.05) * near")
+"""Functions in use of the runs, by turns."""
+SEARCH = ("--population", "40", "--generations", "4", "--seeds", "1", "--jobs", "1", "--policy", FOUR_ROUNDS)
+
+
+def next_cycles(path: Path, seed: int, folder: Path) -> Floats | None:
+    """Lead in NDCG and freshness in the last third of the cycles; None: nothing was promoted."""
+    history = read_history(path)
+    promoted_by = history.cycles * 2 // 3
+    file, score = folder / "older.tsv", folder / "score.json"
+    WRITERS[".tsv"](str(file), history.take(cycles=slice(promoted_by)))
+    champion = CHAMPIONS[seed % len(CHAMPIONS)]
+    score.write_text(json.dumps({"format": FORMAT, "expression": champion, "clock": "visits"}))
+    if learn.main([str(file), "--promote", str(score), "--seed", str(seed), *SEARCH]) != 0:
+        return None
+    prepared = prepare(history, budget=0.05, seed=seed)
+    values = []
+    for text in (str(score), champion):
+        result = run(prepared, text, metrics=("ndcg", "freshness"), policy=FOUR_ROUNDS)
+        rows = np.array([result.ndcg, result.freshness])[:, promoted_by - history.cycles :]
+        values.append(rows.mean(axis=1))
+    return np.asarray(values[0] - values[1])
+
+
+def judge_next(histories: list[Path], runs: int) -> int:
+    """Print what promotions brought; returns 1 if one lost too much freshness."""
+    leads = []
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(runs):
+            path = histories[seed // len(CHAMPIONS) % len(histories)]
+            lead = next_cycles(path, seed, Path(folder))
+            champion = CHAMPIONS[seed % len(CHAMPIONS)]
+            gained = "kept" if lead is None else f"promoted, NDCG {lead[0]:+.4f}, freshness {lead[1]:+.4f}"
+            print(f"{path.name}, in use {champion}: {gained}", flush=True)
+            if lead is not None:
+                leads.append(lead[1])
+    print(f"{len(leads)} of {runs} promoted")
+    worst = min(leads, default=0.0)
+    return 0 if verdict("least lead in freshness", worst, -GUARD_MARGIN, at_least=True) else 1
+
+
+def main() -> int:
+    """Print the share of promotions for every model, or what promotions bring in the next cycles."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int)
+    parser.add_argument("--next", nargs="+", type=Path, metavar="HISTORY")
+    options = parser.parse_args()
     print(machine())
+    if options.next:
+        return judge_next(options.next, options.runs or 40)
+    runs = options.runs or 400
     for model in MODELS:
         worse = worse_by(model, 1.05)
         pairs = {
@@ -86,7 +150,8 @@ def main() -> None:
                     f"promoted, {count / runs:.1%} ({low:.1%} to {high:.1%})",
                     flush=True,
                 )
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

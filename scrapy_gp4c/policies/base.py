@@ -195,6 +195,10 @@ def unscored(pages: Pages, kinds: npt.NDArray[np.uint8] | None = None) -> Select
 class Ranking(Protocol):
     """Evidence that has all pages at hand, and ranks them faster than a pass over its blocks would."""
 
+    @property
+    def open_pages(self) -> int:
+        """Number of candidates."""
+
     def best(self, scores_of: Scorer, k: int) -> Selection:
         """The k candidates with the highest scores, best first; ties by `Block.ties_of`, then by page."""
 

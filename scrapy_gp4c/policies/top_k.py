@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol, cast
@@ -157,34 +157,39 @@ class _Sampling(Protocol):
         """Return a sample; None where that would not pay."""
 
 
-def best_candidates(scores_of: Scorer, k: int, evidence: Evidence) -> Selection:
+def best_candidates(scores_of: Scorer, k: int, evidence: Evidence, most: int = 0) -> Selection:
     """The k candidates with the highest scores, best first; ties by `Block.ties_of`, then by page.
+
+    ``most``: where there are no more candidates than so many, all of them are taken.
 
     Where the evidence has a sample, its scores tell where the k best begin, so that most of the others need
     not be kept for a while; where that was wrong, all candidates are read again.
     """
-    if k <= 0:
+    if max(k, most) <= 0:
         return NOTHING_CHOSEN
     ranking = ranking_of(evidence)
     if ranking is not None:
-        return ranking.best(scores_of, k)
-    sample = cast(_Sampling, evidence).spread_sample() if hasattr(evidence, "spread_sample") else None
+        return ranking.best(scores_of, most if ranking.open_pages <= most else k)
+    is_sampling = k > 0 and hasattr(evidence, "spread_sample")
+    sample = cast(_Sampling, evidence).spread_sample() if is_sampling else None
     cut = None if sample is None else cut_of_sample(scores_of(sample.block), k * sample.share)
-    ranked = _best_from(cut, scores_of, k, evidence)
-    if cut is not None and len(ranked.pages) < k:
-        ranked = _best_from(None, scores_of, k, evidence)
-    pages, scores, ties = ranked
+    ranked, candidates = _best_from(cut, scores_of, k or most, evidence)
+    wanted = most if candidates <= most else k
+    if len(ranked.pages) < min(wanted, candidates):
+        ranked, _ = _best_from(None, scores_of, wanted, evidence)
+    pages, scores, ties = ranked if wanted else ranked.only(np.empty(0, np.intp))
     last = Cut(float(scores[-1]), int(ties[-1])) if len(pages) else None
     return Selection(np.asarray(pages, np.uint32), scores, last)
 
 
-def _best_from(cut: float | None, scores_of: Scorer, k: int, evidence: Evidence) -> Ranked:
-    """The k best of the candidates that score at least so much; None: of all."""
-    best = Best(k, cut=cut)
+def _best_from(cut: float | None, scores_of: Scorer, k: int, evidence: Evidence) -> tuple[Ranked, int]:
+    """The k best of the candidates that score at least so much (None: of all), and the number of all."""
+    best, candidates = Best(k, cut=cut), 0
     for block in evidence.candidates():
         if len(block.pages):
             best.add(scores_of(block), block.ties_of, block.pages)
-    return best.result(k)
+            candidates += len(block.pages)
+    return best.result(k), candidates
 
 
 @dataclass(frozen=True)
@@ -220,18 +225,8 @@ class Rounds:
         if self.sample > 0 and round.number == 0:
             wanted = int(self.sample * round.remaining + 1e-9)
             return plan_of([(SAMPLE, one_a_group(wanted, self.level, evidence))])
-        is_enough = round.remaining >= sum(len(block.pages) for block in _until(evidence, round.remaining))
-        share = round.remaining // (1 if is_enough else self.rounds - round.number)
-        return best_candidates(scored_by(self.settings, round), share, evidence)
-
-
-def _until(evidence: Evidence, count: int) -> Iterator[Block]:
-    """Blocks of candidates, until there are more of them than a number."""
-    for block in evidence.candidates():
-        yield block
-        count -= len(block.pages)
-        if count < 0:
-            return
+        share = round.remaining // (self.rounds - round.number)
+        return best_candidates(scored_by(self.settings, round), share, evidence, most=round.remaining)
 
 
 def one_a_group(wanted: int, level: Level, evidence: Evidence) -> Pages:

@@ -857,9 +857,14 @@ class ReplayEvidence:
         pages = self._pages[rows]
         return Block(pages, state, lambda places: self._ranked.ties(pages[places]))
 
+    @property
+    def open_pages(self) -> int:
+        """Number of candidates."""
+        return len(self._pages) - self.visited - len(self._hidden)
+
     def best(self, scores_of: Scorer, k: int) -> Selection:
         """The k best candidates, as `best_candidates` finds them, but faster."""
-        k = min(k, len(self._pages) - self.visited - len(self._hidden))
+        k = min(k, self.open_pages)
         self._best = NOTHING_CHOSEN
         if k > 0:
             related = self._related()
