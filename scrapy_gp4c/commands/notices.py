@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from scrapy_gp4c.commands.action import Action, option, say
 from scrapy_gp4c.crawling.notifying import open_texts, recent_events
-from scrapy_gp4c.crawling.reports import page_counts
+from scrapy_gp4c.crawling.reports import mean_age_cycles, page_counts
 from scrapy_gp4c.errors import NoticeError, SettingsError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.notices.events import PageEvent
@@ -77,7 +77,8 @@ def _metrics(project: Project, options: Namespace) -> None:
     with project.open_store() as store:
         finished = [record for record in store.cycles() if record["cycle"] <= store.last_cycle]
         record: CycleRecord = finished[-1] if finished else {}
-        text = metrics(project.spider_class.name, record, page_counts(store, project.settings))
+        counts = page_counts(store, project.settings)
+        text = metrics(project.spider_class.name, record, counts, mean_age_cycles(store))
     for line in text.decode().splitlines():
         say(line)
 

@@ -15,7 +15,7 @@ import numpy as np
 from scrapy_gp4c.archive.differences import differences, shown
 from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.arrays import Array
-from scrapy_gp4c.crawling.reports import page_counts
+from scrapy_gp4c.crawling.reports import mean_age_cycles, page_counts
 from scrapy_gp4c.crawling.scrapy_internals import awaitable
 from scrapy_gp4c.crawling.store_owner import spider_arguments
 from scrapy_gp4c.errors import ArchiveError, Gp4cError
@@ -98,7 +98,9 @@ class Notifier:
         try:
             if settings.metrics:
                 record = store.cycles(store.last_cycle)[-1]
-                write_metrics(Path(settings.metrics), metrics(spider, record, page_counts(store, settings)))
+                counts = page_counts(store, settings)
+                text = metrics(spider, record, counts, mean_age_cycles(store))
+                write_metrics(Path(settings.metrics), text)
         except (Gp4cError, OSError) as error:
             self._warn("The metrics are not written: %s", error)
 

@@ -81,6 +81,16 @@ def page_counts(store: PageStore, settings: Settings) -> dict[str, int]:
     return {name: counts[name] for name in CLASSES}
 
 
+def mean_age_cycles(store: PageStore) -> float | None:
+    """Mean number of cycles since the last judged visit of pages that have a copy; None: no page has one."""
+    ages, copies = 0, 0
+    for _, block in store.blocks():
+        last = block["last_cycle"][block["has_copy"] > 0]
+        ages += int((store.last_cycle - last).sum())
+        copies += len(last)
+    return ages / copies if copies else None
+
+
 @dataclass(frozen=True)
 class Resting:
     """Pages that wait after failed visits, in the cycle that comes next."""

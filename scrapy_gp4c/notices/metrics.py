@@ -35,11 +35,13 @@ PROMISES: Final[dict[Literal["pages", "late", "latest_s", "needed"], str]] = {
 """Field of the promises of a cycle's plan -> help of its gauge."""
 
 
-def metrics(spider: str, record: CycleRecord, stages: Mapping[str, int]) -> bytes:
+def metrics(
+    spider: str, record: CycleRecord, stages: Mapping[str, int], age_cycles: float | None = None
+) -> bytes:
     """Metrics of a store in the Prometheus text format.
 
-    ``record``: last finished cycle, empty if there is none; ``stages``: pages by stage. Raises SettingsError
-    where prometheus-client is missing.
+    ``record``: last finished cycle, empty if there is none; ``stages``: pages by stage; ``age_cycles``: mean
+    age of the copies. Raises SettingsError where prometheus-client is missing.
     """
     if find_spec("prometheus_client") is None:
         raise SettingsError("metrics need prometheus-client: pip install 'scrapy-gp4c[notify]'")
@@ -64,7 +66,14 @@ def metrics(spider: str, record: CycleRecord, stages: Mapping[str, int]) -> byte
         gauge("gp4c_visits", "Visits of the last finished cycle by outcome", {"outcome": outcome}, count)
     for stage, count in stages.items():
         gauge("gp4c_pages", "Pages by stage", {"stage": stage}, count)
-    if (promises := record.get("plan", {}).get("promises")) is not None:
+    if age_cycles is not None:
+        gauge(
+            "gp4c_age_cycles", "Mean number of cycles since the copies of pages were checked", {}, age_cycles
+        )
+    plan = record.get("plan", {})
+    if (budget := plan.get("budget")) is not None:
+        gauge("gp4c_budget", "Revisits that the budget of the last finished cycle allowed", {}, budget)
+    if (promises := plan.get("promises")) is not None:
         for name, text in PROMISES.items():
             gauge(f"gp4c_promises_{name}", text, {}, promises[name])
     panel = record.get("panel")
