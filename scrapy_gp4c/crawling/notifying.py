@@ -22,7 +22,7 @@ from scrapy_gp4c.errors import ArchiveError, Gp4cError
 from scrapy_gp4c.fingerprint.sketches import is_changed
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.notices.events import PageEvent, page_events
-from scrapy_gp4c.notices.feeds import ENTRIES, write_feed
+from scrapy_gp4c.notices.feeds import ENTRIES, FeedEvents, write_feed
 from scrapy_gp4c.notices.metrics import metrics, write_metrics
 from scrapy_gp4c.notices.outbox import Outbox
 from scrapy_gp4c.notices.receivers import DEFAULT_EVENTS
@@ -60,6 +60,7 @@ class Notifier:
     def __init__(self, store: PageStore, settings: Settings, spider: Spider) -> None:
         self._store, self._settings, self._spider = store, settings, spider
         self._outbox = Outbox(Path(store.path))
+        self._feed_events = FeedEvents(Path(store.path))
 
     @property
     def is_on(self) -> bool:
@@ -72,15 +73,22 @@ class Notifier:
         The first cycle has nothing but new pages: it tells nobody.
         """
         cycle = self._store.open_cycle
-        if not self.is_on or cycle is None or cycle == 1:
+        if not (self.is_on or self._settings.feed) or cycle is None or cycle == 1:
             return
         cycles: list[CycleRecord] = [{}, *self._store.cycles(max(1, self._store.last_cycle))]
         bits, visits = self._settings.distance_bits, self._store.open_visits()
         visits = delivered_visits(self._store, visits, cycles[-1], cycles[-2], bits)
         events = open_cycle_events(self._store, self._settings.gone_after, visits)
+        if not self.is_on:
+            events = last_events(events, DEFAULT_EVENTS, ENTRIES)
         records = list(self._records(events))
         try:
-            self._outbox.put(cycle, self._settings.notify, records, command=bool(self._settings.on_change))
+            if self.is_on:
+                command = bool(self._settings.on_change)
+                self._outbox.put(cycle, self._settings.notify, records, command=command)
+            if self._settings.feed:
+                newest = [one for one in records if one.kind in DEFAULT_EVENTS]
+                self._feed_events.add(cycle, self._recent_events(), newest, self._store.pages)
         except OSError as error:
             self._warn("No notices of cycle %d are sent: %s", cycle, error)
 
@@ -89,10 +97,7 @@ class Notifier:
         settings, store, spider = self._settings, self._store, self._spider.name
         try:
             if settings.feed:
-                with open_texts(store) as texts:
-                    events = recent_events(store, settings, spider, texts.diff)
-                    write_feed(Path(settings.feed), spider, store.store_id, events)
-                self._warn_of(texts)
+                write_feed(Path(settings.feed), spider, store.store_id, self._recent_events())
         except (Gp4cError, OSError) as error:
             self._warn("The feed is not written: %s", error)
         try:
@@ -103,6 +108,16 @@ class Notifier:
                 write_metrics(Path(settings.metrics), text)
         except (Gp4cError, OSError) as error:
             self._warn("The metrics are not written: %s", error)
+
+    def _recent_events(self) -> list[PageEvent]:
+        """Newest events of the finished cycles: those that were kept, or else by a pass over all visits."""
+        store = self._store
+        events = self._feed_events.read(store.last_cycle, store.merged_pages)
+        if events is None:
+            with open_texts(store) as texts:
+                events = list(recent_events(store, self._settings, self._spider.name, texts.diff))
+            self._warn_of(texts)
+        return events
 
     async def send(self) -> None:
         """Send what waits in the outbox, off the reactor; a failing receiver is one warning."""
@@ -165,11 +180,10 @@ def open_cycle_events(store: PageStore, gone_after: int, visits: Array | None = 
     for name, column in before.items():
         column[known] = columns[name]
     # The store knows the cycle of a page's last visit, not its time: the start of that cycle stands for it.
-    starts_s = np.full(cycle + 1, np.nan)
-    for record in store.cycles():
-        if (started := record.get("started")) is not None:
-            starts_s[record["cycle"]] = started
-    return events_of(cycle, visits, before, starts_s[before["last_attempt"]], gone_after)
+    attempts, number = np.unique(before["last_attempt"], return_inverse=True)
+    starts_s = store.starts_s(attempts.tolist())
+    previous_s = np.array([starts_s.get(attempt, np.nan) for attempt in attempts.tolist()], np.float64)
+    return events_of(cycle, visits, before, previous_s[number], gone_after)
 
 
 def recent_events(

@@ -72,7 +72,6 @@ class SignalSender:
         """Cycle -> visits that are through by its record; empty: nobody listens."""
         self._visits: dict[int, int] = {}
         """Finished cycle -> its visits."""
-        self._starts_s: dict[int, float | None] = {}
         self._unsent = list(self._unsent_events())
         self._open.update(place for place, _ in self._unsent)
         if self._with_items:
@@ -214,15 +213,13 @@ class SignalSender:
         spider, store = self._crawler.spider, self._cycle.store
         assert spider is not None
         request, answer = store.request(visit.page), store.answer(visit.page)
-        if not self._starts_s:
-            self._starts_s = {record["cycle"]: record.get("started") for record in store.cycles()}
         return PageEvent(
             kind=kind,
             url=self._credentials.url(request["url"]),
             spider=spider.name,
             cycle=self._cycle.number,
             time=visit.time,
-            previous_time=self._starts_s.get(row.last_attempt),
+            previous_time=store.starts_s([row.last_attempt]).get(row.last_attempt),
             outcome=visit.outcome,
             distance=None if visit.distance == NO_DISTANCE else visit.distance,
             changes=row.X + (visit.outcome == "changed"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from html import escape
 from importlib.util import find_spec
@@ -20,6 +21,33 @@ _NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ff
 _YEAR_9999_S: Final = 253_370_764_800.0
 ENTRIES: Final = 200
 """Newest events that a feed has."""
+FEED_EVENTS: Final = "feed_events.json"
+"""Name of the file of `FeedEvents` in the store's directory."""
+
+
+class FeedEvents:
+    """Newest events of a store, kept for its feed: a pass over all visits would take longer each cycle."""
+
+    def __init__(self, store_path: Path) -> None:
+        self._path = store_path / FEED_EVENTS
+
+    def read(self, last_cycle: int, pages: int) -> list[PageEvent] | None:
+        """Events up to a cycle; None where they were not kept since, or pages were forgotten or imported."""
+        try:
+            kept = json.loads(self._path.read_text("utf-8"))
+            if (kept["cycle"], kept["pages"]) != (last_cycle, pages):
+                return None
+            return [
+                PageEvent(**{**one, "diff": one["diff"] and tuple(one["diff"])}) for one in kept["events"]
+            ]
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def add(self, cycle: int, before: list[PageEvent], events: list[PageEvent], pages: int) -> None:
+        """Keep the newest events up to a cycle; ``pages``: number of the store's pages."""
+        newest = [asdict(event) for event in [*before, *events][-ENTRIES:]]
+        with replacing(self._path) as file:
+            file.write(json.dumps({"cycle": cycle, "pages": pages, "events": newest}).encode())
 
 
 def write_feed(path: Path, spider: str, store_id: str, events: Iterable[PageEvent]) -> int:

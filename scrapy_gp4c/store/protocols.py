@@ -137,6 +137,9 @@ class PageReader(Protocol):
     def cycles(self, first: int = 1) -> list[CycleRecord]:
         """Records of all cycles from one on, oldest first; that of the open one has no ``finished``."""
 
+    def starts_s(self, cycles: Iterable[int]) -> dict[int, float]:
+        """Starts of some cycles, s since 1970; without those that are not known."""
+
     def newest_record(self, name: str) -> CycleRecord:
         """Record of the newest cycle that has a value of this name; empty where none has."""
 

@@ -13,7 +13,10 @@ import pytest_twisted
 from scrapy import Spider
 
 from scrapy_gp4c import signals
+from scrapy_gp4c.crawling import notifying
+from scrapy_gp4c.crawling.notifying import recent_events
 from scrapy_gp4c.notices.events import PageEvent
+from scrapy_gp4c.notices.feeds import FEED_EVENTS
 from scrapy_gp4c.notices.outbox import Outbox
 from tests.notices.test_sending import Hook, hook
 from tests.support.loopback import Site, crawl, html, path_of
@@ -68,6 +71,40 @@ async def test_a_crawl_tells_of_changed_new_and_gone_pages(
     feed = json.loads((tmp_path / "new" / "changes.json").read_text())
     assert {item["title"] for item in feed["items"]} >= {f"changed: {site.url('/1')}"}
     assert 'gp4c_visits{outcome="changed",spider="watching"} 1.0' in (tmp_path / "gp4c.prom").read_text()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_feed_reads_no_visits_of_earlier_cycles(
+    site: Site, store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A year of hourly cycles has millions of them; a file that is lost is made of them anew."""
+
+    class Plain(Spider):
+        name = "plain"
+        start_urls = (site.url("/0"),)
+
+        def parse(self, response: Any) -> None:
+            """Want nothing."""
+
+    feed = tmp_path / "changes.json"
+    settings = {"GP4C_FEED": str(feed), "GP4C_BUDGET": 1.0}
+    passes: list[int] = []
+
+    def counted(store: Any, *arguments: Any) -> Any:
+        passes.append(store.last_cycle)
+        return recent_events(store, *arguments)
+
+    monkeypatch.setattr(notifying, "recent_events", counted)
+    feeds = []
+    for version in range(5):
+        site.pages["/0"] = html(f"version {version} of a page")
+        if version == 4:
+            (store_path / FEED_EVENTS).unlink()
+        await crawl(Plain, store_path, settings)
+        feeds.append(json.loads(feed.read_text())["items"])
+    assert passes == [1, 1, 4]  # the first cycle, the second, and the one after the loss
+    assert [len(items) for items in feeds] == [0, 1, 2, 3, 4]
+    assert feeds[4][1:] == feeds[3]
 
 
 @pytest_twisted.ensureDeferred

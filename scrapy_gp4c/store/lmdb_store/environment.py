@@ -202,7 +202,7 @@ OUR_FILES: Final = {
     *(DATA, READERS, WRITER_LOCK, *INDEX_FILES),
     *(ARCHIVE + end for end in ("", "-wal", "-shm")),
     # Of earlier crawls, when a store begins anew:
-    *("owner.json", "warnings.json", "fetchers.json", "unflushed.json"),
+    *("owner.json", "warnings.json", "fetchers.json", "unflushed.json", "feed_events.json"),
     "outbox",  # notices that wait are sent all the same
 }
 

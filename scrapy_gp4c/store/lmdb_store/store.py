@@ -140,6 +140,10 @@ class Store(OpenCycle):
     def cycles(self, first: int = 1) -> list[CycleRecord]:
         return self.tables.cycles(first)
 
+    def starts_s(self, cycles: Iterable[int]) -> dict[int, float]:
+        """Starts of some cycles, s since 1970; without those that are not known."""
+        return self.tables.starts_s(cycles)
+
     def newest_record(self, name: str) -> CycleRecord:
         return self.tables.newest_record(name)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -364,6 +364,13 @@ class Tables:
         start = U32.pack(first) if first > 1 else b""
         with self.transaction() as txn:
             return [decode(bytes(value)) for _, value in self.db["cycles"].items(txn, start)]
+
+    def starts_s(self, cycles: Iterable[int]) -> dict[int, float]:
+        """Starts of some cycles, s since 1970; without those that are not known."""
+        with self.transaction() as txn:
+            values = {cycle: self.db["cycles"].get(txn, U32.pack(cycle)) for cycle in cycles}
+        starts = {cycle: decode(value).get("started") for cycle, value in values.items() if value is not None}
+        return {cycle: start for cycle, start in starts.items() if start is not None}
 
     def newest_record(self, name: str) -> CycleRecord:
         """Record of the newest cycle that has a value of this name; empty where none has."""
