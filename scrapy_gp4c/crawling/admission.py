@@ -210,13 +210,14 @@ class Limits:
     def takes(self, stored: StoredRequest) -> bool:
         """Count a new page unless there are too many; the first time for a site, a warning names the trap."""
         url_place = place_of_url(stored["url"])
+        site_key = url_place.site_key
         if self._store.pages >= MAX_PAGES:
             self._warn("", f"the limit of {MAX_PAGES:,} pages", "the store")
             return False
-        if self._of_site[url_place.site_key] >= self._most_of_site:
+        if self._of_site[site_key] >= self._most_of_site:
             self._warn(url_place.site, f"GP4C_MAX_PAGES_PER_SITE = {self._most_of_site:,}", url_place.site)
             return False
-        self._of_site[url_place.site_key] += 1
+        self._of_site[site_key] += 1
         self._recent.append(url_place)
         return True
 

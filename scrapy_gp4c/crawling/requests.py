@@ -506,6 +506,7 @@ class PageFingerprinter(RequestFingerprinter):
         super().__init__(crawler)
         self.ignored = tuple(ignored)
         self._fingerprints: WeakKeyDictionary[Request, bytes] = WeakKeyDictionary()
+        self._hashes_plain = super().fingerprint(Request(_PROBE_URL)) == _plain_fingerprint(_PROBE_URL)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -514,6 +515,8 @@ class PageFingerprinter(RequestFingerprinter):
 
     def fingerprint(self, request: Request) -> bytes:
         """Fingerprint of the page that a request asks for, 20 bytes."""
+        if self._hashes_plain and request.method == "GET" and not request.body and _is_plain(request.url):
+            return _plain_fingerprint(request.url)
         url = page_url(request.url, self.ignored)
         if url == request.url:
             return super().fingerprint(request)

@@ -71,7 +71,12 @@ def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
 
 def without_session(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
     """URL without its session, if sessions are among the ignored parameters; campaigns stay."""
-    return page_url(url, tuple(name for name in ignored if name in SESSION_PARAMS))
+    return page_url(url, _sessions(ignored))
+
+
+@lru_cache(maxsize=8)
+def _sessions(ignored: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in ignored if name in SESSION_PARAMS)
 
 
 def _is_ignored(parameter: str, pattern: re.Pattern[str]) -> bool:

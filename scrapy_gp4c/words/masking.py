@@ -369,6 +369,7 @@ RELATIVE_WORDS: Final = (
 """Words of relative times: "ago", "vor", "назад", "yesterday"."""
 FRENCH_UNITS: Final = frozenset(unit for before, unit in _BEFORE_UNIT if before == "a") - _COMMON
 """Units behind "il y a", which are common words of other languages."""
+del _TABLE  # 2,000 lists, which every garbage collection of a crawl would look at
 
 
 def mask(text: str) -> str:
