@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 import statistics
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -253,11 +253,10 @@ def test_a_failure_leaves_the_tables_that_were_there(tmp_path: Path, monkeypatch
     paper.write_tables(results(), tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
-    def failing(writer: Any, rows: Any) -> None:
-        writer.writerow(rows[0])
+    def failing(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(csv.DictWriter, "writerows", failing)
+    monkeypatch.setattr(os, "fsync", failing)
     with pytest.raises(OSError, match="No space"):
         paper.write_tables(results(0.5), tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +21,7 @@ from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.named import BASELINES, PURPOSES
 from scrapy_gp4c.scoring.terminals import Clock
+from scrapy_gp4c.store.atomic_files import replacing
 from training.comparing import statistics
 from training.evolution.evolve import Json
 from training.histories.history import ChangeHistory
@@ -300,6 +302,14 @@ def write_json(path: Path, document: Json) -> None:
     with _written(path) as file:
         json.dump(document, file, indent=1, allow_nan=False)
         file.write("\n")
+
+
+def write_rows(path: Path, rows: Iterable[Iterable[object]]) -> None:
+    """Write rows as CSV, the whole file or none of it."""
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    with replacing(path) as file:
+        file.write(text.getvalue().encode())
 
 
 def write_csv(path: Path, evaluations: Sequence[Evaluation]) -> None:

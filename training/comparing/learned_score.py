@@ -23,19 +23,6 @@ from training.replaying.prepared import CrawlChoices, prepare_for
 from training.replaying.replay import run
 
 
-class SearchProcess(NamedTuple):
-    """Size of the search for a function."""
-
-    protocol: str
-    warmup: int
-    budget: float
-    """Visits per cycle: share (float) or count (int)."""
-    population: int
-    generations_done: int
-    seeds: int
-    forget: float = 0.0
-
-
 class LearnedScore(NamedTuple):
     """Record of a score file of `training.learn`."""
 
@@ -50,7 +37,6 @@ class LearnedScore(NamedTuple):
     history: RecordedHistory
     values: dict[str, dict[str, float]]
     """Part (training, validation, test) -> metric -> mean over its scored cycles."""
-    process: SearchProcess
     parameters: Json
 
     def choices(self) -> Choices:
@@ -96,7 +82,6 @@ def read_learned(path: Path) -> LearnedScore:
         content["versions"],
         RecordedHistory.from_json(content["history"]),
         {split: content[split] for split in SPLITS},
-        SearchProcess(**{name: parameters[name] for name in SearchProcess._fields if name in parameters}),
         parameters,
     )
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import datetime
-import io
 import json
 import math
 import platform
@@ -24,6 +22,7 @@ from scrapy_gp4c.scoring.terminals import PAPER_SETS, Clock
 from scrapy_gp4c.store.atomic_files import replacing
 from training.comparing import statistics
 from training.comparing.difference import Difference, differ
+from training.comparing.evaluation import write_rows
 from training.comparing.learned_score import RecordedHistory, plain, recorded_choices
 from training.comparing.trials import (
     BASELINES,
@@ -518,12 +517,7 @@ def write_tables(results: ExperimentResults, directory: Path) -> list[Path]:
     for name, (title, make) in TABLES.items():
         rows = make(results)
         path = directory / f"{name}.csv"
-        table = io.StringIO(newline="")
-        writer = csv.DictWriter(table, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
-        with replacing(path) as file:
-            file.write(table.getvalue().encode())
+        write_rows(path, [rows[0], *(row.values() for row in rows)])
         paths.append(path)
         text.append(f"## {title}\n\n{markdown(rows)}")
     path = directory / "tables.md"

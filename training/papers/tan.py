@@ -7,8 +7,6 @@ same shares. Nothing is known of a page at the beginning (no warm-up), and one s
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,8 +21,7 @@ from matplotlib.ticker import MaxNLocator
 from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.policies.table import load as load_policy
-from scrapy_gp4c.store.atomic_files import replacing
-from training.comparing.evaluation import write_json
+from training.comparing.evaluation import write_json, write_rows
 from training.comparing.trials import PolicyTrial, try_policy, written
 from training.evolution.evolve import Json
 from training.histories.contents import ContentHistory
@@ -134,10 +131,7 @@ class TanResults:
     def write(self, directory: Path) -> None:
         """Write ``results.json`` and ``cycles.csv``."""
         write_json(directory / "results.json", self.to_json())
-        text = io.StringIO(newline="")
-        csv.writer(text).writerows([COLUMNS, *self.rows()])
-        with replacing(directory / "cycles.csv") as raw:
-            raw.write(text.getvalue().encode())
+        write_rows(directory / "cycles.csv", [COLUMNS, *self.rows()])
 
 
 COLUMNS: Final = ("policy", "weeks", "budget", "cycle", *MEASURED)

@@ -25,8 +25,7 @@ from matplotlib.ticker import NullLocator
 from scrapy_gp4c.arrays import Floats, Ints
 from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.search.gains import PIECES
-from scrapy_gp4c.store.atomic_files import replacing
-from training.comparing.evaluation import write_json
+from training.comparing.evaluation import write_json, write_rows
 from training.comparing.statistics import RankCorrelation, rank_correlation
 from training.evolution.evolve import Json
 from training.histories.contents import read_contents
@@ -544,14 +543,8 @@ class UserCentricResults:
     def write(self, directory: Path) -> None:
         """Write ``results.json`` and ``points.csv``."""
         write_json(directory / "results.json", self.to_json())
-        with replacing(directory / "points.csv") as raw:
-            rows: list[tuple[object, ...]] = [("panel", *RefreshPoint._fields)]
-            rows += [(panel.name, *point) for panel in self.panels for point in panel.points]
-            raw.write("".join(",".join(map(_cell, row)) + "\n" for row in rows).encode())
-
-
-def _cell(value: object) -> str:
-    return "" if value is None else str(value).replace(",", ";")
+        points_tried = ((panel.name, *point) for panel in self.panels for point in panel.points)
+        write_rows(directory / "points.csv", [("panel", *RefreshPoint._fields), *points_tried])
 
 
 def run_all(

@@ -533,18 +533,18 @@ def _formula(learned: LearnedScore) -> Formula:
 
 
 def _facts(learned: LearnedScore) -> list[tuple[str, str]]:
-    about, process = learned.history, learned.process
+    about, process = learned.history, learned.parameters
     return [
         ("History", f"{about.source}, SHA-256 {about.sha256 or 'unknown'}"),
         ("Size", f"{about.pages:,} pages, {about.cycles} cycles"),
         ("Learned", learned.created),
-        ("Protocol", f"{process.protocol}, warm-up of {process.warmup} cycles"),
-        ("Budget", f"{process.budget} per cycle"),
+        ("Protocol", f"{process['protocol']}, warm-up of {process['warmup']} cycles"),
+        ("Budget", f"{process['budget']} per cycle"),
         (
             "Genetic programming",
-            f"{process.population} individuals, {process.generations_done} generations, "
-            f"{process.seeds} runs, seed {learned.seed}, selection {learned.selection}, "
-            f"{process.forget:.0%} of the training changes taken out",
+            f"{process['population']} individuals, {process['generations_done']} generations, "
+            f"{process['seeds']} runs, seed {learned.seed}, selection {learned.selection}, "
+            f"{process.get('forget', 0.0):.0%} of the training changes taken out",
         ),
         ("Estimators", f"clock of the {learned.clock}"),
         ("Versions", ", ".join(f"{name} {version}" for name, version in learned.versions.items())),

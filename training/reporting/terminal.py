@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +28,7 @@ from rich.text import Text
 from scrapy_gp4c.errors import HistoryError, LearningError
 from scrapy_gp4c.scoring.named import NAMED
 from training.comparing import statistics
-from training.comparing.evaluation import Evaluation, Result
+from training.comparing.evaluation import Evaluation, Result, write_rows
 from training.comparing.leaderboard import FRONT, Leaderboard
 from training.comparing.trials import written
 from training.evolution.choices import SPLITS, Choices
@@ -262,14 +261,12 @@ def show_front(learned: Learned, choices: Choices, directory: Path, console: Con
 
 def _write_table(rows: list[FrontRow], path: Path, fitness: str) -> None:
     pairs = [(split, metric) for split in SPLITS for metric in (fitness, GUARD)]
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(
-            ["function", "taken", *(f"{split} {metric}" for split, metric in pairs), "expression"]
-        )
-        for row in rows:
-            values = (row.values[split][metric] for split, metric in pairs)
-            writer.writerow([row.name, int(row.taken), *values, row.text])
+    head = ["function", "taken", *(f"{split} {metric}" for split, metric in pairs), "expression"]
+    lines = [
+        [row.name, int(row.taken), *(row.values[split][metric] for split, metric in pairs), row.text]
+        for row in rows
+    ]
+    write_rows(path, [head, *lines])
 
 
 def draw_front(rows: list[FrontRow], fitness: str) -> Figure:
