@@ -62,7 +62,7 @@ REFRESHES: Final = "gp4c_refreshes"
 
 
 class FinderMiddleware(BaseSpiderMiddleware):
-    """Spider middleware at position 30: notes in every request of the spider who found it.
+    """Spider middleware at position 30: notes in every request of the spider which page found it.
 
     Further links to settled pages, as most of a site are, end here, unless somebody nearer to the engine
     would miss them.

@@ -162,7 +162,7 @@ class RecrawlScheduler(Scheduler):
             wake(self.crawler)
 
     def has_pending_requests(self) -> bool:
-        """Tell whether the queue or the plan still has requests."""
+        """Whether the queue or the plan still has requests."""
         if super().has_pending_requests() or self._has_lost_requests:
             return True
         return self._run is not None and self._run.has_more

@@ -11,15 +11,14 @@ that no single page repeats. A frame names its dictionary, so that every diction
 from __future__ import annotations
 
 import os
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from scrapy_gp4c.errors import ArchiveError
+from scrapy_gp4c.sqlite_files import SqliteKind
 
 try:
     import zstandard
@@ -37,9 +36,6 @@ SAMPLE_BYTES: Final = 2**21
 MAX_SAMPLE_BYTES: Final = 32_768
 MAX_TEXT_BYTES: Final = 2**26
 """Longest text; a frame that announces more is damaged."""
-FORMAT: Final = 1
-_APPLICATION: Final = int.from_bytes(b"gp4t", "big")
-_PATIENCE_S: Final = 5.0
 _BATCH: Final = 32
 _RESERVE_BYTES: Final = 65_536
 """Spare room for the pages of the file that one more text touches."""
@@ -55,6 +51,15 @@ CREATE UNIQUE INDEX by_page ON texts (key, cycle);
 CREATE TABLE older (id INTEGER PRIMARY KEY);
 CREATE TABLE dictionaries (id INTEGER PRIMARY KEY, content BLOB NOT NULL);
 """
+FILE: Final = SqliteKind(
+    "archive of texts",
+    ArchiveError,
+    application=int.from_bytes(b"gp4t", "big"),
+    version=1,
+    tables=_TABLES,
+    how_made="set GP4C_ARCHIVE = True, and the crawl keeps texts.",
+    synchronous="NORMAL",  # a power cut may cost the last versions, no other one
+)
 
 
 class Version(NamedTuple):
@@ -89,10 +94,10 @@ class Texts:
         ``versions``: how many versions of a page stay. ``most_bytes``: largest size of the file.
         """
         self.path, self._versions, self._most_bytes = path, versions, most_bytes
-        self._connection = _connect(path, readonly)
+        self._connection = FILE.connect(path, readonly=readonly)
         self._training: Training | None = None
         try:
-            with translated(path):
+            with FILE.translated(path):
                 rows = self._connection.execute("SELECT content FROM dictionaries ORDER BY rowid").fetchall()
                 self._page_bytes = self._connection.execute("PRAGMA page_size").fetchone()[0]
                 self._compression = Compression([content for (content,) in rows])
@@ -118,7 +123,7 @@ class Texts:
 
     def frame(self, key: int, cycle: int, latest: int) -> bytes | None:
         """Return the compressed text of a version, by its cycle and the last visit's fingerprint."""
-        with translated(self.path):
+        with FILE.translated(self.path):
             row = self._connection.execute(
                 "SELECT text FROM texts WHERE key = ? AND cycle = ? AND latest = ?",
                 (key - _SIGN, cycle, latest - _SIGN),
@@ -130,11 +135,11 @@ class Texts:
         try:
             return self._compression.text(frame)
         except ValueError as error:
-            raise _damaged(self.path, str(error)) from error
+            raise FILE.unusable(self.path, f"is damaged: {error}") from error
 
     def pair(self, key: int, cycle: int, fingerprint: int) -> TextPair | None:
         """Return the version of a visit, by the visit's cycle and fingerprint, and the previous version."""
-        with translated(self.path):
+        with FILE.translated(self.path):
             rows = self._connection.execute(
                 "SELECT old.text, new.text FROM texts new JOIN texts old ON old.key = new.key "
                 "AND old.cycle = new.before WHERE new.key = ? AND new.cycle = ? AND new.fingerprint = ?",
@@ -144,15 +149,15 @@ class Texts:
 
     def count(self) -> int:
         """Count the versions of all pages."""
-        with translated(self.path):
+        with FILE.translated(self.path):
             return int(self._connection.execute("SELECT count(*) FROM texts").fetchone()[0])
 
     def check(self) -> None:
         """Read everything; raises ArchiveError for a file or text that is damaged."""
-        with translated(self.path):
+        with FILE.translated(self.path):
             (first, *_) = self._connection.execute("PRAGMA quick_check").fetchone()
             if first != "ok":
-                raise _damaged(self.path, first)
+                raise FILE.unusable(self.path, f"is damaged: {first}")
             for (frame,) in self._connection.execute("SELECT text FROM texts"):
                 self.text(frame)
 
@@ -166,7 +171,8 @@ class Texts:
         if self._training is not None:
             self._training.add(version.text)
         key, fingerprint = version.key - _SIGN, version.fingerprint - _SIGN
-        with self._transaction() as execute:
+        execute = self._connection.execute
+        with FILE.transaction(self._connection, self.path):
             execute("DELETE FROM texts WHERE key = ? AND cycle >= ?", (key, version.cycle))
             if not self._make_room(len(frame)):
                 return
@@ -183,8 +189,8 @@ class Texts:
 
     def move(self, key: int, cycle: int, latest: int) -> None:
         """Note the fingerprint of a visit that judged a version unchanged."""
-        with self._transaction() as execute:
-            execute(
+        with FILE.transaction(self._connection, self.path):
+            self._connection.execute(
                 "UPDATE texts SET latest = ? WHERE key = ? AND cycle = ?",
                 (latest - _SIGN, key - _SIGN, cycle),
             )
@@ -193,7 +199,7 @@ class Texts:
         """Remove all versions of pages, by their keys."""
         remaining = iter(keys)
         while batch := [(key - _SIGN,) for key in islice(remaining, 4096)]:
-            with self._transaction():
+            with FILE.transaction(self._connection, self.path):
                 self._connection.executemany("DELETE FROM texts WHERE key = ?", batch)
 
     def _make_room(self, size: int) -> bool:
@@ -221,91 +227,10 @@ class Texts:
         return int((pages - free) * self._page_bytes)
 
     def _keep_dictionary(self, content: bytes) -> None:
-        with self._transaction() as execute:
-            execute("INSERT INTO dictionaries (content) VALUES (?)", (content,))
+        with FILE.transaction(self._connection, self.path):
+            self._connection.execute("INSERT INTO dictionaries (content) VALUES (?)", (content,))
         self._compression.use(content)
         self._training = None
-
-    @contextmanager
-    def _transaction(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
-        """Transaction of the block's statements; raises ArchiveError."""
-        with translated(self.path):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection.execute
-                self._connection.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):  # a full disk may have rolled back by itself
-                    self._connection.execute("ROLLBACK")
-                raise
-
-
-def _connect(path: Path, readonly: bool) -> sqlite3.Connection:
-    if readonly and not path.exists():
-        raise ArchiveError(
-            f"there is no archive of texts {path}: set GP4C_ARCHIVE = True, and the crawl keeps texts."
-        )
-    if path.exists() and not path.is_file():  # SQLite would wait for the other end of a pipe
-        raise ArchiveError(f"the archive of texts {path} is no file: move it away, or set GP4C_STORE.")
-    with translated(path), ExitStack() as undone:
-        if not readonly:
-            path.touch(0o600)  # its owner's alone, as are the files that SQLite puts beside it
-        uri = f"{path.resolve().as_uri()}?mode={'ro' if readonly else 'rw'}"
-        connection = sqlite3.connect(uri, _PATIENCE_S, isolation_level=None, uri=True)
-        undone.callback(connection.close)
-        _prepare(connection, path, readonly)
-        undone.pop_all()
-    return connection
-
-
-def _prepare(connection: sqlite3.Connection, path: Path, readonly: bool) -> None:
-    number, version = (
-        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-    )
-    empty = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if not empty and number != _APPLICATION:
-        raise ArchiveError(f"{path} is another program's database. Move it away, or set GP4C_STORE.")
-    if version > FORMAT or (readonly and empty):
-        raise _damaged(path, f"it has the format {version}; expected {FORMAT}")
-    if readonly:
-        return
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")  # a power cut may cost the last versions, no other one
-    connection.execute("PRAGMA journal_size_limit = 4194304")
-    if empty:
-        connection.executescript(
-            f"BEGIN IMMEDIATE; {_TABLES} PRAGMA application_id = {_APPLICATION}; "
-            f"PRAGMA user_version = {FORMAT}; COMMIT;"
-        )
-
-
-@contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Turn every error of SQLite or of the file into an ArchiveError."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-            raise ArchiveError(
-                f"no room to write to the archive of texts {path}: free disk space."
-            ) from error
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise ArchiveError(f"the archive of texts {path} is locked by another process.") from error
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
-            raise _damaged(path, str(error)) from error
-        raise ArchiveError(f"cannot use the archive of texts {path}: {error}. Check its owner.") from error
-    except OSError as error:
-        if isinstance(error, ArchiveError):
-            raise
-        raise ArchiveError(f"cannot open the archive of texts {path}: {error.strerror}.") from error
-
-
-def _damaged(path: Path, why: str) -> ArchiveError:
-    return ArchiveError(
-        f"the archive of texts {path} is damaged: {why}. Delete it, with {path.name}-wal and -shm beside it: "
-        "the crawl fills a new one as it visits pages, and nothing else is lost."
-    )
 
 
 def archive_problem(path: Path, *, deep: bool = False) -> str:

@@ -71,7 +71,7 @@ def _run(project: Project, options: Namespace) -> None:
 
 
 def _chosen(project: Project, store: PageReader, options: Namespace) -> npt.NDArray[np.bool_]:
-    """Tell which pages fit all options."""
+    """Whether each page fits all options: bool ``[P]``."""
     chosen = np.ones(store.merged_pages, np.bool_)
     if options.host is not None:
         chosen &= expiry.of_host(store, options.host)

@@ -67,7 +67,7 @@ class Project:
         self._fingerprint = build_from_crawler(fingerprinter, self._crawler).fingerprint
 
     def is_offsite(self, host: str) -> bool:
-        """Tell whether the ``allowed_domains`` of the spider's class leave a host out."""
+        """Whether the ``allowed_domains`` of the spider's class leave a host out."""
         return self._allowed.search(host) is None
 
     def open_store(self, *, readonly: bool = True) -> PageStore:

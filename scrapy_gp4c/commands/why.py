@@ -110,7 +110,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class RuleOfPage:
-    """Rule of ``GP4C_RULES`` that is for the page, with what its request says itself."""
+    """Rule of ``GP4C_RULES`` that applies to the page, with what the page's request says in its place."""
 
     name: str
     max_age: str | None

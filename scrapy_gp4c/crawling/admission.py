@@ -156,7 +156,7 @@ class SetupRequests:
         self._queued = 0
 
     def is_over(self) -> bool:
-        """Whether the plan may begin."""
+        """Whether all requests of the setup have ended, or took too long, so that the plan may begin."""
         if not self._over:
             self._sent.intersection_update(under_way(self._crawler))
             is_late = monotonic() > self._until_s
@@ -316,7 +316,7 @@ class Admission:
         )
 
     def skips_link(self, stored: dict[str, Any]) -> bool:
-        """Tell whether a fetcher's request, a dictionary without defaults, is skipped for its URL alone."""
+        """Whether a fetcher's request, a dictionary without defaults, is skipped for its URL alone."""
         url = stored["url"]
         return (
             self._by_url_alone
@@ -578,7 +578,7 @@ class Admission:
             self._cycle.store.amend_record(varying_data=sorted(varying))
 
     def _is_other_secret(self, key: int, full_key: int, request: Request) -> bool:
-        """Tell whether the spider has asked for the page with another value of a secret in this run.
+        """Whether the spider has asked for the page with another value of a secret in this run.
 
         For Scrapy these are two requests, and what is called ``key`` may be no secret: no page is to be lost.
         """
@@ -617,7 +617,7 @@ class Admission:
     # --- promises: the newest request that gives one wins; its page's stored request keeps it
 
     def _check_wishes(self, request: Request) -> bool:
-        """Tell whether a request says how often its page is to be visited; what is wrong is taken out."""
+        """Whether a request says how often its page is to be visited; what is wrong is taken out."""
         if not has_promise(request.meta):
             return False
         for name, read in (("gp4c_max_age", read_span), ("gp4c_min_interval", read_span), (TAG, read_tag)):

@@ -57,7 +57,7 @@ class Archive:
             self._texts = None
 
     def lacks(self, row: PageRow) -> bool:
-        """Tell whether the text of a page's copy is not there, though texts are kept."""
+        """Whether the text of a page's copy is not there, though texts are kept."""
         return self._texts is not None and self._frame(row) is None
 
     def take(

@@ -97,9 +97,9 @@ def back_up(path: Path, target: str, keep: int) -> None:
 
 
 def fetch_backup(target: str, store_name: str, folder: Path) -> Path:
-    """Directory of a backup: the newest of a store in a place, or the one that is named.
+    """Directory of a backup: the newest backup of a store in a place, or the backup that is named.
 
-    ``folder``: directory for a copy of one that is elsewhere. Raises StoreError where there is none.
+    ``folder``: directory for a copy of a remote backup. Raises StoreError where there is none.
     """
     pattern = re.compile(re.escape(store_name) + _NAME + r"(\.mdb)?")
     if "://" not in target:

@@ -197,11 +197,9 @@ class LeaveOneOut:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns, as of ordinary pages."""
         return self._related.names
 
     def column(self, name: str, state: Mapping[str, Array], rows: int) -> Array:
-        """One column of all shadows, see `Related.column`."""
         groups = state["group"]
         if name == "near":
             parts = (

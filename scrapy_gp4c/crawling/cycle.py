@@ -166,7 +166,7 @@ class Cycle:
 
     @property
     def rounds_over(self) -> bool:
-        """Tell whether every round of the policy is planned."""
+        """Whether every round of the policy is planned."""
         return self._planner.is_over
 
     @property
@@ -226,7 +226,7 @@ class Cycle:
         return left_over
 
     def finders(self, pages: Sequence[int]) -> npt.NDArray[np.uint32]:
-        """Finders of pages, as the column ``found_by`` has them; 0 of those that this cycle found."""
+        """Finders of pages, as the column ``found_by`` has them; 0 for pages that this cycle found."""
         ids, finders = np.array(pages, np.int64), np.zeros(len(pages), np.uint32)
         known = np.flatnonzero(ids < self.store.merged_pages)
         order = known[np.argsort(ids[known])]
@@ -304,7 +304,7 @@ class Cycle:
         return Claim(page, "new", math.nan, None, self.run)
 
     def is_claimed(self, page: int) -> bool:
-        """Tell whether the cycle's visit of this page has begun or ended."""
+        """Whether the cycle's visit of this page has begun or ended."""
         if page in self._under_way or page in self.held or page in self._doubted or page in self._left_out:
             return True
         return self.store.visited(page) and page not in self.deliveries.again
@@ -319,7 +319,7 @@ class Cycle:
         return self._under_way.get(page) is False
 
     def is_repeated(self, page: int, mark: Any, finder: int) -> bool:
-        """Tell whether a request for a claimed page is the spider's second: by `asked`, or by its `mark`.
+        """Whether a request for a claimed page is the spider's second: by `asked`, or by its `mark`.
 
         So is one that the page's own callback or errback yields, whatever `finder` asked first. Else the
         spider's first request for a page that the plan has fed is the same visit once more.
@@ -329,7 +329,7 @@ class Cycle:
         return finder == UNKNOWN_FINDER and page in self._failed  # an errback hands on no finder
 
     def is_under_way(self, visit: Claim) -> bool:
-        """Tell whether this visit has no outcome yet."""
+        """Whether this visit has no outcome yet."""
         return visit.run == self.run and visit.page in self._under_way
 
     def lacks_outcome(self, visit: Claim) -> bool:

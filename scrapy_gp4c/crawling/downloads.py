@@ -133,7 +133,7 @@ class Downloads:
         return slot.concurrency, slot.delay
 
     def _answers_late(self, name: str) -> bool:
-        """Tell whether a host that has a delay may be asked before its last answer is in.
+        """Whether a host that has a delay may be asked before its last answer is in.
 
         Scrapy's queue gives pages of hosts without any request under way first, whatever their delay.
         """
@@ -141,7 +141,7 @@ class Downloads:
         return slot is not None and bool(slot.delay) and self._counts[name] > 0
 
     def awaits(self, is_under_way: Callable[[Claim], bool]) -> bool:
-        """Tell whether an outcome is missing that the policy may wait for, and which is not far off."""
+        """Whether an outcome is missing that the policy may wait for, and which is not far off."""
         for claim, name in list(self._awaited.items()):
             if not is_under_way(claim):
                 del self._awaited[claim]
@@ -151,14 +151,14 @@ class Downloads:
         return False
 
     def _answers_soon(self, claim: Claim, name: str) -> bool:
-        """Tell whether a visit's request can be sent at once, or was sent just now: no delay holds it up."""
+        """Whether a visit's request can be sent at once, or was sent just now: no delay holds it up."""
         slot = self._slots.by_name.get(name)
         if slot is not None and any(request.meta.get(META) == claim for request in slot.transferring):
             return bool(time() - slot.lastseen < ANSWERED_S)
         return not 0.0 < self._backlog_s(name) < math.inf
 
     def _has_samples(self, is_under_way: Callable[[Claim], bool]) -> bool:
-        """Tell whether a round may be planned ahead of pages that can be sent.
+        """Whether a round may be planned ahead of pages that can be sent.
 
         Without delays nobody needs it: a host that comes late is asked as fast as it answers.
         """
@@ -169,7 +169,7 @@ class Downloads:
         return not self.awaits(is_under_way) and self._new_outcomes > 0 and self.leave_a_host()
 
     def leave_a_host(self) -> bool:
-        """Whether a host may be idle, so that a further round could give it pages.
+        """Whether a further round could give pages to a host that has none queued.
 
         Where the round before brought samples for the busy hosts alone, the others have nothing left.
         """
@@ -179,7 +179,7 @@ class Downloads:
         return len(busy) < self._sites
 
     def rests(self) -> bool:
-        """Tell whether the reactor has its turn before the next round is planned ahead of queued pages."""
+        """Whether the reactor has its turn before the next round is planned ahead of queued pages."""
         return bool(self._queued) and monotonic() < self._rests_until_s - TURN_S
 
     def planned_ahead(self, samples: bool | None, begun_s: float) -> None:

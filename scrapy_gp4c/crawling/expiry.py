@@ -56,20 +56,20 @@ def matching(store: PageReader, pattern: str, shown: Callable[[str], str]) -> Bo
 
 
 def of_host(store: PageReader, host: str) -> Bools:
-    """Tell the pages of a host, with its port if that is not the scheme's own: bool ``[P]``."""
+    """Whether each page is of a host, given with its port if that is not the scheme's own: bool ``[P]``."""
     sites, number = _sites(store)
     return np.asarray(np.array([site == host.lower() for site in sites], np.bool_)[number])
 
 
 def gone(store: PageReader, settings: Settings) -> Bools:
-    """Tell the pages that are not visited any more: bool ``[P]``."""
+    """Whether each page is gone, and not visited any more: bool ``[P]``."""
     return _by_block(store, lambda block: stages(block, settings.warmup_visits, settings.gone_after).gone)
 
 
 def not_seen_since(store: PageReader, time: float) -> Bools:
-    """Tell the pages, bool ``[P]``, that were visited and not shown by a visit since a time (s since 1970).
+    """Whether each page was visited, but brought no copy since a time (s since 1970): bool ``[P]``.
 
-    A page that never was shown counts from the cycle in which it became known.
+    A page without any copy counts from the cycle in which it became known.
     """
     ends = np.full(store.last_cycle + 1, np.inf)
     for record in store.cycles():
@@ -85,7 +85,7 @@ def not_seen_since(store: PageReader, time: float) -> Bools:
 
 
 def kept_out(store: PageReader, is_offsite: IsOffsite) -> Bools:
-    """Tell the pages, bool ``[P]``, that robots.txt or a middleware kept out last, or that are off-site.
+    """Whether robots.txt or a middleware kept each page out last, or it is off-site: bool ``[P]``.
 
     What came from a cache counts as excluded too, and is none of these: it has a body.
     """

@@ -191,7 +191,7 @@ class Feeder:
 
     @property
     def has_deferred(self) -> bool:
-        """Tell whether pages wait for cookies or the like, which the spider's own requests may bring."""
+        """Whether pages wait for cookies or the like, which the spider's own requests may bring."""
         return len(self._deferred) > 0
 
     def feed_deferred(self) -> None:
@@ -202,7 +202,7 @@ class Feeder:
 
     @property
     def has_waiting(self) -> bool:
-        """Tell whether pages wait for the visits of their finders."""
+        """Whether pages wait for the visits of their finders."""
         return len(self._waiting) > 0
 
     def release(self) -> None:

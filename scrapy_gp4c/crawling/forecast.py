@@ -93,7 +93,6 @@ class PagesInMemory:
 
     @property
     def merged_pages(self) -> int:
-        """P, number of pages."""
         return len(self.state["key"])
 
     def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
@@ -101,19 +100,15 @@ class PagesInMemory:
         yield 0, self.state
 
     def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
-        """All columns of some pages."""
         return {name: column[pages] for name, column in self.state.items()}
 
     def directories(self) -> Array:
-        """Directories of the pages."""
         return self._directories
 
     def clusters(self) -> StoredGroups | None:
-        """Clusters and links of the pages."""
         return None if self._before is None else self._before.clusters()
 
     def group_visits(self, cycle: int) -> Array:
-        """Visits to directories in a cycle, dtype `GROUP_VISITS`."""
         return self._group_visits.get(cycle, NO_VISITS)
 
     def visits(self, first_cycle: int = 1, last_cycle: int | None = None) -> Iterator[tuple[int, Array]]:
@@ -281,7 +276,7 @@ def standing(
 
 
 def is_shut_out(pages: KnownPages, page: int, cycle: int, settings: Settings, budget: int) -> bool:
-    """Tell whether a settled page is behind `budget` others for ever, as long as nothing changes.
+    """Whether a settled page is behind `budget` others for ever, as long as nothing changes.
 
     So it is where scores depend neither on the time nor on draws nor on other pages, and those of that many
     others are higher and stay as they are whatever visits find nothing.

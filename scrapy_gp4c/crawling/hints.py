@@ -76,7 +76,7 @@ class _Sites:
         self._last = ("", False)  # the last URL up to its path, and whether that is of the sites
 
     def have(self, url: str) -> bool:
-        """Tell whether a URL is on one of the sites."""
+        """Whether a URL is on one of the sites."""
         prefix, is_ours = self._last
         if not prefix or not url.startswith(prefix):
             prefix = url[: url.find("/", 8) + 1]

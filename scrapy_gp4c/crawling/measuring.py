@@ -16,7 +16,7 @@ from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.outcomes import COPIED, FIRST, GONE, JUDGED, NOT_MODIFIED, among
 from scrapy_gp4c.scoring.refresh_value import GAIN
-from scrapy_gp4c.search.index import Arrival, SearchIndex, foreign
+from scrapy_gp4c.search.index import FILE, Arrival, SearchIndex
 from scrapy_gp4c.search.queries import read_query_log
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import SEARCH_INDEX
@@ -57,7 +57,7 @@ class Measuring:
         try:
             cycle, last = self.index.cycle, store.last_cycle
             if cycle > (store.open_cycle or last):
-                raise foreign(
+                raise FILE.unusable(
                     path, f"knows of cycle {cycle}, and the store of {store.open_cycle or last} alone"
                 )
             if cycle < last:  # without a log for a while, or deleted
@@ -76,7 +76,7 @@ class Measuring:
         self.index.commit(self._store.open_cycle or 0)
 
     def lacks(self, page: int, row: PageRow) -> bool:
-        """Tell whether the index has not the text of a page's copy, so that a 304 would be of no use."""
+        """Whether the index has not the text of a page's copy, so that a 304 would be of no use."""
         return bool(row.has_copy) and not self.index.holds(page, row.key, row.fingerprint)
 
     def take(self, page: int, row: PageRow, fingerprint: int, normal: str) -> None:

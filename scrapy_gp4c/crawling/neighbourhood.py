@@ -1,4 +1,4 @@
-"""What policies may look at in a cycle: columns, visits so far, related pages, clusters and sites.
+"""Evidence of a crawl for its policy: columns, visits so far, related pages, clusters and sites.
 
 A store without clusters knows of no pages that are near: its pages are sampled, and nothing is followed.
 """
@@ -362,31 +362,25 @@ class LiveEvidence:
         return SpreadSample(self._block(few, columns, few, slice(None)), len(some) / pages)
 
     def may_visit(self, pages: Pages) -> npt.NDArray[np.bool_]:
-        """Whether each page is a candidate."""
         known = pages < len(self._open)
         known[known] = self._open[pages[known]]
         return known
 
     def rows(self, pages: Pages) -> Block:
-        """Return the columns of some pages, as the last finished cycle left them."""
         order = np.argsort(pages)
         columns = self._store.columns_of(pages[order])
         return self._block(pages, columns, pages[order], np.argsort(order))
 
     def visits(self) -> CycleVisits:
-        """Return the visits that had an outcome when the round was planned."""
         return self._visits
 
     def planned(self) -> Planned:
-        """Return the pages that the policy has chosen in earlier rounds."""
         return self._planned
 
     def grouping(self, name: Name) -> Grouping:
-        """Return how all pages fall into groups."""
         return self._neighbourhood.grouping(name)
 
     def popularity(self) -> npt.NDArray[np.uint8]:
-        """Return how popular each page is, from 0 to 10."""
         return self._neighbourhood.clusters.popularity()
 
 

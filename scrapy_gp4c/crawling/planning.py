@@ -267,7 +267,7 @@ def classify_pages(
         alive,
         copies,
         GonePages.joined(gone),
-        join_promises(promises),
+        NO_PROMISES if rules is None else join_promises(promises),
     )
 
 
@@ -357,7 +357,7 @@ class Planner:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether no round is left to plan."""
+        """Whether no round is left to plan."""
         return self._stopped or (self.rounds is not None and self.planned_rounds >= self.rounds)
 
     def stop(self) -> None:
@@ -494,10 +494,12 @@ class Planner:
             known, settings = self._surveyed(), self._settings
             again = known.gone.recovering
             budget = max(0, settings.budget_pages(known.alive + again) - len(known.due[PANEL]))
-            promised = known.promised.visits(budget)
-            promises = known.promised.counts(len(promised), budget) if len(known.promised.pages) else None
-            budget -= len(promised)
-            known = self._survey = without_pages(known, promised)
+            promised, promises = NO_VISITS_YET.pages, None
+            if len(known.promised.pages):
+                promised = known.promised.visits(budget)
+                promises = known.promised.counts(len(promised), budget)
+                budget -= len(promised)
+                known = self._survey = without_pages(known, promised)
             looks = rechecks(self._known, known.gone, known.alive, budget, settings.gone_after)
             budget = max(0, budget - looks.inside)
             new = first_visits(self._known, settings, self._cycle, known.due[NEW])
@@ -572,15 +574,15 @@ def sites_of(pages: KnownPages, some: Pages) -> npt.NDArray[np.uint64]:
 
 
 def ranks_all(counts: PlanCounts) -> bool:
-    """Tell whether the policy chose all pages that it could choose from."""
+    """Whether the policy chose all pages that it could choose from."""
     return counts["ranked"] == counts["rankable"]
 
 
 def is_spent(counts: PlanCounts) -> bool:
-    """Tell whether a cycle's rounds have chosen all that the policy may choose."""
+    """Whether a cycle's rounds have chosen all that the policy may choose."""
     return counts["ranked"] >= counts["budget"]
 
 
 def has_cut(counts: PlanCounts) -> bool:
-    """Tell whether a score divides the pages that the policy chose from the others, for the control group."""
+    """Whether a score divides the pages that the policy chose from the others, for the control group."""
     return counts["cuts"] is not None or ranks_all(counts)

@@ -98,7 +98,7 @@ class Promised(NamedTuple):
 
     def visits(self, budget: int) -> npt.NDArray[np.uint32]:
         """Pages that the cycle visits by their promises."""
-        return self.pages[promised_visits(self.promises, budget)] if len(self.pages) else self.pages
+        return self.pages[promised_visits(self.promises, budget)]
 
     def counts(self, visits: int, budget: int) -> PromiseCounts:
         """Counts for a cycle's record; ``visits``: made by promises, of ``budget`` at most."""
@@ -145,7 +145,7 @@ class PageRules:
         return later
 
     def pages_of(self) -> Counter[int]:
-        """Pages by number of their rule; those of no rule under 0."""
+        """Rule, by its number -> count of its pages; 0: no rule."""
         counts = np.bincount(self.number, minlength=len(self._rules)).tolist()
         pages: Counter[int] = Counter()
         for rule, count in zip(self._rules, counts, strict=True):
@@ -196,7 +196,7 @@ class PageRules:
         return join_promises(parts)
 
     def weights(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float64]]:
-        """Pages to which their rules give a weight, and these."""
+        """Pages whose rules give a weight, and the weights."""
         weight = np.array([np.nan if rule.weight is None else rule.weight for rule in self._rules])
         pages = np.flatnonzero(~np.isnan(weight[self.number])).astype(np.uint32)
         return pages, weight[self.number[pages]]

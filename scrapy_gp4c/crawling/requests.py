@@ -161,7 +161,7 @@ def _plain_fingerprint(url: str) -> bytes:
 
 
 def is_page_request(request: Request) -> bool:
-    """Tell whether a request is a plain GET of a page; all others pass the scheduler untouched."""
+    """Whether a request is a plain GET of a page; all others pass the scheduler untouched."""
     return (
         request.method == "GET"
         and not request.body
@@ -197,7 +197,7 @@ def mark_finder(request: Request, finder: int) -> None:
 
 
 def hide_finder(response: Response) -> None:
-    """Take the finder out of the ``meta`` that a callback sees; its requests get it all the same."""
+    """Take the finder out of the ``meta`` that a callback sees; requests of the callback still get it."""
     request = response.request
     finder = None if request is None else request.meta.pop(FOUND_BY, None)
     if finder is not None:
@@ -465,7 +465,7 @@ def from_stored(stored: StoredRequest, spider: Spider) -> Request:
 
 
 def _is_loadable(path: str, spider: Spider) -> bool:
-    """Tell whether a dotted path leads to a class of requests; the first time that it does not, warn.
+    """Whether a dotted path leads to a class of requests; the first time that it does not, warn.
 
     A store is data: of modules that nobody has imported, only those of the spider's own package are.
     """
@@ -601,7 +601,7 @@ class Rebuilder:
         return request, self._missing_secrets(stored, request) + _missing_values(stored, request)
 
     def needs_spider(self, stored: StoredRequest) -> bool:
-        """Tell whether a stored request lacks secrets, so that only the spider can make it."""
+        """Whether a stored request lacks secrets, so that only the spider can make it."""
         if not stored.get("lacks"):
             return False
         try:

@@ -158,7 +158,7 @@ class Run:
 
     @property
     def has_more(self) -> bool:
-        """Tell whether the plan still has pages to queue, or may come to have.
+        """Whether the plan still has pages to queue, or may come to have.
 
         Pages that wait for `_note_idle` alone are none: the engine has to become idle for it.
         """
@@ -335,7 +335,7 @@ class Run:
         return bool(pages)
 
     def _is_due(self) -> bool:
-        """Tell whether free slots have waited long enough for the outcomes that are missing.
+        """Whether free slots have waited long enough for the outcomes that are missing.
 
         A policy that samples waits for samples alone, and for none that a slow host will answer one by one: a
         slow host holds up nobody.

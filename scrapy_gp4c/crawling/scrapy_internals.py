@@ -33,7 +33,7 @@ def _engine_slot(crawler: Crawler) -> Any:
 
 
 def is_shell(crawler: Crawler) -> bool:
-    """Tell whether the engine stays open without requests, as in `scrapy shell`; no setting says so."""
+    """Whether the engine stays open without requests, as in `scrapy shell`; no setting says so."""
     slot = _engine_slot(crawler)
     return slot is not None and not slot.close_if_idle
 
@@ -47,7 +47,7 @@ class CrawlCall(NamedTuple):
 
 
 def crawl_call(crawler: Crawler) -> CrawlCall:
-    """Find the call by its local variables."""
+    """Call of `Crawler.crawl` that is under way, found by the local variables of its frame."""
     arguments: dict[str, Any] = {}
     frame = inspect.currentframe()
     while frame is not None:
@@ -69,7 +69,7 @@ def under_way(crawler: Crawler) -> Collection[Request]:
 
 
 def has_started(crawler: Crawler) -> bool:
-    """Tell whether the spider's start has yielded all its requests; no signal does."""
+    """Whether the spider's start has yielded all its requests; no signal does."""
     return getattr(crawler.engine, "_start", None) is None
 
 
@@ -95,7 +95,7 @@ def item_done(crawler: Crawler) -> None:
 
 
 def observes_requests(crawler: Crawler, middleware: object | None, signals: Iterable[object]) -> bool:
-    """Tell whether anybody would miss a request that goes no further than this spider middleware.
+    """Whether anybody would miss a request that goes no further than this spider middleware.
 
     Spider middlewares nearer to the engine would, and receivers of a signal of each request.
     """

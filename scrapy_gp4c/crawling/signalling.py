@@ -181,7 +181,7 @@ class SignalSender:
         deferred_from_coro(self._tell(place, event))
 
     async def _tell(self, place: Place, event: PageEvent) -> None:
-        """Tell of an event; where pipelines are closed already, the next run sends it."""
+        """Send an event; where pipelines are closed already, the next run sends it."""
         crawler, spider = self._crawler, self._crawler.spider
         try:
             if self._hears(event.kind):

@@ -295,7 +295,7 @@ class Visit:
         return plain_outcome(response, self._request)
 
     def _is_no_download(self, response: Response) -> bool:
-        """Tell whether nobody has asked the server for this response; the first time of each kind, say so."""
+        """Whether nobody has asked the server for this response; the first time of each kind, say so."""
         url, stats = self._request.url, self._visits.cycle.stats
         if is_dummy(response):
             line = (
@@ -316,13 +316,13 @@ class Visit:
         return True
 
     def _compared_part(self, response: Response) -> ComparedPart:
-        """What is compared of a response by the rule of its page."""
+        """Part of a response that is compared by the rule of its page."""
         if self._part is None:
             self._part = compared_part(response, self._visits.features, self._rule.watch, self._rule.ignore)
         return self._part
 
     def _is_cut_slowly(self, response: Response) -> bool:
-        """Tell whether what is compared of a response is not known yet, and takes long to cut out."""
+        """Whether what is compared of a response is not known yet, and takes long to cut out."""
         if self._part is not None or not is_large(response, None):
             return False
         return has_parts(response, self._rule.watch, self._rule.ignore)
@@ -359,7 +359,7 @@ class Visit:
         return None if archive is not None and archive.lacks(row) else row.fingerprint
 
     def _lacks_text(self) -> bool:
-        """Tell whether the search index needs the page's text, changed or not."""
+        """Whether the search index needs the page's text, changed or not."""
         measuring = self._visits.cycle.measuring
         page = self._claim.page
         return measuring is not None and measuring.lacks(page, self._visits.store.page(page))
@@ -593,7 +593,7 @@ def plain_outcome(response: Response, request: Request) -> str | None:
 
 
 def is_dummy(response: Response) -> bool:
-    """Tell whether a response is a placeholder of page objects, which fetch the page themselves if at all."""
+    """Whether a response is a placeholder of page objects, which fetch the page themselves if at all."""
     return any(kind.__name__ == "DummyResponse" for kind in type(response).__mro__)
 
 

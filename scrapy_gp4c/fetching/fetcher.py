@@ -495,7 +495,7 @@ class FetcherCrawl:
     # --- the owner's questions, in the worker's loop
 
     async def take(self, acknowledged: int) -> Reply:
-        """Results after a number; waits for some for at most a second."""
+        """Results after a sequence number; waits at most a second for the first."""
 
         self.asked_s = clock_s()
         self.results = [entry for entry in self.results if entry[0] > acknowledged]

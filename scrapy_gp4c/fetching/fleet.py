@@ -75,7 +75,7 @@ class PendingPage:
 
     request: Request
     task: Callable[[], PageTask]
-    """What a fetcher is to know; raises ValueError where it cannot be sent."""
+    """Message for a fetcher; raises ValueError where it cannot be sent."""
     deferred: Deferred[PageResult]
     losses: int = 0
     """Fetchers that ended while they had the page."""

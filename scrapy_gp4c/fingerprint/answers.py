@@ -78,7 +78,7 @@ def answer(response: Response, root: str | None = None) -> Answer:
 
 
 def is_text(response: Response) -> bool:
-    """Tell whether a response is read as text, by its class or Content-Type."""
+    """Whether a response is read as text, by its class or Content-Type."""
     return isinstance(response, TextResponse) or _TEXT_TYPE.search(_content_type(response)) is not None
 
 

@@ -112,7 +112,7 @@ def counter_form(text: str) -> str | None:
 
 
 def _has_counter(tokens: Sequence[str]) -> bool:
-    """Tell whether a counting word stands among tokens before the next number or comma."""
+    """Whether a counting word stands among tokens before the next number or comma."""
     words, within = _COUNTERS
     for token in tokens:
         if token in words or within.search(token):
@@ -178,7 +178,7 @@ class _Tree:
 
 
 def blocks_of(html: str) -> list[TextNode]:
-    """Return the text nodes of what is compared of a page; none if they are not all of it."""
+    """Text nodes of the compared part of a page; none if they lack some of the compared text."""
     roots, data, compared = compared_parts(html)
     tree = _Tree(roots)
     parts = _parts(tree)

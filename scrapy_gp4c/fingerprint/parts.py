@@ -59,7 +59,7 @@ def compared_part(
 
 
 def has_parts(response: Response, watch: tuple[str, ...], ignore: tuple[str, ...]) -> bool:
-    """Tell whether perhaps not all of a response is compared."""
+    """Whether perhaps not all of a response is compared."""
     return bool(watch or ignore) and isinstance(response, HtmlResponse | XmlResponse)
 
 

@@ -106,10 +106,10 @@ def lacks_text(has_copy: npt.NDArray[np.uint8], fingerprints: UInt64s) -> npt.ND
 
 
 def has_text(fingerprint: int) -> bool:
-    """Tell whether the page of a fingerprint has visible text."""
+    """Whether the page of a fingerprint has visible text."""
     return fingerprint >= int(_HAS_TEXT)
 
 
 def is_changed(a: int, b: int, threshold: int) -> bool:
-    """Tell whether a page changed between two fingerprints; text that appears or vanishes always counts."""
+    """Whether a page changed between two fingerprints; text that appears or vanishes always counts."""
     return distance(a, b) >= threshold or (a == 0) != (b == 0) or has_text(a) != has_text(b)

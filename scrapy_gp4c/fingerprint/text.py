@@ -201,7 +201,7 @@ def without_markup(text: str) -> str:
 
 
 def is_too_deep(html: str) -> bool:
-    """Tell whether more than `MAX_DEPTH` elements are open somewhere."""
+    """Whether more than `MAX_DEPTH` elements are open somewhere."""
     if html.count("<") <= MAX_DEPTH or _most_open(html) <= MAX_DEPTH:
         return False
     depth = 0
@@ -339,7 +339,7 @@ def _said(node: LexborNode) -> Iterator[str]:
 
 
 def _is_moment(node: LexborNode) -> bool:
-    """Tell whether an element is named a moment and says nothing but one: "2h", "yesterday", "10.11.26"."""
+    """Whether an element is named a moment and says nothing but one: "2h", "yesterday", "10.11.26"."""
     tag, attributes = node.tag, node.attributes
     if tag in ("html", "body", "td", "th", "dd") or node.parent is None:
         return False
@@ -406,7 +406,7 @@ def _take_out(document: LexborNode, source: bytes, kept_reasons: frozenset[str])
 
 
 def _is_inside(node: LexborNode, ids: set[int], known: dict[int, bool]) -> bool:
-    """Tell whether an element stands in one of these; what is known of parents bounds the time."""
+    """Whether an element stands in one of these; what is known of parents bounds the time."""
     path = []
     parent = node.parent
     answer = False
@@ -460,7 +460,7 @@ def _is_ad_name(name: str) -> bool:
 
 
 def _names_ad(value: str) -> bool:
-    """Tell whether a name for tests and the like says advertisement; `ad` alone is a small ad."""
+    """Whether a name for tests and the like says advertisement; `ad` alone is a small ad."""
     return any(len(name) > 3 and _is_ad_name(name) for name in names_of(value))
 
 
@@ -506,7 +506,7 @@ def _take_out_labelled(document: LexborNode, kept_reasons: frozenset[str]) -> It
 
 
 def _is_count(text: str) -> bool:
-    """Tell whether a text says nothing but a number of comments or likes, or a date such as 10-11-26."""
+    """Whether a text says nothing but a number of comments or likes, or a date such as 10-11-26."""
     if (count := _COUNT_ALONE.match(f"{SEPARATOR}{text}{SEPARATOR}")) is None or count.end() <= len(text):
         return False
     return count[1] is not None or all(word in _COUNTED for word in _COUNTED_WORD.findall(text.lower()))
@@ -569,7 +569,7 @@ def _values(source: bytes, attribute: str) -> set[bytes]:
 
 @lru_cache(16384)
 def _has_meaning(name: bytes) -> bool:
-    """Tell whether a class or id tells of an element that it is left out, or a moment."""
+    """Whether a class or id tells of an element that it is left out, or a moment."""
     text = name.decode("utf-8", "replace")
     if '"' in text or "\\" in text or "\ufffd" in text:
         return False
@@ -599,7 +599,7 @@ def names_of(*attributes: str | None) -> Iterator[str]:
 
 
 def _is_of_page(node: LexborNode, depth: int) -> bool:
-    """Tell whether an element stands in the body, at most so deep in plain containers."""
+    """Whether an element stands in the body, at most so deep in plain containers."""
     parent = node.parent
     for _ in range(depth):
         if parent is None or parent.tag == "body":

@@ -43,7 +43,7 @@ _FEATURES: Final = (None, main_features, simhash_words, watched_features)
 
 
 def is_large(response: Response, features: Features | None) -> bool:
-    """Tell whether the process fingerprints a response; it cannot call the user's own features.
+    """Whether the process fingerprints a response; it cannot call the user's own features.
 
     It does so for each PDF: a small one may unpack to much.
     """
@@ -122,7 +122,7 @@ class FingerprintProcess:
             return None
 
     def _has_given_up(self) -> bool:
-        """Tell whether the process has ended because a page took it too much processor time."""
+        """Whether the process has ended because a page took it too much processor time."""
         try:
             return self._process is not None and self._process.wait(1) == -getattr(signal, "SIGPROF", 0)
         except subprocess.TimeoutExpired:

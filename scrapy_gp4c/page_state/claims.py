@@ -112,7 +112,7 @@ class Times(NamedTuple):
 
 
 def ascending(starts_s: list[float | None]) -> Floats:
-    """Begins of cycles, made ascending; an unknown one is that of the cycle before."""
+    """Start times of cycles, made ascending; an unknown start is that of the cycle before."""
     known = np.array([-np.inf if one is None else one for one in starts_s], np.float64)
     return np.maximum.accumulate(known)
 

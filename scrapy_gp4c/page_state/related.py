@@ -77,15 +77,15 @@ class RecentVisits(NamedTuple):
     cycle: int
     """The one that is planned."""
     finished: Sequence[Array]
-    """Of the last cycles, newest first, at most `KEPT_CYCLES`: dtype `GROUP_VISITS`."""
+    """Visits of the last cycles, newest first, at most `KEPT_CYCLES`: dtype `GROUP_VISITS`."""
     now: Array = NO_VISITS
-    """Of this cycle, before the round."""
+    """Visits of this cycle, before the round."""
     spent: float = 0.0
     """Share of this cycle's budget that earlier rounds used."""
 
     @property
     def window(self) -> Sequence[Array]:
-        """Of this cycle so far and of the last `WINDOW_CYCLES`: dtype `GROUP_VISITS`."""
+        """Visits of this cycle so far and of the last `WINDOW_CYCLES`: dtype `GROUP_VISITS`."""
         return [self.now, *self.finished[:WINDOW_CYCLES]]
 
 
@@ -94,9 +94,9 @@ class Clustered(NamedTuple):
 
     clusters: int
     finished: Sequence[Array]
-    """Of the last cycles, newest first: dtype `GROUP_VISITS`, by number of the cluster."""
+    """Visits of the last cycles, newest first: dtype `GROUP_VISITS`, by number of the cluster."""
     now: Array
-    """Of this cycle, before the round."""
+    """Visits of this cycle, before the round."""
 
 
 class PageSums(NamedTuple):
@@ -212,7 +212,6 @@ class Related:
             yield np.bincount(number, values, size).astype(np.float64)  # of no visits it counts in integers
 
     def window(self, level: Level) -> Sums:
-        """Changes and visits of the last cycles and of this one so far, by directory or site."""
         known = self._window.get(level)
         if known is None:
             if self._kept_sums is not None:
@@ -270,7 +269,6 @@ class Related:
         return table if level == "directory" else self._by_directory(table)
 
     def this_cycle(self, level: Level) -> Sums:
-        """Changes and visits of this cycle so far, by directory or site."""
         if self._kept_sums is not None:
             return self._kept_sums.this_cycle(level)
         return Sums(*self._sums(("changes", "visits"), [self._recent.now], level))

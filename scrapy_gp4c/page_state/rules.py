@@ -238,7 +238,7 @@ META_KEYS: Final = {
 }
 """Key in a request's meta -> field of `PageRule`."""
 STORED_META: Final = ("gp4c_max_age", "gp4c_min_interval", "gp4c_tag")
-"""Those that are kept with the page's request; weights have a table of their own."""
+"""Keys that are kept with the page's request; weights have a table of their own."""
 NO_RULE: Final = PageRule()
 
 

@@ -37,7 +37,7 @@ def plan_of(parts: list[tuple[int, Pages]]) -> Selection:
 
 @dataclass(frozen=True)
 class SampleOutcomes:
-    """Samples whose visits told something."""
+    """Samples whose visits showed whether the page changed."""
 
     pages: Pages
     """``[S]``."""

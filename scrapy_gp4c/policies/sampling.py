@@ -49,7 +49,7 @@ BY_SCORE: Final = "score"
 
 
 def turn(block: Block) -> Floats:
-    """The terminal ``random``: the higher, the earlier a page's turn as a sample comes."""
+    """Score by the terminal ``random``: a page with a higher score is sampled earlier."""
     return np.asarray(terminals.TERMINALS["visits"]["random"].formula(block.state, 0))
 
 

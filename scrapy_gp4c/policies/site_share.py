@@ -59,12 +59,10 @@ class SharedBudget:
 
     @property
     def name(self) -> str:
-        """Name of the policy."""
         return self.policy.name
 
     @property
     def rounds(self) -> int | None:
-        """Rounds of the policy."""
         return self.policy.rounds
 
     def __getattr__(self, name: str) -> Any:
@@ -158,7 +156,6 @@ class OtherSites:
         self._open[chosen] = False
 
     def candidates(self) -> Iterator[Block]:
-        """Yield the candidates that stay."""
         for block in self._evidence.candidates():
             rows = np.flatnonzero(self._open[block.pages])
             if len(rows) == len(block.pages):
@@ -167,29 +164,23 @@ class OtherSites:
                 yield _rows_of(block, rows)
 
     def may_visit(self, pages: Pages) -> Bools:
-        """Tell which of some pages are candidates that stay."""
         may = self._evidence.may_visit(pages)
         may[may] = self._open[pages[may]]
         return may
 
     def rows(self, pages: Pages) -> Block:
-        """Columns of some pages."""
         return self._evidence.rows(pages)
 
     def visits(self) -> CycleVisits:
-        """Visits of the cycle so far."""
         return self._evidence.visits()
 
     def planned(self) -> Planned:
-        """Pages that earlier rounds have chosen."""
         return self._evidence.planned()
 
     def grouping(self, name: Name) -> Grouping:
-        """Groups of all pages."""
         return self._evidence.grouping(name)
 
     def popularity(self) -> npt.NDArray[np.uint8]:
-        """Popularity of each page."""
         return self._evidence.popularity()
 
 

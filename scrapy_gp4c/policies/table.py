@@ -55,7 +55,7 @@ def whole_number(default: int | None, low: int, high: int) -> Parameter:
 
 
 def is_share(value: object) -> bool:
-    """Tell whether a value is a number from 0 to 1."""
+    """Whether a value is a number from 0 to 1."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 

@@ -8,10 +8,8 @@ anew every few cycles. A kill at any point loses nothing. FTS5 indexes the texts
 from __future__ import annotations
 
 import hashlib
-import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -19,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.errors import Gp4cError, QueryLogError, SearchIndexError
+from scrapy_gp4c.errors import QueryLogError, SearchIndexError
 from scrapy_gp4c.search.gains import (
     Curves,
     Refit,
@@ -29,6 +27,7 @@ from scrapy_gp4c.search.gains import (
 )
 from scrapy_gp4c.search.measuring import SCORINGS, Postings, Statistics
 from scrapy_gp4c.search.queries import Workload
+from scrapy_gp4c.sqlite_files import SqliteKind
 from scrapy_gp4c.words.shingles import words_in
 from scrapy_gp4c.words.tokens import tokens
 
@@ -147,14 +146,6 @@ def compared(
     return pair, term.astype(np.int32), columns[0], columns[1], columns[2], columns[3]
 
 
-FORMAT: Final = 1
-_APPLICATION: Final = int.from_bytes(b"gp4c", "big")
-_PATIENCE_S: Final = 5.0
-_CACHE_KIB: Final = 65_536
-_REFILLS: Final = (
-    "Delete it (with {name}-wal and {name}-shm): the crawl fills a new one as it visits pages, and nothing "
-    "else is lost."
-)
 _TABLES: Final = """
 CREATE TABLE about (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE pages (
@@ -166,107 +157,16 @@ CREATE TABLE gains (page INTEGER PRIMARY KEY, cycle INTEGER NOT NULL, ppm REAL N
 CREATE VIRTUAL TABLE texts USING fts5(words, tokenize='ascii', columnsize=0);
 """
 """Words are tokens with blanks between: the tokeniser ``ascii`` cuts at nothing else."""
-
-
-def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
-    """Open the file, or create it. Raises SearchIndexError, which says what is wrong and what helps.
-
-    Every commit is on the disk when it returns. ``readonly``: beside a crawl too; raises where there is none.
-    """
-    if readonly and not path.exists():
-        raise SearchIndexError(
-            f"there is no search index {path}: a crawl makes it that has a log of queries, GP4C_QUERY_LOG."
-        )
-    with translated(path):
-        if not readonly:
-            with suppress(FileExistsError):  # its owner's alone, as are the files that SQLite puts beside it
-                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        mode = "ro" if readonly else "rw"
-        uri = f"{path.resolve().as_uri()}?mode={mode}"
-        connection = sqlite3.connect(uri, _PATIENCE_S, isolation_level=None, uri=True)
-        try:
-            _prepare(connection, path, readonly)
-        except BaseException:
-            connection.close()
-            raise
-    return connection
-
-
-def _prepare(connection: sqlite3.Connection, path: Path, readonly: bool) -> None:
-    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    number, version = (
-        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-    )
-    empty = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if not empty and (number != _APPLICATION or version < 1):
-        raise SearchIndexError(f"{path} is another program's database. Move it away, or set GP4C_STORE.")
-    if version > FORMAT:
-        raise SearchIndexError(
-            f"the search index {path} has format {version}; this version reads {FORMAT}. Use the version of "
-            f"scrapy-gp4c that wrote it. {_REFILLS.format(name=path.name)}"
-        )
-    if readonly:
-        return
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    if empty:
-        connection.executescript(
-            f"BEGIN IMMEDIATE; {_TABLES} PRAGMA application_id = {_APPLICATION}; "
-            f"PRAGMA user_version = {FORMAT}; COMMIT;"
-        )
-
-
-@contextmanager
-def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
-    """All that the block writes, or nothing of it; raises SearchIndexError."""
-    with translated(path):
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            connection.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):  # a full disk may have rolled back by itself
-                connection.execute("ROLLBACK")
-            raise
-
-
-@contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Raise every error of SQLite, or of the file, as SearchIndexError."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise SearchIndexError(_told(path, error)) from error
-    except (LookupError, TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, Gp4cError):
-            raise
-        # SQLite takes values of a damaged file for sound ones.
-        raise foreign(path, f"is damaged ({type(error).__name__}: {error})") from error
-    except OSError as error:
-        if isinstance(error, SearchIndexError):
-            raise
-        raise SearchIndexError(
-            f"cannot open the search index {path}: {error.strerror}. Check its owner and GP4C_STORE."
-        ) from error
-
-
-def _told(path: Path, error: sqlite3.Error) -> str:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if "no such module" in str(error):
-        return (
-            f"this Python's SQLite ({sqlite3.sqlite_version}) has no FTS5, which the search index {path} "
-            "needs. Use another build of Python, or unset GP4C_QUERY_LOG."
-        )
-    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-        return (
-            f"no room to write to the search index {path} ({error}). What was committed is still there, and "
-            "the page store is as it was: free disk space and run again."
-        )
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return f"the search index {path} is locked by another process. Wait until it ends, and run again."
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH):
-        return f"the search index {path} is damaged: {error}. {_REFILLS.format(name=path.name)}"
-    return f"the search index {path} cannot be used: {error}. Check its owner and GP4C_STORE."
+FILE: Final = SqliteKind(
+    "search index",
+    SearchIndexError,
+    application=int.from_bytes(b"gp4c", "big"),
+    version=1,
+    tables=_TABLES,
+    how_made="a crawl makes it that has a log of queries, GP4C_QUERY_LOG.",
+    synchronous="FULL",
+    cache_kib=65_536,
+)
 
 
 def check_index(path: Path) -> str:
@@ -274,12 +174,12 @@ def check_index(path: Path) -> str:
     if not path.exists():
         return ""
     try:
-        connection = connect(path, readonly=True)
+        connection = FILE.connect(path, readonly=True)
         try:
-            with translated(path):
+            with FILE.translated(path):
                 (first, *_) = connection.execute("PRAGMA integrity_check").fetchone()
                 if first != "ok":
-                    raise foreign(path, f"is damaged ({first})")
+                    raise FILE.unusable(path, f"is damaged: {first}")
                 for table in ("pages", "staged"):
                     rows = connection.execute(f"SELECT counts, length FROM {table} WHERE counts NOT NULL")
                     for packed, length in rows:
@@ -290,11 +190,6 @@ def check_index(path: Path) -> str:
     except SearchIndexError as error:
         return str(error)
     return ""
-
-
-def foreign(path: Path, why: str) -> SearchIndexError:
-    """Return the error for an index that does not belong to the store."""
-    return SearchIndexError(f"the search index {path} {why}. {_REFILLS.format(name=path.name)}")
 
 
 BATCH: Final = 256
@@ -353,9 +248,9 @@ class SearchIndex:
         self.log = digest(workload, scoring)
         """Digest of the log of queries and the scoring."""
         self._staged: list[_Row] = []
-        self._connection = connect(path)
+        self._connection = FILE.connect(path)
         try:
-            with translated(path):
+            with FILE.translated(path):
                 self._own(store_id)
         except BaseException:
             self._connection.close()
@@ -364,11 +259,11 @@ class SearchIndex:
     def _own(self, store_id: str) -> None:
         about = self._about()
         if about.setdefault("store_id", store_id) != store_id:
-            raise foreign(self.path, "belongs to another store")
+            raise FILE.unusable(self.path, "belongs to another store")
         if about.get("log") == self.log:
             self._refit = self._read_refit(about)
             return
-        with transaction(self._connection, self.path):
+        with FILE.transaction(self._connection, self.path):
             self._recount()
             self._connection.execute("DELETE FROM gains")
             self._connection.execute("DELETE FROM about")
@@ -390,7 +285,7 @@ class SearchIndex:
 
     def holds(self, page: int, key: int, fingerprint: int) -> bool:
         """Whether the index has the text of a page with this fingerprint."""
-        with translated(self.path):
+        with FILE.translated(self.path):
             row = self._connection.execute(
                 "SELECT key, fingerprint FROM pages WHERE page = ?", (page,)
             ).fetchone()
@@ -410,7 +305,7 @@ class SearchIndex:
         if not self._staged:
             return
         rows = [(cycle, *row) for row in self._staged]
-        with transaction(self._connection, self.path):
+        with FILE.transaction(self._connection, self.path):
             self._connection.executemany(_STAGE, rows)
         self._staged = []
 
@@ -423,7 +318,7 @@ class SearchIndex:
         there no more; ``refit_cycles``: cycles after which idf, mean length and ranks are learnt anew.
         """
         taken = set(visited)
-        with transaction(self._connection, self.path):
+        with FILE.transaction(self._connection, self.path):
             self._connection.execute("DELETE FROM gains WHERE cycle != ?", (cycle,))
             last_page = -1
             while batch := self._connection.execute(_STAGED, (cycle, last_page, BATCH)).fetchall():
@@ -442,7 +337,7 @@ class SearchIndex:
 
     def forget_gone(self, gone: Iterable[int]) -> None:
         """Remove pages that are gone, without measuring."""
-        with transaction(self._connection, self.path):
+        with FILE.transaction(self._connection, self.path):
             self._leave([page for page, _ in self._held(gone)])
 
     def _take(self, rows: Sequence[_Row], cycle: int) -> None:
@@ -550,7 +445,7 @@ class SearchIndex:
         )
         terms = len(self._workload.terms)
         if len(df) != terms or len(results) != terms or not terms or len(score) % terms:
-            raise foreign(self.path, "is damaged: what it measures by is not of its log")
+            raise FILE.unusable(self.path, "is damaged: what it measures by is not of its log")
         return Refit(
             self._scoring,
             Statistics(about["pages"], df, about["mean_length"]),
@@ -560,7 +455,7 @@ class SearchIndex:
         )
 
     def _about(self) -> dict[str, Any]:
-        with translated(self.path):
+        with FILE.translated(self.path):
             return dict(self._connection.execute("SELECT name, value FROM about"))
 
     def _put(self, **values: str | float | bytes) -> None:
@@ -598,9 +493,9 @@ def search(path: Path, query: str, scoring: str, top: int) -> SearchResult:
     terms = tuple(dict.fromkeys(tokens(query)))
     if not terms:
         raise QueryLogError(f"expected words to search for; found no letter or digit in {query[:60]!r}")
-    connection = connect(path, readonly=True)
+    connection = FILE.connect(path, readonly=True)
     try:
-        with translated(path):
+        with FILE.translated(path):
             connection.execute(_WORDS)
             return _answer(connection, terms, scoring, top)
     finally:

@@ -52,12 +52,12 @@ TABLE: Final[dict[str, values.Setting]] = {
         "the name of a score function, an expression, the path of a score file, a dotted path, or None",
         lambda value: None if value in (None, "", "None") else functions.load(value),
     ),
-    "GP4C_WARMUP_VISITS": values.whole(2, "a count from 0 to 1000", 0, 1000),
+    "GP4C_WARMUP_VISITS": values.whole_number(2, "a count from 0 to 1000", 0, 1000),
     "GP4C_PANEL": values.Setting(0.0, "a share of the known pages from 0.0 to 1.0", values.share),
-    "GP4C_DISTANCE": values.whole(3, "a number of bits from 1 to 64", 1, 64),
+    "GP4C_DISTANCE": values.whole_number(3, "a number of bits from 1 to 64", 1, 64),
     "GP4C_SKIP_UNCHANGED": values.on_off(False),
-    "GP4C_GONE_AFTER": values.whole(3, "a count from 1 to 255", 1, 255),
-    "GP4C_BELIEVE_AFTER": values.whole(5, "a count from 1 to 255", 1, 255),
+    "GP4C_GONE_AFTER": values.whole_number(3, "a count from 1 to 255", 1, 255),
+    "GP4C_BELIEVE_AFTER": values.whole_number(5, "a count from 1 to 255", 1, 255),
     "GP4C_HINTS": values.on_off(True),
     "GP4C_FINGERPRINT": values.Setting(
         "sketch", "'sketch' or 'simhash'", lambda value: values.one_of(value, ("sketch", "simhash"))
@@ -67,8 +67,10 @@ TABLE: Final[dict[str, values.Setting]] = {
         "the dotted path of a callable features(response) -> list[str], or None for the page's text",
         values.loaded_callable,
     ),
-    "GP4C_SEED": values.whole(0, "a whole number from 0 to 2**63", 0, 2**63),
-    "GP4C_MAX_PAGES_PER_SITE": values.whole(10_000_000, "a count of pages of at least 1", 1, 2**32 - 1),
+    "GP4C_SEED": values.whole_number(0, "a whole number from 0 to 2**63", 0, 2**63),
+    "GP4C_MAX_PAGES_PER_SITE": values.whole_number(
+        10_000_000, "a count of pages of at least 1", 1, 2**32 - 1
+    ),
     "GP4C_KEEP_CYCLES": values.Setting(
         None,
         "a count of cycles of at least 1, or None for all",
@@ -86,7 +88,7 @@ TABLE: Final[dict[str, values.Setting]] = {
         " ".join(SECRET_PARAMS), "names, as a list or as one text with blanks or commas between", values.names
     ),
     "GP4C_ARCHIVE": values.on_off(False),
-    "GP4C_ARCHIVE_VERSIONS": values.whole(2, "a count from 1 to 1000", 1, 1000),
+    "GP4C_ARCHIVE_VERSIONS": values.whole_number(2, "a count from 1 to 1000", 1, 1000),
     "GP4C_RULES": values.Setting(
         (), "a list of dicts such as {'match': '*/news/*', 'max_age': '6h'}", values.rules
     ),
@@ -98,7 +100,7 @@ TABLE: Final[dict[str, values.Setting]] = {
     "GP4C_FEED": values.Setting(None, "the path of a file, or None", values.path),
     "GP4C_METRICS": values.Setting(None, "the path of a file, or None", values.path),
     "GP4C_FREEZE_GC": values.on_off(False),
-    "GP4C_REDELIVER": values.whole(3, "a count from 1 to 1000", 1, 1000),
+    "GP4C_REDELIVER": values.whole_number(3, "a count from 1 to 1000", 1, 1000),
     "GP4C_SHARED_ARGS": values.Setting(
         (), "names, as a list or as one text with blanks or commas between", values.names
     ),
@@ -119,6 +121,6 @@ TABLE: Final[dict[str, values.Setting]] = {
     "GP4C_BACKUP": values.Setting(
         None, "a directory, a URL that fsspec knows (s3://bucket/path), or None", values.optional_text
     ),
-    "GP4C_BACKUP_MINUTES": values.whole(60, "a count of minutes of at least 1", 1),
-    "GP4C_BACKUP_KEEP": values.whole(3, "a count of backups of at least 1", 1),
+    "GP4C_BACKUP_MINUTES": values.whole_number(60, "a count of minutes of at least 1", 1),
+    "GP4C_BACKUP_KEEP": values.whole_number(3, "a count of backups of at least 1", 1),
 }

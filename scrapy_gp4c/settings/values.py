@@ -43,7 +43,7 @@ def count(value: Any, low: int, high: float = math.inf) -> int:
     return int(number)
 
 
-def whole(default: int, expected: str, low: int, high: float = math.inf) -> Setting:
+def whole_number(default: int, expected: str, low: int, high: float = math.inf) -> Setting:
     """Setting that is a whole number from `low` to `high`."""
     return Setting(default, expected, lambda value: count(value, low, high))
 

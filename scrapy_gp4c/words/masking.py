@@ -423,7 +423,7 @@ def _without_day(before: str) -> str:
 
 
 def is_moment(text: str) -> bool:
-    """Tell whether a text says nothing but a time, a date or a span: "2h", "yesterday", "10.11.26"."""
+    """Whether a text says nothing but a time, a date or a span: "2h", "yesterday", "10.11.26"."""
     tokens = _MOMENT_TOKEN.findall(text.lower())
     words = [token for token in tokens if not token.isdigit()]
     return (
@@ -614,7 +614,7 @@ def marked_prose(text: str, separator: str) -> str:
 
 
 def _is_prose(piece: str) -> bool:
-    """Tell whether a text is a sentence rather than a date with a label."""
+    """Whether a text is a sentence rather than a date with a label."""
     words = [word.strip(_PUNCTUATION) for word in piece.lower().split()]
     words = [word for word in words if word and word not in _MARKS]
     unspaced = 0 if piece.isascii() else len(_UNSPACED_WORD.findall(_UNSPACED_DATE.sub("", " ".join(words))))
@@ -632,7 +632,7 @@ _UNSPACED_DATE: Final = re.compile(
 
 
 def is_dated(before: str, after: str, text: str = "") -> bool:
-    """Tell whether words around a date say that the page is about it: a deadline, an event, a birth.
+    """Whether words around a date say that the page is about it: a deadline, an event, a birth.
 
     ``text``: the date.
     """
@@ -673,7 +673,7 @@ _MONTH_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def _is_date(text: str) -> bool:
-    """Tell whether numbers are a day of the calendar, in any order."""
+    """Whether numbers are a day of the calendar, in any order."""
     numbers = _NUMERIC_DATE.match(text)
     if numbers is None:
         return True

@@ -43,6 +43,7 @@ EVERYBODYS: Final = (
     "scrapy_gp4c.errors",
     "scrapy_gp4c.foreign_text",
     "scrapy_gp4c.signals",
+    "scrapy_gp4c.sqlite_files",
 )
 """Modules without imports of rooms that every room may use."""
 LIBRARIES: Final[dict[str, set[str]]] = {

@@ -14,16 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import QueryLogError, SearchIndexError
+from scrapy_gp4c.search import index as index_module
 from scrapy_gp4c.search.gains import Refreshes, impacts, refit
 from scrapy_gp4c.search.index import (
-    _TABLES,
     NOTHING,
     Arrival,
     Counts,
     SearchIndex,
     Terms,
     compared,
-    connect,
     digest,
     search,
     together,
@@ -340,15 +339,16 @@ def test_a_full_disk_is_one_error_and_loses_nothing(index: SearchIndex) -> None:
 
 def test_an_sqlite_without_fts5_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its version, and what to do."""
-    monkeypatch.setattr("scrapy_gp4c.search.index._TABLES", _TABLES.replace("fts5", "fts99"))
+    tables = index_module.FILE.tables.replace("fts5", "fts99")
+    monkeypatch.setattr(index_module, "FILE", index_module.FILE._replace(tables=tables))
     with pytest.raises(SearchIndexError, match=r"SQLite \([0-9.]+\) has no FTS5.*unset GP4C_QUERY_LOG"):
-        connect(tmp_path / FILE)
+        index_module.FILE.connect(tmp_path / FILE)
 
 
 def test_a_place_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
     """With the system's reason."""
     with pytest.raises(SearchIndexError, match=r"No such file or directory. Check its owner"):
-        connect(tmp_path / "nowhere" / FILE)
+        index_module.FILE.connect(tmp_path / "nowhere" / FILE)
 
 
 def test_the_file_is_its_owners_alone(index: SearchIndex, tmp_path: Path) -> None:

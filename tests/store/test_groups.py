@@ -12,10 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS, Place, add_up, place_of_url
-from scrapy_gp4c.store.lmdb_store import groups
 from scrapy_gp4c.store.lmdb_store.environment import Table
-from scrapy_gp4c.store.lmdb_store.groups import JudgedVisits, Numbering
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.tables import (
+    JudgedVisits,
+    Numbering,
+    append_directories,
+    read_directories,
+    sums_by_group,
+)
 from scrapy_gp4c.store.records import NewVisit
 from tests.support.stores import pages
 
@@ -53,9 +58,9 @@ def test_blocks_of_directories_are_filled_one_after_the_other(sizes: list[int], 
         with environment.begin(write=True) as txn:
             count = 0
             for size in sizes:
-                groups.append(txn, table, directories[count : count + size], count, rows)
+                append_directories(txn, table, directories[count : count + size], count, rows)
                 count += size
-            found = groups.read(txn, table, count)
+            found = read_directories(txn, table, count)
             assert found.tolist() == directories.tolist()
             lengths = [len(value) // GROUP.itemsize for _, value in table.items(txn)]
     assert lengths == [rows] * (count // rows) + [count % rows] * (count % rows > 0)
@@ -76,7 +81,7 @@ def test_counting_costs_nothing_for_directories_without_visits(
         sums[0] += 1
         sums[1] += changed
         sums[2] += round(predicted * 2**24) / 2**24
-    counted = groups.sums_by_group(parts)
+    counted = sums_by_group(parts)
     assert counted.dtype == GROUP_VISITS
     assert counted.tolist() == [(group, *expected[group]) for group in sorted(expected)]
 

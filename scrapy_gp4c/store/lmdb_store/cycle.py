@@ -25,9 +25,8 @@ from scrapy_gp4c.page_state.claims import NO_NOTES, NOTE, WHAT, weights_said
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.outcomes import KINDS, NO_DISTANCE, OUTCOMES, PLAN, VISIT, VISIT_BYTES
 from scrapy_gp4c.store.lmdb_store.environment import KEY, U32, U32_PAIR, damaged, decode, encode
-from scrapy_gp4c.store.lmdb_store.groups import keep_first_url
 from scrapy_gp4c.store.lmdb_store.optional_tables import Handles
-from scrapy_gp4c.store.lmdb_store.tables import Sizes, Tables
+from scrapy_gp4c.store.lmdb_store.tables import Sizes, Tables, keep_first_url
 from scrapy_gp4c.store.records import CycleRecord, NewVisit, RoundCounts, StoredRequest
 
 _READ_PAGES: Final = 4_096

@@ -607,7 +607,7 @@ class Table:
         return value if self._plain else bytes(self.checked(key, value))
 
     def view(self, txn: Any, key: bytes, *, trusted: bool = False) -> memoryview:
-        """Read a value that there must be, without copying it; ``trusted``: nor checking it."""
+        """Read a value that must exist, without a copy; ``trusted``: its checksum is not checked."""
         value = txn.get(key, db=self.handle)
         if value is None:
             raise self.wrong(key, "it is missing")

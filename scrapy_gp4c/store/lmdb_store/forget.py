@@ -22,10 +22,9 @@ from scrapy_gp4c.page_state.groups import GROUP_VISITS, KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.discovery import START
-from scrapy_gp4c.store.lmdb_store import fold, groups
+from scrapy_gp4c.store.lmdb_store import fold
 from scrapy_gp4c.store.lmdb_store.backup import REWRITE, drop_search_index, work_directory
 from scrapy_gp4c.store.lmdb_store.environment import DATA, U32, U32_PAIR, damaged
-from scrapy_gp4c.store.lmdb_store.groups import Numbering
 from scrapy_gp4c.store.lmdb_store.optional_tables import (
     CLAIMS,
     GAINS,
@@ -42,7 +41,14 @@ from scrapy_gp4c.store.lmdb_store.page_table import (
     put_consecutive,
 )
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.lmdb_store.tables import Sizes, Tables
+from scrapy_gp4c.store.lmdb_store.tables import (
+    Numbering,
+    Sizes,
+    Tables,
+    judged_visits,
+    sums_by_group,
+    urls_of,
+)
 from scrapy_gp4c.store.lmdb_store.verify import check, counts_of_sites
 from scrapy_gp4c.store.protocols import PageStore
 
@@ -143,7 +149,7 @@ class _Rewriting:
                 requests = self._old.db["urls"].get_many(txn, pages)
             if requests is None:
                 raise damaged(self._old.path, f"of the pages {pages[0]} to {pages[-1]}, some have no request")
-            urls = zip(pages.tolist(), groups.urls_of(requests), strict=True)
+            urls = zip(pages.tolist(), urls_of(requests), strict=True)
             numbered = numbering.number([first_urls.get(page, url) for page, url in urls])
             state = columns_of(self._old, pages, columns.COLUMNS)
             self._new_group[state["group"]] = numbered.group
@@ -170,9 +176,7 @@ class _Rewriting:
             gone[cycle] = len(going)
             rows = np.searchsorted(self._gone, going["page"])
             if cycle > self._old.last_cycle - KEPT_CYCLES:
-                sums[cycle] = groups.sums_by_group(
-                    [groups.judged_visits(state, rows, going["outcome"], cycle)]
-                )
+                sums[cycle] = sums_by_group([judged_visits(state, rows, going["outcome"], cycle)])
             columns.observe(state, rows, going["outcome"], cycle)
             fold.put_visits(self._new, cycle, 0, renumbered(visits, self._new_id), self._sizes)
         for cycle in range(max(1, self._old.last_cycle - KEPT_CYCLES + 1), self._old.last_cycle + 1):

@@ -51,12 +51,18 @@ from scrapy_gp4c.store.lmdb_store.environment import (
     check_directory,
     encode,
 )
-from scrapy_gp4c.store.lmdb_store.groups import Numbered, judged_visits, sums_by_group
 from scrapy_gp4c.store.lmdb_store.optional_tables import GAINS, GROUP_ROWS, HINTS, REFRESH_VALUES, WEIGHTS
 from scrapy_gp4c.store.lmdb_store.page_facts import Gains, put_claims, sum_up_trust
 from scrapy_gp4c.store.lmdb_store.page_table import put_consecutive
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.lmdb_store.tables import USUAL, Tables, open_tables
+from scrapy_gp4c.store.lmdb_store.tables import (
+    USUAL,
+    Numbered,
+    Tables,
+    judged_visits,
+    open_tables,
+    sums_by_group,
+)
 from scrapy_gp4c.store.records import CycleRecord
 
 Built = TypeVar("Built")

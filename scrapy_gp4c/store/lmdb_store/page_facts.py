@@ -1,4 +1,4 @@
-"""What a store keeps of pages beside their columns: claims of sites, gains of a search, weights, clusters.
+"""Facts of pages beside their columns: claims of sites, gains of a search, weights, clusters.
 
 `hints` has the newest claims by page, `claims` those that were new in a cycle, and `trust`, under cycle 0,
 the counts of all sites; while a cycle is folded, also the counts that each part of its fold adds. Gains stand
@@ -26,7 +26,6 @@ from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.scoring.hints import KINDS
 from scrapy_gp4c.scoring.refresh_value import observe_gains
 from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT
-from scrapy_gp4c.store.lmdb_store import groups
 from scrapy_gp4c.store.lmdb_store.cycle import OpenCycle
 from scrapy_gp4c.store.lmdb_store.environment import U32, U32_PAIR, damaged, encode
 from scrapy_gp4c.store.lmdb_store.optional_tables import (
@@ -40,7 +39,7 @@ from scrapy_gp4c.store.lmdb_store.optional_tables import (
     Handles,
 )
 from scrapy_gp4c.store.lmdb_store.page_table import QUERY_LOG, ids_of, put_some
-from scrapy_gp4c.store.lmdb_store.tables import Tables
+from scrapy_gp4c.store.lmdb_store.tables import Tables, read_directories
 from scrapy_gp4c.store.records import TRUST, StoredGroups
 
 _AFTER_END: Final = 2**31
@@ -132,7 +131,7 @@ class Weights:
 
 
 def shorten_waits(txn: Any, tables: Tables, block: int, rows: npt.NDArray[np.intp]) -> None:
-    """Let pages of a block that wait after failures, which somebody names, be due at once."""
+    """Make pages of a block, named by a hint or an import, due at once where they wait after failures."""
     state = unpack(tables.block(txn, block))
     if state["failures"][rows].any():
         state = {name: column.copy() for name, column in state.items()}
@@ -171,7 +170,7 @@ def sum_up_trust(txn: Any, db: Handles, directories: int, cycle: int) -> None:
     added, old = TRUST_PARTS.read(txn, db, cycle), read_trust(txn, db)
     if not len(old) and not len(added):
         return
-    site = groups.read(txn, db["groups"], directories)["site"][added["group"]]
+    site = read_directories(txn, db["groups"], directories)["site"][added["group"]]
     known, position = np.unique(np.concatenate((old["site"], site)), return_inverse=True)
     rows = np.zeros(len(known), TRUST)
     rows["site"] = known

@@ -27,7 +27,6 @@ from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.page_state.groups import GROUP, KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import VISIT
-from scrapy_gp4c.store.lmdb_store import groups
 from scrapy_gp4c.store.lmdb_store.backup import (
     REWRITE,
     drop_search_index,
@@ -52,12 +51,18 @@ from scrapy_gp4c.store.lmdb_store.environment import (
     seed_of,
 )
 from scrapy_gp4c.store.lmdb_store.forget import write_without
-from scrapy_gp4c.store.lmdb_store.groups import Numbering
 from scrapy_gp4c.store.lmdb_store.optional_tables import GROUP_ROWS, HINTS, REFRESH_VALUES
 from scrapy_gp4c.store.lmdb_store.page_facts import Gains, put_trust
 from scrapy_gp4c.store.lmdb_store.page_table import put_consecutive
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.lmdb_store.tables import Sizes, Tables
+from scrapy_gp4c.store.lmdb_store.tables import (
+    Numbering,
+    Sizes,
+    Tables,
+    judged_visits,
+    sums_by_group,
+    urls_of,
+)
 from scrapy_gp4c.store.lmdb_store.verify import MEANING, check, counts_of_sites, has_all_visits, replay_claims
 from scrapy_gp4c.store.records import CycleRecord, StoredRequest
 
@@ -332,7 +337,7 @@ class _Rebuilding:
         for page in range(self._pages):
             first_url = self._values["first_urls"].get(U32.pack(page))
             request = self._values["urls"].get(U32.pack(page))
-            url = "" if request is None else groups.urls_of([request])[0]
+            url = "" if request is None else urls_of([request])[0]
             urls.append(url if first_url is None else str(json.loads(first_url)))
         numbered = Numbering(np.empty(0, np.uint64)).number(urls)
         state["group"][:] = numbered.group if self._pages else 0
@@ -419,12 +424,12 @@ class _Rebuilding:
         for cycle in range(1, self._last + 1):
             visits = np.concatenate([np.empty(0, VISIT), *(rows for _, rows in tables.visits(cycle, cycle))])
             rows = visits["page"].astype(np.intp)
-            judged = groups.judged_visits(state, rows, visits["outcome"], cycle)
+            judged = judged_visits(state, rows, visits["outcome"], cycle)
             columns.observe(state, rows, visits["outcome"], cycle)
             if cycle > self._last - KEPT_CYCLES:
                 with tables.transaction(write=True) as txn:
                     GROUP_ROWS.drop(txn, tables.db, cycle, cycle)
-                    GROUP_ROWS.put(txn, tables.db, cycle, 0, groups.sums_by_group([judged]))
+                    GROUP_ROWS.put(txn, tables.db, cycle, 0, sums_by_group([judged]))
 
 
 if __name__ == "__main__":

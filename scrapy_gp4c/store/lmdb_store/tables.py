@@ -1,6 +1,8 @@
-"""Tables of a store's LMDB file, their schema, and the counters that move with them.
+"""Tables of a store's LMDB file, their schema, and the counters that move with them; directories of pages.
 
-docs/code/store.md describes keys and values. Numbers in keys are big-endian, so that they sort.
+docs/code/store.md describes keys and values. Numbers in keys are big-endian, so that they sort. `groups` has
+the directories in blocks, by number: that is the order of their first pages. `group_visits` has the sums of a
+cycle's visits by directory: one value when the cycle is finished, before that one for every part of its fold.
 """
 
 from __future__ import annotations
@@ -20,7 +22,16 @@ from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
-from scrapy_gp4c.store.lmdb_store import groups
+from scrapy_gp4c.page_state.groups import (
+    GROUP,
+    KEPT_CYCLES,
+    Place,
+    add_up,
+    count_visits,
+    place_of_url,
+)
+from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
+from scrapy_gp4c.scoring.terminals import change_probability
 from scrapy_gp4c.store.lmdb_store.environment import (
     KEY,
     PLAIN_KEY,
@@ -37,9 +48,143 @@ from scrapy_gp4c.store.lmdb_store.environment import (
     split,
     translated,
 )
-from scrapy_gp4c.store.lmdb_store.groups import JudgedVisits
 from scrapy_gp4c.store.lmdb_store.optional_tables import CLAIMS, GAINS, GROUP_ROWS, VISITS, CycleRows, Handles
 from scrapy_gp4c.store.records import CycleRecord, FoldMarker
+
+
+class Numbered(NamedTuple):
+    """Directories of some pages."""
+
+    group: npt.NDArray[np.uint32]
+    """Number of each page's directory, ``[P]``."""
+    new: Array
+    """New directories, dtype `GROUP`; their numbers follow those of the known directories."""
+
+
+class Numbering:
+    """Numbers of all directories, by which pages that are added in bulk get theirs."""
+
+    def __init__(self, known: Array) -> None:
+        """Take the keys of the known directories, uint64 ``[G]``. Memory: 12 bytes each, 28 for a moment."""
+        self._keys = np.empty(0, np.uint64)
+        self._numbers = np.empty(0, np.uint32)
+        self._learn(known)
+
+    def _learn(self, keys: Array) -> None:
+        order = np.argsort(keys)
+        places = np.searchsorted(self._keys, keys[order])
+        numbers = (order + len(self._keys)).astype(np.uint32)
+        self._keys = np.insert(self._keys, places, keys[order])
+        self._numbers = np.insert(self._numbers, places, numbers)
+
+    def number(self, urls: Sequence[str]) -> Numbered:
+        """Return the directories of pages by their URLs; new ones are known from then on."""
+        place_numbers: dict[Place, int] = {}
+        of_page = [place_numbers.setdefault(place_of_url(url), len(place_numbers)) for url in urls]
+        places = directories_at(place_numbers)
+        if not len(places):
+            return Numbered(np.empty(0, np.uint32), places)
+        unknown = places[~np.isin(places["key"], self._keys)]
+        first = np.sort(np.unique(unknown["key"], return_index=True)[1])
+        self._learn(unknown["key"][first])
+        numbers = self._numbers[np.searchsorted(self._keys, places["key"])]
+        return Numbered(numbers[of_page], unknown[first])
+
+
+def directories_at(places: Sequence[Place] | dict[Place, int]) -> Array:
+    """Directories by their places, dtype `GROUP`."""
+    return np.array([url_place.keys() for url_place in places], GROUP)
+
+
+def urls_of(requests: Sequence[bytes]) -> list[str]:
+    """URLs of stored requests as JSON; empty for what has none. Raises ValueError for what is no JSON."""
+    decoded = decode(b"[" + b",".join(requests) + b"]")
+    return [str(request.get("url", "")) if isinstance(request, dict) else "" for request in decoded]
+
+
+def keep_first_url(txn: Any, table: Table, page: int, known: bytes, request: bytes) -> None:
+    """Keep the URL that a page was found by where another directory's request replaces its request.
+
+    The page stays in the directory of its first URL, as the sums of past visits cannot move with it.
+    """
+    old, new = urls_of([known, request])
+    if old != new and place_of_url(old) != place_of_url(new):
+        table.put(txn, U32.pack(page), json.dumps(old).encode(), overwrite=False)
+
+
+def append_directories(txn: Any, table: Table, directories: Array, count: int, rows: int) -> None:
+    """Append directories, dtype `GROUP`, to the `count` that are there, in blocks of `rows`."""
+    start = 0
+    while start < len(directories):
+        block, filled = divmod(count + start, rows)
+        added = directories[start : start + rows - filled].tobytes()
+        old = bytes(table.view(txn, U32.pack(block))[: filled * GROUP.itemsize]) if filled else b""
+        table.put(txn, U32.pack(block), old + added)
+        start += rows - filled
+
+
+def read_directories(txn: Any, table: Table, count: int) -> Array:
+    """Read the first `count` directories, dtype `GROUP`."""
+    parts = [np.frombuffer(value, GROUP) for value in _directory_blocks(txn, table, count)]
+    return np.concatenate([np.empty(0, GROUP), *parts])[:count]
+
+
+def read_keys(txn: Any, table: Table, count: int) -> npt.NDArray[np.uint64]:
+    """Read the keys of the first `count` directories, uint64."""
+    parts = [np.frombuffer(value, GROUP)["key"].copy() for value in _directory_blocks(txn, table, count)]
+    return np.concatenate([np.empty(0, np.uint64), *parts])[:count]
+
+
+def _directory_blocks(txn: Any, table: Table, count: int) -> Iterator[memoryview]:
+    """Yield the blocks of the first `count` directories."""
+    count_read = 0
+    for number, (key, value) in enumerate(table.items(txn)):
+        if key != U32.pack(number):
+            raise table.wrong(key, f"block {number} is missing")
+        yield value
+        count_read += len(value) // GROUP.itemsize
+    if count_read < count:
+        raise table.wrong(U32.pack(0), f"there should be {count} directories by the URLs; found {count_read}")
+
+
+class JudgedVisits(NamedTuple):
+    """Judged visits and the directories of their pages, each ``[V]``."""
+
+    group: Array
+    changed: Array
+    predicted: Array
+
+
+def judged_visits(state: Columns, rows: npt.NDArray[np.intp], outcome: Array, cycle: int) -> JudgedVisits:
+    """Judged ones among visits of `cycle`; ``state``: columns before; ``rows``, ``outcome``: ``[V]``."""
+    judged = among(outcome, JUDGED)
+    before = {name: state[name][rows[judged]] for name in ("group", "E", "T", "last_cycle")}
+    return JudgedVisits(before["group"], outcome[judged] == CHANGED, change_probability(before, cycle))
+
+
+def sums_by_group(parts: Sequence[JudgedVisits]) -> Array:
+    """Sums of visits by directory, `GROUP_VISITS`, at a cost by the visits and not by the directories."""
+    if not parts:
+        return GROUP_ROWS.none()
+    group, changed, predicted = map(np.concatenate, zip(*parts, strict=True))
+    numbers, local = np.unique(group, return_inverse=True)
+    visits = count_visits(local, changed, predicted)
+    visits["group"] = numbers
+    return visits
+
+
+def sum_up_visits(txn: Any, db: Handles, cycle: int) -> None:
+    """Make one value of the parts of a cycle, and drop what is older than `KEPT_CYCLES` cycles."""
+    sums = directory_visits(txn, db, cycle)
+    GROUP_ROWS.drop(txn, db, 0, cycle - KEPT_CYCLES)
+    GROUP_ROWS.drop(txn, db, cycle, cycle)
+    GROUP_ROWS.put(txn, db, cycle, 0, sums)
+
+
+def directory_visits(txn: Any, db: Handles, cycle: int) -> Array:
+    """Sums of a cycle's visits by directory, dtype `GROUP_VISITS`; empty for one without, or dropped."""
+    return add_up([rows for _, rows in GROUP_ROWS.parts(txn, db, cycle, cycle)])
+
 
 _META: Final = {
     "schema", "store_id", "block_rows", "pages", "groups", "last_cycle", "dropped", "fold", "query_log",
@@ -204,7 +349,7 @@ class Tables:
                 }
                 parts.append(change(txn, block, state))
                 self.put_block(txn, block, state)
-            GROUP_ROWS.put(txn, self.db, self.last_cycle + 1, numbers[0], groups.sums_by_group(parts))
+            GROUP_ROWS.put(txn, self.db, self.last_cycle + 1, numbers[0], sums_by_group(parts))
             self.put_meta(txn, "fold", marker)
         self.fold_marker = marker
 
@@ -216,7 +361,7 @@ class Tables:
         with self.transaction(write=True) as txn:
             self.put_record(txn, cycle, record)
             self.put_meta(txn, "last_cycle", cycle)
-            groups.sum_up(txn, self.db, cycle)
+            sum_up_visits(txn, self.db, cycle)
             sum_up(txn)
             for table in ("log", "new", "notes", "plans"):
                 self.db[table].drop(txn)
@@ -251,7 +396,7 @@ class Tables:
         with self.transaction(write=True) as txn:
             for cycle, record in enumerate(records, 1):
                 self.put_record(txn, cycle, {**record, "cycle": cycle})
-                groups.sum_up(txn, self.db, cycle)
+                sum_up_visits(txn, self.db, cycle)
             self.put_meta(txn, "last_cycle", len(records))
         self.last_cycle = len(records)
 
@@ -264,7 +409,7 @@ class Tables:
         first, pages = self.merged_pages, len(requests)
         with self.transaction(write=True) as txn:
             self._put_pages(txn, first, state["key"], requests)
-            groups.append(txn, self.db["groups"], directories, self.groups, self.block_rows)
+            append_directories(txn, self.db["groups"], directories, self.groups, self.block_rows)
             start = 0
             while start < pages:
                 block, filled = divmod(first + start, self.block_rows)
@@ -350,17 +495,14 @@ class Tables:
         return page
 
     def group_visits(self, cycle: int) -> Array:
-        """Sums of a finished cycle's visits by directory, dtype `GROUP_VISITS`."""
         with self.transaction() as txn:
-            return groups.visits_of(txn, self.db, cycle if cycle <= self.last_cycle else -1)
+            return directory_visits(txn, self.db, cycle if cycle <= self.last_cycle else -1)
 
     def directories(self) -> Array:
-        """Directories of the pages, dtype `GROUP` ``[G]``."""
         with self.transaction() as txn:
-            return groups.read(txn, self.db["groups"], self.groups)
+            return read_directories(txn, self.db["groups"], self.groups)
 
     def cycles(self, first: int = 1) -> list[CycleRecord]:
-        """Records of all cycles from one on, oldest first; that of the open one has no ``finished``."""
         start = U32.pack(first) if first > 1 else b""
         with self.transaction() as txn:
             return [decode(bytes(value)) for _, value in self.db["cycles"].items(txn, start)]
@@ -373,7 +515,6 @@ class Tables:
         return {cycle: start for cycle, start in starts.items() if start is not None}
 
     def newest_record(self, name: str) -> CycleRecord:
-        """Record of the newest cycle that has a value of this name; empty where none has."""
         quoted = f'"{name}"'.encode()
         with self.transaction() as txn:
             for cycle in range(self.last_cycle + 1, 0, -1):
@@ -392,7 +533,7 @@ class Tables:
         if requests is None:
             raise damaged(self.path, f"of the pages {first} to {stop - 1}, some have no request")
         try:
-            return groups.urls_of(requests)
+            return urls_of(requests)
         except ValueError as error:
             raise damaged(self.path, f"the requests of the pages {first} to {stop - 1}: {error}") from None
 
@@ -424,5 +565,4 @@ class Tables:
             yield U32_PAIR.unpack(key)[0], kind.unpack(item[1])
 
     def visits(self, first_cycle: int = 1, last_cycle: int | None = None) -> Iterator[tuple[int, Array]]:
-        """Yield the visits of finished cycles, dtype `VISIT`, in chunks: (cycle, visits)."""
         return self.rows_of_cycles(VISITS, first_cycle, last_cycle)

@@ -25,14 +25,20 @@ from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS, KEPT_CYCLES, NO_V
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, OUTCOMES, VISIT, among
 from scrapy_gp4c.scoring import hints, refresh_value, terminals
 from scrapy_gp4c.scoring.weights import are_weights
-from scrapy_gp4c.store.lmdb_store import groups
 from scrapy_gp4c.store.lmdb_store.cycle import OpenCycle, plan_chunks, rounds_of
 from scrapy_gp4c.store.lmdb_store.environment import DATA, KEY, U32, U32_PAIR, Environment, read_all_pages
-from scrapy_gp4c.store.lmdb_store.groups import JudgedVisits, Numbering, judged_visits
 from scrapy_gp4c.store.lmdb_store.optional_tables import CLAIMS, HINTS, PAGE_COLUMNS, REFRESH_VALUES, WEIGHTS
 from scrapy_gp4c.store.lmdb_store.page_facts import Gains, read_trust
 from scrapy_gp4c.store.lmdb_store.page_table import all_values
-from scrapy_gp4c.store.lmdb_store.tables import Sizes, Tables, open_tables
+from scrapy_gp4c.store.lmdb_store.tables import (
+    JudgedVisits,
+    Numbering,
+    Sizes,
+    Tables,
+    judged_visits,
+    open_tables,
+    sums_by_group,
+)
 from scrapy_gp4c.store.records import TRUST
 
 _BATCH: Final = 2**20
@@ -414,7 +420,7 @@ class Replay:
 
     def end_cycle(self, cycle: int) -> Iterator[str]:
         """Compare what is kept of a cycle, all of whose visits were taken."""
-        expected, stored = groups.sums_by_group(self._parts), self._tables.group_visits(cycle)
+        expected, stored = sums_by_group(self._parts), self._tables.group_visits(cycle)
         self._parts = []
         if cycle <= self._tables.last_cycle - KEPT_CYCLES:
             expected = NO_VISITS
@@ -537,7 +543,7 @@ def _weights(tables: Tables) -> Iterator[str]:
         for key, value in tables.db["weights"].items(txn):
             block = U32.unpack(key)[0]
             if block * rows >= pages or len(value) % 8 or len(value) > 8 * min(rows, pages - block * rows):
-                kept = counted(len(value) // 8, "page")
-                yield f"weights are kept of {kept} of block {block}, which there are not"
+                weighed = counted(len(value) // 8, "page")
+                yield f"weights are kept of {weighed} of block {block}, which there are not"
             elif not are_weights(WEIGHTS.unpack(bytes(value), len(value) // 8)["weight"]):
                 yield f"a page of block {block} has a weight that is none"
