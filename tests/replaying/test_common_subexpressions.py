@@ -16,7 +16,7 @@ from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.expression import PRIMITIVES, Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction, load
 from scrapy_gp4c.scoring.terminals import STATE, new_state
-from training.replaying.common_subexpressions import Level, divided
+from training.replaying.evidence import Level, divided
 
 MOVING = sorted({*terminals.ROUND} - {"draw", "site_rate", "cluster_recent"})
 """Columns that change from round to round."""

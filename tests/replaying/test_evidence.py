@@ -21,9 +21,8 @@ from scrapy_gp4c.scoring.ranking import top_k
 from scrapy_gp4c.scoring.terminals import ROUND, STATE, compute
 from training.histories.history import ChangeHistory
 from training.replaying import evidence as evidence_module
-from training.replaying.common_subexpressions import Level
 from training.replaying.dense import replay_dense
-from training.replaying.evidence import BestRows, GroupWindow, ReplayEvidence, RoundScores, SharedRows
+from training.replaying.evidence import BestRows, GroupWindow, Level, ReplayEvidence, RoundScores, SharedRows
 from training.replaying.metrics import METRICS
 from training.replaying.prepared import prepare
 from training.replaying.replay import load, run

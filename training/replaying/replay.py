@@ -153,7 +153,9 @@ def run_all(
     needs = {tally for metric in wanted if (tally := KNOWN[metric].tally) is not None}
     functions = [load(function, clock) for function in score_functions]
     functions = [known_to(prepared, one) if isinstance(one, ScoreFunction) else one for one in functions]
-    choosers = [load_policy(policy or policy_of(function)) for function in functions]
+    texts = [policy or policy_of(function) for function in functions]
+    policies = {text: load_policy(text) for text in dict.fromkeys(texts)}
+    choosers = [policies[text] for text in texts]
     grouped = {
         number: function
         for number, function in enumerate(functions)
