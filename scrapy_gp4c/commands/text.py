@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import Request
 from scrapy.crawler import CrawlerProcess
@@ -100,12 +101,16 @@ def marked_text(text: str, normal: str) -> str:
     plain = plain_form(text)
     hunks = differences(plain, normal, len(plain))
     if not hunks:
-        return " ".join(plain.split())
+        return _BETWEEN_SIGNS.sub("", " ".join(plain.split()))
     words = []
     for sign, segment in hunks[0].segments:
         if sign != "+":
             words.append(" ".join(segment) if sign == " " else f"[-{' '.join(segment)}-]")
-    return " ".join(words)
+    return _BETWEEN_SIGNS.sub("", " ".join(words))
+
+
+_UNSPACED: Final = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uff00-\uffef]"
+_BETWEEN_SIGNS: Final = re.compile(f"(?<={_UNSPACED}) (?={_UNSPACED})")
 
 
 def _rule(project: Project, url: str) -> PageRule:

@@ -401,7 +401,8 @@ def _take_out(document: LexborNode, source: bytes, kept_reasons: frozenset[str])
             taken.add(node.mem_id)
             nodes.append((reason, node))
     for reason, node in nodes:
-        yield LeftOut(reason, node.text(separator=" ", strip=True))
+        if text := node.text(separator=" ", strip=True):
+            yield LeftOut(reason, text)
         node.decompose()
 
 

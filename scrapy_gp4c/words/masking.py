@@ -334,7 +334,7 @@ _BEFORE_LETTER: Final = re.compile(r"\b(?:y a|hace|vor|há|för|for|před) [0-9]
 _IS_DIGIT: Final = bytes(ord("1") if chr(code) in "0123456789" else ord("0") for code in range(256))
 _CLUSTER: Final = re.compile(rb"1(?:0{0,16}+1)*+")
 _REACH: Final = 32  # characters around a cluster that a pattern may take in
-_PROSE_CONTEXT: Final = 400
+_PROSE_CONTEXT: Final = 240
 _CONTEXT: Final = 64  # characters before a match that may say what its number is
 _SHAPE: Final = re.compile(
     r"[0-9](?::[0-5][0-9]|[-/.]\s?[0-9][0-9]?[-/.]\s?[0-9]|[0-9]{9}|\s?h\s?[0-9]|\s?[ap]\.?m\b|\s?uhr"
@@ -653,9 +653,10 @@ def is_dated(before: str, after: str, text: str = "") -> bool:
             return True
         if word in _POSTED:
             return False
-    return _DATED_AFTER.match(after) is not None or (
-        not before.isascii() and _DATED_SIGNS.search(before, len(before) - _REACH) is not None
-    )
+    if _DATED_AFTER.match(after) is not None:
+        return True
+    signs = None if before.isascii() else _DATED_SIGNS.search(before, max(len(before) - _REACH, 0))
+    return signs is not None and _TIME_SIGNS.search(before, signs.start()) is None
 
 
 _DATED_REACH: Final = 4  # words

@@ -109,7 +109,11 @@ def normalise(text: str) -> str:
     text, has_unspaced = (text.lower(), False) if text.isascii() else _plain(text)
     if CLOCK_BEGIN in text:
         text = _MOMENT.sub(_masked_moment, text)
-    return _UNSPACED.sub(_spaced, mask(text)) if has_unspaced else mask(text)
+    masked = mask(text)
+    for sign in (DATED, PROSE_BEGIN, PROSE_END):
+        if sign in masked:
+            masked = masked.replace(sign, "")
+    return _UNSPACED.sub(_spaced, masked) if has_unspaced else masked
 
 
 def plain_form(text: str) -> str:

@@ -661,6 +661,7 @@ def test_statements_are_not_masked(before: str, after: str) -> None:
         ("Our ships. Tuesday, 10 November 2026", "Our ships. Wednesday, 11 November 2026"),
         ("Today is Tuesday", "Today is Wednesday"),
         ("今天是星期二", "今天是星期三"),
+        ("2026年3月1日まで開催 最終更新：2026年11月10日", "2026年3月1日まで開催 最終更新：2026年11月11日"),
         ("3분 전", "1시간 전"),
         ("سه\u200cشنبه ۱۹ آبان ۱۴۰۵", "چهارشنبه ۲۰ آبان ۱۴۰۵"),
         ("120 mal gelesen", "137 mal gelesen"),
