@@ -183,7 +183,7 @@ class Cycle:
         try:
             self.store.commit()  # what a plan has seen must be there after a kill
             visits = self.store.open_visits()
-            counts, awaited = self.record["plan"], self._without_outcome > 0
+            counts, awaited = self.record["plan"], self.without_outcome > 0
             planned = self._planner.plan_next(counts, self._plan.planned, CycleVisits.of(visits), awaited)
             if planned is None:
                 return []

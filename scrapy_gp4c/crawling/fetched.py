@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 FETCHERS_FILE: Final = "fetchers.json"
 """File beside the store: the fetchers of the crawl that runs, for ``status``."""
 
+VISIT_META: Final = ("download_latency", "redirect_urls", "redirect_reasons")
+"""Keys that a download adds to ``Request.meta``, and that a visit reads."""
+
 
 class NotFetchedError(IgnoreRequest):
     """A page was not fetched because the crawl closes: the next run visits it."""
@@ -145,7 +148,8 @@ class PageResult:
     body: bytes = b""
     """Empty but for files of claims, which the owner reads itself."""
     size_bytes: int = 0
-    latency_s: float | None = None
+    meta: dict[str, Any] = field(default_factory=dict)
+    """Entries of the last request's ``meta`` that visits read: `VISIT_META`."""
     reading: PageReading | None = None
     """None: the page has no fingerprint, as its status says, or as `unread` says."""
     is_known: bool = False

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from pydispatch.dispatcher import getAllReceivers, liveReceivers
 from scrapy.crawler import CrawlerRunnerBase
 from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
+from scrapy.dupefilters import RFPDupeFilter
 from scrapy.pqueues import DownloaderAwarePriorityQueue
 from scrapy.spidermiddlewares.start import StartSpiderMiddleware
 from scrapy.utils.asyncio import is_asyncio_available
@@ -157,6 +158,13 @@ class DownloaderSlots:
         """Name of a request's slot."""
         name: str = self._downloader.get_slot_key(request)
         return name
+
+
+def is_seen(crawler: Crawler, request: Request) -> bool:
+    """Whether Scrapy's own duplicate filter has seen a request, which it has from now on."""
+    slot = _engine_slot(crawler)
+    seen = None if slot is None else slot.scheduler.df
+    return type(seen) is RFPDupeFilter and seen.request_seen(request)
 
 
 def is_closing(crawler: Crawler) -> bool:

@@ -39,10 +39,10 @@ from scrapy_gp4c.crawling.archiving import is_far
 from scrapy_gp4c.crawling.claim_files import kind_of
 from scrapy_gp4c.crawling.deliveries import VisitInfo
 from scrapy_gp4c.crawling.doubt import Changed, Doubt, SharedTexts
-from scrapy_gp4c.crawling.fetched import Batch, KnownCopy, PageResult, PageTask, Reply
+from scrapy_gp4c.crawling.fetched import VISIT_META, Batch, KnownCopy, PageResult, PageTask, Reply
 from scrapy_gp4c.crawling.requests import META
 from scrapy_gp4c.crawling.scrapy_internals import guard_downloads
-from scrapy_gp4c.crawling.visits import plain_outcome
+from scrapy_gp4c.crawling.visits import Unchanged, plain_outcome
 from scrapy_gp4c.errors import FetcherError
 from scrapy_gp4c.fingerprint import PageReading, read
 from scrapy_gp4c.fingerprint.copy_notes import compared, known_fingerprint, rules_digest, unpack
@@ -146,10 +146,12 @@ class HostMiddleware:
         return cls(crawler.gp4c_answers)
 
     def process_request(self, request: Request) -> None:
-        """Raise ElsewhereError for a redirect to another host."""
+        """Raise ElsewhereError for a redirect to another host, FetcherError for one that goes in a circle."""
         page = request.meta.get(PAGE)
         if page is not None and page.is_elsewhere(request):
             raise ElsewhereError(request)
+        if list(request.meta.get("redirect_urls", ())).count(request.url) > 1:  # once may set a cookie
+            raise FetcherError("redirects to itself")
 
     def process_response(self, request: Request, response: Response) -> Response:
         """Keep what the owner's hints need of a robots.txt."""
@@ -345,9 +347,8 @@ class FetcherCrawl:
                 result.excluded = str(error) or "a middleware ignored the request"
             else:
                 result.failed = f"{type(error).__name__}: {error}"
-            if request is not None and request.errback is not None:
-                failure: Any = Failure(error)  # type: ignore[no-untyped-call]
-                await self._collect(engine.scraper.call_spider_async(failure, request), result)
+            if request is not None:
+                await self._fail(request, error, result)
             return
         finally:
             self._downloaded(page)
@@ -356,15 +357,23 @@ class FetcherCrawl:
         result.url, result.status = response.url, response.status
         result.headers, result.flags = dict(response.headers), list(response.flags)
         result.size_bytes = len(response.body)
-        result.latency_s = request.meta.get("download_latency")
+        result.meta = {name: request.meta[name] for name in VISIT_META if name in request.meta}
         if kind_of(response.body, response.url) is not None:
             result.body = response.body
         if task.copy is not None and self._read(response, task.copy, result) and self.config.skip_unchanged:
+            await self._fail(request, Unchanged("unchanged since the last visit"), result)
             return
         output = engine.scraper.spidermw.scrape_response_async(
             engine.scraper.call_spider_async, response, request
         )
         await self._collect(output, result)
+
+    async def _fail(self, request: Request, error: Exception, result: PageResult) -> None:
+        """Keep what an errback yields."""
+        if request.errback is not None:
+            assert self.crawler.engine is not None
+            failure: Any = Failure(error)  # type: ignore[no-untyped-call]
+            await self._collect(self.crawler.engine.scraper.call_spider_async(failure, request), result)
 
     # --- reading and callbacks
 
@@ -373,7 +382,7 @@ class FetcherCrawl:
         assert response.request is not None
         outcome: str | None = None
         if "cached" in response.flags:
-            outcome = "excluded" if result.latency_s is None else "not_modified"
+            outcome = "not_modified" if "download_latency" in result.meta else "excluded"
         outcome = outcome or plain_outcome(response, response.request)
         if outcome is None:
             outcome = self._judge(response, copy, result)
@@ -396,17 +405,21 @@ class FetcherCrawl:
             "managed": True, "outcome": outcome, "changed": changed if judged else None, "distance": bits,
             "n": n, "X": X,
         }  # fmt: skip
+        text, previous = None, copy.previous_text
         if result.doubt.reason is not None:
             fields["doubtful"] = result.doubt.reason
-        text = None if result.reading is None else result.reading.text
-        info = VisitInfo({**copy.info, **fields}, text, lambda: copy.previous_text)
+        elif result.reading is not None:
+            text = result.reading.text
+            if not result.is_known and _is_rebased(copy):
+                fields["compared_anew"], previous = True, None
+        info = VisitInfo({**copy.info, **fields}, text, lambda: previous)
         info.held = result  # type: ignore[assignment]  # which takes the callback's verdict
         response.request.meta[META] = info
         return outcome in ("unchanged", "not_modified")
 
     def _judge(self, response: Response, copy: KnownCopy, result: PageResult) -> str:
         """Outcome of a page by its text."""
-        config, total = self.config, part_sum(copy.rule.watch, copy.rule.ignore)
+        config, is_rebased = self.config, _is_rebased(copy)
         watched = compared_part(response, config.features, copy.rule.watch, copy.rule.ignore)
         if copy.fingerprint is not None and copy.notes is not None and not copy.needs_text:
             is_same, result.notes = known_fingerprint(
@@ -425,7 +438,6 @@ class FetcherCrawl:
         if watched.is_missing and not copy.is_believed:
             result.doubt = Doubt(NOT_WATCHED_REASON)
             return "doubtful"
-        is_rebased = copy.notes is not None and unpack(copy.notes).part_sum != total
         if not copy.is_believed and not is_rebased:
             before = None
             if copy.fingerprint is not None and copy.notes is not None and watched.features is None:
@@ -441,7 +453,7 @@ class FetcherCrawl:
             copy.fingerprint,
             copy.notes,
             copy.distance_bits,
-            total,
+            part_sum(copy.rule.watch, copy.rule.ignore),
         )
         if config.describes:
             result.description = description(response)
@@ -576,6 +588,12 @@ class FetcherCrawl:
 
 def _cookie_key(jar: Any, cookie: Any) -> tuple[Any, ...]:
     return jar, cookie.domain, cookie.path, cookie.name
+
+
+def _is_rebased(copy: KnownCopy) -> bool:
+    """Whether other parts of the page were compared when the copy was made."""
+    total = part_sum(copy.rule.watch, copy.rule.ignore)
+    return copy.notes is not None and unpack(copy.notes).part_sum != total
 
 
 @cache

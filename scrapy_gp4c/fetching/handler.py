@@ -28,7 +28,7 @@ from scrapy_gp4c.crawling.deliveries import visit
 from scrapy_gp4c.crawling.fetched import FetchedResponse, PageResult, PageTask, Reply, known_copy
 from scrapy_gp4c.crawling.requests import FOUND_BY, META, WEIGHT, Claim
 from scrapy_gp4c.crawling.run import Run, run_of
-from scrapy_gp4c.crawling.scrapy_internals import is_closing, observes_requests, wake
+from scrapy_gp4c.crawling.scrapy_internals import is_closing, is_seen, observes_requests, wake
 from scrapy_gp4c.crawling.store_owner import fail_exit_code
 from scrapy_gp4c.errors import CallbackError, FetcherError
 from scrapy_gp4c.fetching.fetcher import FetcherConfig
@@ -102,8 +102,10 @@ class FetcherHandler(BaseDownloadHandler):
             raise IgnoreRequest(result.excluded)
         if result.failed:
             raise FetcherError(f"{request} failed: {result.failed}")
-        if result.latency_s is not None:
-            request.meta["download_latency"] = result.latency_s
+        if self._leads_to_seen(run, request, result):
+            request.errback = None  # on one machine nobody hears of it
+            raise IgnoreRequest("it redirects to a page that this cycle has found")
+        request.meta.update(result.meta)
         return FetchedResponse.of(result)
 
     async def close(self) -> None:
@@ -121,6 +123,16 @@ class FetcherHandler(BaseDownloadHandler):
         if not isinstance(claim, Claim):
             return PageTask(stored, None)
         return PageTask(stored, known_copy(run.cycle, claim))
+
+    def _leads_to_seen(self, run: Run, request: Request, result: PageResult) -> bool:
+        """Whether Scrapy's duplicate filter would have dropped a redirect of a page new in this cycle."""
+        claim = request.meta.get(META)
+        is_new = isinstance(claim, Claim) and claim.page >= run.cycle.store.merged_pages
+        if not is_new or request.dont_filter:
+            return False
+        urls = [*result.meta.get("redirect_urls", ())[1:], result.url]
+        has_moved = "redirect_urls" in result.meta
+        return has_moved and any(is_seen(self.crawler, request.replace(url=url)) for url in urls)
 
     # --- fetchers
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from tests.support.fetched_crawl import HOSTS, PAGES
 pytest.importorskip("distributed")
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 120
+MODULE = "tests.support.fetched_crawl"
 
 
 class Web:
@@ -42,9 +44,12 @@ class Web:
 
             def do_GET(self) -> None:
                 """Send a page."""
-                web.requests.append((time.monotonic(), self.headers["Host"].partition(":")[0], self.path))
-                status, body = web.page(self.path)
+                host = self.headers["Host"].partition(":")[0]
+                web.requests.append((time.monotonic(), host, self.path))
+                status, body = web.page(self.path, host)
                 self.send_response(status)
+                if status == 301:
+                    self.send_header("Location", body.decode())
                 if self.path == "/":
                     self.send_header("Set-Cookie", "session=7")
                 self.send_header("Content-Type", "text/html")
@@ -58,8 +63,8 @@ class Web:
         self.server = ThreadingHTTPServer(("0.0.0.0", 0), Handler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
-    def page(self, path: str) -> tuple[int, bytes]:
-        """Status and body."""
+    def page(self, path: str, host: str) -> tuple[int, bytes]:
+        """Status, and body or where the page has moved to."""
         if path == "/":
             links = "".join(f'<a href="/p{number}">page {number}</a> ' for number in range(PAGES))
             return 200, f"<p>home</p>{links}".encode()
@@ -74,6 +79,31 @@ class Web:
         version = self.day if number % 2 == 0 else 0
         words = " ".join(f"word{number}x{version}x{place}" for place in range(30))
         return 200, f"<p>{words}</p>".encode()
+
+
+class TroubledWeb(Web):
+    """Pages that vanish, move, refuse, are blocked, and change in parts alone."""
+
+    def page(self, path: str, host: str) -> tuple[int, bytes]:
+        """Status, and body or where the page has moved to."""
+        port, day = self.server.server_address[1], self.day
+        if host == "127.0.0.3" and day == 2:
+            return 301, f"http://127.0.0.4:{port}{path}".encode()
+        if path == "/p5":
+            return (404, b"") if day == 1 else super().page("/p1", host)
+        if path == "/p6":
+            return 301, b"/p7"
+        if path == "/p16" and host == "127.0.0.1":
+            return 301, f"http://127.0.0.2:{port}/p17".encode()
+        if path in ("/p8", "/p9") and day == 1:
+            return 200, b"<html><p>One moment</p><script>window._cf_chl_opt = {}</script></html>"
+        if path == "/p12" and day == 1:
+            return 503, b"busy"
+        status, body = super().page(path, host)
+        body += f'<p class="ad">advertisement {"x" * day} of day {day} {host}</p>'.encode()
+        if path == "/p11":
+            body = body.replace(b"word11x0x29", b"word11x%dx29" % day)
+        return status, body
 
 
 @pytest.fixture
@@ -217,6 +247,49 @@ def test_features_and_commands_work_with_fetchers_as_without(web: Web, tmp_path:
         common = ("-s", f"GP4C_STORE={store}", "-s", f"GP4C_QUERY_LOG={queries}", "-s", "GP4C_FETCHERS=2")
         done = project.start(f"{number}", "scrapy", "gp4c", *action.split(), "curious", *rest, *common)
         assert done.wait(LIMIT_S) == 0, (action, project.log(f"{number}")[-2000:])
+
+
+def told_of(folder: Path, name: str) -> Counter[str]:
+    """Lines of a file, without times, and without the choice of samples, which is a matter of time."""
+    timed = re.compile(r'"(previous_)?time": [0-9.a-z]+, |"(sample|neighbour|ranked)"')
+    return Counter(timed.sub("", line) for line in (folder / name).read_text().splitlines())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "others",
+    [
+        {},
+        {"GP4C_SKIP_UNCHANGED": True, "GP4C_POLICY": "db", "GP4C_FEATURES": f"{MODULE}.features"},
+    ],
+    ids=["texts", "features"],
+)
+def test_what_a_visit_means_is_the_same_with_fetchers(tmp_path: Path, others: dict[str, Any]) -> None:
+    """Rules, doubt, moves, verdicts, events as signals, items and lines of a command; three days."""
+    rules = [
+        {"match": "*/p10", "ignore": ".ad"}, {"match": "*/p11", "distance": "words:3", "ignore": ".ad"},
+        {"match": "*/p13", "never": True}, {"match": {"tag": "odd"}, "ignore": ".ad"},
+        {"match": "*/p14", "watch": "h1"},
+    ]  # fmt: skip
+    web = TroubledWeb()
+    for fetchers in (0, 2):
+        folder = tmp_path / str(fetchers)
+        for web.day in (0, 1, 2):
+            settings = {
+                "GP4C_RULES": rules, "GP4C_ARCHIVE": True, "GP4C_CHANGE_ITEMS": True, "GP4C_GONE_AFTER": 1,
+                "GP4C_BUDGET": 1.0, "GP4C_ON_CHANGE": f"dd of={folder}/lines oflag=append conv=notrunc",
+                "FEEDS": {f"{folder}/feed{web.day}": {"format": "jsonlines"}}, **others,
+            }  # fmt: skip
+            ended(crawl(web, folder, fetchers, "Told", **settings), folder)
+    web.server.shutdown()
+    one, many = tmp_path / "0", tmp_path / "2"
+    days = [
+        [{page: (outcome, bits) for page, (outcome, _, bits) in pages.items()} for pages in visits_of(folder)]
+        for folder in (one, many)
+    ]
+    assert days[0] == days[1]
+    for name in ("items", "items.events", "lines", "feed0", "feed1", "feed2"):
+        assert told_of(one, name) == told_of(many, name)
 
 
 @pytest.mark.slow

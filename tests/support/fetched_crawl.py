@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
 from scrapy.crawler import CrawlerProcess
 from scrapy.http import Response
 
+from scrapy_gp4c import signals as page_signals
 from scrapy_gp4c import visit
 
 HOSTS = 3
@@ -69,6 +71,58 @@ class Curious(Pages):
             yield response.follow(link)
 
 
+def features(response: Response) -> list[str]:
+    """Words of a page but for its advertisement, as a project's `GP4C_FEATURES`."""
+    return (response.css("p::text").get() or "").split()
+
+
+class Told(Pages):
+    """Writes every signal of a page, and what of the visit it sees."""
+
+    name = "told"
+
+    @classmethod
+    def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Told:
+        """Listen to all signals."""
+        self = super().from_crawler(crawler, *args, **kwargs)
+        for name in ("page_new", "page_changed", "page_gone", "page_back", "page_failing", "page_doubtful"):
+            crawler.signals.connect(self._note, getattr(page_signals, name))
+        return self
+
+    def _note(self, event: Any) -> None:
+        with open(self.crawler.settings["ITEMS"] + ".events", "a") as file:
+            file.write(
+                json.dumps([event.kind, event.url, event.outcome, event.distance, event.reason]) + "\n"
+            )
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        """Yield what the visit tells; overrule, withdraw and fail; follow links with wishes in their meta."""
+        judged, path = visit(response), response.url.rpartition("/")[2]
+        if path == "p2":
+            judged.changed = False
+        if path == "p4":
+            judged.withdraw("a captcha")
+        if path == "p3" and b"x1x" in response.body:
+            raise RuntimeError("the callback of page 3 fails on one day")
+        fields = ("managed", "outcome", "changed", "distance", "n", "X", "cycle", "kind", "doubtful")
+        seen = {name: judged.get(name) for name in fields}
+        yield {
+            "url": response.url,
+            "text": response.css("p::text").get(),
+            "info": seen,
+            "diff": judged.diff(),
+        }
+        for number, link in enumerate(response.css("a::attr(href)").getall()):
+            meta = {"gp4c_tag": "odd", "gp4c_weight": 2.0} if number % 2 else {}
+            if number == 7:
+                meta["gp4c_max_age"] = "1m"
+            yield response.follow(link, meta=meta, errback=self.failed)
+
+    def failed(self, failure: Any) -> Iterator[Any]:
+        """Yield an item for a page without response."""
+        yield {"url": failure.request.url, "text": "failed"}
+
+
 class Killing(Pages):
     """Ends its process at one page."""
 
@@ -96,7 +150,7 @@ class Written:
     def process_item(self, item: Any) -> Any:
         """Write an item."""
         with open(self._path, "a") as file:
-            file.write(json.dumps(item) + "\n")
+            file.write(json.dumps(item if isinstance(item, dict) else dataclasses.asdict(item)) + "\n")
         return item
 
 
