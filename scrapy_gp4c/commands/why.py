@@ -27,9 +27,10 @@ from scrapy_gp4c.errors import UnknownPageError
 from scrapy_gp4c.fingerprint.copy_notes import unpack
 from scrapy_gp4c.fingerprint.noise import clock_positions
 from scrapy_gp4c.fingerprint.sketches import lacks_text
-from scrapy_gp4c.foreign_text import counted
+from scrapy_gp4c.foreign_text import counted, printable
 from scrapy_gp4c.page_state.columns import in_panel, is_awake, next_attempt, stages
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
+from scrapy_gp4c.page_state.page_names import Moves
 from scrapy_gp4c.page_state.rules import NO_RULE
 from scrapy_gp4c.scoring import refresh_value, terminals
 
@@ -144,6 +145,8 @@ class Known:
     last_visit: int
     """Cycle of the last visit with any outcome; 0: none."""
     last_outcome: str | None
+    reason: str | None
+    """Reason of the last outcome that is no status, such as the page that it only repeats."""
     n: int
     X: int
     no_text: bool
@@ -208,6 +211,7 @@ def explain(project: Project, store: PageStore, page: int) -> Why:
         int(state["first_cycle"][0]),
         last_attempt,
         OUTCOMES[state["outcome"][0]] if last_attempt else None,
+        store.answer(page).error,
         int(state["n"][0]),
         int(state["X"][0]),
         bool(lacks_text(state["has_copy"], state["fingerprint"])[0]),
@@ -274,12 +278,16 @@ def _run(project: Project, options: Namespace) -> Why:
 
 
 def find_page(project: Project, store: PageReader, url: str) -> int:
-    """Number of the page with a URL; raises UnknownPageError, which names the nearest known URLs."""
+    """Number of the page with a URL, of today or before its site moved.
+
+    Raises UnknownPageError, which names the nearest known URLs.
+    """
+    moves = Moves(store.newest_record("moved").get("moved", []))
     try:
-        key, _ = project.page({"url": url})
+        keys = [project.page({"url": one})[0] for one in (url, *moves.old_names(url))]
     except ValueError as error:
         raise UnknownPageError(str(error)) from None
-    page = store.find(key)
+    page = next((page for page in map(store.find, keys) if page is not None), None)
     if page is None:
         near = nearest(project, store, url)
         suggestion = "the nearest are:\n  " + "\n  ".join(near) if near else "the store has no pages yet"
@@ -351,7 +359,8 @@ def _about(known: Known) -> Iterator[str]:
     if known.rule is not None:
         yield _about_rule(known.rule)
     if known.last_outcome is not None:
-        yield f"last visited in cycle {known.last_visit}: {known.last_outcome}"
+        reason = f" ({printable(known.reason)})" if known.reason else ""
+        yield f"last visited in cycle {known.last_visit}: {known.last_outcome}{reason}"
     if known.compared is not None:
         yield _about_copy(known.compared)
     if known.no_text:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -32,7 +32,7 @@ from scrapy_gp4c.crawling.requests import (
 from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.groups import Place, place_of_url
-from scrapy_gp4c.page_state.page_names import other_ends
+from scrapy_gp4c.page_state.page_names import head_and_path, other_ends
 from scrapy_gp4c.page_state.rules import STORED_META, read_span, read_tag
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.weights import read_weight
@@ -66,6 +66,7 @@ DUPLICATE: Final = "gp4c/skipped/duplicate"
 NOT_PLANNED: Final = "gp4c/skipped/not_planned"
 POSTPONED: Final = "gp4c/skipped/new_page_postponed"
 TOO_MANY: Final = "gp4c/skipped/too_many_pages"
+TRAPPED: Final = "gp4c/skipped/trap"
 NOT_STORABLE: Final = "gp4c/not_storable"
 SECRET_DIFFERS: Final = "gp4c/secret_differs"
 SECRET_NOT_GIVEN: Final = "gp4c/secret_not_given"
@@ -279,6 +280,8 @@ class Admission:
         """Page -> the spider's request of this run, which only it can make and which may be needed later."""
         self._todays: dict[int, Request] = {}
         """Page in the queue -> the spider's request of this run, which is sent instead."""
+        self._start_heads: set[str] | None = None
+        """Schemes and hosts of the pages that the start has asked for; None: not read yet."""
         self.waiting_for_twins: list[tuple[int, Request]] = []
         """Requests for unknown URLs to which planned pages may have moved: see `_waits_for_twin`."""
         self._may_wait = True
@@ -445,6 +448,8 @@ class Admission:
                 return self._skip(name, DUPLICATE)
             if not self._limits.takes(stored):
                 return self._skip(name, TOO_MANY)
+            if not cycle.repeats.takes(stored["url"]):
+                return self._skip(name, TRAPPED)
             rule = cycle.rules.note_new(stored)
             if rule.never:
                 return self._skip(name, NEVER)
@@ -493,12 +498,29 @@ class Admission:
         """Keep a request until the visit of a planned page that may have moved to its URL has ended."""
         if not self._cycle.store.merged_pages:  # a first cycle has none, and many new links
             return False
-        for url in other_ends(request.url):
+        for url in (*other_ends(request.url), *self._at_start_hosts(request.url)):
             page = self._cycle.store.find(self.rebuilder.keys(request.replace(url=url))[0])
             if page is not None and self._may_wait and self._cycle.is_awaited(page):
                 self.waiting_for_twins.append((page, request))
                 return True
         return False
+
+    def _at_start_hosts(self, url: str) -> Iterator[str]:
+        """Addresses that a page would have had at the hosts of start pages, if it is of another host.
+
+        The user may have edited the start URL together with the move of its site.
+        """
+        store = self._cycle.store
+        if self._start_heads is None:
+            self._start_heads = set()
+            for first, block in store.blocks({"found_by"}):
+                starts = np.flatnonzero(block["found_by"] == START)[:MAX_START_PAGES]
+                self._start_heads.update(
+                    head_and_path(store.request(first + row)["url"])[0] for row in starts.tolist()
+                )
+        head, path = head_and_path(url)
+        if head not in self._start_heads and len(self._start_heads) <= MAX_START_PAGES:
+            yield from (f"{other}{path}" for other in self._start_heads)
 
     def admit_twins(self, may_wait: bool = True) -> bool:
         """Admit requests that waited for visits, those that have ended or all; True if there were any."""

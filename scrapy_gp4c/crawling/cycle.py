@@ -25,6 +25,7 @@ from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.new_pages import FirstVisits
 from scrapy_gp4c.crawling.planning import PlannedRound, Planner, note_recovery
 from scrapy_gp4c.crawling.promises import LiveRules, put_weights
+from scrapy_gp4c.crawling.repeats import Repeats
 from scrapy_gp4c.crawling.reports import report_of, sampled_counts
 from scrapy_gp4c.crawling.requests import UNKNOWN_FINDER, Claim
 from scrapy_gp4c.errors import Gp4cError, StoreError
@@ -132,6 +133,7 @@ class Cycle:
         self.archive: Archive | None = None
         """Where texts are kept; whoever opens it closes it."""
         self.patience = Patience(self.record.get("left_alone", {}))
+        self.repeats = Repeats(store, settings.trap_pages)
         self.chosen_left_out = 0
         """Visits that the policy chose and that were left out: of sites that are left alone, and the like."""
         self._doubted: dict[int, tuple[HeldVisit, str, bool]] = {}
@@ -420,6 +422,10 @@ class Cycle:
     def believes(self, row: PageRow) -> bool:
         """Whether answers of a page were doubted so often that the next one is the page."""
         return row.outcome == DOUBTFUL and row.failures >= self.settings.believe_after
+
+    def was_redirected(self, page: int) -> bool:
+        """Whether the last answer of a page came after a redirect, and was not doubted."""
+        return self.store.answer(page).final_url is not None and self.store.page(page).outcome != DOUBTFUL
 
     def distance_bits(self, rule: PageRule) -> int:
         """Bits in which two fingerprints of a page differ from which on it may have changed."""

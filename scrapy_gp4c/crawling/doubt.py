@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from scrapy_gp4c.crawling.claim_files import mail_seconds_of
-from scrapy_gp4c.fingerprint.copy_notes import asks_password, unpack
+from scrapy_gp4c.fingerprint.copy_notes import asks_password, has_end, unpack
 from scrapy_gp4c.fingerprint.sketches import is_changed
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ SHARING: Final = 0.1
 """Share of the site's pages visited in the cycle that say the same from which on that is doubtful."""
 MAX_IN_A_ROW: Final = 5
 """Refusals and doubtful answers in a row after which a site is left alone for the rest of a cycle."""
+TEMPORARY: Final = (302, 303, 307)
 REFUSALS: Final = (403, 429, 503)
 MAX_WAIT_S: Final = 86_400.0
 """Longest wait that a header Retry-After gets."""
@@ -51,10 +52,13 @@ MARKS: Final = (
     (b"/.within.website/x/cmd/anubis/", "Anubis: its StaticPath, in github.com/TecharoHQ/anubis"),
     (b"_cf_chl_opt", "Cloudflare: its managed challenge, in github.com/microlinkhq/is-antibot"),
     (b"captcha-delivery.com/", "DataDome: docs.capsolver.com, DataDome captcha and interstitial"),
-    (b'id="px-captcha"', "HUMAN (PerimeterX): the element of its challenge"),
-    (b"/_sec/cp_challenge/", "Akamai: the script of its challenge"),
-    (b"_Incapsula_Resource?SWUDNSAI", "Imperva: the frame of its block; pages have other parameters"),
-    (b"window.gokuProps", "AWS WAF: the script of its challenge and captcha"),
+    (b'id="px-captcha"', "HUMAN (PerimeterX): docs.rs/crate/captchaforge, solver/vendors/perimeterx.rs"),
+    (b"sec-if-cpt-container", "Akamai: its challenge, in github.com/germondai/trawl/pull/33"),
+    (b"/_sec/cp_challenge/", "Akamai: the script of that challenge"),
+    # The frame of a block; scripts on the pages themselves have other parameters.
+    (b"_Incapsula_Resource?SWUDNSAI", "Imperva: github.com/ziplokk1/incapsula-cracker-py3/issues/1"),
+    (b"_Incapsula_Resource?CWUDNSAI", "Imperva: the same, while a block is asked about"),
+    (b"window.gokuProps", "AWS WAF: anti-captcha.com/apidoc/task-types/AmazonTaskProxyless"),
 )
 """Bytes in the body of challenges, and their source."""
 
@@ -75,10 +79,14 @@ class AnswerFeatures(NamedTuple):
     is_known_block: bool = False
     """Whether the same text was doubted before."""
     redirected_pages: int = 0
-    """Pages of the site, with different copies, that this cycle's redirects led to the same URL, and that
-    changed with it."""
+    """Pages of the site, with different copies, that changed with a redirect that they share in this cycle:
+    to the same URL, or a temporary one to addresses that differ from theirs alike."""
     is_new_password: bool = False
     """Whether it asks for a password, and the copy did not."""
+    is_other_kind: bool = False
+    """Whether it is of another kind than the copy, such as text or data in place of HTML."""
+    lacks_end: bool = False
+    """Whether the end of the HTML is missing, and some of the words that the copy had, which had its end."""
     is_marked: bool = False
     """Whether it is short and has one of `MARKS`."""
     near_pages: int = 0
@@ -155,7 +163,7 @@ RULES: Final = (
         "public bug reports of change monitors: blocks that name an incident, a time, an IP or the URL",
     ),
     Rule(
-        "a redirect to a URL that many pages of the site share in this cycle",
+        "a redirect that many pages of the site share in this cycle",
         lambda answer: is_shared(answer.redirected_pages, answer.visited_pages),
         "Bar-Yossef et al. 2004, Sic transit gloria telae: soft 404s redirect to one URL",
     ),
@@ -163,6 +171,16 @@ RULES: Final = (
         "a form for a password, which the page did not have",
         lambda answer: answer.is_new_password,
         "public bug reports of change monitors: sessions that end",
+    ),
+    Rule(
+        "another kind of content than the page had",
+        lambda answer: answer.is_other_kind,
+        "public bug reports of change monitors: errors in HTML from APIs, pages sent as bytes or plain text",
+    ),
+    Rule(
+        "no end of the HTML, which the page had",
+        lambda answer: answer.lacks_end,
+        "public bug reports of change monitors: pages that a server ceased to send halfway",
     ),
     Rule(
         "no text, where the page had some",
@@ -215,6 +233,19 @@ def site_of(request: Request) -> str:
 def near_bits(a: int, b: int) -> int:
     """Bits in which the SimHash halves of two fingerprints differ: 16 in the mean of unrelated texts."""
     return ((a ^ b) >> 32).bit_count()
+
+
+def is_temporary(request: Request) -> bool:
+    """Whether a request was redirected, and not for good."""
+    reasons = request.meta.get("redirect_reasons", ())
+    return any(status in TEMPORARY for status in reasons)
+
+
+def way_of(old: str, new: str) -> str:
+    """Difference between an address and the one that it was redirected to: both without their common end."""
+    pairs = zip(reversed(old), reversed(new), strict=False)
+    end = next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
+    return f"{old[: len(old) - end]} {new[: len(new) - end]}"
 
 
 def is_marked(response: Response, words: int) -> bool:
@@ -275,11 +306,14 @@ class SharedTexts:
         page: PageReading,
         copy: Changed | None,
         distance_bits: int,
+        *,
+        was_redirected: bool,
     ) -> Doubt:
         """Judge an answer by all rules.
 
         ``request``: as it was sent last; ``copy``: what the page would have changed from; None: it has no
-        copy, or none whose text is compared.
+        copy, or none whose text is compared; ``was_redirected``: whether the page's last answer came after a
+        redirect.
         """
         headers = {
             name.decode("latin-1").lower(): b", ".join(value).decode("latin-1")
@@ -298,6 +332,9 @@ class SharedTexts:
         sharing = self._note(site, page.fingerprint, copy)
         is_redirected = bool(request.meta.get("redirect_urls"))
         redirected = self._note(site, response.url.partition("?")[0], copy) if is_redirected else {}
+        if is_redirected and not was_redirected and is_temporary(request):
+            led_away = self._note(site, way_of(request.meta["redirect_urls"][0], response.url), copy)
+            redirected = max(redirected, led_away, key=len)
         close, from_far = self._note_new_text(site, page.fingerprint, copy)
         answer = AnswerFeatures(
             headers,
@@ -308,6 +345,8 @@ class SharedTexts:
             page.fingerprint in self.doubted,
             len(redirected),
             not notes.asks_password and asks_password(response),
+            page.kind != notes.kind and "features" not in (page.kind, notes.kind),
+            notes.has_end and page.words < notes.words and not has_end(response),
             is_marked(response, page.words),
             from_far,
             len(self._changed[site]),

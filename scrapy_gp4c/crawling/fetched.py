@@ -48,6 +48,8 @@ class KnownCopy:
     fingerprint that it is compared with."""
     rule: PageRule
     distance_bits: int
+    was_redirected: bool
+    """Whether the page's last answer came after a redirect."""
     info: dict[str, Any]
     """Fields of ``response.meta["gp4c"]`` that are known before the visit: page, cycle, kind, score, n, X."""
 
@@ -82,6 +84,7 @@ def known_copy(cycle: Cycle, claim: Claim) -> KnownCopy:
         delivered,
         rule,
         cycle.distance_bits(rule),
+        cycle.was_redirected(claim.page),
         info,
     )
 

@@ -242,10 +242,21 @@ class HintReader:
             urls = claims.urls[rows]
             is_local = np.fromiter(map(local_sites.have, urls), np.bool_, len(urls))
             local_urls = [urls[row] for row in np.flatnonzero(is_local)]
-            pages = self._cycle.store.hints.find(self._keys_of(local_urls)).astype(np.int64)
+            pages = self._find(local_urls)
             self._count(FOREIGN, len(urls) - len(local_urls))
             self._count(UNKNOWN, int((pages < 0).sum()))
             yield PageClaims(kind, pages, claims.changed_s[rows][is_local], claims.period_s[rows][is_local])
+
+    def _find(self, urls: list[str]) -> npt.NDArray[np.int64]:
+        """Pages of URLs, at these addresses or those before their site moved; -1 for unknown ones."""
+        find, moves = self._cycle.store.hints.find, self._cycle.moves
+        pages = find(self._keys_of(urls)).astype(np.int64)
+        if moves.rules:
+            old = [(row, name) for row in np.flatnonzero(pages < 0) for name in moves.old_names(urls[row])]
+            old_pages = find(self._keys_of([name for _, name in old]))
+            for (row, _), page in zip(old, old_pages.tolist(), strict=True):
+                pages[row] = max(page, pages[row])
+        return pages
 
     def _note(self, claims: PageClaims) -> None:
         """Note all claims of a file at once: a kill leaves all of them or none."""

@@ -230,18 +230,19 @@ def classify_pages(
     for first, columns in known.blocks(read):
         stage = stages(columns, settings.warmup_visits, settings.gone_after)
         awake = is_awake(columns, cycle, settings.in_every_cycle(columns) & ~stage.gone)
+        is_gone = stage.gone
         if is_left_alone.any():
-            awake &= ~is_left_alone[columns["group"]]
+            may_ask = ~is_left_alone[columns["group"]]
+            awake, is_gone = awake & may_ask, is_gone & may_ask
         alive += len(awake) - int(np.count_nonzero(stage.gone))
         copies += int(np.count_nonzero(~stage.gone & (columns["has_copy"] != 0)))
         in_group = in_panel(columns["key"], settings.panel) if settings.panel else np.False_
-        is_gone = stage.gone
         if rules is not None:
             allowed = rules.allowed(first, columns["last_attempt"])
             promises.append(
                 rules.promised(first, columns["last_attempt"], stage.settled & ~in_group, allowed)
             )
-            awake, is_gone = awake & allowed, stage.gone & allowed
+            awake, is_gone = awake & allowed, is_gone & allowed
         if is_gone.any():
             gone.append(GonePages.of(columns, is_gone, awake, first))
         settled = awake & stage.settled

@@ -123,6 +123,7 @@ class Run:
         self.skips = self._admission.skips
         self.use_filter = self._admission.use_filter
         self.skips_link = self._admission.skips_link
+        self.url_keys = rebuilder.url_keys
         self.doubted: Callable[[], list[int]] = list
         """Function for the fingerprints that cycles have doubted."""
         self._has_queued = False
@@ -449,6 +450,8 @@ class Run:
             for host in cycle.patience.end():
                 cycle.keep_left_alone()
                 line = messages.refusing(host, cycle.patience.left_alone[host])
+                logger.warning("%s", line, extra=self.extra)
+            for line in cycle.repeats.finish():
                 logger.warning("%s", line, extra=self.extra)
             self.notifier.cycle_ends()
             record = cycle.finish(reason)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+import numpy as np
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.defer import deferred_from_coro
 
@@ -17,6 +18,7 @@ from scrapy_gp4c.crawling.deliveries import VisitInfo
 from scrapy_gp4c.crawling.doubt import REFUSALS, Changed, SharedTexts, retry_after, site_of
 from scrapy_gp4c.crawling.fetched import FetchedResponse, NotFetchedError
 from scrapy_gp4c.crawling.messages import refusing
+from scrapy_gp4c.crawling.repeats import are_related, canonical_url
 from scrapy_gp4c.crawling.requests import META, Claim
 from scrapy_gp4c.crawling.scrapy_internals import awaitable
 from scrapy_gp4c.errors import StoreError
@@ -25,11 +27,13 @@ from scrapy_gp4c.fingerprint.answers import is_text
 from scrapy_gp4c.fingerprint.copy_notes import CopyState, compared, known_fingerprint, unpack
 from scrapy_gp4c.fingerprint.description import description
 from scrapy_gp4c.fingerprint.parts import NOT_WATCHED_REASON, ComparedPart, compared_part, has_parts, part_sum
+from scrapy_gp4c.fingerprint.sketches import is_changed
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 from scrapy_gp4c.foreign_text import foreign_safe_logger
-from scrapy_gp4c.page_state.outcomes import CHANGED, NOT_MODIFIED
+from scrapy_gp4c.page_state.outcomes import CHANGED, EXCLUDED, NOT_MODIFIED, SAME
+from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.credentials import Credentials
-from scrapy_gp4c.store.records import LastAnswer
+from scrapy_gp4c.store.records import LastAnswer, StoredRequest
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -62,6 +66,12 @@ MAX_LYING_SITES: Final = 1_000
 """Sites with a false 304 that are remembered: the record of the cycle has them."""
 LIES: Final = "gp4c/false_not_modified"
 """Statistic of 304s that were found to be false."""
+MAX_WAITING: Final = 8
+"""Visits in a row of a twin with another text than its page's copy that the page is waited for."""
+MIN_TWIN_VISITS: Final = 2
+"""Judged visits of two addresses, after the first of each, from which on they may be one page."""
+REPEATS: Final = "gp4c/repeats"
+"""Statistic of visits whose pages only repeat others."""
 CUT_OFF: Final = "dataloss"
 """Flag of a body that lacks its end; ``partial`` only means that no length was sent (RFC 9112, 6.3)."""
 
@@ -84,6 +94,7 @@ class Visits:
         settings = self.cycle.settings
         self.features = settings.features
         self.skip_unchanged = settings.skip_unchanged
+        self.url_keys = run.url_keys
         self.describes = settings.asks_for_clusters
         self.texts = SharedTexts(self.store.newest_record("doubted").get("doubted", []))
         run.doubted = lambda: list(self.texts.doubted)
@@ -388,6 +399,8 @@ class Visit:
             info["doubtful"] = doubt
             return self._finish(response, info)
         self._note_refusal(response, refuses=False)
+        if not is_rebased and (other := self._repeated(response, page)) is not None:
+            return self._finish(response, self._end_repeat(response, page, other))
         if visits.cycle.failure is None and (not is_known or isinstance(response, FetchedResponse)):
             page = self._learn(response, page)
         if is_rebased:
@@ -406,6 +419,8 @@ class Visit:
             is_rebased=is_rebased,
             answer=LastAnswer(final_url=self._final_url(response)),
         )
+        if info.outcome == "first":
+            self._note_first(page)
         if page.is_cut and info.outcome == "first":
             logger.warning("Only the first megabyte of the text of %s is compared", response)
         return self._finish(response, info)
@@ -438,13 +453,81 @@ class Visit:
             packed = visits.store.copy_notes(number) if row.has_copy and is_text else None
             copy = None if packed is None else Changed(number, row.fingerprint, packed)
             bits = visits.cycle.settings.distance_bits
-            doubt = visits.texts.judge(self._request, response, page, copy, bits)
+            was_redirected = visits.cycle.was_redirected(number)
+            doubt = visits.texts.judge(
+                self._request, response, page, copy, bits, was_redirected=was_redirected
+            )
         for one in doubt.taken_back:
             visits.cycle.doubt(one.page, one.notes)
             self._note_refusal(response, refuses=True)
         if doubt.is_remembered and page.fingerprint not in visits.texts.doubted:
             visits.store.amend_record(doubted=visits.texts.doubt(page.fingerprint))
         return doubt.reason
+
+    @property
+    def _url(self) -> str:
+        """URL of the page, before any redirect."""
+        url: str = (self._request.meta.get("redirect_urls") or [self._request.url])[0]
+        return url
+
+    def _repeated(self, response: Response, page: PageReading) -> int | None:
+        """Page that this one only repeats, at another address; None: it stands for itself."""
+        number = self._claim.page
+        if self._visits.store.page(number).found_by == START:
+            return None
+        if (twin := self._twin(response, page)) is not None:
+            return twin
+        return self._visits.cycle.repeats.original(number, self._url, page.fingerprint)
+
+    def _twin(self, response: Response, page: PageReading) -> int | None:
+        """Page that a redirect or canonical link names as this one, if it has the same text and callback.
+
+        Both were visited three times at least.
+        """
+        visits, number = self._visits, self._claim.page
+        store, row = visits.store, visits.store.page(number)
+        if row.n < MIN_TWIN_VISITS or (url := canonical_url(response, self._url)) is None:
+            return None
+        if "redirect_urls" not in self._request.meta and not are_related(url, self._url):
+            return None
+        twin = store.find(int(visits.url_keys([url])[0]))
+        if twin in (None, number) or twin in visits.cycle.repeats.excluded:
+            return None
+        assert twin is not None
+        other, bits = store.page(twin), visits.cycle.settings.distance_bits
+        if not other.has_copy or other.n < MIN_TWIN_VISITS or other.failures:
+            return None
+        texts = {page.fingerprint}
+        if not is_changed(page.fingerprint, row.fingerprint, bits):
+            texts.add(row.fingerprint)  # without a clock, as the other copy
+        if _usage(store.request(twin)) != _usage(store.request(number)):
+            return None
+        is_same = any(not is_changed(text, other.fingerprint, bits) for text in texts)
+        # A change is the other's to report, which may not have been visited since.
+        is_waiting = row.outcome == EXCLUDED and row.failures <= MAX_WAITING and not self._is_as_before(twin)
+        return twin if is_same or is_waiting else None
+
+    def _is_as_before(self, page: int) -> bool:
+        """Whether a page was visited in this cycle, and not found changed."""
+        visits = self._visits.store.open_visits()
+        return bool(np.isin(visits["outcome"][visits["page"] == page], SAME).any())
+
+    def _end_repeat(self, response: Response, page: PageReading, other: int) -> VisitInfo:
+        """End a visit whose page only repeats another."""
+        visits, number = self._visits, self._claim.page
+        url = visits.public_url(visits.store.request(other)["url"])
+        if visits.store.page(number).has_copy == 0:
+            self._note_first(page, is_repeat=True)
+        visits.cycle.repeats.excluded.add(number)
+        line = f"{visits.public_url(self._url)} is the same page as {url}, and is looked at ever more rarely."
+        log_first(visits.cycle.stats, REPEATS, line, {})
+        return self._end(response, "excluded", f"the same page as {url}")
+
+    def _note_first(self, page: PageReading, *, is_repeat: bool = False) -> None:
+        """Count the text of a new page; where it shows a trap, warn."""
+        line = self._visits.cycle.repeats.note_first(self._url, page.kept_fingerprint, is_repeat=is_repeat)
+        if line is not None:
+            logger.warning("%s", line)
 
     @property
     def _part_sum(self) -> int:
@@ -568,6 +651,11 @@ class Visit:
         log_first(visits.cycle.stats, LIES, line, {}, logging.WARNING)
 
 
+def _usage(stored: StoredRequest) -> tuple[object, ...]:
+    """For what the spider requests a page: pages of different callbacks give different items."""
+    return tuple(stored.get(name) for name in ("callback", "cb_kwargs", "rule"))
+
+
 def is_drawn(key: int, n: int) -> bool:
     """Whether a page is visited without validators after `n` judged visits; ``key``: of the page."""
     return n >= UNCONDITIONAL and (n + key) % UNCONDITIONAL == 0
@@ -589,7 +677,9 @@ def plain_outcome(response: Response, request: Request) -> str | None:
         return "not_modified"
     if response.status in GONE_STATUS:
         return "gone"
-    return "error" if not 200 <= response.status < 300 or CUT_OFF in response.flags else None
+    is_part = response.status == 206 and "Range" not in request.headers  # nobody has asked for a part
+    is_whole = 200 <= response.status < 300 and not is_part and CUT_OFF not in response.flags
+    return None if is_whole else "error"
 
 
 def is_dummy(response: Response) -> bool:

@@ -443,7 +443,9 @@ class FetcherCrawl:
             if copy.fingerprint is not None and copy.notes is not None and watched.features is None:
                 before = Changed(copy.info["page"], copy.fingerprint, copy.notes)
             request = response.request or Request(response.url)
-            result.doubt = self._texts.judge(request, response, reading, before, copy.distance_bits)
+            result.doubt = self._texts.judge(
+                request, response, reading, before, copy.distance_bits, was_redirected=copy.was_redirected
+            )
             if result.doubt.reason is not None:
                 return "doubtful"
         result.reading, result.notes = compared(

@@ -92,7 +92,10 @@ _HEAD: Final = struct.Struct("<QIHHBBB")
 """Checksum of the body, compared words, masked parts, words left out, bits of their reasons, kind, flags."""
 _CUT: Final = 1
 _PASSWORD: Final = 128
-"""Bit of the byte of the kind."""
+_END: Final = 64
+"""Bits of the byte of the kind."""
+_END_BYTES: Final = 1_024
+"""End of an HTML page in which its last tag stands."""
 _asks_password: Final = re.compile(rb"<input\b[^>]{0,500}?\btype\s*=\s*[\"']?password", re.IGNORECASE).search
 MAX_LEARNED_BYTES: Final = 2**20
 """Longest page whose noise is learned."""
@@ -115,6 +118,8 @@ class CopyNotes(NamedTuple):
     """State of the learning of noise; empty for most pages."""
     part_sum: int = 0
     """Checksum of what is compared of the page, see `scrapy_gp4c.fingerprint.parts.part_sum`."""
+    has_end: bool = False
+    """Whether it is HTML to its last tag."""
 
 
 def asks_password(response: Response) -> bool:
@@ -122,8 +127,18 @@ def asks_password(response: Response) -> bool:
     return isinstance(response, HtmlResponse) and _asks_password(response.body) is not None
 
 
+def has_end(response: Response) -> bool:
+    """Whether an HTML page ends with its last tag."""
+    return isinstance(response, HtmlResponse) and b"</html" in response.body[-_END_BYTES:].lower()
+
+
 def notes_of(
-    reading: PageReading, body_sum: int | None, learned: bytes, part_sum: int = 0, asks_password: bool = False
+    reading: PageReading,
+    body_sum: int | None,
+    learned: bytes,
+    part_sum: int = 0,
+    asks_password: bool = False,
+    has_end: bool = False,
 ) -> CopyNotes:
     """Return the notes of a copy by its reading."""
     return CopyNotes(
@@ -137,6 +152,7 @@ def notes_of(
         asks_password,
         learned,
         part_sum,
+        has_end,
     )
 
 
@@ -165,7 +181,8 @@ def compared(
     elif copy is not None and features is None:
         reading, learned = _compared(response, reading, CopyState(copy, learned, distance_bits))
     total = body_sum(response, features, reading.kept_fingerprint)
-    return reading, pack(notes_of(reading, total, learned, part_sum, asks_password(response)))
+    marks = asks_password(response), has_end(response)
+    return reading, pack(notes_of(reading, total, learned, part_sum, *marks))
 
 
 def known_fingerprint(
@@ -215,7 +232,7 @@ def pack(notes: CopyNotes) -> bytes:
     """Return notes as the store keeps them: 19 bytes, and what is learned."""
     reasons = sum(1 << REASONS.index(reason) for reason in set(notes.reasons))
     counts = (min(notes.words, 2**32 - 1), min(notes.masked, 2**16 - 1), min(notes.left_out_words, 2**16 - 1))
-    kind = KINDS.index(notes.kind) | _PASSWORD * notes.asks_password
+    kind = KINDS.index(notes.kind) | _PASSWORD * notes.asks_password | _END * notes.has_end
     head = _HEAD.pack(notes.body_sum, *counts, reasons, kind, _CUT * notes.is_cut + 2 * notes.part_sum)
     return head + notes.learned
 
@@ -226,8 +243,9 @@ def unpack(value: bytes) -> CopyNotes:
     names = tuple(reason for bit, reason in enumerate(REASONS) if reasons >> bit & 1)
     learned = value[_HEAD.size :]
     is_cut, part_sum = bool(flags & _CUT), flags >> 1
-    asks, kind = bool(kind & _PASSWORD), kind & ~_PASSWORD
-    return CopyNotes(body_sum, words, masked, left_out, names, KINDS[kind], is_cut, asks, learned, part_sum)
+    asks, has_end, kind_name = bool(kind & _PASSWORD), bool(kind & _END), KINDS[kind & ~(_PASSWORD | _END)]
+    counts = words, masked, left_out
+    return CopyNotes(body_sum, *counts, names, kind_name, is_cut, asks, learned, part_sum, has_end)
 
 
 def without_noise(

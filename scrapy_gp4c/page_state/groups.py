@@ -79,6 +79,14 @@ def directory_of(path: str) -> str:
     return head + slash
 
 
+def in_scope(directories: Array, site: str, prefix: str) -> npt.NDArray[np.bool_]:
+    """Which directories, dtype `GROUP` ``[G]``, have a prefix of a path of a site; all for an empty one."""
+    is_inside = (directories["site"] == _key(site)) & (prefix == "")
+    for name, mark in (("key", "\n"), *((f"prefix_{n}", "\t") for n in range(1, PREFIXES + 1))):
+        is_inside |= directories[name] == _key(site, mark, prefix)
+    return np.asarray(is_inside)
+
+
 def _key(*parts: str) -> int:
     """Never 0, which means no group."""
     raw = "".join(parts).encode("utf-8", "surrogatepass")

@@ -104,7 +104,7 @@ class Moves:
 
     def learn(self, old: str, new: str) -> bool:
         """Learn from a permanent redirect of a page; True if there is a new rule."""
-        (old_head, old_path), (new_head, new_path) = _head_and_path(old), _head_and_path(new)
+        (old_head, old_path), (new_head, new_path) = head_and_path(old), head_and_path(new)
         for new_end, old_end in ENDS:
             if not (new_path.endswith(new_end) and old_path.endswith(old_end)):
                 continue
@@ -149,7 +149,8 @@ def other_ends(url: str) -> Iterator[str]:
             yield url[: len(url) - len(new_end)] + old_end
 
 
-def _head_and_path(url: str) -> tuple[str, str]:
+def head_and_path(url: str) -> tuple[str, str]:
+    """Scheme and host of a URL, and what follows without the fragment."""
     parts = urlsplit(url)
     head = f"{parts.scheme}://{parts.netloc}"
     return head, url[len(head) :].partition("#")[0] or "/"

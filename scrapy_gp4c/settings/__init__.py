@@ -76,6 +76,7 @@ class Settings:
     features: Callable[[Response], list[str]] | None
     seed: int
     max_pages_per_site: int
+    trap_pages: int | None
     keep_cycles: int | None
     query_log: str | None
     url_params_ignored: tuple[str, ...]

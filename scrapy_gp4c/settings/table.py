@@ -71,6 +71,11 @@ TABLE: Final[dict[str, values.Setting]] = {
     "GP4C_MAX_PAGES_PER_SITE": values.whole_number(
         10_000_000, "a count of pages of at least 1", 1, 2**32 - 1
     ),
+    "GP4C_TRAP_PAGES": values.Setting(
+        10,
+        "a count of pages of at least 1, or None for no limit",
+        lambda value: None if value in (None, "", "None") else values.count(value, 1),
+    ),
     "GP4C_KEEP_CYCLES": values.Setting(
         None,
         "a count of cycles of at least 1, or None for all",

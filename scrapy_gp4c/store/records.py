@@ -149,6 +149,10 @@ class CycleRecord(TypedDict, total=False):
     """Rules by which sites moved: begin and end of new addresses, begin and end of the old ones."""
     varying_data: list[str]
     """Names of data that requests hand on with other values in other runs."""
+    traps: list[list[Any]]
+    """Scopes of traps: site, begin of the directory, whether URLs have a query."""
+    repeats: list[list[Any]]
+    """Scopes whose new pages repeat texts: as in `traps`, then new pages, repeats and cycles with repeats."""
     logins: list[int]
     """Keys of the pages by which the spider comes to its first POST."""
     doubted: list[int]

@@ -59,6 +59,8 @@ def text_of(number: int) -> str:
         (AnswerFeatures({}, 0, 0), False),
         (AnswerFeatures({}, 100, 100, redirected_pages=3, visited_pages=30), True),
         (AnswerFeatures({}, 100, 100, is_new_password=True), True),
+        (AnswerFeatures({}, 100, 100, is_other_kind=True), True),
+        (AnswerFeatures({}, 60, 100, lacks_end=True), True),
         (AnswerFeatures({"x-vercel-mitigated": "challenge"}, 100, 100), True),
         (AnswerFeatures({"x-sucuri-block": "12"}, 100, 100), True),
         (AnswerFeatures({}, 100, 100, 3, 30), True),
@@ -111,7 +113,21 @@ def marked(request: ServerRequest) -> bytes:
     return html(f"making sure of you {text_of(time.monotonic_ns())} {script}").encode()
 
 
-@pytest.mark.parametrize("block", [WALL, challenge, html(""), incident, marked, login, password])
+def halved(request: ServerRequest) -> bytes:
+    """A page that the server ceased to send."""
+    return html(text_of(int(request.path[1:]))).encode()[:500]
+
+
+def plain(request: ServerRequest) -> bytes:
+    """A page that is called something else."""
+    request.setHeader("Content-Type", "text/plain")
+    return html(text_of(int(request.path[1:]))).encode()
+
+
+BLOCKS = [WALL, challenge, html(""), incident, marked, login, password, halved, plain]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
 @pytest_twisted.ensureDeferred
 async def test_a_site_that_blocks_for_some_cycles(
     site: Site,
@@ -145,6 +161,35 @@ async def test_a_site_that_blocks_for_some_cycles(
     assert changes == false_changes
 
 
+@pytest_twisted.ensureDeferred
+async def test_readers_of_another_country_and_parts_of_pages_are_no_changes(
+    site: Site, store_path: Path
+) -> None:
+    """Temporary redirects that lead all pages alike are doubtful; a part, not asked for, is an error."""
+    pages = {f"/{number}": html(text_of(number)) for number in range(3)}  # of 5, it would be left alone
+    site.pages = {**pages, "/part": html(text_of(50))}
+    urls = tuple(map(site.url, site.pages))
+    for _ in range(3):
+        await crawl(Pages, store_path, FULL, urls=urls)
+
+    def abroad(request: ServerRequest) -> bytes:
+        if request.path == b"/part":
+            request.setResponseCode(206)
+            return html(text_of(50)).encode()[:700]
+        path = request.path.decode()
+        if path.startswith("/de/"):
+            return html(text_of(100 + int(path[4:]))).encode()
+        request.redirect(f"/de{path}".encode())
+        return b""
+
+    site.pages = dict.fromkeys([*site.pages, *(f"/de{path}" for path in pages)], abroad)
+    for cycle in (4, 5):
+        await crawl(Pages, store_path, FULL, urls=urls)
+        ends = outcomes(store_path, cycle)
+        assert ends.pop("/part") == ["error"]
+        assert {one for found in ends.values() for one in found} == {"doubtful"}
+
+
 def test_a_new_frame_around_the_texts_of_all_pages_is_no_doubt() -> None:
     """Pages whose own texts stay in it have changed, however alike they have become."""
     texts = SharedTexts([])
@@ -157,7 +202,7 @@ def test_a_new_frame_around_the_texts_of_all_pages_is_no_doubt() -> None:
         readings = read(copy, None), read(page, None)
         notes = pack(notes_of(readings[0], None, b""))
         before = Changed(number, readings[0].fingerprint, notes)
-        doubt = texts.judge(Request(page.url), page, readings[1], before, 1)
+        doubt = texts.judge(Request(page.url), page, readings[1], before, 1, was_redirected=False)
         assert doubt == (None, False, [])
 
 

@@ -19,12 +19,12 @@ from twisted.web.http import Request as ServerRequest
 from scrapy_gp4c.crawling.forecast import PagesInMemory
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.page_state import columns
-from scrapy_gp4c.page_state.groups import GROUP
-from scrapy_gp4c.page_state.outcomes import GONE, PLAN, UNCHANGED, VISIT
+from scrapy_gp4c.page_state.groups import GROUP, place_of_url
+from scrapy_gp4c.page_state.outcomes import DOUBTFUL, GONE, OUTCOMES, PLAN, UNCHANGED, VISIT
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
-from tests.support.loopback import Site, crawl, html, outcomes
+from tests.support.loopback import Site, crawl, html, outcomes, stats
 
 WORDS = "a page with a text of more than a few words on nothing in particular that rarely changes at all"
 FULL = {"GP4C_BUDGET": 1.0, "RETRY_ENABLED": False}
@@ -169,26 +169,39 @@ STATE = st.fixed_dictionaries(
         "gone": st.integers(0, 255),
         "last_attempt": st.integers(0, 40),
         "found_by": st.integers(0, 3),
+        "outcome": st.integers(0, len(OUTCOMES) - 1),
     }
 )
 
 
-@given(st.lists(STATE, min_size=1, max_size=8), st.sampled_from([0.05, 0.25, 1.0, 1, 3]))
+@given(
+    st.lists(STATE, min_size=1, max_size=8),
+    st.sampled_from([0.05, 0.25, 1.0, 1, 3]),
+    st.sampled_from([0, 1, 24]),
+)
 @settings(deadline=None)
 def test_from_any_state_a_page_is_visited_again_within_33_cycles(
-    states: list[dict[str, int]], budget: float
+    states: list[dict[str, int]], budget: float, alone_cycles: int
 ) -> None:
-    """Whatever outcomes brought pages there, and whether the others answer from now on or never."""
+    """Whatever outcomes brought pages there, and whether the others answer from now on, doubtfully, or never.
+
+    A site that is left alone for some cycles is visited within as many cycles after them.
+    """
+    directories = np.zeros(1, GROUP)
+    directories["site"] = place_of_url("http://a.example/").site_key
     loaded = Settings.load(ScrapySettings({"GP4C_BUDGET": budget, "GP4C_SCORE_FUNCTION": "t"}))
-    for outcome in (UNCHANGED, GONE):
+    for outcome in (UNCHANGED, GONE, DOUBTFUL):
         state = columns.new_columns(np.arange(len(states), dtype=np.uint64) * 2**58)
         for name in states[0]:
             state[name][:] = [one[name] for one in states]
         state["gone"] = np.minimum(state["gone"], state["failures"])
-        known = PagesInMemory(state, np.zeros(1, GROUP), {}, lambda pages: [])
+        known = PagesInMemory(state, directories, {}, lambda pages: [])
         waiting = set(range(len(states)))
-        for cycle in range(41, 41 + 33):
-            plan = np.concatenate([*Planner(known, loaded, cycle).plan_first().chunks(), np.empty(0, PLAN)])
+        for cycle in range(41, 41 + alone_cycles + 33):
+            alone = ["a.example"] if cycle < 41 + alone_cycles else []
+            planner = Planner(known, loaded, cycle, left_alone=alone)
+            plan = np.concatenate([*planner.plan_first().chunks(), np.empty(0, PLAN)])
+            assert not (alone and len(plan))
             waiting -= set(plan["page"].tolist())
             visits = np.zeros(len(plan), VISIT)
             visits["page"], visits["outcome"] = plan["page"], outcome
@@ -212,10 +225,11 @@ def test_hints_and_imports_shorten_the_wait_of_gone_pages(store_path: Path) -> N
         assert [store.page(page).gone for page in range(4)] == [6, 6, 6, 0]
 
 
-@pytest.mark.parametrize("end", ["", "/"])
+@pytest.mark.parametrize(("end", "is_edited"), [("", False), ("", True), ("/", False)])
 @pytest_twisted.ensureDeferred
-async def test_a_site_that_moves_keeps_its_pages(store_path: Path, end: str) -> None:
-    """Its pages are known at their new addresses, whether the front page moves or links change first."""
+async def test_a_site_that_moves_keeps_its_pages(store_path: Path, end: str, is_edited: bool) -> None:
+    """Its pages are known at their new addresses, whether the front page moves, links change first, or the
+    user edits the start URL in the same cycle; a sitemap's claims find them there, too."""
     site = Site(hosts=("127.0.0.1", "127.0.0.2"))
     new_host = "127.0.0.1" if end else "127.0.0.2"
     try:
@@ -237,13 +251,22 @@ async def test_a_site_that_moves_keeps_its_pages(store_path: Path, end: str) -> 
         site.pages = dict.fromkeys([*old, *(path + "/" for path in old)], moved)
         if end:
             old = {**old, "/": html(WORDS, [f"{path}/" for path in old if path != "/"])}
+        start = site.url(host=new_host if is_edited else "127.0.0.1")
         for cycle in range(3, 7):
-            await crawl(Linked, store_path, FULL, url=site.url())
+            await crawl(Linked, store_path, FULL, url=start)
             ends = outcomes(store_path, cycle)
             assert len(ends) == 13
             assert sum(found.count("changed") for found in ends.values()) <= 1
         with Store(store_path, readonly=True) as store:
             assert store.pages == 13
             assert store.verify() == []
+        if is_edited:
+            entries = "".join(
+                f"<url><loc>{site.url(f'/{number}', new_host)}</loc></url>" for number in range(12)
+            )
+            site.pages["/sitemap.xml"] = f"<urlset>{entries}</urlset>"
+            site.pages["/start"] = html(WORDS, ["/sitemap.xml"])
+            crawler = await crawl(Quiet, store_path, FULL, url=site.url("/start", new_host))
+            assert stats(crawler).get("hints/unknown_urls", 0) == 0
     finally:
         await site.close()

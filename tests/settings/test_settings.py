@@ -43,6 +43,7 @@ BAD: dict[str, list[Any]] = {
     "GP4C_FINGERPRINT": ["md5", 3, ""],
     "GP4C_FEATURES": [5, "features", "no_such_module.features", "math.no_such_name", "math.pi"],
     "GP4C_SEED": [-1, 1.5, True, "x", math.inf],
+    "GP4C_TRAP_PAGES": [0, -1, 1.5, True, "many"],
     "GP4C_MAX_PAGES_PER_SITE": [0, -1, 2**32, 1.5, True, "many"],
     "GP4C_KEEP_CYCLES": [0, -1, 1.5, "many", True],
     "GP4C_QUERY_LOG": [5, True, ["queries.tsv"]],

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -59,7 +60,9 @@ class Web:
                     for number, path in enumerate(listed)
                 )
                 shown = f"version {web.version}" if is_changing(self.path) else "as ever"
-                text = f"page {self.path} of a small site, {shown}"
+                # Words of its own: pages that become alike are doubted, and their visits amended.
+                words = " ".join(f"word{zlib.crc32(f'{self.path} {n}'.encode()) % 9973}" for n in range(30))
+                text = f"page {self.path} of a small site, {shown}, with {words}"
                 body = f"<html><body><p>{text}</p>{links}</body></html>".encode()
                 if self.path in web.files:
                     body = web.files[self.path]()

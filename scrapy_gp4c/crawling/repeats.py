@@ -1,0 +1,259 @@
+"""Addresses that repeat other pages: twins of a page, and traps, whose links never end.
+
+A visit of such an address ends as ``excluded`` and names the page that it repeats. So its copy stays, changes
+are reported once, and it is looked at again after 1, 2, 4, ... 32 cycles, as what fails.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import parse_qsl, urljoin, urlsplit
+
+import numpy as np
+
+from scrapy_gp4c.fingerprint.sketches import has_text
+from scrapy_gp4c.page_state.groups import Place, in_scope, place_of_url
+
+if TYPE_CHECKING:
+    from scrapy.http import Response
+
+    from scrapy_gp4c.store.protocols import PageStore
+
+HEAD_BYTES: Final = 65_536
+"""Begin of a body in which its canonical link stands."""
+_LINK: Final = re.compile(rb"<link\b[^<>]{0,2000}>", re.IGNORECASE)
+_CANONICAL: Final = re.compile(rb"""\brel\s*=\s*["']?canonical\b""", re.IGNORECASE)
+_HREF: Final = re.compile(rb"""\bhref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
+REPEATING: Final = 0.8
+"""Share of new pages whose text is that of another page of the site from which on their scope is a trap."""
+MIN_REPEATS: Final = 30
+"""Repeats, in at least `MIN_CYCLES`, from which on a scope is a trap."""
+MIN_CYCLES: Final = 3
+MANY_REPEATS: Final = 200
+"""Repeats in one cycle from which on a scope is a trap at once."""
+FEW: Final = 5
+"""Repeats of a cycle that do not count, and new texts from which on a trap may be none any more."""
+MAX_REMEMBERED: Final = 100_000
+"""Texts of a cycle's new pages, and scopes, that are remembered."""
+MAX_SCOPES: Final = 200
+"""Scopes whose repeats the record of a cycle has."""
+
+
+def canonical_url(response: Response, page_url: str) -> str | None:
+    """Address that an answer names as that of its page; None: none but the page's.
+
+    By ``<link rel="canonical">`` (RFC 6596), or else by the end of redirects.
+    """
+    head, url = response.body[:HEAD_BYTES], response.url
+    if b"canonical" in head:
+        for link in _LINK.findall(head):
+            if _CANONICAL.search(link) and (href := _HREF.search(link)):
+                text = next(filter(None, href.groups()), b"").decode("utf-8", "replace")
+                try:
+                    url = urljoin(url, text.replace("&amp;", "&").strip())
+                except ValueError:
+                    continue
+                break
+    return None if url == page_url else url
+
+
+def are_related(url: str, other: str) -> bool:
+    """Whether two addresses are of one site, with or without ``www.``, by http or https."""
+    site, other_site = ((urlsplit(one).hostname or "").removeprefix("www.") for one in (url, other))
+    return site == other_site
+
+
+class Scope(NamedTuple):
+    """Pages of a site that share the begin of their directory."""
+
+    site: str
+    prefix: str
+    has_query: bool
+    """Whether their URLs have a query."""
+
+
+def scopes_of(url: str) -> list[Scope]:
+    """Scopes of a page, the deepest first: its directory, the prefixes of its path, its site."""
+    place = place_of_url(url)
+    prefixes = dict.fromkeys((place.directory, *reversed(place.prefixes), ""))
+    return [Scope(place.site, prefix, "?" in url) for prefix in prefixes]
+
+
+class ScopeCounts:
+    """Counts of new pages of a scope."""
+
+    __slots__ = ("example", "pages", "repeats")
+
+    def __init__(self) -> None:
+        self.pages = self.repeats = 0
+        self.example = ""
+        """URL of the last page that repeats another."""
+
+
+class Repeats:
+    """Texts of new pages that repeat, in a cycle and those before it, and the traps that these show."""
+
+    def __init__(self, store: PageStore, most: int | None) -> None:
+        """``most``: new pages of a trap that a cycle takes; None: all, and nothing is a trap."""
+        self._store, self._most = store, most
+        self._taken = dict.fromkeys((Scope(*one) for one in store.newest_record("traps").get("traps", ())), 0)
+        """Trap -> new pages of it in this cycle."""
+        self._before: dict[Scope, list[int]] = {
+            Scope(*scope): counts for *scope, counts in store.newest_record("repeats").get("repeats", ())
+        }
+        """Scope -> new pages, repeats, and cycles with repeats, of cycles that had some."""
+        self._tallies: dict[Scope, ScopeCounts] = {}
+        self._texts: dict[tuple[str, int], str] = {}
+        """Site and fingerprint of each text that a new page had first, and that page's URL."""
+        self._originals: dict[tuple[str, int], int] | None = None
+        """Site and fingerprint -> the first page of traps that has this text."""
+        self.excluded: set[int] = set()
+        """Pages whose visits of this run ended as repeats of others."""
+
+    def trap_of(self, url: str) -> Scope | None:
+        """Trap that a page is in; None: it is in none."""
+        return next((one for one in scopes_of(url) if one in self._taken), None) if self._taken else None
+
+    def takes(self, url: str) -> bool:
+        """Count a new page, unless it is in a trap of which the cycle has enough."""
+        if (trap := self.trap_of(url)) is None:
+            return True
+        self._taken[trap] += 1
+        return self._most is None or self._taken[trap] <= self._most
+
+    def original(self, page: int, url: str, fingerprint: int) -> int | None:
+        """Page of the same trap that had the text of a page before it; None: there is none."""
+        if self._most is None or not has_text(fingerprint) or (trap := self.trap_of(url)) is None:
+            return None
+        if self._originals is None:
+            self._originals = self._read_originals()
+        key = trap.site, fingerprint
+        first = self._originals.setdefault(key, page)
+        if first < page and first not in self.excluded:
+            return first
+        self._originals[key] = page
+        return None
+
+    def note_first(self, url: str, fingerprint: int, *, is_repeat: bool = False) -> str | None:
+        """Count the first visit of a page; returns the warning where it shows a trap.
+
+        ``is_repeat``: whether its text is known to be that of another page.
+        """
+        if self._most is None or not has_text(fingerprint):
+            return None
+        is_repeat |= self._texts.setdefault((place_of_url(url).site, fingerprint), url) != url
+        if len(self._texts) > MAX_REMEMBERED or len(self._tallies) > MAX_REMEMBERED:
+            self._texts.clear()
+            self._tallies.clear()
+        for scope in self._counted(url):
+            tally = self._tallies.setdefault(scope, ScopeCounts())
+            tally.pages += 1
+            if is_repeat:
+                tally.repeats += 1
+                tally.example = url
+        return self._find_trap(url) if is_repeat else None
+
+    def _counted(self, url: str) -> list[Scope]:
+        """Scopes that a page counts for: all of it, but for the trap alone that it is in."""
+        trap = self.trap_of(url)
+        return scopes_of(url) if trap is None else [trap]
+
+    def _find_trap(self, url: str) -> str | None:
+        """Begin to cap the deepest scope of a page that is a trap; returns the warning."""
+        if self.trap_of(url) is not None:
+            return None
+        for scope in scopes_of(url):
+            tally, (pages, repeats, cycles) = self._tallies[scope], self._before.get(scope, [0, 0, 0])
+            is_now = tally.repeats >= MANY_REPEATS and tally.repeats >= REPEATING * tally.pages
+            is_trap = cycles >= MIN_CYCLES and repeats >= max(MIN_REPEATS, REPEATING * pages)
+            if is_now or is_trap:
+                self._taken[scope], self._originals = 0, None
+                self._store.amend_record(traps=[list(one) for one in self._taken])
+                line = self._warning(scope, tally if is_now else None)
+                for outer in scopes_of(url):  # the others are no traps for what is in this one
+                    self._before.pop(outer, None)
+                    self._tallies[outer] = ScopeCounts()
+                return line
+        return None
+
+    def _warning(self, scope: Scope, tally: ScopeCounts | None) -> str:
+        pages, repeats, _ = (
+            self._before.get(scope, [0, 0, 0]) if tally is None else (tally.pages, tally.repeats, 0)
+        )
+        example = self._tallies[scope].example
+        names = list(dict.fromkeys(name for name, _ in parse_qsl(urlsplit(example).query, True)))
+        remedy = (
+            f"Add to GP4C_URL_PARAMS_IGNORED what makes no page of its parameters ({', '.join(names)[:200]})"
+            if names
+            else 'Give these pages {"never": True} in GP4C_RULES'
+        )
+        return (
+            f"{scope.site}/{scope.prefix} is a trap: {repeats:,} of {pages:,} new pages, such as {example}, "
+            f"have texts of other pages. At most {self._most:,} new pages of it are taken in a cycle "
+            f"(GP4C_TRAP_PAGES). {remedy}, or keep the spider out."
+        )
+
+    def finish(self) -> list[str]:
+        """Compare the cycle's new pages with those before, and return warnings; call before the fold."""
+        if not self._texts:
+            return []
+        for url in self._repeats_of_known():
+            for scope in self._counted(url):
+                tally = self._tallies.setdefault(scope, ScopeCounts())
+                tally.repeats += 1
+                tally.example = url
+        for scope, tally in self._tallies.items():
+            if tally.repeats >= FEW:
+                pages, repeats, cycles = self._before.get(scope, [0, 0, 0])
+                self._before[scope] = [pages + tally.pages, repeats + tally.repeats, cycles + 1]
+        ended = [trap for trap in self._taken if self._is_over(trap)]
+        for trap in ended:
+            del self._taken[trap]
+            self._before.pop(trap, None)
+        lines = [
+            f"{trap.site}/{trap.prefix} is no trap any more: its new pages have texts of their own."
+            for trap in ended
+        ]
+        examples = [tally.example for tally in self._tallies.values() if tally.repeats >= FEW]
+        lines += filter(None, (self._find_trap(url) for url in dict.fromkeys(examples)))
+        most = sorted(self._before.items(), key=lambda item: item[1][1])[-MAX_SCOPES:]
+        if most or ended:
+            traps = [list(trap) for trap in self._taken]
+            self._store.amend_record(traps=traps, repeats=[[*scope, counts] for scope, counts in most])
+        return lines
+
+    def _is_over(self, trap: Scope) -> bool:
+        """Whether most new pages of a trap had texts of their own in this cycle."""
+        tally = self._tallies.get(trap)
+        return tally is not None and tally.pages >= FEW and tally.repeats < tally.pages / 2
+
+    def _repeats_of_known(self) -> list[str]:
+        """URLs of new pages whose texts pages of the same site had before this cycle."""
+        store = self._store
+        fingerprints = np.unique(np.array([one for _, one in self._texts], np.uint64))
+        sites, known = store.directories()["site"], set[tuple[int, int]]()
+        for _, block in store.blocks({"fingerprint", "has_copy", "group"}):
+            rows = np.flatnonzero((block["has_copy"] > 0) & np.isin(block["fingerprint"], fingerprints))
+            known.update(
+                zip(sites[block["group"][rows]].tolist(), block["fingerprint"][rows].tolist(), strict=True)
+            )
+        return [
+            url
+            for (site, fingerprint), url in self._texts.items()
+            if (Place(site, "").site_key, fingerprint) in known
+        ]
+
+    def _read_originals(self) -> dict[tuple[str, int], int]:
+        """Texts of the known pages of all traps, as `_originals` has them."""
+        directories = self._store.directories()
+        originals: dict[tuple[str, int], int] = {}
+        inside = [(trap.site, in_scope(directories, trap.site, trap.prefix)) for trap in self._taken]
+        for first, block in self._store.blocks({"fingerprint", "has_copy", "group", "failures"}):
+            is_sound = (block["has_copy"] > 0) & (block["failures"] == 0)
+            for site, is_inside in inside:
+                for row in np.flatnonzero(is_sound & is_inside[block["group"]]).tolist():
+                    originals.setdefault((site, int(block["fingerprint"][row])), first + row)
+            if len(originals) > MAX_REMEMBERED:
+                break
+        return originals

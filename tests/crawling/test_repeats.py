@@ -1,0 +1,180 @@
+"""Twins of a page and traps, by real crawls over many cycles."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from scrapy import Request, Spider
+from scrapy.http import HtmlResponse
+from twisted.web.http import Request as ServerRequest
+
+from scrapy_gp4c.crawling.repeats import Scope, are_related, canonical_url, scopes_of
+from scrapy_gp4c.store.lmdb_store.store import Store
+from tests.support.loopback import Site, crawl, html, outcomes, stats
+
+FULL = {"GP4C_BUDGET": 0.9, "GP4C_WARMUP_VISITS": 2, "RETRY_ENABLED": False}
+words = itertools.count()
+
+
+def text_of(number: int, version: int = 0) -> str:
+    """A text of its own, of a hundred words."""
+    return " ".join(f"word{number * 7919 + version * 104_729 + place * 31}" for place in range(100))
+
+
+class Linked(Spider):
+    """Requests one page and follows all links of HTML."""
+
+    name = "linked"
+    url = ""
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request the first page."""
+        yield Request(self.url)
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        """Follow the links."""
+        if "html" in str(response.headers.get("Content-Type")):
+            yield from response.follow_all(css="a")
+
+
+def page(number: int, version: int, canonical: str | None = None) -> str:
+    """A page with a text of its own, and the address that it names."""
+    link = "" if canonical is None else f"<LINK href='{canonical}' class=x rel=canonical>"
+    return html(text_of(number, version)).replace("<head>", f"<head>{link}")
+
+
+@pytest.mark.parametrize("kind", ["canonical", "redirect"])
+@pytest.mark.slow
+@pytest_twisted.ensureDeferred
+async def test_two_addresses_of_a_page_become_one(kind: str, site: Site, store_path: Path) -> None:
+    """After three visits one reports the change; the other is looked at ever more rarely, and comes back."""
+    version = {"now": 0}
+    paths = [f"/{number}" for number in range(6)]
+
+    def answer(request: ServerRequest) -> bytes:
+        path = request.path.decode()
+        if path == "/":
+            return html(text_of(99), [*paths, *(f"{path}/" for path in paths)]).encode()
+        if path.endswith("/") and kind == "redirect":
+            request.redirect(path.removesuffix("/").encode())
+            return b""
+        number = int(path.strip("/"))
+        return page(number, version["now"], None if kind == "redirect" else f"/{number}").encode()
+
+    site.pages = {path: answer for one in ("", *paths) for path in (one, f"{one}/") if path}
+    visited: list[dict[str, list[str]]] = [{}]
+    for cycle in range(1, 15):
+        version["now"] = int(cycle >= 12)
+        await crawl(Linked, store_path, FULL, url=site.url())
+        visited.append(outcomes(store_path, cycle))
+    twins = {f"{path}/" for path in paths}
+    changed = [path for ends in visited[1:] for path, end in ends.items() if "changed" in end]
+    assert sorted(changed) == paths
+    assert sum(len(twins & visited[cycle].keys()) for cycle in (11, 12, 13, 14)) <= len(twins) + 2
+    with Store(store_path, readonly=True) as store:
+        number = next(one for one in range(store.pages) if store.request(one)["url"] == site.url("/3/"))
+        assert store.answer(number).error == f"the same page as {site.url('/3')}"
+        assert store.page(number).X == 0
+
+
+def token_in_query(path: str, token: int) -> str:
+    """An address with a parameter that makes no page."""
+    return f"{path}?_t={token}"
+
+
+def token_in_path(path: str, token: int) -> str:
+    """An address with a segment that makes no page."""
+    return f"/s/{token}{path}"
+
+
+@pytest.mark.parametrize("address", [token_in_query, token_in_path])
+@pytest.mark.slow
+@pytest_twisted.ensureDeferred
+async def test_links_with_new_tokens_are_a_trap(
+    address: Callable[[str, int], str], site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is named once and capped, its pages report no further changes, and other new pages are fetched."""
+    links: list[str] = []
+
+    def answer(request: ServerRequest) -> bytes:
+        path = request.uri.decode().partition("?")[0]
+        if path == "/":
+            tokens = [address(f"/{number}", next(words)) for number in range(12)]
+            return html(text_of(99), [*tokens, *links]).encode()
+        return html(text_of(int(path.rpartition("/")[2]), 7 * path.startswith("/news"))).encode()
+
+    class Endless(dict[str, Any]):
+        def get(self, path: str, default: Any = None) -> Any:
+            return answer
+
+    site.pages = Endless()
+    given = {**FULL, "GP4C_TRAP_PAGES": 3}
+    with caplog.at_level(logging.WARNING):
+        for cycle in range(1, 12):
+            links.append(f"/news/{cycle}")
+            crawler = await crawl(Linked, store_path, given, url=site.url())
+    lines = [record.getMessage() for record in caplog.records if "is a trap" in record.getMessage()]
+    (line,) = lines
+    assert ("GP4C_URL_PARAMS_IGNORED" in line) == (address is token_in_query)
+    assert stats(crawler)["skipped/trap"] == 9
+    with Store(store_path, readonly=True) as store:
+        urls = [store.request(number)["url"] for number in range(store.pages)]
+        assert sum("/news/" in url for url in urls) == 11
+        assert len(urls) <= 1 + 11 + 12 * 5 + 3 * 7
+
+
+@pytest_twisted.ensureDeferred
+async def test_an_endless_calendar_ends_in_its_first_cycle(site: Site, store_path: Path) -> None:
+    """Its days link to further days for ever, and have no events."""
+
+    def answer(request: ServerRequest) -> bytes:
+        path = request.path.decode()
+        if path == "/":
+            return html(text_of(99), ["/day/0"]).encode()
+        number = int(path.removeprefix("/day/"))
+        text = "there are no events on this day but you may subscribe to all others"
+        return html(text, [f"/day/{number * 2 + 1}", f"/day/{number * 2 + 2}"]).encode()
+
+    class Endless(dict[str, Any]):
+        def get(self, path: str, default: Any = None) -> Any:
+            return answer
+
+    site.pages = Endless()
+    await crawl(Linked, store_path, FULL, url=site.url())
+    assert 200 < len(site.log) < 500
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ('<link rel="canonical" href="/b">', "http://a.example/b"),
+        ("<LINK HREF='b?x=1&amp;y=2' REL='canonical'/>", "http://a.example/b?x=1&y=2"),
+        (
+            '<link rel=stylesheet href=/s><link rel=canonical href="http://www.a.example/">',
+            "http://www.a.example/",
+        ),
+        ('<link rel="canonical" href="http://a.example/a">', None),
+        ('<link rel="canonical" href="">', None),
+        ('<link rel="canonical" href="http://[b">', None),
+        ("<p>on canonical forms</p>", None),
+    ],
+)
+def test_addresses_that_pages_name(head: str, expected: str | None) -> None:
+    """As RFC 6596 has them, in any spelling; the page's own is none."""
+    body = f"<html><head>{head}</head></html>".encode()
+    assert canonical_url(HtmlResponse("http://a.example/a", body=body), "http://a.example/a") == expected
+
+
+def test_related_sites_and_scopes() -> None:
+    """With or without ``www.``; scopes from the directory up."""
+    assert are_related("http://www.a.example/x", "https://a.example:8443/")
+    assert not are_related("http://a.example/", "http://b.example/")
+    assert scopes_of("http://a.example/s/1/a/2?x=1") == [
+        Scope("a.example", prefix, True) for prefix in ("s/1/a/2?", "s/1/a/", "s/1/", "s/", "")
+    ]
