@@ -7,6 +7,7 @@ are reported once, and it is looked at again after 1, 2, 4, ... 32 cycles, as wh
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 HEAD_BYTES: Final = 65_536
 """Begin of a body in which its canonical link stands."""
-_LINK: Final = re.compile(rb"<link\b[^<>]{0,2000}>", re.IGNORECASE)
+MAX_TRIES: Final = 10
+"""Times that a body may name the word before its canonical link."""
 _CANONICAL: Final = re.compile(rb"""\brel\s*=\s*["']?canonical\b""", re.IGNORECASE)
 _HREF: Final = re.compile(rb"""\bhref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
 REPEATING: Final = 0.8
@@ -46,15 +48,18 @@ def canonical_url(response: Response, page_url: str) -> str | None:
     By ``<link rel="canonical">`` (RFC 6596), or else by the end of redirects.
     """
     head, url = response.body[:HEAD_BYTES], response.url
-    if b"canonical" in head:
-        for link in _LINK.findall(head):
-            if _CANONICAL.search(link) and (href := _HREF.search(link)):
-                text = next(filter(None, href.groups()), b"").decode("utf-8", "replace")
-                try:
-                    url = urljoin(url, text.replace("&amp;", "&").strip())
-                except ValueError:
-                    continue
-                break
+    at = head.find(b"canonical")
+    for _ in range(MAX_TRIES):
+        if at < 0:
+            break
+        tag = head[head.rfind(b"<", 0, at) : head.find(b">", at) + 1]  # a pattern would try all tags: 0.5 ms
+        href = _HREF.search(tag) if tag[:5].lower() == b"<link" and _CANONICAL.search(tag) else None
+        if href is not None:
+            text = next(filter(None, href.groups()), b"").decode("utf-8", "replace")
+            with suppress(ValueError):
+                url = urljoin(url, text.replace("&amp;", "&").strip())
+            break
+        at = head.find(b"canonical", at + 1)
     return None if url == page_url else url
 
 

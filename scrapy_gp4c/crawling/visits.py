@@ -477,7 +477,14 @@ class Visit:
             return None
         if (twin := self._twin(response, page)) is not None:
             return twin
+        if not self._is_compared_whole:
+            return None
         return self._visits.cycle.repeats.original(number, self._url, page.fingerprint)
+
+    @property
+    def _is_compared_whole(self) -> bool:
+        """Whether all of the page's text is compared: many pages may have the same price."""
+        return self._visits.features is None and not self._rule.watch
 
     def _twin(self, response: Response, page: PageReading) -> int | None:
         """Page that a redirect or canonical link names as this one, if it has the same text and callback.
@@ -525,6 +532,8 @@ class Visit:
 
     def _note_first(self, page: PageReading, *, is_repeat: bool = False) -> None:
         """Count the text of a new page; where it shows a trap, warn."""
+        if not self._is_compared_whole:
+            return
         line = self._visits.cycle.repeats.note_first(self._url, page.kept_fingerprint, is_repeat=is_repeat)
         if line is not None:
             logger.warning("%s", line)
