@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import filelock
 import numpy as np
@@ -176,15 +176,6 @@ WakeUps = SimpleQueue[None]
 """Queue that wakes a wait: a signal handler may put into it at any moment, where an Event could deadlock."""
 
 
-class Clock(Protocol):
-    """Source of the time; waits."""
-
-    def now(self) -> Now: ...
-
-    def wait(self, wake_ups: WakeUps, seconds: float) -> None:
-        """Wait for ``seconds``, or until something is put into ``wake_ups``."""
-
-
 class RealClock:
     """Clocks of the machine."""
 
@@ -192,21 +183,9 @@ class RealClock:
         return Now(time.time(), time.monotonic())
 
     def wait(self, wake_ups: WakeUps, seconds: float) -> None:
+        """Wait for ``seconds``, or until something is put into ``wake_ups``."""
         with suppress(Empty):
             wake_ups.get(timeout=seconds)
-
-
-class Crawl(Protocol):
-    """Crawl under way, a process of its own."""
-
-    def poll(self) -> int | None:
-        """Exit code; None while the crawl runs."""
-
-    def stop(self) -> None:
-        """Ask the crawl to end cleanly; its cycle is resumed later."""
-
-    def kill(self) -> None:
-        """End the crawl at once."""
 
 
 class Process:
@@ -219,9 +198,11 @@ class Process:
             self._process = subprocess.Popen(command, process_group=0)
 
     def poll(self) -> int | None:
+        """Exit code; None while the crawl runs."""
         return self._process.poll()
 
     def stop(self) -> None:
+        """Ask the crawl to end cleanly; its cycle is resumed later."""
         if sys.platform == "win32":
             self._process.send_signal(signal.CTRL_BREAK_EVENT)
         else:
@@ -256,10 +237,10 @@ class Monitor:
     def __init__(
         self,
         path: Path,
-        start: Callable[[], Crawl],
+        start: Callable[[], Process],
         schedule: Schedule,
         listener: Listener,
-        clock: Clock | None = None,
+        clock: RealClock | None = None,
     ) -> None:
         # Two paths to one directory are one store: through a symlink, two monitors would both run.
         self._path = path.resolve()

@@ -72,12 +72,12 @@ async def test_actions_on_the_store_of_a_crawl_that_runs(
     assert writer.stdout is not None
     writer.stdout.readline()
     project = make_project(project_directory, store_path, monkeypatch, SETTINGS)
-    found = {}
+    result = {}
     for action in READING:
         in_process(project, action, *given(action, site.url("/0")))
         assert capsys.readouterr().out
         in_process(project, action, *given(action, site.url("/0")), "--json")
-        found[action] = checked(action, capsys.readouterr().out)
+        result[action] = checked(action, capsys.readouterr().out)
     in_process(project, "changes", "--last", "4", "--match", site.url("/1"), "--csv")
     table = capsys.readouterr().out.splitlines()
     in_process(project, "changes", "--cycle", "3", "--json")
@@ -85,19 +85,19 @@ async def test_actions_on_the_store_of_a_crawl_that_runs(
     in_process(project, "changes", "--since", "2100-01-01", "--json")
     assert checked("changes", capsys.readouterr().out)["changes"] == []
     writer.communicate("\n")
-    assert [(one["cycle"], one["distance"]) for one in found["changes"]["changes"]] == [(5, 9)]
+    assert [(one["cycle"], one["distance"]) for one in result["changes"]["changes"]] == [(5, 9)]
     with open_store(store_path, readonly=True) as store:
         changed = [one["url"] for one in third["changes"]]
         ((_, visits),) = store.visits(3, 3)
         expected = [store.request(page)["url"] for page in visits["page"][visits["outcome"] == 2].tolist()]
         assert changed == expected
-        assert found["changes"]["changes"][0]["changes"] == store.page(0).X + 1
+        assert result["changes"]["changes"][0]["changes"] == store.page(0).X + 1
     assert table[0] == "cycle,kind,time,url,distance,changes"
     assert len(table) > 2
     assert [line.split(",")[-1] for line in table[1:]] == [str(n + 1) for n in range(len(table) - 1)]
     assert all(site.url("/1") in line for line in table[1:])
-    assert found["status"]["cycles"][-1]["is_finished"] is False
-    assert (found["plan"]["cycle"], found["why"]["cycle"]) == (6, 6)
+    assert result["status"]["cycles"][-1]["is_finished"] is False
+    assert (result["plan"]["cycle"], result["why"]["cycle"]) == (6, 6)
 
 
 @pytest.mark.parametrize("action", READING)
@@ -176,21 +176,21 @@ def test_other_actions_on_every_kind_of_store(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "urls.txt").write_text("http://site/1\n")
     open_store(tmp_path / "backup").close()
-    found = [tried(project, words)]
+    result = [tried(project, words)]
     shutil.rmtree(store_path, ignore_errors=True)
     open_store(store_path).close()
-    found.append(tried(project, words))
+    result.append(tried(project, words))
     shutil.rmtree(store_path, ignore_errors=True)
     command = [sys.executable, "-c", WRITER, str(store_path)]
     writer = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert writer.stdout is not None
     writer.stdout.readline()
-    found.append(tried(project, words))
+    result.append(tried(project, words))
     writer.communicate("\n")
     with open_store(store_path) as store:
         assert store.pages == 1
         assert store.verify() == []
     data = store_path / "data.mdb"
     data.write_bytes(data.read_bytes()[:5000])
-    found.append(tried(project, words))
-    assert " ".join(found) == OTHERS[words][1]
+    result.append(tried(project, words))
+    assert " ".join(result) == OTHERS[words][1]

@@ -240,9 +240,9 @@ async def test_status_names_pages_that_are_visited_in_vain(
     monkeypatch.setattr(project.spider_class, "allowed_domains", ["127.0.0.1", "127.0.0.3"], raising=False)
     project = make_project(project_directory, store_path, monkeypatch)
     in_process(project, "status", "--json")
-    found = checked("status", capsys.readouterr().out)["leavers"]
+    result = checked("status", capsys.readouterr().out)["leavers"]
     port = site.port
-    assert found == [
+    assert result == [
         {"host": "127.0.0.1:1", "pages": 1, "why": "vanished"},
         {"host": f"127.0.0.1:{port}", "pages": 1, "why": "excluded"},
         {"host": f"127.0.0.2:{port}", "pages": 1, "why": "excluded"},

@@ -501,12 +501,12 @@ def test_a_window_is_open_from_its_first_to_before_its_last_minute(
 ) -> None:
     """Over midnight too; minute by minute."""
     assume(opens != closes)
-    found = window(f"{clock_text(opens)}-{clock_text(closes)}")
-    assert found == Window(opens, closes)
+    result = window(f"{clock_text(opens)}-{clock_text(closes)}")
+    assert result == Window(opens, closes)
     last = closes if closes > opens else closes + 24 * 60
     walked = {at % (24 * 60) for at in range(opens, last)}
     with at_minute(minute):
-        assert found.is_open(0.0) == (minute in walked)
+        assert result.is_open(0.0) == (minute in walked)
 
 
 @example((24 * 60, 0))
@@ -514,12 +514,12 @@ def test_a_window_is_open_from_its_first_to_before_its_last_minute(
 def test_no_window_is_never_open(ends: tuple[int, int]) -> None:
     """One that is read has a minute in which a cycle may begin: its first."""
     try:
-        found = window("-".join(map(clock_text, ends)))
+        result = window("-".join(map(clock_text, ends)))
     except ArgumentTypeError:
         assert ends[0] in (ends[1], 24 * 60)
         return
-    with at_minute(found.opens):
-        assert found.is_open(0.0)
+    with at_minute(result.opens):
+        assert result.is_open(0.0)
 
 
 @pytest.mark.parametrize(
@@ -535,9 +535,9 @@ def test_windows_that_are_none(text: str) -> None:
 def test_intervals_are_drawn_from_the_seed(every_s: float, jitter: float, number: int, seed: int) -> None:
     """Longer or shorter by at most the jitter, never none; the same in every run."""
     one = Schedule(every_s, jitter, seed=seed)
-    found = one.interval_s(number)
-    assert 0.0 < every_s * (1.0 - jitter) * (1 - 1e-9) <= found <= every_s * (1.0 + jitter) * (1 + 1e-9)
-    assert found == Schedule(every_s, jitter, seed=seed).interval_s(number)
+    result = one.interval_s(number)
+    assert 0.0 < every_s * (1.0 - jitter) * (1 - 1e-9) <= result <= every_s * (1.0 + jitter) * (1 + 1e-9)
+    assert result == Schedule(every_s, jitter, seed=seed).interval_s(number)
     assert Schedule(every_s).interval_s(number) == every_s
 
 

@@ -56,9 +56,9 @@ def test_search_shows_what_users_would_see(project: Project, capsys: pytest.Capt
     assert lines[0] == "2 of 4 pages have heat; by tfidf:"
     assert [line.split()[0::2] for line in lines[2:]] == [["1", "http://h/0/1"], ["2", "http://h/0/0"]]
     in_process(project, "search", "wave heat", "--json", "--top", 1)
-    found = checked("search", capsys.readouterr().out)
-    assert (found["terms"], found["matches"], found["indexed"]) == (["wave", "heat"], 1, 4)
-    assert [hit["url"] for hit in found["hits"]] == ["http://h/0/0"]
+    result = checked("search", capsys.readouterr().out)
+    assert (result["terms"], result["matches"], result["indexed"]) == (["wave", "heat"], 1, 4)
+    assert [hit["url"] for hit in result["hits"]] == ["http://h/0/0"]
     in_process(project, "search", "heat", "--json", "--top", 1)
     assert [hit["rank"] for hit in checked("search", capsys.readouterr().out)["hits"]] == [1]
     in_process(project, "search", "snow")
@@ -77,8 +77,8 @@ def test_search_says_what_is_missing(project: Project) -> None:
 def test_pages_by_gain(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     """Those whose visits gain searches most come first; groups by the sum of theirs."""
     in_process(project, "pages", "--sort", "dq", "--json")
-    found = checked("pages", capsys.readouterr().out)["pages"]
-    assert [(one["url"][-1], one["dq"]) for one in found] == [("1", 9.0), ("3", 4.0), ("0", 3.0), ("2", 0.0)]
+    result = checked("pages", capsys.readouterr().out)["pages"]
+    assert [(one["url"][-1], one["dq"]) for one in result] == [("1", 9.0), ("3", 4.0), ("0", 3.0), ("2", 0.0)]
     in_process(project, "pages", "--sort", "dq")
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0][4] == "dq"

@@ -43,18 +43,18 @@ def test_a_block_comes_back_from_its_bytes(columns: Columns) -> None:
 
 
 @given(st.lists(blocks_of_pages(), min_size=1, max_size=3), st.sets(st.sampled_from(sorted(COLUMNS))))
-def test_some_columns_are_read_without_the_others(found: list[Columns], names: set[str]) -> None:
+def test_some_columns_are_read_without_the_others(result: list[Columns], names: set[str]) -> None:
     """Bit for bit those of blocks in a row, and what becomes of their bytes is nothing to them."""
-    packed = [bytearray(pack(columns)) for columns in found]
+    packed = [bytearray(pack(columns)) for columns in result]
     told = some_of([memoryview(one) for one in packed], names)
     one_by_one = [unpack(bytes(one), names) for one in packed]
     for one in packed:
         one[:] = bytes(len(one))
     assert {name: values.tobytes() for name, values in told.items()} == {
-        name: b"".join(columns[name].tobytes() for columns in found) for name in names
+        name: b"".join(columns[name].tobytes() for columns in result) for name in names
     }
     assert all(values.dtype == np.dtype(COLUMNS[name]) for name, values in told.items())
-    for columns, alone in zip(found, one_by_one, strict=True):
+    for columns, alone in zip(result, one_by_one, strict=True):
         assert {name: values.tobytes() for name, values in alone.items()} == {
             name: columns[name].tobytes() for name in names
         }
@@ -81,10 +81,10 @@ def test_a_row_is_read_without_the_others(columns: Columns) -> None:
     """As Python numbers, each from its own column; the key alone likewise, from a view as well."""
     packed = pack(columns)
     for index in range(len(columns["key"])):
-        found = row(packed, index)
-        assert found == row(memoryview(packed), index)
-        assert found._asdict() == {name: columns[name][index].item() for name in COLUMNS}
-        assert key_at(packed, index) == key_at(memoryview(packed), index) == found.key
+        result = row(packed, index)
+        assert result == row(memoryview(packed), index)
+        assert result._asdict() == {name: columns[name][index].item() for name in COLUMNS}
+        assert key_at(packed, index) == key_at(memoryview(packed), index) == result.key
 
 
 @pytest.mark.parametrize(

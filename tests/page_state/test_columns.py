@@ -54,10 +54,10 @@ def test_new_pages_are_nothing_but_their_keys(keys: np.ndarray) -> None:
 
 def test_columns_in_full_width_are_read_by_their_dtypes() -> None:
     """As those of an older version are; bytes that are no whole row are left, and read-only ones stay so."""
-    found = read_columns(np.array([1, 2], "<u4").tobytes() + b"\5\6" + b"x", {"a": "<u4", "b": "u1"})
-    assert {name: values.tolist() for name, values in found.items()} == {"a": [1, 2], "b": [5, 6]}
+    result = read_columns(np.array([1, 2], "<u4").tobytes() + b"\5\6" + b"x", {"a": "<u4", "b": "u1"})
+    assert {name: values.tolist() for name, values in result.items()} == {"a": [1, 2], "b": [5, 6]}
     with pytest.raises(ValueError, match="read-only"):
-        found["a"][0] = 1
+        result["a"][0] = 1
     own = bytearray(b"\5\6")
     read_columns(own, {"b": "u1"})["b"][1] = 7
     assert own == b"\5\7"
@@ -85,26 +85,26 @@ def after(outcomes: list[int], brought: list[int] | None = None) -> PageRow:
 @given(st.lists(st.integers(0, len(OUTCOMES) - 1), max_size=12))
 def test_a_page_is_what_its_visits_were(outcomes: list[int]) -> None:
     """Counts, runs of failures and dates by their definitions, from the list of outcomes."""
-    found = after(outcomes)
+    result = after(outcomes)
     judged = [cycle for cycle, outcome in enumerate(outcomes, start=1) if outcome in JUDGED]
     copies = [cycle for cycle, outcome in enumerate(outcomes, start=1) if outcome in COPIED]
     dated = [cycle for cycle, outcome in enumerate(outcomes, start=1) if outcome not in FAILED]
     run = outcomes[max((at + 1 for at, one in enumerate(outcomes) if one not in FAILED), default=0) :]
-    assert found.n == len(judged)
-    assert outcomes.count(CHANGED) == found.X
-    assert found.last == (bool(judged) and outcomes[judged[-1] - 1] == CHANGED)
-    assert found.last_cycle == max(dated, default=0)
-    assert found.last_attempt == len(outcomes)
-    assert found.outcome == (outcomes[-1] if outcomes else 0)
-    assert found.has_copy == bool(copies)
-    assert found.failures == len(run)
-    assert found.gone == run.count(GONE)
+    assert result.n == len(judged)
+    assert outcomes.count(CHANGED) == result.X
+    assert result.last == (bool(judged) and outcomes[judged[-1] - 1] == CHANGED)
+    assert result.last_cycle == max(dated, default=0)
+    assert result.last_attempt == len(outcomes)
+    assert result.outcome == (outcomes[-1] if outcomes else 0)
+    assert result.has_copy == bool(copies)
+    assert result.failures == len(run)
+    assert result.gone == run.count(GONE)
     before = [
         at for at, one in enumerate(outcomes, start=1) if one == FIRST and not set(judged) & set(range(at))
     ]
-    assert found.first_cycle == max(before, default=0)
+    assert result.first_cycle == max(before, default=0)
     changes = [at for at in judged if outcomes[at - 1] == CHANGED]
-    assert found.found_cycle == max([*before, *changes], default=0)
+    assert result.found_cycle == max([*before, *changes], default=0)
 
 
 def test_counts_of_failures_stay_within_their_byte() -> None:
@@ -114,8 +114,8 @@ def test_counts_of_failures_stay_within_their_byte() -> None:
         ([ERROR] * 300 + [GONE], (255, 1)),
         ([GONE] * 300 + [CHANGED], (0, 0)),
     ):
-        found = after([FIRST, *outcomes])
-        assert (found.failures, found.gone) == wanted
+        result = after([FIRST, *outcomes])
+        assert (result.failures, result.gone) == wanted
 
 
 def test_the_last_copy_is_compared_with() -> None:
@@ -131,11 +131,11 @@ def test_the_last_copy_is_compared_with() -> None:
 @given(st.lists(st.integers(0, 3), min_size=4, max_size=4))
 def test_what_a_first_visit_brings_is_no_growth(brought: list[int]) -> None:
     """Nor what a failed visit might have; later ones count with their cycles, decayed each time."""
-    found = after([FIRST, CHANGED, ERROR, CHANGED], brought)
+    result = after([FIRST, CHANGED, ERROR, CHANGED], brought)
     kept = 2 ** (-2 / 8)
-    assert found.brought_sum == pytest.approx(brought[1] * kept + brought[3], rel=2e-3)
-    assert found.brought_cycles == pytest.approx(1 * kept + 2, rel=2e-3)
-    assert found.brought_cycle == (4 if brought[3] else 2 if brought[1] else 1)
+    assert result.brought_sum == pytest.approx(brought[1] * kept + brought[3], rel=2e-3)
+    assert result.brought_cycles == pytest.approx(1 * kept + 2, rel=2e-3)
+    assert result.brought_cycle == (4 if brought[3] else 2 if brought[1] else 1)
 
 
 @given(blocks_of_pages(least=3), st.permutations(range(3)))

@@ -56,18 +56,18 @@ def test_events_are_those_of_a_loop_over_visits(outcomes: list[list[str | None]]
         visits["outcome"] = [OUTCOMES.index(outcome) for outcome in row if outcome is not None]
         visits["time"] = cycle
         cycles.append((cycle, visits))
-    found = []
+    result = []
     for events in recorded_events(cycles, len(outcomes[0]), GONE_AFTER):
         for visit, kind, previous_s, changes in zip(
             events.visits, events.kinds, events.previous_s, events.changes, strict=True
         ):
             page = int(visit["page"])
-            found.append((events.cycle, page, EVENTS[kind]))
+            result.append((events.cycle, page, EVENTS[kind]))
             past = [row[page] for row in outcomes[: events.cycle]]
             assert changes == past.count("changed")
             earlier = [number for number, outcome in enumerate(past[:-1], 1) if outcome is not None]
             assert (previous_s == earlier[-1]) if earlier else np.isnan(previous_s)
-    assert sorted(found) == plain_events(outcomes)
+    assert sorted(result) == plain_events(outcomes)
 
 
 def test_the_last_events_of_some_kinds_keep_their_order() -> None:

@@ -42,9 +42,9 @@ def test_pages_of_groups_come_group_by_group(number: list[int], asked: list[int]
     """In the order asked for, ascending within each; a group without pages has none."""
     grouping = Grouping(np.array(number, np.intp), 5)
     expected = [page for group in asked for page, own in enumerate(number) if own == group]
-    found = grouping.pages_of(np.array(asked, np.intp))
-    assert found.tolist() == expected
-    assert found.dtype == np.uint32
+    result = grouping.pages_of(np.array(asked, np.intp))
+    assert result.tolist() == expected
+    assert result.dtype == np.uint32
 
 
 @given(
@@ -64,16 +64,16 @@ def test_pages_are_in_the_order_of_many_groups(number: list[int]) -> None:
 def test_rings_of_pages_are_those_of_their_groups(number: list[int], d: int, data: st.DataObject) -> None:
     """The page's own group is at 0, itself included; a page in no group has no rings at all."""
     page = data.draw(st.integers(0, len(number) - 1))
-    found = [ring.tolist() for ring in Grouping(np.array(number, np.intp), 5, OnALine()).rings(page, d)]
+    result = [ring.tolist() for ring in Grouping(np.array(number, np.intp), 5, OnALine()).rings(page, d)]
     if number[page] == NOWHERE:
-        assert found == []
+        assert result == []
         return
     sign = 1 if d >= 0 else -1
     near = [number[page] + sign * step for step in range(abs(d) + 1)]
-    assert found == [
+    assert result == [
         [other for other, own in enumerate(number) if own == group and group != NOWHERE] for group in near
     ]
-    assert page in found[0]
+    assert page in result[0]
 
 
 def test_places_are_directories_or_their_sites() -> None:

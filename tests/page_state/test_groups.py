@@ -164,7 +164,7 @@ def expected(visits: list[Visit]) -> list[tuple[int, int, int, float]]:
     for group, changed, predicted in visits:
         for place, value in enumerate((1, int(changed), round(predicted * 2**24))):
             sums[group][place] += value
-    return [(group, n, found, units / 2**24) for group, (n, found, units) in sorted(sums.items())]
+    return [(group, n, result, units / 2**24) for group, (n, result, units) in sorted(sums.items())]
 
 
 @given(visits=VISITS)

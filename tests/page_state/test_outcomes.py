@@ -30,8 +30,8 @@ def test_an_outcome_is_a_success_or_a_failure() -> None:
 @given(st.lists(st.sampled_from(EVERY)), st.sets(st.sampled_from(EVERY)))
 def test_among_tells_the_members_of_a_set(outcomes: list[int], codes: set[int]) -> None:
     """As `in` does."""
-    found = among(np.array(outcomes, np.uint8), tuple(codes))
-    assert found.tolist() == [outcome in codes for outcome in outcomes]
+    result = among(np.array(outcomes, np.uint8), tuple(codes))
+    assert result.tolist() == [outcome in codes for outcome in outcomes]
 
 
 def test_the_bytes_of_a_visit_are_those_of_its_dtype() -> None:

@@ -118,9 +118,9 @@ def test_a_count_is_capped_by_the_pages_there_are(count: int, pages: int) -> Non
 )
 def test_a_decimal_point_makes_a_share(text: str, budget: float) -> None:
     """``1`` is one page, ``1.0`` are all."""
-    found = read_budget(text)
-    assert found == budget
-    assert type(found) is type(budget)
+    result = read_budget(text)
+    assert result == budget
+    assert type(result) is type(budget)
 
 
 @pytest.mark.parametrize("text", ["", "%", "many", "1.0.0"])

@@ -121,10 +121,10 @@ def test_a_cycle_keeps_its_budget_and_visits_no_page_twice(
     """Whatever the budget, from nothing to more than all pages."""
     pages = len(given_["draws"])
     k = int(share * pages)
-    found = visited(plans(text, given_, k))
-    assert len(np.unique(found)) == len(found) <= k
+    result = visited(plans(text, given_, k))
+    assert len(np.unique(result)) == len(result) <= k
     if text in SPENDERS:
-        assert len(found) == min(k, pages)
+        assert len(result) == min(k, pages)
 
 
 @given(text=st.sampled_from(POLICIES), given_=evidence(), k=st.integers(0, 60), block_rows=st.integers(1, 70))

@@ -29,18 +29,18 @@ def test_members_are_all_pages_by_group_and_turn(web: Web, taken: set[int], seed
     number = np.random.default_rng(seed).integers(NOWHERE, 3, pages)
     memory = web.memory(block_rows=7)
     memory.visit(planned(sorted(page for page in taken if page < pages), SAMPLE))
-    found = members_of(memory, Grouping(number, 3), lambda block: block.pages.astype(np.float64))
+    actual = members_of(memory, Grouping(number, 3), lambda block: block.pages.astype(np.float64))
     expected = defaultdict(list)
     for page in sorted(range(pages), key=web.turn):
         expected[int(number[page])].append(page)
     expected.pop(NOWHERE, None)
-    assert found.number.tolist() == sorted(expected)
+    assert actual.number.tolist() == sorted(expected)
     for position, group in enumerate(sorted(expected)):
-        assert found.first(position).tolist() == expected[group]
-        assert found.first(position, 2).tolist() == expected[group][:2]
-        assert found.value[position] == sum(expected[group]) / len(expected[group])
-    assert found.positions(np.array([NOWHERE, 7])).tolist() == []
-    assert found.positions(found.number).tolist() == list(range(len(expected)))
+        assert actual.first(position).tolist() == expected[group]
+        assert actual.first(position, 2).tolist() == expected[group][:2]
+        assert actual.value[position] == sum(expected[group]) / len(expected[group])
+    assert actual.positions(np.array([NOWHERE, 7])).tolist() == []
+    assert actual.positions(actual.number).tolist() == list(range(len(expected)))
 
 
 def some_members(sizes: list[int]) -> Members:

@@ -75,10 +75,10 @@ class Web(NamedTuple):
 
     def groups(self) -> dict[int, list[int]]:
         """Site -> its pages in turn."""
-        found = defaultdict(list)
+        result = defaultdict(list)
         for page in sorted(range(len(self.urls)), key=self.turn):
-            found[self.site[page]].append(page)
-        return found
+            result[self.site[page]].append(page)
+        return result
 
 
 def mixed(value: int) -> int:
@@ -201,8 +201,8 @@ CHANCES: dict[str, Callable[[Web, int], float]] = {
 @settings(max_examples=60, deadline=None)
 def test_db_is_algorithm_1(web: Web, k: int, d: int, phi: str, in_flight: int) -> None:
     """Samples in turn, and near those that are followed all within d steps, the nearest first."""
-    found = visits(f"db(d={d}, phi={phi}, in_flight={in_flight})", web, k)
-    assert found == algorithm_1(web, k, Sampling(d, CHANCES[phi], in_flight))
+    result = visits(f"db(d={d}, phi={phi}, in_flight={in_flight})", web, k)
+    assert result == algorithm_1(web, k, Sampling(d, CHANCES[phi], in_flight))
 
 
 def test_distances_are_those_of_the_example() -> None:
@@ -328,9 +328,9 @@ def test_the_baselines(web: Web, k: int) -> None:
 @settings(max_examples=30, deadline=None)
 def test_rounds_begin_with_a_sample_of_every_group(web: Web, k: int, share: float) -> None:
     """One page of each, then another of each that has one left; then the highest scores in equal parts."""
-    found = visits(f"rounds(rounds=2, sample={share})", web, k)
+    result = visits(f"rounds(rounds=2, sample={share})", web, k)
     left = web.groups()
-    sample = found[: int(share * k + 1e-9)]
+    sample = result[: int(share * k + 1e-9)]
     at = 0
     while at < len(sample):
         layer = sample[at : at + len(left)]
@@ -339,7 +339,7 @@ def test_rounds_begin_with_a_sample_of_every_group(web: Web, k: int, share: floa
             assert left[web.site[page]].pop(0) == page
         left = {site: pages for site, pages in left.items() if pages}
         at += len(layer)
-    assert found == [*sample, *[page for page in visits("top_k", web, 60) if page not in sample]][:k]
+    assert result == [*sample, *[page for page in visits("top_k", web, 60) if page not in sample]][:k]
 
 
 def test_what_tells_and_what_does_not() -> None:
@@ -460,8 +460,8 @@ def test_cb_visits_clusters_by_rank(web: Web, k: int, d: int, phi: str, in_fligh
     memory = web.memory()
     ranks = ClusterRanks(np.array(order, np.int32))
     memory.groupings["cluster"] = Grouping(np.array(cluster, np.intp), 4, ranks)
-    found = visited(f"cb(d={d}, phi={phi}, in_flight={in_flight})", memory, k)
-    assert list(zip(*found, strict=True)) == cycle_of(web, k, near, phi, in_flight)
+    result = visited(f"cb(d={d}, phi={phi}, in_flight={in_flight})", memory, k)
+    assert list(zip(*result, strict=True)) == cycle_of(web, k, near, phi, in_flight)
 
 
 @given(
@@ -495,8 +495,8 @@ def test_lb_visits_siblings_and_then_hop_by_hop(
     memory = web.memory()
     links = Links(np.array([a for a, _ in edges], np.intp), np.array([b for _, b in edges], np.intp), pages)
     memory.groupings["links"] = Grouping(np.arange(pages), pages, links)
-    found = visited(f"lb(d={d}, phi={phi}, in_flight={in_flight})", memory, k)
-    assert list(zip(*found, strict=True)) == cycle_of(web, k, near, phi, in_flight)
+    result = visited(f"lb(d={d}, phi={phi}, in_flight={in_flight})", memory, k)
+    assert list(zip(*result, strict=True)) == cycle_of(web, k, near, phi, in_flight)
 
 
 def one_page(n: int, changes: list[int], popular: int = 0) -> Memory:

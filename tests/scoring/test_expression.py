@@ -119,8 +119,8 @@ def test_blocks_do_not_show(program, seed, block):
 def test_columns_of_any_real_type(name, dtype):
     """Terminals come as they are stored; the arithmetic is float64."""
     values = np.array([0, 1, 1, 0]).astype(dtype)
-    found = parse(f"{name} - 2")({name: values})
-    assert found.tolist() == [-2.0, -1.0, -1.0, -2.0]
+    result = parse(f"{name} - 2")({name: values})
+    assert result.tolist() == [-2.0, -1.0, -1.0, -2.0]
 
 
 def test_arguments_are_left_alone():

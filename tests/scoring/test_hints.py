@@ -83,12 +83,12 @@ def test_a_tally_is_what_was_claimed_and_found(seed: int) -> None:
                 expected = 2 * int(hints.is_claimed(one, kind, 9)[0]) + int(changed[visit])
             assert told[visit, kind] == expected
     site = np.array([1, 0, 1])
-    found = hints.counted(told, site, 2)
-    assert found.sum() == (told >= 0).sum()
+    result = hints.counted(told, site, 2)
+    assert result.sum() == (told >= 0).sum()
     for number in range(2):
         for kind in range(len(hints.KINDS)):
             cell = told[site == number, kind]
-            assert found[number, kind].ravel().tolist() == [int((cell == one).sum()) for one in range(4)]
+            assert result[number, kind].ravel().tolist() == [int((cell == one).sum()) for one in range(4)]
 
 
 @given(COUNTS, COUNTS, st.integers(1, 100))

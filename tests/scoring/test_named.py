@@ -49,9 +49,9 @@ def test_the_baselines_are_the_papers() -> None:
 @given(expected_changes, observed_cycles, gaps)
 def test_probability_is_that_of_a_poisson_process(expected: float, cycles: int, gap: int) -> None:
     """One minus the probability of no change since the last visit."""
-    found, rate = score("probability", expected, cycles, gap)
+    result, rate = score("probability", expected, cycles, gap)
     assert rate == pytest.approx((expected + 0.1) / (cycles + 1))
-    assert found == pytest.approx(1 - math.exp(-rate * gap), abs=1e-12)
+    assert result == pytest.approx(1 - math.exp(-rate * gap), abs=1e-12)
 
 
 @given(expected_changes, observed_cycles, gaps)
@@ -79,14 +79,14 @@ def index(cost: object, gap: int) -> float:
 @given(st.floats(0.0, 6.0), st.integers(1, 20), st.integers(1, 20))
 def test_freshness_greedy_is_the_index_of_outdated_copies(expected: float, cycles: int, gap: int) -> None:
     """A copy costs 1 per cycle from its first missed change on."""
-    found, rate = score("freshness-greedy", expected, cycles, gap)
-    assert found == pytest.approx(index(lambda s: 1 - math.exp(-rate * s), gap), rel=1e-6, abs=1e-9)
+    result, rate = score("freshness-greedy", expected, cycles, gap)
+    assert result == pytest.approx(index(lambda s: 1 - math.exp(-rate * s), gap), rel=1e-6, abs=1e-9)
 
 
 @given(st.floats(0.0, 6.0), st.integers(1, 20), st.integers(1, 20))
 def test_harmonic_is_the_index_of_harmonic_staleness(expected: float, cycles: int, gap: int) -> None:
     """A copy that misses m changes costs 1 + 1/2 + ... + 1/m per cycle; m is Poisson with mean rate s."""
-    found, rate = score("harmonic", expected, cycles, gap)
+    result, rate = score("harmonic", expected, cycles, gap)
     most = int(8 * rate * gap) + 60
     costs = np.concatenate(([0.0], np.cumsum(1.0 / np.arange(1, most))))
     logs = np.array([math.lgamma(m + 1) for m in range(most)])
@@ -95,4 +95,4 @@ def test_harmonic_is_the_index_of_harmonic_staleness(expected: float, cycles: in
         mean = max(rate * s, 1e-300)
         return float(np.exp(np.arange(most) * math.log(mean) - mean - logs) @ costs)
 
-    assert found == pytest.approx(index(cost, gap), rel=1e-6, abs=1e-9)
+    assert result == pytest.approx(index(cost, gap), rel=1e-6, abs=1e-9)

@@ -62,11 +62,11 @@ def test_stream_of_blocks_selects_what_a_plain_sort_does(
         best.add(scores, ties.__getitem__, pages)
         assert best._rows <= 2 * k_bound + 4 * SLACK_ROWS + len(block)
         page += len(block)
-    found = best.result(k)
+    actual = best.result(k)
     expected = sorted(everything)[:k]
-    assert found.pages.tolist() == [page for _, _, page in expected]
-    assert found.scores.tolist() == [-score for score, _, _ in expected]
-    assert found.ties.tolist() == [tie for _, tie, _ in expected]
+    assert actual.pages.tolist() == [page for _, _, page in expected]
+    assert actual.scores.tolist() == [-score for score, _, _ in expected]
+    assert actual.ties.tolist() == [tie for _, tie, _ in expected]
 
 
 @pytest.mark.parametrize("rising", [True, False])

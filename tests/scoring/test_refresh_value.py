@@ -34,14 +34,14 @@ def told(visits: list[tuple[float, int]]) -> dict[str, float]:
 @given(VISITS)
 def test_terminals_are_means_over_measured_visits(visits: list[tuple[float, int]]) -> None:
     """Plain, of the last one, and with weights that halve every few visits; 0 before the first."""
-    found = told(visits)
+    result = told(visits)
     x = [gained / max(gap, 1) for gained, gap in visits if gained == gained]
     weights = [2.0 ** (-age / HALF_LIFE) for age in reversed(range(len(x)))]
     scale = max(map(abs, x), default=0.0)
-    assert found["dq_rate"] == pytest.approx(sum(x) / len(x) if x else 0.0, abs=1e-9 * scale)
-    assert found["dq_last"] == (x[-1] if x else 0.0)
+    assert result["dq_rate"] == pytest.approx(sum(x) / len(x) if x else 0.0, abs=1e-9 * scale)
+    assert result["dq_last"] == (x[-1] if x else 0.0)
     decayed = sum(w * value for w, value in zip(weights, x, strict=True)) / sum(weights) if x else 0.0
-    assert found["dq_decay"] == pytest.approx(decayed, abs=1e-9 * scale)
+    assert result["dq_decay"] == pytest.approx(decayed, abs=1e-9 * scale)
 
 
 @given(st.floats(0.0, 1e6), st.integers(1, 30))

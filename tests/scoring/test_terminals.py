@@ -47,11 +47,11 @@ def test_state_equals_printed_sums(case, clock):
     for c, outcome in visits:
         terminals.observe(state, np.array([bool(outcome)]), c)
     expected = terminal_values(visits, first, cycle, clock)
-    found = terminals.compute(OWN_PAST, state, cycle, clock)
+    result = terminals.compute(OWN_PAST, state, cycle, clock)
     assert set(expected) == set(OWN_PAST)
     for name in OWN_PAST:
         units = 1e-6 if name in ("rate", "p") else 1e-12
-        assert found[name][0] == pytest.approx(expected[name], rel=units, abs=units), name
+        assert result[name][0] == pytest.approx(expected[name], rel=units, abs=units), name
 
 
 def test_long_histories_neither_overflow_nor_vanish():

@@ -37,16 +37,16 @@ def results(scores: list[float], asked: int = 1) -> Results:
 @given(SOME, st.integers(1, 6))
 def test_knots_are_scores_at_ranks_equally_far_apart(scores: list[float], pieces: int) -> None:
     """From the first to the last on log scale; a knot between two ranks lies between their scores."""
-    found, n = curve(scores, pieces), len(scores)
-    assert found.results.tolist() == [n]
-    assert found.score.shape == found.knots.shape == (1, pieces + 1)
+    result, n = curve(scores, pieces), len(scores)
+    assert result.results.tolist() == [n]
+    assert result.score.shape == result.knots.shape == (1, pieces + 1)
     falling = sorted(scores, reverse=True)
-    for i, (knot, score) in enumerate(zip(found.knots[0], found.score[0], strict=True)):
+    for i, (knot, score) in enumerate(zip(result.knots[0], result.score[0], strict=True)):
         assert knot == pytest.approx(n ** (i / pieces))
         rank = min(max(int(knot * (1 + 1e-12)), 1), n)
         # Ties are drawn apart by a millionth each.
         assert falling[min(rank, n - 1)] * (1 - 1e-5) <= score <= falling[rank - 1] * (1 + 1e-6)
-    assert (np.diff(found.score[0]) < 0).all()
+    assert (np.diff(result.score[0]) < 0).all()
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 99)), max_size=30), st.randoms())
@@ -102,16 +102,16 @@ def test_shifts_are_sums_over_ranks(scores: list[float], first: int, last: int, 
     if by == 0:
         first = max(first, 2)  # nobody rises above rank 1
     last = min(last, max(len(scores), 1))
-    found = results(scores).shifted(np.array([first]), np.array([last]), by)[0]
+    result = results(scores).shifted(np.array([first]), np.array([last]), by)[0]
     if not scores or first > last:
-        assert found == 0.0
+        assert result == 0.0
         return
     ranks = np.arange(first, last + 1)
     looks = ((ranks - 1.0 + by) ** -1.5 - (ranks + 0.0 + by) ** -1.5) / ZETA
     inner = np.ceil(curve(scores).knots[0, 1:-1] * (1 - 1e-12))
     ends = np.unique(np.clip([first, *inner, last], first, last)).astype(float)
     level = np.interp(ranks, ends, results(scores, len(ends)).score_at(ends))
-    assert found == pytest.approx(looks @ level, rel=1e-9, abs=1e-12)
+    assert result == pytest.approx(looks @ level, rel=1e-9, abs=1e-12)
 
 
 def test_no_results_have_no_scores() -> None:
@@ -201,11 +201,11 @@ def test_impacts_are_the_sums_over_ranks(scores: list[float], pieces: int, s1: f
     results = Results(curves, np.zeros(1, np.int64))
     if s1:
         assert results.rank_of(np.array([s1]))[0] == pytest.approx(plain.rank(s1), rel=1e-9)
-    found = term_impacts(curves, np.zeros(1, np.int64), np.array([s1]), np.array([s2]))[0]
+    result = term_impacts(curves, np.zeros(1, np.int64), np.array([s1]), np.array([s2]))[0]
     wanted = plain.impact(s1, s2)
     assert wanted >= -1e-12
-    assert found >= 0.0
-    assert found == pytest.approx(wanted, abs=1e-9)
+    assert result >= 0.0
+    assert result == pytest.approx(wanted, abs=1e-9)
 
 
 class PerRank(Curves):
@@ -227,8 +227,8 @@ def test_a_piece_per_rank_is_exact(distinct: set[int], data: st.DataObject) -> N
     exact = quality_change(copies, live, np.ones(1), len(others)) * usefulness(live, live, np.ones(1))
     results = np.sort(copies[copies > 0])[::-1]
     curves = PerRank(np.array([len(results)], np.int32), results[None, :])
-    found = term_impacts(curves, np.zeros(1, np.int64), np.array([float(s1)]), np.array([float(s2)]))
-    assert found[0] == pytest.approx(exact, abs=1e-9)
+    result = term_impacts(curves, np.zeros(1, np.int64), np.array([float(s1)]), np.array([float(s2)]))
+    assert result[0] == pytest.approx(exact, abs=1e-9)
 
 
 def test_impacts_of_pages_sum_up_the_terms_in_ppm_of_the_ideal() -> None:
@@ -241,11 +241,11 @@ def test_impacts_of_pages_sum_up_the_terms_in_ppm_of_the_ideal() -> None:
     assert known.ideal == pytest.approx(usefulness(scores, scores, known.frequency), rel=1e-5)
     before = Postings(np.array([0, 1, 0]), np.array([4, 1, 1]), np.array([8, 8, 4]))
     after = Postings(np.array([0, 1, 0]), np.array([4, 0, 1]), np.array([7, 7, 4]))
-    found = impacts(known, Refreshes(np.array([0, 0, 1]), before, after), 2)
-    assert found[1] == 0.0
+    result = impacts(known, Refreshes(np.array([0, 0, 1]), before, after), 2)
+    assert result[1] == 0.0
     live = np.array([[scores[0, 0], idf[0] * np.sqrt(4 / 7)], [0.0, 0.0]])
     exact = quality_change(scores, live, known.frequency, 1) * usefulness(live, live, known.frequency)
-    assert found[0] == pytest.approx(exact / known.ideal * 1e6, abs=1e-3)
+    assert result[0] == pytest.approx(exact / known.ideal * 1e6, abs=1e-3)
 
 
 def test_without_results_there_is_nothing_to_measure() -> None:
@@ -253,5 +253,5 @@ def test_without_results_there_is_nothing_to_measure() -> None:
     nothing = np.empty(0, np.int64)
     known = refit("bm25", np.ones(1), Postings(nothing, nothing, nothing), 0, 0.0)
     assert known.ideal == 0.0
-    found = term_impacts(known.curves, np.zeros(1, np.int64), np.zeros(1), np.full(1, 2.0))[0]
-    assert found == pytest.approx(looks(1) * 2.0)
+    result = term_impacts(known.curves, np.zeros(1, np.int64), np.zeros(1), np.full(1, 2.0))[0]
+    assert result == pytest.approx(looks(1) * 2.0)

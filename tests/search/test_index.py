@@ -93,14 +93,14 @@ def test_a_text_gains_what_the_estimator_says(index: SearchIndex) -> None:
     index.stage(arrival(3, "red red blue", fingerprint("yellow")))
     index.stage(arrival(9, "green green"))
     index.commit(2)
-    found = index.apply(2, [3, 9], [0], 7)
-    assert found.page.tolist() == [0, 3, 9]
-    assert found.ppm.tolist() == [
+    result = index.apply(2, [3, 9], [0], 7)
+    assert result.page.tolist() == [0, 3, 9]
+    assert result.ppm.tolist() == [
         expected(TEXTS[0], None),
         expected("yellow", "red red blue"),
         expected(None, "green green"),
     ]
-    assert found.ppm.min() > 0.0
+    assert result.ppm.min() > 0.0
 
 
 def test_taking_in_twice_adds_nothing(index: SearchIndex) -> None:
@@ -118,8 +118,10 @@ def test_visits_that_came_later_gain_besides(index: SearchIndex) -> None:
     for words, known in (("green", "red blue"), ("red red", "green")):
         index.stage(arrival(2, words, fingerprint(known)))
         index.commit(2)
-        found = index.apply(2, [2], [], 7)
-    assert found.ppm.tolist() == pytest.approx([expected("red blue", "green") + expected("green", "red red")])
+        result = index.apply(2, [2], [], 7)
+    assert result.ppm.tolist() == pytest.approx(
+        [expected("red blue", "green") + expected("green", "red red")]
+    )
 
 
 def test_only_visits_of_the_cycle_count(index: SearchIndex) -> None:
@@ -375,13 +377,13 @@ def count(words: list[str], number: dict[str, int]) -> Counts:
 @given(WORDS)
 def test_counts_are_those_of_the_terms_that_are_asked_for(words: list[str]) -> None:
     """Ascending by number, with the length of the whole text; packed and back the same."""
-    found = count(words, NUMBER)
+    result = count(words, NUMBER)
     expected = {NUMBER[word]: times for word, times in Counter(words).items() if word in NUMBER}
-    assert dict(zip(found.term.tolist(), found.tf.tolist(), strict=True)) == expected
-    assert found.term.tolist() == sorted(expected)
-    assert found.length == len(words)
-    again = unpacked(found.packed(), found.length)
-    assert (again.term.tolist(), again.tf.tolist()) == (found.term.tolist(), found.tf.tolist())
+    assert dict(zip(result.term.tolist(), result.tf.tolist(), strict=True)) == expected
+    assert result.term.tolist() == sorted(expected)
+    assert result.length == len(words)
+    again = unpacked(result.packed(), result.length)
+    assert (again.term.tolist(), again.tf.tolist()) == (result.term.tolist(), result.tf.tolist())
 
 
 @given(TOKENS, TOKENS)
@@ -389,32 +391,32 @@ def test_words_of_any_length_and_script_are_told_apart(terms: list[str], words: 
     """Those of up to eight bytes, and longer ones that begin alike; with terms that are nowhere, or none."""
     number = {term: place for place, term in enumerate(dict.fromkeys(terms))}
     words = [*words, *terms[:3]]
-    found = count(words, number)
+    result = count(words, number)
     expected = {number[word]: times for word, times in Counter(words).items() if word in number}
-    assert dict(zip(found.term.tolist(), found.tf.tolist(), strict=True)) == expected
-    assert found.length == len(words)
-    assert found.term.dtype == found.tf.dtype == np.int32
+    assert dict(zip(result.term.tolist(), result.tf.tolist(), strict=True)) == expected
+    assert result.length == len(words)
+    assert result.term.dtype == result.tf.dtype == np.int32
 
 
 def test_terms_of_a_large_log_are_found_among_as_many_that_are_none() -> None:
     """Every second number is a term, once in the text; the sieve lets both through now and then."""
     words = [str(number) for number in range(60_000)]
-    found = count(words, {word: place for place, word in enumerate(words[::2])})
-    assert found.term.tolist() == list(range(30_000))
-    assert set(found.tf.tolist()) == {1}
+    result = count(words, {word: place for place, word in enumerate(words[::2])})
+    assert result.term.tolist() == list(range(30_000))
+    assert set(result.tf.tolist()) == {1}
 
 
 @given(st.lists(st.tuples(WORDS, WORDS), max_size=5))
 def test_pairs_have_each_term_of_either_text_once(pairs: list[tuple[list[str], list[str]]]) -> None:
     """With its tf in both, 0 where it is not, and the lengths."""
     known = [(count(one, NUMBER), count(other, NUMBER)) for one, other in pairs]
-    found = set(zip(*(column.tolist() for column in compared(known)), strict=True))
+    result = set(zip(*(column.tolist() for column in compared(known)), strict=True))
     expected = {
         (number, NUMBER[term], one.count(term), len(one), other.count(term), len(other))
         for number, (one, other) in enumerate(pairs)
         for term in set(one + other) & NUMBER.keys()
     }
-    assert found == expected
+    assert result == expected
     assert all(np.diff(column).min(initial=0) >= 0 for column in compared(known)[:1])
 
 

@@ -67,11 +67,11 @@ def test_single_scores_are_as_defined(
     name: str, rows: list[tuple[int, int, int, float]], known: Statistics
 ) -> None:
     """For empty collections, terms on every page and texts without tokens too; 0 where a term is not."""
-    found = SCORINGS[name].single(postings_of(rows), known)
-    assert found.dtype == np.float64
-    assert np.isfinite(found).all()
-    assert not found[[tf == 0 for _, tf, _, _ in rows]].any()
-    assert found.tolist() == pytest.approx([plain(name, row, known) for row in rows], rel=1e-12, abs=0)
+    result = SCORINGS[name].single(postings_of(rows), known)
+    assert result.dtype == np.float64
+    assert np.isfinite(result).all()
+    assert not result[[tf == 0 for _, tf, _, _ in rows]].any()
+    assert result.tolist() == pytest.approx([plain(name, row, known) for row in rows], rel=1e-12, abs=0)
 
 
 @given(statistics(), st.lists(st.integers(0, 2), min_size=1, max_size=3, unique=True))
@@ -81,9 +81,9 @@ def test_shares_of_terms(known: Statistics, terms: list[int]) -> None:
     assert SCORINGS["bm25"].share(query, known).tolist() == [1.0] * len(terms)
     assert SCORINGS["inlinks"].share(query, known).sum() == pytest.approx(1.0)
     idf = [1 + math.log(max(known.pages, 1) / (known.document_frequency[term] + 1)) for term in terms]
-    found = SCORINGS["tfidf"].share(query, known)
-    assert np.square(found).sum() == pytest.approx(1.0)
-    assert found == pytest.approx(np.array(idf) / math.hypot(*idf))
+    result = SCORINGS["tfidf"].share(query, known)
+    assert np.square(result).sum() == pytest.approx(1.0)
+    assert result == pytest.approx(np.array(idf) / math.hypot(*idf))
 
 
 @given(st.sampled_from(BY_TEXT), st.integers(1, 8), st.integers(1, 40), st.integers(0, 98))
@@ -100,10 +100,10 @@ def test_more_of_a_term_in_less_text_is_better(name: str, tf: int, length: int, 
 
 def test_an_importance_for_all_is_that_of_each() -> None:
     """The default of postings is a single number."""
-    found = SCORINGS["inlinks"].single(
+    result = SCORINGS["inlinks"].single(
         Postings(np.array([0, 1]), np.array([2, 0]), np.array([5, 5])), Statistics(2, np.ones(2), 5.0)
     )
-    assert found.tolist() == [1.0, 0.0]
+    assert result.tolist() == [1.0, 0.0]
 
 
 PAGES = st.lists(st.lists(st.sampled_from("abc"), max_size=4), min_size=1, max_size=4)
@@ -194,16 +194,16 @@ def test_scores_quality_and_its_changes_are_as_defined(one: Collection) -> None:
     assert usefulness(copies, live, one.frequency) == pytest.approx(
         one.plain_usefulness(copies, live), abs=1e-12
     )
-    found = quality(copies, live, one.frequency)
-    assert found <= 1.0 + 1e-12
+    result = quality(copies, live, one.frequency)
+    assert result <= 1.0 + 1e-12
     assert quality(live, live, one.frequency) == 1.0
     if ideal:
-        assert found == pytest.approx(one.plain_usefulness(copies, live) / ideal, abs=1e-12)
+        assert result == pytest.approx(one.plain_usefulness(copies, live) / ideal, abs=1e-12)
         now, total = copies.copy(), 0.0
         for page in range(len(one.copies)):
             total += quality_change(now, live, one.frequency, page)
             now[:, page] = live[:, page]
-        assert found + total == pytest.approx(1.0, abs=1e-12)
+        assert result + total == pytest.approx(1.0, abs=1e-12)
 
 
 def test_inspection_sums_to_one_and_is_summed_without_a_loop() -> None:

@@ -160,9 +160,9 @@ def test_bad_value_is_one_error_that_names_setting_and_value(name: str, value: A
 )
 def test_text_from_the_command_line_is_converted(name: str, field: str, text: str, value: Any) -> None:
     """``-s GP4C_X=text`` means the same as the Python value in a settings module, to the last digit."""
-    found = getattr(load({name: text}), field)
-    assert found == value
-    assert type(found) is type(value)
+    result = getattr(load({name: text}), field)
+    assert result == value
+    assert type(result) is type(value)
 
 
 def test_unknown_gp4c_setting_is_an_error_that_lists_the_known_ones() -> None:

@@ -48,8 +48,8 @@ def test_a_count_is_what_lies_between_its_limits(number: int, low: int, high: in
     """As a number, as text and as a float without a fraction alike; an int comes back each time."""
     for given_ in (number, str(number), float(number)):
         if low <= number <= high:
-            found = count(given_, low, high)
-            assert (found, type(found)) == (number, int)
+            result = count(given_, low, high)
+            assert (result, type(result)) == (number, int)
         else:
             with pytest.raises(ValueError):  # noqa: PT011
                 count(given_, low, high)
@@ -77,11 +77,11 @@ def test_a_share_ends_at_one(number: float, low: float) -> None:
 def test_a_budget_is_a_count_or_a_share_by_its_point(pages: int, part: float) -> None:
     """``1`` is one page, ``1.0`` are all, as numbers and on the command line."""
     for given_ in (pages, str(pages)):
-        found = budget(given_)
-        assert (found, type(found)) == (pages, int)
+        result = budget(given_)
+        assert (result, type(result)) == (pages, int)
     for share_ in (part, repr(part)):
-        found = budget(share_)
-        assert (found, type(found)) == (part, float)
+        result = budget(share_)
+        assert (result, type(result)) == (part, float)
 
 
 @pytest.mark.parametrize(
@@ -178,11 +178,11 @@ READERS: dict[str, Callable[[Any], Any]] = {
 def test_no_value_breaks_a_reader(name: str, value: Any) -> None:
     """It is read, or refused with an error that settings turn into theirs; what was read reads as itself."""
     try:
-        found = READERS[name](value)
+        result = READERS[name](value)
     except HANDLED:
         return
-    again = READERS[name](found)
-    assert (again, type(again)) == (found, type(found))
+    again = READERS[name](result)
+    assert (again, type(again)) == (result, type(result))
 
 
 @pytest.mark.parametrize("name", TABLE)

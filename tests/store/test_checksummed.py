@@ -74,10 +74,10 @@ def test_json_is_read_as_python_reads_it(content: object, places: list[int], byt
 def what_comes_of(read: Callable[[bytes], Any], raw: bytes) -> tuple[type, str]:
     """What a reader returns, to the sign of a zero, or raises."""
     try:
-        found = read(raw)
+        result = read(raw)
     except ValueError as error:
         return type(error), str(error)
-    return type(found), repr(found)
+    return type(result), repr(result)
 
 
 @settings(max_examples=50, deadline=None)

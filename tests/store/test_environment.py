@@ -504,8 +504,8 @@ def test_a_header_is_read_while_a_writer_commits(tmp_path: Path, commits: int) -
     with Store(tmp_path / "store") as store:
         store.add_pages(pages(30))
         with Overtaken(tmp_path / "store" / "data.mdb") as file:
-            found = read_header(file)
-            assert 0 <= read_header(file).transaction - found.transaction <= 1
+            actual = read_header(file)
+            assert 0 <= read_header(file).transaction - actual.transaction <= 1
 
 
 def test_halves_of_a_header_that_never_fit_are_damage(tmp_path: Path) -> None:
@@ -539,21 +539,21 @@ FREE = shutil.disk_usage("/")._replace(free=2**40)
 @pytest.mark.parametrize("error", FULL, ids=str)
 def test_no_room_is_told_apart(error: lmdb.Error) -> None:
     """Of the map, the disk, a quota, a limit of file sizes: what was committed is safe."""
-    found = store_error(PATH, error)
-    assert type(found) is StoreFullError
-    assert f"{PATH} ({error})" in str(found)
-    assert "still readable: free disk space" in str(found)
+    actual = store_error(PATH, error)
+    assert type(actual) is StoreFullError
+    assert f"{PATH} ({error})" in str(actual)
+    assert "still readable: free disk space" in str(actual)
 
 
 @pytest.mark.parametrize("kind", DAMAGED)
 def test_damage_is_told_apart(kind: type[lmdb.Error]) -> None:
     """With the two ways back, and what LMDB found in a few words."""
-    found = store_error(PATH, kind("page 7"))
-    assert type(found) is StoreDamagedError
-    assert found.what in str(found)
-    assert "page 7" in found.what
-    assert "scrapy gp4c store restore" in str(found)
-    assert "--from-damaged" in str(found)
+    actual = store_error(PATH, kind("page 7"))
+    assert type(actual) is StoreDamagedError
+    assert actual.what in str(actual)
+    assert "page 7" in actual.what
+    assert "scrapy gp4c store restore" in str(actual)
+    assert "--from-damaged" in str(actual)
 
 
 @pytest.mark.parametrize(
@@ -569,16 +569,16 @@ def test_damage_is_told_apart(kind: type[lmdb.Error]) -> None:
 )
 def test_other_errors_have_a_remedy_of_their_own(error: lmdb.Error, remedy: str) -> None:
     """They are neither damage nor a full disk."""
-    found = store_error(PATH, error)
-    assert type(found) is StoreError
-    assert str(found).startswith(f"the store {PATH} cannot be used: {error}. {remedy}")
+    actual = store_error(PATH, error)
+    assert type(actual) is StoreError
+    assert str(actual).startswith(f"the store {PATH} cannot be used: {error}. {remedy}")
 
 
 def test_a_store_whose_header_could_not_be_written_is_not_damaged(tmp_path: Path) -> None:
     """LMDB refuses all work of that process from then on; what was committed is there for the next one."""
-    found = store_error(tmp_path, lmdb.PanicError("mdb_txn_begin"))
-    assert type(found) is StoreError
-    assert "Check the disk (dmesg)" in str(found)
+    actual = store_error(tmp_path, lmdb.PanicError("mdb_txn_begin"))
+    assert type(actual) is StoreError
+    assert "Check the disk (dmesg)" in str(actual)
 
 
 def test_a_short_write_is_a_full_disk_if_the_disk_is_full(tmp_path: Path) -> None:
@@ -586,9 +586,9 @@ def test_a_short_write_is_a_full_disk_if_the_disk_is_full(tmp_path: Path) -> Non
     error = lmdb.Error(f"mdb_put: {os.strerror(errno.EIO)}")
     for free, kind in ((0, StoreFullError), (2**20 - 1, StoreFullError), (2**20, StoreError)):
         with patch.object(shutil, "disk_usage", lambda path, free=free: FREE._replace(free=free)):
-            found = store_error(tmp_path, error)
-        assert type(found) is kind, free
-    assert "Check the disk (dmesg)" in str(found)
+            actual = store_error(tmp_path, error)
+        assert type(actual) is kind, free
+    assert "Check the disk (dmesg)" in str(actual)
 
 
 def test_a_short_write_is_one_at_the_limit_of_file_sizes(tmp_path: Path) -> None:
@@ -632,7 +632,7 @@ def test_a_map_that_is_full_is_a_full_store(tmp_path: Path) -> None:
 
 def test_the_other_errors_name_the_store() -> None:
     """And what went on with it; all are errors of the operating system to whoever catches those."""
-    for found, kind, told in (
+    for actual, kind, told in (
         (
             damaged(PATH, "page 7 is torn"),
             StoreDamagedError,
@@ -641,8 +641,8 @@ def test_the_other_errors_name_the_store() -> None:
         (read_only(PATH), StoreError, "opened for reading only"),
         (in_use(PATH, "process 7"), StoreInUseError, "is in use by process 7: one crawl at a time"),
     ):
-        assert type(found) is kind
-        assert isinstance(found, OSError)
-        assert f"the store {PATH} " in str(found)
-        assert told in str(found)
+        assert type(actual) is kind
+        assert isinstance(actual, OSError)
+        assert f"the store {PATH} " in str(actual)
+        assert told in str(actual)
     assert damaged(PATH, "x").what == "x"

@@ -63,8 +63,8 @@ def told(path: Path) -> dict[str, dict[str, Any]]:
     with Store(path, readonly=True, sizes=SMALL) as store:
         urls = [request["url"] for request in store.requests(range(store.pages))]
         visits: dict[str, list[Any]] = {url: [] for url in urls}
-        for cycle, found in store.visits():
-            for visit in found:
+        for cycle, result in store.visits():
+            for visit in result:
                 visits[urls[visit["page"]]].append(
                     (cycle, [visit[name].item() for name in ("time", "outcome")])
                 )

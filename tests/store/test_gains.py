@@ -66,11 +66,11 @@ def content(path: Path) -> dict[str, bytes]:
     """Gains by visit and by page."""
     with Store(path, sizes=SMALL) as store:
         assert store.verify() == []
-        found = {
+        result = {
             name: b"".join(block[name].tobytes() for _, block in store.blocks())
             for name in refresh_value.COLUMNS
         }
-        return found | {str(cycle): gains.tobytes() for cycle, gains in store.gains.of_cycles()}
+        return result | {str(cycle): gains.tobytes() for cycle, gains in store.gains.of_cycles()}
 
 
 @pytest.fixture

@@ -60,8 +60,8 @@ def test_blocks_of_directories_are_filled_one_after_the_other(sizes: list[int], 
             for size in sizes:
                 append_directories(txn, table, directories[count : count + size], count, rows)
                 count += size
-            found = read_directories(txn, table, count)
-            assert found.tolist() == directories.tolist()
+            result = read_directories(txn, table, count)
+            assert result.tolist() == directories.tolist()
             lengths = [len(value) // GROUP.itemsize for _, value in table.items(txn)]
     assert lengths == [rows] * (count // rows) + [count % rows] * (count % rows > 0)
 

@@ -155,9 +155,9 @@ def test_rates_and_directories_come_back(tmp_path: Path, pages_per_batch: int) -
     with Store(tmp_path / "other") as other:
         assert other.verify() == []
         for page, expected in enumerate(columns):
-            found = other.page(page)
+            result = other.page(page)
             for name in ("n", "X", "first_cycle", "last_cycle", "E", "T", "found_cycle", "group"):
-                assert getattr(found, name) == getattr(expected, name), (page, name)
+                assert getattr(result, name) == getattr(expected, name), (page, name)
         assert other.directories().tobytes() == directories.tobytes()
         assert [other.group_visits(cycle).tobytes() for cycle in range(cycles + 1)] == [
             visits.tobytes() for visits in told

@@ -82,13 +82,13 @@ def test_columns_of_some_pages(chosen: set[int], block_rows: int) -> None:
     with TemporaryDirectory() as directory, Store(directory, sizes=Sizes(block_rows=block_rows)) as store:
         store.add_pages(pages(50))
         ids = np.array(sorted(chosen), np.uint32)
-        found = store.columns_of(ids)
-        assert found["key"].tolist() == [store.page(page).key for page in ids.tolist()]
-        assert found.keys() == columns.COLUMNS.keys() | columns.EXTRAS.keys() | {"weight"}
+        result = store.columns_of(ids)
+        assert result["key"].tolist() == [store.page(page).key for page in ids.tolist()]
+        assert result.keys() == columns.COLUMNS.keys() | columns.EXTRAS.keys() | {"weight"}
         few = store.columns_of(ids, ("group", "key"))
         assert few.keys() == {"group", "key"}
-        assert few["key"].tolist() == found["key"].tolist()
-        assert few["key"].dtype == found["key"].dtype
+        assert few["key"].tolist() == result["key"].tolist()
+        assert few["key"].dtype == result["key"].dtype
 
 
 def test_a_record_keeps_what_it_does_not_know(tmp_path: Path) -> None:

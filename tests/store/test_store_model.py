@@ -320,7 +320,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def told(self, cycle: int) -> set[tuple[int, int, int, float]]:
         """What the visits of a cycle tell of directories: number, visits, changes, changes expected."""
-        found: dict[int, tuple[int, int, float]] = {}
+        result: dict[int, tuple[int, int, float]] = {}
         for number, outcome in self.folded.get(cycle, {}).items():
             if outcome in JUDGED:
                 page = self.pages[number]
@@ -329,10 +329,10 @@ class StoreMachine(RuleBasedStateMachine):
                 copies = [visit[0] for visit in before if visit[1] not in FAILED]
                 gap_cycles = cycle - (copies[-1] if copies else 0)
                 p = -math.expm1(-(changes + 0.1) / (cycles + 1) * gap_cycles)
-                visits, changed, predicted = found.get(page.group, (0, 0, 0.0))
+                visits, changed, predicted = result.get(page.group, (0, 0, 0.0))
                 predicted += round(p * 2**24) / 2**24
-                found[page.group] = visits + 1, changed + (outcome == "changed"), predicted
-        return {(group, *sums) for group, sums in found.items()}
+                result[page.group] = visits + 1, changed + (outcome == "changed"), predicted
+        return {(group, *sums) for group, sums in result.items()}
 
     @invariant()
     def agrees(self) -> None:
@@ -378,14 +378,14 @@ class StoreMachine(RuleBasedStateMachine):
             with pytest.raises(ValueError, match="read-only"):
                 block["n"][0] = 1
         names, told = ("key", "T"), 0
-        found: dict[str, list[int]] = {name: [] for name in names}
+        result: dict[str, list[int]] = {name: [] for name in names}
         for first, some in self.store.blocks(names):  # those of several blocks, one behind the other
             assert first == told
             told += len(some["key"])
             for name in names:
-                found[name] += some[name].tolist()
+                result[name] += some[name].tolist()
         whole = [block for _, block in self.store.blocks()]
-        assert found == {name: [each for one in whole for each in one[name].tolist()] for name in names}
+        assert result == {name: [each for one in whole for each in one[name].tolist()] for name in names}
 
 
 TestStoreModel = StoreMachine.TestCase

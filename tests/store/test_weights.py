@@ -50,14 +50,14 @@ def filled(path: Path) -> list[float]:
 def told(path: Path) -> list[float]:
     """Weights of all pages by the columns, which are those that the store tells page by page; sizes hold."""
     with open_store(path, readonly=True) as store:
-        found = np.concatenate([block["weight"] for _, block in store.blocks()]).tolist()
-        assert found == [store.weights.of(page) for page in range(store.pages)]
+        result = np.concatenate([block["weight"] for _, block in store.blocks()]).tolist()
+        assert result == [store.weights.of(page) for page in range(store.pages)]
         keys, size = np.array([(page.key, page.size) for page in map(store.page, range(store.pages))]).T
         assert size.tolist() == size_class(2 ** (keys - 1)).tolist()
         ids = np.arange(0, store.pages, 2, dtype=np.uint32)
-        assert store.columns_of(ids)["weight"].tolist() == found[::2]
+        assert store.columns_of(ids)["weight"].tolist() == result[::2]
         assert store.verify() == []
-    return found
+    return result
 
 
 @settings(max_examples=40, deadline=None)

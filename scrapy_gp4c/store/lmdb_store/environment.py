@@ -23,7 +23,7 @@ import stat
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from operator import itemgetter
 from pathlib import Path
@@ -189,8 +189,6 @@ def _metas(file: BinaryIO) -> list[Header]:
     return metas
 
 
-InTransaction = Callable[[Any], object]
-"""Is called with a write transaction."""
 WRITER_LOCK: Final = "writer.lock"
 READERS: Final = "lock.mdb"
 SEARCH_INDEX: Final = "search.sqlite"

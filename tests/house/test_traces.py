@@ -1,0 +1,96 @@
+"""Traces of a real crawl: few modules have to be read to follow a response, or the planning of a cycle."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+import pytest_twisted
+from scrapy import Request, Spider
+
+from scrapy_gp4c.crawling.cycle import Cycle
+from scrapy_gp4c.crawling.planning import Planner
+from scrapy_gp4c.middleware import FingerprintMiddleware
+from tests.support.loopback import Site, crawl, html
+
+PACKAGE = "scrapy_gp4c."
+
+
+class OnePage(Spider):
+    """Requests one page."""
+
+    name = "one"
+    url = ""
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Ask for it."""
+        yield Request(self.url)
+
+    def parse(self, response: Any) -> Any:
+        """Yield an item."""
+        yield {"url": response.url}
+
+
+class Trace:
+    """Modules of the package whose functions were called between two calls."""
+
+    def __init__(self) -> None:
+        self.modules: set[str] = set()
+
+    def begin(self) -> None:
+        """Note calls from now on."""
+        sys.setprofile(self._note)
+
+    def end(self) -> None:
+        """Note no more."""
+        sys.setprofile(None)
+
+    def _note(self, frame: FrameType, event: str, _: object) -> None:
+        name = frame.f_globals.get("__name__", "")
+        if event == "call" and name.startswith(PACKAGE):
+            self.modules.add(name.removeprefix(PACKAGE))
+
+    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, whose calls are traced."""
+
+        def traced(*arguments: Any, **options: Any) -> Any:
+            self.begin()
+            try:
+                return call(*arguments, **options)
+            finally:
+                self.end()
+
+        return traced
+
+
+@pytest.mark.slow
+@pytest_twisted.ensureDeferred
+async def test_a_plan_and_a_response_cross_few_modules(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a known page in warm state: planning the first round, and a response until its visit is settled."""
+    site.pages = {"/": html("a page with a text of more than a few words on nothing in particular")}
+    OnePage.url = site.url("/")
+    for _ in range(4):
+        await crawl(OnePage, tmp_path / "store", {"GP4C_BUDGET": 1})
+    planning, response = Trace(), Trace()
+    monkeypatch.setattr(Planner, "plan_first", planning.around(Planner.plan_first))
+    process, settle = FingerprintMiddleware.process_response, Cycle.settle
+
+    def begin(*arguments: Any, **named: Any) -> Any:
+        response.begin()
+        return process(*arguments, **named)
+
+    def end(*arguments: Any) -> Any:
+        settle(*arguments)
+        response.end()
+
+    monkeypatch.setattr(FingerprintMiddleware, "process_response", begin)
+    monkeypatch.setattr(Cycle, "settle", end)
+    await crawl(OnePage, tmp_path / "store", {"GP4C_BUDGET": 1})
+    assert 10 < len(planning.modules) <= 22, sorted(planning.modules)
+    assert 10 < len(response.modules) <= 19, sorted(response.modules)
