@@ -252,8 +252,12 @@ _CLOCK_WORDS: Final = (
 ) | frozenset((WORDS["clock"] + WORDS["run_time"]).split()).difference(
     ("completed", "within", "took", "served", "load")
 )
+_LAST, _CHANGED = (
+    re.compile(rf"(?<![a-zà-ÿ])(?:{'|'.join(WORDS[name].split())})") for name in ("last", "changed")
+)
+_SENTENCE_END: Final = re.compile(r"[.!?]\s|[。\x05]")
 _HAS_CLOCK: Final = re.compile(r"\d[:h]\d\d")
-_AS_OF: Final = re.compile(r"\b(?:as of|it is|it's|is it) $")
+_AS_OF: Final = re.compile(r"\b(?:as of|as at|correct at|it is|it's|is it|本日は) ?$")
 PROSE_BEGIN, PROSE_END = "\x04", "\x05"
 """Signs around a sentence that states a date."""
 DATED: Final = "\x03"
@@ -541,7 +545,9 @@ class _Masks:
     def _is_noise(self, kind: str, match: re.Match[str], words: list[str], before: str) -> bool:
         """Whether the match of a pattern is noise rather than a statement of the page."""
         text = match[0]
-        if kind in _DATES and is_dated(before, match.string[match.end() : match.end() + 12], text):
+        if kind in _DATES and is_dated(
+            before, match.string[match.end() : match.end() + 40], " ".join((text, *words))
+        ):
             return False
         if kind == "date":
             return _is_date(text) and not _says(before, _SAYS_VERSION, _VERSION_SIGNS, 1)
@@ -644,16 +650,19 @@ _UNSPACED_DATE: Final = re.compile(
 def is_dated(before: str, after: str, text: str = "") -> bool:
     """Whether words around a date say that the page is about it: a deadline, an event, a birth.
 
-    ``text``: the date.
+    ``text``: the date, and the names in it.
     """
     if DATED in before[-3:]:
         return True
     sentence = max(before.rfind(". "), before.rfind("! "), before.rfind("? "), before.rfind("。"))
     prose = before.rfind(PROSE_BEGIN)
-    if prose > before.rfind(PROSE_END) and _HAS_CLOCK.search(text) is None:
-        start = max(prose, sentence)
-        if _CLOCK_WORDS.isdisjoint(_LAST_WORDS.findall(before, start)):
-            return _TIME_SIGNS.search(before, start) is None and _AS_OF.search(before) is None
+    start = max(prose, sentence, 0)
+    said = f"{before[max(start, len(before) - 2 * _CONTEXT) :]} {text} {_SENTENCE_END.split(after)[0]}"
+    if _LAST.search(said) is not None and _CHANGED.search(said) is not None:
+        return False
+    is_prose = prose > before.rfind(PROSE_END) and _HAS_CLOCK.search(text) is None
+    if is_prose and _CLOCK_WORDS.isdisjoint(_LAST_WORDS.findall(before, start)):
+        return _TIME_SIGNS.search(before, start) is None and _AS_OF.search(before) is None
     words = _LAST_WORDS.findall(before, sentence + 1)[: -_DATED_REACH - 1 : -1]
     if not _UNTIL_DATE.isdisjoint(words[:2]) and _POSTED.isdisjoint(words):
         return True
