@@ -287,7 +287,7 @@ def remember_cycle(shadows: Array, panel: PanelVisits | None, visited: Array, ou
     """Add a cycle to the shadows' bits of the last cycles, in place.
 
     ``panel``: None where no score asked for related pages; ``visited``, ``outdated``: rows of the shadows
-    that the cycle would have visited, and of those of them that it would have found changed.
+    that the cycle would have visited, and of the shadows among them that it would have found changed.
     """
     for name in ("judged", "changed", "visited", "outdated"):
         shadows[name] <<= 1

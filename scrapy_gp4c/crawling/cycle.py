@@ -261,7 +261,7 @@ class Cycle:
         return not self.is_claimed(page) and self.store.page(page).failures <= 1 and self.allows(page)
 
     def leave_to_others(self, pages: Iterable[int]) -> None:
-        """Let pages that the policy did not choose have the visits of some that cannot be requested."""
+        """Give the visits of chosen pages that cannot be requested to pages that were not chosen."""
         for page in pages:
             position = self._plan.position(page)
             self.chosen_left_out += (

@@ -105,7 +105,7 @@ class Rule(NamedTuple):
 
 
 def is_shared(pages: int, visited_pages: int) -> bool:
-    """Whether what so many pages of a site share is doubtful."""
+    """Whether a text is doubtful because so many pages of a site share it."""
     return pages >= MIN_SHARING_PAGES and pages >= SHARING * visited_pages
 
 

@@ -171,7 +171,7 @@ class Downloads:
     def leave_a_host(self) -> bool:
         """Whether a further round could give pages to a host that has none queued.
 
-        Where the round before brought samples for the busy hosts alone, the others have nothing left.
+        Where the last round brought samples for the busy hosts alone, the other hosts have no pages left.
         """
         if self._queued and self._queued <= self._in_vain:
             return False

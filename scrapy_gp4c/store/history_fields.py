@@ -241,7 +241,7 @@ def read_fields(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def weight_and_size_of(state: object) -> tuple[float, int]:
-    """Weight and class of the size in a page's JSON object; raises ValueError for what is none."""
+    """Weight and class of the size in a page's JSON object; raises ValueError for another value."""
     if not isinstance(state, dict):
         return DEFAULT_WEIGHT, 0
     return read_weight(state.get("weight", DEFAULT_WEIGHT)), _READ_SIZE(state.get("size", 0))
