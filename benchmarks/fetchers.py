@@ -1,6 +1,6 @@
 """Crawls with fetchers: how they grow, what they cost, and whether they do what one process does.
 
-    python -m benchmarks.fetchers [--fetchers 1 2 4 8] [--only growth|cpu|equality]
+    python -m benchmarks.fetchers [--fetchers 1 2 4 8] [--only growth|cpu|equality|chaos] [--faults 100]
 
 - *growth*: pages per second of crawls of a web that answers late, so that a fetcher with 10 requests at a
   time has 10 pages/s, from the first page to the last; 8 fetchers against 1.
@@ -8,17 +8,22 @@
   against one process; pages per processor second of a fetcher against one process; the owner's processor
   time per visit, with 30 links each; the longest turn of its reactor.
 - *equality*: days of the demo's web by one process and by fetchers: visits, columns and items.
+- *chaos*, only if asked for: cycles of a crawl whose fetchers, scheduler and owner are killed and stopped.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
+import signal
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +33,7 @@ from scrapy.http import Response
 
 from benchmarks.common import machine, verdict
 from benchmarks.server import Pace, server
-from benchmarks.trouble.fleet import BIN, LIMIT_S, ManyMachines
+from benchmarks.trouble.fleet import BIN, LIMIT_S, ManyMachines, least_gap_s
 from example_project.demo import serving, show
 from scrapy_gp4c.page_state.outcomes import KINDS, OUTCOMES
 from scrapy_gp4c.store.opening import open_store
@@ -74,7 +79,7 @@ class Listed(Spider):
         self.times.append((time.perf_counter(), time.process_time()))
 
     def _write(self) -> None:
-        if self.turn_s:
+        if self.turn_s and self.times:
             (first_s, first_cpu_s), (last_s, last_cpu_s) = self.times[0], self.times[-1]
             figures = [len(self.times) - 1, last_s - first_s, last_cpu_s - first_cpu_s, 1000 * self.turn_s]
             Path("figures.json").write_text(json.dumps(figures))
@@ -184,6 +189,71 @@ def equality(counts: list[int], place: Path, days: int) -> bool:
     return holds
 
 
+FAULTS = ("kill",) * 3 + ("stop",) * 3 + ("scheduler", "owner", "owner", "version")
+DELAY_S = 0.8
+
+
+def chaos(place: Path, faults: int, seed: int) -> bool:
+    """Crawl through faults, in as many cycles as it takes; print what of the promises held."""
+    rng = random.Random(seed)
+    machines = ManyMachines(place / "chaos", ["tests.support.fetched_crawl", "benchmarks.fetchers"])
+    module, pages = "tests.support.fetched_crawl", 15 * HOSTS
+    settings = {
+        "ITEMS": "items", "DOWNLOAD_DELAY": DELAY_S,
+        "DOWNLOAD_HANDLERS": {"http": f"{module}.Noting"}, "RETRY_ENABLED": False, "GP4C_REVISION": "new",
+        "GP4C_BUDGET": 1.0,
+    }  # fmt: skip
+    scheduler = machines.scheduler()
+    fetchers = [machines.fetcher(f"f{number}", "listed", REVISION="new") for number in range(3)]
+    hosts = [f"127.0.0.{1 + number}" for number in range(HOSTS)]
+    with server(pages // HOSTS, hosts) as port, ExitStack() as stack:
+        stack.callback(machines.stop)
+
+        def owner() -> Any:
+            return machines.owner("listed", settings, port=port, pages=pages)
+
+        running, done = owner(), 0
+        while faults or running.poll() != 0:
+            time.sleep(rng.uniform(1, 4))
+            if running.poll() is not None and (faults or running.returncode):
+                running = owner()
+            if not faults or len(machines.sent()) < done + 2 * HOSTS:
+                continue
+            faults, done = faults - 1, len(machines.sent())
+            number, fault = rng.randrange(len(fetchers)), rng.choice(FAULTS)
+            print(f"{fault}, {faults} to go", flush=True)
+            if fault == "kill":
+                fetchers[number].kill()
+                fetchers[number] = machines.fetcher(f"f{number}", "listed", REVISION="new")
+            elif fault == "stop":
+                fetchers[number].send_signal(signal.SIGSTOP)
+                time.sleep(rng.uniform(1, 15))
+                fetchers[number].send_signal(signal.SIGCONT)
+            elif fault == "scheduler":
+                scheduler.kill()
+                time.sleep(rng.uniform(0, 8))
+                scheduler = machines.scheduler()
+            elif fault == "owner":
+                running.kill()
+            else:
+                machines.fetcher(f"old{faults}", "listed", REVISION="old")
+    sent = machines.sent()
+    with open_store(machines.store, readonly=True) as store:
+        assert store.pages == pages
+        visits = [[OUTCOMES[row["outcome"]] for row in rows] for _, rows in store.visits()]
+        wrong = [*store.verify(), *(outcome for rows in visits for outcome in rows if outcome == "error")]
+    print(f"{len(visits)} cycles, {len(sent)} requests, {wrong[:5]}")
+    least = min(map(len, visits)) if visits else 0
+    holds = verdict("pages with one outcome, in the worst cycle", float(least), float(pages), at_least=True)
+    recorded = float(sum(map(len, visits)))
+    holds &= verdict("requests / recorded visits", len(sent) / max(1.0, recorded), 1.0, at_least=True)
+    holds &= verdict("errors and wrong records", float(len(wrong)), 0.0, at_least=False)
+    gap_s = least_gap_s(sent)
+    holds &= verdict("least time of two fetchers at a host, s", gap_s, 0.8 * DELAY_S, at_least=True)
+    stands_s = max(later.time_s - one.time_s for one, later in pairwise(sent))
+    return holds & verdict("longest standstill, s", stands_s, 30.0, at_least=False)
+
+
 def _difference(one: Any, other: Any) -> str:
     for number, (mine, theirs) in enumerate(zip(one, other, strict=False), 1):
         if mine != theirs:
@@ -221,7 +291,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--fetchers", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--days", type=int, default=10)
-    parser.add_argument("--only", choices=("growth", "cpu", "equality"))
+    parser.add_argument("--only", choices=("growth", "cpu", "equality", "chaos"))
+    parser.add_argument("--faults", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     assert BIN.exists()
     print(machine())
@@ -234,6 +306,8 @@ def main() -> int:
             holds &= cpu(place)
         if options.only in (None, "equality"):
             holds &= equality(options.fetchers, place, options.days)
+        if options.only == "chaos":
+            holds = chaos(place, options.faults, options.seed)
     return 0 if holds else 1
 
 

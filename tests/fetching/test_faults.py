@@ -135,10 +135,10 @@ def test_a_page_that_kills_three_fetchers_is_an_error_of_its_own(web: Web, machi
     assert f"http://127.0.0.1:{port_of(web)}/p7 is an error: 3 fetchers ended" in machines.log()
 
 
-def test_without_fetchers_nothing_of_dask_is_imported() -> None:
+def test_without_fetchers_nothing_of_dask_or_of_fetching_is_imported() -> None:
     """The extra is for those who use it."""
     code = (
         "import sys, scrapy_gp4c.scheduler, scrapy_gp4c.addon, scrapy_gp4c.commands as c; "
-        "sys.exit(bool({'dask', 'distributed'} & set(sys.modules)))"
+        "sys.exit(bool({'dask', 'distributed', 'scrapy_gp4c.fetching'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
