@@ -185,6 +185,7 @@ class Cycle:
         try:
             self.store.commit()  # what a plan has seen must be there after a kill
             visits = self.store.open_visits()
+            # Doubtful answers are awaited by nobody: a policy that waited for them would be asked for ever.
             counts, awaited = self.record["plan"], self.without_outcome > 0
             planned = self._planner.plan_next(counts, self._plan.planned, CycleVisits.of(visits), awaited)
             if planned is None:

@@ -431,3 +431,23 @@ def test_waits_that_servers_ask_for(value: str | None, wait_s: float) -> None:
     now_s = 1_795_737_600.0
     until_s = retry_after(None if value is None else value.encode(), now_s)
     assert until_s == (now_s + wait_s if wait_s else 0.0)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_policy_that_samples_ends_where_all_samples_are_doubted(site: Site, store_path: Path) -> None:
+    """Nobody waits for doubtful answers: the policy was asked for its next round for ever."""
+    paths = [f"/{number}" for number in range(6)]
+
+    class Start(Spider):
+        name = "start"
+        start_urls = tuple(map(site.url, paths))
+
+        def parse(self, response: Any) -> None:
+            """Read it."""
+
+    settings = {"GP4C_POLICY": "groups", "GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 1}
+    for day in range(1, 4):
+        busy = html("please wait, this server is busy at the moment " * 3)
+        site.pages = {path: busy if day == 3 else html(f"{path} of {day} " * 20) for path in paths}
+        crawler = await crawl(Start, store_path, settings)
+        assert crawler.stats.get_value("finish_reason") == "finished"
