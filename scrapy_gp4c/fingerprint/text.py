@@ -220,11 +220,6 @@ def _most_open(html: str) -> int:
     return int((depth - np.minimum(np.minimum.accumulate(depth), 0)).max())
 
 
-def html_text(html: str, root: str | None = None) -> str:
-    """Return the compared text of an HTML page, see `html_content`."""
-    return html_content(html, root).text
-
-
 def html_content(html: str, root: str | None = None) -> Content:
     """Return the compared text of an HTML page, its pieces joined by blanks, and the text that is left out.
 

@@ -19,7 +19,7 @@ from benchmarks.simulated_crawl import crawl_store
 from scrapy_gp4c.crawling import measuring
 from scrapy_gp4c.errors import SearchIndexError
 from scrapy_gp4c.fingerprint import fingerprint_of_text
-from scrapy_gp4c.fingerprint.text import html_text
+from scrapy_gp4c.fingerprint.text import html_content
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.scoring.functions import load
@@ -111,7 +111,7 @@ def contents(path: Path, said: list[list[str | None]]) -> Path:
     """The same web as a file of contents."""
     lines = []
     for page in range(PAGES):
-        shown = [None if row[page] is None else html_text(html(row[page])) for row in said]  # type: ignore[arg-type]
+        shown = [None if row[page] is None else html_content(html(row[page])).text for row in said]  # type: ignore[arg-type]
         versions = {str(c): text for c, text in enumerate(shown) if not c or text != shown[c - 1]}
         lines.append(json.dumps({"site": "h", "page": f"{page}", "versions": versions}))
     path.write_text("\n".join(lines) + "\n")

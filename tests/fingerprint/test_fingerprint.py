@@ -16,7 +16,7 @@ from simhash import Simhash
 from scrapy_gp4c.fingerprint import features, fingerprint, fingerprint_of_text, main_features
 from scrapy_gp4c.fingerprint.answers import MAX_TEXT_CHARACTERS, page_text
 from scrapy_gp4c.fingerprint.sketches import distance, feature_hashes, is_changed, sim_half
-from scrapy_gp4c.fingerprint.text import html_text
+from scrapy_gp4c.fingerprint.text import html_content
 from scrapy_gp4c.words.masking import MASK, mask
 from scrapy_gp4c.words.normal import normalise
 from scrapy_gp4c.words.shingles import shingle_hashes
@@ -212,7 +212,7 @@ def test_ads_do_not_count(name: str) -> None:
     """Elements named as ads by class or id, as whole words in any style, are not text."""
     for attribute in ("class", "id"):
         ad = f"<div {attribute}='{name}'>buy <b>now</b></div>"
-        assert html_text(f"<p>one two three four five</p>{ad}").split() == [
+        assert html_content(f"<p>one two three four five</p>{ad}").text.split() == [
             "one",
             "two",
             "three",
@@ -238,7 +238,7 @@ def test_ads_do_not_count(name: str) -> None:
 )
 def test_names_that_only_contain_ad_are_content(name: str) -> None:
     """A class name that merely contains the letters of ad is kept."""
-    assert html_text(f"<div class='{name}'>one</div>").split() == ["one"]
+    assert html_content(f"<div class='{name}'>one</div>").text.split() == ["one"]
 
 
 def test_what_is_never_content() -> None:
@@ -249,7 +249,7 @@ def test_what_is_never_content() -> None:
         "<p style='display: none'>x</p><noscript>x</noscript><template>x</template><script>x</script>"
         "<footer>x</footer>"
     )
-    assert html_text(html).split() == ["title", "text", "of", "an", "article", "note", "author"]
+    assert html_content(html).text.split() == ["title", "text", "of", "an", "article", "note", "author"]
 
 
 def test_scripts_without_spaces_are_split() -> None:
