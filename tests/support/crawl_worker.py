@@ -104,8 +104,8 @@ def run(
 
     def noting_commit(self: OpenCycle) -> None:
         commit(self)
-        if self.number is not None:
-            os.write(log, f"{self.number} {len(self.visits())}\n".encode())
+        if self.open_cycle is not None:
+            os.write(log, f"{self.open_cycle} {len(self.open_visits())}\n".encode())
 
     def killing_apply(*arguments: Any) -> None:
         nonlocal folded
