@@ -23,8 +23,8 @@ from benchmarks.simulated_crawl import crawl_store
 from scrapy_gp4c.crawling import measuring
 from scrapy_gp4c.fingerprint import fingerprint_of_text
 from scrapy_gp4c.scoring import refresh_value
-from scrapy_gp4c.search import index
 from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.sqlite_files import SqliteKind
 from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import SEARCH_INDEX as FILE
@@ -81,7 +81,7 @@ class Steps:
 
 def stepping(steps: Steps) -> None:
     """Take a step at each statement of SQLite and around each write transaction of LMDB, in this process."""
-    connect, transaction = index.connect, Environment.transaction
+    connect, transaction = SqliteKind.connect, Environment.transaction
 
     def traced(*given: Any, **more: Any) -> sqlite3.Connection:
         connection = connect(*given, **more)
@@ -93,7 +93,7 @@ def stepping(steps: Steps) -> None:
             steps.take()
         return transaction(self, **options)
 
-    index.connect = traced
+    SqliteKind.connect = traced  # type: ignore[method-assign]
     Environment.transaction = stepped  # type: ignore[method-assign, assignment]
 
 
@@ -167,7 +167,8 @@ def test_a_crawl_killed_again_and_again_gets_there_too(tmp_path: Path, log: Path
         stepping(Steps(last))
         crawl(path, log)
 
-    while wait(in_child(partial(work, moments.choice((20, 40, 80, 250))))) != 0:
+    while (code := wait(in_child(partial(work, moments.choice((20, 40, 80, 250)))))) != 0:
+        assert code == -signal.SIGKILL
         kills += 1
     assert kills > 3
     assert content(path) == content(tmp_path / "whole")
