@@ -14,7 +14,7 @@ from tests.support.sources import ROOT
 SCRIPTS = sorted(
     path.stem for path in (ROOT / "benchmarks").glob("*.py") if "__main__" in path.read_text(encoding="utf-8")
 )
-NEED_DATA = {"claimed", "first_visits", "page_pairs", "sized"}
+NEED_DATA = {"claimed", "first_visits", "page_pairs", "second_halves", "sized"}
 """Scripts about files that the repository does not have."""
 
 

@@ -20,7 +20,7 @@ from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c.crawling.cycle import PlannedPages
 from scrapy_gp4c.crawling.visits import Unchanged
-from scrapy_gp4c.fingerprint.answers import page_text
+from scrapy_gp4c.fingerprint import simhash_words
 from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
 from scrapy_gp4c.store.export import lines
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -180,7 +180,7 @@ async def test_simhash(site: Site, store_path: Path, caplog: pytest.LogCaptureFi
         site.pages["/"] = html(text)
         crawler = await crawl(Pages, store_path, given, urls=(site.url(),))
         assert crawler.spider.visits[site.url()]["outcome"] == outcome
-    words = page_text(HtmlResponse(site.url(), body=site.pages["/"].encode(), encoding="utf-8")).split()
+    words = simhash_words(HtmlResponse(site.url(), body=site.pages["/"].encode(), encoding="utf-8"))
     assert words[-1] == "2026-11-26"
     with Store(store_path, readonly=True) as store:
         (_, block) = next(iter(store.blocks()))

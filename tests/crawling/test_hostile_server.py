@@ -158,7 +158,7 @@ HOSTILE: dict[str, tuple[Page, str]] = {
     "/large": (streams(3), "error"),
     "/empty": (b"", "doubtful"),
     "/blank": (html("", title=""), "doubtful"),
-    "/binary": (with_headers(os.urandom(100_000), Content_Type="application/octet-stream"), "changed"),
+    "/binary": (with_headers(os.urandom(100_000), Content_Type="application/octet-stream"), "doubtful"),
     "/binary-as-html": (with_headers(os.urandom(100_000), Content_Type="text/html"), "changed"),
     "/no-such-charset": (
         with_headers(html(WORDS).encode(), Content_Type="text/html; charset=x-none"),
