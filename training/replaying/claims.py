@@ -100,7 +100,9 @@ class ReplayedClaims:
         """
         outcome = np.concatenate((np.where(changed, CHANGED, UNCHANGED), np.full(len(new), FIRST)))
         rows = np.concatenate((judged, new)).astype(np.intp)
-        answers = self._answers_to(rows, state["last_cycle"], cycle)
+        last_cycle = state["last_cycle"].copy()
+        last_cycle[new] = 0  # the column has their first visits already, whose answers are read now
+        answers = self._answers_to(rows, last_cycle, cycle)
         claimed = np.concatenate((answers, self._others_of(cycle, cycle, known)))
         visited = ClaimVisits(rows, outcome.astype(np.uint8), claimed)
         # A crawl dates a new page after the claims of its first visit: these say nothing of its age.
