@@ -389,7 +389,7 @@ def test_whole_sites_are_held_out_by_their_names() -> None:
     some = history.take(history.site % 3 > 0)
     for part, other in zip(parts, divide(some, 1, "sites")[0], strict=True):
         assert {names[site] for site in other.site.tolist()} <= part
-    with pytest.raises(HistoryError, match=r"has 1 sites, too few.*--divide pages"):
+    with pytest.raises(HistoryError, match=r"has 1 site, too few.*--divide pages"):
         divide(replace(history, site=np.zeros(4000, np.int32)), 1, "sites")
 
 

@@ -48,7 +48,7 @@ def history_of(changed: np.ndarray) -> ChangeHistory:
     ("history", "choices", "error", "words"),
     [
         (HISTORY.take(cycles=slice(8)), CHOICES, HistoryError, "needs at least 5 pages and 9 cycles"),
-        (HISTORY.take(np.array([3])), CHOICES, HistoryError, "has 1 pages"),
+        (HISTORY.take(np.array([3])), CHOICES, HistoryError, "has 1 page and"),
         (history_of(np.zeros((30, 50), np.bool_)), CHOICES, LearningError, "no page changes in the training"),
         (
             history_of(np.ones((30, 50), np.bool_)),

@@ -178,7 +178,7 @@ def test_left_out_pages_are_logged(tmp_path, caplog):
     path.write_text("s\ta\t010\ns\tb\t0.0\n")
     with caplog.at_level(logging.WARNING):
         assert read_history(path).dropped_pages == 1
-    assert "left out 1 pages" in caplog.text
+    assert "left out 1 page not observed" in caplog.text
 
 
 def history(names: list[str] | None) -> ChangeHistory:

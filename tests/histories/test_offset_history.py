@@ -90,8 +90,8 @@ def test_what_a_visit_settles_and_what_is_drawn(tmp_path: Path, caplog: pytest.L
     assert not history.changed[2:, 2].any()
     assert history.dropped_pages == 2
     assert "3 pages of 2 hosts, 5 cycles of 1 days; 93.3% of the outcomes are known" in caplog.text
-    assert "left out 1 pages visited fewer than twice" in caplog.text
-    assert "left out 1 pages first visited after cycle 1" in caplog.text
+    assert "left out 1 page visited fewer than twice" in caplog.text
+    assert "left out 1 page first visited after cycle 1" in caplog.text
 
 
 def test_change_rates_are_those_of_the_paper(tmp_path: Path) -> None:

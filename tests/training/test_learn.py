@@ -193,7 +193,7 @@ def test_bad_histories(tmp_path, capsys):
     output = ["-o", str(tmp_path / "score.json")]
     assert "missing.npz" in refused(capsys, str(tmp_path / "missing.npz"), *output)
     for name, changed, words in (
-        ("one.npz", np.ones((30, 1), np.bool_), "has 1 pages"),
+        ("one.npz", np.ones((30, 1), np.bool_), "has 1 page and"),
         ("still.npz", np.zeros((30, 40), np.bool_), "no page changes in the training part"),
         ("short.npz", np.eye(6, 40, dtype=np.bool_), "40 pages and 6 cycles"),
     ):
@@ -298,7 +298,7 @@ def test_related_terminals_divide_whole_sites(tmp_path, capsys):
     assert main([str(tmp_path / "h.npz"), *arguments, "--divide", "halves"]) == 0
     capsys.readouterr()
     error = refused(capsys, str(tmp_path / "one.npz"), *arguments, "--divide", "sites")
-    assert "cannot divide 1 sites into 5 parts" in error
+    assert "cannot divide 1 site into 5 parts" in error
     assert main([str(tmp_path / "one.npz"), *arguments]) == 0
 
 

@@ -22,6 +22,7 @@ from scipy import stats
 
 from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.errors import Gp4cError, HistoryError, PolicyError, ScoreError, StoreError
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import functions, ranking
@@ -51,6 +52,8 @@ GUARD_MARGIN: Final = 0.01
 """Tolerated loss: with enough cycles any difference becomes significant."""
 GUARD_LEVEL: Final = 0.05
 """Level of the upper bound of a loss, which must be below the margin: measured losses below it came true."""
+
+_ONE_OF: Final = {"sites": "site", "directories": "directory"}
 
 
 @dataclass(frozen=True)
@@ -271,12 +274,13 @@ def divide(history: ChangeHistory, seed: int, by: str = "pages") -> tuple[Histor
     ends = np.searchsorted(drawn[order] >> np.uint64(61), np.array(PAGE_ENDS, np.uint64))
     train, validation, held_out = np.split(order, ends)
     if not (len(train) and len(validation) and len(held_out)):
+        if by == "pages":
+            what, remedy = counted(history.pages, "page"), "raise GP4C_PANEL"
+        else:
+            what = counted(len(np.unique(_keys(history, by))), _ONE_OF[by], by)
+            remedy = "divide single pages (--divide pages)"
         raise HistoryError(
-            f"{history.source} has {history.pages:,} pages, too few to learn on some and judge on others; "
-            "raise GP4C_PANEL"
-            if by == "pages"
-            else f"{history.source} has {len(np.unique(_keys(history, by))):,} {by}, too few to learn on "
-            "some and judge on others: divide single pages (--divide pages)"
+            f"{history.source} has {what}, too few to learn on some and judge on others: {remedy}"
         )
     newest = history.cycles // 2
     older = slice(0, history.cycles - newest)

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Floats, Ints
 from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.foreign_text import counted
 from training.histories.formats import UNPACKING, lines, opened
 from training.histories.history import ChangeHistory, weights_or_none
 from training.histories.imputation import draw_between_visits, likeliest_rates
@@ -159,7 +160,7 @@ def read_offset_history(path: Path, cycle_s: int = DAY_S, max_pages: int = MAX_P
         "others drawn%s%s",
         path, f"{len(first_pages):,}", f"{len(hosts):,}", len(changed), cycle_s / DAY_S,
         100.0 * observed_count / changed.size,
-        "".join(f"; left out {count:,} pages {reason}" for count, reason in notes if count),
+        "".join(f"; left out {counted(count, 'page')} {reason}" for count, reason in notes if count),
         f"; {unweighted:,} pages have no line in {IMPORTANCE} and weigh 1" if unweighted else "",
     )  # fmt: skip
     history = ChangeHistory(

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.foreign_text import counted
 from training.histories import claims
 from training.histories.contents import ContentHistory, has_contents, read_contents
 from training.histories.formats import read_file
@@ -60,9 +61,9 @@ def read_history(path: str | Path, cycle_s: int | None = None, max_pages: int | 
     history = history.observed_pages()
     if history.dropped_pages:
         logger.warning(
-            "%s: left out %d pages that were not observed in every cycle; %d remain",
+            "%s: left out %s not observed in every cycle; %d remain",
             path,
-            history.dropped_pages,
+            counted(history.dropped_pages, "page"),
             history.pages,
         )
     return history

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.foreign_text import counted
 from training.histories.history import ChangeHistory
 
 Protocol = Literal["simple", "journal", "thesis"]
@@ -35,7 +36,9 @@ def page_folds(pages: int, k: int, seed: int) -> list[npt.NDArray[np.int64]]:
     Raises HistoryError if there are fewer pages than folds.
     """
     if not 1 <= k <= pages:
-        raise HistoryError(f"cannot divide {pages:,} pages into {k} folds: every fold needs at least a page")
+        raise HistoryError(
+            f"cannot divide {counted(pages, 'page')} into {k} folds: every fold needs at least a page"
+        )
     order = np.random.default_rng(seed).permutation(pages)
     return [np.sort(fold) for fold in np.array_split(order, k)]
 
@@ -50,7 +53,7 @@ def site_folds(site: npt.NDArray[np.int32], k: int, seed: int) -> list[npt.NDArr
     sites, number, pages = np.unique(site, return_inverse=True, return_counts=True)
     if not 1 <= k <= len(sites):
         raise HistoryError(
-            f"cannot divide {len(sites):,} sites into {k} parts of whole sites; divide single pages "
+            f"cannot divide {counted(len(sites), 'site')} into {k} parts of whole sites; divide single pages "
             "(--divide pages), or take a history of more sites"
         )
     rng = np.random.default_rng(seed)
@@ -92,7 +95,9 @@ def time_parts(cycles: int, parts: int) -> list[slice]:
     Raises HistoryError if there are fewer cycles than parts.
     """
     if not 1 <= parts <= cycles:
-        raise HistoryError(f"cannot divide {cycles} cycles into {parts} parts: every part needs at least one")
+        raise HistoryError(
+            f"cannot divide {counted(cycles, 'cycle')} into {parts} parts: every part needs at least one"
+        )
     length = cycles // parts
     return [slice(i * length, (i + 1) * length if i < parts - 1 else cycles) for i in range(parts)]
 
@@ -129,7 +134,8 @@ def protocol_splits(
     if history.pages < FOLDS or history.cycles < least:
         raise HistoryError(
             f"the protocol {protocol!r} needs at least {FOLDS} pages and {least} cycles ({parts} x ({warmup} "
-            f"of warm-up + 1)); {history.source} has {history.pages:,} pages and {history.cycles} cycles"
+            f"of warm-up + 1)); {history.source} has {counted(history.pages, 'page')} and "
+            f"{counted(history.cycles, 'cycle')}"
         )
     if division == "halves":
         return [half_split(history, seed)]
