@@ -196,10 +196,9 @@ def test_fetchers_leave_what_one_process_leaves(web: Web, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_features_and_commands_work_with_fetchers_as_without(web: Web, tmp_path: Path) -> None:
-    """A policy that samples, search, archive, hints, a JOBDIR, caps, verdicts, cookies, backups."""
+    """A policy that samples, search, archive, hints, a JOBDIR, caps, verdicts, backups."""
     queries = tmp_path / "queries.tsv"
     queries.write_text("word1x0x1\t5\nword2x1x2 word4x1x1\t3\n")
-    cookies = {}
     for fetchers in (0, 2):
         folder = tmp_path / str(fetchers)
         for web.day in (0, 1, 2):
@@ -210,10 +209,6 @@ def test_features_and_commands_work_with_fetchers_as_without(web: Web, tmp_path:
                 "GP4C_BACKUP_KEEP": 2, "GP4C_ITEMS_AT": "fetchers" if fetchers else "owner",
             }  # fmt: skip
             ended(crawl(web, folder, fetchers, "Curious", **settings), folder)
-        cookies[fetchers] = {
-            item["url"].rpartition("/")[2]: item["info"][-1]
-            for item in map(json.loads, (folder / "items").read_text().splitlines())
-        }
     alone, fetched = (visits_of(tmp_path / name) for name in "02")
     assert [len(cycle) for cycle in alone[:2]] == [len(cycle) for cycle in fetched[:2]]
     # Which pages are samples is a matter of time, and so is the cycle that first asks for one that is gone.
@@ -231,7 +226,6 @@ def test_features_and_commands_work_with_fetchers_as_without(web: Web, tmp_path:
     assert newest[0] == newest[1]
     assert newest[0]
     assert any("[-word" in item for item in items_of(tmp_path / "2"))
-    assert "session=7" in cookies[2].values()  # pages asked for before the one that sets it have none
     store = tmp_path / "2" / "store"
     assert len(list((tmp_path / "2" / "backups").iterdir())) == 2
     project = ManyMachines(tmp_path / "project", ["tests.support.fetched_crawl"])
