@@ -169,24 +169,23 @@ class Repeats:
         if self.trap_of(url) is not None:
             return None
         for scope in scopes_of(url):
-            tally, (pages, repeats, cycles) = self._tallies[scope], self._before.get(scope, [0, 0, 0])
+            # A page of a trap that is over was counted for the trap alone.
+            tally = self._tallies.get(scope, ScopeCounts())
+            pages, repeats, cycles = self._before.get(scope, [0, 0, 0])
             is_now = tally.repeats >= MANY_REPEATS and tally.repeats >= REPEATING * tally.pages
             is_trap = cycles >= MIN_CYCLES and repeats >= max(MIN_REPEATS, REPEATING * pages)
             if is_now or is_trap:
                 self._taken[scope], self._originals = 0, None
                 self._store.amend_record(traps=[list(one) for one in self._taken])
-                line = self._warning(scope, tally if is_now else None)
+                counts = (tally.pages, tally.repeats) if is_now else (pages, repeats)
+                line = self._warning(scope, *counts, tally.example or url)
                 for outer in scopes_of(url):  # the others are no traps for what is in this one
                     self._before.pop(outer, None)
                     self._tallies[outer] = ScopeCounts()
                 return line
         return None
 
-    def _warning(self, scope: Scope, tally: ScopeCounts | None) -> str:
-        pages, repeats, _ = (
-            self._before.get(scope, [0, 0, 0]) if tally is None else (tally.pages, tally.repeats, 0)
-        )
-        example = self._tallies[scope].example
+    def _warning(self, scope: Scope, pages: int, repeats: int, example: str) -> str:
         names = list(dict.fromkeys(name for name, _ in parse_qsl(urlsplit(example).query, True)))
         remedy = (
             f"Add to GP4C_URL_PARAMS_IGNORED what makes no page of its parameters ({', '.join(names)[:200]})"

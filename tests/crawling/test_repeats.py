@@ -14,7 +14,7 @@ from scrapy import Request, Spider
 from scrapy.http import HtmlResponse
 from twisted.web.http import Request as ServerRequest
 
-from scrapy_gp4c.crawling.repeats import Scope, are_related, canonical_url, scopes_of
+from scrapy_gp4c.crawling.repeats import Repeats, Scope, are_related, canonical_url, scopes_of
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Site, crawl, html, outcomes, stats
 
@@ -176,6 +176,20 @@ def test_addresses_that_pages_name(head: str, expected: str | None) -> None:
     """As RFC 6596 has them, in any spelling; the page's own is none."""
     body = f"<html><head>{head}</head></html>".encode()
     assert canonical_url(HtmlResponse("http://a.example/a", body=body), "http://a.example/a") == expected
+
+
+def test_a_trap_of_many_directories_ends(store_path: Path) -> None:
+    """Its new pages have own texts by now, though some repeat: the cycle ended with a KeyError."""
+    with Store(store_path) as store:
+        store.begin_cycle({})
+        store.amend_record(
+            traps=[["a.example", "cal/", False]], repeats=[["a.example", "cal/", False, [50, 50, 3]]]
+        )
+        repeats = Repeats(store, 10)
+        for number in range(20):
+            repeats.note_first(f"http://a.example/cal/{number}/x", max(number, 5) + 1 << 40)
+        (line,) = repeats.finish()
+    assert "a.example/cal/ is no trap any more" in line
 
 
 def test_related_sites_and_scopes() -> None:
