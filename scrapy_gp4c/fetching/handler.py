@@ -103,7 +103,7 @@ class FetcherHandler(BaseDownloadHandler):
         if result.failed:
             raise FetcherError(f"{request} failed: {result.failed}")
         if self._leads_to_seen(run, request, result):
-            request.errback = None  # on one machine nobody hears of it
+            result.items, result.requests = [], []  # on one machine nobody hears of it
             raise IgnoreRequest("it redirects to a page that this cycle has found")
         request.meta.update(result.meta)
         return FetchedResponse.of(result)
