@@ -84,7 +84,7 @@ def page_counts(store: PageStore, settings: Settings) -> dict[str, int]:
 def mean_age_cycles(store: PageStore) -> float | None:
     """Mean number of cycles since the last judged visit of pages that have a copy; None: no page has one."""
     ages, copies = 0, 0
-    for _, block in store.blocks():
+    for _, block in store.blocks({"last_cycle", "has_copy"}):
         last = block["last_cycle"][block["has_copy"] > 0]
         ages += int((store.last_cycle - last).sum())
         copies += len(last)
