@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import pytest
 import pytest_twisted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scrapy import Request, Spider
 from scrapy.settings import Settings as ScrapySettings
 from twisted.web.http import Request as ServerRequest
 
@@ -24,25 +23,10 @@ from scrapy_gp4c.page_state.outcomes import DOUBTFUL, GONE, OUTCOMES, PLAN, UNCH
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
-from tests.support.loopback import Site, crawl, html, outcomes, stats
+from tests.support.loopback import LinkFollower, Site, crawl, html, outcomes, stats
 
 WORDS = "a page with a text of more than a few words on nothing in particular that rarely changes at all"
 FULL = {"GP4C_BUDGET": 1.0, "RETRY_ENABLED": False}
-
-
-class Linked(Spider):
-    """Requests one page and follows all links."""
-
-    name = "linked"
-    url = ""
-
-    async def start(self) -> AsyncIterator[Any]:
-        """Request the first page."""
-        yield Request(self.url)
-
-    def parse(self, response: Any) -> Iterator[Any]:
-        """Follow the links."""
-        yield from response.follow_all(css="a")
 
 
 def answers(status: int) -> Callable[[ServerRequest], bytes]:
@@ -69,17 +53,17 @@ async def test_a_site_that_was_gone_for_some_cycles_comes_back(
 ) -> None:
     """All of its pages are visited within 3 cycles after its return."""
     website(site)
-    await crawl(Linked, store_path, FULL, url=site.url())
+    await crawl(LinkFollower, store_path, FULL, url=site.url())
     up = dict(site.pages)
     site.pages = dict.fromkeys(up, answers(status))
     for _ in range(cycles_out):
         site.log.clear()
-        await crawl(Linked, store_path, FULL, url=site.url())
+        await crawl(LinkFollower, store_path, FULL, url=site.url())
         assert site.log
     site.pages = up
     site.log.clear()
     for _ in range(3):
-        await crawl(Linked, store_path, FULL, url=site.url())
+        await crawl(LinkFollower, store_path, FULL, url=site.url())
     assert site.fetched() == set(up)
     with Store(store_path, readonly=True) as store:
         assert not any((block["gone"] > 0).any() for _, block in store.blocks())
@@ -89,15 +73,15 @@ async def test_a_site_that_was_gone_for_some_cycles_comes_back(
 async def test_an_outage_of_errors_ends_for_all_pages_at_once(site: Site, store_path: Path) -> None:
     """Answers of 500 keep pages waiting; when one answers, the others do not wait on."""
     website(site)
-    await crawl(Linked, store_path, FULL, url=site.url())
+    await crawl(LinkFollower, store_path, FULL, url=site.url())
     up = dict(site.pages)
     site.pages = dict.fromkeys(up, answers(500))
     for _ in range(9):
-        await crawl(Linked, store_path, FULL, url=site.url())
+        await crawl(LinkFollower, store_path, FULL, url=site.url())
     site.pages = up
     visited: set[str] = set()
     for cycle in range(11, 19):
-        await crawl(Linked, store_path, FULL, url=site.url())
+        await crawl(LinkFollower, store_path, FULL, url=site.url())
         found = set(outcomes(store_path, cycle))
         if visited:
             assert visited | found == set(up)
@@ -112,9 +96,9 @@ async def test_a_link_to_a_page_that_was_not_there_yet(site: Site, store_path: P
     website(site, 3)
     site.pages["/"] = html(WORDS, ["/0", "/1", "/2", "/later"])
     for _ in range(8):
-        await crawl(Linked, store_path, FULL, url=site.url())
+        await crawl(LinkFollower, store_path, FULL, url=site.url())
     site.pages["/later"] = html("at last there is a text here, of some words")
-    await crawl(Linked, store_path, FULL, url=site.url())
+    await crawl(LinkFollower, store_path, FULL, url=site.url())
     with Store(store_path, readonly=True) as store:
         copies = [block["has_copy"] for _, block in store.blocks()]
     assert np.concatenate(copies).all()
@@ -126,7 +110,7 @@ async def test_a_sitemap_that_lists_a_gone_page(site: Site, store_path: Path) ->
     website(site, 3)
     wanted = {path: site.pages.pop(path) for path in ("/1", "/2")}
     for _ in range(9):
-        await crawl(Linked, store_path, FULL, url=site.url())
+        await crawl(LinkFollower, store_path, FULL, url=site.url())
     site.pages["/"] = html(WORDS, ["/0", "/sitemap.xml"])
     listed = f"<url><loc>{site.url('/1')}</loc></url><url><loc>{site.url('/2')}</loc></url>"
     site.pages["/sitemap.xml"] = (
@@ -139,7 +123,7 @@ async def test_a_sitemap_that_lists_a_gone_page(site: Site, store_path: Path) ->
     assert {"/1", "/2"} <= site.fetched()
 
 
-class Quiet(Linked):
+class Quiet(LinkFollower):
     """Follows links of HTML alone."""
 
     name = "linked"
@@ -153,11 +137,11 @@ class Quiet(Linked):
 @pytest_twisted.ensureDeferred
 async def test_a_run_that_visits_nothing_says_why(store_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """One warning with the reason, and when it will be otherwise."""
-    await crawl(Linked, store_path, FULL | {"GP4C_BUDGET": 1}, url="http://127.0.0.1:9/x")
-    await crawl(Linked, store_path, FULL | {"GP4C_BUDGET": 1}, url="http://127.0.0.1:9/x")
+    await crawl(LinkFollower, store_path, FULL | {"GP4C_BUDGET": 1}, url="http://127.0.0.1:9/x")
+    await crawl(LinkFollower, store_path, FULL | {"GP4C_BUDGET": 1}, url="http://127.0.0.1:9/x")
     caplog.clear()
     with caplog.at_level(logging.WARNING):
-        await crawl(Linked, store_path, FULL | {"GP4C_BUDGET": 1}, url="http://127.0.0.1:9/x")
+        await crawl(LinkFollower, store_path, FULL | {"GP4C_BUDGET": 1}, url="http://127.0.0.1:9/x")
     assert "Cycle 3 visited none of 1 known page: 1 page waits after failed visits" in caplog.text
 
 
@@ -235,7 +219,7 @@ async def test_a_site_that_moves_keeps_its_pages(store_path: Path, end: str, is_
     try:
         website(site)
         for _ in range(2):
-            await crawl(Linked, store_path, FULL, url=site.url())
+            await crawl(LinkFollower, store_path, FULL, url=site.url())
         old = site.pages
 
         def moved(request: ServerRequest) -> bytes:
@@ -253,7 +237,7 @@ async def test_a_site_that_moves_keeps_its_pages(store_path: Path, end: str, is_
             old = {**old, "/": html(WORDS, [f"{path}/" for path in old if path != "/"])}
         start = site.url(host=new_host if is_edited else "127.0.0.1")
         for cycle in range(3, 7):
-            await crawl(Linked, store_path, FULL, url=start)
+            await crawl(LinkFollower, store_path, FULL, url=start)
             ends = outcomes(store_path, cycle)
             assert len(ends) == 13
             assert sum(found.count("changed") for found in ends.values()) <= 1

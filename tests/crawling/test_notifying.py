@@ -73,18 +73,20 @@ async def test_a_crawl_tells_of_changed_new_and_gone_pages(
     assert 'gp4c_visits{outcome="changed",spider="watching"} 1.0' in (tmp_path / "gp4c.prom").read_text()
 
 
+class Plain(Spider):
+    """Requests one page, and yields nothing."""
+
+    name = "plain"
+
+    def parse(self, response: Any) -> None:
+        """Want nothing."""
+
+
 @pytest_twisted.ensureDeferred
 async def test_a_feed_reads_no_visits_of_earlier_cycles(
     site: Site, store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A year of hourly cycles has millions of them; a file that is lost is made of them anew."""
-
-    class Plain(Spider):
-        name = "plain"
-        start_urls = (site.url("/0"),)
-
-        def parse(self, response: Any) -> None:
-            """Want nothing."""
 
     feed = tmp_path / "changes.json"
     settings = {"GP4C_FEED": str(feed), "GP4C_BUDGET": 1.0}
@@ -100,7 +102,7 @@ async def test_a_feed_reads_no_visits_of_earlier_cycles(
         site.pages["/0"] = html(f"version {version} of a page")
         if version == 4:
             (store_path / FEED_EVENTS).unlink()
-        await crawl(Plain, store_path, settings)
+        await crawl(Plain, store_path, settings, start_urls=[site.url("/0")])
         feeds.append(json.loads(feed.read_text())["items"])
     assert passes == [1, 1, 4]  # the first cycle, the second, and the one after the loss
     assert [len(items) for items in feeds] == [0, 1, 2, 3, 4]
@@ -113,24 +115,17 @@ async def test_a_message_that_could_not_be_sent_is_sent_by_the_next_run(
 ) -> None:
     """While the receiver is down the crawl ends well, with one warning that hides its password."""
 
-    class Plain(Spider):
-        name = "plain"
-        start_urls = (site.url("/0"),)
-
-        def parse(self, response: Any) -> None:
-            """Want nothing."""
-
     settings = {"GP4C_NOTIFY": [hook.url], "GP4C_BUDGET": 1.0}
     hook.status = 503
     for version in range(2):
         site.pages["/0"] = html(f"version {version} of a page")
-        await crawl(Plain, store_path, settings)
+        await crawl(Plain, store_path, settings, start_urls=[site.url("/0")])
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len([line for line in warnings if "will be sent again by the next run" in line]) == 1
     assert "secret" not in caplog.text
     assert len(list(Outbox(store_path).waiting())) == 1
     hook.status = 200
-    await crawl(Plain, store_path, settings)
+    await crawl(Plain, store_path, settings, start_urls=[site.url("/0")])
     (message,) = hook.received
     assert message["title"] == "plain: 1 changed"
     assert list(Outbox(store_path).waiting()) == []

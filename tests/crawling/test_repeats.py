@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_twisted
-from scrapy import Request, Spider
 from scrapy.http import HtmlResponse
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c.crawling.repeats import Repeats, Scope, are_related, canonical_url, scopes_of
 from scrapy_gp4c.store.lmdb_store.store import Store
-from tests.support.loopback import Site, crawl, html, outcomes, stats
+from tests.support.loopback import LinkFollower, Site, crawl, html, outcomes, stats
 
 FULL = {"GP4C_BUDGET": 0.9, "GP4C_WARMUP_VISITS": 2, "RETRY_ENABLED": False}
 words = itertools.count()
@@ -25,22 +24,6 @@ words = itertools.count()
 def text_of(number: int, version: int = 0) -> str:
     """A text of its own, of a hundred words."""
     return " ".join(f"word{number * 7919 + version * 104_729 + place * 31}" for place in range(100))
-
-
-class Linked(Spider):
-    """Requests one page and follows all links of HTML."""
-
-    name = "linked"
-    url = ""
-
-    async def start(self) -> AsyncIterator[Any]:
-        """Request the first page."""
-        yield Request(self.url)
-
-    def parse(self, response: Any) -> Iterator[Any]:
-        """Follow the links."""
-        if "html" in str(response.headers.get("Content-Type")):
-            yield from response.follow_all(css="a")
 
 
 def page(number: int, version: int, canonical: str | None = None) -> str:
@@ -71,7 +54,7 @@ async def test_two_addresses_of_a_page_become_one(kind: str, site: Site, store_p
     visited: list[dict[str, list[str]]] = [{}]
     for cycle in range(1, 15):
         version["now"] = int(cycle >= 12)
-        await crawl(Linked, store_path, FULL, url=site.url())
+        await crawl(LinkFollower, store_path, FULL, url=site.url())
         visited.append(outcomes(store_path, cycle))
     twins = {f"{path}/" for path in paths}
     changed = [path for ends in visited[1:] for path, end in ends.items() if "changed" in end]
@@ -114,11 +97,11 @@ async def test_links_with_new_tokens_are_a_trap(
             return answer
 
     site.pages = Endless()
-    given = {**FULL, "GP4C_TRAP_PAGES": 3}
+    settings = {**FULL, "GP4C_TRAP_PAGES": 3}
     with caplog.at_level(logging.WARNING):
         for cycle in range(1, 12):
             links.append(f"/news/{cycle}")
-            crawler = await crawl(Linked, store_path, given, url=site.url())
+            crawler = await crawl(LinkFollower, store_path, settings, url=site.url())
     lines = [record.getMessage() for record in caplog.records if "is a trap" in record.getMessage()]
     (line,) = lines
     assert ("GP4C_URL_PARAMS_IGNORED" in line) == (address is token_in_query)
@@ -152,8 +135,8 @@ async def test_an_endless_calendar_ends_in_its_first_cycle(
             return answer
 
     site.pages = Endless()
-    given = {**FULL, **more, "GP4C_MAX_PAGES_PER_SITE": 500}
-    await crawl(Linked, store_path, given, url=site.url())
+    settings = {**FULL, **more, "GP4C_MAX_PAGES_PER_SITE": 500}
+    await crawl(LinkFollower, store_path, settings, url=site.url())
     assert (len(site.log) < 450) == is_capped
 
 

@@ -9,11 +9,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scrapy
 from scrapy import Spider
 from scrapy.crawler import Crawler
 from scrapy.utils.defer import deferred_from_coro
@@ -91,6 +92,22 @@ def html(text: str, links: Iterable[str] = (), title: str = "A page") -> str:
 
 ADDONS = {"scrapy_gp4c.Addon": 500}
 QUIET = {"TELNETCONSOLE_ENABLED": False, "LOGSTATS_INTERVAL": 0}
+
+
+class LinkFollower(Spider):
+    """Requests one page and follows all links of HTML."""
+
+    name = "linked"
+    url = ""
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request the first page."""
+        yield scrapy.Request(self.url)
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        """Follow the links."""
+        if "html" in str(response.headers.get("Content-Type")):
+            yield from response.follow_all(css="a")
 
 
 async def stock_crawl(
