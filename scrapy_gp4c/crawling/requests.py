@@ -408,11 +408,11 @@ def data_of(stored: StoredRequest) -> dict[str, Any]:
     if not isinstance(stored, dict):
         return {}
     data = {name: stored[name] for name in ("cookies", "flags") if stored.get(name)}
-    fields = {name: stored.get(name) for name in ("cb_kwargs", "headers", "meta")}
-    kept = {name: values for name, values in fields.items() if isinstance(values, dict)}
-    data |= {f"cb_kwargs {name}": value for name, value in kept.get("cb_kwargs", {}).items()}
-    data |= {f"header {name}": value for name, value in kept.get("headers", {}).items() if name != "Referer"}
-    for name, value in kept.get("meta", {}).items():
+    parts = (stored.get(name) for name in ("cb_kwargs", "headers", "meta"))
+    cb_kwargs, headers, meta = (values if isinstance(values, dict) else {} for values in parts)
+    data |= {f"cb_kwargs {name}": value for name, value in cb_kwargs.items()}
+    data |= {f"header {name}": value for name, value in headers.items() if name != "Referer"}
+    for name, value in meta.items():
         if name not in _NO_DATA and not isinstance(value, bool) and not name.startswith(_OPTIONS):
             data[f"meta {name}"] = value
     return data

@@ -34,11 +34,11 @@ class FeedEvents:
     def read(self, last_cycle: int, pages: int) -> list[PageEvent] | None:
         """Events up to a cycle; None where they were not kept since, or pages were forgotten or imported."""
         try:
-            kept = json.loads(self._path.read_text("utf-8"))
-            if (kept["cycle"], kept["pages"]) != (last_cycle, pages):
+            record = json.loads(self._path.read_text("utf-8"))
+            if (record["cycle"], record["pages"]) != (last_cycle, pages):
                 return None
             return [
-                PageEvent(**{**one, "diff": one["diff"] and tuple(one["diff"])}) for one in kept["events"]
+                PageEvent(**{**one, "diff": one["diff"] and tuple(one["diff"])}) for one in record["events"]
             ]
         except (OSError, ValueError, TypeError, KeyError):
             return None

@@ -80,7 +80,7 @@ def directory_of(path: str) -> str:
 
 
 def in_scope(directories: Array, site: str, prefix: str) -> npt.NDArray[np.bool_]:
-    """Which directories, dtype `GROUP` ``[G]``, have a prefix of a path of a site; all for an empty one."""
+    """Mask ``[G]`` of the directories, dtype `GROUP`, below a path of a site; an empty path has all."""
     is_inside = (directories["site"] == _key(site)) & (prefix == "")
     for name, mark in (("key", "\n"), *((f"prefix_{n}", "\t") for n in range(1, PREFIXES + 1))):
         is_inside |= directories[name] == _key(site, mark, prefix)

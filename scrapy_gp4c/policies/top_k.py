@@ -174,10 +174,10 @@ def best_candidates(scores_of: Scorer, k: int, evidence: Evidence, most: int = 0
     sample = cast(_Sampling, evidence).spread_sample() if is_sampling else None
     cut = None if sample is None else cut_of_sample(scores_of(sample.block), k * sample.share)
     ranked, candidates = _best_from(cut, scores_of, k or most, evidence)
-    wanted = most if candidates <= most else k
-    if len(ranked.pages) < min(wanted, candidates):
-        ranked, _ = _best_from(None, scores_of, wanted, evidence)
-    pages, scores, ties = ranked if wanted else ranked.only(np.empty(0, np.intp))
+    count = most if candidates <= most else k
+    if len(ranked.pages) < min(count, candidates):
+        ranked, _ = _best_from(None, scores_of, count, evidence)
+    pages, scores, ties = ranked if count else ranked.only(np.empty(0, np.intp))
     last = Cut(float(scores[-1]), int(ties[-1])) if len(pages) else None
     return Selection(np.asarray(pages, np.uint32), scores, last)
 

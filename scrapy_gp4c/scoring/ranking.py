@@ -57,9 +57,9 @@ class Purpose(IntEnum):
     FOLLOW = 1
     """Whether a sample's neighbours are fetched."""
     NEIGHBOUR = 2
-    """Which of equally near neighbours come first."""
+    """Order of equally near neighbours."""
     GROUP = 3
-    """Which of equal groups comes first: its own highest draw would favour the large ones."""
+    """Order of equal groups: the highest draw of their pages would favour the large ones."""
 
 
 def drawn_for(drawn: npt.NDArray[np.uint64], purpose: Purpose) -> npt.NDArray[np.uint64]:

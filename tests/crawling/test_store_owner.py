@@ -189,7 +189,7 @@ class Plain(Spider):
 
     def parse(self, response: Any) -> None:
         """Note the arguments."""
-        self.found = spider_arguments(self, Credentials())
+        self.spider_arguments = spider_arguments(self, Credentials())
 
 
 class Own(Plain):
@@ -205,7 +205,7 @@ class Own(Plain):
 
 @pytest_twisted.ensureDeferred
 async def test_arguments_of_spiders(store_path: Path) -> None:
-    """Of those with an ``__init__`` and of those without; what their code computes makes no other store.
+    """Arguments of spiders with an ``__init__`` and without; what their code computes makes no other store.
 
     Nor does a token, which is another in each run, and is written nowhere.
     """
@@ -217,10 +217,10 @@ async def test_arguments_of_spiders(store_path: Path) -> None:
         (Plain, {"page": "3", "api_token": "s3cret"}, {"page": "3"}),
     ):
         crawler = await crawl(kind, store_path / kind.name, **arguments)
-        assert crawler.spider.found == expected
+        assert crawler.spider.spider_arguments == expected
     crawler = Crawler(Own, {"ADDONS": ADDONS, "GP4C_STORE": f"{store_path}/own"})
     await crawler.crawl("es")
-    assert crawler.spider.found == {"country": "es"}
+    assert crawler.spider.spider_arguments == {"country": "es"}
 
 
 class Skipping(Spider):

@@ -72,7 +72,7 @@ class Trace:
 async def test_a_plan_and_a_response_cross_few_modules(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a known page in warm state: planning the first round, and a response until its visit is settled."""
+    """Modules that the first round and a known page's response cross, when all is imported and read."""
     site.pages = {"/": html("a page with a text of more than a few words on nothing in particular")}
     OnePage.url = site.url("/")
     for _ in range(4):

@@ -76,13 +76,13 @@ def test_an_answer_is_known_from_the_next_visit_on() -> None:
     site = np.zeros(2, np.int32)
     history = ChangeHistory(np.ones((5, 2), bool), site, page_names=["a", "b"], claims=claims)
     known = ReplayedPageClaims(prepare(history, budget=1, warmup=1))
-    told = []
+    states = []
     for cycle, visited in ((2, []), (3, [1]), (4, [0]), (5, [0, 1])):
         known.observe(np.array(visited, int), np.ones(len(visited), bool), cycle)
-        told.append([known.columns[name].tolist() for name in ("claims", "fresh", "claimed_cycle")])
+        states.append([known.columns[name].tolist() for name in ("claims", "fresh", "claimed_cycle")])
     sitemap = KINDS.index("sitemap")
     modified = 1 << KINDS.index("modified")
-    assert told == [
+    assert states == [
         [[0, 0], [0, 0], [0, 0]],
         [[0, 1 << sitemap], [0, 10], [0, 3]],
         [[modified, 1 << sitemap], [0, 10], [2, 3]],

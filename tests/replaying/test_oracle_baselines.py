@@ -130,11 +130,11 @@ def test_a_replay_refreshes_what_the_experiment_does(name: str, tmp_path: Path) 
 )
 def test_what_is_left_over_goes_by_age(planned: list[int], last: list[int], budget: int) -> None:
     """The planned pages first; then those that have waited longest, none twice."""
-    found = baselines.with_oldest(np.array(planned, np.int64), np.array(last), budget).tolist()
-    assert found[: len(planned)] == planned
-    rest = found[len(planned) :]
+    pages = baselines.with_oldest(np.array(planned, np.int64), np.array(last), budget).tolist()
+    assert pages[: len(planned)] == planned
+    rest = pages[len(planned) :]
     assert rest == sorted(set(range(10)) - set(planned), key=lambda page: (last[page], page))[: len(rest)]
-    assert len(set(found)) == len(found) == budget
+    assert len(set(pages)) == len(pages) == budget
 
 
 def test_the_warm_up_is_no_part_of_the_timetable(tmp_path: Path) -> None:

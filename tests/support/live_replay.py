@@ -36,7 +36,7 @@ WARMUP = 2
 TOLD = [name for name in terminals.ALWAYS_KNOWN if name not in {*discovery.TERMINALS, *hints.TERMINALS}]
 """What a history of changes tells."""
 CYCLE_STEP = 0xD1342543DE82EF95
-"""What `scrapy_gp4c.scoring.ranking.draw_salt` multiplies cycles by."""
+"""Factor of the cycle in `scrapy_gp4c.scoring.ranking.draw_salt`."""
 
 
 def related_changes(seed: int, cycles: int) -> npt.NDArray[np.bool_]:

@@ -99,10 +99,10 @@ def coarsened(recorded: ContentHistory | ChangeHistory, every: int) -> ChangeHis
     else:
         parts = history.changed[: cycles * every].reshape(cycles, every, history.pages)
         changed = np.logical_or.reduce(parts, axis=1)
-    told = None if history.claims is None else claims.coarsened(history.claims, every)
-    if told is not None:
-        told = told[told["cycle"] <= cycles]
-    return replace(history, changed=changed, observed=None, impact=None, claims=told)
+    dated = None if history.claims is None else claims.coarsened(history.claims, every)
+    if dated is not None:
+        dated = dated[dated["cycle"] <= cycles]
+    return replace(history, changed=changed, observed=None, impact=None, claims=dated)
 
 
 def _texts(contents: ContentHistory) -> npt.NDArray[np.int64]:

@@ -344,16 +344,16 @@ def allocate_visits(rates: Floats, weights: Floats, budget: int, cycles: int) ->
 def timetable(visits: Ints, budget: int, cycles: int, phase: Floats) -> list[Ints]:
     """Pages to visit in every cycle, at most ``budget`` of them, close to even intervals.
 
-    The j-th visit of page p is wanted at (j - u_p) T / x_p with the drawn phase u_p in [0, 1): in cycle
+    The j-th visit of page p is due at (j - u_p) T / x_p with the drawn phase u_p in [0, 1): in cycle
     ceil(that). A linear program finds the least total shift that keeps the budget; visits keep the order of
-    their wanted cycles. A page that would stand twice in a cycle changes places with another one in the
+    their due cycles. A page that would stand twice in a cycle changes places with another one in the
     nearest cycle that has neither.
     """
     page = np.repeat(np.arange(len(visits)), visits)
     nth = np.arange(1.0, len(page) + 1) - np.repeat(np.cumsum(visits) - visits, visits)
-    wanted = np.clip(np.ceil((nth - phase[page]) * cycles / visits[page]).astype(np.int64), 1, cycles)
-    order = np.lexsort((page, wanted))
-    ends = np.concatenate(([0], _visits_made(np.bincount(wanted, minlength=cycles + 1)[1:], budget)))
+    due = np.clip(np.ceil((nth - phase[page]) * cycles / visits[page]).astype(np.int64), 1, cycles)
+    order = np.lexsort((page, due))
+    ends = np.concatenate(([0], _visits_made(np.bincount(due, minlength=cycles + 1)[1:], budget)))
     rows = [page[order[first:end]] for first, end in pairwise(ends.tolist())]
     return [np.sort(row) for row in _without_repeats(rows)]
 
