@@ -453,7 +453,8 @@ class Visit:
             packed = visits.store.copy_notes(number) if row.has_copy and is_text else None
             copy = None if packed is None else Changed(number, row.fingerprint, packed)
             bits = visits.cycle.settings.distance_bits
-            was_redirected = visits.cycle.was_redirected(number)
+            # The last answer is read from the store for redirects alone: no other answer is judged by it.
+            was_redirected = "redirect_urls" in self._request.meta and visits.cycle.was_redirected(number)
             doubt = visits.texts.judge(
                 self._request, response, page, copy, bits, was_redirected=was_redirected
             )
