@@ -4,8 +4,8 @@ In Scrapy 2.15 to 2.19, requests that wait for one robots.txt await the same Def
 gets the result. The others get None, as if there were no robots.txt, and fetch what it disallows. A cycle
 begins with many requests to each host, so that this would happen in every cycle.
 
-Every version of Scrapy takes an answer of 5xx or 429 for no rules at all, and misreads UTF-16: so all versions
-get this middleware.
+Every version of Scrapy takes an answer of 5xx or 429 for no rules at all, and misreads UTF-16: so all
+versions get this middleware.
 """
 
 from __future__ import annotations
