@@ -44,7 +44,7 @@ FEED = Action(
 
 def _notify(project: Project, options: Namespace) -> None:
     """Send. Raises SettingsError without receivers, NoticeError where one does not get its message."""
-    settings = project.settings
+    settings, daily = project.settings, 0
     if not (settings.notify or settings.on_change):
         raise SettingsError("nobody is to be told: set GP4C_NOTIFY or GP4C_ON_CHANGE")
     if options.test:
@@ -58,11 +58,16 @@ def _notify(project: Project, options: Namespace) -> None:
             outbox.put(1, always, [event], command=bool(settings.on_change))
             problems = deliver(outbox, always, settings.on_change)
     else:
-        problems = deliver(Outbox(project.store_path), settings.notify, settings.on_change)
+        outbox = Outbox(project.store_path)
+        problems = deliver(outbox, settings.notify, settings.on_change)
+        daily = len(list(outbox.waiting()))
     if problems:
         raise NoticeError("\n".join(problems))
     receivers = counted(len(settings.notify) + bool(settings.on_change), "receiver")
-    say(f"{'A test message was sent to' if options.test else 'Nothing waits for'} {receivers}")
+    if daily:
+        say(f"{counted(daily, 'notice')} will be sent when a day is over since the last daily message")
+    else:
+        say(f"{'A test message was sent to' if options.test else 'Nothing waits for'} {receivers}")
 
 
 NOTIFY = Action(

@@ -52,7 +52,9 @@ class Outbox:
             self._write(f"{cycle:010}-{number:06}.json", message)
 
     def _write(self, name: str, message: Message) -> None:
-        self.path.mkdir(exist_ok=True)
+        if not self.path.exists():
+            self.path.mkdir()
+            self.path.chmod(self.path.parent.stat().st_mode & 0o770)  # as GP4C_STORE_MODE has it
         temporary = self.path / f"{name}.part"
         with temporary.open("w", encoding="utf-8", errors="replace") as file:
             json.dump(message._asdict(), file, ensure_ascii=False)
@@ -61,12 +63,15 @@ class Outbox:
         temporary.replace(self.path / name)
 
     def waiting(self) -> Iterator[QueuedMessage]:
-        """Yield the messages that wait, oldest first; a file that cannot be read is deleted."""
+        """Yield the messages that wait, oldest first, as far as their files can be read."""
         for path in self._files():
-            try:
+            # A file of another user of the store was deleted, as one that cannot be read.
+            with suppress(ValueError, TypeError, OSError):
                 yield QueuedMessage(path, Message(**json.loads(path.read_text("utf-8"))))
-            except (ValueError, TypeError, OSError):
-                path.unlink(missing_ok=True)
+
+    def unreadable(self) -> int:
+        """Number of messages whose files cannot be read."""
+        return len(self._files()) - len(list(self.waiting()))
 
     def due(self, receiver: Receiver) -> list[QueuedMessage]:
         """Messages to a receiver that are to be sent now; to a daily one none before a day is over."""
@@ -87,11 +92,12 @@ class Outbox:
             one.path.unlink(missing_ok=True)
         return len(unknown), len(oldest)
 
-    def sent(self, receiver: Receiver | None, messages: Iterable[QueuedMessage]) -> None:
+    def sent(self, receiver: Receiver | None, messages: list[QueuedMessage]) -> None:
         """Delete messages that were sent; ``receiver``: None for the command."""
         for one in messages:
             one.path.unlink(missing_ok=True)
-        if receiver is not None and receiver.digest == "daily":
+        # A daily receiver that had failed was left alone for a day, too.
+        if messages and receiver is not None and receiver.digest == "daily":
             (self.path / f"daily-{receiver.key}").write_text(str(time.time()))
 
     def _last_sent_s(self, receiver: Receiver) -> float:

@@ -41,12 +41,19 @@ def deliver(outbox: Outbox, receivers: Sequence[Receiver], command: str | None) 
     keys = [receiver.key for receiver in receivers] + ([COMMAND] if command else [])
     problems = []
     unknown, oldest = outbox.drop(keys)
+    if unreadable := outbox.unreadable():
+        problems.append(
+            f"{counted(unreadable, 'notice')} in {outbox.path} cannot be read: mend the permissions of these "
+            "files, or delete them"
+        )
     if unknown:
-        problems.append(f"{unknown:,} notices to receivers that the settings no longer have are dropped")
+        problems.append(
+            f"dropped: {counted(unknown, 'notice')} to receivers that the settings no longer have"
+        )
     if oldest:
         problems.append(
-            f"{oldest:,} notices are dropped, the oldest of more than {MAX_MESSAGES:,} that wait: mend or "
-            "remove the receiver that fails"
+            f"dropped: {counted(oldest, 'notice')}, the oldest of more than {MAX_MESSAGES:,} that wait: "
+            "mend or remove the receiver that fails"
         )
     jobs: list[tuple[Receiver | None, list[QueuedMessage]]] = [(one, outbox.due(one)) for one in receivers]
     if command:
@@ -74,7 +81,7 @@ def deliver(outbox: Outbox, receivers: Sequence[Receiver], command: str | None) 
             name = "The command of GP4C_ON_CHANGE" if receiver is None else f"The receiver {receiver.name}"
             outbox.sent(receiver, messages[:sent])
             waiting = len(messages) - sent
-            count = f"{waiting:,} notice{'s' if waiting > 1 else ''}"
+            count = counted(waiting, "notice")
             problems.append(f"{name} failed ({error}): {count} will be sent again by the next run")
     return problems
 
@@ -157,12 +164,15 @@ def _send(job: dict[str, Any], report: Callable[[int], None]) -> str | None:
         return run_command(job["command"], "".join(message.body for message in messages))
     import apprise
 
-    receiver = apprise.Apprise()
+    asset = apprise.AppriseAsset()
+    asset.http_redirects = False  # they become a GET, whose answer 200 counted as a message that was sent
+    receiver = apprise.Apprise(asset=asset)
     if not receiver.add(job["url"]):
         return "Apprise does not know such an address"
     for sent, message in enumerate(messages, 1):
-        if not receiver.notify(title=message.title, body=message.body):
-            return "the receiver did not accept the message"
+        # Without a format a mail took the text for HTML: one line, and markup of pages was live.
+        if not receiver.notify(title=message.title, body=message.body, body_format=apprise.NotifyFormat.TEXT):
+            return "the receiver did not accept the message, or redirects to another address"
         report(sent)
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email.policy
 import json
 import socket
 import sys
@@ -38,6 +39,12 @@ class Hook:
                 if status == 200:
                     hook.received.append(body)
                 self.send_response(status)
+                if status == 302:
+                    self.send_header("Location", "/login")
+                self.end_headers()
+
+            def do_GET(self) -> None:
+                self.send_response(200)
                 self.end_headers()
 
             def log_message(self, *words: object) -> None:
@@ -77,7 +84,7 @@ def test_a_web_server_gets_a_digest(tmp_path: Path, hook: Hook) -> None:
 
 
 def test_a_mail_server_gets_a_mail(tmp_path: Path) -> None:
-    """Over SMTP, as a person would get it."""
+    """Over SMTP, as a person would get it: lines are lines, and markup of a page is no markup of the mail."""
     mails: list[Any] = []
 
     class Handler:
@@ -95,16 +102,28 @@ def test_a_mail_server_gets_a_mail(tmp_path: Path) -> None:
             f"mailto://127.0.0.1:{port}?from=a@example.org&to=b@example.org&smtp=127.0.0.1&mode=insecure"
         )
         receivers = read_receivers([{"url": address}])
-        assert deliver(put(tmp_path / "store", receivers), receivers, None) == []
+        store = tmp_path / "store"
+        store.mkdir(0o700)
+        outbox = Outbox(store)
+        outbox.put(3, receivers, [event(diff=("[-<b>old</b>-] {+\u05e9\ud800+}",)), event("gone")], False)
+        assert outbox.path.stat().st_mode & 0o077 == 0
+        assert deliver(outbox, receivers, None) == []
     finally:
         controller.stop()
-    (mail,) = mails
-    assert "Subject: news: 1 changed, 1 gone" in mail
+    mail = email.message_from_string(mails[0], policy=email.policy.default)
+    assert mail["Subject"] == "news: 1 changed, 1 gone"
+    text = mail.get_body(("plain",)).get_content()
+    assert "changed: http://h/a\n    [-<b>old</b>-] {+\u05e9?+}\ngone: http://h/a" in text.replace("\r", "")
+    html = mail.get_body(("html",))
+    assert html is None or "<b>" not in html.get_content()
 
 
-def test_a_receiver_that_fails_gets_the_message_by_the_next_run(tmp_path: Path, hook: Hook) -> None:
+@pytest.mark.parametrize("status", [500, 302])  # requests follow a 302 without the message
+def test_a_receiver_that_fails_gets_the_message_by_the_next_run(
+    tmp_path: Path, hook: Hook, status: int
+) -> None:
     """One line without the password; others get theirs at once; cycles that follow do not replace it."""
-    hook.status = 500
+    hook.status = status
     receivers = read_receivers([hook.url, "json://127.0.0.1:9/closed"])
     outbox = put(tmp_path / "store", receivers)
     problems = deliver(outbox, receivers, None)
@@ -181,6 +200,9 @@ def test_a_daily_receiver_gets_one_message_a_day(tmp_path: Path, hook: Hook) -> 
     receivers = read_receivers([{"url": hook.url, "digest": "daily"}])
     outbox = put(tmp_path / "store", receivers, cycle=3)
     put(tmp_path / "store", receivers, cycle=4)
+    hook.status = 500  # the day begins when a message was sent
+    assert len(deliver(outbox, receivers, None)) == 1
+    hook.status = 200
     deliver(outbox, receivers, None)
     put(tmp_path / "store", receivers, cycle=5)
     deliver(outbox, receivers, None)
@@ -191,9 +213,12 @@ def test_a_daily_receiver_gets_one_message_a_day(tmp_path: Path, hook: Hook) -> 
 
 
 def test_messages_to_a_receiver_that_is_gone_are_dropped(tmp_path: Path, hook: Hook) -> None:
-    """Which is said; files that are no messages do no harm."""
+    """Which is said; files that cannot be read stay, which is said too."""
     outbox = put(tmp_path / "store", read_receivers(hook.url))
-    (outbox.path / "0000000001-000000.json").write_text("{")
-    problems = deliver(outbox, (), None)
-    assert problems == ["1 notices to receivers that the settings no longer have are dropped"]
+    unreadable = outbox.path / "0000000001-000000.json"
+    unreadable.write_text("{")
+    stays, dropped = deliver(outbox, (), None)
+    assert dropped == "dropped: 1 notice to receivers that the settings no longer have"
+    assert "1 notice in" in stays
+    assert unreadable.exists()
     assert list(outbox.waiting()) == []
