@@ -46,8 +46,8 @@ from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.groups import GROUP, KEPT_CYCLES, count_visits
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.lmdb_store.optional_tables import GROUP_ROWS
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.tables import GROUP_ROWS
 
 SCORE_FUNCTION = "t * X / (n + 1.0) + cg * t - exp(nad * t) + sqrt(log(n))"
 PLAIN = "t * (X + 0.5)"

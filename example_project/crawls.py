@@ -18,8 +18,7 @@ from scrapy.settings import BaseSettings
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.opening import open_store
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.opening import Store, open_store
 from training.replaying.metrics import gain_sums
 
 from .model import Web
@@ -205,7 +204,7 @@ class Series:
         self.rows.append(row)
         return row
 
-    def _learn_pages(self, web: Web, store: PageStore) -> None:
+    def _learn_pages(self, web: Web, store: Store) -> None:
         new = list(range(len(self.page_of), store.pages))
         for page, request in zip(new, store.requests(new), strict=True):
             self.page_of[page] = web.page_of(request["url"])

@@ -24,8 +24,7 @@ from scrapy_gp4c.notices.events import page_events
 from scrapy_gp4c.page_state.events import CycleEvents, last_events, recorded_events
 from scrapy_gp4c.page_state.outcomes import CHANGED
 from scrapy_gp4c.page_state.rules import url_matches
-from scrapy_gp4c.store.opening import ARCHIVE
-from scrapy_gp4c.store.protocols import PageReader, PageStore
+from scrapy_gp4c.store.opening import ARCHIVE, Store
 from scrapy_gp4c.store.records import local_time
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ def _why_none(options: Namespace, first: int, last: int, newest: int) -> str:
 
 def _changes(
     project: Project,
-    store: PageStore,
+    store: Store,
     first: int,
     last: int,
     options: Namespace,
@@ -151,7 +150,7 @@ def _changes(
 
 
 def _events(
-    project: Project, store: PageStore, first: int, last: int, options: Namespace, texts: Texts | None
+    project: Project, store: Store, first: int, last: int, options: Namespace, texts: Texts | None
 ) -> Iterator[Change]:
     """Yield the events of some kinds of cycles first..last; memory: a few numbers for each page."""
     settings = project.settings
@@ -181,7 +180,7 @@ def _diff(texts: Texts, key: int, cycle: int, fingerprint: int) -> list[str] | N
     return None if pair is None else list(shown(differences(*pair)))
 
 
-def _found(store: PageReader, first: int) -> list[tuple[int, npt.NDArray[Any]]]:
+def _found(store: Store, first: int) -> list[tuple[int, npt.NDArray[Any]]]:
     """Visits since a cycle that found changes, by cycle; those of the open one last."""
     parts = list(store.visits(max(1, first)))
     if store.open_cycle is not None and store.open_cycle >= first:

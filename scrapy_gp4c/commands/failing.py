@@ -17,7 +17,7 @@ from scrapy_gp4c.store.records import local_time
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
-    from scrapy_gp4c.store.protocols import PageReader
+    from scrapy_gp4c.store.opening import Store
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _show(failing: FailingPages, options: Namespace) -> None:
         print_table([("answer", "since", "failures", "last success in cycle", "found on", "URL"), *rows])
 
 
-def _failing(project: Project, store: PageReader, match: str | None) -> Iterator[FailingPage]:
+def _failing(project: Project, store: Store, match: str | None) -> Iterator[FailingPage]:
     names = ("failures", "outcome", "last_attempt", "last_cycle", "found_by", "has_copy")
     for first, block in store.blocks(names):
         rows = np.flatnonzero((block["failures"] > 0) & among(block["outcome"], (ERROR, GONE)))

@@ -18,8 +18,7 @@ from scrapy_gp4c.crawling import expiry
 from scrapy_gp4c.errors import ForgetError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.groups import place_of_url
-from scrapy_gp4c.store.opening import ARCHIVE, forget
-from scrapy_gp4c.store.protocols import PageReader
+from scrapy_gp4c.store.opening import ARCHIVE, Store, forget
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
@@ -70,7 +69,7 @@ def _run(project: Project, options: Namespace) -> None:
         print_json(forgotten)
 
 
-def _chosen(project: Project, store: PageReader, options: Namespace) -> npt.NDArray[np.bool_]:
+def _chosen(project: Project, store: Store, options: Namespace) -> npt.NDArray[np.bool_]:
     """Whether each page fits all options: bool ``[P]``."""
     chosen = np.ones(store.merged_pages, np.bool_)
     if options.host is not None:
@@ -86,7 +85,7 @@ def _chosen(project: Project, store: PageReader, options: Namespace) -> npt.NDAr
     return chosen
 
 
-def _leaving(project: Project, store: PageReader, options: Namespace) -> npt.NDArray[np.bool_]:
+def _leaving(project: Project, store: Store, options: Namespace) -> npt.NDArray[np.bool_]:
     """Pages that fit all options; their texts are taken out of the archive, if there is one."""
     chosen = _chosen(project, store, options)
     if (store.path / ARCHIVE).exists():
@@ -100,9 +99,7 @@ def _leaving(project: Project, store: PageReader, options: Namespace) -> npt.NDA
     return chosen
 
 
-def _forgotten(
-    project: Project, store: PageReader, chosen: npt.NDArray[np.bool_], dry_run: bool
-) -> Forgotten:
+def _forgotten(project: Project, store: Store, chosen: npt.NDArray[np.bool_], dry_run: bool) -> Forgotten:
     hosts: Counter[str] = Counter()
     examples: list[str] = []
     for url in _urls(store, np.flatnonzero(chosen)):
@@ -113,7 +110,7 @@ def _forgotten(
     return Forgotten(str(store.path), store.pages, int(chosen.sum()), by_host, examples, dry_run)
 
 
-def _urls(store: PageReader, pages: npt.NDArray[np.intp]) -> Iterator[str]:
+def _urls(store: Store, pages: npt.NDArray[np.intp]) -> Iterator[str]:
     for start in range(0, len(pages), BATCH):
         yield from (request["url"] for request in store.requests(pages[start : start + BATCH]))
 

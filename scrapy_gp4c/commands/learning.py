@@ -27,7 +27,6 @@ from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import SettingsError, StoreError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
-from scrapy_gp4c.store.protocols import has_open_cycle
 from scrapy_gp4c.store.records import StoredGroups
 
 PACKAGES: Final = Path(__file__).parents[2]
@@ -176,8 +175,7 @@ def _cluster(project: Project, options: Namespace) -> Clustering:
     """
     _check_installed("clusters need", ("sklearn", "scipy"), "pip install 'scrapy-gp4c[cluster]'")
     with project.open_store() as store:
-        if store.open_cycle is not None:
-            raise has_open_cycle(project.store_path, store.open_cycle)
+        store.check_no_open_cycle()
     about = {"made": time.time(), "features": options.features, "seed": options.seed}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "groups.npz")

@@ -29,7 +29,7 @@ from scrapy_gp4c.store.records import CycleRecord, local_time
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
-    from scrapy_gp4c.store.protocols import PageStore
+    from scrapy_gp4c.store.opening import Store
 
 
 WIDTH: Final = 30
@@ -365,7 +365,7 @@ class Monitor:
         )
 
 
-def _visits_by_host(store: PageStore) -> Any:
+def _visits_by_host(store: Store) -> Any:
     """Visits of the last finished cycle by site, int64 ``[S]``."""
     _, site = np.unique(store.directories()["site"], return_inverse=True)
     counts = np.zeros(max(1, len(site)), np.int64)

@@ -24,8 +24,7 @@ from scrapy_gp4c.page_state.rules import url_matches
 from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.scoring.ranking import draw_salt, top_k
 from scrapy_gp4c.search.index import search
-from scrapy_gp4c.store.opening import SEARCH_INDEX
-from scrapy_gp4c.store.protocols import PageReader
+from scrapy_gp4c.store.opening import SEARCH_INDEX, Store
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
@@ -114,7 +113,7 @@ def _gained(block: Columns, sort: str) -> Floats | None:
     return None
 
 
-def _pages(project: Project, store: PageReader, options: Namespace) -> Iterator[Page]:
+def _pages(project: Project, store: Store, options: Namespace) -> Iterator[Page]:
     """Yield the best pages."""
     shown = project.credentials.url
     best = np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0)  # pages, sorted by, scores, gained
@@ -146,7 +145,7 @@ def _pages(project: Project, store: PageReader, options: Namespace) -> Iterator[
         yield Page(score, row.n, row.X, t, None if np.isnan(dq) else dq, outcome, shown(request["url"]))
 
 
-def _groups(store: PageReader, options: Namespace) -> Iterator[Group]:
+def _groups(store: Store, options: Namespace) -> Iterator[Group]:
     """Yield the rows of the best groups: what their pages' visits found, recently and in all."""
     keys, number = np.unique(store.directories()[LEVELS[options.group_by]], return_inverse=True)
     sums = {name: np.zeros(len(keys), np.int64) for name in ("pages", "n", "X", "last_attempt")}
@@ -177,7 +176,7 @@ def _groups(store: PageReader, options: Namespace) -> Iterator[Group]:
         yield Group(recently, int(visits[row]), pages, n, changes, name)
 
 
-def _names(store: PageReader, pages: npt.NDArray[np.int64], level: str) -> Iterator[str]:
+def _names(store: Store, pages: npt.NDArray[np.int64], level: str) -> Iterator[str]:
     """Yield the names of the groups that pages are in."""
     for request in store.requests(pages):
         yield _name(place_of_url(request["url"]), level)

@@ -18,8 +18,7 @@ from scrapy_gp4c.crawling.store_owner import owner_of
 from scrapy_gp4c.errors import SettingsError, StoreError
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import Credentials
-from scrapy_gp4c.store.opening import USUAL, Sizes, open_store
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.opening import USUAL, Sizes, Store, open_store
 from scrapy_gp4c.store.records import StoredRequest
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class Project:
         """Whether the ``allowed_domains`` of the spider's class leave a host out."""
         return self._allowed.search(host) is None
 
-    def open_store(self, *, readonly: bool = True) -> PageStore:
+    def open_store(self, *, readonly: bool = True) -> Store:
         """Open the spider's store; readers work beside a running crawl."""
         if readonly and len(self._others) > 1:
             raise StoreError(

@@ -25,8 +25,7 @@ from scrapy_gp4c.crawling.store_owner import last_warnings, owner_of
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
 from scrapy_gp4c.scoring import discovery, hints
-from scrapy_gp4c.store.opening import ARCHIVE
-from scrapy_gp4c.store.protocols import PageReader, PageStore, site_names
+from scrapy_gp4c.store.opening import ARCHIVE, Store
 from scrapy_gp4c.store.records import (
     CycleRecord,
     PromiseCounts,
@@ -278,7 +277,7 @@ def _print_leavers(status: Status, spider: str) -> None:
         say(f"and {counted(more, 'more such host')}: see --json")
 
 
-def _promises(store: PageStore, settings: Settings) -> tuple[PromiseCounts | None, list[RuleStatus]]:
+def _promises(store: Store, settings: Settings) -> tuple[PromiseCounts | None, list[RuleStatus]]:
     """Promises as the next cycle would find them, and the rules with their pages."""
     rules = rules_before(store, settings)
     if rules is None:
@@ -290,7 +289,7 @@ def _promises(store: PageStore, settings: Settings) -> tuple[PromiseCounts | Non
     return planner.plan_first().counts.get("promises"), by_rule
 
 
-def _status(store: PageReader, record: CycleRecord) -> CycleStatus:
+def _status(store: Store, record: CycleRecord) -> CycleStatus:
     if record["cycle"] == store.open_cycle:
         outcomes = np.bincount(store.open_visits()["outcome"], minlength=len(OUTCOMES))
         judged = int(outcomes[list(JUDGED)].sum())
@@ -333,7 +332,7 @@ def _number(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
-def hubs(store: PageReader) -> list[Hub]:
+def hubs(store: Store) -> list[Hub]:
     """The hubs that promise most, at most `SOURCES`."""
     cycle = store.last_cycle + 1
     parts = [np.empty((0, 3))]
@@ -351,13 +350,13 @@ def hubs(store: PageReader) -> list[Hub]:
     ]
 
 
-def trusted_sites(store: PageReader) -> list[TrustedSite]:
+def trusted_sites(store: Store) -> list[TrustedSite]:
     """Sites whose hints are tested best, at most `SOURCES`: those with the most visits after a hint."""
     rows = store.hints.trust()
     where, kind = np.nonzero(hints.holds(rows["counts"]))
     weight = rows["counts"][where, kind].sum(axis=(1, 2))
     best = np.argsort(-weight, kind="stable")[:SOURCES]
-    names = site_names(store, rows["site"][where[best]].tolist())
+    names = store.site_names(rows["site"][where[best]].tolist())
     trusted = []
     for row, number in zip(where[best], kind[best], strict=True):
         (silent, silent_changed), (claimed, claimed_changed) = rows["counts"][row, number].round(1).tolist()

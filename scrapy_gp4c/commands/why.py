@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
     from scrapy_gp4c.crawling.neighbourhood import KnownPages
     from scrapy_gp4c.crawling.promises import PageRules
-    from scrapy_gp4c.store.protocols import PageReader, PageStore
+    from scrapy_gp4c.store.opening import Store
 
 NEAREST: Final = 5
 _WHOLE: Final = re.compile(r"(?<![\w.])(\d+)\.0(?![\de])")
@@ -188,7 +188,7 @@ def _compared(packed: bytes | None) -> Compared | None:
     )
 
 
-def explain(project: Project, store: PageStore, page: int) -> Why:
+def explain(project: Project, store: Store, page: int) -> Why:
     """All that there is to say of a page. Raises PolicyError or ScoreError."""
     settings = project.settings
     function = settings.score_function
@@ -277,7 +277,7 @@ def _run(project: Project, options: Namespace) -> Why:
         return explain(project, store, find_page(project, store, options.url))
 
 
-def find_page(project: Project, store: PageReader, url: str) -> int:
+def find_page(project: Project, store: Store, url: str) -> int:
     """Number of the page with a URL, of today or before its site moved.
 
     Raises UnknownPageError, which names the nearest known URLs.
@@ -299,7 +299,7 @@ def find_page(project: Project, store: PageReader, url: str) -> int:
     return page
 
 
-def nearest(project: Project, store: PageReader, url: str) -> list[str]:
+def nearest(project: Project, store: Store, url: str) -> list[str]:
     """Known URLs that have most in common with one: first of all from the left, then from the right."""
     best: list[tuple[int, int, str]] = []
     for first, block in store.blocks():

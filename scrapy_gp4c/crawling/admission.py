@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.statscollectors import StatsCollector
 
-    from scrapy_gp4c.store.protocols import PageStore
+    from scrapy_gp4c.store.opening import Store
 
 logger = foreign_safe_logger(__name__)
 
@@ -184,7 +184,7 @@ MAX_PAGES: Final = 100_000_000
 class Limits:
     """Counts of pages, in all and of each site, against the most that are remembered; nothing is deleted."""
 
-    def __init__(self, store: PageStore, most_of_site: int, extra: dict[str, Any]) -> None:
+    def __init__(self, store: Store, most_of_site: int, extra: dict[str, Any]) -> None:
         """Count the stored pages, where a site may have reached its limit; ``extra``: for log lines.
 
         In a smaller store only pages found from now on are counted: a site has at most twice its limit.

@@ -15,8 +15,7 @@ from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.rules import Distance
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.opening import ARCHIVE
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.opening import ARCHIVE, Store
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -114,7 +113,7 @@ class Archive:
         self.close()
 
 
-def open_archive(store: PageStore, settings: Settings, spider: Spider) -> Archive | None:
+def open_archive(store: Store, settings: Settings, spider: Spider) -> Archive | None:
     """Open the archive beside a store; None where the settings want none, or it cannot be used.
 
     Raises ArchiveError where the library is missing that it needs.

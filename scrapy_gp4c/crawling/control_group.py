@@ -54,7 +54,7 @@ from scrapy_gp4c.policies.table import TOP_K, columns_read
 from scrapy_gp4c.scoring import discovery, functions, rates, refresh_value, sizes, terminals, weights
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import draw_salt
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import SHADOW, CycleRecord, PanelEstimates, ShareEstimate
 
 Z_95: Final = 1.959963984540054
@@ -448,7 +448,7 @@ def advance(
 
 
 def close_cycle(
-    store: PageStore,
+    store: Store,
     record: CycleRecord,
     share: float,
     warmup_visits: int,
@@ -486,7 +486,7 @@ def close_cycle(
     return estimated
 
 
-def weighted_freshness(store: PageStore, shadows: Array, distance_bits: int) -> float | None:
+def weighted_freshness(store: Store, shadows: Array, distance_bits: int) -> float | None:
     """Share of weight whose copy is current (Olston & Najork 2010, WF); None: all pages weigh 1, or nothing.
 
     ``shadows``: dtype `SHADOW` ``[S]``, after a cycle.

@@ -39,7 +39,7 @@ from scrapy_gp4c.policies.base import CycleVisits, Pages, Planned
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.ranking import places_in_order
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import NO_ANSWER, CycleRecord, LastAnswer, NewVisit
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Cycle:
 
     def __init__(
         self,
-        store: PageStore,
+        store: Store,
         settings: Settings,
         stats: StatsCollector,
         measuring: Measuring | None = None,

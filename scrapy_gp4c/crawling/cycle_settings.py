@@ -10,11 +10,11 @@ from scrapy_gp4c.errors import ExpressionError, PolicyError, ScoreError, Setting
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import CycleRecord
 
 
-def new_record(settings: Settings, store: PageStore | None) -> CycleRecord:
+def new_record(settings: Settings, store: Store | None) -> CycleRecord:
     """New record of a cycle: all settings that its plan follows from.
 
     ``store``: whose clusters that may be; None: no store has all pages, and none has clusters.

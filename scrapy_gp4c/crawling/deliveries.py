@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from scrapy_gp4c.crawling.requests import Claim
     from scrapy_gp4c.fingerprint import PageReading
-    from scrapy_gp4c.store.protocols import PageStore
+    from scrapy_gp4c.store.opening import Store
     from scrapy_gp4c.store.records import NewVisit
 
 logger = foreign_safe_logger(__name__)
@@ -193,7 +193,7 @@ class Undelivered(NamedTuple):
 class Deliveries:
     """Pages of an open cycle whose last visits were not delivered, and those to visit once more."""
 
-    def __init__(self, store: PageStore, is_resumed: bool, redeliver: int) -> None:
+    def __init__(self, store: Store, is_resumed: bool, redeliver: int) -> None:
         """Read what was not delivered; ``redeliver``: failures after which a visit counts as delivered."""
         self._store = store
         self._redeliver = redeliver

@@ -19,7 +19,7 @@ from scrapy_gp4c.page_state.columns import Columns, stages
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import ERROR, EXCLUDED
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.protocols import PageReader
+from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import StoredRequest
 
 IsOffsite = Callable[[str], bool]
@@ -45,7 +45,7 @@ def wildcard(pattern: str) -> re.Pattern[str]:
     return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
 
 
-def matching(store: PageReader, pattern: str, shown: Callable[[str], str]) -> Bools:
+def matching(store: Store, pattern: str, shown: Callable[[str], str]) -> Bools:
     """Whether the URL of each page, as `shown`, matches a pattern: bool ``[P]``."""
     fits = wildcard(pattern).fullmatch
     matches = np.zeros(store.merged_pages, np.bool_)
@@ -55,18 +55,18 @@ def matching(store: PageReader, pattern: str, shown: Callable[[str], str]) -> Bo
     return matches
 
 
-def of_host(store: PageReader, host: str) -> Bools:
+def of_host(store: Store, host: str) -> Bools:
     """Whether each page is of a host, given with its port if that is not the scheme's own: bool ``[P]``."""
     sites, number = _sites(store)
     return np.asarray(np.array([site == host.lower() for site in sites], np.bool_)[number])
 
 
-def gone(store: PageReader, settings: Settings) -> Bools:
+def gone(store: Store, settings: Settings) -> Bools:
     """Whether each page is gone, and not visited any more: bool ``[P]``."""
     return _by_block(store, lambda block: stages(block, settings.warmup_visits, settings.gone_after).gone)
 
 
-def not_seen_since(store: PageReader, time: float) -> Bools:
+def not_seen_since(store: Store, time: float) -> Bools:
     """Whether each page was visited, but brought no copy since a time (s since 1970): bool ``[P]``.
 
     A page without any copy counts from the cycle in which it became known.
@@ -84,7 +84,7 @@ def not_seen_since(store: PageReader, time: float) -> Bools:
     return _by_block(store, unseen)
 
 
-def kept_out(store: PageReader, is_offsite: IsOffsite) -> Bools:
+def kept_out(store: Store, is_offsite: IsOffsite) -> Bools:
     """Whether robots.txt or a middleware kept each page out last, or it is off-site: bool ``[P]``.
 
     What came from a cache counts as excluded too, and is none of these: it has a body.
@@ -111,7 +111,7 @@ def _goes_anywhere(request: StoredRequest) -> bool:
     return bool(request.get("dont_filter") or request.get("meta", {}).get("allow_offsite"))
 
 
-def removable_hosts(store: PageReader, is_offsite: IsOffsite) -> list[RemovableHost]:
+def removable_hosts(store: Store, is_offsite: IsOffsite) -> list[RemovableHost]:
     """Hosts all of whose pages fail, and those with pages that a rule keeps out; with most pages first."""
     sites, number = _sites(store)
     excluded = np.bincount(number[kept_out(store, is_offsite)], minlength=len(sites))
@@ -129,7 +129,7 @@ def removable_hosts(store: PageReader, is_offsite: IsOffsite) -> list[RemovableH
 
 
 def _by_block(
-    store: PageReader, of_block: Callable[[Columns], Array], dtype: npt.DTypeLike = np.bool_
+    store: Store, of_block: Callable[[Columns], Array], dtype: npt.DTypeLike = np.bool_
 ) -> npt.NDArray[Any]:
     """Values of all pages, ``[P]``."""
     values = np.zeros(store.merged_pages, dtype)
@@ -138,7 +138,7 @@ def _by_block(
     return values
 
 
-def _sites(store: PageReader) -> tuple[list[str], npt.NDArray[np.intp]]:
+def _sites(store: Store) -> tuple[list[str], npt.NDArray[np.intp]]:
     """Hosts of the pages, and the number of each page's host, ``[P]``; one request of each is read."""
     keys, of_directory = np.unique(store.directories()["site"], return_inverse=True)
     number = _by_block(store, lambda block: of_directory[block["group"]], np.intp)

@@ -43,7 +43,7 @@ from scrapy_gp4c.scoring.ranking import draw_salt
 from scrapy_gp4c.scoring.refresh_value import GAIN, observe_gains
 from scrapy_gp4c.scoring.terminals import change_probability
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import (
     TRUST,
     CycleRecord,
@@ -177,12 +177,12 @@ class RankOfPage(NamedTuple):
 NO_WEIGHTS = np.empty(0, np.uint32), np.empty(0)
 
 
-def rules_before(store: PageStore, settings: Settings) -> PageRules | None:
+def rules_before(store: Store, settings: Settings) -> PageRules | None:
     """Rules of the pages for the cycle that comes next; None: there are none."""
     return page_rules(store, settings, (store.open_cycle or store.last_cycle) + 1)
 
 
-def pages_before(store: PageStore, rules: PageRules | None = None) -> tuple[KnownPages, int]:
+def pages_before(store: Store, rules: PageRules | None = None) -> tuple[KnownPages, int]:
     """The pages as the next cycle will find them, and its number.
 
     Where a cycle is under way, its planned pages without an outcome are taken for visited and unchanged;
@@ -323,7 +323,7 @@ class PastCycle:
     """Kind of the visit, or the reason why there was none."""
 
 
-def visit_history(store: PageStore, page: int, settings: Settings, cycles: int) -> list[PastCycle]:
+def visit_history(store: Store, page: int, settings: Settings, cycles: int) -> list[PastCycle]:
     """The last `cycles` finished cycles of a page, newest first."""
     known = store.columns_of(np.array([page], np.uint32), ("key", "group"))
     state = columns.new_columns(known["key"])
@@ -345,7 +345,7 @@ def visit_history(store: PageStore, page: int, settings: Settings, cycles: int) 
     return history[::-1]
 
 
-def _visits(store: PageStore, page: int) -> dict[int, Array]:
+def _visits(store: Store, page: int) -> dict[int, Array]:
     """Cycle -> the page's visit, dtype `VISIT` ``[1]``."""
     by_cycle: dict[int, Array] = {}
     for cycle, visits in store.visits():

@@ -19,8 +19,7 @@ from scrapy_gp4c.scoring.refresh_value import GAIN
 from scrapy_gp4c.search.index import FILE, Arrival, SearchIndex
 from scrapy_gp4c.search.queries import read_query_log
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.opening import SEARCH_INDEX
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.opening import SEARCH_INDEX, Store
 from scrapy_gp4c.words.tokens import spaced
 
 
@@ -42,7 +41,7 @@ REFIT_CYCLES: Final = 7
 class Measuring:
     """The search index of a crawl, and what it has to do with the store."""
 
-    def __init__(self, store: PageStore, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: Settings) -> None:
         """Open the index beside a store, which must be open for writing, and bring both up to the log.
 
         Raises QueryLogError, SearchIndexError or StoreError.
@@ -120,6 +119,6 @@ class Measuring:
             yield from (np.flatnonzero(block["gone"] >= self._settings.gone_after) + first).tolist()
 
 
-def measuring(store: PageStore, settings: Settings) -> Measuring | None:
+def measuring(store: Store, settings: Settings) -> Measuring | None:
     """The measuring of a crawl with a log of queries; None without one. Raises as `Measuring` does."""
     return None if settings.query_log is None else Measuring(store, settings)

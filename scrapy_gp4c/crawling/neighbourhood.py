@@ -40,7 +40,6 @@ from scrapy_gp4c.policies.top_k import SpreadSample
 from scrapy_gp4c.scoring import discovery, sizes, terminals, weights
 from scrapy_gp4c.scoring.ranking import draw_salt, salted_draws, spread_rows
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.protocols import SiteTrust
 from scrapy_gp4c.store.records import StoredGroups, StoredRequest
 
 UNRELATED: Final = frozenset(
@@ -53,6 +52,13 @@ _LIFTED: Final = frozenset(KINDS_OF)
 """Columns that lifts of claims decide."""
 REQUESTS: Final = 4_096
 """Requests in memory at a time, where one of every directory is read."""
+
+
+class SiteTrust(Protocol):
+    """Trust in sites."""
+
+    def trust(self) -> Array:
+        """Counts of right and wrong claims by site, dtype `TRUST`."""
 
 
 class KnownPages(Protocol):

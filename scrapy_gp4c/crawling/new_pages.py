@@ -20,7 +20,7 @@ from scrapy_gp4c.scoring.first_visits import FINDER, SHARE, best_first, columns_
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import draw_salt, draws
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.opening import Store
 
 SLICE: Final = 8_192
 """Pages whose columns are all in memory at a time."""
@@ -111,7 +111,7 @@ class FirstVisits:
     what is left, and its other pages wait until all else is done. Then they come by turns.
     """
 
-    def __init__(self, store: PageStore, most: int | None, most_of_site: int | None) -> None:
+    def __init__(self, store: Store, most: int | None, most_of_site: int | None) -> None:
         """Start to count; ``most``, ``most_of_site``: caps of the cycle and of each site, None: no cap."""
         self._store = store
         self._waiting: list[tuple[int, int, int]] = []  # page, site, finder
@@ -171,7 +171,7 @@ class NewCounts(NamedTuple):
     by_hubs: int
 
 
-def found_by_hubs(store: PageStore) -> NewCounts:
+def found_by_hubs(store: Store) -> NewCounts:
     """Count the pages that became known in the open cycle, and those that visits to hubs found."""
     visits = store.open_visits()
     brought = claims.brought(store.notes(), store.pages)

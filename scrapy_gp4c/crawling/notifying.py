@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from scrapy_gp4c.notices.events import Diff
     from scrapy_gp4c.settings import Settings
-    from scrapy_gp4c.store.protocols import PageStore
+    from scrapy_gp4c.store.opening import Store
     from scrapy_gp4c.store.records import CycleRecord
 
 logger = foreign_safe_logger(__name__)
@@ -57,7 +57,7 @@ logger = foreign_safe_logger(__name__)
 class Notifier:
     """Notifier of a run: sends the cycle's findings to receivers, a command, a feed and metrics."""
 
-    def __init__(self, store: PageStore, settings: Settings, spider: Spider) -> None:
+    def __init__(self, store: Store, settings: Settings, spider: Spider) -> None:
         self._store, self._settings, self._spider = store, settings, spider
         self._outbox = Outbox(Path(store.path))
         self._feed_events = FeedEvents(Path(store.path))
@@ -150,7 +150,7 @@ class Notifier:
 
 
 def delivered_visits(
-    store: PageStore, visits: Array, record: CycleRecord, before: CycleRecord, distance_bits: int
+    store: Store, visits: Array, record: CycleRecord, before: CycleRecord, distance_bits: int
 ) -> Array:
     """Delivered visits of a cycle, and failed ones, with their outcomes since the last delivery.
 
@@ -169,7 +169,7 @@ def delivered_visits(
     return visits
 
 
-def open_cycle_events(store: PageStore, gone_after: int, visits: Array | None = None) -> CycleEvents:
+def open_cycle_events(store: Store, gone_after: int, visits: Array | None = None) -> CycleEvents:
     """Events of the open cycle so far; ``visits``: of these of its visits, None: of all."""
     cycle, visits = store.open_cycle, store.open_visits() if visits is None else visits
     assert cycle is not None
@@ -186,9 +186,7 @@ def open_cycle_events(store: PageStore, gone_after: int, visits: Array | None = 
     return events_of(cycle, visits, before, previous_s[number], gone_after)
 
 
-def recent_events(
-    store: PageStore, settings: Settings, spider: str, diff: Diff | None
-) -> Iterator[PageEvent]:
+def recent_events(store: Store, settings: Settings, spider: str, diff: Diff | None) -> Iterator[PageEvent]:
     """Yield the newest recorded events of a feed, oldest first, as far as visits are kept.
 
     The first cycle has nothing but new pages and is left out. Differences are made of these events alone.
@@ -206,7 +204,7 @@ def recent_events(
 class StoredTexts:
     """Archive of a store for reading; nothing of it is missing where ``problem`` is None."""
 
-    def __init__(self, store: PageStore, texts: Texts | None, problem: ArchiveError | None) -> None:
+    def __init__(self, store: Store, texts: Texts | None, problem: ArchiveError | None) -> None:
         self._store, self._texts = store, texts
         self.problem = problem
 
@@ -226,7 +224,7 @@ class StoredTexts:
 
 
 @contextmanager
-def open_texts(store: PageStore) -> Iterator[StoredTexts]:
+def open_texts(store: Store) -> Iterator[StoredTexts]:
     """Archive of a store, open for reading; empty where there is none, or it cannot be used."""
     path = Path(store.path) / ARCHIVE
     texts, problem = None, None

@@ -56,7 +56,7 @@ from scrapy_gp4c.policies.site_share import shared
 from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import PlanCounts, PromiseCounts
 
 BUDGET_SHARE: Final = 0.25
@@ -148,7 +148,7 @@ def _sites_alive(known: KnownPages, gone_after: int) -> Array:
     return np.unique(directories["site"][is_alive])
 
 
-def note_recovery(store: PageStore) -> None:
+def note_recovery(store: Store) -> None:
     """Let the pages of sites that answer again after an outage be due at once; call before the fold.
 
     A site was out where all of its pages that were ever asked for had failed, at least two of them.
@@ -338,7 +338,7 @@ class Planner:
         self.planned_rounds = planned_rounds
 
     @classmethod
-    def of(cls, store: PageStore, settings: Settings) -> Planner:
+    def of(cls, store: Store, settings: Settings) -> Planner:
         """Planner of a store's open cycle, or of its next one if none is open."""
         records = store.cycles(store.last_cycle)
         left_alone = records[-1].get("left_alone", {}) if store.open_cycle else ()

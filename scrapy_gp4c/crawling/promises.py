@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scrapy_gp4c.crawling.neighbourhood import KnownPages
     from scrapy_gp4c.page_state.columns import PageRow
     from scrapy_gp4c.settings import Settings
-    from scrapy_gp4c.store.protocols import PageStore
+    from scrapy_gp4c.store.opening import Store
     from scrapy_gp4c.store.records import CycleRecord, PromiseCounts, StoredRequest
 
 
@@ -228,7 +228,7 @@ def has_promise(meta: Mapping[str, Any]) -> bool:
     return any(name in meta for name in STORED_META)
 
 
-def page_rules(store: PageStore, settings: Settings, cycle: int | None = None) -> PageRules | None:
+def page_rules(store: Store, settings: Settings, cycle: int | None = None) -> PageRules | None:
     """Rules of a store's pages for the cycle that is open or comes next; None: there are none."""
     if not settings.rules and not store.newest_record("promised"):
         return None
@@ -237,7 +237,7 @@ def page_rules(store: PageStore, settings: Settings, cycle: int | None = None) -
     return PageRules(store, settings.rules, CycleTimes.of(records, cycle))
 
 
-def put_weights(store: PageStore, settings: Settings) -> None:
+def put_weights(store: Store, settings: Settings) -> None:
     """Give pages the weights of their rules, before a cycle is begun."""
     rules = page_rules(store, settings)
     if rules is not None:
@@ -247,7 +247,7 @@ def put_weights(store: PageStore, settings: Settings) -> None:
 class LiveRules:
     """Rules as a crawl asks for them page by page."""
 
-    def __init__(self, store: PageStore, settings: Settings, planned: PageRules | None) -> None:
+    def __init__(self, store: Store, settings: Settings, planned: PageRules | None) -> None:
         """Take the rules; ``planned``: those of the pages that the cycle's planning knows."""
         self._store, self._rules = store, settings.rules
         self.is_empty = not settings.rules and planned is None

@@ -19,7 +19,7 @@ from scrapy_gp4c.page_state.groups import Place, in_scope, place_of_url
 if TYPE_CHECKING:
     from scrapy.http import Response
 
-    from scrapy_gp4c.store.protocols import PageStore
+    from scrapy_gp4c.store.opening import Store
 
 HEAD_BYTES: Final = 65_536
 """Begin of a body in which its canonical link stands."""
@@ -99,7 +99,7 @@ class ScopeCounts:
 class Repeats:
     """Texts of new pages that repeat, in a cycle and those before it, and the traps that these show."""
 
-    def __init__(self, store: PageStore, most: int | None) -> None:
+    def __init__(self, store: Store, most: int | None) -> None:
         """``most``: new pages of a trap that a cycle takes; None: all, and nothing is a trap."""
         self._store, self._most = store, most
         self._taken = dict.fromkeys((Scope(*one) for one in store.newest_record("traps").get("traps", ())), 0)

@@ -15,7 +15,7 @@ from scrapy_gp4c.fingerprint.sketches import lacks_text
 from scrapy_gp4c.page_state.columns import next_attempt, stages
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, NEIGHBOUR, OUTCOMES, SAMPLE
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import CycleRecord, SampledCounts
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CLASSES: Final = ("never_fetched", "in_warm_up", "ranked", "gone")
 
 
-def report_of(store: PageStore, settings: Settings) -> CycleRecord:
+def report_of(store: Store, settings: Settings) -> CycleRecord:
     """Record of the open cycle's visits; takes the shadows through the cycle, see `close_cycle`."""
     outcomes = np.bincount(store.open_visits()["outcome"], minlength=len(OUTCOMES)).tolist()
     judged, changed = sum(outcomes[code] for code in JUDGED), outcomes[CHANGED]
@@ -69,7 +69,7 @@ def sampled_counts(visits: npt.NDArray[Any], seeds: int) -> SampledCounts | None
     }
 
 
-def page_counts(store: PageStore, settings: Settings) -> dict[str, int]:
+def page_counts(store: Store, settings: Settings) -> dict[str, int]:
     """Count the pages by `CLASSES`; the counts add up to the known pages."""
     counts: Counter[str] = Counter()
     for _, block in store.blocks():
@@ -81,7 +81,7 @@ def page_counts(store: PageStore, settings: Settings) -> dict[str, int]:
     return {name: counts[name] for name in CLASSES}
 
 
-def mean_age_cycles(store: PageStore) -> float | None:
+def mean_age_cycles(store: Store) -> float | None:
     """Mean number of cycles since the last judged visit of pages that have a copy; None: no page has one."""
     ages, copies = 0, 0
     for _, block in store.blocks({"last_cycle", "has_copy"}):
@@ -106,7 +106,7 @@ class Resting:
     """First cycle in which one of them is due; 0: none waits."""
 
 
-def resting_pages(store: PageStore, settings: Settings, cycle: int) -> Resting:
+def resting_pages(store: Store, settings: Settings, cycle: int) -> Resting:
     """Count the pages that wait after failed visits when `cycle` is planned."""
     gone = due = failed = 0
     gone_cycles: list[int] = []
@@ -123,7 +123,7 @@ def resting_pages(store: PageStore, settings: Settings, cycle: int) -> Resting:
     return Resting(gone, due, min(gone_cycles, default=0), failed, min(failed_cycles, default=0))
 
 
-def count_without_text(store: PageStore) -> int:
+def count_without_text(store: Store) -> int:
     """Count the fetched pages without visible text, which stay unchanged whatever a browser would show."""
     return sum(
         int(np.count_nonzero(lacks_text(block["has_copy"], block["fingerprint"])))
@@ -131,7 +131,7 @@ def count_without_text(store: PageStore) -> int:
     )
 
 
-def collect_stats(stats: StatsCollector, store: PageStore, settings: Settings, record: CycleRecord) -> None:
+def collect_stats(stats: StatsCollector, store: Store, settings: Settings, record: CycleRecord) -> None:
     """Put into Scrapy's statistics what `scrapy gp4c status` would say of a finished cycle now."""
     values: dict[str, float | None] = {
         name: record[name] for name in ("judged", "changed", "change_rate", "known")

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_gp4c.store.protocols import PageStore
+    from scrapy_gp4c.store.opening import Store
 
 logger = foreign_safe_logger(__name__)
 
@@ -219,7 +219,7 @@ def finder_for(response: Response | None) -> int:
     return _finder_of_response.get(response, UNKNOWN_FINDER)
 
 
-def finder_of(request: Request, store: PageStore) -> int:
+def finder_of(request: Request, store: Store) -> int:
     """Finder of a request; unknown where its mark is no page of this store: a JOBDIR may be older."""
     finder = request.meta.get(FOUND_BY, UNKNOWN_FINDER)
     is_page = isinstance(finder, int) and (0 < finder <= store.pages or finder == START)

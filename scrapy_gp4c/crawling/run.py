@@ -55,8 +55,7 @@ from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import SECRET_PARAMS, Credentials
-from scrapy_gp4c.store.opening import USUAL, Sizes, open_store
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.opening import USUAL, Sizes, Store, open_store
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
@@ -543,7 +542,7 @@ def open_run(
 
 
 def _begun(
-    store: PageStore,
+    store: Store,
     settings: Settings,
     stats: StatsCollector,
     measuring: Measuring | None,

@@ -12,7 +12,7 @@ from scrapy_gp4c.page_state.events import EVENTS, CycleEvents
 from scrapy_gp4c.page_state.outcomes import KINDS, NO_DISTANCE, OUTCOMES
 
 if TYPE_CHECKING:
-    from scrapy_gp4c.store.protocols import PageReader
+    from scrapy_gp4c.store.opening import Store
 
 BATCH: Final = 1_000
 SUMMARY: Final = {
@@ -87,7 +87,7 @@ Diff = Callable[[int, int, int], "tuple[str, ...] | None"]
 def page_events(
     events: CycleEvents,
     spider: str,
-    store: PageReader,
+    store: Store,
     public_url: Callable[[str], str],
     diff: Diff | None = None,
     arguments: dict[str, str] | None = None,

@@ -1,1 +1,1 @@
-"""Store of a crawl: its protocols, its records, and the text of an exported history."""
+"""Store of a crawl: its records, and the text of an exported history."""

@@ -27,14 +27,14 @@ from scrapy_gp4c.store.history_fields import (
     UNCHANGED_BIT,
     PageText,
 )
-from scrapy_gp4c.store.protocols import PageReader
+from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import StoredRequest
 
 MATRIX_BYTES: Final = 64_000_000
 
 
 def lines(
-    store: PageReader, credentials: Credentials | None = None, matrix_bytes: int = MATRIX_BYTES
+    store: Store, credentials: Credentials | None = None, matrix_bytes: int = MATRIX_BYTES
 ) -> Iterator[str]:
     """Yield the lines of a store's history up to its last finished cycle, without secrets.
 
@@ -98,7 +98,7 @@ class _WithoutSecrets:
 
 
 def _lines(
-    store: PageReader, group: list[tuple[int, Columns]], last: int, without: _WithoutSecrets
+    store: Store, group: list[tuple[int, Columns]], last: int, without: _WithoutSecrets
 ) -> Iterator[str]:
     first = group[0][0]
     stop = group[-1][0] + len(group[-1][1]["n"])
@@ -132,7 +132,7 @@ def _lines(
             yield "\t".join((urlsplit(url).netloc, url, text, json.dumps(state)))
 
 
-def claims_between(store: PageReader, first: int, stop: int) -> npt.NDArray[Any]:
+def claims_between(store: Store, first: int, stop: int) -> npt.NDArray[Any]:
     """Claims about the pages first..stop-1, dtype `DATED`, by page, those of a page in their order."""
     parts = [np.empty(0, DATED)]
     for cycle, claimed in store.hints.of_cycles(0):
@@ -146,7 +146,7 @@ def claims_between(store: PageReader, first: int, stop: int) -> npt.NDArray[Any]
     return claims[np.argsort(claims["page"], kind="stable")]
 
 
-def _gains_between(store: PageReader, first: int, stop: int) -> dict[int, list[tuple[int, float]]]:
+def _gains_between(store: Store, first: int, stop: int) -> dict[int, list[tuple[int, float]]]:
     """Cycles and gains of the pages first..stop-1, as far as they are measured by the log in use."""
     gains: defaultdict[int, list[tuple[int, float]]] = defaultdict(list)
     for cycle, rows in store.gains.of_cycles(store.gains.since) if store.gains.log is not None else ():

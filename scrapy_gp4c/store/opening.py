@@ -13,15 +13,14 @@ from scrapy_gp4c.store.lmdb_store.recover import recover
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import USUAL, Sizes
 from scrapy_gp4c.store.lmdb_store.verify import check, verify
-from scrapy_gp4c.store.protocols import PageStore
 
 __all__ = [
-    "ARCHIVE", "SEARCH_INDEX", "USUAL", "Sizes", "backup", "check", "check_unused", "compact", "forget",
-    "import_history", "open_store", "recover", "remove_leftovers", "restore_backup", "verify",
+    "ARCHIVE", "SEARCH_INDEX", "USUAL", "Sizes", "Store", "backup", "check", "check_unused", "compact",
+    "forget", "import_history", "open_store", "recover", "remove_leftovers", "restore_backup", "verify",
 ]  # fmt: skip
 
 
-def open_store(path: str | os.PathLike[str], *, readonly: bool = False, sizes: Sizes = USUAL) -> PageStore:
+def open_store(path: str | os.PathLike[str], *, readonly: bool = False, sizes: Sizes = USUAL) -> Store:
     """Open the store in directory `path`; a writer creates it and completes an interrupted fold.
 
     Raises StoreInUseError, StoreDamagedError, StoreFullError (an interrupted fold needs room), or

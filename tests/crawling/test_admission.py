@@ -17,7 +17,6 @@ from twisted.web.http import Request as ServerRequest
 from scrapy_gp4c.crawling import admission
 from scrapy_gp4c.crawling.admission import TOO_MANY, Admission, Limits
 from scrapy_gp4c.page_state.outcomes import KINDS
-from scrapy_gp4c.store.lmdb_store.cycle import OpenCycle
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from tests.support.loopback import Site, crawl, html, outcomes, path_of, stats
@@ -83,13 +82,13 @@ async def test_links_stay_settled_over_the_rounds_of_a_cycle(
     settings = {"GP4C_POLICY": "rounds(rounds=4)", "GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 0}
     await crawl(Menu, store_path, settings)
     asked: Counter[int] = Counter()
-    find = OpenCycle.find
+    find = Store.find
 
-    def counted(self: OpenCycle, key: int) -> int | None:
+    def counted(self: Store, key: int) -> int | None:
         asked[key] += 1
         return find(self, key)
 
-    monkeypatch.setattr(OpenCycle, "find", counted)
+    monkeypatch.setattr(Store, "find", counted)
     crawler = await crawl(Menu, store_path, settings)
     assert len(asked) == len(names)
     assert max(asked.values()) <= 2

@@ -31,8 +31,8 @@ from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, KINDS, VISIT
 from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.ranking import draws
 from scrapy_gp4c.settings import Settings
-from scrapy_gp4c.store.lmdb_store import cycle as store_cycle
 from scrapy_gp4c.store.lmdb_store import fold
+from scrapy_gp4c.store.lmdb_store import store as store_cycle
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import SHADOW
 from tests.page_state.test_related import Plain, Visit, Web

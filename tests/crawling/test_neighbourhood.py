@@ -29,7 +29,6 @@ from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.opening import open_store
-from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.records import SHADOW, StoredGroups
 from scrapy_gp4c.words.descriptions import unpack
 from tests.support import live_replay
@@ -82,7 +81,7 @@ class OneStore:
     def __init__(self, path: Path) -> None:
         self.store_path = path
 
-    def open_store(self, *, readonly: bool = True) -> PageStore:
+    def open_store(self, *, readonly: bool = True) -> Store:
         """Open it."""
         return open_store(self.store_path, readonly=readonly)
 

@@ -18,7 +18,6 @@ from scrapy_gp4c.store.lmdb_store.environment import WriterLock
 from scrapy_gp4c.store.lmdb_store.recover import recover
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import check, forget
-from scrapy_gp4c.store.protocols import PageStore
 from scrapy_gp4c.store.records import SHADOW, NewVisit
 from tests.crawling.test_damaged_store import damage
 from tests.store.test_store_kill import SMALL, build, crawl, in_child, kill_at, wait
@@ -97,7 +96,7 @@ def told(path: Path) -> dict[str, dict[str, Any]]:
         return content
 
 
-def every(step: int, store: PageStore) -> Any:
+def every(step: int, store: Store) -> Any:
     """Choose every n-th page."""
     return np.arange(store.merged_pages) % step == 0
 

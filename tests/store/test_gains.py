@@ -17,10 +17,9 @@ from scrapy_gp4c.scoring.refresh_value import GAIN
 from scrapy_gp4c.store import export
 from scrapy_gp4c.store.history_fields import read_fields, read_header
 from scrapy_gp4c.store.lmdb_store.forget import forget
-from scrapy_gp4c.store.lmdb_store.optional_tables import GAINS, REFRESH_VALUES
-from scrapy_gp4c.store.lmdb_store.page_table import put_consecutive
 from scrapy_gp4c.store.lmdb_store.recover import recover
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.tables import GAINS, REFRESH_VALUES
 from scrapy_gp4c.store.lmdb_store.verify import check
 from scrapy_gp4c.store.opening import SEARCH_INDEX, import_history
 from scrapy_gp4c.store.records import NewVisit
@@ -211,7 +210,7 @@ def test_verifying_tells_columns_that_no_visit_explains(path: Path) -> None:
     with Store(path, sizes=SMALL) as store:
         state = store.gains.counted()
         state["dq_sum"][5] += 1.0
-        put_consecutive(store.tables, REFRESH_VALUES, 0, state)
+        store.tables.put_consecutive(REFRESH_VALUES, 0, state)
         assert store.verify() == ["page 5 has gained otherwise than by its visits (and so have 0 others)"]
         with store.tables.transaction(write=True) as txn:
             GAINS.put(txn, store.tables.db, 2, 7, np.array([(99, 1, 1.0)], GAIN))

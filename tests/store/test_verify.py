@@ -252,7 +252,7 @@ def _double_visit(txn: lmdb.Transaction, db: Table) -> None:
 
 BREAKS: dict[str, tuple[str, Callable[[lmdb.Transaction, Table], object]]] = {
     "page 1 has another key": ("ids", _swap_ids),
-    "should have 5 entries": ("ids", lambda txn, db: db.delete(txn, next(db.items(txn))[0])),
+    "should be 5 values": ("ids", lambda txn, db: db.delete(txn, next(db.items(txn))[0])),
     "has X": ("columns", _count_more),
     "no request": ("urls", lambda txn, db: db.delete(txn, b"\0\0\0\2")),
     "two visits of one page": ("visits", _double_visit),

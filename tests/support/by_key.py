@@ -9,12 +9,12 @@ import numpy as np
 
 from scrapy_gp4c.page_state.claims import WHAT
 from scrapy_gp4c.scoring.discovery import START
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.opening import Store
 
 FOUND_BY = WHAT.index("found_by")
 
 
-def keys_of(store: PageStore) -> list[int]:
+def keys_of(store: Store) -> list[int]:
     """Key of every page."""
     return [store.page(page).key for page in range(store.pages)]
 
@@ -27,7 +27,7 @@ def rows_by_key(rows: Any, keys: list[int]) -> list[tuple[Any, ...]]:
     return list(zip(pages, *values, strict=True))
 
 
-def pages_by_key(store: PageStore) -> dict[int, dict[str, Any]]:
+def pages_by_key(store: Store) -> dict[int, dict[str, Any]]:
     """All that is kept of each page."""
     keys, directories = keys_of(store), store.directories().tolist()
     content: dict[int, dict[str, Any]] = {}
@@ -59,7 +59,7 @@ def pages_by_key(store: PageStore) -> dict[int, dict[str, Any]]:
     return content
 
 
-def content(store: PageStore) -> dict[str, Any]:
+def content(store: Store) -> dict[str, Any]:
     """All that can be asked of a store but its path."""
     keys, directories = keys_of(store), store.directories()["key"].tolist()
     visits: dict[int, set[tuple[Any, ...]]] = {}

@@ -25,8 +25,8 @@ from scrapy.crawler import AsyncCrawlerProcess
 from scrapy_gp4c.crawling.run import open_run
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.scheduler import RecrawlScheduler
-from scrapy_gp4c.store.lmdb_store import cycle as store_cycle
-from scrapy_gp4c.store.lmdb_store.cycle import OpenCycle
+from scrapy_gp4c.store.lmdb_store import store as store_cycle
+from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import Sizes
 
 PRELOAD = (
@@ -98,11 +98,11 @@ def run(
     if fail_write is not None:
         ctypes.CDLL(None).fail_disk(ctypes.c_long(fail_write), int(fail_on))
     log = os.open(commits, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
-    commit = OpenCycle.commit
+    commit = Store.commit
     apply_visits = columns.apply_visits
     folded = 0
 
-    def noting_commit(self: OpenCycle) -> None:
+    def noting_commit(self: Store) -> None:
         commit(self)
         if self.open_cycle is not None:
             os.write(log, f"{self.open_cycle} {len(self.open_visits())}\n".encode())
@@ -125,7 +125,7 @@ def run(
             os.kill(os.getpid(), signal.SIGKILL)
 
     store_cycle.add_round = killing_plan
-    OpenCycle.commit = noting_commit  # type: ignore[method-assign]
+    Store.commit = noting_commit  # type: ignore[method-assign]
     columns.apply_visits = killing_apply
     process = AsyncCrawlerProcess(settings | {"SCHEDULER": SmallSteps})
     process.crawl(Listed, start_urls=[url])

@@ -18,8 +18,7 @@ from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.ranking import GOLDEN
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.tables import Sizes
-from scrapy_gp4c.store.opening import open_store
-from scrapy_gp4c.store.protocols import PageStore
+from scrapy_gp4c.store.opening import Store, open_store
 from training.histories.growth import NO_FINDER, GrowthHistory
 from training.histories.history import ChangeHistory
 
@@ -58,7 +57,7 @@ def crawl(
     grown: GrowthHistory,
     given: dict[str, object],
     reopen: bool = False,
-    during: Callable[[PageStore, int], None] = lambda store, page: None,
+    during: Callable[[Store, int], None] = lambda store, page: None,
 ) -> Crawled:
     """Crawl the web with the live planner; ``reopen``: end the process after each visit, as it were.
 
@@ -110,7 +109,7 @@ def crawl(
     return Crawled(first_visit, by_hubs)
 
 
-def brought(store: PageStore) -> list[tuple[float, float, int]]:
+def brought(store: Store) -> list[tuple[float, float, int]]:
     """The last three growth columns of all pages, by their visits and by who found whom, one by one."""
     blocks = [columns for _, columns in store.blocks()]
     found_by, entered = (
@@ -142,7 +141,7 @@ def brought(store: PageStore) -> list[tuple[float, float, int]]:
     return rates
 
 
-def columns(store: PageStore, *names: str) -> list[tuple[npt.NDArray[np.generic], ...]]:
+def columns(store: Store, *names: str) -> list[tuple[npt.NDArray[np.generic], ...]]:
     """Some columns of all pages, page by page."""
     blocks = [block for _, block in store.blocks()]
     return list(

@@ -17,7 +17,7 @@ from scrapy_gp4c.errors import HistoryError, StoreError
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.export import claims_between
-from scrapy_gp4c.store.protocols import PageReader
+from scrapy_gp4c.store.opening import Store
 from training.histories.claims import of_crawl
 from training.histories.history import NOW_AND_THEN, ChangeHistory, sizes_or_none, weights_or_none
 from training.histories.imputation import draw_between_visits, fill_lost_cycles, unchanged_gaps
@@ -35,7 +35,7 @@ class CrawlOutcomes:
     The P pages are those of the panel if there is one, unless ``everything`` is wanted.
     """
 
-    def __init__(self, store: PageReader, everything: bool) -> None:
+    def __init__(self, store: Store, everything: bool) -> None:
         """Read them."""
         panel = np.zeros(store.pages, np.bool_)
         for _, visits in store.visits(1, store.last_cycle):
@@ -184,7 +184,7 @@ def read_with_report(
         ) from error
 
 
-def _read(path: Path, store: PageReader, max_errors: int, partial: bool) -> tuple[ChangeHistory, ReadReport]:
+def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[ChangeHistory, ReadReport]:
     last = store.last_cycle
     if last < 2:
         raise HistoryError(
@@ -251,7 +251,7 @@ def _read(path: Path, store: PageReader, max_errors: int, partial: bool) -> tupl
 
 
 def _window(
-    path: Path, store: PageReader, outcomes: CrawlOutcomes, max_errors: int, partial: bool
+    path: Path, store: Store, outcomes: CrawlOutcomes, max_errors: int, partial: bool
 ) -> tuple[int, int]:
     """Cycles start + 1..stop of the history."""
     last = store.last_cycle
@@ -289,7 +289,7 @@ class _Identities(NamedTuple):
     page_names: PackedNames
 
 
-def _identities(store: PageReader, chosen: npt.NDArray[np.intp]) -> _Identities:
+def _identities(store: Store, chosen: npt.NDArray[np.intp]) -> _Identities:
     """A page's site is the host of its URL."""
     hosts: dict[str, int] = {}
     site, names = np.empty(len(chosen), np.int32), PackedNames()

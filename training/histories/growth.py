@@ -18,7 +18,7 @@ from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.export import claims_between
 from scrapy_gp4c.store.history_fields import is_header
-from scrapy_gp4c.store.protocols import PageReader
+from scrapy_gp4c.store.opening import Store
 from training.histories.claims import DATED_CLAIM, of_crawl
 from training.histories.formats import (
     UNPACKING,
@@ -160,7 +160,7 @@ def read_store_growth(path: Path, source: str | None = None) -> GrowthHistory:
         ) from error
 
 
-def _growth_of(store: PageReader, source: str) -> GrowthHistory:
+def _growth_of(store: Store, source: str) -> GrowthHistory:
     outcomes = CrawlOutcomes(store, everything=True)
     last, pages = len(outcomes.judged) - 1, outcomes.judged.shape[1]
     if last < 2:

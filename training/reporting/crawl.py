@@ -25,8 +25,7 @@ from scrapy_gp4c.page_state.outcomes import CHANGED, FAILED, FIRST, JUDGED, KIND
 from scrapy_gp4c.scoring import discovery, functions, hints
 from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT
 from scrapy_gp4c.store.credentials import Credentials
-from scrapy_gp4c.store.opening import ARCHIVE, open_store
-from scrapy_gp4c.store.protocols import PageReader, site_names
+from scrapy_gp4c.store.opening import ARCHIVE, Store, open_store
 from scrapy_gp4c.store.records import CycleRecord, local_time, samples_of
 from training.reporting.figures import Chart, Line, shown
 from training.reporting.page import Card, ReportPage, Section, defined, figure, fold_away, paragraph, table
@@ -128,7 +127,7 @@ def _charts(new_pages: NewPages, cycles: npt.NDArray[np.int64]) -> list[Markup]:
     return blocks
 
 
-def read_new_pages(store: PageReader) -> NewPages | None:
+def read_new_pages(store: Store) -> NewPages | None:
     """New pages of a store; None for a store of one cycle."""
     blocks = [block for _, block in store.blocks()]
     if store.last_cycle < 2 or not blocks:
@@ -165,9 +164,7 @@ def _roots(finder: Array, entered: Array, new: Array) -> npt.NDArray[np.int64]:
     return root
 
 
-def _bringers(
-    store: PageReader, columns: dict[str, Array], brought: Array, hub_visits: Array
-) -> list[Bringer]:
+def _bringers(store: Store, columns: dict[str, Array], brought: Array, hub_visits: Array) -> list[Bringer]:
     best = np.argsort(-brought, kind="stable")[:MOST_HUBS]
     best = best[brought[best] > 0]
     rate = discovery.rate(columns, store.last_cycle + 1)
@@ -202,7 +199,7 @@ def hints_section(path: Path) -> Section | None:
         kind = np.array(COUNTED)[column]
         order = np.lexsort((-visits[where, kind], ~trusted[where, kind]))
         best = order[:MOST]
-        names = site_names(store, rows["site"][where[best]].tolist())
+        names = store.site_names(rows["site"][where[best]].tolist())
     listed = []
     for row, one in zip(where[best].tolist(), kind[best].tolist(), strict=True):
         (silent, silent_changed), (claimed, claimed_changed) = counts[row, one].tolist()
@@ -291,7 +288,7 @@ def link(url: str) -> str | Markup:
     return Markup('<a href="{0}" rel="noreferrer">{0}</a>').format(url)
 
 
-def _changes(store: PageReader, texts: Texts | None) -> Iterator[TextChange]:
+def _changes(store: Store, texts: Texts | None) -> Iterator[TextChange]:
     """Yield the last changes of finished cycles, the newest first."""
     shown = Credentials.of_store(store.cycles()).url
     yielded = seen = 0
@@ -390,7 +387,7 @@ def weighted_section(path: Path) -> Section | None:
     return section
 
 
-def read_weighted_visits(store: PageReader) -> WeightedVisits | None:
+def read_weighted_visits(store: Store) -> WeightedVisits | None:
     """Count the visits of all finished cycles; None where all pages weigh 1."""
     weight = np.concatenate([np.empty(0), *(block["weight"] for _, block in store.blocks())])
     others = int(np.count_nonzero(weight != DEFAULT_WEIGHT))
@@ -476,7 +473,7 @@ def read_story(path: Path) -> Story:
         raise HistoryError(f"there is no crawl to report in {path}: {error}") from error
 
 
-def _read(store: PageReader, path: str) -> Story:
+def _read(store: Store, path: str) -> Story:
     cycles = store.last_cycle
     hosts: dict[str, Host] = {}
     host_of = np.empty(store.merged_pages, np.int32)

@@ -21,9 +21,12 @@ from scrapy_gp4c.page_state.claims import of_weights
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.scoring.refresh_value import observe_gains
 from scrapy_gp4c.store.lmdb_store.environment import KEY, U32_PAIR
-from scrapy_gp4c.store.lmdb_store.optional_tables import GAINS, REFRESH_VALUES, VISITS, WEIGHTS
 from scrapy_gp4c.store.lmdb_store.page_facts import ClaimsFold, Gains, shorten_waits, sum_up_trust
 from scrapy_gp4c.store.lmdb_store.tables import (
+    GAINS,
+    REFRESH_VALUES,
+    VISITS,
+    WEIGHTS,
     JudgedVisits,
     Numbering,
     Sizes,

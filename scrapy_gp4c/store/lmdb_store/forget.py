@@ -25,23 +25,15 @@ from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store import fold
 from scrapy_gp4c.store.lmdb_store.backup import REWRITE, drop_search_index, work_directory
 from scrapy_gp4c.store.lmdb_store.environment import DATA, U32, U32_PAIR, damaged
-from scrapy_gp4c.store.lmdb_store.optional_tables import (
+from scrapy_gp4c.store.lmdb_store.page_facts import put_trust, read_trust
+from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.lmdb_store.tables import (
     CLAIMS,
     GAINS,
     GROUP_ROWS,
     OF_PAGES,
-    SHADOWS,
-)
-from scrapy_gp4c.store.lmdb_store.page_facts import put_trust, read_trust
-from scrapy_gp4c.store.lmdb_store.page_table import (
     QUERY_LOG,
-    all_values,
-    columns_of,
-    optional_columns,
-    put_consecutive,
-)
-from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.lmdb_store.tables import (
+    SHADOWS,
     Numbering,
     Sizes,
     Tables,
@@ -50,9 +42,8 @@ from scrapy_gp4c.store.lmdb_store.tables import (
     urls_of,
 )
 from scrapy_gp4c.store.lmdb_store.verify import check, counts_of_sites
-from scrapy_gp4c.store.protocols import PageStore
 
-Choose = Callable[[PageStore], npt.NDArray[np.bool_]]
+Choose = Callable[[Store], npt.NDArray[np.bool_]]
 """Returns a mask of the pages of a store that are to be forgotten, bool ``[P]``."""
 
 GONE: Final = -1
@@ -124,7 +115,7 @@ class _Rewriting:
 
     def write(self) -> None:
         """Write all tables."""
-        group = columns_of(self._old, self._gone.astype(np.uint32), ("group",))["group"]
+        group = self._old.columns_of(self._gone.astype(np.uint32), ("group",))["group"]
         self._pages()
         forgotten = self._visits(group)
         records = self._old.cycles()
@@ -151,15 +142,15 @@ class _Rewriting:
                 raise damaged(self._old.path, f"of the pages {pages[0]} to {pages[-1]}, some have no request")
             urls = zip(pages.tolist(), urls_of(requests), strict=True)
             numbered = numbering.number([first_urls.get(page, url) for page, url in urls])
-            state = columns_of(self._old, pages, columns.COLUMNS)
+            state = self._old.columns_of(pages, columns.COLUMNS)
             self._new_group[state["group"]] = numbered.group
             state["group"] = numbered.group
             renumber_finders(state["found_by"], self._new_id)
             self._new.append_pages(requests, state, numbered.new)
-        for kind in optional_columns(self._old):
-            values = all_values(self._old, kind)
-            put_consecutive(
-                self._new, kind, 0, {name: column[self._staying] for name, column in values.items()}
+        for kind in self._old.optional_columns():
+            values = self._old.all_values(kind)
+            self._new.put_consecutive(
+                kind, 0, {name: column[self._staying] for name, column in values.items()}
             )
 
     def _visits(self, group: Array) -> dict[int, int]:

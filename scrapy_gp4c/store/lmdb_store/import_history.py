@@ -51,12 +51,15 @@ from scrapy_gp4c.store.lmdb_store.environment import (
     check_directory,
     encode,
 )
-from scrapy_gp4c.store.lmdb_store.optional_tables import GAINS, GROUP_ROWS, HINTS, REFRESH_VALUES, WEIGHTS
 from scrapy_gp4c.store.lmdb_store.page_facts import Gains, put_claims, sum_up_trust
-from scrapy_gp4c.store.lmdb_store.page_table import put_consecutive
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import (
+    GAINS,
+    GROUP_ROWS,
+    HINTS,
+    REFRESH_VALUES,
     USUAL,
+    WEIGHTS,
     Numbered,
     Tables,
     judged_visits,
@@ -181,7 +184,7 @@ def _import(
     if header is not None and header.measured is not None:
         gains = Gains(tables)
         gains.begin(*header.measured)
-        put_consecutive(tables, REFRESH_VALUES, 0, gains.counted())
+        tables.put_consecutive(REFRESH_VALUES, 0, gains.counted())
     return cycles
 
 
@@ -244,8 +247,8 @@ def _import_batch(
     for number, name in enumerate(BROUGHT):
         state[name][:] = [page.brought[number] if page.brought else 0 for page in batch]
     tables.append_pages([encode(page.request) for page in batch], state, numbered.new)
-    put_consecutive(tables, HINTS, first_page, state)
-    put_consecutive(tables, WEIGHTS, first_page, {"weight": np.array([page.weight for page in batch])})
+    tables.put_consecutive(HINTS, first_page, state)
+    tables.put_consecutive(WEIGHTS, first_page, {"weight": np.array([page.weight for page in batch])})
     with tables.transaction(write=True) as txn:
         for number, page in enumerate(batch, first_page):
             validators = page.etag, page.last_modified

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import count, groupby
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,116 +18,29 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state import claims
-from scrapy_gp4c.page_state.claims import CLAIM, ClaimOutcomes, Times, of_claims
+from scrapy_gp4c.page_state.claims import ClaimOutcomes, Times, of_claims
 from scrapy_gp4c.page_state.columns import Columns, shorten_wait, unpack
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.page_state.outcomes import FIRST, JUDGED, among
 from scrapy_gp4c.scoring import hints
-from scrapy_gp4c.scoring.hints import KINDS
 from scrapy_gp4c.scoring.refresh_value import observe_gains
-from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT
-from scrapy_gp4c.store.lmdb_store.cycle import OpenCycle
 from scrapy_gp4c.store.lmdb_store.environment import U32, U32_PAIR, damaged, encode
-from scrapy_gp4c.store.lmdb_store.optional_tables import (
+from scrapy_gp4c.store.lmdb_store.tables import (
     CLAIMS,
     GAINS,
     HINTS,
+    QUERY_LOG,
     REFRESH_VALUES,
     SITE_COUNTS,
     TRUST_PARTS,
-    WEIGHTS,
     Handles,
+    Tables,
+    read_directories,
 )
-from scrapy_gp4c.store.lmdb_store.page_table import QUERY_LOG, ids_of, put_some
-from scrapy_gp4c.store.lmdb_store.tables import Tables, read_directories
 from scrapy_gp4c.store.records import TRUST, StoredGroups
 
-_AFTER_END: Final = 2**31
-"""Part of the first claims that came after a cycle's end; the parts before it are numbers of blocks."""
 _ROWS: Final = 4_096
 """Sites in one value."""
-
-
-class Claims:
-    """Claims of a store's pages, see `scrapy_gp4c.store.protocols.PageHints`."""
-
-    def __init__(self, tables: Tables, opened: OpenCycle) -> None:
-        """Take the tables, and the open cycle."""
-        self._tables = tables
-        self._open = opened
-
-    def find(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        known, position = np.unique(keys, return_inverse=True)
-        page_ids = ids_of(self._tables, known)
-        for row in np.flatnonzero(page_ids < 0).tolist():
-            page_ids[row] = self._open.found_now(int(known[row]))
-        return page_ids[position]
-
-    def note(self, pages: Array, kind: str, values: Array) -> None:
-        self._open.require()
-        self._open.note_many(pages, kind, values)
-
-    def tell(self, pages: Array, time_s: float) -> None:
-        pages = np.unique(pages.astype(np.uint32))
-        if self._open.open_cycle is not None:
-            self.note(pages, "told", np.full(len(pages), time_s))
-            self._open.commit()
-            return
-        tables = self._tables
-        tables.check_writable()
-        claimed = np.zeros(len(pages), CLAIM)
-        claimed["page"], claimed["kind"] = pages, KINDS.index("told")
-        claimed["value"] = tables.last_cycle + 1
-        with tables.transaction(write=True) as txn:
-            for block in np.unique(pages // tables.block_rows).tolist():
-                block_claims = claimed[pages // tables.block_rows == block]
-                block_claims["page"] -= block * tables.block_rows
-                shorten_waits(txn, tables, block, block_claims["page"].astype(np.intp))
-                state = unpack(tables.block(txn, block))
-                state = state | HINTS.read(txn, tables.db, block, len(state["n"]))
-                claims.apply_claims(state, block_claims)
-                HINTS.put(txn, tables.db, block, state)
-            parts = (_AFTER_END + number for number in count())
-            key_of = U32_PAIR.pack
-            free = next(
-                number
-                for number in parts
-                if tables.db["claims"].get(txn, key_of(tables.last_cycle, number)) is None
-            )
-            CLAIMS.put(txn, tables.db, tables.last_cycle, free, claimed)
-
-    def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, Array]]:
-        return self._tables.rows_of_cycles(CLAIMS, first, last)
-
-    def trust(self) -> Array:
-        with self._tables.transaction() as txn:
-            return read_trust(txn, self._tables.db)
-
-
-class Weights:
-    """Weights of a store's pages, see `scrapy_gp4c.store.protocols.PageWeights`."""
-
-    def __init__(self, tables: Tables, opened: OpenCycle) -> None:
-        """Take the tables, and the open cycle, in which weights are noted until its fold."""
-        self._tables = tables
-        self._open = opened
-
-    def of(self, page: int) -> float:
-        said = self._open.said_weights.get(page)
-        if said is not None or page >= self._tables.merged_pages:
-            return DEFAULT_WEIGHT if said is None else said
-        block, row = divmod(page, self._tables.block_rows)
-        with self._tables.transaction() as txn:
-            return float(WEIGHTS.read(txn, self._tables.db, block, row + 1)["weight"][row])
-
-    def put(self, pages: npt.NDArray[Any], values: npt.NDArray[np.float64]) -> None:
-        if self._open.open_cycle is not None:
-            self._open.require()
-            self._open.note_many(pages, "weight", values)
-            self._open.commit()
-            return
-        self._tables.check_writable()
-        put_some(self._tables, WEIGHTS, pages, {"weight": values})
 
 
 def shorten_waits(txn: Any, tables: Tables, block: int, rows: npt.NDArray[np.intp]) -> None:
@@ -231,7 +144,7 @@ class ClaimsFold(NamedTuple):
 
 
 class Gains:
-    """Gains of a store's visits, see `scrapy_gp4c.store.protocols.PageGains`."""
+    """Gains of a store's visits, none until `begin`."""
 
     def __init__(self, tables: Tables) -> None:
         """Take the tables of a store."""
@@ -243,13 +156,19 @@ class Gains:
 
     @property
     def log(self) -> str | None:
+        """Digest of the log that gains are measured by; None: nothing was ever measured."""
         return self._meta().get("log")
 
     @property
     def since(self) -> int:
+        """First cycle whose gains are in the columns."""
         return int(self._meta().get("since", 0))
 
     def begin(self, log: str, since: int | None = None) -> bool:
+        """Measure by this log from now on; True if it is another, by which the columns of gains are emptied.
+
+        ``since``: the first cycle that is measured so; None: the one that is open, or will be.
+        """
         if log == self.log:
             return False
         tables = self._tables
@@ -261,10 +180,12 @@ class Gains:
         return True
 
     def keep(self, gains: Array) -> None:
+        """Keep the gains of the open cycle, dtype `GAIN`, in place of those kept before, for its fold."""
         with self._tables.transaction(write=True) as txn:
             GAINS.put(txn, self._tables.db, self._tables.last_cycle + 1, 0, gains)
 
     def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, Array]]:
+        """Yield (cycle, gains) of finished cycles, dtype `GAIN`."""
         parts = self._tables.rows_of_cycles(GAINS, first, last)
         for cycle, cycle_parts in groupby(parts, lambda rows_of: rows_of[0]):
             if len(gains := np.concatenate([rows for _, rows in cycle_parts])):

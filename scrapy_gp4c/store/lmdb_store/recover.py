@@ -51,11 +51,12 @@ from scrapy_gp4c.store.lmdb_store.environment import (
     seed_of,
 )
 from scrapy_gp4c.store.lmdb_store.forget import write_without
-from scrapy_gp4c.store.lmdb_store.optional_tables import GROUP_ROWS, HINTS, REFRESH_VALUES
 from scrapy_gp4c.store.lmdb_store.page_facts import Gains, put_trust
-from scrapy_gp4c.store.lmdb_store.page_table import put_consecutive
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import (
+    GROUP_ROWS,
+    HINTS,
+    REFRESH_VALUES,
     Numbering,
     Sizes,
     Tables,
@@ -409,12 +410,12 @@ class _Rebuilding:
             self._sum_visits(tables)
         if self._damaged & {"hints", "claims", "trust", "columns", "visits"} and not self._dropped:
             state, _ = replay_claims(tables)
-            put_consecutive(tables, HINTS, 0, {name: state[name] for name in HINTS.dtypes})
+            tables.put_consecutive(HINTS, 0, {name: state[name] for name in HINTS.dtypes})
             with tables.transaction(write=True) as txn:
                 put_trust(txn, tables.db, counts_of_sites(tables))
         gains = Gains(tables)
         if self._damaged & {"gains", REFRESH_VALUES.table} and gains.log is not None:
-            put_consecutive(tables, REFRESH_VALUES, 0, gains.counted())
+            tables.put_consecutive(REFRESH_VALUES, 0, gains.counted())
 
     def _sum_visits(self, tables: Tables) -> None:
         """Sums of visits by directory of the last cycles."""

@@ -1,66 +1,166 @@
 """Page store: pages, visits and cycles in one LMDB file that survives a kill at any moment.
 
-docs/code/store.md describes the tables. `Environment` is the open file, `Tables` its content with the
-counters, `OpenCycle` the part in memory; `Store` adds the rest of `scrapy_gp4c.store.protocols`, which
-describes the methods.
+docs/code/store.md describes the tables. `Environment` is the open file, `Tables` its content.
+
+Visits, new pages and notes are rebuilt from `log`, `new` and `notes` when the store is opened. Nothing is
+written outside `commit`, which is one write transaction: what it confirmed by returning is never lost, what a
+failed one could not write stays in the buffer.
+
+A plan is written round by round and read as one. A round is complete when the cycle's record counts it, in
+the transaction of the round's last chunk; what a kill left of an incomplete round is overwritten by the next.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import count, islice
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.page_state.columns import Columns
-from scrapy_gp4c.store.lmdb_store import cycle, fold
-from scrapy_gp4c.store.lmdb_store.cycle import OpenCycle
-from scrapy_gp4c.store.lmdb_store.environment import Environment, encode
-from scrapy_gp4c.store.lmdb_store.optional_tables import SHADOWS
+from scrapy_gp4c.arrays import Array
+from scrapy_gp4c.errors import StoreError
+from scrapy_gp4c.page_state import claims, columns
+from scrapy_gp4c.page_state.claims import CLAIM, NO_NOTES, NOTE, WHAT, weights_said
+from scrapy_gp4c.page_state.columns import Columns, PageRow, unpack
+from scrapy_gp4c.page_state.groups import place_of_url
+from scrapy_gp4c.page_state.outcomes import KINDS, NO_DISTANCE, OUTCOMES, PLAN, VISIT, VISIT_BYTES
+from scrapy_gp4c.scoring import hints
+from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT
+from scrapy_gp4c.store.lmdb_store import fold
+from scrapy_gp4c.store.lmdb_store.environment import KEY, U32, U32_PAIR, Environment, damaged, decode, encode
 from scrapy_gp4c.store.lmdb_store.page_facts import (
-    Claims,
     Gains,
-    Weights,
     descriptions,
     put_clusters,
     read_clusters,
+    read_trust,
+    shorten_waits,
 )
-from scrapy_gp4c.store.lmdb_store.page_table import (
-    blocks_with_optional,
-    check_sample,
-    columns_of,
+from scrapy_gp4c.store.lmdb_store.tables import (
+    CLAIMS,
+    HINTS,
+    SHADOWS,
+    USUAL,
+    WEIGHTS,
+    Handles,
+    Sizes,
+    Tables,
+    keep_first_url,
+    open_tables,
 )
-from scrapy_gp4c.store.lmdb_store.tables import USUAL, Sizes, Tables, open_tables
 from scrapy_gp4c.store.lmdb_store.verify import problems
-from scrapy_gp4c.store.protocols import has_open_cycle
 from scrapy_gp4c.store.records import (
     NO_ANSWER,
     CycleRecord,
     LastAnswer,
+    NewVisit,
     RoundCounts,
     StoredGroups,
     StoredRequest,
 )
 
+_AFTER_END: Final = 2**31
+"""Part of the first claims that came after a cycle's end; the parts before it are numbers of blocks."""
+_READ_PAGES: Final = 4_096
+"""Pages read in one read transaction."""
+_BUFFERED: Final = ("validators", "copies", "descriptions", "answers")
+"""Tables whose values of pages wait for the next commit."""
 
-class Store(OpenCycle):
-    """Page store in one LMDB file, open for writing (one process at a time) or for reading."""
+
+class WriteBuffer:
+    """Visits, pages, notes and values since the last commit; of a page's values, the newest."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.visits: list[bytes] = []
+        """As bytes of dtype `VISIT`."""
+        self.pages: dict[int, bytes] = {}
+        """New page -> its value in `new`: as it was found, even if its request was replaced since."""
+        self.requests: dict[int, bytes] = {}
+        """Page -> request that replaces the stored one."""
+        self.values: dict[str, dict[int, bytes | None]] = {name: {} for name in _BUFFERED}
+        """Table -> page -> its new value; None: the old one is deleted."""
+        self._notes: list[npt.NDArray[Any]] = []
+        self._latest_notes: list[tuple[int, int, float]] = []
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to write."""
+        return any((self.visits, self.pages, self.requests, self._notes, self._latest_notes)) or any(
+            self.values.values()
+        )
+
+    def note(self, page: int, what: str, value: float) -> None:
+        """Note a value of a page; ``what``: one of `WHAT`."""
+        self._latest_notes.append((page, WHAT.index(what), value))
+
+    def _gather(self) -> None:
+        """Bring the latest notes into order with those of many pages."""
+        if self._latest_notes:
+            self._notes.append(np.array(self._latest_notes, NOTE))
+            self._latest_notes = []
+
+    def note_many(self, pages: npt.NDArray[Any], what: str, values: npt.NDArray[Any]) -> None:
+        """Note values of many pages."""
+        notes = np.zeros(len(pages), NOTE)
+        notes["page"], notes["what"], notes["value"] = pages, WHAT.index(what), values
+        self._gather()
+        self._notes.append(notes)
+
+    def notes(self) -> npt.NDArray[Any]:
+        """All notes, dtype `NOTE`, in the order in which they were made."""
+        self._gather()
+        return np.concatenate(self._notes) if self._notes else NO_NOTES
+
+    def write(self, txn: Any, db: Handles, cycle: int, known_request: Callable[[Any, int], bytes]) -> None:
+        """Write pages, requests and values of pages: all but visits and notes, which are numbered.
+
+        ``known_request``: reads the request of a page as the last commit left it or, of a new page, as found.
+        """
+        for page, new_value in self.pages.items():
+            db["new"].put(txn, U32_PAIR.pack(cycle, page), new_value)
+        for page, request in self.requests.items():
+            keep_first_url(txn, db["first_urls"], page, known_request(txn, page), request)
+            db["urls"].put(txn, U32.pack(page), request)
+        for name, values in self.values.items():
+            for page, value in values.items():
+                if value is None:
+                    db[name].delete(txn, U32.pack(page))
+                else:
+                    db[name].put(txn, U32.pack(page), value)
+
+    def visit_rows(self) -> npt.NDArray[Any]:
+        """The visits, dtype `VISIT`, in order of time."""
+        return np.frombuffer(b"".join(self.visits), VISIT)
+
+
+class Store:
+    """Page store in one LMDB file, open for writing (one process at a time) or for reading; for one thread.
+
+    ``pages``: number of known pages, with ids 0..pages-1, those found in the open cycle included;
+    ``open_cycle``: number of the unfinished cycle, or None; ``committed_s``: when the last commit returned,
+    by the monotonic clock, s. Readers work beside a writer. Every method that writes raises StoreError on a
+    store opened for reading, and StoreFullError where there is no room.
+    """
 
     def __init__(self, path: str | os.PathLike[str], *, readonly: bool = False, sizes: Sizes = USUAL) -> None:
         """Open the store in `path`; a writer creates it and completes a fold. Raises a StoreError."""
         self.sizes = sizes
+        self.committed_s = monotonic()
+        self._before_commit: Callable[[], object] = lambda: None
         self.environment = Environment(path, readonly, sizes.map_size)
         try:
-            tables = Tables(self.environment, open_tables(self.environment, sizes.block_rows))
-            super().__init__(tables, sizes.commit_visits)
-            self.gains = Gains(tables)
-            self.hints = Claims(tables, self)
-            self.weights = Weights(tables, self)
+            self.tables = Tables(self.environment, open_tables(self.environment, sizes.block_rows))
+            self.gains = Gains(self.tables)
+            self.hints = Claims(self)
+            self.weights = Weights(self)
             self._load()
             if self.is_folding and not readonly:
                 self._fold({})
@@ -69,9 +169,282 @@ class Store(OpenCycle):
             raise
 
     def _load(self) -> None:
-        with self.tables.transaction() as txn:  # one for all: a writer may be folding meanwhile
+        """Read counters and open cycle in one transaction: a writer may be folding meanwhile."""
+        with self.tables.transaction() as txn:
             self.tables.read_counters(txn)
-            self.load(txn)
+            self._load_open_cycle(txn)
+
+    def _load_open_cycle(self, txn: Any) -> None:
+        """Rebuild what is in memory from `log`, `new` and `notes`; the buffer is empty then."""
+        tables = self.tables
+        self._buffer = WriteBuffer()
+        self._pending: dict[int, int] = {}
+        """Key -> id of pages in `new` or the buffer and not yet in `ids`, in order of id."""
+        self._pending_keys: list[int] = []
+        self._missed: int | None = None
+        """The key that `find` has not found last: mostly the one to be added next."""
+        self._row: tuple[int, PageRow] = -1, columns.NEW_ROW  # read last: a visit looks at its page's twice
+        self.open_cycle = tables.open_cycle(txn)
+        self.pages = tables.merged_pages
+        for key in tables.new_keys(txn):
+            self._add_pending(key)
+        self._visits = tables.log(txn)
+        self._visited = bytearray(self.pages if self.open_cycle else 0)
+        for visits in self._visits:
+            np.frombuffer(self._visited, np.uint8)[visits["page"]] = 1
+        self._notes = [np.frombuffer(bytes(value), NOTE) for _, value in tables.db["notes"].items(txn)]
+        self.said_weights = weights_said(self._notes)
+        """Page -> the weight that was said last in the cycle, committed or not."""
+
+    def begin_cycle(self, record: CycleRecord) -> int:
+        """Open the next cycle with its record; returns its number, from 1 on."""
+        tables = self.tables
+        tables.check_writable()
+        if self.open_cycle is not None:
+            raise ValueError(f"cycle {self.open_cycle} is not finished")
+        number = tables.last_cycle + 1
+        with tables.transaction(write=True) as txn:
+            tables.put_record(txn, number, {**record, "cycle": number})
+        self.open_cycle = number
+        self._visited = bytearray(self.pages)
+        return number
+
+    def require(self) -> int:
+        """Return the number of the open cycle; raises ValueError where none is open."""
+        self.tables.check_writable()
+        if self.open_cycle is None:
+            raise ValueError("no cycle is open: call begin_cycle first")
+        return self.open_cycle
+
+    def before_commit(self, call: Callable[[], object]) -> None:
+        """Set a function to call before each commit; an exception of it keeps everything buffered."""
+        self._before_commit = call
+
+    def commit(self) -> None:
+        """Write the buffer in one transaction. Raises StoreFullError; then all of it stays in memory."""
+        buffer = self._buffer
+        if not buffer:
+            return
+        self._before_commit()
+        cycle, visits, notes = self.open_cycle or 0, self._visits.copy(), buffer.notes()
+        with self.tables.transaction(write=True) as txn:
+            buffer.write(txn, self.tables.db, cycle, self._known_request)
+            if buffer.visits:
+                visits.append(buffer.visit_rows())
+                key = U32_PAIR.pack(cycle, len(visits) - 1)
+                self.tables.db["log"].put(txn, key, visits[-1].tobytes())
+            if len(notes):
+                key = U32_PAIR.pack(cycle, len(self._notes))
+                self.tables.db["notes"].put(txn, key, notes.tobytes())
+        self._visits = visits
+        self._notes += [notes] if len(notes) else []
+        self._buffer = WriteBuffer()
+        self.committed_s = monotonic()
+
+    # --- pages
+
+    def _add_pending(self, key: int) -> int:
+        page = self.pages
+        self._pending[key] = page
+        self._pending_keys.append(key)
+        self.pages += 1
+        return page
+
+    def find(self, key: int) -> int | None:
+        """Page id of a page key, or None."""
+        page = self._pending.get(key)
+        if page is None:
+            with self.tables.transaction(buffers=True) as txn:
+                page = self.tables.get_id(txn, key)
+            if page is None:
+                self._missed = key
+        return page
+
+    def found_now(self, key: int) -> int:
+        """Page id of a key that the open cycle has found, or -1."""
+        return self._pending.get(key, -1)
+
+    def page(self, page: int) -> PageRow:
+        """Columns of one page as the last finished cycle left them."""
+        if page == self._row[0] and not self.tables.readonly:
+            return self._row[1]
+        self._check(page)
+        if page >= self.tables.merged_pages:
+            return columns.NEW_ROW._replace(key=self._pending_keys[page - self.tables.merged_pages])
+        block, index = divmod(page, self.tables.block_rows)
+        with self.tables.transaction(buffers=True) as txn:
+            self._row = page, columns.row(self.tables.block(txn, block), index)
+        return self._row[1]
+
+    def _check(self, page: int) -> None:
+        if not 0 <= page < self.pages:
+            raise ValueError(f"there is no page {page}: the store has {self.pages}")
+
+    def request(self, page: int) -> StoredRequest:
+        """Return the stored request of one page."""
+        self._check(page)
+        value = self._buffer.requests.get(page)
+        if value is None:
+            with self.tables.transaction() as txn:
+                value = self._known_request(txn, page)
+        request: StoredRequest = decode(value)
+        return request
+
+    def requests(self, pages: Sequence[int] | npt.NDArray[Any]) -> list[StoredRequest]:
+        """Return the stored requests of pages, aligned with `pages` (ids in any order)."""
+        ids = np.asarray(pages, dtype=np.int64)
+        if len(ids):
+            self._check(int(ids.min()))
+            self._check(int(ids.max()))
+        if (ids[1:] >= ids[:-1]).all():
+            return self._read_ascending(ids)
+        order = np.argsort(ids, kind="stable")
+        ascending = self._read_ascending(ids[order])
+        positions = np.empty(len(ids), np.intp)
+        positions[order] = np.arange(len(ids))
+        return [ascending[position] for position in positions.tolist()]
+
+    def _read_ascending(self, ids: npt.NDArray[np.int64]) -> list[StoredRequest]:
+        read: list[StoredRequest] = []
+        for start in range(0, len(ids), _READ_PAGES):
+            read += self._read_requests(ids[start : start + _READ_PAGES])
+        return read
+
+    def _read_requests(self, ids: npt.NDArray[np.int64]) -> list[StoredRequest]:
+        with self.tables.transaction() as txn:
+            text = self.tables.db["urls"].joined(txn, ids)
+            if text is None:  # some are new
+                text = b",".join([self._known_request(txn, page) for page in ids.tolist()])
+        decoded: list[StoredRequest] = decode(b"[" + text + b"]")
+        replaced = self._buffer.requests
+        for position, page in enumerate(ids.tolist()) if replaced else ():
+            if (request := replaced.get(page)) is not None:
+                decoded[position] = decode(request)
+        return decoded
+
+    def _known_request(self, txn: Any, page: int) -> bytes:
+        """Read the request of a page, as the last commit left it or, found since, as it was found."""
+        value = self.tables.db["urls"].get(txn, U32.pack(page))
+        if value is not None:
+            return value
+        new_page = self._buffer.pages.get(page)
+        if new_page is None:
+            new_page = self.tables.db["new"].get(txn, U32_PAIR.pack(self.open_cycle or 0, page))
+        if new_page is None:
+            raise damaged(self.tables.path, f"page {page} has no request")
+        return new_page[KEY.size :]
+
+    def new_pages(self) -> Iterator[int]:
+        """Yield the ids of the pages found in the open cycle, in order."""
+        start = 0
+        while True:
+            with self.tables.transaction() as txn:
+                items = self.tables.db["new"].items(txn, U32_PAIR.pack(self.open_cycle or 0, start))
+                pages = [U32_PAIR.unpack(key)[1] for key, _ in islice(items, _READ_PAGES)]
+            yield from pages
+            if len(pages) < _READ_PAGES:
+                break
+            start = pages[-1] + 1
+        yield from list(self._buffer.pages)
+
+    def value(self, table: str, page: int) -> bytes | None:
+        """Read a page's value in a table of `_BUFFERED`, None where there is none."""
+        if page in self._buffer.values[table]:
+            return self._buffer.values[table][page]
+        with self.tables.transaction() as txn:
+            return self.tables.db[table].get(txn, U32.pack(page))
+
+    def put_value(self, table: str, page: int, value: bytes | None) -> None:
+        """Replace a page's value in a table of `_BUFFERED`, at the next commit."""
+        self.tables.check_writable()
+        self._check(page)
+        self._buffer.values[table][page] = value
+
+    def add_page(self, key: int, request: StoredRequest) -> int:
+        """Remember a page found in the open cycle; its id is valid at once."""
+        self.require()
+        if key != self._missed and self.find(key) is not None:
+            raise ValueError(f"the key {key:#x} is known already")
+        encoded = encode(request)
+        self._missed = None
+        page = self._add_pending(key)
+        self._buffer.pages[page] = KEY.pack(key) + encoded
+        self._visited.append(0)
+        return page
+
+    def set_request(self, page: int, request: StoredRequest) -> None:
+        """Replace the stored request of a page, at the next commit."""
+        self.tables.check_writable()
+        self._check(page)
+        self._buffer.requests[page] = encode(request)
+
+    def note(self, page: int, what: str, value: float) -> None:
+        """Note a value of a page in the open cycle, whose fold uses it; ``what``: one of `claims.WHAT`."""
+        self.require()
+        self._check(page)
+        self._buffer.note(page, what, value)
+        if what == "weight":
+            self.said_weights[page] = value
+
+    def note_many(self, pages: npt.NDArray[Any], what: str, values: npt.NDArray[Any]) -> None:
+        """Note what the open cycle learnt of many pages."""
+        self.require()
+        self._buffer.note_many(pages, what, values)
+        if what == "weight":
+            self.said_weights.update(zip(pages.tolist(), values.tolist(), strict=True))
+
+    def notes(self) -> npt.NDArray[Any]:
+        """Notes of the open cycle so far, dtype `NOTE`."""
+        return np.concatenate([*self._notes, self._buffer.notes()])
+
+    # --- visits
+
+    def record(self, visit: NewVisit) -> None:
+        """Note one visit of the open cycle; written with the next commit, at so many visits at latest.
+
+        Raises ValueError for a second visit of a page in one cycle, struct.error for a number that its field
+        cannot hold, StoreFullError when a commit fails: the visit is kept for the next one.
+        """
+        page, outcome, time, kind, fingerprint, distance, bytes, latency_s = visit
+        self.require()
+        self._check(page)
+        if self._visited[page]:
+            raise ValueError(f"page {page} was visited in this cycle already")
+        latency_ms = min(65_535, math.ceil(1000 * latency_s))
+        codes = KINDS.index(kind), OUTCOMES.index(outcome)
+        visits = self._buffer.visits
+        visits.append(VISIT_BYTES.pack(time, fingerprint, page, bytes, latency_ms, *codes, distance))
+        self._visited[page] = 1
+        if len(visits) >= self.sizes.commit_visits:
+            self.commit()
+
+    def amend_visit(self, page: int, outcome: str) -> None:
+        """Replace the outcome of a page's visit by one that has no fingerprint, committed or not."""
+        code = OUTCOMES.index(outcome)
+        for number, row in enumerate(self._buffer.visits):
+            visits = np.frombuffer(row, VISIT).copy()
+            if visits["page"][0] == page:
+                self._buffer.visits[number] = _amended(visits, 0, code)
+                return
+        for number, committed in enumerate(self._visits):
+            rows = np.flatnonzero(committed["page"] == page)
+            if len(rows):
+                value = _amended(committed.copy(), int(rows[0]), code)
+                with self.tables.transaction(write=True) as txn:
+                    self.tables.db["log"].put(txn, U32_PAIR.pack(self.require(), number), value)
+                self._visits[number] = np.frombuffer(value, VISIT)
+                return
+
+    def visited(self, page: int) -> bool:
+        """Whether the page has an outcome in the open cycle, committed or not."""
+        return self.open_cycle is not None and page < len(self._visited) and bool(self._visited[page])
+
+    def open_visits(self) -> npt.NDArray[Any]:
+        """Visits of the open cycle so far, dtype `VISIT`, in order of time."""
+        written = (visits.tobytes() for visits in self._visits)
+        return np.frombuffer(bytearray().join((*written, *self._buffer.visits)), VISIT)
+
+    # --- opening, closing, folding
 
     def _fold(self, record: CycleRecord) -> None:
         fold.fold(
@@ -98,18 +471,22 @@ class Store(OpenCycle):
 
     @property
     def path(self) -> Path:
+        """Directory of the store."""
         return self.tables.path
 
     @property
     def store_id(self) -> str:
+        """Random hex digits that name the store."""
         return self.tables.store_id
 
     @property
     def merged_pages(self) -> int:
+        """Number of pages with columns in `blocks`: all but those found in the open cycle."""
         return self.tables.merged_pages
 
     @property
     def last_cycle(self) -> int:
+        """Last finished cycle; 0: none."""
         return self.tables.last_cycle
 
     @property
@@ -134,10 +511,12 @@ class Store(OpenCycle):
         self.environment.sync()
 
     def keep_visits(self, cycles: int) -> None:
+        """Drop the visits of all finished cycles but the last ones; the columns of pages stay."""
         if (last := self.last_cycle - cycles) > self.tables.dropped:
             self.tables.drop_cycles(last, self.sizes.chunks_per_transaction)
 
     def cycles(self, first: int = 1) -> list[CycleRecord]:
+        """Records of all cycles from one on, oldest first; that of the open one has no ``finished``."""
         return self.tables.cycles(first)
 
     def starts_s(self, cycles: Iterable[int]) -> dict[int, float]:
@@ -145,24 +524,33 @@ class Store(OpenCycle):
         return self.tables.starts_s(cycles)
 
     def newest_record(self, name: str) -> CycleRecord:
+        """Record of the newest cycle that has a value of this name; empty where none has."""
         return self.tables.newest_record(name)
 
     def add_round(self, chunks: Iterable[npt.NDArray[Any]], seen: int, **about: Unpack[CycleRecord]) -> None:
+        """Write the plan of the open cycle's next round: dtype `PLAN`, first to visit first.
+
+        ``seen``: visits of the cycle that it was made from, which are committed first; ``about``: what the
+        cycle's record says from then on. The round, and that, counts when all of it is written.
+        """
         self.require()
         if not 0 <= seen <= (visits := len(self.open_visits())):
             raise ValueError(f"the cycle has {visits} visits; found seen = {seen}")
         self.commit()
-        cycle.add_round(self.tables, self._record(), chunks, seen, about, self.sizes)
+        add_round(self.tables, self._record(), chunks, seen, about, self.sizes)
 
     def rounds(self) -> list[RoundCounts]:
-        return cycle.rounds_of(self._record())
+        """Return the open cycle's planned rounds; empty while there is no complete one."""
+        return self._record().get("rounds", [])
 
     def planned(self) -> int | None:
+        """Pages of all complete rounds of the open cycle; None while there is none."""
         return self._record().get("planned")
 
     def plan(self) -> Iterator[npt.NDArray[Any]]:
+        """Yield the complete rounds' plan, dtype `PLAN`, in chunks, first to visit first."""
         record = self._record()
-        return cycle.plan_chunks(self.tables, record.get("cycle", 0), record.get("planned") or 0)
+        return self.tables.plan_chunks(record.get("cycle", 0), record.get("planned") or 0)
 
     def _record(self) -> CycleRecord:
         """Record of the open cycle; empty where none is open."""
@@ -173,10 +561,20 @@ class Store(OpenCycle):
     # --- pages
 
     def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
-        return blocks_with_optional(self.tables) if names is None else self.tables.blocks(names)
+        """Yield the page columns block by block: first page id, and read-only columns ``[rows]``.
+
+        ``names``: at least these of `scrapy_gp4c.page_state.columns.COLUMNS`, maybe several blocks at a time;
+        None: all, and others besides, those of `scrapy_gp4c.scoring.refresh_value.COLUMNS` if any was ever
+        measured.
+        """
+        return self.tables.blocks_with_optional() if names is None else self.tables.blocks(names)
 
     def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
-        return columns_of(self.tables, pages, names)
+        """Columns ``[P]`` of pages below `merged_pages`, whose ids ascend.
+
+        ``names``: at least these, of `scrapy_gp4c.page_state.columns.COLUMNS`; None: all.
+        """
+        return self.tables.columns_of(pages, names)
 
     def add_pages(self, pages: Iterable[tuple[int, StoredRequest]]) -> tuple[int, int]:
         """Add (key, request) pairs in bulk, outside a crawl; what was added stays when `pages` raises."""
@@ -189,31 +587,39 @@ class Store(OpenCycle):
             self._load()
 
     def validators(self, page: int) -> tuple[str | None, str | None]:
+        """ETag and Last-Modified of the page's copy, as the server sent them."""
         value = self.value("validators", page)
         etag, last_modified = (None, None) if value is None else json.loads(value)
         return etag, last_modified
 
     def copy_notes(self, page: int) -> bytes | None:
+        """Notes of the page's copy (`scrapy_gp4c.fingerprint.copy_notes`), if kept."""
         return self.value("copies", page)
 
     def has_description(self, page: int) -> bool:
+        """Whether a description of the page's copy is kept (`scrapy_gp4c.words.descriptions`)."""
         return self.value("descriptions", page) is not None
 
     def set_description(self, page: int, packed: bytes) -> None:
+        """Replace the description of a page's copy, at the next commit."""
         self.put_value("descriptions", page, packed)
 
     def set_validators(self, page: int, etag: str | None, last_modified: str | None) -> None:
+        """Replace the validators of a page, at the next commit."""
         validators = etag, last_modified
         self.put_value("validators", page, None if validators == (None, None) else encode(validators))
 
     def set_copy_notes(self, page: int, packed: bytes) -> None:
+        """Replace the notes of a page's copy, at the next commit."""
         self.put_value("copies", page, packed)
 
     def answer(self, page: int) -> LastAnswer:
+        """How the last visit of a page failed, or from where it was answered."""
         value = self.value("answers", page)
         return NO_ANSWER if value is None else LastAnswer(*json.loads(value))
 
     def set_answer(self, page: int, answer: LastAnswer) -> None:
+        """Replace the last answer of a page, at the next commit."""
         self.put_value("answers", page, None if answer == NO_ANSWER else encode(answer))
 
     # --- visits and groups
@@ -221,37 +627,246 @@ class Store(OpenCycle):
     def visits(
         self, first_cycle: int = 1, last_cycle: int | None = None
     ) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+        """Yield the visits of finished cycles, dtype `VISIT`, in chunks: (cycle, visits)."""
         return self.tables.visits(first_cycle, last_cycle)
 
     def directories(self) -> npt.NDArray[Any]:
+        """Directories of the pages in `blocks`, dtype `GROUP` ``[G]``: the column ``group`` numbers them."""
         return self.tables.directories()
 
     def group_visits(self, cycle: int) -> npt.NDArray[Any]:
+        """Sums of a finished cycle's judged visits by directory, dtype `GROUP_VISITS`, by number.
+
+        Empty for a cycle without, or older than the last `KEPT_CYCLES`.
+        """
         return self.tables.group_visits(cycle)
 
     def descriptions(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the descriptions that are committed, by page."""
         return descriptions(self.tables)
 
     def clusters(self) -> StoredGroups | None:
+        """Clusters, links and popularity of pages; None: there are none."""
         return read_clusters(self.tables)
 
     def put_clusters(self, groups: StoredGroups) -> None:
+        """Replace clusters, links and popularity.
+
+        Raises StoreError while a cycle is open: its plan may follow from them.
+        """
         self.tables.check_writable()
-        if self.open_cycle is not None:
-            raise has_open_cycle(self.path, self.open_cycle)
+        self.check_no_open_cycle()
         put_clusters(self.tables, groups)
 
+    def check_no_open_cycle(self) -> None:
+        """Raise StoreError while a cycle is open, whose plan may follow from the clusters."""
+        if self.open_cycle is not None:
+            raise StoreError(
+                f"cycle {self.open_cycle} of the store {self.path} is not finished, and its plan may follow "
+                "from the clusters that it has: run the spider until it is, then cluster its pages."
+            )
+
+    def site_names(self, sites: Iterable[int]) -> dict[int, str]:
+        """Names of sites by their keys, from the URL of any page that a site still has."""
+        of_directory = self.directories()["site"]
+        todo, names = set(sites), dict[int, str]()
+        for first, block in self.blocks() if todo else ():
+            groups, rows = np.unique(block["group"], return_index=True)
+            for group, row in zip(groups.tolist(), rows.tolist(), strict=True):
+                site = int(of_directory[group])
+                if site in todo:
+                    url_place = place_of_url(self.request(first + row)["url"])
+                    if url_place.site_key == site:  # else the page is requested elsewhere by now
+                        todo.remove(site)
+                        names[site] = url_place.site
+            if not todo:
+                break
+        return names
+
     def shadows(self, cycle: int) -> npt.NDArray[Any]:
+        """Shadows as `cycle` left them, dtype `SHADOW` ``[S]``; none if it had no control group."""
         with self.tables.transaction() as txn:
             return SHADOWS.read(txn, self.tables.db, cycle)
 
     def keep_shadows(self, cycle: int, shadows: npt.NDArray[Any]) -> None:
+        """Keep the shadows as `cycle` left them; those of the cycle before stay."""
         with self.tables.transaction(write=True) as txn:
             SHADOWS.drop(txn, self.tables.db, 0, cycle - 2)
             SHADOWS.put(txn, self.tables.db, cycle, 0, shadows)
 
-    def look_over(self) -> str:
-        return f"{check_sample(self.tables)} checksums are right"
-
     def verify(self) -> list[str]:
-        return list(problems(self.tables, self))
+        """Compare all committed tables; returns the problems found, none for a sound store."""
+        return list(problems(self.tables))
+
+    def look_over(self) -> str:
+        """Check a sample of checksums; says how many are right. Raises StoreDamagedError."""
+        return f"{self.tables.check_sample()} checksums are right"
+
+
+def _amended(visits: npt.NDArray[Any], row: int, outcome: int) -> bytes:
+    visits["outcome"][row], visits["fingerprint"][row], visits["distance"][row] = outcome, 0, NO_DISTANCE
+    return visits.tobytes()
+
+
+class Claims:
+    """Claims of sites about a store's pages; see `scrapy_gp4c.page_state.claims`."""
+
+    def __init__(self, store: Store) -> None:
+        """Take the store; while a cycle is open, its fold writes what is noted."""
+        self._store, self._tables = store, store.tables
+
+    def find(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Page ids of page keys, ``[K]``; -1 for those that are not known."""
+        known, position = np.unique(keys, return_inverse=True)
+        page_ids = self._tables.ids_of(known)
+        for row in np.flatnonzero(page_ids < 0).tolist():
+            page_ids[row] = self._store.found_now(int(known[row]))
+        return page_ids[position]
+
+    def note(self, pages: Array, kind: str, values: Array) -> None:
+        """Note claims of a kind of `hints.KINDS` in the open cycle; the next commit writes all or none.
+
+        ``pages``, ``values``: ``[C]``; times, s since 1970, or for spans s.
+        """
+        self._store.require()
+        self._store.note_many(pages, kind, values)
+
+    def tell(self, pages: Array, time_s: float) -> None:
+        """Note that pages changed at a time that no finished cycle has seen, and commit."""
+        pages = np.unique(pages.astype(np.uint32))
+        if self._store.open_cycle is not None:
+            self.note(pages, "told", np.full(len(pages), time_s))
+            self._store.commit()
+            return
+        tables = self._tables
+        tables.check_writable()
+        claimed = np.zeros(len(pages), CLAIM)
+        claimed["page"], claimed["kind"] = pages, hints.KINDS.index("told")
+        claimed["value"] = tables.last_cycle + 1
+        with tables.transaction(write=True) as txn:
+            for block in np.unique(pages // tables.block_rows).tolist():
+                block_claims = claimed[pages // tables.block_rows == block]
+                block_claims["page"] -= block * tables.block_rows
+                shorten_waits(txn, tables, block, block_claims["page"].astype(np.intp))
+                state = unpack(tables.block(txn, block))
+                state = state | HINTS.read(txn, tables.db, block, len(state["n"]))
+                claims.apply_claims(state, block_claims)
+                HINTS.put(txn, tables.db, block, state)
+            parts = (_AFTER_END + number for number in count())
+            key_of = U32_PAIR.pack
+            free = next(
+                number
+                for number in parts
+                if tables.db["claims"].get(txn, key_of(tables.last_cycle, number)) is None
+            )
+            CLAIMS.put(txn, tables.db, tables.last_cycle, free, claimed)
+
+    def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, Array]]:
+        """Yield (cycle, claims) of finished cycles, dtype `CLAIM`, those that were new, in chunks."""
+        return self._tables.rows_of_cycles(CLAIMS, first, last)
+
+    def trust(self) -> Array:
+        """Counts of right and wrong claims by site, dtype `TRUST`."""
+        with self._tables.transaction() as txn:
+            return read_trust(txn, self._tables.db)
+
+
+class Weights:
+    """Weights of a store's pages; see `scrapy_gp4c.scoring.weights`."""
+
+    def __init__(self, store: Store) -> None:
+        """Take the store; while a cycle is open, its fold writes what is noted."""
+        self._store, self._tables = store, store.tables
+
+    def of(self, page: int) -> float:
+        """Weight of a page, as the newest request or list has it; `note` says another in the open cycle."""
+        said = self._store.said_weights.get(page)
+        if said is not None or page >= self._tables.merged_pages:
+            return DEFAULT_WEIGHT if said is None else said
+        block, row = divmod(page, self._tables.block_rows)
+        with self._tables.transaction() as txn:
+            return float(WEIGHTS.read(txn, self._tables.db, block, row + 1)["weight"][row])
+
+    def put(self, pages: npt.NDArray[Any], values: npt.NDArray[np.float64]) -> None:
+        """Set the weights of pages, ``[P]``, the last one of a page that is named twice, and commit.
+
+        While a cycle is open, its fold does so.
+        """
+        if self._store.open_cycle is not None:
+            self._store.require()
+            self._store.note_many(pages, "weight", values)
+            self._store.commit()
+            return
+        self._tables.check_writable()
+        of_block = pages // self._tables.block_rows
+        for block in np.flatnonzero(np.bincount(of_block)).tolist():
+            in_block, first = of_block == block, block * self._tables.block_rows
+            rows = min(self._tables.block_rows, self._tables.merged_pages - first)
+            with self._tables.transaction(write=True) as txn:
+                state = WEIGHTS.read(txn, self._tables.db, block, rows)
+                state["weight"][(pages[in_block] - first).astype(np.intp)] = values[in_block]
+                WEIGHTS.put(txn, self._tables.db, block, state)
+
+
+def add_round(
+    tables: Tables,
+    record: CycleRecord,
+    parts: Iterable[Array],
+    seen: int,
+    about: CycleRecord,
+    sizes: Sizes,
+) -> None:
+    """Write the plan of the next round of the cycle of `record`, from arrays of dtype `PLAN`.
+
+    ``about``: added to the record in the transaction that completes the round.
+    """
+    cycle, before = record["cycle"], record.get("rounds", [])
+    planned = sum(one["planned"] for one in before)
+    number = sum(1 for _ in tables.plan_chunks(cycle, planned))
+    written = 0
+    group: list[Array] = []
+    for chunk in _of_equal_size(parts, sizes.plan_rows):
+        if len(group) == sizes.chunks_per_transaction:
+            with tables.transaction(write=True) as txn:
+                number = _put(tables, txn, cycle, number, group)
+            group = []
+        group.append(chunk)
+        written += len(chunk)
+    completed: CycleRecord = {
+        **about,
+        "planned": planned + written,
+        "rounds": [*before, {"planned": written, "seen": seen}],
+    }
+    with tables.transaction(write=True) as txn:
+        _drop_from(tables, txn, cycle, _put(tables, txn, cycle, number, group))
+        tables.put_record(txn, cycle, completed)
+
+
+def _of_equal_size(arrays: Iterable[Array], size: int) -> Iterator[Array]:
+    """Cut arrays anew, into chunks of `size` rows; the last one is shorter."""
+    waiting: list[Array] = []
+    for rows_in in arrays:
+        waiting.append(np.ascontiguousarray(rows_in, PLAN))
+        if sum(map(len, waiting)) >= size:
+            rows = np.concatenate(waiting)
+            full = len(rows) - len(rows) % size
+            for start in range(0, full, size):
+                yield rows[start : start + size]
+            waiting = [rows[full:]]
+    if any(map(len, waiting)):
+        yield np.concatenate(waiting)
+
+
+def _put(tables: Tables, txn: Any, cycle: int, number: int, group: Iterable[Array]) -> int:
+    """Write chunks from `number` on; returns the next number."""
+    for chunk in group:
+        tables.db["plans"].put(txn, U32_PAIR.pack(cycle, number), chunk.tobytes())
+        number += 1
+    return number
+
+
+def _drop_from(tables: Tables, txn: Any, cycle: int, number: int) -> None:
+    """Delete the chunks from `number` on, which an interrupted writing has left."""
+    for key in tables.db["plans"].keys(txn):
+        if key >= U32_PAIR.pack(cycle, number):
+            tables.db["plans"].delete(txn, key)

@@ -1,5 +1,8 @@
 """Tables of a store's LMDB file, their schema, and the counters that move with them; directories of pages.
 
+One record describes each optional table: its name, its columns or dtype, and the value of a page that has
+none. A fold, an export, forgetting pages and reading a damaged store treat all of them alike by these.
+
 docs/code/store.md describes keys and values. Numbers in keys are big-endian, so that they sort. `groups` has
 the directories in blocks, by number: that is the order of their first pages. `group_visits` has the sums of a
 cycle's visits by directory: one value when the cycle is finished, before that one for every part of its fold.
@@ -9,8 +12,9 @@ from __future__ import annotations
 
 import json
 import secrets
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -21,16 +25,20 @@ import numpy.typing as npt
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.page_state import columns
-from scrapy_gp4c.page_state.columns import COLUMNS, Columns
+from scrapy_gp4c.page_state.claims import CLAIM
+from scrapy_gp4c.page_state.columns import COLUMNS, EXTRAS, Columns
 from scrapy_gp4c.page_state.groups import (
     GROUP,
+    GROUP_VISITS,
     KEPT_CYCLES,
     Place,
     add_up,
     count_visits,
     place_of_url,
 )
-from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, among
+from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, PLAN, VISIT, among
+from scrapy_gp4c.scoring import refresh_value, weights
+from scrapy_gp4c.scoring.refresh_value import GAIN
 from scrapy_gp4c.scoring.terminals import change_probability
 from scrapy_gp4c.store.lmdb_store.environment import (
     KEY,
@@ -48,8 +56,127 @@ from scrapy_gp4c.store.lmdb_store.environment import (
     split,
     translated,
 )
-from scrapy_gp4c.store.lmdb_store.optional_tables import CLAIMS, GAINS, GROUP_ROWS, VISITS, CycleRows, Handles
-from scrapy_gp4c.store.records import CycleRecord, FoldMarker
+from scrapy_gp4c.store.records import SHADOW, TRUST, CycleRecord, FoldMarker
+
+Handles = dict[str, Table]
+"""Tables by their names."""
+
+
+class PageColumns(NamedTuple):
+    """Optional columns of pages: a block has a value where any of its pages differs from the missing one."""
+
+    table: str
+    dtypes: dict[str, str]
+    missing: float
+
+    def none(self, rows: int) -> Columns:
+        """Columns ``[rows]`` of pages that have no value."""
+        return {name: np.full(rows, self.missing, dtype) for name, dtype in self.dtypes.items()}
+
+    def read(self, txn: Any, db: Handles, block: int, rows: int) -> Columns:
+        """Columns ``[rows]`` of a block, writable; pages that came after its last writing have no value."""
+        return self.unpack(db[self.table].get(txn, U32.pack(block)), rows)
+
+    def unpack(self, value: bytes | None, rows: int) -> Columns:
+        """Columns ``[rows]`` of a block's value, writable."""
+        values = self.none(rows)
+        for name, stored in columns.read_columns(value, self.dtypes).items() if value is not None else ():
+            values[name][: len(stored)] = stored[:rows]
+        return values
+
+    def put(self, txn: Any, db: Handles, block: int, columns: Columns) -> None:
+        """Write the columns of a block; a block whose pages have no value takes no room."""
+        if any((columns[name] != self.missing).any() for name in self.dtypes):
+            packed = [np.ascontiguousarray(columns[name], dtype).data for name, dtype in self.dtypes.items()]
+            db[self.table].put(txn, U32.pack(block), b"".join(packed))
+        else:
+            db[self.table].delete(txn, U32.pack(block))
+
+
+def _pack_claims(claimed: Array) -> bytes:
+    """Value of claims: by page and field by field, so that claims of all pages of a site pack well."""
+    claimed = claimed[np.argsort(claimed["page"], kind="stable")]
+    page = np.diff(claimed["page"].astype(np.int64), prepend=0).astype("<u4")
+    raw = page.tobytes() + claimed["kind"].tobytes() + claimed["value"].astype("<i4").tobytes()
+    return zlib.compress(raw, 1)
+
+
+def _unpack_claims(value: bytes | memoryview) -> Array:
+    raw = zlib.decompress(value)
+    count = len(raw) // CLAIM.itemsize
+    claimed = np.empty(count, CLAIM)
+    claimed["page"] = np.cumsum(np.frombuffer(raw, "<u4", count))
+    claimed["kind"] = np.frombuffer(raw, "u1", count, 4 * count)
+    claimed["value"] = np.frombuffer(raw, "<i4", count, 5 * count)
+    return claimed
+
+
+class CycleRows(NamedTuple):
+    """Rows of cycles, in parts: the value under (cycle, part) is an array of one dtype."""
+
+    table: str
+    dtype: np.dtype[Any]
+    packing: tuple[Callable[[Array], bytes], Callable[[bytes | memoryview], Array]] | None = None
+    """Functions that pack and unpack rows; None: rows are stored as bytes of the array."""
+
+    def none(self) -> Array:
+        """No rows."""
+        return np.empty(0, self.dtype)
+
+    def pack(self, rows: Array) -> bytes:
+        """Value of some rows."""
+        return rows.tobytes() if self.packing is None else self.packing[0](rows)
+
+    def unpack(self, value: bytes | memoryview) -> Array:
+        """Rows of a value."""
+        return np.frombuffer(value, self.dtype) if self.packing is None else self.packing[1](value)
+
+    def put(self, txn: Any, db: Handles, cycle: int, number: int, rows: Array) -> None:
+        """Write a part of a cycle."""
+        db[self.table].put(txn, U32_PAIR.pack(cycle, number), self.pack(rows))
+
+    def parts(
+        self, txn: Any, db: Handles, first_cycle: int, last_cycle: int
+    ) -> Iterator[tuple[bytes, Array]]:
+        """Yield keys and rows of all parts of some cycles."""
+        if last_cycle >= 0:
+            start, stop = U32_PAIR.pack(max(0, first_cycle), 0), U32_PAIR.pack(last_cycle + 1, 0)
+            for key, value in db[self.table].items(txn, start, stop):
+                yield key, self.unpack(value)
+
+    def read(self, txn: Any, db: Handles, cycle: int) -> Array:
+        """Rows of a cycle, all parts."""
+        return np.concatenate([self.none(), *(rows for _, rows in self.parts(txn, db, cycle, cycle))])
+
+    def drop(self, txn: Any, db: Handles, first_cycle: int, last_cycle: int) -> None:
+        """Delete all parts of some cycles."""
+        for key, _ in list(self.parts(txn, db, first_cycle, last_cycle)):
+            db[self.table].delete(txn, key)
+
+
+HINTS: Final = PageColumns("hints", EXTRAS, 0)
+"""Newest claims of sites about their pages."""
+REFRESH_VALUES: Final = PageColumns("refresh_values", refresh_value.COLUMNS, 0)
+"""Sums over the measured visits of pages."""
+WEIGHTS: Final = PageColumns("weights", weights.COLUMNS, weights.DEFAULT_WEIGHT)
+PAGE_COLUMNS: Final = (HINTS, REFRESH_VALUES, WEIGHTS)
+
+SITE_COUNTS: Final = np.dtype([("group", "<u4"), ("counts", "<u4", TRUST["counts"].shape)])
+"""Counts that a part of a fold adds to the sites of some directories."""
+VISITS: Final = CycleRows("visits", VISIT)
+GROUP_ROWS: Final = CycleRows("group_visits", GROUP_VISITS)
+CLAIMS: Final = CycleRows("claims", CLAIM, (_pack_claims, _unpack_claims))
+"""Claims that were new in a cycle."""
+GAINS: Final = CycleRows("gains", GAIN)
+"""Measured visits."""
+TRUST_PARTS: Final = CycleRows("trust", SITE_COUNTS)
+"""Counts that the parts of a fold add; those of all sites are under cycle 0, with another dtype."""
+SHADOWS: Final = CycleRows("shadows", SHADOW)
+OF_PAGES: Final = ("validators", "first_urls", "copies", "descriptions", "answers")
+"""Tables with a small value for a page, or none, by page id."""
+QUERY_LOG: Final = "query_log"
+"""Name in `meta` of the log that gains are measured by, and of the first cycle measured by it."""
+_SAMPLE: Final = 64
 
 
 class Numbered(NamedTuple):
@@ -98,8 +225,12 @@ def directories_at(places: Sequence[Place] | dict[Place, int]) -> Array:
 
 def urls_of(requests: Sequence[bytes]) -> list[str]:
     """URLs of stored requests as JSON; empty for what has none. Raises ValueError for what is no JSON."""
-    decoded = decode(b"[" + b",".join(requests) + b"]")
-    return [str(request.get("url", "")) if isinstance(request, dict) else "" for request in decoded]
+    return list(map(url_of, decode(b"[" + b",".join(requests) + b"]")))
+
+
+def url_of(request: Any) -> str:
+    """URL of a stored request; empty for what has none."""
+    return str(request.get("url", "")) if isinstance(request, dict) else ""
 
 
 def keep_first_url(txn: Any, table: Table, page: int, known: bytes, request: bytes) -> None:
@@ -451,6 +582,42 @@ class Tables:
         record: CycleRecord | None = None if value is None else decode(value)
         return record
 
+    def open_cycle(self, txn: Any) -> int | None:
+        """Number of the cycle that is not finished; None: there is none."""
+        last, number = self.last_record(txn), self.last_cycle + 1
+        return number if last is not None and last["cycle"] == number else None
+
+    def new_keys(self, txn: Any) -> list[int]:
+        """Keys of the pages in `new` that are not merged yet, in order of their ids."""
+        keys: list[int] = []
+        for key, value in self.db["new"].items(txn):
+            page, following = U32_PAIR.unpack(key)[1], self.merged_pages + len(keys)
+            if page > following:
+                raise self.db["new"].wrong(key, f"page {following} is missing")
+            if page == following:
+                keys.append(KEY.unpack_from(value)[0])
+        return keys
+
+    def log(self, txn: Any) -> list[Array]:
+        """Visits of the open cycle, dtype `VISIT`, commit by commit."""
+        commits: list[Array] = []
+        for key, value in self.db["log"].items(txn):
+            if U32_PAIR.unpack(key)[1] != len(commits):
+                raise self.db["log"].wrong(key, f"commit {len(commits)} is missing")
+            commits.append(np.frombuffer(value, VISIT))
+        return commits
+
+    def plan_chunks(self, cycle: int, planned: int) -> Iterator[Array]:
+        """Yield a plan of so many pages, dtype `PLAN`, in the chunks that it was written in."""
+        number = 0
+        while planned > 0:
+            with self.transaction() as txn:
+                chunk = self.db["plans"].view(txn, U32_PAIR.pack(cycle, number))
+            rows = np.frombuffer(chunk, PLAN)
+            yield rows
+            planned -= len(rows)
+            number += 1
+
     def block(self, txn: Any, block: int) -> memoryview:
         """Read the bytes of a block of page columns; a writer checks them once, as only it changes them."""
         known = not self.readonly and block in self._checked_blocks
@@ -526,16 +693,17 @@ class Tables:
                         return record
         return {}
 
-    def urls(self, first: int, stop: int) -> list[str]:
-        """Read the URLs of the pages first..stop-1, all merged; raises StoreDamagedError for what is none."""
+    def requests(self, first: int, stop: int) -> list[Any]:
+        """Read the requests of the pages first..stop-1, all merged. Raises StoreDamagedError."""
         with self.transaction() as txn:
             requests = self.db["urls"].get_many(txn, np.arange(first, stop))
         if requests is None:
             raise damaged(self.path, f"of the pages {first} to {stop - 1}, some have no request")
         try:
-            return urls_of(requests)
+            read: list[Any] = decode(b"[" + b",".join(requests) + b"]")
         except ValueError as error:
             raise damaged(self.path, f"the requests of the pages {first} to {stop - 1}: {error}") from None
+        return read
 
     def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
         """Yield the page columns block by block: first page id, and read-only columns ``[rows]``.
@@ -566,3 +734,112 @@ class Tables:
 
     def visits(self, first_cycle: int = 1, last_cycle: int | None = None) -> Iterator[tuple[int, Array]]:
         return self.rows_of_cycles(VISITS, first_cycle, last_cycle)
+
+    # --- columns with optional ones
+
+    def optional_columns(self) -> tuple[PageColumns, ...]:
+        """Optional columns of a store: those of refresh values only where any was ever measured."""
+        with self.transaction() as txn:
+            measured = self.get_meta(txn, QUERY_LOG) is not None
+        return (HINTS, WEIGHTS, REFRESH_VALUES) if measured else (HINTS, WEIGHTS)
+
+    def blocks_with_optional(self) -> Iterator[tuple[int, Columns]]:
+        """Yield first page and all columns of each block, the optional ones too."""
+        kinds = self.optional_columns()
+        for first, state in self.blocks():
+            with self.transaction() as txn:
+                for kind in kinds:
+                    state |= kind.read(txn, self.db, first // self.block_rows, len(state["n"]))
+            yield first, state
+
+    def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
+        """Columns ``[P]`` of merged pages, whose ids ascend.
+
+        ``names``: only these of `COLUMNS`; None: all, and the optional ones.
+        """
+        kinds = self.optional_columns() if names is None else ()
+        wanted = COLUMNS if names is None else names
+        parts: list[Columns] = [{name: np.empty(0, COLUMNS[name]) for name in wanted}]
+        for kind in kinds:
+            parts[0] |= kind.none(0)
+        number = pages // self.block_rows
+        ends = {0, *(np.flatnonzero(number[1:] != number[:-1]) + 1).tolist(), len(pages)}
+        for start, end in pairwise(sorted(ends)):
+            block = int(number[start])
+            rows = (pages[start:end] - np.uint32(block * self.block_rows)).astype(np.intp)
+            with self.transaction(buffers=True) as txn:  # a block is not copied for a few of its pages
+                value = self.block(txn, block)
+                of_block, size = columns.rows_of(value, rows, wanted), columns.pages_of(value)
+                for kind in kinds:
+                    optional = kind.read(txn, self.db, block, size)
+                    of_block |= {name: column[rows] for name, column in optional.items()}
+            parts.append(of_block)
+        if names is not None and len(parts) == 2:
+            return parts[1]
+        return {name: np.concatenate([of_block[name] for of_block in parts]) for name in parts[0]}
+
+    def all_values(self, kind: PageColumns) -> Columns:
+        """Optional columns of all merged pages."""
+        parts = [kind.none(0)]
+        for block in range(-(-self.merged_pages // self.block_rows)):
+            rows = min(self.block_rows, self.merged_pages - block * self.block_rows)
+            with self.transaction() as txn:
+                parts.append(kind.read(txn, self.db, block, rows))
+        return {
+            name: np.concatenate([block_columns[name] for block_columns in parts]) for name in kind.dtypes
+        }
+
+    def put_consecutive(self, kind: PageColumns, first: int, columns: Columns) -> None:
+        """Write optional columns of consecutive merged pages from `first` on."""
+        stop = first + len(next(iter(columns.values())))
+        for block in range(first // self.block_rows, -(-stop // self.block_rows)):
+            start = block * self.block_rows
+            rows = min(self.block_rows, self.merged_pages - start)
+            rows_here = slice(max(first - start, 0), min(stop - start, rows))
+            with self.transaction(write=True) as txn:
+                state = kind.read(txn, self.db, block, rows)
+                for name in kind.dtypes:
+                    state[name][rows_here] = columns[name][
+                        rows_here.start + start - first : rows_here.stop + start - first
+                    ]
+                kind.put(txn, self.db, block, state)
+
+    def ids_of(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Merged pages of keys, which ascend, ``[K]``; -1 where there is none."""
+        table, page_ids = self.db["ids"], np.full(len(keys), -1, np.int64)
+        with self.transaction() as txn:
+            items = txn.cursor(table.handle).getmulti(split(keys.astype(">u8").tobytes(), KEY.size))
+        known = np.frombuffer(b"".join([key for key, _ in items]), ">u8").astype(np.uint64)
+        pages = np.frombuffer(b"".join([page for _, page in items]), ">u4").astype(np.int64)
+        for block in np.unique(pages // self.block_rows).tolist():
+            in_block = np.flatnonzero(pages // self.block_rows == block)
+            if pages[in_block].max() >= self.merged_pages:
+                raise damaged(self.path, "ids: a key belongs to no page")
+            with self.transaction() as txn:
+                block_keys = columns.unpack(self.block(txn, block), ("key",))["key"][
+                    pages[in_block] - block * self.block_rows
+                ]
+            if (block_keys != known[in_block]).any():
+                raise damaged(self.path, "ids: a key belongs to a page with another")
+        page_ids[np.searchsorted(keys, known)] = pages
+        return page_ids
+
+    def check_sample(self) -> int:
+        """Check some values, evenly over pages, blocks and cycles, and the last records; returns how many.
+
+        Raises StoreDamagedError.
+        """
+        # No np.unique: without any option it imports numpy.ma, which takes longer than all else.
+        evenly = np.linspace(0, self.merged_pages, _SAMPLE, endpoint=False, dtype=int)
+        pages = sorted(set(evenly.tolist())) if self.merged_pages else []
+        blocks = {page // self.block_rows for page in pages[:: _SAMPLE // 4]}
+        cycles = range(1, self.last_cycle + 1, max(1, self.last_cycle // 4))
+        with self.transaction(buffers=True) as txn:
+            for page in pages:
+                self.db["urls"].view(txn, U32.pack(page))
+            for block in blocks:
+                self.block(txn, block)
+            for cycle in cycles:
+                next(self.db["visits"].items(txn, U32_PAIR.pack(cycle, 0)), None)
+        records = self.cycles(max(1, self.last_cycle - _SAMPLE))
+        return len(pages) + len(blocks) + len(cycles) + len(records)

@@ -25,12 +25,14 @@ from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS, KEPT_CYCLES, NO_V
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, OUTCOMES, VISIT, among
 from scrapy_gp4c.scoring import hints, refresh_value, terminals
 from scrapy_gp4c.scoring.weights import are_weights
-from scrapy_gp4c.store.lmdb_store.cycle import OpenCycle, plan_chunks, rounds_of
 from scrapy_gp4c.store.lmdb_store.environment import DATA, KEY, U32, U32_PAIR, Environment, read_all_pages
-from scrapy_gp4c.store.lmdb_store.optional_tables import CLAIMS, HINTS, PAGE_COLUMNS, REFRESH_VALUES, WEIGHTS
 from scrapy_gp4c.store.lmdb_store.page_facts import Gains, read_trust
-from scrapy_gp4c.store.lmdb_store.page_table import all_values
 from scrapy_gp4c.store.lmdb_store.tables import (
+    CLAIMS,
+    HINTS,
+    PAGE_COLUMNS,
+    REFRESH_VALUES,
+    WEIGHTS,
     JudgedVisits,
     Numbering,
     Sizes,
@@ -38,6 +40,7 @@ from scrapy_gp4c.store.lmdb_store.tables import (
     judged_visits,
     open_tables,
     sums_by_group,
+    url_of,
 )
 from scrapy_gp4c.store.records import TRUST
 
@@ -103,7 +106,7 @@ def verify(path: Path, sizes: Sizes, *, deep: bool = False) -> Verification:
             return Verification([problem], "")
         tables = Tables(environment, open_tables(environment, sizes.block_rows))
         for _ in range(_ATTEMPTS):
-            before, problems_now = _counters(tables), _check_tables(tables, sizes, deep)
+            before, problems_now = _counters(tables), _check_tables(tables, deep)
             if not problems_now or _counters(tables) == before:
                 break  # else a crawl has changed the store between the reading of two tables
         if tables.fold_marker is None:
@@ -122,15 +125,12 @@ def _counters(tables: Tables) -> tuple[Any, ...]:
     return tables.merged_pages, tables.groups, tables.last_cycle, str(tables.fold_marker)
 
 
-def _check_tables(tables: Tables, sizes: Sizes, deep: bool) -> list[str]:
+def _check_tables(tables: Tables, deep: bool) -> list[str]:
     sentences = [*_values(tables), *_counts(tables)]
     if not sentences:
         sentences += _ids(tables)
     if deep and not sentences and tables.fold_marker is None:
-        opened = OpenCycle(tables, sizes.commit_visits)
-        with tables.transaction() as txn:
-            opened.load(txn)
-        sentences += problems(tables, opened)
+        sentences += problems(tables)
     return sentences
 
 
@@ -216,20 +216,20 @@ def _unpacked(rows: list[Any]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.i
     return keys, np.frombuffer(b"".join([page for _, page in rows]), ">u4").astype(np.int64)
 
 
-def problems(tables: Tables, opened: OpenCycle) -> Iterator[str]:
+def problems(tables: Tables) -> Iterator[str]:
     """Yield a sentence per problem found. Memory: 50 bytes per page."""
     if tables.fold_marker is not None:
         yield f"the fold of cycle {tables.last_cycle + 1} is not complete: open the store for writing"
         return
     for check_of in (
-        _cycles(tables, opened),
-        _pages(tables, opened),
+        _cycles(tables),
+        _pages(tables),
         _directories(tables),
         _history(tables),
         _claims(tables),
         _gains(tables),
         _weights(tables),
-        _open_cycle(tables, opened),
+        _open_cycle(tables),
     ):
         try:
             yield from check_of
@@ -239,8 +239,9 @@ def problems(tables: Tables, opened: OpenCycle) -> Iterator[str]:
             yield f"claims: a value cannot be unpacked ({error})"
 
 
-def _cycles(tables: Tables, opened: OpenCycle) -> Iterator[str]:
-    last = opened.open_cycle or tables.last_cycle
+def _cycles(tables: Tables) -> Iterator[str]:
+    with tables.transaction() as txn:
+        last = tables.open_cycle(txn) or tables.last_cycle
     records = tables.cycles()
     numbers = [record["cycle"] for record in records]
     if numbers != list(range(1, last + 1)):
@@ -250,17 +251,10 @@ def _cycles(tables: Tables, opened: OpenCycle) -> Iterator[str]:
             yield f"cycle {record['cycle']} is {'' if 'finished' in record else 'not '}marked as finished"
 
 
-def _pages(tables: Tables, opened: OpenCycle) -> Iterator[str]:
+def _pages(tables: Tables) -> Iterator[str]:
     """Check ids against the key column, and that every page has one request."""
-    counts = {}
-    with tables.transaction() as txn:
-        for table in ("ids", "columns"):
-            counts[table] = tables.db[table].entries(txn)
     pages = tables.merged_pages
-    expected = {"ids": pages, "columns": -(-pages // tables.block_rows)}
-    for table, entries in expected.items():
-        if counts[table] != entries:
-            yield f"the table {table} should have {entries} entries; found {counts[table]}"
+    yield from _counts(tables)
     for first, block in tables.blocks():
         keys = block["key"]
         if len(keys) != min(tables.block_rows, pages - first):
@@ -270,13 +264,14 @@ def _pages(tables: Tables, opened: OpenCycle) -> Iterator[str]:
                 page_id = tables.get_id(txn, int(keys[row]))
                 if page_id != first + row:
                     yield f"page {first + row} has a key that belongs to page {page_id}"
-        ids = np.arange(first, first + len(keys))
         try:
-            for page, request in zip(ids.tolist(), opened.requests(ids), strict=True):
+            requests = tables.requests(first, first + len(keys))
+        except StoreDamagedError as error:
+            yield error.what
+        else:
+            for page, request in enumerate(requests, first):
                 if not isinstance(request, dict) or "url" not in request:
                     yield f"page {page} has no URL but {request!r}"
-        except (StoreError, json.JSONDecodeError) as error:
-            yield f"the requests of the pages from {first} on: {error}"
 
 
 def _history(tables: Tables) -> Iterator[str]:
@@ -336,16 +331,18 @@ def _strange(visits: npt.NDArray[Any], pages: int) -> str | None:
     return None
 
 
-def _open_cycle(tables: Tables, opened: OpenCycle) -> Iterator[str]:
-    visits = opened.open_visits()
-    if opened.open_cycle is None and len(visits):
+def _open_cycle(tables: Tables) -> Iterator[str]:
+    with tables.transaction() as txn:
+        cycle, known_pages = tables.open_cycle(txn), tables.merged_pages + len(tables.new_keys(txn))
+        visits = np.concatenate([np.empty(0, VISIT), *tables.log(txn)])
+    if cycle is None and len(visits):
         yield f"there are {len(visits)} visits in the log but no cycle is open"
-    if (strange := _strange(visits, opened.pages)) is not None:
+    if (strange := _strange(visits, known_pages)) is not None:
         yield f"the open cycle {strange}"
     if len(np.unique(visits["page"])) != len(visits):
         yield "the open cycle has two visits of one page"
-    record = tables.cycles()[-1] if opened.open_cycle is not None else None
-    rounds = rounds_of(record) if record else []
+    record = tables.cycles()[-1] if cycle is not None else None
+    rounds = record.get("rounds", []) if record else []
     if record is None or not rounds:
         return
     planned = record["planned"] or 0
@@ -353,11 +350,11 @@ def _open_cycle(tables: Tables, opened: OpenCycle) -> Iterator[str]:
         yield f"the rounds should have {planned} pages; found {[one['planned'] for one in rounds]}"
     if rounds[-1]["seen"] > len(visits):
         yield f"the last round saw {rounds[-1]['seen']} visits; found {len(visits)}"
-    plan = [chunk["page"] for chunk in plan_chunks(tables, record["cycle"], planned)]
+    plan = [chunk["page"] for chunk in tables.plan_chunks(record["cycle"], planned)]
     pages = np.concatenate([np.empty(0, np.uint32), *plan])
     if planned != len(pages):
         yield f"the plan should have {planned} pages; found {len(pages)}"
-    if len(np.unique(pages)) != len(pages) or (len(pages) and pages.max() >= opened.pages):
+    if len(np.unique(pages)) != len(pages) or (len(pages) and pages.max() >= known_pages):
         yield "the plan has a page twice, or one that does not exist"
 
 
@@ -374,7 +371,7 @@ def _directories(tables: Tables) -> Iterator[str]:
     for first, block in tables.blocks():
         stop = first + len(block["n"])
         try:
-            urls = tables.urls(first, stop)
+            urls = list(map(url_of, tables.requests(first, stop)))
         except StoreError:  # reported with the pages
             return
         numbered = numbering.number(
@@ -527,7 +524,7 @@ def _gains(tables: Tables) -> Iterator[str]:
     if gains.log is None:
         return
     expected, dropped = gains.counted(), tables.dropped >= gains.since
-    stored = all_values(tables, REFRESH_VALUES)
+    stored = tables.all_values(REFRESH_VALUES)
     # What dropped visits gained is in columns only.
     wrong = stored["dq_n"] < expected["dq_n"]
     if not dropped:
