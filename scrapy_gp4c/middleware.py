@@ -7,7 +7,7 @@ Scrapy's template), sees each page once, decoded and final: no other one asks ag
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import Request, signals
@@ -168,17 +168,15 @@ class FingerprintMiddleware:
         if visit is not None:
             visit.add_validators()
 
-    def process_response(
-        self, request: Request, response: Response
-    ) -> Response | Coroutine[Any, Any, Response]:
+    async def process_response(self, request: Request, response: Response) -> Response:
         """End a visit; raises IgnoreRequest for an unchanged page that is to be skipped."""
         if request.meta.pop(REFRESHES, False):
             del request.meta["dont_redirect"]
         visit = self._visit(request)
         if visit is not None:
-            return visit.respond(response)
+            return await visit.respond(response)
         unmark(request)
-        return response if self._visits is None else self._visits.pass_by(response)
+        return response if self._visits is None else await self._visits.pass_by(response)
 
     def process_exception(self, request: Request, exception: Exception) -> None:
         """End a visit whose request failed."""

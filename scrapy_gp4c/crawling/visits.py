@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scrapy_gp4c.crawling.cycle import Cycle
-    from scrapy_gp4c.crawling.hints import HintReader, PageClaims
+    from scrapy_gp4c.crawling.hints import PageClaims
     from scrapy_gp4c.crawling.run import Run
     from scrapy_gp4c.page_state.rules import PageRule
 
@@ -115,16 +114,11 @@ class Visits:
         if self.hints is not None:
             self.hints.close()
 
-    def pass_by(self, response: Response) -> Response | Coroutine[Any, Any, Response]:
+    async def pass_by(self, response: Response) -> Response:
         """Read the hints of a response that is no visit, such as a robots.txt, and pass it on."""
         if self.hints is not None:
-            if self.hints.is_slow(response):
-                return self._pass_by_later(self.hints, response)
-            self.hints.read(response, None)
-        return response
-
-    async def _pass_by_later(self, hints: HintReader, response: Response) -> Response:
-        hints.read(response, None, await hints.read_file(response))
+            claims = await self.hints.read_file(response) if self.hints.is_slow(response) else None
+            self.hints.read(response, None, claims)
         return response
 
 
@@ -187,11 +181,12 @@ class Visit:
         except StoreError as error:
             cycle.failure = error
 
-    def respond(self, response: Response) -> Response | Coroutine[Any, Any, Response]:
+    async def respond(self, response: Response) -> Response:
         """End the visit by its response, which the callback gets with the outcome in its ``meta``.
 
-        Where the store cannot be read any more, the callback gets the response as it is, and the crawl ends.
-        Raises IgnoreRequest for an unchanged page that is to be skipped.
+        Slow work is done beside the reactor; until then the visit is under way. Where the store cannot be
+        read any more, the callback gets the response as it is, and the crawl ends. Raises IgnoreRequest for
+        an unchanged page that is to be skipped.
         """
         visits, claim = self._visits, self._claim
         try:
@@ -210,71 +205,40 @@ class Visit:
                 self._note_refusal(response, refuses=response.status in REFUSALS)
                 error = "the body lacks its end" if CUT_OFF in response.flags else None
                 return self._finish(response, self._end(response, outcome, error, self._request))
-            if self._has_slow_hints(response):
-                return self._respond_later(response)
-            if isinstance(response, FetchedResponse):
-                return self._judge(response, response.reading(), is_known=response.result.is_known)
             if self._is_cut_slowly(response):
-                return self._respond_later(response)
-            if (fingerprint := self._known_fingerprint(response)) is not None:
-                return self._judge(response, PageReading(fingerprint), is_known=True)
-            watched = self._compared_part(response)
-            if is_large(watched.response, watched.features):
-                return self._respond_later(response)
-            try:
-                page: PageReading | Exception = read(
-                    watched.response, watched.features, with_text=visits.with_text
-                )
-            except Exception as error:
-                page = error
-            return self._judge(response, page)
-        except StoreError as error:
-            visits.cycle.failure = error
-            return response
-
-    async def _respond_later(self, response: Response) -> Response:
-        """Respond when slow work beside the reactor is done; until then the visit is under way."""
-        visits = self._visits
-        try:
-            if isinstance(response, FetchedResponse):
-                known, is_known = None, response.result.is_known
-            else:
-                if self._is_cut_slowly(response):
-                    await self._cut(response)
-                    if not visits.cycle.is_under_way(self._claim):
-                        return response
-                known = self._known_fingerprint(response)
-                is_known = known is not None
-            watched = self._compared_part(response)
-            page: PageReading | Exception
-            try:
-                if isinstance(response, FetchedResponse):
-                    page = response.reading()
-                elif known is not None:
-                    page = PageReading(known)
-                elif is_large(watched.response, watched.features):
-                    page = await awaitable(
-                        visits.process.read(
-                            watched.response,
-                            watched.features,
-                            with_text=visits.with_text,
-                            copy=self._copy_state(),
-                        )
-                    )
-                    if page.kind == "bytes" and is_text(watched.response):
-                        line = f"The text of {response} takes too long to read: its bytes are compared"
-                        log_first(visits.cycle.stats, TOO_SLOW, line, {}, logging.WARNING)
-                else:
-                    page = read(watched.response, watched.features, with_text=visits.with_text)
-            except Exception as error:
-                page = error
+                await self._cut(response)
+                if not visits.cycle.is_under_way(claim):
+                    return response
+            page, is_known = await self._read(response)
             if visits.hints is not None and visits.hints.is_slow(response):
                 self._page_claims = await visits.hints.read_file(response)
-            if visits.cycle.is_under_way(self._claim):
+            if visits.cycle.is_under_way(claim):
                 return self._judge(response, page, is_known=is_known)
         except StoreError as error:
             visits.cycle.failure = error
         return response
+
+    async def _read(self, response: Response) -> tuple[PageReading | Exception, bool]:
+        """Reading of the page, or the error that prevented it; and whether the body is that of the copy."""
+        if isinstance(response, FetchedResponse):
+            return response.reading(), response.result.is_known
+        if (fingerprint := self._known_fingerprint(response)) is not None:
+            return PageReading(fingerprint), True
+        visits, watched = self._visits, self._compared_part(response)
+        is_slow = is_large(watched.response, watched.features)
+        copy = self._copy_state() if is_slow else None
+        try:
+            if not is_slow:
+                return read(watched.response, watched.features, with_text=visits.with_text), False
+            page = await awaitable(
+                visits.process.read(watched.response, watched.features, with_text=visits.with_text, copy=copy)
+            )
+        except Exception as error:
+            return error, False
+        if page.kind == "bytes" and is_text(watched.response):
+            line = f"The text of {response} takes too long to read: its bytes are compared"
+            log_first(visits.cycle.stats, TOO_SLOW, line, {}, logging.WARNING)
+        return page, False
 
     def _copy_state(self) -> CopyState | None:
         """Copy that the page is compared with; None: it has none."""
@@ -284,10 +248,6 @@ class Visit:
             return None
         learned = b"" if packed is None else unpack(packed).learned
         return CopyState(row.fingerprint, learned, self._visits.cycle.distance_bits(self._rule))
-
-    def _has_slow_hints(self, response: Response) -> bool:
-        hints = self._visits.hints
-        return hints is not None and hints.is_slow(response)
 
     def _read_hints(self, response: Response) -> None:
         """Read the hints of a response just before its visit is recorded: a commit has both or none."""
@@ -333,8 +293,8 @@ class Visit:
         return self._part
 
     def _is_cut_slowly(self, response: Response) -> bool:
-        """Whether what is compared of a response is not known yet, and takes long to cut out."""
-        if self._part is not None or not is_large(response, None):
+        """Whether it takes long to cut out what is compared of a response."""
+        if isinstance(response, FetchedResponse) or not is_large(response, None):
             return False
         return has_parts(response, self._rule.watch, self._rule.ignore)
 
