@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from scrapy_gp4c import errors
     from scrapy_gp4c.addon import Addon
-    from scrapy_gp4c.crawling.deliveries import visit
+    from scrapy_gp4c.crawling.cycle import visit
     from scrapy_gp4c.crawling.visits import Unchanged
     from scrapy_gp4c.notices.events import PageChange
 
@@ -25,7 +25,7 @@ def __getattr__(name: str) -> Any:
     if name == "Unchanged":
         return import_module("scrapy_gp4c.crawling.visits").Unchanged
     if name == "visit":
-        return import_module("scrapy_gp4c.crawling.deliveries").visit
+        return import_module("scrapy_gp4c.crawling.cycle").visit
     if name == "errors":
         return import_module("scrapy_gp4c.errors")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,7 +17,7 @@ from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 from scrapy.utils.misc import load_object
 from scrapy.utils.response import get_meta_refresh
 
-from scrapy_gp4c.crawling.deliveries import VisitInfo
+from scrapy_gp4c.crawling.cycle import VisitInfo
 from scrapy_gp4c.crawling.requests import (
     META,
     WISHES,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from importlib import import_module
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +13,7 @@ from scrapy.exceptions import CloseSpider
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 
-from scrapy_gp4c.crawling.run import Run, open_run
+from scrapy_gp4c.crawling.run import Run, freeze_gc, open_run
 from scrapy_gp4c.crawling.scrapy_internals import is_shell, queued_slots, wake
 from scrapy_gp4c.crawling.store_owner import fail_exit_code
 from scrapy_gp4c.errors import Gp4cError, StoreError
@@ -253,20 +252,3 @@ def refuse(crawler: Crawler, error: Gp4cError) -> None:
 
 def _close_spider() -> None:
     raise CloseSpider(FAILED)
-
-
-def freeze_gc(crawler: Crawler) -> None:
-    """Leave all present objects out of garbage collections until the spider is closed.
-
-    Most are modules and stay anyway. A full collection would walk them for some 50 ms, and a crawl that is as
-    fast as it can asks for several a second. Unused objects are freed as ever, but cycles of present ones
-    only in the end. Where a program has frozen objects itself, nothing is done: `gc.unfreeze` thaws all.
-    """
-    if gc.get_freeze_count():
-        return
-    gc.freeze()
-    crawler.signals.connect(_unfreeze_gc, signals.spider_closed)
-
-
-def _unfreeze_gc() -> None:
-    gc.unfreeze()

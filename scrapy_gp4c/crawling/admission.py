@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
-from scrapy_gp4c.crawling.cycle import Cycle
-from scrapy_gp4c.crawling.deliveries import VisitInfo
+from scrapy_gp4c.crawling.cycle import Cycle, VisitInfo
 from scrapy_gp4c.crawling.promises import has_promise
 from scrapy_gp4c.crawling.requests import (
     FOUND_BY,

@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterator
-from typing import Final, NamedTuple, Self
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.arrays import Array, Bools
+from scrapy_gp4c.arrays import Array, Bools, Floats
 from scrapy_gp4c.crawling.cycle_settings import still_left_alone
-from scrapy_gp4c.crawling.neighbourhood import KnownPages, LiveEvidence, Neighbourhood
-from scrapy_gp4c.crawling.new_pages import first_visits, some_columns
+from scrapy_gp4c.crawling.neighbourhood import Draws, KnownPages, LiveEvidence, Neighbourhood
 from scrapy_gp4c.crawling.promises import NO_PROMISES, PageRules, Promised, join_promises, page_rules
 from scrapy_gp4c.page_state.columns import RECOVERING, Columns, in_panel, is_awake, stages
 from scrapy_gp4c.page_state.groups import place_of_url
@@ -37,6 +36,7 @@ from scrapy_gp4c.page_state.outcomes import (
     WARMUP,
     among,
 )
+from scrapy_gp4c.page_state.related import RoundState
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import (
     NO_VISITS_YET,
@@ -55,9 +55,26 @@ from scrapy_gp4c.policies.base import (
 from scrapy_gp4c.policies.site_share import shared
 from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.scoring.discovery import START
+from scrapy_gp4c.scoring.first_visits import FINDER, best_first, columns_of_links, turns_of
+from scrapy_gp4c.scoring.functions import ScoreFunction
+from scrapy_gp4c.scoring.ranking import draw_salt, draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import PlanCounts, PromiseCounts
+
+SLICE: Final = 8_192
+"""Pages whose columns are all in memory at a time."""
+
+
+def some_columns(known: KnownPages, pages: Pages, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    """A few columns ``[P]`` of many pages, ids ascending, read slice by slice."""
+    starts = range(0, max(1, len(pages)), SLICE)
+    slices = (known.columns_of(pages[start : start + SLICE], names) for start in starts)
+    parts = [[columns[name] for name in names] for columns in slices]
+    return {
+        name: np.concatenate(values) for name, values in zip(names, zip(*parts, strict=True), strict=True)
+    }
+
 
 BUDGET_SHARE: Final = 0.25
 """Share of a cycle's budget that gone pages may take, besides those of sites that answer again."""
@@ -175,6 +192,84 @@ def note_recovery(store: Store) -> None:
     for start in range(0, len(due), 4_096):
         for page in due[start : start + 4_096].tolist():
             store.note(page, "wait", float(RECOVERING))
+
+
+class WaitingPages(NamedTuple):
+    """Pages that wait for their first visit, ``[P]`` each."""
+
+    pages: Pages
+    site: Array
+    """Key of the site of each."""
+    finder: Array
+    """Finder of each, as the column ``found_by`` has it."""
+    entered: Array
+    """Cycle in which each became known."""
+    drawn: npt.NDArray[np.uint64]
+    """Random number of each in this cycle."""
+
+
+def first_visits(pages: KnownPages, settings: Settings, cycle: int, due: Pages) -> Pages:
+    """Pages that a cycle fetches for the first time, in order: all that are due, if there is no cap.
+
+    ``due``: pages that were never fetched and may be visited, ids ascending, each one below `merged_pages`.
+    """
+    most, most_of_site = settings.new_pages, settings.new_pages_per_site
+    if (most is None and most_of_site is None) or not len(due):
+        return due
+    columns = some_columns(pages, due, ("group", "entered", "key", "found_by"))
+    sites = pages.directories()["site"][columns["group"]]
+    drawn = draws(columns["key"], settings.seed, cycle)
+    waiting = WaitingPages(due, sites, columns["found_by"], columns["entered"], drawn)
+    if settings.new_page_function is None:
+        return by_turns(waiting, cycle, most_of_site)[:most]
+    scores = scores_of_waiting(pages, settings.new_page_function, (settings.seed, cycle), waiting)
+    order = best_first(scores, sites, drawn, most, most_of_site)
+    return np.asarray(due[order])
+
+
+def scores_of_waiting(
+    pages: KnownPages, function: ScoreFunction, salt: tuple[int, int], waiting: WaitingPages
+) -> Floats:
+    """Scores of pages that wait for their first visit, ``[P]``; ``salt``: seed and cycle.
+
+    Raises ScoreError.
+    """
+    cycle = salt[1]
+    parts = [columns["found_by"] for _, columns in pages.blocks({"found_by"})]
+    links = columns_of_links(
+        waiting.pages,
+        np.concatenate(parts),
+        waiting.entered,
+        cycle,
+        lambda ids: some_columns(pages, ids.astype(np.uint32), FINDER),
+    )
+    neighbourhood = Neighbourhood(pages, cycle, set(function.columns) - links.keys())
+    related, out = neighbourhood.seen_by(), []
+    for start in range(0, len(waiting.pages), SLICE):
+        rows = slice(start, start + SLICE)
+        some = waiting.pages[rows]
+        known = {**pages.columns_of(some), **{name: column[rows] for name, column in links.items()}}
+        draw = Draws(known["key"], draw_salt(*salt))
+        state = RoundState(neighbourhood.columns(known, some), slice(None), related, draw)
+        out.append(function.scores(state, cycle))
+    return np.concatenate(out)
+
+
+def by_turns(waiting: WaitingPages, cycle: int, most_of_site: int | None) -> Pages:
+    """All pages that may have their first visit, in order: the first of each site, then the second of each.
+
+    The pages of a site come by turns of those that found them. Of one turn, and of one finder, those come
+    first that became known first, then those with the smallest draw. ``cycle``: the one that is planned;
+    ``most_of_site``: cap, None: none.
+    """
+    site = np.unique(waiting.site, return_inverse=True)[1]
+    entered = np.clip(waiting.entered.astype(np.int64), 0, cycle)
+    of_finder = turns_of((waiting.drawn, entered), (waiting.finder, site))
+    turn = turns_of((waiting.drawn, entered, of_finder), (site,))
+    order = np.lexsort((waiting.drawn, entered, turn))
+    if most_of_site is not None:
+        order = order[turn[order] < most_of_site]
+    return np.asarray(waiting.pages[order])
 
 
 CHUNK_PAGES: Final = 16_384

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.crawling.control_group import close_cycle
-from scrapy_gp4c.crawling.new_pages import found_by_hubs
 from scrapy_gp4c.fingerprint.sketches import lacks_text
+from scrapy_gp4c.page_state import claims
 from scrapy_gp4c.page_state.columns import next_attempt, stages
-from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, NEIGHBOUR, OUTCOMES, SAMPLE
+from scrapy_gp4c.page_state.outcomes import CHANGED, HUB, JUDGED, NEIGHBOUR, OUTCOMES, SAMPLE
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import CycleRecord, SampledCounts
@@ -22,6 +22,21 @@ if TYPE_CHECKING:
     from scrapy.statscollectors import StatsCollector
 
 CLASSES: Final = ("never_fetched", "in_warm_up", "ranked", "gone")
+
+
+class NewCounts(NamedTuple):
+    """Counts of new pages in the record of a cycle."""
+
+    all: int
+    by_hubs: int
+
+
+def found_by_hubs(store: Store) -> NewCounts:
+    """Count the pages that became known in the open cycle, and those that visits to hubs found."""
+    visits = store.open_visits()
+    brought = claims.brought(store.notes(), store.pages)
+    hubs = visits["page"][visits["kind"] == HUB]
+    return NewCounts(sum(1 for _ in store.new_pages()), int(brought[hubs].sum()))
 
 
 def report_of(store: Store, settings: Settings) -> CycleRecord:

@@ -39,8 +39,7 @@ from scrapy_gp4c.store.credentials import Credentials
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-    from scrapy_gp4c.crawling.cycle import Cycle
-    from scrapy_gp4c.crawling.deliveries import VisitInfo
+    from scrapy_gp4c.crawling.cycle import Cycle, VisitInfo
     from scrapy_gp4c.page_state.columns import PageRow
     from scrapy_gp4c.store.records import CycleRecord, NewVisit
 

@@ -8,7 +8,6 @@ functions at the end of this module, in the loop of the worker; Scrapy has a thr
 from __future__ import annotations
 
 import asyncio
-import gc
 import inspect
 import pickle
 import signal
@@ -37,10 +36,11 @@ from twisted.python.failure import Failure
 
 from scrapy_gp4c.crawling.archiving import is_far
 from scrapy_gp4c.crawling.claim_files import kind_of
-from scrapy_gp4c.crawling.deliveries import VisitInfo
+from scrapy_gp4c.crawling.cycle import VisitInfo
 from scrapy_gp4c.crawling.doubt import Changed, Doubt, SharedTexts
 from scrapy_gp4c.crawling.fetched import VISIT_META, Batch, KnownCopy, PageResult, PageTask, Reply
 from scrapy_gp4c.crawling.requests import META
+from scrapy_gp4c.crawling.run import freeze_gc
 from scrapy_gp4c.crawling.scrapy_internals import guard_downloads
 from scrapy_gp4c.crawling.visits import Unchanged, plain_outcome
 from scrapy_gp4c.errors import FetcherError
@@ -697,7 +697,7 @@ async def open_crawl(
             loop.call_soon_threadsafe(crawl.close)
         opening = asyncio.run_coroutine_threadsafe(_open(config), loop)
         _crawls[run] = await asyncio.wait_for(asyncio.wrap_future(opening), START_LIMIT_S)
-        gc.freeze()  # nearly all objects are modules: full collections need not walk them
+        freeze_gc(_crawls[run].crawler)
     except Exception as error:
         return nobody, name, f"the spider does not open there: {type(error).__name__}: {error}"
     return _crawls[run].identity, name, None

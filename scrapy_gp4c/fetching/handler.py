@@ -24,7 +24,7 @@ from scrapy.utils.request import request_from_dict
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThread
 
-from scrapy_gp4c.crawling.deliveries import visit
+from scrapy_gp4c.crawling.cycle import visit
 from scrapy_gp4c.crawling.fetched import FetchedResponse, PageResult, PageTask, Reply, known_copy
 from scrapy_gp4c.crawling.requests import FOUND_BY, META, WEIGHT, Claim
 from scrapy_gp4c.crawling.run import Run, run_of

@@ -21,7 +21,7 @@ from scrapy import Request, Spider
 
 from scrapy_gp4c.archive import texts as archive_texts
 from scrapy_gp4c.archive.texts import Texts
-from scrapy_gp4c.crawling.deliveries import VisitInfo
+from scrapy_gp4c.crawling.cycle import VisitInfo
 from scrapy_gp4c.errors import ArchiveError
 from scrapy_gp4c.fingerprint import fingerprint_of_text
 from scrapy_gp4c.fingerprint.sketches import is_changed

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from scrapy import Request, Spider
 from twisted.web.http import Request as ServerRequest
 
-from scrapy_gp4c.crawling.new_pages import FirstVisits, NewCounts, WaitingPages, by_turns, found_by_hubs
+from scrapy_gp4c.crawling.cycle import FirstVisits
+from scrapy_gp4c.crawling.planning import WaitingPages, by_turns
+from scrapy_gp4c.crawling.reports import NewCounts, found_by_hubs
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.first_visits import best_first, columns_of_links
 from scrapy_gp4c.store.lmdb_store.store import Store
