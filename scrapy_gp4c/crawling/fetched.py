@@ -164,7 +164,7 @@ class PageResult:
     doubt: Doubt = NO_DOUBT
     """Whether the answer is the page."""
     is_missing: bool = False
-    """Whether nothing of the page is watched."""
+    """Whether its rule leaves nothing to compare."""
     verdict: bool | None = None
     """Whether the page changed, by the callback; None: the fingerprint decides."""
     withdrawn: str | None = None

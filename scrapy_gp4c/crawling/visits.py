@@ -510,7 +510,7 @@ class Visit:
         return packed is not None and unpack(packed).part_sum != self._part_sum
 
     def _lacks_watched(self, response: Response) -> bool:
-        """Whether nothing of the page is watched by its rule, which is not believed at once."""
+        """Whether the page's rule leaves nothing to compare, which is not believed at once."""
         visits, page = self._visits, self._claim.page
         if isinstance(response, FetchedResponse):
             is_missing = response.result.is_missing
@@ -518,8 +518,10 @@ class Visit:
             is_missing = self._compared_part(response).is_missing
         if not is_missing or visits.cycle.believes(visits.store.page(page)):
             return False
-        name = self._rule.name
-        line = f"{response.url} has nothing that {name} watches: correct `watch` if the page is right."
+        line = (
+            f"{self._rule.name} leaves nothing of {response.url} to compare: correct its `watch` or `ignore` "
+            "if the page is right."
+        )
         log_first(visits.cycle.stats, NOT_WATCHED, line, {}, logging.WARNING)
         return True
 

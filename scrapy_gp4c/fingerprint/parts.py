@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
     from scrapy_gp4c.fingerprint import Features
 
-NOT_WATCHED_REASON: Final = "nothing of the page is watched"
+NOT_WATCHED_REASON: Final = "its rule leaves nothing to compare"
 NEVER_TEXT: Final = ("script", "style", "noscript", "template")
+_NO_TEXT: Final = " or ".join(f"ancestor::{tag}" for tag in ("head", *NEVER_TEXT))
+_TEXTS: Final = f"//text()[normalize-space()][not({_NO_TEXT})]"
 
 
 class ComparedPart(NamedTuple):
@@ -30,7 +32,7 @@ class ComparedPart(NamedTuple):
     response: Response
     features: Features | None
     is_missing: bool = False
-    """Whether nothing of the page is watched."""
+    """Whether nothing is left to compare."""
 
 
 def part_sum(watch: tuple[str, ...], ignore: tuple[str, ...]) -> int:
@@ -70,6 +72,7 @@ def cut_body(response: Response, watch: tuple[str, ...], ignore: tuple[str, ...]
     if is_too_deep(source):
         return None
     selector = response.replace(body=source.encode("utf-8", "replace"), encoding="utf-8").selector
+    has_text = not watch and bool(_nodes(selector, _TEXTS))
     for xpath in ignore:
         for node in _nodes(selector, xpath):
             _remove(node)
@@ -77,10 +80,13 @@ def cut_body(response: Response, watch: tuple[str, ...], ignore: tuple[str, ...]
         nodes = [node for xpath in watch for node in _nodes(selector, xpath)]
         text = "\n".join(filter(None, map(_text, nodes)))
         return CutBody(text.encode("utf-8", "replace"), True, not nodes)
-    if selector.root is None or not len(selector.root):
+    root = selector.root
+    if root is None:
         return None
-    html = etree.tostring(selector.root, encoding="unicode", method=selector.type)
-    return CutBody(html.encode("utf-8", "replace"), False)
+    html = etree.tostring(root, encoding="unicode", method=selector.type)
+    # Where `ignore` had taken all, the page was unchanged for ever, or all of it was compared.
+    is_missing = has_text and not _nodes(selector, _TEXTS)
+    return CutBody(html.encode("utf-8", "replace"), False, is_missing)
 
 
 def with_cut_body(response: Response, features: Features | None, cut: CutBody | None) -> ComparedPart:
@@ -88,7 +94,9 @@ def with_cut_body(response: Response, features: Features | None, cut: CutBody | 
     if cut is None:
         return ComparedPart(response, features)
     if not cut.is_watched:
-        return ComparedPart(response.replace(body=cut.body, encoding="utf-8"), features)
+        return ComparedPart(
+            response.replace(body=cut.body, encoding="utf-8"), features, cut.is_missing and features is None
+        )
     headers = response.headers.copy()
     headers["Content-Type"] = "text/plain; charset=utf-8"
     watched = TextResponse(response.url, response.status, headers, cut.body, encoding="utf-8")

@@ -264,12 +264,13 @@ async def test_a_watched_part_alone_is_compared_kept_and_shown(
     site.pages["/shop/0"] = "<html><body><p>nothing that is watched</p></body></html>"
     await crawl(pages, store_path, settings)
     assert outcomes(store_path, 5)["/shop/0"] == ["doubtful"]
-    assert "has nothing that rule 1 ('/shop/') watches" in caplog.text
+    assert "rule 1 ('/shop/') leaves nothing of" in caplog.text
     site.pages["/shop/0"] = page("from 2 May 2026", "", "", script="")
-    settings["GP4C_RULES"] = [{"match": "/shop/", "watch": "h1"}]
+    settings["GP4C_RULES"] = [{"match": "/shop/", "watch": "h1"}, {"match": "/other/", "ignore": "body"}]
     crawler = await crawl(pages, store_path, settings)
-    assert outcomes(store_path, 6) == {"/shop/0": ["unchanged"], "/other/0": ["unchanged"]}
-    assert stats(crawler)["compared_anew"] == 2
+    assert outcomes(store_path, 6) == {"/shop/0": ["unchanged"], "/other/0": ["doubtful"]}
+    assert "rule 2 ('/other/') leaves nothing of" in caplog.text  # it was unchanged for ever
+    assert stats(crawler)["compared_anew"] == 1
 
 
 @pytest_twisted.ensureDeferred

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import feedparser
 import lxml.etree
 import pytest
 
@@ -38,6 +40,7 @@ def test_an_atom_feed_has_what_rfc_4287_demands(tmp_path: Path) -> None:
     # Blanks, marks of direction and joined emoji stay; XML forbids the control character.
     shown = "\ufffd{+new \xa0\u200f\u05d0\U0001f469\u200d\U0001f4bb+}"
     assert shown in entries[0].findtext(f"{ATOM}content")
+    assert not feedparser.parse(path.read_bytes()).bozo
     assert kind_of(path.read_bytes(), "http://h/feed") == "feed"
     assert read_claims("feed", path.read_bytes(), "http://h/feed").urls == [
         "http://h/2",
@@ -56,6 +59,17 @@ def test_a_json_feed_has_the_newest_events(tmp_path: Path) -> None:
     assert len(feed["items"]) == ENTRIES
     assert feed["items"][0]["url"] == f"http://h/{ENTRIES + 4}"
     assert len({item["id"] for item in feed["items"]}) == ENTRIES
+
+
+@pytest.mark.parametrize("name", ["changes.xml", "changes.json"])
+def test_hostile_times_and_texts_do_not_end_a_feed(tmp_path: Path, name: str) -> None:
+    """A lone surrogate of a page, and clocks of the year 9999 and before 1970."""
+    hostile = event(diff=("\ud800<",))
+    events = [
+        replace(hostile, time=time_s, cycle=n) for n, time_s in enumerate((-1e9, 1e12, 253_402_300_799.9))
+    ]
+    assert write_feed(tmp_path / name, "news", "store-1", events) == 3
+    assert (tmp_path / name).read_text("utf-8").count("9999-01-01") >= 2
 
 
 @pytest.mark.parametrize("name", ["changes.xml", "changes.json"])
