@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -70,6 +71,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
+
+    from scrapy_gp4c.store.records import PlanCounts
 
 
 logger = foreign_safe_logger(__name__)
@@ -544,23 +547,30 @@ class Cycle:
 
         Raises PolicyError or ScoreError, and then plans no further round; so it does where the disk is full.
         """
+        # Doubtful answers are awaited by nobody: a policy that waited for them would be asked for ever.
+        awaited = self.without_outcome > 0
+        try:
+            pages = self._plan_by(partial(self._planner.plan_next, awaited=awaited))
+        except Gp4cError:
+            self._planner.stop()
+            raise
+        if self.failure is not None:
+            self._planner.stop()
+        return pages
+
+    def _plan_by(self, plan: Callable[[PlanCounts, Planned, CycleVisits], PlannedRound | None]) -> list[int]:
+        """Plan and write a round by what the cycle has found so far; returns its pages, best first."""
         done = len(self._plan)
         try:
             self.store.commit()  # what a plan has seen must be there after a kill
             visits = self.store.open_visits()
-            # Doubtful answers are awaited by nobody: a policy that waited for them would be asked for ever.
-            counts, awaited = self.record["plan"], self.without_outcome > 0
-            planned = self._planner.plan_next(counts, self._plan.planned, CycleVisits.of(visits), awaited)
+            planned = plan(self.record["plan"], self._plan.planned, CycleVisits.of(visits))
             if planned is None:
                 return []
             self._write(planned, seen=len(visits))
         except StoreError as error:
             self.failure = error
-            self._planner.stop()
             return []
-        except Gp4cError:
-            self._planner.stop()
-            raise
         self._read_plan()
         pages: list[int] = self._plan.pages[done:].tolist()
         return pages
@@ -753,10 +763,10 @@ class Cycle:
             time.time(),
             visit.kind,
             reading.kept_fingerprint,
-            bytes=size_bytes,
-            latency_s=latency_s,
+            NO_DISTANCE if bits is None else bits,
+            size_bytes,
+            latency_s,
         )
-        new = new._replace(distance=NO_DISTANCE if bits is None else bits)
         return self._finish(visit, row, new, bits, reading, request, read_hints, is_rebased, answer)
 
     def end(
@@ -771,7 +781,6 @@ class Cycle:
         """Record the outcome of a visit; returns what the callback finds in ``response.meta["gp4c"]``."""
         row = self.store.page(visit.page)
         new = NewVisit(visit.page, outcome, time.time(), visit.kind, bytes=size_bytes, latency_s=latency_s)
-        new = new._replace(distance=NO_DISTANCE)
         return self._finish(visit, row, new, None, None, request, answer=answer)
 
     def _note_answer(self, row: PageRow, visit: NewVisit, answer: LastAnswer) -> None:
@@ -896,13 +905,11 @@ class Cycle:
         self.held.pop(page, None)
         held.info.held = None  # it has the page's texts, and responses may live long
         self.ended.append(page)
-        if held.withdrawn is not None:
-            new = NewVisit(page, "error", new.time, new.kind, bytes=new.bytes, latency_s=new.latency_s)
-            new = new._replace(distance=NO_DISTANCE)
-            self._note_answer(held.row, new, LastAnswer(error=held.withdrawn[:200]))
-        elif held.is_doubted:
-            new = NewVisit(page, "doubtful", new.time, new.kind, bytes=new.bytes, latency_s=new.latency_s)
-            new = new._replace(distance=NO_DISTANCE)
+        if held.withdrawn is not None or held.is_doubted:
+            outcome = "doubtful" if held.withdrawn is None else "error"
+            new = NewVisit(page, outcome, new.time, new.kind, bytes=new.bytes, latency_s=new.latency_s)
+            if held.withdrawn is not None:
+                self._note_answer(held.row, new, LastAnswer(error=held.withdrawn[:200]))
         elif held.verdict is not None and new.outcome in ("changed", "unchanged"):
             new = new._replace(outcome="changed" if held.verdict else "unchanged")
         elif new.outcome == "gone":
@@ -962,7 +969,7 @@ class Cycle:
         if (held := self.held.get(page)) is not None:
             held.is_doubted = True
         elif self.store.visited(page):
-            self.store.amend_visit(page, "doubtful")
+            self.store.doubt_visit(page)
             self.stats.inc_value("gp4c/outcome/changed", -1)
             self.stats.inc_value("gp4c/outcome/doubtful")
 
@@ -986,21 +993,8 @@ class Cycle:
         Raises PolicyError or ScoreError.
         """
         left_out, self.chosen_left_out = self.chosen_left_out, 0
-        hosts, done = self.patience.left_alone, len(self._plan)
-        try:
-            self.store.commit()
-            visits = self.store.open_visits()
-            seen, counts = CycleVisits.of(visits), self.record["plan"]
-            planned = self._planner.plan_instead(counts, self._plan.planned, seen, hosts, left_out)
-            if planned is None:
-                return []
-            self._write(planned, seen=len(visits))
-        except StoreError as error:
-            self.failure = error
-            return []
-        self._read_plan()
-        pages: list[int] = self._plan.pages[done:].tolist()
-        return pages
+        hosts = self.patience.left_alone
+        return self._plan_by(partial(self._planner.plan_instead, hosts=hosts, left_out=left_out))
 
     @property
     def has_to_ask_again(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container
 from enum import Enum, auto
 from time import monotonic, time
 from typing import TYPE_CHECKING, Final
@@ -51,8 +51,8 @@ class Load(Enum):
 class Downloads:
     """Load of hosts, by which a round may be planned before their pages are through."""
 
-    def __init__(self, crawler: Crawler, sites: int) -> None:
-        """Take the crawler; ``sites``: how many the store knows."""
+    def __init__(self, crawler: Crawler, sites: int, held: Container[int]) -> None:
+        """Take the crawler; ``sites``: how many the store knows; ``held``: pages that wait for callbacks."""
         self._slots = DownloaderSlots(crawler)
         self._sites = sites
         settings = crawler.settings
@@ -62,8 +62,7 @@ class Downloads:
             name: (slot.get("concurrency", concurrency), slot.get("delay", self._default_pace[1]))
             for name, slot in settings.getdict("DOWNLOAD_SLOTS").items()
         }
-        self.is_held: Callable[[Claim], bool] = lambda claim: False
-        """Function that says whether a visit only waits for its callback."""
+        self._held = held
         self._counts: Counter[str] = Counter()
         self._awaited: dict[Claim, str | None] = {}
         """Visit that a policy may wait for -> slot; None: a delay keeps it behind another visit."""
@@ -146,7 +145,7 @@ class Downloads:
             if not is_under_way(claim):
                 del self._awaited[claim]
                 self._new_outcomes += 1
-            elif self.is_held(claim) or (name is not None and self._answers_soon(claim, name)):
+            elif claim.page in self._held or (name is not None and self._answers_soon(claim, name)):
                 return True
         return False
 

@@ -14,15 +14,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from scrapy_gp4c.crawling.admission import SECRET_NOT_GIVEN, log_first, secret_not_given
+from scrapy_gp4c.crawling.admission import SECRET_NOT_GIVEN, Admission, log_first, secret_not_given
 from scrapy_gp4c.crawling.cycle import Cycle
-from scrapy_gp4c.crawling.requests import UNKNOWN_FINDER, Claim, Rebuilder, data_of
+from scrapy_gp4c.crawling.requests import UNKNOWN_FINDER, data_of
+from scrapy_gp4c.crawling.scrapy_internals import has_started
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.records import LastAnswer, StoredRequest
 
 if TYPE_CHECKING:
     from scrapy import Request
+    from scrapy.crawler import Crawler
 
 CHUNK_PAGES: Final = 256
 """Pages of the plan read at a time: a few milliseconds of the reactor's time."""
@@ -144,25 +146,16 @@ class Feeder:
         cycle: Cycle,
         pages: Iterable[int],
         per_host: int,
-        rebuilder: Rebuilder,
-        enqueue: Callable[[Request, Claim], bool],
-        has_started: Callable[[], bool],
-        offered: dict[int, Request],
-        is_of_today: Callable[[int], bool],
+        admission: Admission,
+        crawler: Crawler,
     ) -> None:
         """Take a cycle and the pages that it still has to visit.
 
-        ``per_host``: requests that Scrapy makes to a host at a time; ``enqueue``: queues the request of a
-        claimed page; ``has_started``: tells whether the spider's start has yielded all its requests;
-        ``offered``: requests of the spider for pages that had no visit when it asked; ``is_of_today``: tells
-        whether a page's stored request is one of this run.
+        ``per_host``: requests that Scrapy makes to a host at a time; ``admission``: queues claimed pages, and
+        knows the spider's requests of this run.
         """
-        self._is_of_today = is_of_today
-        self._offered = offered
-        self._cycle = cycle
-        self._rebuilder = rebuilder
-        self._enqueue = enqueue
-        self._has_started = has_started
+        self._cycle, self._admission, self._crawler = cycle, admission, crawler
+        self._rebuilder = admission.rebuilder
         self._frontier = Frontier((), cycle.store.requests, max(MIN_WINDOW_PAGES, 2 * per_host))
         self._fed = self._planned = 0
         self._waiting: dict[int, array[int]] = {}
@@ -289,7 +282,7 @@ class Feeder:
         self._planned += len(pages)
         ready = array("Q")
         for page, finder in zip(pages, self._cycle.awaited_finders(pages), strict=True):
-            if finder == UNKNOWN_FINDER or (finder == START and self._has_started()):
+            if finder == UNKNOWN_FINDER or (finder == START and has_started(self._crawler)):
                 ready.append(page)
             else:
                 self._waiting.setdefault(finder, array("Q")).append(page)
@@ -315,7 +308,7 @@ class Feeder:
     def _end_waits(self) -> None:
         ended = [page + 1 for page in self._cycle.ended if page + 1 in self._waiting]
         self._cycle.ended.clear()
-        if START in self._waiting and self._has_started():
+        if START in self._waiting and has_started(self._crawler):
             ended.append(START)
         for finder in ended:
             self._frontier.extend(self._waiting.pop(finder))
@@ -326,7 +319,7 @@ class Feeder:
         if (
             self._waits_for_data
             and page not in self._released
-            and not self._is_of_today(page)
+            and page not in self._admission.restored
             and data_of(stored)
         ):
             self.late.append(page)
@@ -337,7 +330,7 @@ class Feeder:
             request, lacks = self._rebuilder.build(stored)
         except Exception as error:  # whatever a store of others holds, it is this page's failure alone
             self._log_not_built(stored, error)
-        if lacks and (offered := self._offered.pop(page, None)) is not None:
+        if lacks and (offered := self._admission.offered.pop(page, None)) is not None:
             request, lacks = offered, []
         if lacks:
             self._defer(page, stored)
@@ -347,12 +340,12 @@ class Feeder:
         if request is None:
             self._cycle.end(claim, "error", answer=LastAnswer(error="the request cannot be rebuilt"))
             return False
-        if not (self._is_of_today(page) or self._cycle.varying_data.isdisjoint(data_of(stored))):
+        if not (page in self._admission.restored or self._cycle.varying_data.isdisjoint(data_of(stored))):
             self._outdated[page] = stored
         level = self._fed * RANK_LEVELS // self._planned
         request.priority += RANK_LEVELS - min(level, RANK_LEVELS - 1)
         self._fed += 1
-        return self._enqueue(request, claim)
+        return self._admission.queue_claim(request, claim)
 
     def _defer(self, page: int, stored: StoredRequest) -> None:
         """Try a page again when the spider's requests are through; then visit the page that links to it."""
@@ -366,11 +359,8 @@ class Feeder:
         if finder not in (UNKNOWN_FINDER, START, page + 1) and self._cycle.may_visit(finder - 1):
             self._frontier.extend([finder - 1])
         if stored.get("lacks"):
-            self._count_secret_not_given(stored)
-
-    def _count_secret_not_given(self, stored: StoredRequest) -> None:
-        extra = {"spider": self._rebuilder.spider}
-        log_first(self._cycle.stats, SECRET_NOT_GIVEN, secret_not_given(stored), extra)
+            extra = {"spider": self._rebuilder.spider}
+            log_first(self._cycle.stats, SECRET_NOT_GIVEN, secret_not_given(stored), extra)
 
     def _log_not_built(self, stored: StoredRequest, error: Exception) -> None:
         page = str(stored["url"] if isinstance(stored, dict) and "url" in stored else "a page")[:300]

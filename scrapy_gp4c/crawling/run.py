@@ -105,19 +105,9 @@ class Run:
         self.hints = HintReader(cycle, rebuilder, spider) if settings.hints else None
         self._downloads: Downloads | None = None
         if cycle.rounds[1] is None:
-            self._downloads = Downloads(crawler, len(np.unique(store.directories()["site"])))
-            self._downloads.is_held = lambda claim: claim.page in cycle.held
+            self._downloads = Downloads(crawler, len(np.unique(store.directories()["site"])), cycle.held)
         self._admission = Admission(cycle, rebuilder, self._setup, spider, self._note_and_enqueue)
-        self._feeder = Feeder(
-            cycle,
-            remaining,
-            per_host,
-            rebuilder,
-            self._admission.queue_claim,
-            lambda: has_started(crawler),
-            self._admission.offered,
-            self._admission.restored.__contains__,
-        )
+        self._feeder = Feeder(cycle, remaining, per_host, self._admission, crawler)
         self.admit = self._admission.admit
         self.skips = self._admission.skips
         self.use_filter = self._admission.use_filter

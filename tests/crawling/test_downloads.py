@@ -199,7 +199,7 @@ def downloads(delay_s: float, active: list[str], seen_s: float = 0.0, sites: int
     crawler: Any = SimpleNamespace(
         settings=Settings({"DOWNLOAD_DELAY": delay_s}), engine=SimpleNamespace(downloader=downloader)
     )
-    return Downloads(crawler, sites)
+    return Downloads(crawler, sites, ())
 
 
 def sample(one: Downloads, host: str, page: int) -> tuple[Claim, ScrapyRequest]:

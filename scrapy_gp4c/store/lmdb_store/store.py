@@ -31,7 +31,7 @@ from scrapy_gp4c.page_state import claims, columns
 from scrapy_gp4c.page_state.claims import CLAIM, NO_NOTES, NOTE, WHAT, weights_said
 from scrapy_gp4c.page_state.columns import Columns, PageRow, unpack
 from scrapy_gp4c.page_state.groups import place_of_url
-from scrapy_gp4c.page_state.outcomes import KINDS, NO_DISTANCE, OUTCOMES, PLAN, VISIT, VISIT_BYTES
+from scrapy_gp4c.page_state.outcomes import DOUBTFUL, KINDS, NO_DISTANCE, OUTCOMES, PLAN, VISIT, VISIT_BYTES
 from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT
 from scrapy_gp4c.store.lmdb_store import fold
@@ -418,18 +418,17 @@ class Store:
         if len(visits) >= self.sizes.commit_visits:
             self.commit()
 
-    def amend_visit(self, page: int, outcome: str) -> None:
-        """Replace the outcome of a page's visit by one that has no fingerprint, committed or not."""
-        code = OUTCOMES.index(outcome)
+    def doubt_visit(self, page: int) -> None:
+        """Let a page's visit of the open cycle, committed or not, have been doubtful, without fingerprint."""
         for number, row in enumerate(self._buffer.visits):
             visits = np.frombuffer(row, VISIT).copy()
             if visits["page"][0] == page:
-                self._buffer.visits[number] = _amended(visits, 0, code)
+                self._buffer.visits[number] = _doubted(visits, 0)
                 return
         for number, committed in enumerate(self._visits):
             rows = np.flatnonzero(committed["page"] == page)
             if len(rows):
-                value = _amended(committed.copy(), int(rows[0]), code)
+                value = _doubted(committed.copy(), int(rows[0]))
                 with self.tables.transaction(write=True) as txn:
                     self.tables.db["log"].put(txn, U32_PAIR.pack(self.require(), number), value)
                 self._visits[number] = np.frombuffer(value, VISIT)
@@ -703,8 +702,8 @@ class Store:
         return f"{self.tables.check_sample()} checksums are right"
 
 
-def _amended(visits: npt.NDArray[Any], row: int, outcome: int) -> bytes:
-    visits["outcome"][row], visits["fingerprint"][row], visits["distance"][row] = outcome, 0, NO_DISTANCE
+def _doubted(visits: npt.NDArray[Any], row: int) -> bytes:
+    visits["outcome"][row], visits["fingerprint"][row], visits["distance"][row] = DOUBTFUL, 0, NO_DISTANCE
     return visits.tobytes()
 
 
