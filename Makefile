@@ -13,7 +13,7 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
 .venv/demo: setup.cfg pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[demo]'
 	touch $@
 
 demo: .venv/demo

@@ -95,7 +95,7 @@ def _plain(value: Any) -> Any:
 
 def positive(text: str) -> int:
     """A count of at least 1; raises ArgumentTypeError."""
-    number = int(text)
+    number = int(text) if text.isdecimal() else 0
     if number < 1:
         raise ArgumentTypeError(f"expected a count of at least 1; found {text!r}")
     return number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -89,7 +90,10 @@ def add_actions(parser: argparse.ArgumentParser, add_global_options: Callable[[A
         dest="action", required=True, metavar="ACTION", help="one of these:", parser_class=ScoreParser
     )
     store = actions.add_parser(
-        "store", description="Check and copy a store.", usage="scrapy gp4c store ACTION SPIDER [options]"
+        "store",
+        prog="scrapy gp4c store",
+        description="Check and copy a store.",
+        usage="scrapy gp4c store ACTION SPIDER [options]",
     )
     store_actions = store.add_subparsers(
         dest="store_action", required=True, metavar="ACTION", parser_class=ScoreParser
@@ -119,6 +123,7 @@ def _add_action(name: str, action: Action | TrainingCommand, parser: argparse.Ar
 
 def run_action(settings: Settings, options: argparse.Namespace) -> int:
     """Run the action and return the exit code; an error of bad input is one message and exit code 1."""
+    logging.getLogger("scrapy_gp4c.addon").addHandler(logging.NullHandler())  # its error is printed below
     for option, setting in IN_PLACE_OF_SETTINGS.items():
         if (value := getattr(options, option, None)) is not None:
             settings.set(setting, value, "cmdline")

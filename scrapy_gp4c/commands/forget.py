@@ -118,6 +118,8 @@ def _urls(store: Store, pages: npt.NDArray[np.intp]) -> Iterator[str]:
 def _lines(forgotten: Forgotten) -> Iterator[str]:
     verb = "is" if forgotten.forgotten == 1 else "are"
     yield f"{forgotten.forgotten:,} of {counted(forgotten.pages, 'page')} of {forgotten.store} {verb} to go"
+    if not forgotten.forgotten:
+        yield "no page fits all options: see the URLs by `scrapy gp4c pages`, or `scrapy gp4c export`"
     for host, pages in list(forgotten.hosts.items())[:SHOWN]:
         yield f"  {pages:,} of {host}"
     if len(forgotten.hosts) > SHOWN:

@@ -114,11 +114,9 @@ class Timer:
 def duration(text: str) -> float:
     """Seconds of ``1h``, ``30m``, ``45s`` or ``2d``, above 0. Raises ArgumentTypeError."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", text.strip())
-    if match and not match[2]:
-        raise ArgumentTypeError(f"{text} what? Say the unit, such as {text}m or {text}h")
-    seconds = float(match[1]) * UNITS_S[match[2]] if match else 0.0
+    seconds = float(match[1]) * UNITS_S[match[2]] if match and match[2] else 0.0
     if seconds <= 0.0:
-        raise ArgumentTypeError(f"expected a duration such as 1h, 30m or 45s; found {text!r}")
+        raise ArgumentTypeError(f"expected a duration with its unit, such as 1h, 30m or 45s; found {text!r}")
     return seconds
 
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 SOURCES: Final = 10
 """Hubs that are shown, and sites."""
+LEARNABLE_CYCLES: Final = 10
+"""The first judges nothing; training, validation and test have three each."""
 SHOWN_HOSTS = 10
 REASONS = {
     "vanished": ("of a host that no visit has reached lately", ""),
@@ -210,6 +212,8 @@ def _run(project: Project, options: Namespace) -> None:
     say(f"pages           {status.pages:,}")
     for name, count in status.counts.items():
         say(f"  {name.replace('_', ' ').replace('warm up', 'warm-up'):<14}{count:,}")
+    if (needs := _learning_needs(project.settings, next_cycle - 1)) is not None:
+        say(f"learning        {needs}")
     for line in messages.resting(status.resting, next_cycle):
         say(line)
     if (refusing := messages.left_alone(status.left_alone)) is not None:
@@ -254,6 +258,15 @@ STATUS = Action(
     ],
     Status,
 )
+
+
+def _learning_needs(settings: Settings, cycles: int) -> str | None:
+    """What the store lacks for ``scrapy gp4c learn``."""
+    if settings.panel == 0.0 and str(settings.budget) != "1.0":  # 1 is one page
+        return "needs pages that every cycle visits: set GP4C_PANEL = 0.05, say"
+    if cycles < LEARNABLE_CYCLES:
+        return f"needs {LEARNABLE_CYCLES} cycles; there {'is' if cycles == 1 else 'are'} {cycles}"
+    return None
 
 
 def _fetchers(path: Path) -> list[FetcherStatus]:

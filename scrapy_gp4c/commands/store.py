@@ -86,7 +86,9 @@ def _restore(project: Project, options: Namespace) -> None:
     """Print what is lost, if anything, and where the replaced file is kept."""
     backup = options.backup or (None if options.from_damaged else project.settings.backup)
     if (backup is None) != options.from_damaged:
-        raise StoreError("expected a BACKUP or --from-damaged; found neither or both. Give one of them.")
+        raise StoreError(
+            "expected a BACKUP, GP4C_BACKUP in the settings, or --from-damaged; found none, or two. Give one."
+        )
     path = project.store_path
     aside: Path | None
     if backup is None:

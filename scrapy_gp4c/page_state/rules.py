@@ -53,7 +53,9 @@ def read_span(value: Any) -> Span:
         if cycles := _CYCLES.fullmatch(value):
             value = int(cycles[1])
         elif value.strip().isdigit():
-            raise ValueError(f"{value} what? Say the unit, such as '{value}h' or '{value} cycles'")
+            raise ValueError(
+                f"expected a time with its unit, such as '{value}h' or '{value} cycles'; found {value!r}"
+            )
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_CYCLES:
         raise ValueError(f"{expected}; found {value!r}")
     return Span(cycles=value)

@@ -163,7 +163,7 @@ FILE: Final = SqliteKind(
     application=int.from_bytes(b"gp4c", "big"),
     version=1,
     tables=_TABLES,
-    how_made="a crawl makes it that has a log of queries, GP4C_QUERY_LOG.",
+    how_made="set GP4C_QUERY_LOG to a log of queries, and crawl.",
     synchronous="FULL",
     cache_kib=65_536,
 )

@@ -123,6 +123,7 @@ def test_the_commands_work_from_the_shell(project_directory: Path, tmp_path: Pat
     assert status.returncode == pages.returncode == output.returncode == 0, output.stderr
     text = " ".join(status.stdout.split())
     assert "pages 5 never fetched 2 in warm-up 0 ranked 3 gone 0" in text
+    assert "learning needs pages that every cycle visits: set GP4C_PANEL" in text
     assert "3 1970-01-02 00:00:00 1970-01-02 01:00:00 4 3 3 0.500 t * X" in text
     assert "4 1970-01-02 00:00:00 unfinished - 1 0 - -" in text
     lines = pages.stdout.splitlines()
@@ -147,10 +148,13 @@ def test_errors_are_one_message(project_directory: Path, tmp_path: Path) -> None
         (("import", "news", tmp_path / "missing", "-s", store), "No such file"),
         (("export", "news", "-o", "/nowhere/x", "-s", store), "there is no page store"),
         (("frobnicate", "news"), "invalid choice"),
+        (("status", "news", "--cycles", "some"), "expected a count of at least 1; found 'some'"),
+        (("store", "frobnicate", "news"), "scrapy gp4c store: error: argument ACTION: invalid choice"),
     ):
         result = scrapy_gp4c(project_directory, *arguments)
         assert result.returncode in (1, 2)
         assert message in result.stderr, result.stderr
+        assert result.stderr.count(message) == 1
         assert "Traceback" not in result.stderr
     assert not (tmp_path / "none").exists()
     outside = scrapy_gp4c(tmp_path, "status", "news").stderr

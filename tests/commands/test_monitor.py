@@ -462,7 +462,7 @@ def test_a_duration_is_a_number_of_its_unit(number: int, unit: str, blank: str) 
     """A fraction and blanks are welcome; a number without a unit is asked for one."""
     assert duration(f"{blank}{number}{blank}{unit}{blank}") == number * UNITS_S[unit]
     assert duration(f"{number}.5{unit}") == (number + 0.5) * UNITS_S[unit]
-    with pytest.raises(ArgumentTypeError, match=rf"^{number} what\? .* {number}m or {number}h$"):
+    with pytest.raises(ArgumentTypeError, match=rf"with its unit, .* '{number}'$"):
         duration(str(number))
 
 
@@ -472,7 +472,7 @@ def test_no_text_is_a_duration_of_nothing(text: str) -> None:
     try:
         assert duration(text) > 0.0
     except ArgumentTypeError as error:
-        assert repr(text) in str(error) or "what?" in str(error)  # noqa: PT017
+        assert repr(text) in str(error)  # noqa: PT017
 
 
 @pytest.mark.parametrize("text", ["0s", "0.0h", "-1h", "1y", "1h30m", "h", "", "1e3", "inf", "nan", ".5h"])

@@ -193,7 +193,7 @@ async def test_requests_promise_for_their_own_page_alone(
         "GP4C_RULES": [{"match": "/terms/0", "max_age": 9}],
     }
     await crawl(Copying, store_path, settings)
-    assert "gp4c_max_age in its meta is not used: 1 what? Say the unit" in caplog.text
+    assert "gp4c_max_age in its meta is not used: expected a time with its unit" in caplog.text
     Copying.meta = {}
     for _ in range(3):
         site.log.clear()

@@ -260,7 +260,7 @@ def test_a_wrong_rule_is_one_error_that_names_it_and_the_remedy() -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"max_age": "1d"}, "rule 2: 'match' must be a glob of URLs such as"),
         ({"match": "*", "max_ago": "1d"}, "rule 2: there is no key 'max_ago'; the keys are match, max_age"),
-        ({"match": "*", "max_age": "5"}, "rule 2: 'max_age': 5 what? Say the unit"),
+        ({"match": "*", "max_age": "5"}, "rule 2: 'max_age': expected a time with its unit"),
         ({"match": "*", "max_age": 0}, "rule 2: 'max_age': expected a time such as '6h'"),
         ({"match": {"tags": "a"}, "never": True}, "found {'tags': 'a'}"),
         ({"match": "*", "min_interval": "1d", "max_age": "6h"}, "must not be longer than max_age (6h)"),
