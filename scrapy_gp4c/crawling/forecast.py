@@ -22,7 +22,7 @@ from scrapy_gp4c.crawling.promises import PageRules, page_rules
 from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.claims import NO_CLAIMS, after_visits
-from scrapy_gp4c.page_state.columns import Columns, is_awake, stages, unpack_extras
+from scrapy_gp4c.page_state.columns import Columns, is_awake, no_extras, stages
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, count_visits
 from scrapy_gp4c.page_state.outcomes import (
     CHANGED,
@@ -77,7 +77,7 @@ class PagesInMemory:
         self._before = before
         self._folded: dict[int, Array] = {}
         self.hints = NothingClaimed() if before is None else before.hints
-        self.state = {**unpack_extras(None, len(state["key"])), **state}
+        self.state = {**no_extras(len(state["key"])), **state}
         self._directories = directories
         self._group_visits = group_visits
 
@@ -85,7 +85,7 @@ class PagesInMemory:
     def of(cls, pages: KnownPages, last_cycle: int) -> PagesInMemory:
         """A copy of a store's pages as its last finished cycle left them."""
         parts = [block for _, block in pages.blocks()]
-        parts = parts or [columns.new_columns(np.empty(0, np.uint64)) | unpack_extras(None, 0)]
+        parts = parts or [columns.new_columns(np.empty(0, np.uint64)) | no_extras(0)]
         state = {name: np.concatenate([columns[name] for columns in parts]) for name in parts[0]}
         cycles = range(max(1, last_cycle - KEPT_CYCLES + 1), last_cycle + 1)
         visits = {cycle: pages.group_visits(cycle) for cycle in cycles}

@@ -29,7 +29,6 @@ from scrapy_gp4c.notices.sending import LIMIT_S
 from scrapy_gp4c.page_state.events import (
     EVENTS,
     CycleEvents,
-    events_on_pages,
     kinds_of_visit,
     recorded_events,
 )
@@ -89,7 +88,9 @@ class SignalSender:
             delivered = delivered_visits(store, visits, last, earlier, settings.distance_bits)
             cycles = chain(store.visits(1, cycle - 1), [(cycle, delivered)])
             for events in recorded_events(cycles, store.pages, settings.gone_after, cycle):
-                unsent.append(((cycle, done), events_on_pages(events, visits["page"][done:])))
+                unsent.append(
+                    ((cycle, done), events.only(np.isin(events.visits["page"], visits["page"][done:])))
+                )
             self._noted[cycle], self._visits[cycle] = done, len(visits)
         if self._cycle.resumed and (done := record.get("signalled")) is not None:
             self._noted[number], done = done, min(done, self._cycle.recorded)

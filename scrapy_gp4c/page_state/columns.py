@@ -397,13 +397,6 @@ EXTRAS: Final[dict[str, str]] = {**hints.COLUMNS}
 """Column name -> little-endian dtype; 0 by default."""
 
 
-def unpack_extras(packed: bytes | memoryview | None, rows: int) -> Columns:
-    """Columns `EXTRAS` of a block, each ``[rows]``, writable; ``packed``: their bytes, None: all zeros.
-
-    Pages that were added since the bytes were written have zeros.
-    """
-    columns = {name: np.zeros(rows, dtype) for name, dtype in EXTRAS.items()}
-    if packed is not None:
-        for name, column in read_columns(packed, EXTRAS).items():
-            columns[name][: len(column)] = column
-    return columns
+def no_extras(rows: int) -> Columns:
+    """Columns `EXTRAS` of pages that have none, each ``[rows]``."""
+    return {name: np.zeros(rows, dtype) for name, dtype in EXTRAS.items()}

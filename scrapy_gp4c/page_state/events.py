@@ -28,6 +28,12 @@ class CycleEvents(NamedTuple):
     changes: npt.NDArray[np.int64]
     """``[E]``: changes of the page so far, this visit included."""
 
+    def only(self, rows: Array) -> CycleEvents:
+        """Some of the events."""
+        return CycleEvents(
+            self.cycle, self.visits[rows], self.kinds[rows], self.previous_s[rows], self.changes[rows]
+        )
+
 
 def event_masks(outcome: Array, failures: Array, gone: Array, gone_after: int) -> dict[str, Array]:
     """Visits ``[V]`` that are an event of each kind.
@@ -75,17 +81,7 @@ def last_events(events: CycleEvents, kinds: Collection[str], most: int) -> Cycle
     """The last events of some kinds, at most ``most``."""
     numbers = [EVENTS.index(kind) for kind in kinds]
     rows = np.flatnonzero(np.isin(events.kinds, numbers))[-most:]
-    return CycleEvents(
-        events.cycle, events.visits[rows], events.kinds[rows], events.previous_s[rows], events.changes[rows]
-    )
-
-
-def events_on_pages(events: CycleEvents, pages: Array) -> CycleEvents:
-    """The events of some pages."""
-    rows = np.isin(events.visits["page"], pages)
-    return CycleEvents(
-        events.cycle, events.visits[rows], events.kinds[rows], events.previous_s[rows], events.changes[rows]
-    )
+    return events.only(rows)
 
 
 class EventLog:

@@ -35,6 +35,9 @@ LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 """Levels of groups, of which every page is in one at most."""
 Name = Literal["site", "directory", "cluster", "tree", "links"]
 """`Level`, the tree of directories, and the links between pages."""
+DAMPING: Final = 0.85
+RANK_STEPS: Final = 100
+"""Steps of the power iteration of PageRank."""
 NOWHERE: Final = -1
 """Number of the group of a page that is in none."""
 
@@ -231,14 +234,14 @@ class Links:
             seen[front] = True
             yield np.setdiff1d(front, siblings)
 
-    def page_rank(self, damping: float = 0.85, steps: int = 100) -> npt.NDArray[np.float64]:
+    def page_rank(self) -> npt.NDArray[np.float64]:
         """Equation 9, ``[P]``; the mass of pages without links is spread over all."""
         count = np.bincount(self.source, minlength=self.pages)
         rank = np.full(self.pages, 1.0 / self.pages)
-        for _ in range(steps):
+        for _ in range(RANK_STEPS):
             share = rank / np.maximum(count, 1)
             arriving = np.bincount(self.target, share[self.source], self.pages)
-            rank = (1.0 - damping + damping * rank[count == 0].sum()) / self.pages + damping * arriving
+            rank = (1.0 - DAMPING + DAMPING * rank[count == 0].sum()) / self.pages + DAMPING * arriving
         return rank
 
 

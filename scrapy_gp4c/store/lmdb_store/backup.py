@@ -63,14 +63,16 @@ def locked(store_path: Path) -> Iterator[None]:
         lock.release()
 
 
-def keep_aside(store_path: Path, why: str) -> Path:
+def keep_aside(store_path: Path) -> Path:
     """Give a store's file a second name next to the store; returns the directory that holds it."""
     real = Path(os.path.realpath(store_path))
     stamp = time.strftime("%Y%m%d-%H%M%S")
     aside = next(
         path
         for number in count()
-        if not (path := real.with_name(f"{real.name}.{why}-{stamp}{f'-{number}' if number else ''}")).exists()
+        if not (
+            path := real.with_name(f"{real.name}.before-restore-{stamp}{f'-{number}' if number else ''}")
+        ).exists()
     )
     aside.mkdir(0o700)
     try:
@@ -203,7 +205,7 @@ def restore_backup(path: Path, copy: Path, sizes: Sizes) -> Path | None:
         work.mkdir(0o700)
         shutil.copyfile(copy / DATA, work / DATA)
         (work / DATA).chmod(0o600)
-        aside = keep_aside(path, "before-restore") if (path / DATA).exists() else None
+        aside = keep_aside(path) if (path / DATA).exists() else None
         drop_search_index(path)
         put_in_place(path, work / DATA)
     return aside

@@ -624,6 +624,10 @@ class Table:
 
     def get_many(self, txn: Any, numbers: npt.NDArray[Any]) -> list[bytes] | None:
         """Read the values of whole numbers ``[N]``, as keys of 4 bytes; None where one is missing."""
+        contents = self._contents(txn, numbers)
+        return None if contents is None else list(map(self.of_content, contents))
+
+    def _contents(self, txn: Any, numbers: npt.NDArray[Any]) -> list[bytes] | None:
         keys = split(numbers.astype(">u4").tobytes(), U32.size)
         values: list[bytes] = list(map(txn.cursor(self.handle).get, keys))  # `getmulti` copies the keys too
         if None in values:
@@ -640,24 +644,28 @@ class Table:
         return contents
 
     def joined(self, txn: Any, numbers: npt.NDArray[Any]) -> bytes | None:
-        """Read what `get_many` reads, with commas between."""
-        values = self.get_many(txn, numbers)
-        return None if values is None else b",".join(values)
+        """Read what `get_many` reads, with commas between: many requests are made full at once."""
+        contents = self._contents(txn, numbers)
+        return None if contents is None else self.of_content(b",".join(contents))
+
+    def to_content(self, value: bytes) -> bytes:
+        """Kept form of a value, without its checksum."""
+        return value
+
+    def of_content(self, content: bytes) -> bytes:
+        """Value of a kept form."""
+        return content
 
     def put(self, txn: Any, key: bytes, value: bytes, *, overwrite: bool = True) -> None:
         """Write a value."""
-        txn.put(
-            key,
-            value if self._plain else with_checksum(self._seed(key), value),
-            db=self.handle,
-            overwrite=overwrite,
-        )
+        txn.put(key, self._stored(key, value), db=self.handle, overwrite=overwrite)
+
+    def _stored(self, key: bytes, value: bytes) -> bytes:
+        return value if self._plain else with_checksum(self._seed(key), self.to_content(value))
 
     def put_many(self, txn: Any, items: Iterator[tuple[bytes, bytes]], **options: bool) -> None:
         """Write many values; ``options``: of LMDB's ``putmulti``."""
-        rows = (
-            items if self._plain else ((key, with_checksum(self._seed(key), value)) for key, value in items)
-        )
+        rows = ((key, self._stored(key, value)) for key, value in items)
         txn.cursor(self.handle).putmulti(rows, **options)
 
     def delete(self, txn: Any, key: bytes) -> None:
@@ -790,24 +798,14 @@ class RequestTable(Table):
 
     __slots__ = ()
 
+    def to_content(self, value: bytes) -> bytes:
+        """Kept form of a request."""
+        return shortened(value)
+
+    def of_content(self, content: bytes) -> bytes:
+        """JSON of one request, or of many with commas between."""
+        return in_full(content)
+
     def checked(self, key: bytes, value: bytes | memoryview) -> memoryview:
         """Return a request in full, whose checksum must be right."""
         return memoryview(in_full(bytes(super().checked(key, value))))
-
-    def get_many(self, txn: Any, numbers: npt.NDArray[Any]) -> list[bytes] | None:
-        """Read the requests of pages ``[N]``; None where one is missing."""
-        values = super().get_many(txn, numbers)
-        return None if values is None else list(map(in_full, values))
-
-    def joined(self, txn: Any, numbers: npt.NDArray[Any]) -> bytes | None:
-        """Read what `get_many` reads, with commas between: many requests are made full at once."""
-        values = super().get_many(txn, numbers)
-        return None if values is None else in_full(b",".join(values))
-
-    def put(self, txn: Any, key: bytes, value: bytes, *, overwrite: bool = True) -> None:
-        """Write a request."""
-        super().put(txn, key, shortened(value), overwrite=overwrite)
-
-    def put_many(self, txn: Any, items: Iterator[tuple[bytes, bytes]], **options: bool) -> None:
-        """Write many requests; ``options``: of LMDB's ``putmulti``."""
-        super().put_many(txn, ((key, shortened(value)) for key, value in items), **options)

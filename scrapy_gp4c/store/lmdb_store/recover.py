@@ -109,7 +109,7 @@ def recover(path: Path, sizes: Sizes, key_of: KeyOf) -> Recovered:
                 raise damaged(path, f"what can be read of it does not fit together ({error})") from error
             if problems:
                 raise damaged(path, f"what can be read of it does not fit together: {problems[0]}")
-            aside = keep_aside(path, "before-restore")
+            aside = keep_aside(path)
             drop_search_index(path)
             put_in_place(path, built / DATA)
         finally:
