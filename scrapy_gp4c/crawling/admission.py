@@ -49,7 +49,7 @@ logger = foreign_safe_logger(__name__)
 MAX_REMEMBERED: Final = 100_000
 """Pages of a kind whose next request is skipped without a look into the store: about 20 MB."""
 MAX_VARYING: Final = 20
-"""Names of varying data that are remembered, about."""
+"""Names of varying data after which no further ones are remembered."""
 MAX_OFFERED: Final = 10_000
 """Requests that only the spider can make and that may be needed, for pages that lead to planned ones."""
 MAX_START_PAGES: Final = 16
@@ -57,9 +57,9 @@ MAX_START_PAGES: Final = 16
 MAX_LOGIN_PAGES: Final = 3
 """Pages on the way from the start to a login."""
 MAX_UNCOUNTED: Final = 100
-"""Duplicates that the statistics may be behind; at the end of a run they have all."""
+"""Duplicates after which the statistic is brought up to date, as it is at the end of a run."""
 RECENT_PAGES: Final = 1_000
-"""New pages among which the warning of a trap looks for the directory that has most."""
+"""New pages in which the warning of a trap looks for the most frequent directory."""
 # Statistics of requests that are dropped, and of those that are fetched as without the add-on.
 DUPLICATE: Final = "gp4c/skipped/duplicate"
 NOT_PLANNED: Final = "gp4c/skipped/not_planned"
@@ -254,7 +254,6 @@ class Admission:
     def __init__(
         self, cycle: Cycle, rebuilder: Rebuilder, setup: SetupRequests, spider: Spider, enqueue: Enqueue
     ) -> None:
-        """Take the cycle, and Scrapy's queue."""
         settings = cycle.settings
         self._extra = {"spider": spider}
         self._limits = Limits(cycle.store, settings.max_pages_per_site, self._extra)
@@ -581,7 +580,7 @@ class Admission:
         self._replace(page, stored)
 
     def _replace(self, page: int, stored: StoredRequest) -> None:
-        """Replace the stored request of a page; what the one before said of the page stays."""
+        """Replace the stored request of a page; its promises stay where the new one has none."""
         before = self._cycle.store.request(page)
         said = {name: value for name, value in before.get("meta", {}).items() if name in WISHES}
         if said:
@@ -591,7 +590,7 @@ class Admission:
             self._cycle.store.set_request(page, stored)
 
     def _note_varying(self, before: dict[str, Any], now: dict[str, Any]) -> None:
-        """Note what the spider hands on with another value than in the run before."""
+        """Note the names of data whose values differ from those of the run before."""
         names = {name for name in before.keys() & now.keys() if before[name] != now[name]}
         varying = self._cycle.varying_data
         if not names <= varying and len(varying) < MAX_VARYING:
@@ -656,7 +655,7 @@ class Admission:
         return has_promise(request.meta)
 
     def _note_wishes(self, page: int, request: Request) -> None:
-        """Keep what a request says of a known page, whether it is sent or dropped."""
+        """Keep the promises of a request in its page's stored request, whether it is sent or dropped."""
         store = self._cycle.store
         before = store.request(page)
         said: dict[str, Any] = {name: request.meta[name] for name in STORED_META if name in request.meta}

@@ -45,7 +45,6 @@ class Archive:
     """The archive beside the store of a run."""
 
     def __init__(self, texts: Texts, spider: Spider) -> None:
-        """Take the file, and the spider of log lines."""
         self._texts: Texts | None = texts
         self._spider = spider
 

@@ -189,7 +189,6 @@ class LeaveOneOut:
     """Columns of related pages for shadows in a round: without the visits to their own pages."""
 
     def __init__(self, related: Related, shadows: Array, panel: PanelVisits, cycle: int) -> None:
-        """Take the columns of ordinary pages, and the visits to the shadows' pages that a round has seen."""
         self._related = related
         self._shadows = shadows
         self._panel = panel
@@ -306,7 +305,6 @@ class ShadowChoice(NamedTuple):
     """Shadows that a cycle would have visited."""
 
     visited: Bools
-    """``[S]``."""
     panel: PanelVisits | None = None
     """Visits to their pages; None: the score depends on no related page."""
 

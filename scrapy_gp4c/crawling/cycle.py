@@ -91,7 +91,6 @@ class VisitInfo(dict[str, object]):
     """
 
     def __init__(self, result: Any = (), text: str | None = None, previous: PreviousText = no_text) -> None:
-        """Take the result, the text of this visit where it was read, and a function for the one before."""
         super().__init__(result)
         self.setdefault("managed", False)
         self._text, self._previous = text, previous
@@ -221,7 +220,7 @@ class Undelivered(NamedTuple):
     """A page whose last visits were not delivered, and the copy that was delivered last."""
 
     failures: int
-    """Visits in a row that were not."""
+    """Undelivered visits in a row."""
     fingerprint: int | None
     """Fingerprint of the copy that was delivered last; None: not known, or there is none."""
     found_cycle: int
@@ -233,10 +232,10 @@ class Undelivered(NamedTuple):
 
 
 class Deliveries:
-    """Pages of an open cycle whose last visits were not delivered, and those to visit once more."""
+    """Pages whose last visits were not delivered, and pages that are visited once more."""
 
     def __init__(self, store: Store, is_resumed: bool, redeliver: int) -> None:
-        """Read what was not delivered; ``redeliver``: failures after which a visit counts as delivered."""
+        """Read the undelivered pages; ``redeliver``: failures after which a visit counts as delivered."""
         self._store = store
         self._redeliver = redeliver
         self.again: set[int] = set()
@@ -268,7 +267,7 @@ class Deliveries:
         return None
 
     def _lost_since(self, since_s: float | None) -> None:
-        """Take the visits of a run that was killed before its feeds were written for not delivered."""
+        """Treat the visits of a run that was killed before its feeds were written as undelivered."""
         if since_s is None:
             return
         heard = (FIRST, CHANGED, UNCHANGED, NOT_MODIFIED)
@@ -304,7 +303,7 @@ class Deliveries:
         return row._replace(fingerprint=entry.fingerprint, found_cycle=entry.found_cycle, has_copy=True)
 
     def note(self, held: HeldVisit, extra: dict[str, Any], shown_url: str) -> None:
-        """Note whether a visit was delivered; after too many failures in a row it counts as if it were."""
+        """Note whether a visit was delivered; after too many failures in a row it counts as delivered."""
         page, row = held.claim.page, held.row
         entry = self.pages.get(page)
         if held.failure is None and held.withdrawn is None:
@@ -334,12 +333,12 @@ class Deliveries:
             )
 
     def forget(self, page: int) -> None:
-        """Forget what was not delivered of a page that is gone."""
+        """Forget the undelivered visits of a page that is gone."""
         if self.pages.pop(page, None) is not None:
             self._is_changed = True
 
     def save(self) -> None:
-        """Write what is not delivered into the open cycle's record, before the visits that it is about."""
+        """Write the undelivered pages into the open cycle's record, before their visits."""
         if self._is_changed:
             self._store.amend_record(
                 undelivered={str(page): list(entry) for page, entry in self.pages.items()}
@@ -784,7 +783,7 @@ class Cycle:
         return self._finish(visit, row, new, None, None, request, answer=answer)
 
     def _note_answer(self, row: PageRow, visit: NewVisit, answer: LastAnswer) -> None:
-        """Keep how a visit failed and since when its page fails; ``row``: the page before the visit."""
+        """Keep the reason of a failed visit and since when visits fail; ``row``: the page before it."""
         before = self.store.answer(visit.page)
         if OUTCOMES.index(visit.outcome) in FAILED:
             since_s = before.since_s if row.failures else None
@@ -868,7 +867,7 @@ class Cycle:
         return info
 
     def _since_delivered(self, page: int, copy: PageRow | None, reading: PageReading) -> dict[str, object]:
-        """Result of a visit whose page was not delivered the last time: by the copy that was."""
+        """Result of a visit by comparison with the copy that was delivered last."""
         if copy is not None:
             outcome, bits = self._compared(reading, copy, page)
             return {"outcome": outcome, "changed": outcome == "changed", "distance": bits}
@@ -900,7 +899,7 @@ class Cycle:
             self._record(held)
 
     def _record(self, held: HeldVisit) -> None:
-        """Write a visit to the store, with its texts."""
+        """Write a visit and its texts to the store."""
         page, new = held.claim.page, held.visit
         self.held.pop(page, None)
         held.info.held = None  # it has the page's texts, and responses may live long

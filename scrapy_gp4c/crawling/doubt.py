@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from scrapy_gp4c.fingerprint import PageReading
 
 MIN_WORDS: Final = 50
-"""Words of a copy from which on a rest of a tenth is doubtful; fewer words may change to anything."""
+"""Fewest words of a copy for which the loss of nine tenths is doubtful."""
 REST: Final = 0.1
 MIN_SHARING_PAGES: Final = 3
 SHARING: Final = 0.1
-"""Share of the site's pages visited in the cycle that say the same from which on that is doubtful."""
+"""Share of a site's visited pages with one text from which on that text is doubtful."""
 MAX_IN_A_ROW: Final = 5
 """Refusals and doubtful answers in a row after which a site is left alone for the rest of a cycle."""
 TEMPORARY: Final = (302, 303, 307)
@@ -35,7 +35,7 @@ MAX_WAIT_S: Final = 86_400.0
 """Longest wait that a header Retry-After gets."""
 _SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?")
 MAX_SHARING: Final = 10_000
-"""Texts and URLs of changed pages that are remembered in a cycle: those of a block come close together."""
+"""Most texts and URLs of changed pages that are remembered: those of a block come close together."""
 MAX_TEXTS: Final = 100
 """Doubtful texts that are remembered from cycle to cycle."""
 NEAR_BITS: Final = 10
@@ -43,11 +43,11 @@ NEAR_BITS: Final = 10
 FAR_BITS: Final = 12
 """Fewest such bits in which a block differs from the copy; a page in a new frame differs in 8."""
 MAX_CHANGED: Final = 50
-"""Last changed pages of a site whose texts another one is compared with."""
+"""Number of a site's last changed pages that a new text is compared with."""
 MIN_NEAR_PAGES: Final = 4
-"""Pages with near texts from which on these are doubtful, if they are two thirds of the changed ones."""
+"""Fewest pages whose near texts are doubtful; they are two thirds of the changed pages, too."""
 MAX_MARKED_WORDS: Final = 300
-"""Words of an answer from which on a mark of a challenge in it proves nothing: pages write about these."""
+"""Words from which on a mark of a challenge proves nothing: long pages write about challenges."""
 MARKS: Final = (
     (b"/.within.website/x/cmd/anubis/", "Anubis: its StaticPath, in github.com/TecharoHQ/anubis"),
     (b"_cf_chl_opt", "Cloudflare: its managed challenge, in github.com/microlinkhq/is-antibot"),
@@ -73,7 +73,7 @@ class AnswerFeatures(NamedTuple):
     copy_words: int
     """Compared words of the page's copy; 0: there is none."""
     sharing_pages: int = 0
-    """Pages of the site, with different copies, that said the same in this cycle, this one included."""
+    """Pages of the site with different copies that have this text in this cycle, this one included."""
     visited_pages: int = 0
     """Pages of the site that were visited in this cycle."""
     is_known_block: bool = False
@@ -90,8 +90,7 @@ class AnswerFeatures(NamedTuple):
     is_marked: bool = False
     """Whether it is short and has one of `MARKS`."""
     near_pages: int = 0
-    """Pages of the site that came, from copies that were far from each other and from that, to a text near
-    this one, this one included."""
+    """Pages of the site, this one included, whose copies were far apart and whose new texts are near."""
     changed_pages: int = 0
     """Last changed pages of the site, at most `MAX_CHANGED`."""
 
@@ -201,7 +200,7 @@ def reason_of(answer: AnswerFeatures) -> str | None:
 
 
 class Changed(NamedTuple):
-    """A page that changed in this cycle, and what a later doubt needs to take that back."""
+    """Page that changed in this cycle, with its copy before: a later doubt takes the change back."""
 
     page: int
     copy: int
@@ -218,7 +217,7 @@ class Doubt(NamedTuple):
     is_remembered: bool = False
     """Whether its text is doubted from now on."""
     taken_back: Sequence[Changed] = ()
-    """Pages whose changes of this cycle turn out to be none."""
+    """Pages whose changes of this cycle were blocks too."""
 
 
 NO_DOUBT: Final = Doubt(None)
@@ -257,7 +256,6 @@ class SharedTexts:
     """Texts and URLs that changed pages of a site came to in a cycle."""
 
     def __init__(self, doubted: list[int]) -> None:
-        """Take the fingerprints that cycles before have doubted."""
         self.doubted = dict.fromkeys(doubted)
         self._sharing: dict[tuple[str, int | str], dict[int, Changed]] = {}
         self._changed: dict[str, deque[tuple[int, Changed]]] = {}
@@ -375,9 +373,9 @@ class Patience:
     """Answers in a row by which sites refuse a crawl."""
 
     def __init__(self, left_alone: Mapping[str, float]) -> None:
-        """Begin with hosts that are left alone already, see `left_alone`."""
+        """``left_alone``: hosts that are left alone already."""
         self._waits_s: dict[str, list[float]] = {}
-        """Host -> until when each of its last answers, which refused the crawl, wants no other."""
+        """Host -> times until which its last answers, all refusals, want no request, s since 1970."""
         self._good: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
         self.left_alone = dict(left_alone)

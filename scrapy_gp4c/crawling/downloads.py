@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
 HELD_S: Final = 0.5
-"""A host has enough at the downloader when that lasts so long: the scheduler is asked again by then."""
+"""Seconds of requests at the downloader that are enough for a host: the scheduler is asked again by then."""
 ANSWERED_S: Final = 0.25
-"""An answer is not far off for so long after its request was sent."""
+"""Seconds after a request was sent in which its answer counts as near."""
 TURN_S: Final = 0.02
 """Seconds within which planned rounds count as one turn of the reactor."""
 AWAITED_KINDS: Final = tuple(KINDS[kind] for kind in (SAMPLE, PANEL, RANKED))
-"""Kinds of visits that a policy which samples may wait for; it learns nothing of neighbours."""
+"""Kinds of visits that a sampling policy waits for: it learns nothing from neighbours."""
 
 
 class Load(Enum):
@@ -45,7 +45,7 @@ class Load(Enum):
     HELD = auto()
     """Pages of hosts for which the downloader has enough requests."""
     SAMPLED = auto()
-    """As `FREE`; and samples are in by which a host that has nothing to do may get some."""
+    """As `FREE`, with new samples by which an idle host may get pages."""
 
 
 class Downloads:
@@ -65,7 +65,7 @@ class Downloads:
         self._held = held
         self._counts: Counter[str] = Counter()
         self._awaited: dict[Claim, str | None] = {}
-        """Visit that a policy may wait for -> slot; None: a delay keeps it behind another visit."""
+        """Visit that the policy waits for -> its slot; None: a delay keeps it behind another visit."""
         self._new_outcomes = 0
         """Outcomes of such visits since a round was planned ahead."""
         self._queued: frozenset[str] = frozenset()

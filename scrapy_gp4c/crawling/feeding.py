@@ -31,7 +31,7 @@ CHUNK_PAGES: Final = 256
 MIN_HOSTS: Final = 64
 """Number of hosts with a page to fetch below which the plan is read on."""
 MAX_WAITING: Final = 250_000
-"""Number of pages behind the windows of their hosts from which on the plan is not read ahead."""
+"""Number of pages behind full windows from which on the plan is not read ahead."""
 
 
 class Frontier:
@@ -129,7 +129,7 @@ def host_of(stored: StoredRequest) -> str:
 logger = foreign_safe_logger(__name__)
 
 RANK_LEVELS: Final = 64
-"""Priorities that a plan is spread over: each distinct priority costs Scrapy's queue time at every pop."""
+"""Number of priorities of a plan: each distinct one costs Scrapy's queue time at every pop."""
 MIN_WINDOW_PAGES: Final = 16
 UNASKED: Final = "gp4c/not_asked_for"
 """Statistic of planned pages that only the spider can request, and did not."""
@@ -170,7 +170,7 @@ class Feeder:
         self._outdated: dict[int, StoredRequest] = {}
         """Pages queued as stored whose data varies from run to run."""
         self._not_left: set[int] = set()
-        """Pages of `_unasked` whose places other pages do not have yet."""
+        """Pages of `_unasked` whose visits other pages do not have yet."""
         self.extend(pages)
 
     def __len__(self) -> int:

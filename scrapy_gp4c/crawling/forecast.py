@@ -199,7 +199,7 @@ def pages_before(store: Store, rules: PageRules | None = None) -> tuple[KnownPag
     visited = store.open_visits()
     planned = np.concatenate([np.empty(0, np.uint32), *(chunk["page"] for chunk in store.plan())])
     unvisited = np.setdiff1d(planned, visited["page"])
-    visits = np.concatenate((visited, _found(pages, unvisited)))
+    visits = np.concatenate((visited, _unchanged_visits(pages, unvisited)))
     pages.fold(visits[visits["page"] < pages.merged_pages], cycle)
     return pages, cycle + 1
 
@@ -214,7 +214,7 @@ def forecast(pages: KnownPages, cycle: int, settings: Settings, rules: PageRules
         counts = planned.counts
         plan = np.concatenate([*planned.chunks(), np.empty(0, PLAN)])
         rounds.append(plan)
-        position = _found(pages, plan["page"])
+        position = _unchanged_visits(pages, plan["page"])
         position["kind"] = plan["kind"]
         visits = np.concatenate((visits, position))
         planned = None
@@ -300,7 +300,7 @@ def is_shut_out(pages: KnownPages, page: int, cycle: int, settings: Settings, bu
     return higher >= budget
 
 
-def _found(pages: KnownPages, visited: npt.NDArray[np.uint32]) -> Array:
+def _unchanged_visits(pages: KnownPages, visited: npt.NDArray[np.uint32]) -> Array:
     """Visits that find pages as they were, or fetch them for the first time."""
     visits = np.zeros(len(visited), VISIT)
     visits["page"] = visited

@@ -100,7 +100,6 @@ class NamedSitemaps:
     """Sitemaps that the robots.txt files of other sites name; the least recently useful ones go first."""
 
     def __init__(self, sites: dict[str, list[str]]) -> None:
-        """Take those of the cycle before, least recently useful first."""
         self.sites = dict(sites)
         """URL of a sitemap -> other sites whose robots.txt names it."""
 
@@ -137,7 +136,6 @@ class HintReader:
     """Reads the hints of one run."""
 
     def __init__(self, cycle: Cycle, rebuilder: Rebuilder, spider: Spider) -> None:
-        """Take the cycle that visits belong to, and what makes keys of URLs."""
         self._cycle = cycle
         self._spider = spider
         self._keys_of = rebuilder.url_keys

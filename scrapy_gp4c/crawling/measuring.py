@@ -27,9 +27,9 @@ class CycleGains(NamedTuple):
     """Gains of a cycle."""
 
     visits: int
-    """Measured ones of pages that were known before."""
+    """Measured visits of pages that were known before."""
     ppm: float
-    """Their delta-Q_A in all, in parts per million of what copies in sync are worth."""
+    """Sum of their delta-Q_A, in parts per million of the quality of current copies."""
 
 
 SCORING: Final = "tfidf"

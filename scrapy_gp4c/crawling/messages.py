@@ -131,7 +131,7 @@ def closing(cycle: Cycle, record: CycleRecord) -> str:
         f"Cycle {cycle.number} finished: {record['visited']} visited, {record['changed']} changed "
         f"(change rate {'unknown' if rate is None else f'{rate:.3f}'}), "
         f"{counted(cycle.store.pages, 'known page')}"
-        f"{_found(record)}{_gained(record)}{_sampled(record)}{_panel(cycle, record)}; "
+        f"{_found_by_hubs(record)}{_gained(record)}{_sampled(record)}{_panel(cycle, record)}; "
         f"the next run begins cycle {cycle.number + 1}"
     )
 
@@ -142,7 +142,7 @@ def _sampled(record: CycleRecord) -> str:
     return f"; {samples}" if samples else ""
 
 
-def _found(record: CycleRecord) -> str:
+def _found_by_hubs(record: CycleRecord) -> str:
     """Return what hubs have brought, if anything."""
     return f", {record['new_by_hubs']} of them found by hubs now" if record["new_by_hubs"] else ""
 

@@ -31,7 +31,7 @@ TOLERANCE: Final = 0.01
 """Part of a time by which a visit may come early or late: cycles do not start to the second."""
 REQUESTS: Final = 4_096
 INTERVALS: Final = 5
-"""Last cycles of which the median is the time between two cycles."""
+"""Number of last intervals whose median is the time between two cycles."""
 NO_PAGES: Final = np.empty(0, np.uint32)
 
 

@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from scrapy_gp4c.store.opening import Store
 
 HEAD_BYTES: Final = 65_536
-"""Begin of a body in which its canonical link stands."""
+"""Bytes at the begin of a body in which a canonical link is looked for."""
 MAX_TRIES: Final = 10
-"""Times that a body may name the word before its canonical link."""
+"""Most occurrences of the word "canonical" that are looked at."""
 _CANONICAL: Final = re.compile(rb"""\brel\s*=\s*["']?canonical\b""", re.IGNORECASE)
 _HREF: Final = re.compile(rb"""\bhref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
 REPEATING: Final = 0.8
-"""Share of new pages whose text is that of another page of the site from which on their scope is a trap."""
+"""Share of repeating pages among the new ones from which on a scope is a trap."""
 MIN_REPEATS: Final = 30
-"""Repeats, in at least `MIN_CYCLES`, from which on a scope is a trap."""
+"""Fewest repeats, in at least `MIN_CYCLES`, of a trap."""
 MIN_CYCLES: Final = 3
 MANY_REPEATS: Final = 200
 """Repeats in one cycle from which on a scope is a trap at once."""
 FEW: Final = 5
-"""Repeats of a cycle that do not count, and new texts from which on a trap may be none any more."""
+"""Fewest repeats of a cycle that count, and fewest new pages that may end a trap."""
 MAX_REMEMBERED: Final = 100_000
 """Texts of a cycle's new pages, and scopes, that are remembered."""
 MAX_SCOPES: Final = 200
@@ -80,9 +80,9 @@ class Scope(NamedTuple):
 
 def scopes_of(url: str) -> list[Scope]:
     """Scopes of a page, the deepest first: its directory, the prefixes of its path, its site."""
-    place = place_of_url(url)
-    prefixes = dict.fromkeys((place.directory, *reversed(place.prefixes), ""))
-    return [Scope(place.site, prefix, "?" in url) for prefix in prefixes]
+    url_place = place_of_url(url)
+    prefixes = dict.fromkeys((url_place.directory, *reversed(url_place.prefixes), ""))
+    return [Scope(url_place.site, prefix, "?" in url) for prefix in prefixes]
 
 
 class ScopeCounts:
@@ -97,7 +97,7 @@ class ScopeCounts:
 
 
 class Repeats:
-    """Texts of new pages that repeat, in a cycle and those before it, and the traps that these show."""
+    """Repeated texts of new pages, in a cycle and those before it, and the traps that they reveal."""
 
     def __init__(self, store: Store, most: int | None) -> None:
         """``most``: new pages of a trap that a cycle takes; None: all, and nothing is a trap."""
@@ -160,12 +160,12 @@ class Repeats:
         return self._find_trap(url) if is_repeat else None
 
     def _counted(self, url: str) -> list[Scope]:
-        """Scopes that a page counts for: all of it, but for the trap alone that it is in."""
+        """Scopes that a page counts for: its trap alone, or else all of its scopes."""
         trap = self.trap_of(url)
         return scopes_of(url) if trap is None else [trap]
 
     def _find_trap(self, url: str) -> str | None:
-        """Begin to cap the deepest scope of a page that is a trap; returns the warning."""
+        """Cap the deepest scope of a page that is a trap from now on; returns the warning."""
         if self.trap_of(url) is not None:
             return None
         for scope in scopes_of(url):

@@ -69,7 +69,7 @@ logger = foreign_safe_logger(__name__)
 PATIENCE_S: Final = 0.25
 """Seconds that free slots wait for missing outcomes of a round, before the next is planned."""
 START_PATIENCE_S: Final = 10.0
-"""Seconds that pages which the spider's start found before wait for a start that yields nothing."""
+"""Seconds that start pages of earlier runs wait for a start that yields nothing."""
 UNREADABLE: Final = "gp4c/skipped/unreadable"
 """Statistic of the requests in a JOBDIR that cannot be read back."""
 
@@ -277,7 +277,7 @@ class Run:
         return (waiting or has_rest) and not cycle.failure
 
     def _release_late(self) -> bool:
-        """Send the pages that nobody has yielded once nobody is left who could; True if there are some."""
+        """Send pages that the spider did not yield when it has nothing else to do; True if there are some."""
         if not self._feeder.late or under_way(self._crawler):
             return False
         self.idle_since_s = self.idle_since_s or monotonic()
@@ -514,7 +514,9 @@ def open_run(
         try:
             archive = open_archive(store, settings, spider)
             assert crawler.stats is not None
-            run = Run(crawler, *_begun(store, settings, crawler.stats, index, spider), spider, enqueue)
+            run = Run(
+                crawler, *_begin_or_resume(store, settings, crawler.stats, index, spider), spider, enqueue
+            )
             run.cycle.archive = archive
             run.warnings = warnings
             return run
@@ -531,7 +533,7 @@ def open_run(
         raise
 
 
-def _begun(
+def _begin_or_resume(
     store: Store,
     settings: Settings,
     stats: StatsCollector,

@@ -133,7 +133,6 @@ class DownloaderSlots:
     """Requests and slots of the downloader, a slot a host: they tell which host may be asked at once."""
 
     def __init__(self, crawler: Crawler) -> None:
-        """Take the crawler, whose downloader comes later."""
         self._crawler = crawler
 
     @property

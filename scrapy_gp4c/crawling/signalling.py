@@ -45,8 +45,7 @@ if TYPE_CHECKING:
 NO_ITEM: Final = "gp4c/change_item_too_late"
 """Statistic of events that came when no item could be sent any more."""
 SIGNALS: Final = {kind: getattr(signals, f"page_{kind}") for kind in EVENTS}
-"""Kind of an event -> its signal."""
-Place = tuple[int, int]
+VisitNumber = tuple[int, int]
 """Cycle of a visit, and its position among the visits of the cycle."""
 
 
@@ -62,7 +61,7 @@ class SignalSender:
         self._crawler, self._cycle = crawler, cycle
         self._with_items = cycle.settings.change_items
         self._credentials = Credentials(cycle.settings.secret_params)
-        self._open: Counter[Place] = Counter()
+        self._open: Counter[VisitNumber] = Counter()
         """Events that are not through."""
         self._under_way = 0
         self._is_idle: Future[None] | None = None
@@ -71,12 +70,12 @@ class SignalSender:
         self._visits: dict[int, int] = {}
         """Finished cycle -> its visits."""
         self._unsent = list(self._unsent_events())
-        self._open.update(place for place, _ in self._unsent)
+        self._open.update(visit_number for visit_number, _ in self._unsent)
         if self._with_items:
             crawler.signals.connect(self._stay_open, scrapy_signals.spider_idle)
         self._note()
 
-    def _unsent_events(self) -> list[tuple[Place, CycleEvents]]:
+    def _unsent_events(self) -> list[tuple[VisitNumber, CycleEvents]]:
         store, settings, number = self._cycle.store, self._cycle.settings, self._cycle.number
         records: list[CycleRecord] = [{}, {}, *store.cycles(max(1, store.last_cycle - 1))]
         earlier, last, record = records[-3:]
@@ -109,7 +108,7 @@ class SignalSender:
 
     def _send_unsent(self) -> None:
         unsent, self._unsent = self._unsent, []
-        for place, events in unsent:
+        for visit_number, events in unsent:
             spider, store = self._crawler.spider, self._cycle.store
             assert spider is not None
             arguments = spider_arguments(spider, self._credentials)
@@ -117,8 +116,8 @@ class SignalSender:
                 for event in page_events(
                     events, spider.name, store, self._credentials.url, texts.diff, arguments
                 ):
-                    self._send(place, event)
-            self._through(place)
+                    self._send(visit_number, event)
+            self._through(visit_number)
 
     def _note(self) -> None:
         """Note in the records how many visits are through, where anybody listens."""
@@ -172,26 +171,26 @@ class SignalSender:
             return
         for kind in kinds_of_visit(outcome, row.failures, row.gone, self._cycle.settings.gone_after):
             if kind in heard or self._with_items:
-                place = self._cycle.number, self._cycle.recorded - 1
-                self._send(place, self._event(kind, row, visit, info))
+                visit_number = self._cycle.number, self._cycle.recorded - 1
+                self._send(visit_number, self._event(kind, row, visit, info))
 
-    def _send(self, place: Place, event: PageEvent) -> None:
-        self._open[place] += 1
+    def _send(self, visit_number: VisitNumber, event: PageEvent) -> None:
+        self._open[visit_number] += 1
         self._under_way += 1
-        deferred_from_coro(self._tell(place, event))
+        deferred_from_coro(self._tell(visit_number, event))
 
-    async def _tell(self, place: Place, event: PageEvent) -> None:
+    async def _tell(self, visit_number: VisitNumber, event: PageEvent) -> None:
         """Send an event; where pipelines are closed already, the next run sends it."""
         crawler, spider = self._crawler, self._crawler.spider
         try:
             if self._hears(event.kind):
                 await crawler.signals.send_catch_log_async(SIGNALS[event.kind], event=event, spider=spider)
             if not self._with_items:
-                self._through(place)
+                self._through(visit_number)
             elif is_scraping(crawler):
                 assert crawler.engine is not None
                 await crawler.engine.scraper.start_itemproc_async(item_of(event), response=None)
-                self._through(place)
+                self._through(visit_number)
             else:
                 line = (
                     f"The {event.kind} event of {event.url} becomes an item in the next run: the spider was "
@@ -204,10 +203,10 @@ class SignalSender:
             if not self._under_way:
                 self._end_wait()
 
-    def _through(self, place: Place) -> None:
-        self._open[place] -= 1
-        if not self._open[place]:
-            del self._open[place]
+    def _through(self, visit_number: VisitNumber) -> None:
+        self._open[visit_number] -= 1
+        if not self._open[visit_number]:
+            del self._open[visit_number]
 
     def _event(self, kind: str, row: PageRow, visit: NewVisit, info: VisitInfo) -> PageEvent:
         spider, store = self._crawler.spider, self._cycle.store

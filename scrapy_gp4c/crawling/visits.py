@@ -58,17 +58,17 @@ PERMANENT: Final = (301, 308)
 CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
 """Headers that ask for a 304; without them it says nothing of the page."""
 UNCONDITIONAL: Final = 8
-"""Judged visits of which one goes without validators; the page's key draws which."""
+"""One in so many judged visits goes without validators; the page's key decides which."""
 MAX_LIES: Final = 3
-"""Pages of a site with a false 304 from which on no request to the site has validators."""
+"""Pages with false 304s after which no request to their site has validators."""
 MAX_LYING_SITES: Final = 1_000
 """Sites with a false 304 that are remembered: the record of the cycle has them."""
 LIES: Final = "gp4c/false_not_modified"
 """Statistic of 304s that were found to be false."""
 MAX_WAITING: Final = 8
-"""Visits in a row of a twin with another text than its page's copy that the page is waited for."""
+"""Most visits in a row that a page counts as a twin although its text differs."""
 MIN_TWIN_VISITS: Final = 2
-"""Judged visits of two addresses, after the first of each, from which on they may be one page."""
+"""Fewest judged visits of each of two addresses that may be one page."""
 REPEATS: Final = "gp4c/repeats"
 """Statistic of visits whose pages only repeat others."""
 CUT_OFF: Final = "dataloss"
@@ -125,13 +125,12 @@ class Visits:
 class Visit:
     """The visit of one page: its request, and the response or exception that ends it with one outcome."""
 
-    __slots__ = ("_claim", "_page_claims", "_part", "_request", "_rule_of_page", "_visits")
+    __slots__ = ("_claim", "_page_claims", "_request", "_rule_of_page", "_visits", "_watched")
 
     def __init__(self, visits: Visits, claim: Claim, request: Request) -> None:
-        """Take the claim that the request carries."""
         self._visits, self._claim, self._request = visits, claim, request
         self._page_claims: PageClaims | None = None
-        self._part: ComparedPart | None = None
+        self._watched: ComparedPart | None = None
         self._rule_of_page: PageRule | None = None
 
     @property
@@ -288,9 +287,11 @@ class Visit:
 
     def _compared_part(self, response: Response) -> ComparedPart:
         """Part of a response that is compared by the rule of its page."""
-        if self._part is None:
-            self._part = compared_part(response, self._visits.features, self._rule.watch, self._rule.ignore)
-        return self._part
+        if self._watched is None:
+            self._watched = compared_part(
+                response, self._visits.features, self._rule.watch, self._rule.ignore
+            )
+        return self._watched
 
     def _is_cut_slowly(self, response: Response) -> bool:
         """Whether it takes long to cut out what is compared of a response."""
@@ -303,9 +304,9 @@ class Visit:
         visits, rule = self._visits, self._rule
         try:
             cut = visits.process.cut(response, visits.features, rule.watch, rule.ignore)
-            self._part = await awaitable(cut)
+            self._watched = await awaitable(cut)
         except TimeoutError:
-            self._part = ComparedPart(response, visits.features)
+            self._watched = ComparedPart(response, visits.features)
             line = f"What {rule.name} cuts out of {response} takes too long to find: all of it is compared"
             log_first(visits.cycle.stats, TOO_SLOW, line, {}, logging.WARNING)
 
@@ -504,7 +505,7 @@ class Visit:
         return part_sum(self._rule.watch, self._rule.ignore)
 
     def _is_rebased(self) -> bool:
-        """Whether the copy was compared by another rule: then it says nothing of this answer."""
+        """Whether another rule made the copy, so that the answer cannot be compared with it."""
         store, page = self._visits.store, self._claim.page
         packed = store.copy_notes(page) if store.page(page).has_copy else None
         return packed is not None and unpack(packed).part_sum != self._part_sum
@@ -534,7 +535,7 @@ class Visit:
             logger.warning("%s", refusing(host, cycle.patience.left_alone[host]))
 
     def _learn(self, response: Response, page: PageReading) -> PageReading:
-        """Reading of a page without its clock; keeps the notes of the copy with what is learned of it."""
+        """Reading of a page without its clock; learned noise is kept in the notes of the copy."""
         visits, number = self._visits, self._claim.page
         notes: bytes | None
         if isinstance(response, FetchedResponse):
@@ -553,7 +554,7 @@ class Visit:
         return page
 
     def _finish(self, response: Response, info: VisitInfo) -> Response:
-        """Pass the response on with what the visit came to, or skip it."""
+        """Pass the response on with the result of the visit, or skip it."""
         visits, page, outcome = self._visits, self._claim.page, info.outcome
         self._tell(response, info)
         if visits.describes:
@@ -596,7 +597,7 @@ class Visit:
             store.set_validators(page, etag, last_modified)
 
     def _learn_move(self, response: Response) -> None:
-        """Learn by a permanent redirect where the page's site has moved to; each rule is logged once."""
+        """Learn from a permanent redirect how a site has moved; each rule is logged once."""
         meta, moves = self._request.meta, self._visits.cycle.moves
         if not all(status in PERMANENT for status in meta.get("redirect_reasons", (None,))):
             return
@@ -624,7 +625,7 @@ class Visit:
 
 
 def _usage(stored: StoredRequest) -> tuple[object, ...]:
-    """For what the spider requests a page: pages of different callbacks give different items."""
+    """Callback, arguments and rule of a request: pages that differ in these give different items."""
     return tuple(stored.get(name) for name in ("callback", "cb_kwargs", "rule"))
 
 

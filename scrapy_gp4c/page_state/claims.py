@@ -27,9 +27,7 @@ WHAT: Final = (*SET, *KINDS, "weight", "wait")
 gone page waits; a note holds the position in this tuple. The value of a claim is a time, s since 1970, or of
 a span its s."""
 CLAIM_KINDS: Final = len(KINDS)
-"""Number of kinds of claims."""
 NOTE: Final = np.dtype([("page", "<u4"), ("what", "u1"), ("value", "<f8")])
-"""A note about one page."""
 NO_NOTES: Final = np.empty(0, NOTE)
 
 
@@ -90,7 +88,7 @@ EARLIEST_CYCLES: Final = 1_000_000
 """Most cycles before the crawl in which a claim can be due."""
 _CYCLES: Final = ("first_cycle", "last_cycle")
 SPAN_CYCLES: Final = 8
-"""Cycles whose mean length says how many of them a span has."""
+"""Number of last cycles whose mean length converts a span to cycles."""
 
 
 class ClaimOutcomes(NamedTuple):

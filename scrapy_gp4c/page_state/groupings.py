@@ -139,7 +139,6 @@ class DirectoryTree:
     """The numbers of directories while a tree of them is made, and of all directories above them."""
 
     def __init__(self) -> None:
-        """Begin with no site."""
         self._parent = array("i")
         self._children: dict[int, dict[str, int]] = {}
         """Directories below each directory, by the segment that they add."""

@@ -88,7 +88,7 @@ def in_scope(directories: Array, site: str, prefix: str) -> npt.NDArray[np.bool_
 
 
 def _key(*parts: str) -> int:
-    """Never 0, which means no group."""
+    """Hash of texts, 64 bits; never 0, which means no group."""
     raw = "".join(parts).encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(raw, digest_size=8).digest(), "big") or 1
 

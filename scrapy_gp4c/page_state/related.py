@@ -38,7 +38,6 @@ class Sums(NamedTuple):
     """Sums over the visits to groups."""
 
     changes: Floats
-    """Changes."""
     visits: Floats
     """Visits, or expected changes."""
 

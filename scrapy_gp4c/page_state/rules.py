@@ -143,7 +143,6 @@ class PageRule:
     distance: Distance | None = None
     """None: that of ``GP4C_DISTANCE``."""
     never: bool = False
-    """Whether the pages are never visited."""
 
     def is_for(self, url: str, tag: str | None) -> bool:
         """Whether the rule is for a page."""

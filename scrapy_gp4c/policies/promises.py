@@ -73,13 +73,13 @@ class _CyclesAhead:
         classes, of_page = np.unique(pairs, axis=0, return_inverse=True)
         self._max_age, self._min_interval = classes.astype(np.int64).T
         size = len(classes), int(self._max_age.max()) + 1
-        self._place = of_page.reshape(-1) * size[1] + np.clip(cycles_left, 0, size[1] - 1)
+        self._cell = of_page.reshape(-1) * size[1] + np.clip(cycles_left, 0, size[1] - 1)
         self._counts = self._counted(slice(None), size)
         self._released = np.arange(size[1]) <= (self._max_age - self._min_interval)[:, None]
 
     def _counted(self, rows: Any, size: tuple[int, int]) -> Ints:
         """Pages by class and cycles left, ``[classes, cycles]``."""
-        return np.bincount(self._place[rows], minlength=size[0] * size[1]).reshape(size).astype(np.int64)
+        return np.bincount(self._cell[rows], minlength=size[0] * size[1]).reshape(size).astype(np.int64)
 
     def lateness(self, visited: npt.NDArray[np.intp]) -> int:
         """Sum over the cycles of the pages that are late after them, if the cycle now visits these."""

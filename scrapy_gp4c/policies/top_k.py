@@ -62,7 +62,6 @@ class StateScores:
     """
 
     def __init__(self, function: ScoreFunction, cycle: int) -> None:
-        """Take a function and the planning cycle."""
         self._function, self._cycle = function, cycle
         is_long = function.expression is not None and len(function.expression.tokens) >= LEAST_NODES
         self._names = function.columns if is_long and WHOLE.issuperset(function.columns) else ()

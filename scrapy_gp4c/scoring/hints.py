@@ -49,7 +49,7 @@ HALF_LIFE_CYCLES: Final = 16.0
 KEPT: Final = 2.0 ** (-1.0 / HALF_LIFE_CYCLES)
 """Share of the counts that a cycle leaves."""
 PRIOR_VISITS: Final = 2.0
-"""Weight of the experience with all sites in that with one, in visits of either sort."""
+"""Weight of all sites in the counts of one site, in visits, claimed and unclaimed each."""
 
 
 AGE_CHANGES: Final = 0.5

@@ -18,7 +18,6 @@ from scrapy_gp4c.arrays import Array
 COLUMNS: Final[dict[str, str]] = {"weight": "<f8"}
 """Column name -> little-endian dtype."""
 DEFAULT_WEIGHT: Final = 1.0
-"""Default weight of a page."""
 MAX_WEIGHT: Final = 1e6
 """The largest weight: sums over all pages stay exact enough in float64."""
 

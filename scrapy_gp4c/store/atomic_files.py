@@ -22,7 +22,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         with open(path, "wb") as file:
             yield file
         return
-    temporary = _part(target)
+    temporary = _temporary(target)
     try:
         with open(temporary, "wb") as file:
             if mode is not None:
@@ -42,9 +42,9 @@ def probe(path: str | os.PathLike[str]) -> None:
     if target is None:
         os.close(os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0)))
         return
-    with open(_part(target), "xb"):
+    with open(_temporary(target), "xb"):
         pass
-    _part(target).unlink()
+    _temporary(target).unlink()
 
 
 def sync(path: Path) -> None:
@@ -71,5 +71,5 @@ def _target(path: str | os.PathLike[str]) -> tuple[Path | None, int | None]:
     return Path(os.path.realpath(path)), stat.S_IMODE(mode)
 
 
-def _part(target: Path) -> Path:
+def _temporary(target: Path) -> Path:
     return target.with_name(f".{target.name}.{os.getpid()}.tmp")

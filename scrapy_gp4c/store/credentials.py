@@ -76,7 +76,7 @@ _SCHEME_VALUE: Final = re.compile(r"(?:basic|bearer|digest|negotiate|token)\s+\S
 
 @lru_cache(4096)
 def _plain(name: str) -> str:
-    """A name as it is compared."""
+    """Form of a name by which names are compared."""
     return re.sub("[-_.]", "", unquote(name).lower().removeprefix("x-").removeprefix("x_"))
 
 
@@ -84,7 +84,6 @@ class Credentials:
     """Takes out of requests and URLs what is secret."""
 
     def __init__(self, names: Iterable[str] = SECRET_PARAMS) -> None:
-        """Take the names of parameters, headers and arguments that are secret."""
         self._names = frozenset(map(_plain, names))
 
     @classmethod

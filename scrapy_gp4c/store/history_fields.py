@@ -69,14 +69,14 @@ class Field(NamedTuple):
     """Value of a page whose line has none, before `read`."""
 
 
-def _found(value: object) -> str:
+def _shown(value: object) -> str:
     return str(value)[:_SHOWN] if not isinstance(value, str) else repr(value)[:_SHOWN]
 
 
-def _whole(most: int) -> Callable[[Any], int]:
+def _whole_number(most: int) -> Callable[[Any], int]:
     def read(value: Any) -> int:
         if type(value) is not int or not 0 <= value <= most:
-            raise ValueError(f"expected a whole number from 0 to {most}; found {_found(value)}")
+            raise ValueError(f"expected a whole number from 0 to {most}; found {_shown(value)}")
         return value
 
     return read
@@ -86,13 +86,13 @@ def _read_fingerprint(value: Any) -> int | None:
     if value is None:
         return None
     if not isinstance(value, str) or not re.fullmatch("[0-9A-Fa-f]{1,16}", value):
-        raise ValueError(f"expected 16 hex digits; found {_found(value)}")
+        raise ValueError(f"expected 16 hex digits; found {_shown(value)}")
     return int(value, 16)
 
 
 def _read_outcome(value: Any) -> int:
     if value not in _FAILURES:
-        raise ValueError(f"expected one of {_FAILURES}; found {_found(value)}")
+        raise ValueError(f"expected one of {_FAILURES}; found {_shown(value)}")
     return OUTCOMES.index(value)
 
 
@@ -106,7 +106,7 @@ def _read_found_by(value: Any) -> int:
     if value == "start":
         return int(discovery.START)
     if type(value) is not int or not 0 <= value < discovery.START:
-        raise ValueError(f"expected the number of a line, or 'start'; found {_found(value)}")
+        raise ValueError(f"expected the number of a line, or 'start'; found {_shown(value)}")
     return value
 
 
@@ -120,7 +120,7 @@ def _read_brought(value: Any) -> tuple[float, float, int] | None:
         return None
     is_sound = isinstance(value, list) and len(value) == len(BROUGHT)
     if not is_sound or not all(_is_number(one) and 0 <= one < 2**31 for one in value):
-        raise ValueError(f"expected {len(BROUGHT)} numbers; found {_found(value)}")
+        raise ValueError(f"expected {len(BROUGHT)} numbers; found {_shown(value)}")
     return value[0], value[1], int(value[2])
 
 
@@ -131,7 +131,7 @@ def _write_claims(page: PageText) -> list[tuple[int, str, int]] | None:
 def _read_claims(value: Any) -> npt.NDArray[Any]:
     if not isinstance(value, list) or not all(map(_is_claim, value)):
         raise ValueError(
-            f"expected lists of cycle, kind ({', '.join(KINDS)}) and value; found {_found(value)}"
+            f"expected lists of cycle, kind ({', '.join(KINDS)}) and value; found {_shown(value)}"
         )
     return np.array([(cycle, 0, KINDS.index(kind), number) for cycle, kind, number in value], DATED)
 
@@ -146,17 +146,17 @@ def _is_claim(claim: object) -> bool:
 
 def _read_minutes(value: Any) -> float:
     if not _is_number(value) or not 0 <= value < 65_504:
-        raise ValueError(f"expected minutes; found {_found(value)}")
+        raise ValueError(f"expected minutes; found {_shown(value)}")
     return float(value)
 
 
 def _read_gains(value: Any) -> tuple[tuple[int, float], ...]:
     is_list = isinstance(value, list) and all(isinstance(one, list) and len(one) == 2 for one in value)
     if not is_list or not all(type(cycle) is int and cycle > 0 and _is_gain(ppm) for cycle, ppm in value):
-        raise ValueError(f"expected pairs of a cycle and a number; found {_found(value)}")
+        raise ValueError(f"expected pairs of a cycle and a number; found {_shown(value)}")
     cycles = [cycle for cycle, _ in value]
     if cycles != sorted(set(cycles)):
-        raise ValueError(f"expected each cycle once, in order; found {_found(cycles)}")
+        raise ValueError(f"expected each cycle once, in order; found {_shown(cycles)}")
     return tuple((cycle, float(ppm)) for cycle, ppm in value)
 
 
@@ -170,13 +170,13 @@ def _is_gain(value: Any) -> bool:
 
 def _read_text(value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"expected a text; found {_found(value)}")
+        raise ValueError(f"expected a text; found {_shown(value)}")
     return value
 
 
 def _read_request(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"expected a JSON object; found {_found(value)}")
+        raise ValueError(f"expected a JSON object; found {_shown(value)}")
     return value
 
 
@@ -204,14 +204,14 @@ def _write_outcome(page: PageText) -> str | None:
     return OUTCOMES[page.columns["outcome"]] if page.columns["failures"] else None
 
 
-_CYCLE: Final = _whole(2**31 - 1)
-_READ_SIZE: Final = _whole(sizes.CLASSES - 1)
+_CYCLE: Final = _whole_number(2**31 - 1)
+_READ_SIZE: Final = _whole_number(sizes.CLASSES - 1)
 FIELDS: Final = (
     Field("first_cycle", _column("first_cycle"), _CYCLE, 0),
     Field("last_cycle", _write_last_cycle, _CYCLE, 0),
     Field("fingerprint", _write_fingerprint, _read_fingerprint),
-    Field("failures", _if_failed("failures"), _whole(255), 0),
-    Field("gone", _if_failed("gone"), _whole(255), 0),
+    Field("failures", _if_failed("failures"), _whole_number(255), 0),
+    Field("gone", _if_failed("gone"), _whole_number(255), 0),
     Field("last_attempt", _if_failed("last_attempt"), _CYCLE, 0),
     Field("outcome", _write_outcome, _read_outcome, "error"),
     Field("entered", _column("entered"), _CYCLE, 0),

@@ -41,7 +41,6 @@ from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreFullError, St
 from scrapy_gp4c.store.atomic_files import sync
 
 DATA: Final = "data.mdb"
-"""File name of LMDB."""
 
 _FULL_BYTES: Final = 2**20
 """Free space below which a short write means a full disk; other processes may have freed some."""
@@ -348,7 +347,6 @@ class WriterLock:
     """The right to write to a store: held by at most one process, and gone when that process is."""
 
     def __init__(self, path: Path) -> None:
-        """Take the lock or raise StoreInUseError that names the holder."""
         self._path = path / WRITER_LOCK
         try:
             while not self._take(path):
@@ -406,7 +404,6 @@ class Transaction:
     __slots__ = ("_path", "_txn")
 
     def __init__(self, path: Path, txn: Any) -> None:
-        """Take the transaction that was begun."""
         self._path = path
         self._txn = txn
 
@@ -586,7 +583,7 @@ def is_intact(seed: int, value: bytes | memoryview) -> bool:
 class Table:
     """A table of an open LMDB file. All that is read is checked; raises StoreDamagedError that names it."""
 
-    __slots__ = ("_path", "_place", "_plain", "handle", "name")
+    __slots__ = ("_path", "_plain", "_seed_base", "handle", "name")
 
     def __init__(self, path: Path, name: str, handle: object, *, plain: bool = False) -> None:
         """``plain``: without checksums, as `ids`."""
@@ -594,7 +591,7 @@ class Table:
         self.name = name
         self.handle = handle
         self._plain = plain
-        self._place = 0 if plain else seed_of(name, b"")
+        self._seed_base = 0 if plain else seed_of(name, b"")
 
     def get(self, txn: Any, key: bytes) -> bytes | None:
         """Read a value, or None where there is none."""
@@ -620,7 +617,7 @@ class Table:
         return memoryview(value)[:-SUM_BYTES]
 
     def _seed(self, key: bytes) -> int:
-        return self._place | int.from_bytes(key, "big") % _PRIME
+        return self._seed_base | int.from_bytes(key, "big") % _PRIME
 
     def get_many(self, txn: Any, numbers: npt.NDArray[Any]) -> list[bytes] | None:
         """Read the values of whole numbers ``[N]``, as keys of 4 bytes; None where one is missing."""
@@ -635,7 +632,7 @@ class Table:
         if self._plain:
             return values
         contents = list(map(_CONTENT, values))
-        seeds = (numbers.astype(np.int64) % _PRIME + self._place).tolist()
+        seeds = (numbers.astype(np.int64) % _PRIME + self._seed_base).tolist()
         sums = np.fromiter(map(xxh3_64_intdigest, contents, seeds), np.uint64, len(contents))
         kept_sums = np.frombuffer(b"".join(map(_SUM, values)), "<u4")
         wrong = np.flatnonzero(sums.astype(np.uint32) != kept_sums)

@@ -147,7 +147,6 @@ class Gains:
     """Gains of a store's visits, none until `begin`."""
 
     def __init__(self, tables: Tables) -> None:
-        """Take the tables of a store."""
         self._tables = tables
 
     def _meta(self) -> dict[str, Any]:

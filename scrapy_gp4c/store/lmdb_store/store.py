@@ -79,7 +79,6 @@ class WriteBuffer:
     """Visits, pages, notes and values since the last commit; of a page's values, the newest."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self.visits: list[bytes] = []
         """As bytes of dtype `VISIT`."""
         self.pages: dict[int, bytes] = {}

@@ -59,7 +59,6 @@ from scrapy_gp4c.store.lmdb_store.environment import (
 from scrapy_gp4c.store.records import SHADOW, TRUST, CycleRecord, FoldMarker
 
 Handles = dict[str, Table]
-"""Tables by their names."""
 
 
 class PageColumns(NamedTuple):
@@ -168,7 +167,6 @@ GROUP_ROWS: Final = CycleRows("group_visits", GROUP_VISITS)
 CLAIMS: Final = CycleRows("claims", CLAIM, (_pack_claims, _unpack_claims))
 """Claims that were new in a cycle."""
 GAINS: Final = CycleRows("gains", GAIN)
-"""Measured visits."""
 TRUST_PARTS: Final = CycleRows("trust", SITE_COUNTS)
 """Counts that the parts of a fold add; those of all sites are under cycle 0, with another dtype."""
 SHADOWS: Final = CycleRows("shadows", SHADOW)
@@ -426,7 +424,6 @@ class Tables:
     fold_marker: FoldMarker | None
 
     def __init__(self, environment: Environment, db: Handles) -> None:
-        """Take an open file and the handles of its tables."""
         self.path = environment.path
         self.readonly = environment.readonly
         self.transaction = environment.transaction

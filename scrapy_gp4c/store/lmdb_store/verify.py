@@ -146,12 +146,12 @@ def _values(tables: Tables) -> Iterator[str]:
         try:
             with tables.transaction(buffers=True) as txn:
                 for key in table.wrong_keys(txn):
-                    yield f"{_place(tables, name, key)}: {MEANING[name]} is damaged"
+                    yield f"{_key_in_words(tables, name, key)}: {MEANING[name]} is damaged"
         except StoreDamagedError as error:
             yield error.what
 
 
-def _place(tables: Tables, name: str, key: bytes) -> str:
+def _key_in_words(tables: Tables, name: str, key: bytes) -> str:
     """Description of a key."""
     if name == "clusters" and len(key) == U32_PAIR.size:
         return f"{name}: part {', '.join(map(str, U32_PAIR.unpack(key)))}"
