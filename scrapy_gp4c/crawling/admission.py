@@ -14,8 +14,10 @@ import numpy as np
 from scrapy_gp4c.crawling.cycle import Cycle, VisitInfo
 from scrapy_gp4c.crawling.promises import has_promise
 from scrapy_gp4c.crawling.requests import (
+    FETCH_NOTES,
     FOUND_BY,
     META,
+    NEEDS_CALLBACK,
     PASSED,
     UNKNOWN_FINDER,
     WEB,
@@ -25,6 +27,7 @@ from scrapy_gp4c.crawling.requests import (
     Rebuilder,
     data_of,
     finder_of,
+    has_new_data,
     is_opted_out,
     is_page_request,
 )
@@ -332,10 +335,8 @@ class Admission:
         mark, weight = request.meta.get(META), None
         if isinstance(mark, Claim) and self._cycle.is_under_way(mark):
             return self._queue_again(request, mark)
-        if isinstance(mark, VisitInfo) and "retry_times" in request.meta:  # by Scrapy's get_retry_request
-            claim = self._cycle.reopen(mark)
-            if claim is not None:
-                return self._queue_again(request, claim)
+        if isinstance(mark, VisitInfo) and (reopened := self._cycle.reopen(mark, request)) is not None:
+            return self._queue_again(request, reopened)
         self._setup.has_begun = True
         self.requests_elsewhere += FOUND_BY not in request.meta
         if mark == PASSED or not is_page_request(request):
@@ -373,11 +374,25 @@ class Admission:
         if request.method == "POST" and not self._has_posted:
             self._has_posted = True
             self._note_login(request)
+        self._note_needed_callback(request)
         request.meta[META] = False if is_opted_out(request) else PASSED
         queued = self._enqueue(request) if is_filtered else self._enqueue_unfiltered(request)
         if queued:
             self._setup.queued()
         return queued
+
+    def _note_needed_callback(self, request: Request) -> None:
+        """Remember that a page's callback yields what no plan keeps, such as a POST or data of today.
+
+        Where unchanged pages are skipped, such a page would take with it all that its callback leads to.
+        """
+        store = self._cycle.store
+        finder = finder_of(request, store) if self._cycle.settings.skip_unchanged else UNKNOWN_FINDER
+        if finder in (UNKNOWN_FINDER, START):
+            return
+        stored = store.request(finder - 1)
+        if stored.get(NEEDS_CALLBACK) != "always":
+            store.set_request(finder - 1, {**stored, NEEDS_CALLBACK: "always"})
 
     def _note_login(self, request: Request) -> None:
         """Remember the pages by which the spider came from its start to its first POST, as to a login.
@@ -403,6 +418,8 @@ class Admission:
 
     def _admit_page(self, request: Request, weight: float | None, has_wishes: bool) -> bool:
         cycle, store = self._cycle, self._cycle.store
+        for note in FETCH_NOTES & request.meta.keys():  # of the page whose meta this is a copy of
+            del request.meta[note]
         key, full_key = self.rebuilder.keys(request)
         if full_key != key and self._is_other_secret(key, full_key, request):
             return self._queue_untouched(request)
@@ -440,6 +457,8 @@ class Admission:
         stored = self.rebuilder.stored(request)
         if "unstorable" in stored:
             self._log_first(NOT_STORABLE, _not_storable(stored))
+        if "unstorable" in stored or request.dont_filter or data_of(stored):
+            self._note_needed_callback(request)
         claim: Claim | None
         if page is None:
             if is_duplicate:
@@ -554,6 +573,7 @@ class Admission:
         stored = self.rebuilder.stored(request)
         is_queued = self._cycle.is_queued(page)
         if not is_queued and data_of(stored) != data_of(self._cycle.store.request(page)):
+            self._cycle.asked_too_late.add(page)
             self._log_first(ASKED_TOO_LATE, asked_too_late(stored), logging.WARNING)
         self._restore(page, stored)
         if not is_queued:
@@ -585,6 +605,10 @@ class Admission:
         said = {name: value for name, value in before.get("meta", {}).items() if name in WISHES}
         if said:
             stored = {**stored, "meta": {**said, **stored.get("meta", {})}}
+        if NEEDS_CALLBACK in before:
+            stored = {**stored, NEEDS_CALLBACK: before[NEEDS_CALLBACK]}
+        elif self._cycle.settings.skip_unchanged and has_new_data(before, stored):
+            stored = {**stored, NEEDS_CALLBACK: "once"}
         if stored != before:
             self._note_varying(data_of(before), data_of(stored))
             self._cycle.store.set_request(page, stored)

@@ -36,7 +36,7 @@ from scrapy_gp4c.crawling.planning import PlannedRound, Planner, WaitingPages, b
 from scrapy_gp4c.crawling.promises import LiveRules, put_weights
 from scrapy_gp4c.crawling.repeats import Repeats
 from scrapy_gp4c.crawling.reports import report_of, sampled_counts
-from scrapy_gp4c.crawling.requests import META, UNKNOWN_FINDER, Claim
+from scrapy_gp4c.crawling.requests import META, NEEDS_CALLBACK, UNKNOWN_FINDER, Claim
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.fingerprint.sketches import distance, is_changed
@@ -493,6 +493,8 @@ class Cycle:
         """Pages whose visits have ended since the feeder last looked."""
         self.asked: set[int] = set()
         """Pages that the spider itself has requested in this run."""
+        self.asked_too_late: set[int] = set()
+        """Pages whose request was sent before the spider yielded it with other data."""
         self._failed: set[int] = set()
         """Pages whose visits of this run had no answer that a callback reads."""
         self.archive: Archive | None = None
@@ -715,17 +717,23 @@ class Cycle:
         """Whether a page's visit is under way, or waits for its callback."""
         return page in self._under_way or page in self.held
 
-    def reopen(self, info: VisitInfo) -> Claim | None:
-        """Go on with a visit whose callback asks for the page again: its answer was not the page.
+    def reopen(self, info: VisitInfo, request: Request) -> Claim | None:
+        """Go on with a visit whose callback asks for the page again, as its answer was not the page.
 
-        None: the visit is over, or there was none.
+        So says Scrapy's `get_retry_request`, and so do a doubt and a withdrawal. None: the visit is over, or
+        the request is another, with a copy of the visit's ``meta``.
         """
-        held = info.held
-        if held is None or self.held.get(held.claim.page) is not held:
+        page: Any = info.get("page")
+        held = self.held.get(page) or self._doubted.get(page, (None,))[0]
+        if held is None or held.info is not info or held.request is None or request.url != held.request.url:
             return None
-        del self.held[held.claim.page]
+        is_refused = info.doubtful is not None or held.withdrawn is not None or "retry_times" in request.meta
+        if not (is_refused and request.dont_filter):
+            return None
+        self.held.pop(page, None)
+        self._doubted.pop(page, None)
         info.held = None
-        self._under_way[held.claim.page] = False
+        self._under_way[page] = False
         return held.claim
 
     def left_queue(self, visit: Claim) -> None:
@@ -860,11 +868,16 @@ class Cycle:
             self.ended.append(visit.page)
             return info
         is_skipped = self.settings.skip_unchanged and info.outcome in ("unchanged", "not_modified")
+        is_skipped = is_skipped and not self.needs_callback(visit.page)
         if request is None or is_skipped or new.outcome not in HELD_OUTCOMES:
             self._record(held)
         else:
             info.held = self.held[visit.page] = held
         return info
+
+    def needs_callback(self, page: int) -> bool:
+        """Whether the callback of a page is to run though the page did not change."""
+        return NEEDS_CALLBACK in self.store.request(page)
 
     def _since_delivered(self, page: int, copy: PageRow | None, reading: PageReading) -> dict[str, object]:
         """Result of a visit by comparison with the copy that was delivered last."""
@@ -929,6 +942,11 @@ class Cycle:
         self.stats.inc_value("gp4c/visited")
         self.stats.inc_value(f"gp4c/outcome/{new.outcome}")
         if held.failure is None and held.withdrawn is None:
+            if self.settings.skip_unchanged and page not in self.asked_too_late:
+                stored = self.store.request(page).copy()
+                if stored.get(NEEDS_CALLBACK) == "once":
+                    del stored["needs_callback"]
+                    self.store.set_request(page, stored)
             if held.verdict is None and new.outcome in HELD_OUTCOMES:
                 # Of a page that was not delivered before, what is new since it was.
                 new = new._replace(outcome=held.info.outcome or new.outcome)

@@ -46,6 +46,8 @@ class KnownCopy:
     delivered: tuple[str, int | None] | None
     """Where the copy was not delivered to the spider: outcome of this visit for the callback, or else the
     fingerprint that it is compared with."""
+    needs_callback: bool
+    """Whether the callback is to run though the page did not change."""
     rule: PageRule
     distance_bits: int
     was_redirected: bool
@@ -82,6 +84,7 @@ def known_copy(cycle: Cycle, claim: Claim) -> KnownCopy:
         needs_text,
         None if archive is None or before is None else archive.previous(before)(),
         delivered,
+        cycle.needs_callback(claim.page),
         rule,
         cycle.distance_bits(rule),
         cycle.was_redirected(claim.page),

@@ -65,25 +65,18 @@ HOOK: Final = "gp4c_request"
 """Method of a spider that adds to planned requests what the store does not keep: ``(request) -> request``."""
 WEB: Final = ("http://", "https://")
 
-TRANSIENT_META: Final = frozenset(
-    {
-        META,
-        FOUND_BY,
-        WEIGHT,
-        "ajax_crawlable",
-        "download_latency",
-        "is_start_request",
-        "redirect_reasons",
-        "redirect_times",
-        "redirect_ttl",
-        "redirect_urls",
-        "retry_times",
-    }
+FETCH_NOTES: Final = frozenset(
+    {"redirect_reasons", "redirect_times", "redirect_ttl", "redirect_urls", "retry_times"}
 )
-"""Notes of Scrapy in ``meta`` about one fetch: not part of how the page is requested."""
+"""Notes of Scrapy in ``meta`` about the redirects and retries of one fetch."""
+TRANSIENT_META: Final = FETCH_NOTES | {
+    META, FOUND_BY, WEIGHT, "ajax_crawlable", "download_latency", "is_start_request",
+}  # fmt: skip
+"""Keys of ``meta`` that are not part of how the page is requested."""
 _OPTIONS: Final = (
     "dont_",
     "download_",
+    "gp4c_",
     "handle_httpstatus_",
     "max_retry_times",
     "playwright",
@@ -91,6 +84,8 @@ _OPTIONS: Final = (
     "zyte_api",
 )
 _NO_DATA: Final = frozenset({"cookiejar", "depth", "link_text"})
+_FOR_SERVER: Final = ("cookies", "flags", "header ", "meta proxy")
+NEEDS_CALLBACK: Final = "needs_callback"
 IDENTIFYING: Final = ("cb_kwargs", "meta", "cookies")
 """Fields of a stored request by which a fingerprinter may tell pages apart, besides URL and headers."""
 
@@ -112,6 +107,7 @@ _FIELDS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
     "rule": (list, "a callback's name and a link extractor"),
     "lacks": (list, "a list of texts"),
     "unstorable": (list, "a list of texts"),
+    "needs_callback": (str, "always or once"),
 }
 _JSON_SCALARS: Final = (str, int, bool, type(None))
 _PROBE_URL: Final = "https://h.example/a-b/C_d.e~1"
@@ -413,9 +409,27 @@ def data_of(stored: StoredRequest) -> dict[str, Any]:
     data |= {f"cb_kwargs {name}": value for name, value in cb_kwargs.items()}
     data |= {f"header {name}": value for name, value in headers.items() if name != "Referer"}
     for name, value in meta.items():
-        if name not in _NO_DATA and not isinstance(value, bool) and not name.startswith(_OPTIONS):
+        if not isinstance(value, bool) and not _is_option(name):
             data[f"meta {name}"] = value
     return data
+
+
+def _is_option(name: str) -> bool:
+    """Whether a key of ``meta`` is one of the download."""
+    return name in _NO_DATA or name.startswith(_OPTIONS)
+
+
+def has_new_data(before: StoredRequest, now: StoredRequest) -> bool:
+    """Whether the callback gets other data than with the request before, as far as anybody can tell."""
+    for name in now.get("unstorable", ()):
+        field, _, key = name.partition(" ")
+        if field in ("callback", "cb_kwargs") or (field == "meta" and not _is_option(key)):
+            return True
+    old, new = (
+        {name: value for name, value in data_of(stored).items() if not name.startswith(_FOR_SERVER)}
+        for stored in (before, now)
+    )
+    return old != new
 
 
 def check_stored(stored: StoredRequest) -> None:

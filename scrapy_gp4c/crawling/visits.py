@@ -150,7 +150,7 @@ class Visit:
         if "splash" in self._request.meta:
             return  # it would render the empty body of a 304, with status 200
         try:
-            if self._lacks_text() or self._is_rebased():
+            if self._lacks_text() or self._is_rebased() or visits.cycle.needs_callback(page):
                 return
             row, lies = visits.store.page(page), visits.lies.get(site_of(self._request), ())
             if is_drawn(row.key, row.n) or page in lies or len(lies) >= MAX_LIES:
@@ -203,7 +203,9 @@ class Visit:
                     self._note_lie()  # the page was asked for with the validators of the copy before
                 self._note_refusal(response, refuses=response.status in REFUSALS)
                 error = "the body lacks its end" if CUT_OFF in response.flags else None
-                return self._finish(response, self._end(response, outcome, error, self._request))
+                is_empty = visits.skip_unchanged and response.status == 304  # nothing for a callback to read
+                request = None if is_empty else self._request
+                return self._finish(response, self._end(response, outcome, error, request))
             if self._is_cut_slowly(response):
                 await self._cut(response)
                 if not visits.cycle.is_under_way(claim):
@@ -350,13 +352,13 @@ class Visit:
             logger.error("No fingerprint of %s: %s", response, reason, exc_info=page)
             return self._finish(response, self._end(response, "error", reason))
         if self._lacks_watched(response):
-            info = self._end(response, "doubtful", NOT_WATCHED_REASON)
+            info = self._end(response, "doubtful", NOT_WATCHED_REASON, self._request)
             info["doubtful"] = NOT_WATCHED_REASON
             return self._finish(response, info)
         is_rebased = not is_known and self._is_rebased()
         if not is_known and not is_rebased and (doubt := self._doubt(response, page)) is not None:
             self._note_refusal(response, refuses=True)
-            info = self._end(response, "doubtful", doubt)
+            info = self._end(response, "doubtful", doubt, self._request)
             info["doubtful"] = doubt
             return self._finish(response, info)
         self._note_refusal(response, refuses=False)
@@ -570,7 +572,7 @@ class Visit:
             # Else the next visit has the validators of the copy before: a 304 to these is false.
             elif row.outcome == NOT_MODIFIED and validators_of(response) == visits.store.validators(page):
                 self._note_lie()
-            if outcome in ("unchanged", "not_modified"):
+            if outcome in ("unchanged", "not_modified") and info.held is None:
                 self._release()
                 raise Unchanged("unchanged since the last visit")
         return response

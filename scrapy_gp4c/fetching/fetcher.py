@@ -360,7 +360,9 @@ class FetcherCrawl:
         result.meta = {name: request.meta[name] for name in VISIT_META if name in request.meta}
         if kind_of(response.body, response.url) is not None:
             result.body = response.body
-        if task.copy is not None and self._read(response, task.copy, result) and self.config.skip_unchanged:
+        copy = task.copy
+        is_unchanged = copy is not None and self._read(response, copy, result) and not copy.needs_callback
+        if is_unchanged and self.config.skip_unchanged:
             await self._fail(request, Unchanged("unchanged since the last visit"), result)
             return
         output = engine.scraper.spidermw.scrape_response_async(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from scrapy.spiders import CrawlSpider, CSVFeedSpider, Rule, SitemapSpider, XMLF
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c import visit
-from tests.support.loopback import Site, crawl, html, stats, stock_crawl
+from scrapy_gp4c.store.lmdb_store.store import Store
+from tests.support.loopback import Site, crawl, html, outcomes, stats, stock_crawl
 
 ALL = {"GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 1, "GP4C_DISCOVERY": 0.5, "CONCURRENT_REQUESTS": 4}
 ITEMS = [f"/item/{number}" for number in range(4)]
@@ -478,3 +480,85 @@ async def test_a_run_without_a_visit_has_one_warning(
         else:
             assert len(lines) == 1
             assert cause in lines[0]
+
+
+class Quiet(Daily):
+    """Pages whose texts stay, while what their callbacks hand on is another."""
+
+    name = "quiet"
+
+    async def start(self) -> AsyncIterator[Any]:
+        yield Request(self.site.url("/form"), self.parse_form)
+        yield Request(self.site.url("/list"), self.parse_list)
+
+    def parse_form(self, response: Any) -> Any:
+        return FormRequest(self.site.url("/api"), formdata={"q": "all"}, callback=self.parse_api)
+
+    def parse_api(self, response: Any) -> None:
+        self.items.append(response.text)
+
+    def parse_list(self, response: Any) -> Iterator[Any]:
+        day = response.css("i::attr(data-day)").get()
+        yield from response.follow_all(response.css("a"), self.parse_item, cb_kwargs={"day": day})
+
+
+@pytest_twisted.ensureDeferred
+async def test_an_unchanged_page_takes_nothing_with_it_that_no_plan_has(site: Site, store_path: Path) -> None:
+    """Its callback still sends the POST, and hands on today's data; a page without new data is skipped."""
+    for day, has_new_data in ((1, True), (2, True), (2, False), (3, True)):
+        site.pages = {"/form": html("the form"), "/api": f"of day {day}", ITEMS[0]: html("an item")}
+        site.pages["/list"] = html("the list", ITEMS[:1]).replace("<p>", f'<p><i data-day="{day}"></i>')
+        crawler = await crawl(Quiet, store_path, {**ALL, "GP4C_SKIP_UNCHANGED": True}, site=site)
+        expected = [f"of day {day}", (ITEMS[0], str(day))]
+        assert sorted(crawler.spider.items, key=str) == sorted(expected[: 1 + has_new_data], key=str)
+
+
+class Copying(Daily):
+    """Callbacks that hand the whole ``meta`` of their response on, and ask again with it."""
+
+    name = "copying"
+
+    async def start(self) -> AsyncIterator[Any]:
+        yield Request(self.site.url("/list"))
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        for path in ITEMS:
+            yield Request(self.site.url(path), self.parse_page, meta=response.meta)
+
+    def parse_page(self, response: Any) -> Iterator[Any]:
+        if visit(response).doubtful:
+            yield response.request.replace(dont_filter=True)
+            return
+        self.items.append(response.url)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_copy_of_the_meta_of_a_visit_makes_no_request_a_part_of_it(
+    site: Site, store_path: Path
+) -> None:
+    """Neither a retry nor a redirect of the list is one of its items; a doubted item is asked for again."""
+    answers: Counter[str] = Counter()
+
+    def busy(request: Any) -> bytes:
+        answers["list"] += 1
+        if answers["list"] == 1:
+            request.setResponseCode(503)
+            return b"busy"
+        request.setResponseCode(301)
+        request.setHeader("Location", "/moved")
+        return b""
+
+    def blocked(request: Any) -> bytes:
+        answers["item"] += 1
+        blocks = "<html><p>One moment</p><script>window._cf_chl_opt = {}</script></html>"
+        return (blocks if answers["item"] == 1 else html("the first item")).encode()
+
+    site.pages = {"/list": busy, "/moved": html("the list"), **{path: html(path) for path in ITEMS}}
+    site.pages[ITEMS[0]] = blocked
+    crawler = await crawl(Copying, store_path, ALL, site=site)
+    assert sorted(crawler.spider.items) == [site.url(path) for path in ITEMS]
+    assert outcomes(store_path, 1) == {path: ["first"] for path in ("/list", *ITEMS)}
+    assert answers["item"] == 2
+    with Store(store_path, readonly=True) as store:
+        final_urls = [store.answer(page).final_url for page in range(store.pages)]
+    assert final_urls == [site.url("/moved"), *[None] * len(ITEMS)]
