@@ -111,7 +111,7 @@ class FinderMiddleware(BaseSpiderMiddleware):
                 yield entry
 
     def _skipping_run(self) -> Run | None:
-        """The run that drops links here; None where somebody is to see, or to hear of, each request."""
+        """The run that drops links here; None where a middleware or a signal is to have each request."""
         run, of_each = run_of(self.crawler), (signals.request_scheduled, signals.request_dropped)
         return None if run is None or observes_requests(self.crawler, self, of_each) else run
 

@@ -306,7 +306,7 @@ class Admission:
         self._is_seen, self._by_url_alone = is_seen, False
 
     def forget_settled(self) -> None:
-        """Look anew at pages that had no planned visit: a further round is planned."""
+        """Forget which pages had no planned visit, because a further round is planned."""
         self._settled.clear()
 
     def skips(self, request: Request) -> bool:
@@ -593,7 +593,7 @@ class Admission:
         return newer
 
     def _restore(self, page: int, stored: StoredRequest) -> None:
-        """Replace the stored request of a page by the spider's of this run, once a run."""
+        """Replace the stored request of a page by the spider's first one of this run."""
         if page in self.restored:
             return
         _with_room(self.restored).add(page)

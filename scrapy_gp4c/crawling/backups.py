@@ -49,7 +49,7 @@ class Backups:
             self._process = self._start()
 
     async def finish(self) -> None:
-        """Make the last one, off the reactor, after the store is closed."""
+        """Make the last backup, off the reactor, after the store is closed."""
         if self._is_on:
             thread = ThreadPoolExecutor(1, "gp4c-backup")
             await awaitable(thread.submit(self._make_last))

@@ -11,6 +11,7 @@ the next cycle. Items are so delivered at least once.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import secrets
@@ -19,7 +20,6 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -29,15 +29,21 @@ import numpy.typing as npt
 
 from scrapy_gp4c.archive.differences import differences, shown
 from scrapy_gp4c.crawling.archiving import Archive, PreviousText, is_far, no_text
-from scrapy_gp4c.crawling.cycle_settings import new_record, recorded_settings
 from scrapy_gp4c.crawling.doubt import Patience, retry_after
 from scrapy_gp4c.crawling.measuring import Measuring
-from scrapy_gp4c.crawling.planning import PlannedRound, Planner, WaitingPages, by_turns, note_recovery
+from scrapy_gp4c.crawling.planning import (
+    PlannedRound,
+    Planner,
+    WaitingPages,
+    by_turns,
+    note_recovery,
+    still_left_alone,
+)
 from scrapy_gp4c.crawling.promises import LiveRules, put_weights
 from scrapy_gp4c.crawling.repeats import Repeats
 from scrapy_gp4c.crawling.reports import report_of, sampled_counts
 from scrapy_gp4c.crawling.requests import META, NEEDS_CALLBACK, UNKNOWN_FINDER, Claim
-from scrapy_gp4c.errors import Gp4cError, StoreError
+from scrapy_gp4c.errors import ExpressionError, Gp4cError, PolicyError, ScoreError, SettingsError, StoreError
 from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.fingerprint.sketches import distance, is_changed
 from scrapy_gp4c.foreign_text import foreign_safe_logger
@@ -59,7 +65,9 @@ from scrapy_gp4c.page_state.outcomes import (
 )
 from scrapy_gp4c.page_state.page_names import Moves
 from scrapy_gp4c.page_state.rules import PageRule
+from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import CycleVisits, Pages, Planned
+from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.first_visits import SHARE
 from scrapy_gp4c.scoring.ranking import places_in_order
@@ -190,7 +198,7 @@ def visit(response: Response) -> VisitInfo:
     return made
 
 
-@dataclass(slots=True, eq=False)
+@dataclasses.dataclass(slots=True, eq=False)
 class HeldVisit:
     """A visit that is over for the downloader, and not yet for the spider."""
 
@@ -410,6 +418,97 @@ class FirstVisits:
         waiting = WaitingPages(page, site, finder, np.zeros(len(page)), order)
         self._waiting = []
         return [one for one in by_turns(waiting, 1, None).tolist() if self.takes(one)]
+
+
+def new_record(settings: Settings, store: Store | None) -> CycleRecord:
+    """New record of a cycle: all settings that its plan follows from.
+
+    ``store``: whose clusters that may be; None: no store has all pages, and none has clusters.
+    """
+    records = [] if store is None else store.cycles(store.last_cycle)
+    if records:
+        _check_fingerprint(settings, records[-1])
+    groups = store.clusters() if settings.asks_for_clusters and store is not None else None
+    of_groups: CycleRecord = {} if groups is None else {"groups": groups.groups.identity}
+    waiting = still_left_alone(records, time.time())
+    of_hosts: CycleRecord = {"left_alone": waiting} if waiting else {}
+    return {
+        **of_groups,
+        **of_hosts,
+        "started": time.time(),
+        "budget": settings.budget,
+        "site_share": settings.site_share,
+        "policy": settings.policy.text,
+        "score_function": settings.score_function.text,
+        "formula": settings.score_function.formula,
+        "score_file_sha256": settings.score_function.sha256,
+        "clock": settings.score_function.clock,
+        "seed": settings.seed,
+        "fingerprint": settings.fingerprint,
+        "discovery": settings.discovery,
+        "discovery_function": settings.discovery_function.formula,
+        "discovery_clock": settings.discovery_function.clock,
+        **_of_new_pages(settings.new_page_function),
+    }
+
+
+def _of_new_pages(function: functions.ScoreFunction | None) -> CycleRecord:
+    return (
+        {} if function is None else {"new_page_function": function.formula, "new_page_clock": function.clock}
+    )
+
+
+def _check_fingerprint(settings: Settings, record: CycleRecord) -> None:
+    if (recorded := record.get("fingerprint", settings.fingerprint)) != settings.fingerprint:
+        raise SettingsError(
+            f"GP4C_FINGERPRINT is {settings.fingerprint!r}, and the copies in this store were compared by "
+            f"{recorded!r}: every page would count as changed once. Set it back, or begin a new store by "
+            "GP4C_STORE."
+        )
+
+
+def recorded_settings(settings: Settings, record: CycleRecord) -> Settings:
+    """Settings by which a resumed cycle is planned: the values of its record.
+
+    What a store names is data: a dotted path is taken from the settings, where it must be the same. Raises
+    Gp4cError where it is not.
+    """
+    _check_fingerprint(settings, record)
+    policy, function = settings.policy, settings.score_function
+    recorded = record.get("policy", table.DEFAULT)
+    formula, clock = record.get("formula", function.formula), record.get("clock", function.clock)
+    hubs = settings.discovery_function
+    of_hubs = record.get("discovery_function", hubs.formula), record.get("discovery_clock", hubs.clock)
+    new_pages = settings.new_page_function
+    try:
+        if (formula_of_new := record.get("new_page_function")) is None:
+            new_pages = None
+        elif (formula_of_new, record.get("new_page_clock")) != (
+            (new_pages.formula, new_pages.clock) if new_pages else None
+        ):
+            new_pages = functions.recorded(formula_of_new, new_pages).on_clock(record.get("new_page_clock"))
+        if of_hubs != (hubs.formula, hubs.clock):
+            hubs = functions.recorded(of_hubs[0], hubs).on_clock(of_hubs[1])
+        if recorded != policy.text:
+            policy = table.load(recorded, trusted=False)
+        if (formula, clock) != (function.formula, function.clock):
+            function = functions.recorded(formula, function).on_clock(clock)
+    except (PolicyError, ScoreError, ExpressionError) as error:
+        raise type(error)(
+            f"cycle {record.get('cycle')} was begun with the policy {recorded!r} and the score function "
+            f"{formula!r} (of hubs: {of_hubs[0]!r}), and goes on by these; here it cannot: {error}"
+        ) from error
+    return dataclasses.replace(
+        settings,
+        policy=policy,
+        score_function=function,
+        budget=record.get("budget", settings.budget),
+        site_share=record.get("site_share", 1.0),
+        discovery=record.get("discovery", 0.0),
+        discovery_function=hubs,
+        new_page_function=new_pages,
+        seed=record.get("seed", settings.seed),
+    )
 
 
 class PlannedPages:

@@ -39,7 +39,7 @@ REFIT_CYCLES: Final = 7
 
 
 class Measuring:
-    """The search index of a crawl, and what it has to do with the store."""
+    """Search index of a crawl, which is kept in step with the store."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         """Open the index beside a store, which must be open for writing, and bring both up to the log.

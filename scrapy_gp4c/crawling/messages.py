@@ -31,7 +31,7 @@ def opening(cycle: Cycle, remaining: int) -> str:
 
 
 def _formula(cycle: Cycle) -> str:
-    """Return what a resumed cycle was begun with, whatever the settings say by now."""
+    """Score function of the cycle, which a resumed one keeps whatever the settings say by now."""
     return cycle.record.get("formula", cycle.settings.score_function.formula)
 
 
@@ -137,18 +137,18 @@ def closing(cycle: Cycle, record: CycleRecord) -> str:
 
 
 def _sampled(record: CycleRecord) -> str:
-    """Return what the policy has sampled and followed, if anything."""
+    """Part of a line about samples; empty for a policy that does not sample."""
     samples = samples_of(record)
     return f"; {samples}" if samples else ""
 
 
 def _found_by_hubs(record: CycleRecord) -> str:
-    """Return what hubs have brought, if anything."""
+    """Part of a line about new pages that hubs found; empty without any."""
     return f", {record['new_by_hubs']} of them found by hubs now" if record["new_by_hubs"] else ""
 
 
 def _gained(record: CycleRecord) -> str:
-    """Return what searches gained, where that is measured."""
+    """Part of a line about gains of searches; empty where they are not measured."""
     if "gained" not in record:
         return ""
     visits, ppm = record["gained"]

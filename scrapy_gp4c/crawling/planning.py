@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Bools, Floats
-from scrapy_gp4c.crawling.cycle_settings import still_left_alone
 from scrapy_gp4c.crawling.neighbourhood import Draws, KnownPages, LiveEvidence, Neighbourhood
 from scrapy_gp4c.crawling.promises import NO_PROMISES, PageRules, Promised, join_promises, page_rules
 from scrapy_gp4c.page_state.columns import RECOVERING, Columns, in_panel, is_awake, stages
@@ -60,7 +59,7 @@ from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import draw_salt, draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import Store
-from scrapy_gp4c.store.records import PlanCounts, PromiseCounts
+from scrapy_gp4c.store.records import CycleRecord, PlanCounts, PromiseCounts
 
 SLICE: Final = 8_192
 """Pages whose columns are all in memory at a time."""
@@ -281,7 +280,7 @@ READ: Final = {
 
 
 class Survey(NamedTuple):
-    """Pages by what a cycle may do with them."""
+    """Classes of pages for the planning of a cycle."""
 
     due: dict[int, Pages]
     """Kind -> pages that are visited whatever the policy: `PANEL`, `WARMUP`, `NEW`; ids ascending."""
@@ -311,7 +310,7 @@ def classify_pages(
     rules: PageRules | None = None,
     left_alone: Array | None = None,
 ) -> Survey:
-    """Classify all pages by what `cycle` may do with them; memory: two bytes a page, and the pages due.
+    """Classes of all pages in a cycle; memory: two bytes a page, and the pages due.
 
     ``left_alone``: keys of sites without a visit.
     """
@@ -367,6 +366,12 @@ def classify_pages(
     )
 
 
+def still_left_alone(records: Sequence[CycleRecord], now_s: float) -> dict[str, float]:
+    """Hosts that the last cycle was asked to leave alone until a time that has not come."""
+    last = records[-1].get("left_alone", {}) if records else {}
+    return {host: until_s for host, until_s in last.items() if until_s > now_s}
+
+
 class PlannedRound(NamedTuple):
     """The plan of one round."""
 
@@ -415,8 +420,8 @@ class Planner:
     ) -> None:
         """Plan a cycle over the pages that the last one left, but for those of hosts that are left alone.
 
-        ``settings``: those that the cycle was begun with, see `cycle_settings.as_begun`; ``planned_rounds``:
-        rounds that an interrupted run has planned; ``rules``: those of the pages, None: there are none.
+        ``settings``: those that the cycle was begun with; ``planned_rounds``: rounds that an interrupted run
+        has planned; ``rules``: those of the pages, None: there are none.
         """
         self._known = known
         self.rules = rules

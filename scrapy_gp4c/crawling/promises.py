@@ -203,7 +203,7 @@ class PageRules:
 
 
 def join_promises(parts: Iterable[Promised]) -> Promised:
-    """All parts, in ascending order of the pages."""
+    """Promises of all parts, in ascending order of the pages."""
     pages, promises, late_s = zip(*parts, strict=True)
     all_pages = np.concatenate(pages)
     order = np.argsort(all_pages, kind="stable")

@@ -23,9 +23,11 @@ from scrapy_gp4c.scoring.hints import CLAIMED, KINDS, LONGEST
 SET: Final = ("found_by",)
 """Columns that notes set."""
 WHAT: Final = (*SET, *KINDS, "weight", "wait")
-"""Subjects of notes: a column, a kind of claims, the weight of a page, or most failures in a row by which a
-gone page waits; a note holds the position in this tuple. The value of a claim is a time, s since 1970, or of
-a span its s."""
+"""Subjects of notes: a column, a kind of claims, a weight, or the failures in a row by which a page waits.
+
+A note holds the position in this tuple. The value of a claim is a time, s since 1970, that of a span its
+length, s.
+"""
 CLAIM_KINDS: Final = len(KINDS)
 NOTE: Final = np.dtype([("page", "<u4"), ("what", "u1"), ("value", "<f8")])
 NO_NOTES: Final = np.empty(0, NOTE)

@@ -136,7 +136,7 @@ class Tree:
 
 
 class DirectoryTree:
-    """The numbers of directories while a tree of them is made, and of all directories above them."""
+    """Numbers of directories, and of all directories above them, while a tree is made."""
 
     def __init__(self) -> None:
         self._parent = array("i")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -206,10 +206,15 @@ class Ranking(Protocol):
         """Whether a selection is the last result of `best`, unchanged: candidates, each once."""
 
 
+def is_ranking(evidence: object) -> TypeGuard[Ranking]:
+    """Whether evidence is a `Ranking`."""
+    # Not isinstance, which looks at all methods of the protocol in every round.
+    return hasattr(evidence, "best")
+
+
 def ranking_of(evidence: Evidence) -> Ranking | None:
     """The evidence, if it is a `Ranking`."""
-    # Not isinstance, which looks at all methods of the protocol in every round.
-    return cast(Ranking, evidence) if hasattr(evidence, "best") else None
+    return evidence if is_ranking(evidence) else None
 
 
 class Policy(Protocol):

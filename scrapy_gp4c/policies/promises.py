@@ -19,7 +19,7 @@ from scrapy_gp4c.arrays import Bools, Ints
 HORIZON: Final = 1024
 """Most cycles ahead that are looked at."""
 FEW: Final = 2_000
-"""Size of a state up to which it is cheap to look the state up among earlier ones."""
+"""Largest state that is looked up among earlier ones."""
 
 
 class PromisedPages(NamedTuple):

@@ -88,7 +88,7 @@ class SampleOrder:
     """The candidates of a cycle in the order of their turns as samples, as far as the budget can go."""
 
     def __init__(self, evidence: Evidence, remaining: int) -> None:
-        """Order them: of 2k pages in turn, the budget's k visits leave enough for every further sample."""
+        """Order 2k candidates: the budget's k visits leave enough of these for all samples."""
         self._pages = best_candidates(turn, 2 * remaining, evidence).pages
         self._next = 0
 
@@ -151,9 +151,9 @@ PHIS: Final[dict[str, Callable[[SampleOutcomes, Evidence, int, Clock], Floats]]]
 }
 """Name -> probability that each sample is followed: equation 3, 4-7, 8, and section 5.3."""
 BY_HISTORY: Final = ("ha", "wha")
-"""Rows of `PHIS` that look at the past of samples."""
+"""Rows of `PHIS` that read the history of samples."""
 HISTORY_COLUMNS: Final = ("n", "X", "A", "A_cycles", "first_cycle", "last_cycle")
-"""Columns that these may read of samples."""
+"""Columns of samples that rows of `BY_HISTORY` may read."""
 
 
 @dataclass

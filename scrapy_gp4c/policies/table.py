@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from scrapy_gp4c.errors import PolicyError, did_you_mean
-from scrapy_gp4c.page_state.groupings import LEVELS, Level, Name
+from scrapy_gp4c.page_state.groupings import LEVELS, Name
 from scrapy_gp4c.policies.base import Policy, PolicySettings
 from scrapy_gp4c.policies.sampling import (
     BY_HISTORY,
@@ -254,7 +254,7 @@ def _reading(name: str, arguments: dict[str, object]) -> tuple[bool, tuple[str, 
     if entry.near is not None:
         near = (entry.near,)
     elif "level" in arguments and arguments.get("sample") != 0:
-        near = (cast(Level, arguments["level"]),)
+        near = tuple(level for level in LEVELS if level == arguments["level"])
     if arguments.get("phi") == "pra":
         near += () if "links" in near else ("links",)  # popularity is told by them
     return entry.scored or order == BY_SCORE, columns, near

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -149,13 +149,6 @@ class SpreadSample(NamedTuple):
     """Share of all candidates, about."""
 
 
-class _Sampling(Protocol):
-    """Evidence that reads a sample of its candidates in much less time than all of them."""
-
-    def spread_sample(self) -> SpreadSample | None:
-        """Return a sample; None where that would not pay."""
-
-
 def best_candidates(scores_of: Scorer, k: int, evidence: Evidence, most: int = 0) -> Selection:
     """The k candidates with the highest scores, best first; ties by `Block.ties_of`, then by page.
 
@@ -169,8 +162,9 @@ def best_candidates(scores_of: Scorer, k: int, evidence: Evidence, most: int = 0
     ranking = ranking_of(evidence)
     if ranking is not None:
         return ranking.best(scores_of, most if ranking.open_pages <= most else k)
-    is_sampling = k > 0 and hasattr(evidence, "spread_sample")
-    sample = cast(_Sampling, evidence).spread_sample() if is_sampling else None
+    # A crawl's evidence reads a sample in much less time than all of its candidates, where that pays.
+    sample_of: Callable[[], SpreadSample | None] = getattr(evidence, "spread_sample", lambda: None)
+    sample = sample_of() if k > 0 else None
     cut = None if sample is None else cut_of_sample(scores_of(sample.block), k * sample.share)
     ranked, candidates = _best_from(cut, scores_of, k or most, evidence)
     count = most if candidates <= most else k

@@ -57,7 +57,7 @@ AGE_CHANGES: Final = 0.5
 AGE_SHAPE: Final = AGE_CHANGES + rates.PRIOR_CHANGES
 """Shape of the Gamma prior of a rate by age."""
 _CERTAIN: Final = 1.0 - 1e-9
-"""Largest probability that becomes a rate."""
+"""Largest probability that is converted to a rate."""
 
 
 def is_unseen(claims: Array, kind: int) -> npt.NDArray[np.bool_]:

@@ -1,7 +1,7 @@
 """Secrets of requests, known by the names of their fields; a store keeps the name, never the value.
 
-Kept of it is where it was, such as ``query api_key``, ``header authorization``, ``cookie session``, ``meta
-token``: the `lacks` of a stored request, which a visit needs from the spider.
+The store notes where a secret was, such as ``query api_key``, ``header authorization``, ``cookie session``,
+``meta token``: the `lacks` of a stored request, which a visit needs from the spider.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class CycleRecord(TypedDict, total=False):
     """Formula of the score function; its clock is the next field."""
     discovery_clock: Literal["visits", "cycles"]
     new_page_function: str
-    """Formula of what ranks first visits; absent: they come by turns."""
+    """Formula that ranks first visits; absent: they come by turns."""
     new_page_clock: Literal["visits", "cycles"]
     undelivered: dict[str, list[Any]]
     """Page -> what is known of the copy of it that was delivered last, where later visits were not."""
@@ -152,7 +152,7 @@ class CycleRecord(TypedDict, total=False):
     traps: list[list[Any]]
     """Scopes of traps: site, begin of the directory, whether URLs have a query."""
     repeats: list[list[Any]]
-    """Scopes whose new pages repeat texts: as in `traps`, then new pages, repeats and cycles with repeats."""
+    """Scopes as in `traps`, then counts of new pages, of repeats and of cycles with repeats."""
     logins: list[int]
     """Keys of the pages by which the spider comes to its first POST."""
     doubted: list[int]
@@ -304,4 +304,4 @@ SHADOW: Final = np.dtype(
         *[(f"predicted_{n}", "<f4") for n in range(1, KEPT_CYCLES + 1)],  # chance of a change, n cycles ago
     ]
 )
-"""A shadow: the state that a panel page would have if it were no panel page."""
+"""A shadow: the state that a page of the control group would have as an ordinary page."""

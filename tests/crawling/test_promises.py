@@ -152,7 +152,7 @@ async def test_times_of_rules_are_times_of_cycles(
 ) -> None:
     """Cycles each 6 hours: a page of one day is visited in every fourth, seconds early or late."""
     now = [1_000_000.0]
-    for module in ("cycle_settings", "promises"):
+    for module in ("cycle", "promises"):
         monkeypatch.setattr(
             f"scrapy_gp4c.crawling.{module}.time", SimpleNamespace(time=lambda: now[0]), raising=True
         )

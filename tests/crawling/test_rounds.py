@@ -16,7 +16,7 @@ from scrapy import Spider
 from scrapy.settings import Settings as ScrapySettings
 from twisted.web.http import Request
 
-from scrapy_gp4c.crawling.cycle_settings import new_record, recorded_settings
+from scrapy_gp4c.crawling.cycle import new_record, recorded_settings
 from scrapy_gp4c.crawling.planning import RANKED, Planner
 from scrapy_gp4c.errors import Gp4cError
 from scrapy_gp4c.page_state.outcomes import CHOSEN, among

@@ -59,7 +59,7 @@ class World:
         self._monkeypatch, self._capsys = monkeypatch, capsys
         self._now_s = 1_700_000_000.0
         clock = SimpleNamespace(time=lambda: self._now_s)
-        for module in ("cycle_settings", "promises"):
+        for module in ("cycle", "promises"):
             monkeypatch.setattr(f"scrapy_gp4c.crawling.{module}.time", clock)
 
     async def cycle(self, settings: dict[str, Any], hours: float, spider: type[Spider] = Following) -> Any:

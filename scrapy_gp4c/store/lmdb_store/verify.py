@@ -396,7 +396,7 @@ class Replay:
     """Columns that rates are made of, and sums by directory, computed from the visits alone."""
 
     def __init__(self, tables: Tables) -> None:
-        """Begin before the first cycle. Memory: 28 bytes per page."""
+        """Start with pages without visits. Memory: 28 bytes per page."""
         self._tables = tables
         pages = tables.merged_pages
         self._state: Columns = {
