@@ -7,9 +7,8 @@ that a script shows later is the page itself. Nothing here raises on any body.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -65,7 +64,8 @@ _CANDIDATES: Final = (
 _MOST_NAMES: Final = 64
 # Never text, and what says more than its text.
 _FIRST: Final = f"{_NEVER_TEXT},img[alt],input,[role=img],[disabled],[aria-disabled=true]"
-_TEXTLESS: Final = ("script", "style", "noscript", "iframe", "title", "desc", "defs", "metadata", "symbol")
+_SILENT: Final = ("script", "style", "noscript", "title", "desc", "defs", "metadata", "symbol")
+_TEXTLESS: Final = (*_SILENT, "iframe")
 _UNSEEN_INPUTS: Final = ("hidden", "password", "checkbox", "radio", "file", "image")
 _MOMENT_NAME: Final = re.compile(
     r"(?:[\w-]+-)?(?:ago|timeago|timestamp|posted|published|updated|modified|edited|created|dates?|datetime|countdown"
@@ -127,7 +127,12 @@ _COOKIES: Final = re.compile(
 _LONGEST_NOTICE: Final = 1500
 _MOST_DIALOGS: Final = 8
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_BEFORE_ATTRIBUTES: Final = (b" ", b"\n", b"\t", b"\r", b"\f", b'"', b"'", b"/")
+_NAMES: Final = {  # the look behind comes second: a search for a literal is fast; "?id=" of a URL is none
+    attribute: re.compile(
+        rf"""{attribute}=(?<=[\s"'/]{attribute}=)(?:"([^"]*)|'([^']*)|([^\s>]*))""".encode()
+    )
+    for attribute in ("class", "id")
+}
 SEPARATOR: Final = "\x1f"  # between the texts of a page; a blank for what splits words
 
 
@@ -265,7 +270,7 @@ def _parsed(html: str) -> _Parsed:
             break
         kept_reasons |= too_much
     roots: tuple[LexborNode, ...] = (document,)
-    if OUTSIDE not in kept_reasons and (b"main" in source or b"<article" in source):
+    if OUTSIDE not in kept_reasons:
         text, roots = _main_part(document, source, text, left_out)
     text = marked_prose(text, SEPARATOR)
     if len(text.split(None, LITTLE_TEXT_WORDS)) > LITTLE_TEXT_WORDS:
@@ -306,31 +311,33 @@ def _document(html: str, source: bytes) -> LexborNode | None:
     document = LexborHTMLParser(html).root
     if document is not None:
         for node in _SELECTOR.find(_FIRST, document):
-            if (said := " ".join(_said(node)).strip()) and node.parent is not None:
+            tag = node.tag
+            if tag not in _SILENT and (said := _said(tag, node.attributes)) and node.parent is not None:
                 node.insert_before(f" {said} ")
-            if node.tag in _TEXTLESS:
+            if tag in _TEXTLESS:
                 node.decompose()
     return document
 
 
-def _said(node: LexborNode) -> Iterator[str]:
+def _said(tag: str | None, attributes: Mapping[str, str | None]) -> str:
     """Words that a visitor sees or hears of an element besides its text."""
-    tag, attributes = node.tag, node.attributes
     if tag == "iframe":
         inner = LexborHTMLParser(attributes.get("srcdoc") or "").root
-        if inner is not None:
-            for hidden in _SELECTOR.find(_NEVER_TEXT, inner):
-                hidden.decompose()
-            yield inner.text(separator=" ", strip=True)
-        return
+        if inner is None:
+            return ""
+        for hidden in _SELECTOR.find(_NEVER_TEXT, inner):
+            hidden.decompose()
+        return inner.text(separator=" ", strip=True).strip()
+    words = []
     if tag == "img":
-        yield attributes.get("alt") or ""
+        words.append(attributes.get("alt") or "")
     if tag == "input" and (attributes.get("type") or "text").lower() not in _UNSEEN_INPUTS:
-        yield attributes.get("value") or ""
+        words.append(attributes.get("value") or "")
     if attributes.get("role") == "img":
-        yield attributes.get("aria-label") or ""
+        words.append(attributes.get("aria-label") or "")
     if "disabled" in attributes or attributes.get("aria-disabled") == "true":
-        yield "disabled"
+        words.append("disabled")
+    return " ".join(words).strip()
 
 
 def _is_moment(node: LexborNode) -> bool:
@@ -369,8 +376,8 @@ def _take_out(document: LexborNode, source: bytes, kept_reasons: frozenset[str])
     in_main = _InMain(document)
     nodes = []
     selectors = [_CANDIDATES]
-    for attribute in ("class", "id"):
-        names = {name for value in _values(source, attribute) for name in value.split()}
+    for attribute, pattern in _NAMES.items():
+        names = {name for value in set(pattern.findall(source)) for name in b" ".join(value).split()}
         meaningful = [name for name in names if _has_meaning(name)][:_MOST_NAMES]
         selectors += [f'[{attribute}~="{name.decode()}"]' for name in meaningful]
     for word, pattern in _LABELS:
@@ -452,7 +459,8 @@ def _is_ad_attribute(attribute: tuple[str, str | None]) -> bool:
 
 
 def _is_ad_name(name: str) -> bool:
-    return bool(_AD_NAME.fullmatch(name) or _AD_NAME.fullmatch(_AFFIXES.sub("", name)))
+    short = _AFFIXES.sub("", name)
+    return bool(_AD_NAME.fullmatch(name) or (short != name and _AD_NAME.fullmatch(short)))
 
 
 def _names_ad(value: str) -> bool:
@@ -480,13 +488,15 @@ def _take_out_labelled(document: LexborNode, kept_reasons: frozenset[str]) -> It
             is_head = is_head and node.tag not in ("h1", "main", "article")
             continue
         text = (node.text_content or "").strip()
+        if not text or len(text) > _LONGEST_MOMENT:
+            continue
         label = text.lower().rstrip(":： ")
         if label in WEEKDAYS:
             weekdays.append(node if is_head else None)
         elif (reason := _REASON_OF_LABEL.get(label)) is not None:
             if reason not in kept_reasons and label not in topics:
                 labels.append((reason, node))
-        elif len(text) <= _LONGEST_MOMENT and (label in RECENT or _is_count(text)):
+        elif label in RECENT or _is_count(text):
             alone.append(node)
     if len(weekdays) == 1 and weekdays[0] is not None:  # the day in a page's head, no hours of opening
         alone.append(weekdays[0])
@@ -537,30 +547,16 @@ def _notices(document: LexborNode) -> Iterator[LexborNode]:
     dialogs = _SELECTOR.find("dialog,[role*=dialog]", document)[:_MOST_DIALOGS]
     others = _SELECTOR.find("body>div,body>section,body>div>div", document)
     for number, node in enumerate((*dialogs, *others)):
-        text = node.text().lower()
+        text = node.text()
         if (
             len(text) <= _LONGEST_NOTICE
-            and _COOKIES.search(text) is not None
+            and _COOKIES.search(text.lower()) is not None
             and (
                 number < len(dialogs)
                 or _SELECTOR.find("button,[role=button],input[type=submit],a[href='#']", node)
             )
         ):
             yield node
-
-
-def _values(source: bytes, attribute: str) -> set[bytes]:
-    """Values of an attribute in a source; a pattern would take three times as long."""
-    values = set()
-    for before, piece in pairwise(source.split(f"{attribute}=".encode())):
-        if not before.endswith(_BEFORE_ATTRIBUTES):  # "?id=" of a URL
-            continue
-        quote = piece[:1]
-        if quote in (b'"', b"'"):
-            values.add(piece[1:].partition(quote)[0])
-        else:
-            values.add(piece.partition(b">")[0].partition(b" ")[0])
-    return values
 
 
 @lru_cache(16384)
@@ -590,8 +586,8 @@ def names_of(*attributes: str | None) -> Iterator[str]:
     """Names in classes and ids, in lower case with hyphens."""
     for attribute in attributes:
         if attribute:
-            names = _CAMEL.sub("-", attribute).lower().split()
-            yield from (name for name in names if len(name) <= _LONGEST_NAME)
+            lower = attribute if attribute.islower() else _CAMEL.sub("-", attribute).lower()
+            yield from (name for name in lower.split() if len(name) <= _LONGEST_NAME)
 
 
 def _is_of_page(node: LexborNode, depth: int) -> bool:
@@ -624,7 +620,8 @@ def _main_part(
     document: LexborNode, source: bytes, text: str, left_out: list[LeftOut]
 ) -> tuple[str, tuple[LexborNode, ...]]:
     """Return the text and elements of the main part, the title and alerts, if they hold most of the words."""
-    mains = _SELECTOR.find("main,[role=main]", document) or _SELECTOR.find("article", document)
+    nodes = _SELECTOR.find("main,[role=main],article", document)
+    mains = [one for one in nodes if one.tag != "article" or one.attributes.get("role") == "main"] or nodes
     if len(mains) != 1:
         return text, (document,)
     title = next(iter(_SELECTOR.find("title", document)), None)

@@ -356,7 +356,6 @@ _HINTS: Final = frozenset(
     )
 ) - {"a", "n"}
 FRENCH_AGO: Final = " y a "
-_FRENCH_HINTS: Final = _HINTS | {"a"}
 _HINT_WORD: Final = re.compile(r"[^\s=:\-/#\"'_?&(),.;\[\]|「」（）]+")
 _HANGING_HINT: Final = re.compile(_CJK_VIEWS)
 # Common words of other languages, which would make every text of these be tried at each of them.
@@ -388,7 +387,6 @@ def mask(text: str) -> str:
     pieces: list[str] = []
     done = 0
     masks = _Masks(text)
-    hints = _FRENCH_HINTS if FRENCH_AGO in text else _HINTS
     for cluster in _CLUSTER.finditer(digits):
         first, last = cluster.span()
         if last <= done:
@@ -397,8 +395,9 @@ def mask(text: str) -> str:
         if (
             _SHAPE.search(text, first, last + 8) is None
             and (last - first < 2 or _HEX_SHAPE.search(text, max(first - _REACH, 0), last + _REACH) is None)
-            and hints.isdisjoint(_HINT_WORD.findall(around))
-            and (around.isascii() or max(around) < "\u0e00" or _HANGING_HINT.search(around) is None)
+            and _HINTS.isdisjoint(words := _HINT_WORD.findall(around))
+            and not ("a" in words and FRENCH_AGO in text)
+            and (around.isascii() or _HANGING_HINT.search(around) is None)
         ):
             continue
         # Whole words only: a window that cut one would let \b match inside it.
@@ -503,11 +502,13 @@ class _Masks:
         def marked(word: re.Match[str]) -> str:
             nonlocal saved
             bits = _MARKS.get(word[2])
+            if bits is None:
+                return word[0]
             # "p.m." is no unit, and "3 m" is a length; "3m ago" and "il y a" are times.
             is_letter = word.end(2) - word.start(2) == 1 and word[2].isascii()
             is_french = word[2] == "a" and window.endswith("il y ", 0, word.start())
             is_unit = is_letter and _BEFORE_LETTER.search(window, max(word.start() - 16, 0), word.start())
-            if bits is None or (is_letter and not word[1] and not is_french and not is_unit):
+            if is_letter and not word[1] and not is_french and not is_unit:
                 return word[0]
             originals[word.start(2) - saved] = word[2]
             saved += len(word[2]) - 1

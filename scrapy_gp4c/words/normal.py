@@ -77,7 +77,10 @@ def _nfkc(text: str) -> str:
 
 
 # A superscript behind a digit is another number: 10² is not 102. Behind a letter it is how some write m2.
-_RAISED: Final = re.compile("[\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u209c\u2150-\u215e](?<=[0-9].)")
+_RAISED_SIGNS: Final = frozenset(
+    map(chr, (0xB2, 0xB3, 0xB9, *range(0xBC, 0xBF), *range(0x2070, 0x209D), *range(0x2150, 0x215F)))
+)
+_RAISED: Final = re.compile(f"[{''.join(sorted(_RAISED_SIGNS))}](?<=[0-9].)")
 _TWINS: Final = {
     **dict.fromkeys("“”„‟«»″〝〞", '"'),
     **dict.fromkeys("‘’‚‛‹›′ʼ", "'"),
@@ -125,9 +128,11 @@ def plain_form(text: str) -> str:
 def _plain(text: str) -> tuple[str, bool]:
     """Return a text without masks, and whether it may have scripts without spaces."""
     signs = set(text)  # one look at which signs there are spares most texts a pattern for each kind
-    rare = {sign for sign in signs if sign > "~"} - _TWINS.keys()
-    if not all(map(str.isalpha, rare)) or not rare.isdisjoint("\uff9e\uff9f"):
-        text = _PERHAPS_MARKS.sub(_divided, _RAISED.sub(r" ^\g<0>", text))
+    rare = {sign for sign in signs if sign > "~"}
+    if not rare.isdisjoint(_RAISED_SIGNS):
+        text = _RAISED.sub(r" ^\g<0>", text)
+    if any(map(_is_mark, rare)):
+        text = _PERHAPS_MARKS.sub(_divided, text)
     if not unicodedata.is_normalized("NFKC", text):
         text = _nfkc(text)
         signs = set(text)
