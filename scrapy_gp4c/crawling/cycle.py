@@ -14,11 +14,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import secrets
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -29,7 +30,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.archive.differences import differences, shown
 from scrapy_gp4c.crawling.archiving import Archive, PreviousText, is_far, no_text
-from scrapy_gp4c.crawling.doubt import Patience, retry_after
+from scrapy_gp4c.crawling.claim_files import mail_seconds_of
 from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.planning import (
     PlannedRound,
@@ -39,7 +40,7 @@ from scrapy_gp4c.crawling.planning import (
     note_recovery,
     still_left_alone,
 )
-from scrapy_gp4c.crawling.promises import LiveRules, put_weights
+from scrapy_gp4c.crawling.promises import PageRules, put_weights, rule_of_request
 from scrapy_gp4c.crawling.repeats import Repeats
 from scrapy_gp4c.crawling.reports import report_of, sampled_counts
 from scrapy_gp4c.crawling.requests import META, NEEDS_CALLBACK, UNKNOWN_FINDER, Claim
@@ -64,7 +65,7 @@ from scrapy_gp4c.page_state.outcomes import (
     among,
 )
 from scrapy_gp4c.page_state.page_names import Moves
-from scrapy_gp4c.page_state.rules import PageRule
+from scrapy_gp4c.page_state.rules import NO_RULE, PageRule
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import CycleVisits, Pages, Planned
 from scrapy_gp4c.scoring import functions
@@ -80,7 +81,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.statscollectors import StatsCollector
 
-    from scrapy_gp4c.store.records import PlanCounts
+    from scrapy_gp4c.store.records import PlanCounts, StoredRequest
 
 
 logger = foreign_safe_logger(__name__)
@@ -509,6 +510,114 @@ def recorded_settings(settings: Settings, record: CycleRecord) -> Settings:
         new_page_function=new_pages,
         seed=record.get("seed", settings.seed),
     )
+
+
+class LiveRules:
+    """Rules as a crawl asks for them page by page."""
+
+    def __init__(self, store: Store, settings: Settings, planned: PageRules | None) -> None:
+        """Take the rules; ``planned``: those of the pages that the cycle's planning knows."""
+        self._store, self._rules = store, settings.rules
+        self.is_empty = not settings.rules and planned is None
+        self._clock = None if planned is None else planned.clock
+        self.pages: Counter[int] = Counter() if planned is None else planned.pages_of()
+        """Pages by number of the rule."""
+        self._has_new = False
+
+    def of(self, stored: StoredRequest) -> PageRule:
+        """Rule of a page by its request."""
+        return rule_of_request(self._rules, stored)
+
+    def of_page(self, page: int) -> PageRule:
+        """Rule of a page of the store."""
+        return NO_RULE if self.is_empty else self.of(self._store.request(page))
+
+    def note_new(self, stored: StoredRequest) -> PageRule:
+        """Rule of a new page, which is counted."""
+        rule = self.of(stored)
+        self.pages[rule.number] += 1
+        self._has_new = True
+        return rule
+
+    def allows(self, page: int, row: PageRow) -> bool:
+        """Whether a visit beside the plan breaks no rule."""
+        rule = self.of_page(page)
+        if rule.never or rule.min_interval is None or self._clock is None:
+            return not rule.never
+        return bool(self._clock.is_over(rule.min_interval, np.array([row.last_attempt]))[0])
+
+    def unmatched(self) -> list[PageRule]:
+        """Rules that are for no page of the store."""
+        # Pages that are never visited are not in the store: only a run that finds new pages may say so.
+        return [
+            rule for rule in self._rules if not self.pages[rule.number] and (self._has_new or not rule.never)
+        ]
+
+
+MAX_IN_A_ROW: Final = 5
+"""Refusals and doubtful answers in a row after which a site is left alone for the rest of a cycle."""
+MAX_WAIT_S: Final = 86_400.0
+"""Longest wait that a header Retry-After gets."""
+_SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?")
+
+
+class Patience:
+    """Answers in a row by which sites refuse a crawl."""
+
+    def __init__(self, left_alone: Mapping[str, float]) -> None:
+        """``left_alone``: hosts that are left alone already."""
+        self._waits_s: dict[str, list[float]] = {}
+        """Host -> times until which its last answers, all refusals, want no request, s since 1970."""
+        self._good: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+        self.left_alone = dict(left_alone)
+        """Host -> until when, s since 1970; a time that is over stands for the rest of the cycle."""
+
+    def answers_well(self, host: str) -> bool:
+        """Whether most answers of a host in this run have not refused the crawl."""
+        return host not in self.left_alone and self._good[host] > self._refused[host]
+
+    def note(self, host: str, until_s: float | None) -> bool:
+        """Note an answer; True where the host is to be left alone from now on.
+
+        ``until_s``: until when an answer that refuses the crawl wants no other, 0 where it does not say;
+        None: it does not refuse it.
+        """
+        if until_s is None:
+            self._good[host] += 1
+            self._waits_s.pop(host, None)
+            return False
+        self._refused[host] += 1
+        waits_s = self._waits_s.setdefault(host, [])
+        waits_s.append(until_s)
+        if len(waits_s) < MAX_IN_A_ROW or host in self.left_alone:
+            return False
+        self.left_alone[host] = max(waits_s)
+        return True
+
+    def end(self) -> list[str]:
+        """Leave hosts alone that asked for that by the last of too few answers; returns these hosts.
+
+        Such a host has refused all of its visits, or at least two in a row and half of them.
+        """
+        hosts = []
+        for host, waits_s in self._waits_s.items():
+            in_a_row = len(waits_s)
+            is_refusing = not self._good[host] or (in_a_row > 1 and in_a_row >= self._good[host])
+            if is_refusing and max(waits_s) > 0.0 and host not in self.left_alone:
+                self.left_alone[host] = max(waits_s)
+                hosts.append(host)
+        return hosts
+
+
+def retry_after(value: bytes | None, now_s: float) -> float:
+    """Time, s since 1970, until which a header Retry-After wants no request, at most a day; 0: none.
+
+    RFC 9110, section 10.2.3; some servers send fractions of a second.
+    """
+    text = (value or b"").decode("latin-1").strip()
+    wait_s = float(text) if _SECONDS.fullmatch(text) else mail_seconds_of(text) - now_s
+    return now_s + min(wait_s, MAX_WAIT_S) if wait_s > 0.0 else 0.0
 
 
 class PlannedPages:

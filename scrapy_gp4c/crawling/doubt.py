@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import urlsplit
 
-from scrapy_gp4c.crawling.claim_files import mail_seconds_of
+from scrapy_gp4c.crawling.requests import site_of
 from scrapy_gp4c.fingerprint.copy_notes import asks_password, has_end, unpack
 from scrapy_gp4c.fingerprint.sketches import is_changed
 
@@ -27,13 +25,7 @@ REST: Final = 0.1
 MIN_SHARING_PAGES: Final = 3
 SHARING: Final = 0.1
 """Share of a site's visited pages with one text from which on that text is doubtful."""
-MAX_IN_A_ROW: Final = 5
-"""Refusals and doubtful answers in a row after which a site is left alone for the rest of a cycle."""
 TEMPORARY: Final = (302, 303, 307)
-REFUSALS: Final = (403, 429, 503)
-MAX_WAIT_S: Final = 86_400.0
-"""Longest wait that a header Retry-After gets."""
-_SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?")
 MAX_SHARING: Final = 10_000
 """Most texts and URLs of changed pages that are remembered: those of a block come close together."""
 MAX_TEXTS: Final = 100
@@ -223,12 +215,6 @@ class Doubt(NamedTuple):
 NO_DOUBT: Final = Doubt(None)
 
 
-def site_of(request: Request) -> str:
-    """Host that a page was asked of, before any redirect."""
-    urls: list[str] = request.meta.get("redirect_urls") or [request.url]
-    return urlsplit(urls[0]).netloc.rpartition("@")[2]
-
-
 def near_bits(a: int, b: int) -> int:
     """Bits in which the SimHash halves of two fingerprints differ: 16 in the mean of unrelated texts."""
     return ((a ^ b) >> 32).bit_count()
@@ -367,62 +353,3 @@ class SharedTexts:
         while len(self.doubted) > MAX_TEXTS:
             del self.doubted[next(iter(self.doubted))]
         return list(self.doubted)
-
-
-class Patience:
-    """Answers in a row by which sites refuse a crawl."""
-
-    def __init__(self, left_alone: Mapping[str, float]) -> None:
-        """``left_alone``: hosts that are left alone already."""
-        self._waits_s: dict[str, list[float]] = {}
-        """Host -> times until which its last answers, all refusals, want no request, s since 1970."""
-        self._good: Counter[str] = Counter()
-        self._refused: Counter[str] = Counter()
-        self.left_alone = dict(left_alone)
-        """Host -> until when, s since 1970; a time that is over stands for the rest of the cycle."""
-
-    def answers_well(self, host: str) -> bool:
-        """Whether most answers of a host in this run have not refused the crawl."""
-        return host not in self.left_alone and self._good[host] > self._refused[host]
-
-    def note(self, host: str, until_s: float | None) -> bool:
-        """Note an answer; True where the host is to be left alone from now on.
-
-        ``until_s``: until when an answer that refuses the crawl wants no other, 0 where it does not say;
-        None: it does not refuse it.
-        """
-        if until_s is None:
-            self._good[host] += 1
-            self._waits_s.pop(host, None)
-            return False
-        self._refused[host] += 1
-        waits_s = self._waits_s.setdefault(host, [])
-        waits_s.append(until_s)
-        if len(waits_s) < MAX_IN_A_ROW or host in self.left_alone:
-            return False
-        self.left_alone[host] = max(waits_s)
-        return True
-
-    def end(self) -> list[str]:
-        """Leave hosts alone that asked for that by the last of too few answers; returns these hosts.
-
-        Such a host has refused all of its visits, or at least two in a row and half of them.
-        """
-        hosts = []
-        for host, waits_s in self._waits_s.items():
-            in_a_row = len(waits_s)
-            is_refusing = not self._good[host] or (in_a_row > 1 and in_a_row >= self._good[host])
-            if is_refusing and max(waits_s) > 0.0 and host not in self.left_alone:
-                self.left_alone[host] = max(waits_s)
-                hosts.append(host)
-        return hosts
-
-
-def retry_after(value: bytes | None, now_s: float) -> float:
-    """Time, s since 1970, until which a header Retry-After wants no request, at most a day; 0: none.
-
-    RFC 9110, section 10.2.3; some servers send fractions of a second.
-    """
-    text = (value or b"").decode("latin-1").strip()
-    wait_s = float(text) if _SECONDS.fullmatch(text) else mail_seconds_of(text) - now_s
-    return now_s + min(wait_s, MAX_WAIT_S) if wait_s > 0.0 else 0.0

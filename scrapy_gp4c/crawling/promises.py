@@ -21,7 +21,6 @@ from scrapy_gp4c.policies.promises import PromisedPages, promised_visits
 
 if TYPE_CHECKING:
     from scrapy_gp4c.crawling.neighbourhood import KnownPages
-    from scrapy_gp4c.page_state.columns import PageRow
     from scrapy_gp4c.settings import Settings
     from scrapy_gp4c.store.opening import Store
     from scrapy_gp4c.store.records import CycleRecord, PromiseCounts, StoredRequest
@@ -242,48 +241,6 @@ def put_weights(store: Store, settings: Settings) -> None:
     rules = page_rules(store, settings)
     if rules is not None:
         store.weights.put(*rules.weights())
-
-
-class LiveRules:
-    """Rules as a crawl asks for them page by page."""
-
-    def __init__(self, store: Store, settings: Settings, planned: PageRules | None) -> None:
-        """Take the rules; ``planned``: those of the pages that the cycle's planning knows."""
-        self._store, self._rules = store, settings.rules
-        self.is_empty = not settings.rules and planned is None
-        self._clock = None if planned is None else planned.clock
-        self.pages: Counter[int] = Counter() if planned is None else planned.pages_of()
-        """Pages by number of the rule."""
-        self._has_new = False
-
-    def of(self, stored: StoredRequest) -> PageRule:
-        """Rule of a page by its request."""
-        return rule_of_request(self._rules, stored)
-
-    def of_page(self, page: int) -> PageRule:
-        """Rule of a page of the store."""
-        return NO_RULE if self.is_empty else self.of(self._store.request(page))
-
-    def note_new(self, stored: StoredRequest) -> PageRule:
-        """Rule of a new page, which is counted."""
-        rule = self.of(stored)
-        self.pages[rule.number] += 1
-        self._has_new = True
-        return rule
-
-    def allows(self, page: int, row: PageRow) -> bool:
-        """Whether a visit beside the plan breaks no rule."""
-        rule = self.of_page(page)
-        if rule.never or rule.min_interval is None or self._clock is None:
-            return not rule.never
-        return bool(self._clock.is_over(rule.min_interval, np.array([row.last_attempt]))[0])
-
-    def unmatched(self) -> list[PageRule]:
-        """Rules that are for no page of the store."""
-        # Pages that are never visited are not in the store: only a run that finds new pages may say so.
-        return [
-            rule for rule in self._rules if not self.pages[rule.number] and (self._has_new or not rule.never)
-        ]
 
 
 def unmatched_warning(rules: Sequence[PageRule]) -> str:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from hashlib import sha1
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -171,6 +172,12 @@ def is_opted_out(request: Request) -> bool:
     """Whether a request has ``meta={"gp4c": False}``, or a copy of such meta, so that it passes untouched."""
     mark = request.meta.get(META)
     return mark is False or (isinstance(mark, dict) and bool(mark.get("opted_out")))
+
+
+def site_of(request: Request) -> str:
+    """Host that a page was asked of, before any redirect."""
+    urls: list[str] = request.meta.get("redirect_urls") or [request.url]
+    return urlsplit(urls[0]).netloc.rpartition("@")[2]
 
 
 def unmark(request: Request) -> None:

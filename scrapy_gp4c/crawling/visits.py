@@ -13,12 +13,12 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c.crawling.admission import FROM_CACHE, NO_DOWNLOAD, log_first
-from scrapy_gp4c.crawling.cycle import VisitInfo
-from scrapy_gp4c.crawling.doubt import REFUSALS, Changed, SharedTexts, retry_after, site_of
+from scrapy_gp4c.crawling.cycle import VisitInfo, retry_after
+from scrapy_gp4c.crawling.doubt import Changed, SharedTexts
 from scrapy_gp4c.crawling.fetched import FetchedResponse, NotFetchedError
 from scrapy_gp4c.crawling.messages import refusing
 from scrapy_gp4c.crawling.repeats import are_related, canonical_url
-from scrapy_gp4c.crawling.requests import META, Claim
+from scrapy_gp4c.crawling.requests import META, Claim, site_of
 from scrapy_gp4c.crawling.scrapy_internals import awaitable
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.fingerprint import PageReading, read
@@ -54,6 +54,7 @@ NOT_WATCHED: Final = "gp4c/nothing_watched"
 TOO_SLOW: Final = "gp4c/too_slow"
 """Statistic of visits whose text took the process beside the crawl too long."""
 GONE_STATUS: Final = (404, 410)
+REFUSALS: Final = (403, 429, 503)
 PERMANENT: Final = (301, 308)
 CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
 """Headers that ask for a 304; without them it says nothing of the page."""
@@ -297,9 +298,7 @@ class Visit:
 
     def _is_cut_slowly(self, response: Response) -> bool:
         """Whether it takes long to cut out what is compared of a response."""
-        if isinstance(response, FetchedResponse) or not is_large(response, None):
-            return False
-        return has_parts(response, self._rule.watch, self._rule.ignore)
+        return has_parts(response, self._rule.watch, self._rule.ignore) and is_large(response, None)
 
     async def _cut(self, response: Response) -> None:
         """Cut out what is compared beside the reactor."""

@@ -16,7 +16,8 @@ from scrapy.http import HtmlResponse
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c import visit
-from scrapy_gp4c.crawling.doubt import RULES, AnswerFeatures, Changed, SharedTexts, reason_of, retry_after
+from scrapy_gp4c.crawling.cycle import retry_after
+from scrapy_gp4c.crawling.doubt import RULES, AnswerFeatures, Changed, SharedTexts, reason_of
 from scrapy_gp4c.crawling.messages import lying
 from scrapy_gp4c.fingerprint import read
 from scrapy_gp4c.fingerprint.copy_notes import notes_of, pack

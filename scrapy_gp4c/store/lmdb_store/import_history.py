@@ -7,12 +7,12 @@ nothing behind that looks like a store.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -68,7 +68,6 @@ from scrapy_gp4c.store.lmdb_store.tables import (
 )
 from scrapy_gp4c.store.records import CycleRecord
 
-Built = TypeVar("Built")
 Lines = Iterable[tuple[int, str]]
 """(line number, line)."""
 _NO_OUTCOME = 255
@@ -83,28 +82,15 @@ def import_history(
     ImportFileError for lines that are no history, StoreError where there is a store with content,
     StoreInUseError where a crawl has it.
     """
-
-    def build(work: Path) -> tuple[int, int]:
-        with Store(work) as store:
-            cycles = _import(name, iter(lines), to_page, store.tables, pages_per_batch)
-            return store.merged_pages, cycles
-
-    return build_new(store_path, build)
-
-
-def build_new(store_path: Path, build: Callable[[Path], Built]) -> Built:
-    """Build a store beside its path and rename it when it is complete; returns the result of `build`.
-
-    ``build``: makes a store in a directory, and closes it. Raises StoreError where there is a store with
-    content, StoreInUseError where a crawl has it.
-    """
     existed = store_path.exists()
     check_directory(store_path, readonly=False)
     lock = WriterLock(store_path)  # held throughout: a crawl that starts meanwhile learns who has the store
     try:
         _check_new(store_path)
         with work_directory(store_path, IMPORT) as work:
-            built = build(work)
+            with Store(work) as store:
+                cycles = _import(name, iter(lines), to_page, store.tables, pages_per_batch)
+                counts = store.merged_pages, cycles
             sync(work / DATA)  # closing leaves the newest header in memory
             _check_new(store_path)
             drop_search_index(store_path)
@@ -120,7 +106,7 @@ def build_new(store_path: Path, build: Callable[[Path], Built]) -> Built:
                 store_path.rmdir()
         raise
     lock.release()
-    return built
+    return counts
 
 
 def _check_new(store_path: Path) -> None:
