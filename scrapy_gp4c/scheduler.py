@@ -94,6 +94,7 @@ class RecrawlScheduler(Scheduler):
         self.crawler.signals.connect(self._run.backups.finish, signals.spider_closed)
         if self.crawler.settings.getdict("FEEDS"):
             self._run.cycle.deliveries.flag_feeds()
+            self._run.watch_feeds()
         self.crawler.signals.connect(self._unflag_feeds, signals.engine_stopped)
         return deferred
 

@@ -16,8 +16,10 @@ from urllib.parse import urlsplit
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import numpy as np
+from pydispatch.robustapply import robustApply
 from scrapy import signals
 from scrapy.exceptions import DontCloseSpider
+from scrapy.extensions.feedexport import FeedExporter
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import (
@@ -70,6 +72,8 @@ PATIENCE_S: Final = 0.25
 """Seconds that free slots wait for missing outcomes of a round, before the next is planned."""
 START_PATIENCE_S: Final = 10.0
 """Seconds that start pages of earlier runs wait for a start that yields nothing."""
+NOT_IN_FEED: Final = "gp4c/not_in_feed"
+"""Statistic of items that a feed did not take."""
 UNREADABLE: Final = "gp4c/skipped/unreadable"
 """Statistic of the requests in a JOBDIR that cannot be read back."""
 
@@ -381,6 +385,28 @@ class Run:
     def _note_item_error(self, response: Response | None, failure: Failure) -> None:
         if response is not None:
             self.note_failure(response, failure.value)
+
+    def watch_feeds(self) -> None:
+        """Count a visit as not delivered if a feed does not take its item: Scrapy has no signal for that."""
+        exporter = self._crawler.get_extension(FeedExporter)
+        if exporter is None:
+            return
+        self._crawler.signals.disconnect(exporter.item_scraped, signals.item_scraped)
+        self._crawler.signals.connect(self._export, signals.item_scraped)
+        self._exporter = exporter
+
+    def _export(self, item: Any, response: Response | None, spider: Spider) -> None:
+        try:
+            robustApply(self._exporter.item_scraped, item=item, response=response, spider=spider)
+        except Exception as error:
+            if response is not None:
+                self.note_failure(response, error)
+                line = (
+                    f"An item of {response.url} is not in its feed ({error}): the page is visited again. "
+                    "Correct FEEDS, or the item."
+                )
+                log_first(self.stats, NOT_IN_FEED, line, self.extra, logging.ERROR)
+            raise
 
     def note_failure(self, response: Response, error: BaseException | None) -> None:
         """Note that the callback of a response, or the pipeline of one of its items, has failed."""

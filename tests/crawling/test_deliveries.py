@@ -56,7 +56,8 @@ class Failing(Spider):
         if bad and self.how == "close":
             raise CloseSpider("enough")
         if page.is_new or page.changed:
-            yield {"path": path, "text": response.css("p::text").get()}
+            text: Any = response.css("p::text").get()
+            yield {"path": path, "text": object() if bad and self.how == "not JSON" else text}
         if bad and self.how == "late":
             raise ValueError("after the item")
         if bad and self.how == "withdraw":
@@ -136,6 +137,22 @@ async def test_a_new_page_that_was_not_used_is_new_again(how: str, site: Site, s
     assert spider.seen["/1"][:3] == ("first", True, True)
     assert spider.items == ["/1"]
     assert (await cycle(site, store_path)).items == []
+
+
+@pytest_twisted.ensureDeferred
+async def test_an_item_that_its_feed_does_not_take_is_delivered_again(
+    site: Site, store_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A value that JSON has not, or a feed on a file system that nobody can write to."""
+    feed = tmp_path / "feed.jsonl"
+    for version, how in ((1, ""), (2, "not JSON"), (2, "no directory"), (2, "")):
+        serve(site, version)
+        feeds = tmp_path / "feed.jsonl" / "under a file" if how == "no directory" else feed
+        await cycle(site, store_path, how, FEEDS={feeds: {"format": "jsonlines", "overwrite": False}})
+        assert ("/1 is not in its feed (" in caplog.text) == bool(how)
+        caplog.clear()
+    items = [json.loads(line) for line in feed.read_text().splitlines()]
+    assert Counter(item["path"] for item in items) == dict.fromkeys(PATHS, 2)
 
 
 class Broken(Spider):
