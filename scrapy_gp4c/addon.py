@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from scrapy.settings import get_settings_priority
@@ -84,6 +86,7 @@ class Addon:
         """Set what a crawl needs, at add-on priority; raises SettingsError for a wrong ``GP4C_*`` setting."""
         try:
             loaded = Settings.load(settings)
+            check_jobdir(settings)
         except SettingsError as error:
             logger.critical("%s", error)
             for name in ("asyncio", "twisted"):  # they would log it once more, with a traceback
@@ -111,6 +114,19 @@ class Addon:
         replace_builtin(settings)
         if loaded.fetchers is not None:
             delegate_downloads(settings, has_pipelines=loaded.items_at == "fetchers")
+
+
+def check_jobdir(settings: BaseSettings) -> None:
+    """Raise SettingsError for a JOBDIR that cannot be written: Scrapy has a traceback for that."""
+    if not (name := settings.get("JOBDIR")):
+        return
+    path = Path(name).absolute()
+    there = next(directory for directory in (path, *path.parents) if directory.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        raise SettingsError(
+            f"JOBDIR must be a directory that can be written, and {there} cannot. Set another, or remove it: "
+            "an interrupted cycle goes on without a JOBDIR too"
+        )
 
 
 def delegate_downloads(settings: BaseSettings, *, has_pipelines: bool) -> None:

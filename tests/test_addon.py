@@ -46,6 +46,15 @@ def test_leaves_what_the_user_set() -> None:
     }
 
 
+def test_a_jobdir_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    """A file is in its place, or the file system is read-only."""
+    Addon().update_settings(ScrapySettings({"JOBDIR": str(tmp_path / "jobs" / "shop")}))
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "jobs").write_text("a file")
+    with pytest.raises(SettingsError, match=r"JOBDIR must be a directory .*/jobs cannot\. Set another"):
+        Addon().update_settings(ScrapySettings({"JOBDIR": str(tmp_path / "jobs" / "shop")}))
+
+
 def test_leaves_what_another_addon_set() -> None:
     """A fingerprinter that another add-on has installed before tells pages apart."""
     settings = ScrapySettings()

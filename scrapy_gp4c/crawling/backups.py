@@ -68,7 +68,7 @@ class Backups:
         _, errors = process.communicate()
         self._process = None
         if process.returncode:
-            reason = errors.strip().splitlines()[-1:] or [f"status {process.returncode}"]
+            reason = errors.strip().rstrip(".").splitlines()[-1:] or [f"status {process.returncode}"]
             logger.error(
                 "No backup in GP4C_BACKUP = %s: %s. The next one is tried as if this were made.",
                 self._words[1],
