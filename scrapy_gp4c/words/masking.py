@@ -344,7 +344,7 @@ _SHAPE: Final = re.compile(
     r"[0-9](?::[0-5][0-9]|[-/.]\s?[0-9][0-9]?[-/.]\s?[0-9]|[0-9]{9}|\s?h\s?[0-9]|\s?[ap]\.?m\b|\s?uhr"
     r"|[0-9]{7}t[0-9]|/[0-9][0-9]?\s?\(|\.[0-9][0-9]?\.|\s?\w{0,2}[年月日時时点點秒년월일시초前전ที่ก่]|\s?[분초일주년]\s전|\s?(?:ms|[µμ]s|s|sec)\b)"
 )
-_HEX_SHAPE: Final = re.compile("[0-9a-f]{16}|[0-9a-f]{8}-[0-9a-f]{4}-")
+_HEX_SHAPE: Final = re.compile("[0-9a-f]{8}(?:[0-9a-f]{8}|-[0-9a-f]{4}-)")
 _HINTS: Final = frozenset(
     word.partition(".")[0]
     for word in (
@@ -658,13 +658,18 @@ def is_dated(before: str, after: str, text: str = "") -> bool:
     sentence = max(before.rfind(". "), before.rfind("! "), before.rfind("? "), before.rfind("。"))
     prose = before.rfind(PROSE_BEGIN)
     start = max(prose, sentence, 0)
-    said = f"{before[max(start, len(before) - 2 * _CONTEXT) :]} {text} {_SENTENCE_END.split(after)[0]}"
-    if _LAST.search(said) is not None and _CHANGED.search(said) is not None:
-        return False
     is_prose = prose > before.rfind(PROSE_END) and _HAS_CLOCK.search(text) is None
-    if is_prose and _CLOCK_WORDS.isdisjoint(_LAST_WORDS.findall(before, start)):
-        return _TIME_SIGNS.search(before, start) is None and _AS_OF.search(before) is None
-    words = _LAST_WORDS.findall(before, sentence + 1)[: -_DATED_REACH - 1 : -1]
+    if not _says_dated(before, after, start if is_prose else -1, sentence + 1):
+        return False
+    said = f"{before[max(start, len(before) - 2 * _CONTEXT) :]} {text} {_SENTENCE_END.split(after)[0]}"
+    return _LAST.search(said) is None or _CHANGED.search(said) is None
+
+
+def _says_dated(before: str, after: str, prose: int, sentence: int) -> bool:
+    """Whether words say so, without a look for an update; ``prose``: begin of a sentence in prose, or -1."""
+    if prose >= 0 and _CLOCK_WORDS.isdisjoint(_LAST_WORDS.findall(before, prose)):
+        return _TIME_SIGNS.search(before, prose) is None and _AS_OF.search(before) is None
+    words = _LAST_WORDS.findall(before, sentence)[: -_DATED_REACH - 1 : -1]
     if not _UNTIL_DATE.isdisjoint(words[:2]) and _POSTED.isdisjoint(words):
         return True
     is_label = before.rstrip().endswith((":", "：")) or words[:1] == ["date"]
