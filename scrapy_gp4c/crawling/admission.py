@@ -174,10 +174,6 @@ class SetupRequests:
         is_sent = any(isinstance(claim, Claim) and claim.page == page for claim in claims)
         return is_sent or self._cycle.is_queued(page) or page in self._cycle.held
 
-    def is_quiet(self) -> bool:
-        """Whether all requests of the spider are through, and its start too."""
-        return has_started(self._crawler) and not under_way(self._crawler)
-
 
 MAX_PAGES: Final = 100_000_000
 """Pages of a store from which on no new one is remembered or fetched."""

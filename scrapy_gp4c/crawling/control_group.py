@@ -212,7 +212,10 @@ class LeaveOneOut:
         if name in ("surprise_dir", "surprise_site"):
             return surprise(self._since("directory" if name == "surprise_dir" else "site", state))
         if name in ("site_now", "directory_now"):
-            return self._so_far("site" if name == "site_now" else "directory", groups)
+            level: Level = "site" if name == "site_now" else "directory"
+            sums, of_page = self._related.this_cycle(level), self._rows(level, groups)
+            now = Sums(sums.changes[of_page] - self._panel.changed, sums.visits[of_page] - self._panel.judged)
+            return so_far(now, self._window(level, groups))
         if name in terminals.CLUSTERED:
             return self._of_clusters(state["cluster"], including_now=name == "cluster_now")
         if name == "site_rate":
@@ -232,11 +235,6 @@ class LeaveOneOut:
         changes = changes + self._last("outdated", WINDOW_CYCLES) - self._last("changed", WINDOW_CYCLES)
         visits = visits + self._last("visited", WINDOW_CYCLES) - self._last("judged", WINDOW_CYCLES)
         return Sums(changes - self._panel.changed, visits - self._panel.judged)
-
-    def _so_far(self, level: Level, groups: Array) -> Floats:
-        sums, rows = self._related.this_cycle(level), self._rows(level, groups)
-        now = Sums(sums.changes[rows] - self._panel.changed, sums.visits[rows] - self._panel.judged)
-        return so_far(now, self._window(level, groups))
 
     def _of_clusters(self, clusters: Array, including_now: bool) -> Floats:
         """Shares of clusters, with the shadows' visits in place of their pages'."""

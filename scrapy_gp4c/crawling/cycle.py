@@ -433,6 +433,9 @@ def new_record(settings: Settings, store: Store | None) -> CycleRecord:
     of_groups: CycleRecord = {} if groups is None else {"groups": groups.groups.identity}
     waiting = still_left_alone(records, time.time())
     of_hosts: CycleRecord = {"left_alone": waiting} if waiting else {}
+    of_new_pages: CycleRecord = {}
+    if (function := settings.new_page_function) is not None:
+        of_new_pages = {"new_page_function": function.formula, "new_page_clock": function.clock}
     return {
         **of_groups,
         **of_hosts,
@@ -449,14 +452,8 @@ def new_record(settings: Settings, store: Store | None) -> CycleRecord:
         "discovery": settings.discovery,
         "discovery_function": settings.discovery_function.formula,
         "discovery_clock": settings.discovery_function.clock,
-        **_of_new_pages(settings.new_page_function),
+        **of_new_pages,
     }
-
-
-def _of_new_pages(function: functions.ScoreFunction | None) -> CycleRecord:
-    return (
-        {} if function is None else {"new_page_function": function.formula, "new_page_clock": function.clock}
-    )
 
 
 def _check_fingerprint(settings: Settings, record: CycleRecord) -> None:

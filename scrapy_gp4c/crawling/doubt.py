@@ -220,12 +220,6 @@ def near_bits(a: int, b: int) -> int:
     return ((a ^ b) >> 32).bit_count()
 
 
-def is_temporary(request: Request) -> bool:
-    """Whether a request was redirected, and not for good."""
-    reasons = request.meta.get("redirect_reasons", ())
-    return any(status in TEMPORARY for status in reasons)
-
-
 def way_of(old: str, new: str) -> str:
     """Difference between an address and the one that it was redirected to: both without their common end."""
     pairs = zip(reversed(old), reversed(new), strict=False)
@@ -316,7 +310,8 @@ class SharedTexts:
         sharing = self._note(site, page.fingerprint, copy)
         is_redirected = bool(request.meta.get("redirect_urls"))
         redirected = self._note(site, response.url.partition("?")[0], copy) if is_redirected else {}
-        if is_redirected and not was_redirected and is_temporary(request):
+        is_temporary = any(status in TEMPORARY for status in request.meta.get("redirect_reasons", ()))
+        if is_redirected and not was_redirected and is_temporary:
             led_away = self._note(site, way_of(request.meta["redirect_urls"][0], response.url), copy)
             redirected = max(redirected, led_away, key=len)
         close, from_far = self._note_new_text(site, page.fingerprint, copy)

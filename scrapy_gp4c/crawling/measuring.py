@@ -62,7 +62,7 @@ class Measuring:
             if cycle < last:  # without a log for a while, or deleted
                 self.index.forget_gone(self._gone())
             store.gains.begin(self.index.log)
-            store.before_commit(self._commit)
+            store.before_commit(lambda: self.index.commit(store.open_cycle or 0))
         except BaseException:
             self.close()
             raise
@@ -70,9 +70,6 @@ class Measuring:
     def close(self) -> None:
         """Close the index."""
         self.index.close()
-
-    def _commit(self) -> None:
-        self.index.commit(self._store.open_cycle or 0)
 
     def lacks(self, page: int, row: PageRow) -> bool:
         """Whether the index has not the text of a page's copy, so that a 304 would be of no use."""

@@ -600,7 +600,9 @@ class Planner:
                 promised = known.promised.visits(budget)
                 promises = known.promised.counts(len(promised), budget)
                 budget -= len(promised)
-                known = self._survey = without_pages(known, promised)
+                known.rankable[promised] = known.hubs[promised] = False
+                known = known._replace(rankable_pages=int(np.count_nonzero(known.rankable)))
+                self._survey = known
             looks = rechecks(self._known, known.gone, known.alive, budget, settings.gone_after)
             budget = max(0, budget - looks.inside)
             new = first_visits(self._known, settings, self._cycle, known.due[NEW])
@@ -617,14 +619,6 @@ class Planner:
             settings, cycle = self._settings, self._cycle
             self._survey = classify_pages(self._known, settings, cycle, self.rules, self._left_alone)
         return self._survey
-
-
-def without_pages(survey: Survey, pages: Pages) -> Survey:
-    """A survey in which some pages, promised ones, are neither rankable nor hubs."""
-    if not len(pages):
-        return survey
-    survey.rankable[pages] = survey.hubs[pages] = False
-    return survey._replace(rankable_pages=int(np.count_nonzero(survey.rankable)))
 
 
 def best_hubs(

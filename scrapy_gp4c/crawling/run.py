@@ -222,7 +222,7 @@ class Run:
         if not self._setup.is_over():
             self.idle_since_s = self.idle_since_s or monotonic()
             return False
-        if self._feeder.has_deferred and self._setup.is_quiet():
+        if self._feeder.has_deferred and has_started(self._crawler) and not under_way(self._crawler):
             self._feeder.feed_deferred()
             return True
         if self._feeder.has_waiting and not under_way(self._crawler):

@@ -207,7 +207,7 @@ class Visit:
                 is_empty = visits.skip_unchanged and response.status == 304  # nothing for a callback to read
                 request = None if is_empty else self._request
                 return self._finish(response, self._end(response, outcome, error, request))
-            if self._is_cut_slowly(response):
+            if has_parts(response, self._rule.watch, self._rule.ignore) and is_large(response, None):
                 await self._cut(response)
                 if not visits.cycle.is_under_way(claim):
                     return response
@@ -295,10 +295,6 @@ class Visit:
                 response, self._visits.features, self._rule.watch, self._rule.ignore
             )
         return self._watched
-
-    def _is_cut_slowly(self, response: Response) -> bool:
-        """Whether it takes long to cut out what is compared of a response."""
-        return has_parts(response, self._rule.watch, self._rule.ignore) and is_large(response, None)
 
     async def _cut(self, response: Response) -> None:
         """Cut out what is compared beside the reactor."""
@@ -562,7 +558,8 @@ class Visit:
             # A copy that was made when nobody needed its description gets it now.
             is_new_copy = outcome in ("first", "changed")
             if is_new_copy or (outcome == "unchanged" and not visits.store.has_description(page)):
-                visits.store.set_description(page, _description_of(response))
+                made = response.result.description if isinstance(response, FetchedResponse) else None
+                visits.store.set_description(page, description(response) if made is None else made)
         if visits.skip_unchanged:
             row = visits.store.page(page)
             if outcome != "changed" or not is_drawn(row.key, row.n):
@@ -572,7 +569,9 @@ class Visit:
             elif row.outcome == NOT_MODIFIED and validators_of(response) == visits.store.validators(page):
                 self._note_lie()
             if outcome in ("unchanged", "not_modified") and info.held is None:
-                self._release()
+                browser_page = self._request.meta.get("playwright_page")
+                if browser_page is not None and self._request.errback is None:  # which would close it
+                    deferred_from_coro(browser_page.close())
                 raise Unchanged("unchanged since the last visit")
         return response
 
@@ -581,12 +580,6 @@ class Visit:
         self._request.meta[META] = info
         if response.request is not None:  # a middleware has chosen another request, whose callback gets it
             response.request.meta[META] = info
-
-    def _release(self) -> None:
-        """Close the browser's page of a response that no callback and no errback gets."""
-        page = self._request.meta.get("playwright_page")
-        if page is not None and self._request.errback is None:
-            deferred_from_coro(page.close())
 
     def _keep_validators(self, response: Response, info: VisitInfo) -> None:
         """Remember the validators of the copy that the next visit will be compared with."""
@@ -664,9 +657,3 @@ def is_dummy(response: Response) -> bool:
 def _size_of(response: Response) -> int:
     """Bytes of a body, which may be a fetcher's."""
     return response.result.size_bytes if isinstance(response, FetchedResponse) else len(response.body)
-
-
-def _description_of(response: Response) -> bytes:
-    """Description of a page, which a fetcher may have made."""
-    made = response.result.description if isinstance(response, FetchedResponse) else None
-    return description(response) if made is None else made

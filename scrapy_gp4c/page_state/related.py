@@ -373,7 +373,7 @@ class RoundState(Mapping[str, Array]):
             elif name in sizes.COLUMNS:  # a history without sizes
                 made = np.zeros(self.rows, sizes.COLUMNS[name])
             elif name in weights.COLUMNS:  # nobody has said any
-                made = weights.default_weights(self.rows)
+                made = np.full(self.rows, weights.DEFAULT_WEIGHT)
             else:
                 raise KeyError(name)
             self._made[name] = made

@@ -208,7 +208,9 @@ class Follow:
         self._visits_read = len(evidence.visits().pages)
         if not len(samples.pages) or not round.remaining:
             return NOTHING_CHOSEN.pages
-        followed = self._followed(samples, round, evidence)
+        is_followed = self.is_followed(samples, round, evidence)
+        order = np.lexsort((samples.pages, -turn(evidence.rows(samples.pages))))
+        followed = samples.pages[order[is_followed[order]]]
         if not len(followed):
             return followed
         grouping = evidence.grouping(self.parameters.near)
@@ -226,12 +228,6 @@ class Follow:
                 if not budget:
                     return np.concatenate(near)
         return np.concatenate([*near, NOTHING_CHOSEN.pages])
-
-    def _followed(self, samples: SampleOutcomes, round: Round, evidence: Evidence) -> Pages:
-        """The samples that are followed, in the order of their turns."""
-        followed = self.is_followed(samples, round, evidence)
-        order = np.lexsort((samples.pages, -turn(evidence.rows(samples.pages))))
-        return samples.pages[order[followed[order]]]
 
     def is_followed(self, samples: SampleOutcomes, round: Round, evidence: Evidence) -> Bools:
         """Whether each sample is followed, ``[S]``."""

@@ -60,11 +60,6 @@ _CERTAIN: Final = 1.0 - 1e-9
 """Largest probability that is converted to a rate."""
 
 
-def is_unseen(claims: Array, kind: int) -> npt.NDArray[np.bool_]:
-    """Pages with an unseen claim of a kind of `CLAIMED`, by the column ``claims``: bool ``[P]``."""
-    return np.asarray(claims >> (4 + kind) & 1, np.bool_)
-
-
 def has_claims(state: Mapping[str, Array], kind: int) -> npt.NDArray[np.bool_]:
     """Pages that ever had claims of a kind: bool ``[P]``."""
     if kind < len(CLAIMED):
@@ -79,7 +74,7 @@ def is_claimed(state: Mapping[str, Array], kind: int, cycle: int) -> npt.NDArray
     ``state``: ``last_cycle`` and `COLUMNS`, each ``[P]``; ``cycle``: the one that is planned, or visits.
     """
     if kind < len(CLAIMED):
-        return is_unseen(state["claims"], kind)
+        return np.asarray(state["claims"] >> (4 + kind) & 1, np.bool_)  # an unseen one
     span_cycles = (state["fresh"] % _FREQUENCY).astype(np.int64) - 1
     return has_claims(state, kind) & (cycle - state["last_cycle"] > span_cycles)
 

@@ -10,9 +10,6 @@ from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any, Final
 
-import numpy as np
-import numpy.typing as npt
-
 from scrapy_gp4c.arrays import Array
 
 COLUMNS: Final[dict[str, str]] = {"weight": "<f8"}
@@ -29,11 +26,6 @@ TERMINALS: Final[dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Array],
     ),
 }
 """Terminal -> columns, formula, meaning: see `scrapy_gp4c.scoring.terminals.Terminal`."""
-
-
-def default_weights(rows: int) -> npt.NDArray[np.float64]:
-    """Default weights: float64 ``[rows]``."""
-    return np.full(rows, DEFAULT_WEIGHT)
 
 
 def read_weight(value: Any) -> float:

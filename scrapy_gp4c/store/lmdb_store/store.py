@@ -836,7 +836,10 @@ def add_round(
         "rounds": [*before, {"planned": written, "seen": seen}],
     }
     with tables.transaction(write=True) as txn:
-        _drop_from(tables, txn, cycle, _put(tables, txn, cycle, number, group))
+        end = U32_PAIR.pack(cycle, _put(tables, txn, cycle, number, group))
+        for key in tables.db["plans"].keys(txn):
+            if key >= end:  # an interrupted writing has left it
+                tables.db["plans"].delete(txn, key)
         tables.put_record(txn, cycle, completed)
 
 
@@ -861,10 +864,3 @@ def _put(tables: Tables, txn: Any, cycle: int, number: int, group: Iterable[Arra
         tables.db["plans"].put(txn, U32_PAIR.pack(cycle, number), chunk.tobytes())
         number += 1
     return number
-
-
-def _drop_from(tables: Tables, txn: Any, cycle: int, number: int) -> None:
-    """Delete the chunks from `number` on, which an interrupted writing has left."""
-    for key in tables.db["plans"].keys(txn):
-        if key >= U32_PAIR.pack(cycle, number):
-            tables.db["plans"].delete(txn, key)

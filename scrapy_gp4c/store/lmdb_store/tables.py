@@ -206,7 +206,7 @@ class Numbering:
         """Return the directories of pages by their URLs; new ones are known from then on."""
         place_numbers: dict[Place, int] = {}
         of_page = [place_numbers.setdefault(place_of_url(url), len(place_numbers)) for url in urls]
-        places = directories_at(place_numbers)
+        places = np.array([url_place.keys() for url_place in place_numbers], GROUP)
         if not len(places):
             return Numbered(np.empty(0, np.uint32), places)
         unknown = places[~np.isin(places["key"], self._keys)]
@@ -214,11 +214,6 @@ class Numbering:
         self._learn(unknown["key"][first])
         numbers = self._numbers[np.searchsorted(self._keys, places["key"])]
         return Numbered(numbers[of_page], unknown[first])
-
-
-def directories_at(places: Sequence[Place] | dict[Place, int]) -> Array:
-    """Directories by their places, dtype `GROUP`."""
-    return np.array([url_place.keys() for url_place in places], GROUP)
 
 
 def urls_of(requests: Sequence[bytes]) -> list[str]:
