@@ -16,13 +16,21 @@ from scrapy_gp4c.page_state.related import RecentVisits, Related
 from scrapy_gp4c.policies.base import Block, PolicySettings, Round, Selection
 from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.policies.top_k import CycleScorer, best_candidates, scored_by
-from scrapy_gp4c.scoring import functions
+from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.ranking import top_k
 from scrapy_gp4c.scoring.terminals import ROUND, STATE, compute
 from training.histories.history import ChangeHistory
 from training.replaying import evidence as evidence_module
 from training.replaying.dense import replay_dense
-from training.replaying.evidence import BestRows, GroupWindow, Level, ReplayEvidence, RoundScores, SharedRows
+from training.replaying.evidence import (
+    BestRows,
+    GroupWindow,
+    Level,
+    PageStates,
+    ReplayEvidence,
+    RoundScores,
+    SharedRows,
+)
 from training.replaying.metrics import METRICS
 from training.replaying.prepared import prepare
 from training.replaying.replay import load, run
@@ -181,7 +189,6 @@ def test_pages_that_share_a_part_read_nothing_of_their_own_for_it(text):
 TALLIES = {metric.tally for metric in METRICS.values() if metric.tally is not None}
 
 
-@pytest.mark.parametrize("slack", [0, evidence_module.SLACK])
 @pytest.mark.parametrize("policy", ["top_k", "rounds(rounds=3)", "rounds(rounds=3, sample=0.3)"])
 @pytest.mark.parametrize(
     "score",
@@ -192,8 +199,8 @@ TALLIES = {metric.tally for metric in METRICS.values() if metric.tally is not No
         "random * surprise_dir",
     ],
 )
-def test_replays_by_cells_are_those_page_by_page(score, policy, slack):
-    """All visits and all metrics, also with states dropped on the way, and in memory of the replay before."""
+def test_states_that_are_dropped_on_the_way_change_no_replay(score, policy):
+    """All visits and all metrics are the same, however soon states without pages are dropped."""
     rng = np.random.default_rng(3)
     pages = 300
     names = [f"d{rng.integers(0, 9)}/{page}" for page in range(pages)]
@@ -201,19 +208,19 @@ def test_replays_by_cells_are_those_page_by_page(score, policy, slack):
     site = rng.integers(0, 5, pages).astype(np.int32)
     history = ChangeHistory(changed, site, page_names=names, size=rng.integers(0, 9, pages))
     prepared = prepare(history, budget=0.2)
-    told = []
-    for many in (pages + 1, 0, 0):
+    replays = []
+    for slack in (0, evidence_module.SLACK):
         visits = []
-        with patch.object(evidence_module, "MANY", many), patch.object(evidence_module, "SLACK", slack):
+        with patch.object(evidence_module, "SLACK", slack):
             tallies = replay_dense(
                 prepared,
                 load(score),
                 TALLIES,
-                lambda cycle, own, found, to=visits: to.append((cycle, own.tolist(), found.tolist())),
+                lambda cycle, pages, changed, to=visits: to.append((cycle, pages.tolist(), changed.tolist())),
                 load_policy(policy),
             )
-        told.append((visits, {name: getattr(tallies, name).tolist() for name in TALLIES}))
-    assert told[0] == told[1] == told[2]
+        replays.append((visits, {name: getattr(tallies, name).tolist() for name in TALLIES}))
+    assert replays[0] == replays[1]
 
 
 def test_it_counts_as_going_through_the_visits_does():
@@ -260,10 +267,9 @@ class _Passing:
     ties=st.sampled_from(["random", "order"]),
     block_rows=st.integers(1, 30),
     k=st.integers(0, 40),
-    many=st.sampled_from([0, 1000]),
 )
 @settings(max_examples=60, deadline=None)
-def test_ranking_all_at_hand_is_ranking_in_passing(seed, score, ties, block_rows, k, many):
+def test_ranking_all_at_hand_is_ranking_in_passing(seed, score, ties, block_rows, k):
     """Round for round: the same pages, scores and cut as a pass over the candidates finds."""
     rng = np.random.default_rng(seed)
     pages = 40
@@ -274,7 +280,7 @@ def test_ranking_all_at_hand_is_ranking_in_passing(seed, score, ties, block_rows
         size=rng.integers(0, 4, pages),
     )
     prepared = prepare(history, budget=0.5, ties=ties, seed=seed % 100)
-    with patch.object(evidence_module, "BLOCK_ROWS", block_rows), patch.object(evidence_module, "MANY", many):
+    with patch.object(evidence_module, "BLOCK_ROWS", block_rows):
         evidence = ReplayEvidence(prepared, (*STATE, *ROUND))
         settings_ = PolicySettings(functions.load(score), prepared.seed)
         for cycle, salt in zip(prepared.scored_cycles.tolist(), prepared.salts, strict=True):
@@ -362,3 +368,48 @@ def test_without_clusters_their_terminals_are_one_error() -> None:
     assert run(prepare(history(clusters=True), budget=2), "t * cluster_now").k == 2
     with pytest.raises(ScoreError, match=r"python -m training\.cluster"):
         run(prepare(history(clusters=False), budget=2), "t * cluster_recent")
+
+
+STATE_PAGES = 60
+
+
+def _as_bits(values):
+    return values.astype(np.float64).tobytes()
+
+
+@given(seed=st.integers(0, 2**32), slack=st.sampled_from([0, 4096]))
+@settings(max_examples=50, deadline=None)
+def test_pages_have_what_observing_each_by_itself_gives(seed, slack):
+    """Whatever is visited: all columns are those of pages that are observed one by one."""
+    rng = np.random.default_rng(seed)
+    expected = terminals.new_state(STATE_PAGES)
+    with patch.object(evidence_module, "SLACK", slack):
+        states = PageStates(terminals.new_state(1), np.zeros(STATE_PAGES, np.uint32))
+        for cycle in range(1, 12):
+            pages = rng.permutation(STATE_PAGES)[: rng.integers(0, STATE_PAGES)]
+            changed = rng.random(len(pages)) < 0.4
+            visited = {name: values[pages] for name, values in expected.items()}
+            terminals.observe(visited, changed, cycle)
+            for name, values in visited.items():
+                expected[name][pages] = values
+            states.observe(pages, changed, cycle)
+            if cycle == 3:
+                states["E"]  # kept for each page from now on
+            for name, values in states.columns.items():
+                assert _as_bits(values[states.number]) == _as_bits(expected[name])
+            assert _as_bits(states["E"]) == _as_bits(expected["E"])
+    assert _as_bits(states["X"]) == _as_bits(expected["X"])
+
+
+def test_pages_in_equal_state_share_it():
+    """Two ways to one state end in one; states without pages are dropped when they are many."""
+    state = {name: values for name, values in terminals.new_state(1).items() if name in ("X", "last_cycle")}
+    with patch.object(evidence_module, "SLACK", 0):
+        states = PageStates(state, np.zeros(4, np.uint32))
+        states.observe(np.array([0, 1]), np.array([True, False]), 1)
+        states.observe(np.array([0, 1]), np.array([False, True]), 2)
+        assert states.number[0] == states.number[1]
+        assert states.number[2] == states.number[3]
+        for cycle in range(3, 30):
+            states.observe(np.array([0, 1]), np.array([False, False]), cycle)
+        assert states.states <= 6

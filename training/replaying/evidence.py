@@ -3,8 +3,7 @@
 A replay has all pages at hand, so that it ranks them faster than a pass over blocks does, to the same bits.
 Parts of a score that many pages share are computed once (`divided`, `RoundScores`): pages in equal state are
 equal in subexpressions of that state, pages of one directory in subexpressions of its tables, and a draw per
-page and cycle stands still in the rounds of the cycle. Where the whole score depends on a page's state and
-directory alone, buckets of such pages are ranked (`Buckets`). Sums over recent visits are kept up to date by
+page and cycle stands still in the rounds of the cycle. Sums over recent visits are kept up to date by
 `GroupWindow`.
 """
 
@@ -14,7 +13,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import cache, lru_cache, partial
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -94,12 +93,6 @@ class Divided(NamedTuple):
     reads: tuple[str, ...]
     """Terminals of the rest."""
     clock: Clock
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether pages in equal state and of one directory have the same score in a round."""
-        levels = {_level_of(name, self.clock) for name in self.reads}
-        return not self.parts[Level.STILL] and levels <= {Level.ROUND}
 
     def stands_still(self, name: str) -> bool:
         """Whether a part of states is the same in all rounds of a cycle."""
@@ -191,8 +184,6 @@ class PageStates(Mapping[str, Array]):
         self._number = number.astype(np.int32)
         self._moved: list[tuple[npt.NDArray[Any], npt.NDArray[np.intp]]] = []
         self._waiting = 0
-        self.renumbered: npt.NDArray[np.intp] | None = None
-        """New number of each old state, if the last visits dropped any; 0 for dropped ones."""
         self._of_pages: dict[str, Array] = {}
         self._pages: npt.NDArray[np.intp] | None = None
         self._most = 2 * self.states + SLACK
@@ -231,24 +222,13 @@ class PageStates(Mapping[str, Array]):
     def states(self) -> int:
         return len(next(iter(self.columns.values())))
 
-    def observe(
-        self,
-        pages: npt.NDArray[Any],
-        changed: npt.NDArray[np.bool_],
-        cycle: int,
-        before: npt.NDArray[np.int32] | None = None,
-    ) -> npt.NDArray[np.intp]:
+    def observe(self, pages: npt.NDArray[Any], changed: npt.NDArray[np.bool_], cycle: int) -> None:
         """Add a judged visit to each of some distinct pages; ``changed``: whether it had changed,
         ``[visits]``.
-
-        ``before``: states before the visits, ``[visits]``, where the caller knows them. Returns the new
-        states, which no page was in before: ``[visits]``.
         """
-        self.renumbered = None
         if not len(pages):
-            return np.empty(0, np.intp)
-        if before is None:
-            before = self.number[pages]
+            return
+        before = self.number[pages]
         moved = 2 * before + changed
         used = np.flatnonzero(np.bincount(moved))
         after = {name: values.take(used >> 1) for name, values in self.columns.items()}
@@ -271,12 +251,10 @@ class PageStates(Mapping[str, Array]):
         for name, column in self._of_pages.items():
             column[pages] = self.columns[name].take(number)
         if self.states > self._most:
-            self.renumbered = self._drop()
-            number = self.renumbered[number]
-        return np.asarray(number)
+            self._drop()
 
-    def _drop(self) -> npt.NDArray[np.intp]:
-        """Drop the states that no page is in; returns the new number of each old state."""
+    def _drop(self) -> None:
+        """Drop the states that no page is in."""
         pages = np.bincount(self.number, minlength=self.states)
         used = np.flatnonzero(pages)
         target = np.zeros(self.states, np.intp)
@@ -285,7 +263,6 @@ class PageStates(Mapping[str, Array]):
         self._pages = None if self._pages is None else pages[used]
         self.columns = {name: values[used] for name, values in self.columns.items()}
         self._most = 2 * len(used) + SLACK
-        return target
 
 
 def _merged(state: Mapping[str, Array]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
@@ -298,148 +275,6 @@ def _merged(state: Mapping[str, Array]) -> tuple[npt.NDArray[np.intp], npt.NDArr
     number = np.empty(len(order), np.intp)
     number[order] = np.cumsum(is_new) - 1
     return order[is_new], number
-
-
-AHEAD: Final = 4
-"""Multiple of a round's pages that is looked for at once, for the rounds to come."""
-FEW_MORE: Final = 1.5
-"""Multiple of a round's pages up to which sorting them all is faster than narrowing."""
-
-BucketNumbers = npt.NDArray[np.int32]
-
-
-class Buckets:
-    """Buckets of P pages; empty until `gather` or `restore`."""
-
-    def __init__(self, pages: int) -> None:
-        from training.replaying.kernels import bits, dense  # compile: only when they are used
-
-        self._kernels: Any = dense
-        self._fill_keys: Any = bits.fill_keys
-
-        def memory(dtype: type, *size: int) -> npt.NDArray[Any]:
-            return np.empty(size, dtype)
-
-        self._memory = dense.BucketMemory(
-            bucket_of=memory(np.int32, pages),
-            shares=memory(np.int32, pages, 2),
-            count=memory(np.int32, pages),
-            listed=memory(np.int32, pages, 2),
-            arena=memory(np.uint32, 2 * pages),
-            sizes=np.zeros(dense.SIZES, np.int64),
-        )
-        # One more: the kernels write every row before they know whether it counts.
-        self._rows = memory(np.int32, pages + 1)
-        self._page_memory = tuple(memory(dtype, pages + 1) for dtype in (np.uint32, np.float64, np.int32))
-        self._best_buckets = memory(np.int32, 0)
-        self._departed = memory(np.int32, pages, 2)
-
-    def gather(self, number: BucketNumbers, directory: npt.NDArray[np.intp]) -> None:
-        """Put all pages into buckets by their states and directories, each ``[P]``."""
-        self._memory.sizes[:] = 0
-        pages = np.arange(len(number))
-        self._kernels.put_in(pages, number.astype(np.intp), directory.astype(np.int32), self._memory)
-        self.begin()
-
-    def copy(self) -> Any:
-        """Copy for `restore`; no page may have left its bucket yet."""
-        used = dict.fromkeys(("shares", "count", "listed"), self.buckets)
-        used |= dict.fromkeys(("bucket_of", "arena"), len(self._departed)) | {"sizes": self._kernels.SIZES}
-        return self._memory._replace(
-            **{name: getattr(self._memory, name)[:size].copy() for name, size in used.items()}
-        )
-
-    def restore(self, copied: Any) -> None:
-        """Restore the buckets of a `copy`."""
-        for array, other in zip(self._memory, copied, strict=True):
-            array[: len(other)] = other
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin a cycle."""
-        self._least: float | None = None
-        self._visited = 0
-        state, directory = self._memory.shares[: self.buckets].T
-        self.state: npt.NDArray[np.intp] = state.astype(np.intp)
-        """State of each bucket's pages, ``[C]``."""
-        self.directory: npt.NDArray[np.intp] = directory.astype(np.intp)
-        """Directory of each bucket, ``[C]``."""
-
-    @property
-    def buckets(self) -> int:
-        """C: buckets, empty ones included."""
-        return int(self._memory.sizes[self._kernels.BUCKETS])
-
-    @property
-    def departed_states(self) -> BucketNumbers:
-        """Former states of the pages that left their buckets, in order of visit: ``[visits]``."""
-        return self._departed[: self._visited, self._kernels.OWN]
-
-    def visit(self, pages: Pages, are_best: bool) -> BucketNumbers:
-        """Take pages out of their buckets; returns their directories. ``are_best``: `best` returned these."""
-        buckets = self._best_buckets if are_best else self._memory.bucket_of[pages]
-        shares = self._departed[self._visited : self._visited + len(pages)]
-        self._kernels.take_out(pages, buckets, self._memory, shares)
-        self._visited += len(pages)
-        return shares[:, self._kernels.DIRECTORY]
-
-    def observe(
-        self,
-        pages: npt.NDArray[np.int64],
-        number: npt.NDArray[np.intp],
-        renumbered: npt.NDArray[np.intp] | None,
-    ) -> bool:
-        """Put the pages that left into the buckets of their new states; False: no room, gather all anew.
-
-        ``renumbered``: see `PageStates`.
-        """
-        if self._memory.sizes[self._kernels.TAIL] + len(pages) > len(self._memory.arena):
-            return False
-        if renumbered is not None:
-            self._memory.shares[: self.buckets, self._kernels.OWN] = renumbered[self.state]
-        directory = self._departed[: self._visited, self._kernels.DIRECTORY].copy()
-        self._kernels.put_in(pages, number, directory, self._memory)
-        return True
-
-    def best(self, scores: Floats, k: int, salt: np.uint64, by_draw: bool) -> tuple[Pages, Floats, int]:
-        """The k best pages, best first, their scores, and the tie number of the last one.
-
-        A draw with the salt decides among equal scores, or the page's number. ``scores``: of each bucket,
-        ``[C]``, not NaN; ``k``: at least 1, at most the pages in buckets.
-        """
-        rows = self._candidates(scores, k)
-        pages_found = self._kernels.spread(rows, scores, self._memory, *self._page_memory)
-        pages, page_scores, buckets = (one[:pages_found] for one in self._page_memory)
-        keys = np.empty(pages_found, np.uint64)
-        self._fill_keys(pages, salt, by_draw, keys)
-        if pages_found > FEW_MORE * k:  # most of them are of the lowest score
-            higher, lowest = (
-                np.flatnonzero(page_scores > page_scores.min()),
-                np.flatnonzero(page_scores == page_scores.min()),
-            )
-            wanted = k - len(higher)
-            among = np.argpartition(keys[lowest], wanted - 1)[:wanted]
-            chosen = np.concatenate((higher, lowest[among]))
-            pages, page_scores, buckets, keys = (one[chosen] for one in (pages, page_scores, buckets, keys))
-        order = self._kernels.in_order(page_scores, keys)[:k]
-        self._best_buckets = buckets[order]
-        return pages[order], page_scores[order], int(keys[order[-1]])
-
-    def _candidates(self, scores: Floats, k: int) -> BucketNumbers:
-        """Buckets that hold the k best pages, and few others but for ties."""
-        count = self._memory.count[: self.buckets]
-        reached = pages = 0
-        if self._least is not None:
-            reached, pages = self._kernels.reaching(scores, count, self._least, self._rows)
-        if not k <= pages <= 2 * AHEAD * k:
-            # Later rounds of a cycle find theirs above the same bound.
-            wanted = k if self._least is None else min(AHEAD * k, len(self._departed) - self._visited)
-            self._least = self._kernels.border(scores, count, wanted)
-            reached, pages = self._kernels.reaching(scores, count, self._least, self._rows)
-        rows = self._rows[:reached]
-        if pages <= FEW_MORE * k:
-            return rows
-        return rows[: self._kernels.narrowed(rows, scores, count, k)]
 
 
 Rows = npt.NDArray[np.uint32]
@@ -549,13 +384,13 @@ class RoundScores:
         shared: Mapping[Level, SharedRows],
         states: Iterable[tuple[slice, Mapping[str, Array]]],
     ) -> Floats:
-        """Scores of R rows by the parts of the last `parts_of`, ``[R]``; the next call overwrites them.
+        """Scores of all pages by the parts of the last `parts_of`, ``[P]``; the next call overwrites them.
 
-        ``shared``: the states and the directories. ``states``: columns of all rows in blocks, each with its
+        ``shared``: the states and the directories. ``states``: columns of all pages in blocks, each with its
         rows.
         """
         assert self._divided is not None
-        divided_function, scores = self._divided, self._scores[: len(shared[Level.OWN].number)]
+        divided_function, scores = self._divided, self._scores
         self._asked += 1
         tables = {
             name: (
@@ -615,9 +450,7 @@ class RoundScores:
 
 
 BLOCK_ROWS: Final = 16_384
-"""Pages or buckets scored at a time: their columns stay in the processor's caches."""
-MANY: Final = 32_768
-"""Pages from which on buckets are used: for fewer, compiling takes longer than it saves."""
+"""Pages scored at a time: their columns stay in the processor's caches."""
 
 Columns = Mapping[str, Array]
 
@@ -630,8 +463,8 @@ def _draws_of_few(pages: int, salt: np.uint64) -> npt.NDArray[np.uint64]:
 class RoundAccess(NamedTuple):
     """Access of a round to columns and pages."""
 
-    state_of: Callable[[Columns, slice], Columns]
-    """Slice of some columns, with the terminals of the round."""
+    state_of: Callable[[Columns], Columns]
+    """Columns, with the terminals of the round."""
     block_of: Callable[[slice], Block]
     """Slice of all pages, visited or not."""
     visited: Pages
@@ -644,112 +477,45 @@ def blocks(rows: int) -> Iterator[slice]:
 
 
 class RankedPages:
-    """Ranking of the P pages of a replay, by buckets where the score function allows that."""
+    """Ranking of the P pages of a replay."""
 
-    def __init__(
-        self,
-        prepared: PreparedHistory,
-        states: PageStates,
-        groups: PageDirectories,
-    ) -> None:
+    def __init__(self, prepared: PreparedHistory, states: PageStates, groups: PageDirectories) -> None:
         """``groups``: directories of the pages; empty where no terminal needs them."""
-        self._by_draw = prepared.ties == "random"
+        self._pages, self._by_draw = prepared.pages, prepared.ties == "random"
         self._states, self._group = states, groups.group
         self._scores = RoundScores(prepared.pages)
         self._selection = BestRows(prepared.pages)
         self._directories: Columns = {"group": np.arange(len(groups.directories.site))}
-        self._buckets: Buckets | None = None
-        self._prepared, self._is_begun = prepared, False
-        self._has_rules = prepared.promises is not None
 
     def begin(self, salt: np.uint64) -> None:
         """Begin a cycle without visits; ``salt``: of its draws."""
         self._salt = salt
         self._scores.begin()
-        if self._buckets is not None:
-            self._buckets.begin()
 
     def ties(self, pages: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
         """Numbers that decide among pages of equal score."""
-        if self._by_draw and self._prepared.pages <= FEW:
-            return _draws_of_few(self._prepared.pages, self._salt).take(pages)
+        if self._by_draw and self._pages <= FEW:
+            return _draws_of_few(self._pages, self._salt).take(pages)
         numbers = pages.astype(np.uint64)
         return salted_draws(numbers, self._salt) if self._by_draw else numbers
 
     def best(self, scores_of: Scorer, k: int, known: RoundAccess) -> Selection:
         """The k best of the pages that are not visited, at least one, best first."""
-        parts = self._scores.parts_of(scores_of)
-        is_large = len(self._states.number) >= MANY and not self._has_rules
-        if parts is not None and parts.is_shared and is_large:
-            if self._buckets is None:
-                self._buckets = self._gathered()
-                self._buckets.visit(known.visited, False)
-            chosen, scores, tie = self._best_buckets(
-                self._buckets, cast(CycleScorer, scores_of).cycle, k, known
-            )
-        else:
-            every = self._of_pages(scores_of, known)
-            every[known.visited] = -np.inf
-            chosen = self._selection.best(every, k, self.ties)
-            scores, tie = every[chosen], int(self.ties(chosen[-1:])[0])
-        return Selection(chosen, scores, Cut(float(scores[-1]), tie))
-
-    def _best_buckets(
-        self, buckets: Buckets, cycle: int, k: int, known: RoundAccess
-    ) -> tuple[Pages, Floats, int]:
-        shared = self._shared(buckets.state, buckets.directory, known)
-        columns = {"group": buckets.directory}
-        states = ((rows, known.state_of(columns, rows)) for rows in blocks(buckets.buckets))
-        return buckets.best(self._scores.of_rows(cycle, shared, states), k, self._salt, self._by_draw)
+        every = self._of_pages(scores_of, known)
+        every[known.visited] = -np.inf
+        chosen = self._selection.best(every, k, self.ties)
+        scores = every[chosen]
+        return Selection(chosen, scores, Cut(float(scores[-1]), int(self.ties(chosen[-1:])[0])))
 
     def _of_pages(self, scores_of: Scorer, known: RoundAccess) -> Floats:
-        pieces = ((rows, known.block_of(rows)) for rows in blocks(len(self._states.number)))
+        pieces = ((rows, known.block_of(rows)) for rows in blocks(self._pages))
         if not isinstance(scores_of, CycleScorer) or self._scores.parts_of(scores_of) is None:
             return self._scores.of_blocks(scores_of, pieces)
-        shared = self._shared(self._states.number, self._group, known)
-        return self._scores.of_rows(scores_of.cycle, shared, ((rows, one.state) for rows, one in pieces))
-
-    def _shared(
-        self, state_number: npt.NDArray[Any], directory: npt.NDArray[np.intp], known: RoundAccess
-    ) -> dict[Level, SharedRows]:
-        return {
-            Level.OWN: SharedRows(known.state_of(self._states.columns, slice(None)), state_number),
-            Level.DIRECTORY: SharedRows(known.state_of(self._directories, slice(None)), directory),
+        shared = {
+            Level.OWN: SharedRows(known.state_of(self._states.columns), self._states.number),
+            Level.DIRECTORY: SharedRows(known.state_of(self._directories), self._group),
         }
-
-    def _gathered(self) -> Buckets:
-        pages = len(self._states.number)
-        buckets = Buckets(pages)
-        known, kind = self._prepared.buckets, (len(self._group) > 0, "size" in self._states)
-        if self._is_begun:
-            buckets.gather(self._states.number, self._directory_of_pages())
-        elif kind in known:
-            buckets.restore(known[kind])
-        else:
-            buckets.gather(self._states.number, self._directory_of_pages())
-            known[kind] = buckets.copy()
-        return buckets
-
-    def _directory_of_pages(self) -> npt.NDArray[np.intp]:
-        """Directory of each page, ``[P]``; one for all where no terminal needs them."""
-        return self._group if len(self._group) else np.zeros(len(self._states.number), np.intp)
-
-    def visit(self, pages: Pages, are_best: bool) -> npt.NDArray[np.int32] | None:
-        """Take visited pages out of their buckets; returns their directories, if buckets are used.
-
-        ``are_best``: `best` has just returned these pages.
-        """
-        return None if self._buckets is None else self._buckets.visit(pages, are_best)
-
-    def observe(self, pages: Ints, changed: npt.NDArray[np.bool_], cycle: int) -> None:
-        """Put the visited pages into their new states; ``changed``: ``[visits]``."""
-        self._is_begun = True
-        if self._buckets is None:
-            self._states.observe(pages, changed, cycle)
-        else:
-            number = self._states.observe(pages, changed, cycle, self._buckets.departed_states)
-            if not self._buckets.observe(pages, number, self._states.renumbered):
-                self._buckets.gather(self._states.number, self._directory_of_pages())
+        return self._scores.of_rows(scores_of.cycle, shared, ((rows, one.state) for rows, one in pieces))
 
 
 class _VisitSums(NamedTuple):
@@ -991,7 +757,7 @@ class ReplayEvidence:
         if k > 0:
             related = self._related()
             known = RoundAccess(
-                lambda columns, rows: RoundState(columns, rows, related, self._draw),
+                lambda columns: RoundState(columns, slice(None), related, self._draw),
                 lambda rows: self._block(rows, related),
                 np.concatenate((self.visits().pages, self._hidden)),
             )
@@ -1059,11 +825,10 @@ class ReplayEvidence:
         self._visits.pages[rows], self._visits.outcomes[rows] = chosen.pages, outcomes
         self._visits.kinds[rows] = chosen.kinds_of_pages()
         self.visited += len(changed)
-        group = self._ranked.visit(chosen.pages, self.trusts(chosen))
         self._best = NOTHING_CHOSEN
         pages = chosen.pages.astype(np.intp)  # indexing by others takes more than twice as long
         if self._is_related:
-            self._window.add(self._group[pages] if group is None else group.astype(np.intp), changed)
+            self._window.add(self._group[pages], changed)
         self._open[pages] = False
 
     def visited_pages(self) -> Ints:
@@ -1095,4 +860,4 @@ class ReplayEvidence:
                 values[visited] = seen[name]
         if self._claims is not None:
             self._claims.observe(visited, self.is_changed(), self._cycle)
-        self._ranked.observe(visited, self.is_changed(), self._cycle)
+        self.states.observe(visited, self.is_changed(), self._cycle)

@@ -112,15 +112,13 @@ class PreparedHistory:
     """Rules about the pages; None: there are none."""
     states: dict[tuple[str, ...], Any] = field(default_factory=dict)
     """Cache of `training.replaying.states` by state columns; not pickled."""
-    buckets: dict[tuple[bool, bool], Any] = field(default_factory=dict)
-    """Cache of `training.replaying.evidence` after the warm-up, by whether directories and sizes count."""
     means: dict[tuple[Any, ...], dict[str, float]] = field(default_factory=dict)
     """Cache of `training.evolution.learning.compare`."""
 
     def __getstate__(self) -> dict[str, object]:
         """Fields to pickle, without caches."""
         names = (one.name for one in fields(self))
-        return {name: {} if name in ("states", "buckets", "means") else getattr(self, name) for name in names}
+        return {name: {} if name in ("states", "means") else getattr(self, name) for name in names}
 
     @cached_property
     def changes(self) -> list[Ints]:
