@@ -312,7 +312,7 @@ def ask(address: str, **data: str) -> Any:
 
 
 def test_scrapyd(tmp_path: Path) -> None:
-    """A project that is deployed: scheduled, cancelled in the middle, resumed; it has one store."""
+    """A deployed project: scheduled, cancelled in the middle, resumed; its versions share one store."""
     pytest.importorskip("scrapyd")
     pytest.importorskip("scrapyd_client")
     port, served = free_port(), free_port()
@@ -341,11 +341,23 @@ def test_scrapyd(tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{port}/"
     try:
         wait_until(lambda: ask(url + "daemonstatus.json")["status"] == "ok")
-        command = [Path(sys.executable).with_name("scrapyd-deploy")]
-        subprocess.run(command, cwd=project, env=environment, check=True, capture_output=True, timeout=60)
+
+        def deploy(version: str) -> None:
+            command = [Path(sys.executable).with_name("scrapyd-deploy"), "--version", version]
+            subprocess.run(command, cwd=project, env=environment, check=True, capture_output=True, timeout=60)
+
+        deploy("1")
         jobs = []
-        for turn in range(4):
+        for turn in range(6):
             arguments = {"project": "shop", "spider": "shop", "url": f"http://127.0.0.1:{served}"}
+            if turn == 4:  # another version, whose callback has another name, beside the one before
+                renamed = SCRAPYD_SPIDER.replace("def parse(", "def parse_page(").replace(
+                    "Request(", "Request(callback=self.parse_page, url="
+                )
+                (project / "shop" / "spiders.py").write_text(renamed)
+                deploy("2")
+            if turn == 5:
+                arguments["_version"] = "1"
             job = ask(url + "schedule.json", **arguments)["jobid"]
             jobs.append(job)
             if turn == 1:
@@ -363,6 +375,7 @@ def test_scrapyd(tmp_path: Path) -> None:
         ]
         assert "is interrupted; the next run resumes it" in logs[1]
         assert "is interrupted; the next run resumes it" not in logs[2]
+        assert all("finished: 10 visited, 0 changed" in text for text in logs[3:])
         stores = list((tmp_path / "state" / "scrapy-gp4c").iterdir())
         assert len(stores) == 1
         items = [
