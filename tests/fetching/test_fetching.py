@@ -57,6 +57,14 @@ class Web:
                 self.end_headers()
                 self.wfile.write(body)
 
+            def do_POST(self) -> None:
+                """Sign a user in."""
+                user = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                self.send_response(200)
+                self.send_header("Set-Cookie", f"session={user}{web.day}")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
             def log_message(self, *_: object) -> None:
                 """Say nothing."""
 
@@ -284,6 +292,18 @@ def test_what_a_visit_means_is_the_same_with_fetchers(tmp_path: Path, others: di
     assert days[0] == days[1]
     for name in ("items", "items.events", "lines", "feed0", "feed1", "feed2"):
         assert told_of(one, name) == told_of(many, name)
+
+
+@pytest.mark.slow
+def test_fetchers_share_the_sessions_of_a_crawl(web: Web, tmp_path: Path) -> None:
+    """Each page is asked for with what the login of its user has set today, whoever fetches it."""
+    for web.day in range(2):
+        path = tmp_path / f"items{web.day}"
+        ended(crawl(web, tmp_path, 2, "SignedIn", GP4C_BUDGET=1.0, ITEMS=str(path)), tmp_path)
+        items = [json.loads(line) for line in path.read_text().splitlines()]
+        sessions = {(item["text"], item["info"]) for item in items}
+        assert sessions == {(user, f"session={user}{web.day}") for user in ("ada", "bob")}
+        assert len({item["url"] for item in items}) == len(items) == PAGES - 1  # one is gone
 
 
 @pytest.mark.slow

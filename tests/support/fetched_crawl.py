@@ -71,6 +71,30 @@ class Curious(Pages):
             yield response.follow(link)
 
 
+class SignedIn(Pages):
+    """Signs two users in, in a session each, and reads half of the pages as each of them."""
+
+    name = "signedin"
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Send the login of each user."""
+        for user in ("ada", "bob"):
+            url, meta = f"http://127.0.0.1:{self.port}/login", {"cookiejar": user}
+            yield Request(url, self.signed_in, method="POST", body=user, meta=meta, dont_filter=True)
+
+    def signed_in(self, response: Response) -> Iterator[Any]:
+        """Request the pages of a user."""
+        user = response.meta["cookiejar"]
+        for number in range(user == "bob", PAGES, 2):
+            yield response.follow(f"/p{number}", meta={"cookiejar": user})
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        """Yield who the page was read as."""
+        assert response.request is not None
+        cookie = (response.request.headers.get("Cookie") or b"").decode()
+        yield {"url": response.url, "text": response.meta["cookiejar"], "info": cookie}
+
+
 def features(response: Response) -> list[str]:
     """Words of a page but for its advertisement, as a project's `GP4C_FEATURES`."""
     return (response.css("p::text").get() or "").split()
