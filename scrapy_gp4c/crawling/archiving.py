@@ -6,7 +6,7 @@ Whatever is wrong with the archive, the crawl goes on without it, and one warnin
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from scrapy_gp4c.archive.differences import differing_words, words_of
 from scrapy_gp4c.archive.texts import Texts, Version, require
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 logger = foreign_safe_logger(__name__)
 
 PreviousText = Callable[[], str | None]
+Result = TypeVar("Result")
 
 
 def no_text() -> str | None:
@@ -56,60 +57,46 @@ class Archive:
 
     def lacks(self, row: PageRow) -> bool:
         """Whether the text of a page's copy is not there, though texts are kept."""
-        return self._texts is not None and self._frame(row) is None
+        frame = self._frame(row)
+        return self._texts is not None and frame is None
 
-    def take(
-        self, row: PageRow, outcome: str, cycle: int, fingerprint: int, text: str | None
-    ) -> PreviousText:
-        """Keep the text of a visit; returns a function for the text of the version before.
+    def take(self, row: PageRow, outcome: str, cycle: int, fingerprint: int, text: str | None) -> None:
+        """Keep the text of a visit.
 
         ``row``: the page before the visit; ``text``: None where the page's bytes are those of its copy, or no
         text.
         """
         frame = self._frame(row) if row.has_copy else None
-        if self._texts is None:
-            return no_text
-        try:
-            if text and (outcome != "unchanged" or frame is None):
-                found_cycle = row.found_cycle if outcome == "unchanged" else cycle
-                before = None if frame is None else row.found_cycle
-                self._texts.keep(Version(row.key, found_cycle, fingerprint, before, text))
-            elif frame is not None and outcome == "unchanged" and fingerprint != row.fingerprint:
-                self._texts.move(row.key, row.found_cycle, fingerprint)
-        except ArchiveError as error:
-            self._give_up(error)
-        return no_text if frame is None else lambda: self._text(frame)
+        if text and (outcome != "unchanged" or frame is None):
+            found_cycle = row.found_cycle if outcome == "unchanged" else cycle
+            before = None if frame is None else row.found_cycle
+            version = Version(row.key, found_cycle, fingerprint, before, text)
+            self._use(lambda texts: texts.keep(version))
+        elif frame is not None and outcome == "unchanged" and fingerprint != row.fingerprint:
+            self._use(lambda texts: texts.move(row.key, row.found_cycle, fingerprint))
 
     def previous(self, row: PageRow) -> PreviousText:
         """Return a function for the text of a page's copy."""
 
         def text() -> str | None:
             frame = self._frame(row)
-            return None if frame is None else self._text(frame)
+            return None if frame is None else self._use(lambda texts: texts.text(frame))
 
         return text if row.has_copy else no_text
 
     def _frame(self, row: PageRow) -> bytes | None:
+        return self._use(lambda texts: texts.frame(row.key, row.found_cycle, row.fingerprint))
+
+    def _use(self, call: Callable[[Texts], Result]) -> Result | None:
+        """Result of a call; None, and one warning, where the archive cannot be used any more."""
         if self._texts is None:
             return None
         try:
-            return self._texts.frame(row.key, row.found_cycle, row.fingerprint)
+            return call(self._texts)
         except ArchiveError as error:
-            self._give_up(error)
+            logger.warning("No texts are kept from now on: %s", error, extra={"spider": self._spider})
+            self.close()
             return None
-
-    def _text(self, frame: bytes) -> str | None:
-        if self._texts is None:
-            return None
-        try:
-            return self._texts.text(frame)
-        except ArchiveError as error:
-            self._give_up(error)
-            return None
-
-    def _give_up(self, error: ArchiveError) -> None:
-        logger.warning("No texts are kept from now on: %s", error, extra={"spider": self._spider})
-        self.close()
 
 
 def open_archive(store: Store, settings: Settings, spider: Spider) -> Archive | None:

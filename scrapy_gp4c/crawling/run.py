@@ -48,7 +48,6 @@ from scrapy_gp4c.crawling.signalling import SignalSender
 from scrapy_gp4c.crawling.store_owner import (
     RunWarnings,
     note_owner,
-    other_owner,
     owner_of,
     set_mode,
     spider_arguments,
@@ -529,7 +528,10 @@ def open_run(
     arguments = spider_arguments(spider, Credentials(settings.secret_params))
     path = settings.store_path(spider.name, arguments)
     if (owner := owner_of(path).get("spider", spider.name)) != spider.name:
-        raise StoreError(other_owner(path, owner, spider.name))
+        raise StoreError(
+            f"the store {path} is that of the spider {owner!r}, and this is {spider.name!r}: give each "
+            'spider its own, as GP4C_STORE = "/data/{spider}" does'
+        )
     store, warnings = open_store(path, sizes=sizes), None
     try:
         note_owner(path, spider, crawler, arguments)

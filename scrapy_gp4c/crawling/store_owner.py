@@ -115,14 +115,6 @@ def last_warnings(path: Path) -> list[str]:
     return []
 
 
-def other_owner(path: Path, owner: str, spider_name: str) -> str:
-    """Error of a spider that opens the store of another."""
-    return (
-        f"the store {path} is that of the spider {owner!r}, and this is {spider_name!r}: give each spider "
-        'its own, as GP4C_STORE = "/data/{spider}" does'
-    )
-
-
 def owner_of(path: Path) -> dict[str, Any]:
     """Owner of a store; empty where nobody has noted it."""
     with suppress(OSError, ValueError):

@@ -84,30 +84,6 @@ def last_events(events: CycleEvents, kinds: Collection[str], most: int) -> Cycle
     return events.only(rows)
 
 
-class EventLog:
-    """State of all pages while recorded visits are read from the first cycle on."""
-
-    def __init__(self, pages: int, gone_after: int) -> None:
-        """Begin with ``pages`` pages of which no visit is known."""
-        self._gone_after = gone_after
-        self._columns = {name: np.zeros(pages, np.int64) for name in ("failures", "gone", "X")}
-        self._time_s = np.full(pages, np.nan)
-
-    def read(self, cycle: int, visits: Array) -> CycleEvents:
-        """Events of the visits of the next cycle; the state moves on."""
-        pages = visits["page"].astype(np.int64)
-        before = {name: column[pages] for name, column in self._columns.items()}
-        events = events_of(cycle, visits, before, self._time_s[pages], self._gone_after)
-        outcome = visits["outcome"]
-        failed = among(outcome, FAILED)
-        self._columns["failures"][pages] = np.where(failed, before["failures"] + 1, 0)
-        gone = before["gone"] + (outcome == GONE)
-        self._columns["gone"][pages] = np.where(failed, gone, 0)
-        self._columns["X"][pages] += outcome == CHANGED
-        self._time_s[pages] = visits["time"]
-        return events
-
-
 def recorded_events(
     cycles: Iterable[tuple[int, Array]], pages: int, gone_after: int, first_cycle: int = 1
 ) -> Iterator[CycleEvents]:
@@ -115,8 +91,15 @@ def recorded_events(
 
     ``cycles``: visits in chunks, cycles ascending, from the first recorded one on, as a store gives them.
     """
-    log = EventLog(pages, gone_after)
+    columns = {name: np.zeros(pages, np.int64) for name in ("failures", "gone", "X")}
+    time_s = np.full(pages, np.nan)
     for cycle, visits in cycles:
-        events = log.read(cycle, visits)
+        page, outcome = visits["page"].astype(np.int64), visits["outcome"]
+        before = {name: column[page] for name, column in columns.items()}
         if cycle >= first_cycle:
-            yield events
+            yield events_of(cycle, visits, before, time_s[page], gone_after)
+        failed = among(outcome, FAILED)
+        columns["failures"][page] = np.where(failed, before["failures"] + 1, 0)
+        columns["gone"][page] = np.where(failed, before["gone"] + (outcome == GONE), 0)
+        columns["X"][page] += outcome == CHANGED
+        time_s[page] = visits["time"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,21 +40,11 @@ from scrapy_gp4c.store.records import CycleRecord, FoldMarker
 T = TypeVar("T")
 
 
-class CycleContent(NamedTuple):
-    """Visits and notes of a cycle that is to be folded."""
-
-    visits: Array
-    """Dtype `VISIT`."""
-    notes: Array
-    """Dtype `NOTE`."""
-    pages: int
-    """Pages known at its end."""
-
-
-def fold(tables: Tables, content: CycleContent, record: CycleRecord, sizes: Sizes) -> None:
+def fold(tables: Tables, visits: Array, notes: Array, pages: int, record: CycleRecord, sizes: Sizes) -> None:
     """Fold the open cycle, or go on with its fold: afterwards the cycle is finished.
 
-    ``record``: completes the cycle's record; an interrupted fold has it in its marker already.
+    ``visits``, ``notes``: of the cycle, dtypes `VISIT` and `NOTE`; ``pages``: known at its end; ``record``:
+    completes the cycle's record; an interrupted fold has it in its marker already.
     """
     if tables.fold_marker is None:
         tables.mark_fold({"record": record, "next_block": 0})
@@ -62,19 +52,19 @@ def fold(tables: Tables, content: CycleContent, record: CycleRecord, sizes: Size
     finished: CycleRecord = {"finished": time.time()}
     finished.update(tables.fold_marker["record"])
     cycle = tables.last_cycle + 1
-    merge_new(tables, content.pages, sizes)
-    _apply(tables, content, cycle, sizes)
-    put_visits(tables, cycle, 0, content.visits, sizes)
+    merge_new(tables, pages, sizes)
+    _apply(tables, visits, notes, cycle, sizes)
+    put_visits(tables, cycle, 0, visits, sizes)
     tables.end_cycle(cycle, finished, lambda txn: sum_up_trust(txn, tables.db, tables.groups, cycle))
 
 
-def _apply(tables: Tables, content: CycleContent, cycle: int, sizes: Sizes) -> None:
+def _apply(tables: Tables, all_visits: Array, all_notes: Array, cycle: int, sizes: Sizes) -> None:
     """Apply visits, notes and gains to the blocks from the marker on."""
     assert tables.fold_marker is not None
-    brought = claims.brought(content.notes, content.pages)
+    brought = claims.brought(all_notes, tables.merged_pages)
     gains_table = Gains(tables)
     gains = gains_table.of(cycle) if gains_table.log is not None else GAINS.none()
-    parts = [rows[np.argsort(rows["page"], kind="stable")] for rows in (content.visits, content.notes, gains)]
+    parts = [rows[np.argsort(rows["page"], kind="stable")] for rows in (all_visits, all_notes, gains)]
     of_part = [rows["page"] // tables.block_rows for rows in parts]
     claims_fold = ClaimsFold.of(tables, cycle)
 

@@ -247,7 +247,8 @@ def read_clusters(tables: Tables) -> StoredGroups | None:
         head = json.loads(packed)
         columns: dict[str, npt.NDArray[Any]] = {}
         for (kind, (name, dtype)), size in zip(_PARTS.items(), head["sizes"], strict=True):
-            raw = b"".join(bytes(value) for _, value in _parts(table, txn, kind))
+            values = table.items(txn, U32_PAIR.pack(kind, 0), U32_PAIR.pack(kind + 1, 0))
+            raw = b"".join(bytes(value) for _, value in values)
             if len(raw) != size * np.dtype(dtype).itemsize:
                 counts = f"expected {size} of {name}, found {len(raw)} bytes"
                 raise damaged(tables.path, f"the clusters of pages: {counts}")
@@ -263,14 +264,3 @@ def read_clusters(tables: Tables) -> StoredGroups | None:
         head["identity"],
     )
     return StoredGroups(groups, columns["popularity"], head["about"])
-
-
-def _parts(table: Any, txn: Any, kind: int) -> Iterator[tuple[bytes, memoryview]]:
-    return iter(table.items(txn, U32_PAIR.pack(kind, 0), U32_PAIR.pack(kind + 1, 0)))
-
-
-def descriptions(tables: Tables) -> Iterator[tuple[int, bytes]]:
-    """Yield the descriptions of copies, by page."""
-    with tables.transaction() as txn:
-        for key, value in tables.db["descriptions"].items(txn):
-            yield U32.unpack(key)[0], bytes(value)

@@ -38,7 +38,6 @@ from scrapy_gp4c.store.lmdb_store import fold
 from scrapy_gp4c.store.lmdb_store.environment import KEY, U32, U32_PAIR, Environment, damaged, decode, encode
 from scrapy_gp4c.store.lmdb_store.page_facts import (
     Gains,
-    descriptions,
     put_clusters,
     read_clusters,
     read_trust,
@@ -445,9 +444,7 @@ class Store:
     # --- opening, closing, folding
 
     def _fold(self, record: CycleRecord) -> None:
-        fold.fold(
-            self.tables, fold.CycleContent(self.open_visits(), self.notes(), self.pages), record, self.sizes
-        )
+        fold.fold(self.tables, self.open_visits(), self.notes(), self.pages, record, self.sizes)
         self._load()
 
     def close(self) -> None:
@@ -641,7 +638,9 @@ class Store:
 
     def descriptions(self) -> Iterator[tuple[int, bytes]]:
         """Yield the descriptions that are committed, by page."""
-        return descriptions(self.tables)
+        with self.tables.transaction() as txn:
+            for key, value in self.tables.db["descriptions"].items(txn):
+                yield U32.unpack(key)[0], bytes(value)
 
     def clusters(self) -> StoredGroups | None:
         """Clusters, links and popularity of pages; None: there are none."""
