@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from string import Formatter
 from typing import Any, Final, Literal, NamedTuple, get_args
@@ -166,9 +166,9 @@ def summary(events: Iterable[PageEvent]) -> str:
     return ", ".join(f"{counts[kind]:,} {SUMMARY[kind]}" for kind in EVENTS if counts[kind])
 
 
-def page_list(events: list[PageEvent], line: Callable[[PageEvent], str] | None = None) -> str:
+def page_list(events: list[PageEvent]) -> str:
     """Lines that name the first pages of events, and count the others."""
-    lines = list(map(line or _line, events[:NAMED_PAGES]))
+    lines = list(map(_line, events[:NAMED_PAGES]))
     if (more := len(events) - NAMED_PAGES) > 0:
         lines.append(f"and {more:,} more")
     return "\n".join(lines)

@@ -29,6 +29,8 @@ CLASSES: Final[dict[str, tuple[int, ...]]] = {
     "t": (1, 2, 3, 5, 9, 17),
 }
 """Page state -> first value of each class; the last class is open."""
+MOST_SITES: Final = 8
+"""Sites that are listed."""
 
 
 class ReplayVisits(NamedTuple):
@@ -98,7 +100,6 @@ def differ(
     texts: Sequence[str],
     others: Sequence[str],
     crawl: CrawlChoices,
-    sites: int = 8,
 ) -> Difference:
     """Compare two score functions, given for every test set, on these test sets together."""
     common, ones, twos, one_alone, other_alone = [], [], [], [], []
@@ -129,7 +130,7 @@ def differ(
         _rate(np.concatenate(one_alone)),
         _rate(np.concatenate(other_alone)),
         {name: _groups(name, one, two) for name in CLASSES},
-        _sites(site_counts, len(one.page), len(two.page), sites),
+        _sites(site_counts, len(one.page), len(two.page)),
         _table(one) - _table(two),
     )
 
@@ -156,7 +157,7 @@ def _groups(name: str, one: ReplayVisits, two: ReplayVisits) -> list[VisitGroup]
     return groups
 
 
-def _sites(counts: dict[str, list[int]], visits: int, other_visits: int, most: int) -> list[VisitGroup]:
+def _sites(counts: dict[str, list[int]], visits: int, other_visits: int) -> list[VisitGroup]:
     groups = [
         VisitGroup(
             name,
@@ -167,7 +168,7 @@ def _sites(counts: dict[str, list[int]], visits: int, other_visits: int, most: i
         )
         for name, (v, w, changed, other) in counts.items()
     ]
-    return sorted(groups, key=lambda group: -abs(group.share - group.other_share))[:most]
+    return sorted(groups, key=lambda group: -abs(group.share - group.other_share))[:MOST_SITES]
 
 
 def _table(visits: ReplayVisits) -> npt.NDArray[np.float64]:

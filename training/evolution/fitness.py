@@ -56,7 +56,7 @@ class PreparedSplit(NamedTuple):
 
 
 if TYPE_CHECKING:
-    from training.replaying.prefix_cache import PrefixCaches  # its loops are imported where they are used
+    from training.replaying.grouped import PrefixCaches  # its loops are imported where they are used
 
 Values = npt.NDArray[np.float64]
 

@@ -44,7 +44,7 @@ from training.replaying.prepared import PreparedHistory
 from training.replaying.replay import QUICK, can_replay, load, run, run_all
 
 if TYPE_CHECKING:
-    from training.replaying.prefix_cache import PrefixCaches
+    from training.replaying.grouped import PrefixCaches
 
 
 TEXTS: Final = ("t*X", "t*X/n", "t*(X+0.5)", "X")

@@ -277,12 +277,12 @@ class Needed(NamedTuple):
     """Ratio to the share that the user-centric policy needs."""
 
 
-def resources(points_tried: Sequence[RefreshPoint], reference: str = "user-centric") -> list[Needed]:
-    """Budgets for equal quality: that of the reference at 5, 10 and 20% of the pages."""
+def resources(points_tried: Sequence[RefreshPoint]) -> list[Needed]:
+    """Budgets for equal quality: that of the policy user-centric at 5, 10 and 20% of the pages."""
     rows = []
     of = {one.policy: sorted(p for p in points_tried if p.policy == one.policy) for one in points_tried}
     for level in (0.05, 0.10, 0.20):
-        target = next((point.quality for point in of.get(reference, ()) if point.share == level), None)
+        target = next((point.quality for point in of.get("user-centric", ()) if point.share == level), None)
         for policy, line in of.items():
             if target is not None:
                 share = _share_for(line, target)

@@ -7,7 +7,7 @@ apart. Staleness is kept as the difference to `PreparedHistory.untouched`.
 Functions with the same groups are replayed together. As long as they choose the same groups in the same
 order, a cycle is replayed once for all of them. Where they part, the replay goes on with some, and later
 returns to a copy of its path for the others. Functions that choose as an earlier one did are found in a
-`training.replaying.prefix_cache`. In cycles whose states are not listed, several replays are scored in one
+`PrefixCache`. In cycles whose states are not listed, several replays are scored in one
 batch: their few groups cost NumPy hardly more than those of one replay.
 """
 
@@ -32,7 +32,6 @@ from training.replaying.kernels.cycles import replay_cycle, replay_states
 from training.replaying.kernels.memory import Facts, Work
 from training.replaying.kernels.visits import penalise_rest
 from training.replaying.metrics import Tallies
-from training.replaying.prefix_cache import PrefixCache, PrefixCaches, blank
 from training.replaying.prepared import PreparedHistory
 from training.replaying.states import MOST_RANKED, States, state_columns, states_of
 
@@ -192,7 +191,7 @@ class ReplayPath:
     counts: Ints
     """``[scored cycles, memory.COUNTS]``"""
     trail: Array
-    """Trail for the prefix cache, see `blank`; empty where none is wanted."""
+    """Trail for the prefix cache, see `blank_trail`; empty where none is wanted."""
 
     @property
     def top(self) -> int:
@@ -404,6 +403,72 @@ class BatchScores(NamedTuple):
     """
 
 
+WIDTH: Final = 510
+"""Most groups of a cycle in a trail; most cycles have 50."""
+MOST_TRAILS: Final = 16_384
+"""Most trails in a cache."""
+TRAIL_ROWS: Final = 2**22
+"""Most rows in a cache, 2 bytes each; a trail takes some hundred."""
+
+PrefixCaches = dict[tuple[tuple[str, ...], Clock, frozenset[str]], "PrefixCache"]
+"""Prefix caches of one training set by state columns, clock and counted tallies."""
+
+
+class PrefixCache:
+    """Trails of replays by the same listed states; cleared when full.
+
+    The order in which a function ranks the groups of each cycle, as far as pages are chosen, determines its
+    replay. A learning run evaluates many functions that differ only where it does not matter. So the cache
+    keeps this order, a trail, of each replay whose states are all listed. Trails share their first cycles and
+    form a tree; the scores of a function lead through it.
+    """
+
+    def __init__(self, scored: int) -> None:
+        """``scored``: cycles of a replay after the warm-up."""
+        self._tallies: list[Tallies] = []
+        self._used = 0
+        self._rows = np.empty(TRAIL_ROWS, np.int16)
+        self._starts = np.empty((MOST_TRAILS, scored), np.int64)
+        self._links = np.empty((cycles.LINKS, MOST_TRAILS), np.int32)
+
+    def find(self, scores: Floats) -> Tallies | None:
+        """Tallies of an earlier replay with the same choices; ``scores``: by row of the listed states."""
+        if not self._tallies:
+            return None
+        trail, agreed = cycles.follow(scores, self._rows, self._starts, self._links)
+        return self._tallies[trail] if agreed == self._starts.shape[1] else None
+
+    def add(self, scores: Floats, trail: Array, tallies: Tallies) -> None:
+        """Add the trail and tallies of a replay; ``trail``: of `blank_trail`, filled by the replay."""
+        groups = trail[:, cycles.LIVE].tolist()
+        size = len(trail) * cycles.FIRST + sum(groups)
+        if min(groups) < 0 or size > TRAIL_ROWS:
+            return
+        if len(self._tallies) == MOST_TRAILS or self._used + size > TRAIL_ROWS:
+            self._tallies.clear()
+            self._used = 0
+        number, leaves = len(self._tallies), 0
+        self._links[:, number] = -1
+        if number:
+            parent, leaves = cycles.follow(scores, self._rows, self._starts, self._links)
+            if leaves == len(trail):
+                return
+            self._links[cycles.NEXT, number] = self._links[cycles.CHILD, parent]
+            self._links[cycles.CHILD, parent] = number
+        self._links[cycles.LEAVES, number] = leaves
+        for cycle in range(leaves, len(trail)):
+            begin, end = self._used, self._used + cycles.FIRST + groups[cycle]
+            self._starts[number, cycle] = begin
+            self._rows[begin:end] = trail[cycle, : end - begin]
+            self._used = end
+        self._tallies.append(tallies)
+
+
+def blank_trail(scored: int) -> Array:
+    """Empty trail that a replay fills: int16 ``[scored cycles, cycles.FIRST + WIDTH]``."""
+    return np.empty((scored, cycles.FIRST + WIDTH), np.int16)
+
+
 compiling.announce_compilation()
 
 
@@ -491,7 +556,7 @@ class _Batch:
             unknown = [number for number in unknown if known[number] is None]
         if not unknown:
             return
-        trail = blank(self.scored if prefix_cache is not None else 0)
+        trail = blank_trail(self.scored if prefix_cache is not None else 0)
         root = path_after_warmup(self._prepared, self._names, self._listed, self._space, trail)
         pending = [_Branch(root, False, 0, unknown, False)]
         while pending:

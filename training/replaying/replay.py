@@ -38,7 +38,7 @@ from training.replaying.metrics import (
 from training.replaying.prepared import DEFAULTS, CrawlChoices, PreparedHistory, Ties, prepare_for
 
 if TYPE_CHECKING:
-    from training.replaying.prefix_cache import PrefixCaches  # with compiled loops, see `run_all`
+    from training.replaying.grouped import PrefixCaches  # with compiled loops, see `run_all`
 
 Engine = Literal["auto", "grouped", "dense"]
 ENGINES: Final[tuple[Engine, ...]] = get_args(Engine)

@@ -39,8 +39,8 @@ PATIENCE_S: Final = 3.0
 class CompileNotice(event.Listener):
     """Listener that sums up compile time, and logs one line when that becomes long."""
 
-    def __init__(self, patience_s: float = PATIENCE_S) -> None:
-        self._left_s = patience_s
+    def __init__(self) -> None:
+        self._left_s = PATIENCE_S
         self._depth = 0
         self._began_s = 0.0
         self._timer: threading.Timer | None = None
@@ -65,8 +65,6 @@ class CompileNotice(event.Listener):
         logger.warning("Compiling the replay engine for this kind of history: once, about half a minute ...")
 
 
-def announce_compilation(patience_s: float = PATIENCE_S) -> CompileNotice:
-    """Log long compilations in this process from now on; returns the listener."""
-    teller = CompileNotice(patience_s)
-    event.register("numba:compile", teller)  # type: ignore[no-untyped-call]
-    return teller
+def announce_compilation() -> None:
+    """Log long compilations in this process from now on."""
+    event.register("numba:compile", CompileNotice())  # type: ignore[no-untyped-call]

@@ -1,7 +1,7 @@
 """Compiled loops of a cycle: they score, order and choose the groups, visit pages, and regroup these.
 
 Scores of few rows are compiled programs: NumPy's calls take longer there than the numbers. The order of
-groups that decided a cycle is kept as a trail, see `training.replaying.prefix_cache`.
+groups that decided a cycle is kept as a trail, see `training.replaying.grouped`.
 """
 
 # Compiled code: numba infers the types, which mypy cannot follow.
