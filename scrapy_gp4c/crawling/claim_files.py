@@ -10,7 +10,7 @@ import re
 import time
 import zlib
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from math import isnan, nan
 from typing import Any, Final, NamedTuple
@@ -122,6 +122,7 @@ def read_claims(kind: str, body: bytes, url: str) -> FileClaims:
             raise
         if not collector.roots:
             raise ClaimFileError(f"it is not XML: {error}"[:300]) from error
+        stopped = f"what follows cannot be read: {error}"
     if stopped and not collector.roots:
         raise ClaimFileError(stopped)
     if not collector.roots & {"urlset", "sitemapindex", "rss", "feed", "rdf"}:
@@ -154,14 +155,16 @@ def _chunks(body: bytes, limit: int) -> Iterator[bytes]:
 
 def _unpacked(body: bytes) -> Iterator[bytes]:
     """Unpacked parts of a gzip file, each at most a chunk long: a bomb is never held as a whole."""
-    stream = zlib.decompressobj(wbits=31)
     packed = body
-    while packed and not stream.eof:
-        chunk = stream.decompress(packed, CHUNK_BYTES)
-        packed = stream.unconsumed_tail
-        if not chunk and not packed:
-            return
-        yield chunk
+    while packed.startswith(GZIP_MAGIC):
+        stream = zlib.decompressobj(wbits=31)
+        while not stream.eof:
+            chunk = stream.decompress(packed, CHUNK_BYTES)
+            packed = stream.unconsumed_tail
+            if not (chunk or packed or stream.eof):
+                raise _Full("it lacks its end")
+            yield chunk
+        packed = stream.unused_data  # a further member, or padding
 
 
 def as_utf8(body: bytes) -> bytes:
@@ -192,6 +195,7 @@ class _Collector:
         self._entry_depth = 0
         self._element: str | None = None
         self._text: list[str] = []
+        self._text_size = 0
         self._depth = 0
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
@@ -208,7 +212,7 @@ class _Collector:
                 if about:  # RSS 1.0 has the URL of an item as rdf:about, too
                     self._entry["about"] = about[:MAX_TEXT]
         elif self._depth == self._entry_depth + 1 and name in _TEXTS:
-            self._element, self._text = name, []
+            self._element, self._text, self._text_size = name, [], 0
             if (
                 name == "link"
                 and attributes.get("href")
@@ -217,8 +221,9 @@ class _Collector:
                 self._entry.setdefault("link", attributes["href"])
 
     def data(self, text: str) -> None:
-        if self._element is not None and len(self._text) < 64:
-            self._text.append(text[: MAX_TEXT + 1])
+        if self._element is not None and self._text_size <= MAX_TEXT:
+            self._text.append(text[: MAX_TEXT + 1])  # a piece for each entity: `&amp;` of a URL is one
+            self._text_size += len(text)
 
     def end(self, tag: str) -> None:
         del tag
@@ -273,8 +278,8 @@ def seconds_of(text: str) -> float:
         if len(text) > 10:
             return _seconds(datetime.fromisoformat(text))
         if _MONTH.fullmatch(text):
-            year, month = int(text[:4]), int(text[5:] or 12)
-            return _seconds(datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)) - 1.0
+            first = datetime.fromisoformat(f"{text}-01" if text[4:] else f"{text}-12-01")
+            return _seconds((first + timedelta(days=31)).replace(day=1)) - 1.0
         return _seconds(datetime.fromisoformat(text)) + DAY_S - 1.0
     except (ValueError, OverflowError):
         return mail_seconds_of(text)

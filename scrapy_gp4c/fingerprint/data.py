@@ -60,7 +60,8 @@ _CALENDAR_DATE: Final = re.compile(r"\b(\d{8})T(\d{6})")
 
 def data_text(source: str) -> str | None:
     """Return the text of JSON by value, of lines of JSON likewise; None of a source that is neither."""
-    source = _XSSI.sub("", source, count=1)
+    if (prefix := _XSSI.match(source)) is not None:
+        source = source[prefix.end() :]
     if (call := _JSONP.match(source)) is not None:
         source = source[call.end() :].rstrip().rstrip(";").rstrip(")")
     try:

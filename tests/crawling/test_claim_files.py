@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -57,6 +58,7 @@ FULL = sitemap(
 SITEMAPS = (
     FULL,
     gzip.compress(FULL),
+    gzip.compress(FULL[:200]) + gzip.compress(FULL[200:]),
     b"\xef\xbb\xbf" + FULL,
     FULL.decode().replace("UTF-8", "UTF-16").encode("utf-16"),
     FULL.replace(b"urlset", b"sitemapindex").replace(b"<url>", b"<sitemap>").replace(b"/url>", b"/sitemap>"),
@@ -114,6 +116,7 @@ def test_what_is_no_date_says_no_time(text: str) -> None:
         assert isinstance(read(text), float)
     assert isnan(seconds_of("0000-00-00"))
     assert isnan(seconds_of("a fortnight ago"))
+    assert isnan(seconds_of("2026-13"))
 
 
 def test_a_sitemap_claims_when_its_pages_changed() -> None:
@@ -206,6 +209,10 @@ def test_what_was_read_before_a_limit_counts(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(claim_files, "MAX_ENTRIES", 2)
     claims = read_claims("sitemap", FULL, "http://h/s.xml")
     assert (len(claims.urls), claims.stopped) == (2, "it has more than 2 entries")
+    cut, wrong = gzip.compress(FULL)[:-20], gzip.compress(FULL)[:-8] + b"\0" * 8
+    monkeypatch.setattr(claim_files, "CHUNK_BYTES", 200)
+    for body, limit in ((cut, "it lacks its end"), (wrong, "cannot be read: .*incorrect data check")):
+        assert re.search(limit, read_claims("sitemap", body, "http://h/s.xml").stopped or "")
 
 
 def test_entities_are_not_expanded() -> None:
@@ -215,6 +222,12 @@ def test_entities_are_not_expanded() -> None:
         bomb = f'<!DOCTYPE x [<!ENTITY e0 "ha">{entities}]>' + body.format("http://h/&e11;")
         kind = "sitemap" if "urlset" in bomb else "feed"
         assert all(len(row[0]) < 100 for row in rows(bomb.encode(), kind))
+
+
+def test_a_url_of_many_entities_is_read_to_its_end() -> None:
+    """The parser hands over a piece before and behind each ``&amp;``."""
+    url = "http://h/a?" + "&".join(f"{n}={n}" for n in range(60))
+    assert [row[0] for row in rows(sitemap(f"<loc>{url.replace('&', '&amp;')}</loc>"))] == [url]
 
 
 @fuzzed

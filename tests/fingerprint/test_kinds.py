@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from random import Random
 
 import pytest
@@ -880,6 +881,25 @@ def test_tables_are_compared_by_cells() -> None:
         assert changed(*pages) == counts, header
     for text in ("name,price\nGull,8\nSeal,9\n", "name,price\nSeal,9\nGull,7\n", "name,price\nGull,7\n"):
         assert changed(before, answer_of(text, "text/csv"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("text/csv", 'a,"b",c\n' + '"' * 300),
+        ("text/csv", "," * 20_000 + "\n" * 4_000),
+        ("application/json", "[" + "\n" * 60_000 + "x"),
+        ("text/html", "<p>" + "word\u0130" * 4_000 + "20" * 16_000),
+        ("text/html", "<p>" + "'copyright" * 3_000 + "20" * 16_000),
+    ],
+)
+def test_small_hostile_bodies_take_a_moment(kind: str, body: str) -> None:
+    """Bodies below 64 kB are read in the reactor: quotes took a CSV reader hours, blanks a pattern 10 s."""
+    cls = HtmlResponse if kind == "text/html" else TextResponse
+    response = cls(URL, body=body.encode(), encoding="utf-8", headers={"Content-Type": kind})
+    start_s = time.process_time()
+    read(response)
+    assert time.process_time() - start_s < 0.5
 
 
 FEED = (
