@@ -270,10 +270,18 @@ class Compression:
             self.use(content)
 
     def use(self, content: bytes) -> int:
-        """Compress with this dictionary from now on; return its number."""
-        dictionary = zstandard.ZstdCompressionDict(content)
-        self._compressor = zstandard.ZstdCompressor(level=LEVEL, dict_data=dictionary, write_checksum=True)
-        self._decompressors[dictionary.dict_id()] = zstandard.ZstdDecompressor(dict_data=dictionary)
+        """Compress with this dictionary from now on; return its number.
+
+        Raises ValueError for a damaged dictionary.
+        """
+        try:
+            dictionary = zstandard.ZstdCompressionDict(content)
+            self._compressor = zstandard.ZstdCompressor(
+                level=LEVEL, dict_data=dictionary, write_checksum=True
+            )
+            self._decompressors[dictionary.dict_id()] = zstandard.ZstdDecompressor(dict_data=dictionary)
+        except (zstandard.ZstdError, MemoryError) as error:
+            raise ValueError(f"no dictionary can be read ({error})") from error
         return dictionary.dict_id()
 
     def compressed(self, text: str) -> bytes:
@@ -284,9 +292,11 @@ class Compression:
         """Return the text of a frame; raises ValueError if the frame is damaged."""
         try:
             parameters = zstandard.get_frame_parameters(frame)
+            if parameters.content_size > MAX_TEXT_BYTES:  # the library would allocate them before it reads
+                raise ValueError(f"a text announces {parameters.content_size:,} bytes")
             decompressor = self._decompressors[parameters.dict_id]
             return decompressor.decompress(frame, MAX_TEXT_BYTES).decode("utf-8", "surrogatepass")
-        except (zstandard.ZstdError, KeyError) as error:
+        except (zstandard.ZstdError, KeyError, TypeError) as error:
             raise ValueError(f"no text can be read ({error})") from error
 
 

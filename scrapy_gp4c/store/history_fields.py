@@ -10,7 +10,6 @@ nothing to compare with). ``json`` is an object of the fields `FIELDS`, without 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
@@ -165,7 +164,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_gain(value: Any) -> bool:
-    return _is_number(value) and math.isfinite(value) and abs(value) <= float(np.finfo(np.float32).max)
+    return _is_number(value) and abs(value) <= float(np.finfo(np.float32).max)
 
 
 def _read_text(value: Any) -> str | None:
@@ -312,7 +311,7 @@ def read_header(name: str, header: str) -> HistoryHeader:
         is_sound = content["format"] == FORMAT and type(cycles) is int and 0 <= cycles < 2**31
         if measured is not None:
             log, since = measured
-            is_sound = is_sound and isinstance(log, str) and type(since) is int and since > 0
+            is_sound = is_sound and isinstance(log, str) and type(since) is int and 0 < since < 2**31
             measured = log, since
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         is_sound = False

@@ -64,8 +64,8 @@ def _any_of(*bits: int) -> str:
     return "[" + "".join(chr(_FIRST + number) for number in range(1, 128) if number & wanted) + "]"
 
 
-# A whole token of letters, or digits and letters: the letters of "a8f3k2" are no words. Tokens of more than 48
-# characters are none either: one of 30,000, with a mark or an apostrophe in each syllable, took 1 s.
+# A whole token of letters, or digits and letters: the letters of "a8f3k2" are no words. Longer ones are
+# none either: one of 30,000 characters, with a mark or an apostrophe in each syllable, took 1 s.
 _LETTER: Final = r"(?:[^\s\d!-/:-@\[-`{-~·。、，：；（）「」『』！？-]|['’](?=\w))"
 _WORD: Final = re.compile(rf"(?<!\w)([0-9]*+)([^\W\d_]{_LETTER}{{0,47}}+)(?!\w|{_LETTER})")
 _ANY_MARK: Final = re.compile(f"[{chr(_FIRST)}-{chr(_FIRST + 127)}]")

@@ -166,9 +166,12 @@ def test_a_damaged_frame_is_never_a_text(extra: bytes, place: int, flip: int) ->
     frame = bytearray(compressed.compressed("a text that is long enough to be compressed " * 3))
     place %= len(frame)
     frame[place] ^= flip
-    for bad in (bytes(frame), extra):
-        with pytest.raises(ValueError, match="no text can be read"):
-            compressed.text(bad)
+    huge = b"\x28\xb5\x2f\xfd\xe4" + (2**40).to_bytes(8, "little") + b"\1\0\0"
+    for bad in (bytes(frame), extra, huge, "no bytes", 3):
+        with pytest.raises(ValueError, match=r"no text can be read|announces"):
+            compressed.text(bad)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no dictionary can be read"):
+        compressed.use(bytes.fromhex("37a430ec00112233445566"))
 
 
 def test_files_that_are_no_archive_are_left_alone(tmp_path: Path) -> None:

@@ -108,6 +108,18 @@ RECORD: Any = {
 }  # fmt: skip
 
 
+def test_numbers_that_no_column_holds_are_one_error(written: Any, tmp_path: Path) -> None:
+    """Whole numbers of 300 digits, and more cycles than anybody crawls."""
+    _, text = written
+    with pytest.raises(ImportFileError, match="line 1: expected the header"):
+        read_header("file", json.dumps({**json.loads(text.splitlines()[0][2:]), "measured": ["x", 10**300]}))
+    with pytest.raises(ImportFileError, match="line 1: dq: expected pairs"):
+        read_page("file", 1, f'h\thttp://h/\t1\t{{"dq": [[1, {10**400}]]}}', lambda stored: (1, stored))
+    lines = iter([(1, "h\thttp://h/\t" + "." * 1_000_000)])
+    with pytest.raises(ImportFileError, match="1,000,000 cycles"):
+        import_history(tmp_path / "store", "file", lines, lambda stored: (1, stored))
+
+
 @settings(fuzzed, max_examples=fuzzed.max_examples // 3)
 @given(mutated_json([RECORD]))
 def test_foreign_records_are_refused_or_shown(written: Any, record: Any) -> None:

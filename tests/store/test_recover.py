@@ -129,6 +129,25 @@ def spoiled(path: Path, data: bytes, values: dict[str, slice]) -> bytes:
     return (path / "data.mdb").read_bytes()
 
 
+@pytest.mark.parametrize("table", ["validators", "urls"])
+def test_a_table_that_cannot_be_found_is_told(
+    tmp_path: Path, sound: tuple[bytes, Content], table: str
+) -> None:
+    """The page that lists the tables is damaged: a store without pages, and nothing lost, was made of it."""
+    (tmp_path / "data.mdb").write_bytes(sound[0])
+    with lmdb.open(str(tmp_path), max_dbs=32, map_size=2**30) as environment:
+        handle = environment.open_db(table.encode())
+        with environment.begin(write=True) as txn:
+            txn.drop(handle)
+    data = (tmp_path / "data.mdb").read_bytes()
+    if table == "urls":
+        with pytest.raises(StoreDamagedError, match="requests of its pages cannot be found"):
+            recovered(tmp_path / "store", data, sound[1])
+        assert (tmp_path / "store" / "data.mdb").read_bytes() == data
+    else:
+        assert f"all values of {table}" in "; ".join(recovered(tmp_path / "store", data, sound[1]).lost)
+
+
 EVERY = slice(None)
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +70,7 @@ from scrapy_gp4c.store.records import CycleRecord
 
 Lines = Iterable[tuple[int, str]]
 """(line number, line)."""
+MOST_CYCLES: Final = 1_000_000
 _NO_OUTCOME = 255
 
 
@@ -158,6 +159,10 @@ def _import(
     for chunk, batch in enumerate(fold.batches(pages, pages_per_batch)):
         if cycles < 0:
             cycles = len(batch[0].bits) + 1
+            if cycles > MOST_CYCLES:
+                raise ImportFileError(
+                    f"{name}: expected at most {MOST_CYCLES:,} cycles; found {cycles:,}. Shorten its bits."
+                )
         with tables.transaction(buffers=True) as txn:
             check_pages(name, batch, cycles, partial(_is_known, tables, txn))
         numbered = numbering.number([page.request["url"] for page in batch])

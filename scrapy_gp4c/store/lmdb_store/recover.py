@@ -97,6 +97,8 @@ def recover(path: Path, sizes: Sizes, key_of: KeyOf) -> Recovered:
         readable, built, without = (work.with_name(f"{work.name}-{n}") for n in range(3))
         try:
             values, counts = _read(path, readable)
+            if "urls" not in counts:
+                raise damaged(path, "the requests of its pages cannot be found")
             try:
                 rebuilding = _Rebuilding(values, counts, key_of, sizes)
                 missing = rebuilding.write(built)
@@ -180,10 +182,10 @@ def send_values(path: str, first_table: int, out: BinaryIO) -> None:
                 with file.begin(buffers=True) as txn:
                     count = txn.stat(table)["entries"]
             except lmdb.Error:
-                count = 0
+                continue  # every store has all tables: the page that lists them is damaged
             out.write(_FRAME.pack(number, _COUNT, 0) + KEY.pack(count))
             out.flush()  # the reader knows which table was read if this process dies
-            for step in (lmdb.Cursor.next, lmdb.Cursor.prev) if count else ():
+            for step in (lmdb.Cursor.next, lmdb.Cursor.prev):
                 sent = 0
                 try:
                     with file.begin(buffers=True) as txn:
@@ -198,7 +200,7 @@ def send_values(path: str, first_table: int, out: BinaryIO) -> None:
                             is_there = step(cursor)
                 except lmdb.Error:
                     continue  # from the other end
-                if sent == count:
+                if sent >= count:
                     break
         out.flush()
 
@@ -215,6 +217,11 @@ class _Rebuilding:
             f"{missing:,} of {count:,} values of {name}: {MEANING[name]}"
             for name, count in counts.items()
             if name in MEANING and (missing := count - len(values[name])) > 0
+        ]
+        self.lost += [
+            f"all values of {name}, if there were any: {MEANING[name]}"
+            for name in TABLES
+            if name in MEANING and name not in counts
         ]
         self._damaged = {name for name, count in counts.items() if count > len(values[name])}
         self._damaged |= set(TABLES) - counts.keys()
