@@ -421,15 +421,11 @@ class FirstVisits:
         return [one for one in by_turns(waiting, 1, None).tolist() if self.takes(one)]
 
 
-def new_record(settings: Settings, store: Store | None) -> CycleRecord:
-    """New record of a cycle: all settings that its plan follows from.
-
-    ``store``: whose clusters that may be; None: no store has all pages, and none has clusters.
-    """
-    records = [] if store is None else store.cycles(store.last_cycle)
-    if records:
+def new_record(settings: Settings, store: Store) -> CycleRecord:
+    """New record of a cycle: all settings that its plan follows from."""
+    if records := store.cycles(store.last_cycle):
         _check_fingerprint(settings, records[-1])
-    groups = store.clusters() if settings.asks_for_clusters and store is not None else None
+    groups = store.clusters() if settings.asks_for_clusters else None
     of_groups: CycleRecord = {} if groups is None else {"groups": groups.groups.identity}
     waiting = still_left_alone(records, time.time())
     of_hosts: CycleRecord = {"left_alone": waiting} if waiting else {}
@@ -476,25 +472,20 @@ def recorded_settings(settings: Settings, record: CycleRecord) -> Settings:
     recorded = record.get("policy", table.DEFAULT)
     formula, clock = record.get("formula", function.formula), record.get("clock", function.clock)
     hubs = settings.discovery_function
-    of_hubs = record.get("discovery_function", hubs.formula), record.get("discovery_clock", hubs.clock)
-    new_pages = settings.new_page_function
+    hub_formula = record.get("discovery_function", hubs.formula)
+    new_pages = None
     try:
-        if (formula_of_new := record.get("new_page_function")) is None:
-            new_pages = None
-        elif (formula_of_new, record.get("new_page_clock")) != (
-            (new_pages.formula, new_pages.clock) if new_pages else None
-        ):
-            new_pages = functions.recorded(formula_of_new, new_pages).on_clock(record.get("new_page_clock"))
-        if of_hubs != (hubs.formula, hubs.clock):
-            hubs = functions.recorded(of_hubs[0], hubs).on_clock(of_hubs[1])
+        function = functions.recorded(formula, function).on_clock(clock)
+        hubs = functions.recorded(hub_formula, hubs).on_clock(record.get("discovery_clock", hubs.clock))
+        if (new_page_formula := record.get("new_page_function")) is not None:
+            new_pages = functions.recorded(new_page_formula, settings.new_page_function)
+            new_pages = new_pages.on_clock(record.get("new_page_clock"))
         if recorded != policy.text:
             policy = table.load(recorded, trusted=False)
-        if (formula, clock) != (function.formula, function.clock):
-            function = functions.recorded(formula, function).on_clock(clock)
     except (PolicyError, ScoreError, ExpressionError) as error:
         raise type(error)(
             f"cycle {record.get('cycle')} was begun with the policy {recorded!r} and the score function "
-            f"{formula!r} (of hubs: {of_hubs[0]!r}), and goes on by these; here it cannot: {error}"
+            f"{formula!r} (of hubs: {hub_formula!r}), and goes on by these; here it cannot: {error}"
         ) from error
     return dataclasses.replace(
         settings,

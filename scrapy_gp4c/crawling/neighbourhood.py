@@ -16,7 +16,15 @@ from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state import groupings
 from scrapy_gp4c.page_state.claims import KINDS_OF, SiteClaims, evidence_of_ages, pages_with_claims
 from scrapy_gp4c.page_state.columns import COLUMNS, EXTRAS, Columns
-from scrapy_gp4c.page_state.groupings import NOWHERE, ClusterRanks, Grouping, Links, Name, by_place
+from scrapy_gp4c.page_state.groupings import (
+    NOWHERE,
+    ClusterRanks,
+    Grouping,
+    Links,
+    Name,
+    PageGroups,
+    by_place,
+)
 from scrapy_gp4c.page_state.groups import (
     KEPT_CYCLES,
     NO_VISITS,
@@ -94,6 +102,15 @@ class KnownPages(Protocol):
         """Visits of finished cycles."""
 
 
+_NOBODY: Final = np.empty(0, np.intp)
+NO_GROUPS: Final = StoredGroups(
+    PageGroups(np.empty(0, np.int32), np.empty((0, 0), np.int32), Links(_NOBODY, _NOBODY, 0), ""),
+    np.empty(0, np.uint8),
+    {},
+)
+"""Groups of a store without clusters."""
+
+
 class Clusters:
     """Clusters, links and popularity in the open cycle, read from the store once, when asked for."""
 
@@ -101,42 +118,35 @@ class Clusters:
         self._known, self._cycle = known, cycle
 
     @cached_property
-    def _stored(self) -> StoredGroups | None:
-        return self._known.clusters()
+    def _stored(self) -> StoredGroups:
+        return self._known.clusters() or NO_GROUPS
 
     @cached_property
     def number(self) -> npt.NDArray[np.intp]:
         """Cluster of each page, ``[P]``; `NOWHERE` of pages that became known since clusters were made."""
         number = np.full(self._known.merged_pages, NOWHERE)
-        if self._stored is not None:
-            known = self._stored.groups.cluster[: len(number)]
-            number[: len(known)] = known
+        known = self._stored.groups.cluster[: len(number)]
+        number[: len(known)] = known
         return number
 
     @property
     def clusters(self) -> int:
         """Number of clusters."""
-        return 0 if self._stored is None else len(self._stored.groups.order)
+        return len(self._stored.groups.order)
 
     def grouping(self, name: Name) -> Grouping:
         """The pages by cluster, or each on its own among links."""
         pages = len(self.number)
         if name == "cluster":
-            order = np.empty((0, 0), np.int32) if self._stored is None else self._stored.groups.order
-            return Grouping(self.number, self.clusters, ClusterRanks(order))
-        nothing = np.empty(0, np.intp)
-        links = Links(nothing, nothing, pages)
-        if self._stored is not None:
-            links = self._stored.groups.links
-            links = Links(links.source, links.target, pages)
-        return Grouping(np.arange(pages), pages, links)
+            return Grouping(self.number, self.clusters, ClusterRanks(self._stored.groups.order))
+        links = self._stored.groups.links
+        return Grouping(np.arange(pages), pages, Links(links.source, links.target, pages))
 
     def popularity(self) -> npt.NDArray[np.uint8]:
         """Popularity from 0 to 10, ``[P]``; 0: nothing is known of the page."""
         popularity = np.zeros(self._known.merged_pages, np.uint8)
-        if self._stored is not None:
-            known = self._stored.popularity[: len(popularity)]
-            popularity[: len(known)] = known
+        known = self._stored.popularity[: len(popularity)]
+        popularity[: len(known)] = known
         return popularity
 
     def seen_by(self, visits: CycleVisits) -> Clustered:
