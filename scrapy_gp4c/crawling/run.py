@@ -126,11 +126,8 @@ class Run:
         if self._hears_idle:
             crawler.signals.connect(self._note_idle, signals.spider_idle)
         self._asked_with: int | None = None  # pages without an outcome when the policy last chose nothing
-        for signal, listener in (
-            (signals.spider_error, self._note_spider_error),
-            (signals.item_error, self._note_item_error),
-        ):
-            crawler.signals.connect(listener, signal)
+        crawler.signals.connect(self._note_error, signals.spider_error)
+        crawler.signals.connect(self._note_error, signals.item_error)
         for name, value in {"cycle": cycle.number, "planned": cycle.planned}.items():
             self.stats.set_value(f"gp4c/{name}", value)
         logger.info("%s", messages.opening(cycle, len(remaining)), extra=self.extra)
@@ -377,12 +374,8 @@ class Run:
         if self.cycle.held:
             self.cycle.settle(under_way(self._crawler))
 
-    def _note_spider_error(self, failure: Failure, response: Response | None) -> None:
-        if response is not None:  # of a start that failed
-            self.note_failure(response, failure.value)
-
-    def _note_item_error(self, response: Response | None, failure: Failure) -> None:
-        if response is not None:
+    def _note_error(self, failure: Failure, response: Response | None) -> None:
+        if response is not None:  # else of a start, or of an item of a page event
             self.note_failure(response, failure.value)
 
     def watch_feeds(self) -> None:
