@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import Request, signals
-from scrapy.exceptions import CloseSpider
+from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import HtmlResponse
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 from scrapy.utils.misc import load_object
@@ -22,6 +22,7 @@ from scrapy_gp4c.crawling.requests import (
     META,
     WISHES,
     finder_for,
+    finder_of,
     hide_finder,
     is_opted_out,
     mark_finder,
@@ -183,8 +184,11 @@ class FingerprintMiddleware:
         visit = self._visit(request)
         if visit is not None:
             visit.fail(exception)
-        else:
-            unmark(request)
+            return
+        unmark(request)
+        if self._visits is not None and request.errback is None and not isinstance(exception, IgnoreRequest):
+            cycle = self._visits.cycle
+            cycle.note_child_failure(finder_of(request, cycle.store) - 1, exception)
 
     def _close(self) -> None:
         if self._visits is not None:

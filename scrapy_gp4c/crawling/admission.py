@@ -375,6 +375,7 @@ class Admission:
         queued = self._enqueue(request) if is_filtered else self._enqueue_unfiltered(request)
         if queued:
             self._setup.queued()
+            self._cycle.child_queued(finder_of(request, self._cycle.store) - 1)
         return queued
 
     def _note_needed_callback(self, request: Request) -> None:

@@ -683,6 +683,9 @@ class Cycle:
         self._left_out: set[int] = set()
         self.held: dict[int, HeldVisit] = {}
         """Page -> its visit, which is over for the downloader and not yet for the spider."""
+        self._children_queued: Counter[int] = Counter()
+        """Held page -> requests of its callback in the queue that are no visits, such as a POST."""
+        self._children_sent: dict[Request, int] = {}
         self.sees_responses = False
         """Whether the spider middleware notes each response that reaches the spider."""
         self.ended: list[int] = []
@@ -1083,9 +1086,39 @@ class Cycle:
         is_new = self.deliveries.pages[page].is_new
         return {"outcome": "first" if is_new else "changed", "changed": True, "distance": None}
 
-    def settle(self, under_way: Collection[Request]) -> None:
-        """Record the held visits whose callbacks and pipelines are through."""
-        over = [held for held in self.held.values() if held.request not in under_way]
+    def child_queued(self, page: int) -> None:
+        """Note a request that is no visit, such as a POST; ``page``: whose callback has yielded it."""
+        if page in self.held:
+            self._children_queued[page] += 1
+
+    def child_sent(self, page: int, request: Request) -> None:
+        """Note that such a request goes to the downloader."""
+        if self._children_queued[page] > 0:
+            self._children_queued[page] -= 1
+            self._children_sent[request] = page
+
+    def note_child_failure(self, page: int, exception: Exception) -> None:
+        """Note that such a request failed, and with it the visit of the page."""
+        if (held := self.held.get(page)) is not None:
+            held.failure = repr(exception)[:200]
+
+    def settle(self, under_way: Collection[Request], *, is_closing: bool = False) -> None:
+        """Record the held visits that are through: callbacks, pipelines, and requests that are no visits.
+
+        ``is_closing``: nothing that is in the queue will be sent.
+        """
+        self._children_sent = {one: page for one, page in self._children_sent.items() if one in under_way}
+        waiting = {page for page, queued in self._children_queued.items() if queued > 0}
+        if is_closing:
+            for page in waiting & self.held.keys():
+                self.held[page].failure = "the end of the run, before all requests of its callback were sent"
+        else:
+            waiting.update(self._children_sent.values())
+        over = [
+            held
+            for page, held in self.held.items()
+            if held.request not in under_way and (is_closing or page not in waiting)
+        ]
         failed = []
         for held in over:
             if held.failure is None and not held.is_reached and self.sees_responses:
@@ -1111,6 +1144,7 @@ class Cycle:
         """Write a visit and its texts to the store."""
         page, new = held.claim.page, held.visit
         self.held.pop(page, None)
+        self._children_queued.pop(page, None)
         held.info.held = None  # it has the page's texts, and responses may live long
         self.ended.append(page)
         if held.withdrawn is not None or held.is_doubted:

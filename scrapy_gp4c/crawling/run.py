@@ -20,6 +20,7 @@ from pydispatch.robustapply import robustApply
 from scrapy import signals
 from scrapy.exceptions import DontCloseSpider
 from scrapy.extensions.feedexport import FeedExporter
+from scrapy.spidermiddlewares.httperror import HttpError
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import (
@@ -42,7 +43,7 @@ from scrapy_gp4c.crawling.neighbourhood import missing_clusters
 from scrapy_gp4c.crawling.notifying import Notifier
 from scrapy_gp4c.crawling.promises import unmatched_warning
 from scrapy_gp4c.crawling.reports import collect_stats, count_without_text, resting_pages
-from scrapy_gp4c.crawling.requests import META, Claim, Rebuilder
+from scrapy_gp4c.crawling.requests import META, Claim, Rebuilder, finder_for, finder_of
 from scrapy_gp4c.crawling.scrapy_internals import has_receivers, has_started, under_way, wake
 from scrapy_gp4c.crawling.signalling import SignalSender
 from scrapy_gp4c.crawling.store_owner import (
@@ -122,6 +123,8 @@ class Run:
         self.idle_since_s: float | None = None
         """Since when free slots wait for the outcomes of a round (monotonic clock); None: they do not."""
         self._is_idle, self._requests_known = False, self._admission.requests_elsewhere
+        self._passing = {int(status) for status in crawler.settings.getlist("RETRY_HTTP_CODES")}
+        """Statuses of errors that are over soon."""
         self._hears_idle = has_receivers(crawler, signals.spider_idle)
         if self._hears_idle:
             crawler.signals.connect(self._note_idle, signals.spider_idle)
@@ -350,6 +353,7 @@ class Run:
         claim = request.meta.get(META)
         if not isinstance(claim, Claim):
             self._setup.left_queue(request)
+            self.cycle.child_sent(finder_of(request, self.cycle.store) - 1, request)
             return request
         if not self.cycle.is_under_way(claim):  # from the JOBDIR of an interrupted run
             claimed = self.cycle.claim(claim.page, "")
@@ -407,6 +411,8 @@ class Run:
         held = getattr(info, "held", None)
         if held is None:  # the spider has put something else into the meta
             held = next((held for held in self.cycle.held.values() if held.request is request), None)
+        if held is None and not (isinstance(error, HttpError) and response.status not in self._passing):
+            held = self.cycle.held.get(finder_for(response) - 1)  # whose callback has sent a POST, say
         if held is not None:
             held.failure = repr(error)[:200]
 
@@ -439,7 +445,7 @@ class Run:
         """
         cycle = self.cycle
         self._admission.count_duplicates()
-        cycle.settle(())
+        cycle.settle((), is_closing=True)
         if cycle.failure is None:  # else the store may be beyond reading; the next run visits them
             cycle.end_lost()
             if reason != "shutdown":

@@ -147,12 +147,59 @@ async def test_an_item_that_its_feed_does_not_take_is_delivered_again(
     feed = tmp_path / "feed.jsonl"
     for version, how in ((1, ""), (2, "not JSON"), (2, "no directory"), (2, "")):
         serve(site, version)
-        feeds = tmp_path / "feed.jsonl" / "under a file" if how == "no directory" else feed
+        feeds = tmp_path / "feed.jsonl" / "below" if how == "no directory" else feed
         await cycle(site, store_path, how, FEEDS={feeds: {"format": "jsonlines", "overwrite": False}})
         assert ("/1 is not in its feed (" in caplog.text) == bool(how)
         caplog.clear()
     items = [json.loads(line) for line in feed.read_text().splitlines()]
     assert Counter(item["path"] for item in items) == dict.fromkeys(PATHS, 2)
+
+
+class Posting(Spider):
+    """Completes the items of changed pages by a POST."""
+
+    name = "posting"
+    how = ""
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Ask for the page."""
+        self.items: list[str] = []
+        yield Request(self.site.url("/"))
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        """Ask for the rest of an item."""
+        if visit(response).is_new or visit(response).changed:
+            text = response.css("p::text").get()
+            url = "http://127.0.0.1:1/" if self.how == "connection" else self.site.url("/api")
+            yield FormRequest(url, self.complete, formdata={"q": "1"}, cb_kwargs={"text": text})
+
+    def complete(self, response: Any, text: str) -> None:
+        """Keep the item."""
+        if self.how == "callback":
+            raise ValueError("a price that is none")
+        self.items.append(text[:9])
+
+
+@pytest.mark.parametrize("how", ["callback", "status", "connection", "unsent"])
+@pytest_twisted.ensureDeferred
+async def test_a_visit_is_delivered_when_the_requests_of_its_callback_are(
+    how: str, site: Site, store_path: Path
+) -> None:
+    """A change whose item needs a POST comes again if that fails, or is not sent at all."""
+    answers = {"status": 200}
+
+    def api(request: Any) -> bytes:
+        request.setResponseCode(answers["status"])
+        return b"{}"
+
+    site.pages["/api"] = api
+    seen = []
+    for version, way in ((1, ""), (2, how), (2, ""), (2, "")):
+        site.pages["/"] = html(f"version {version} of it with " + "words " * 20)
+        answers["status"] = 503 if way == "status" else 200
+        given = {**ALL, "RETRY_ENABLED": False, "CLOSESPIDER_PAGECOUNT": int(way == "unsent")}
+        seen.append((await crawl(Posting, store_path, given, site=site, how=way)).spider.items)
+    assert seen == [["version 1"], [], ["version 2"], []]
 
 
 class Broken(Spider):
