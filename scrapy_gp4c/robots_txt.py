@@ -11,7 +11,8 @@ versions get this middleware.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.utils.misc import load_object
@@ -40,10 +41,11 @@ class RobotsMiddleware(RobotsTxtMiddleware):
         await super().robot_parser(request)
         return await super().robot_parser(request)  # it has come, so that nobody has to wait for it
 
-    async def _parse_robots(self, response: Response, netloc: str, request: Request) -> None:
+    def _parse_robots(self, response: Response, netloc: str, *request: Request) -> Coroutine[Any, Any, None]:
         """Parse the rules, and take a server's error for a complete disallow (RFC 9309, 2.3.1.4).
 
-        Scrapy allows all then. "Too many requests" is an error, too, as it is for Google.
+        Scrapy allows all then. "Too many requests" is an error, too, as it is for Google. Before 2.19 Scrapy
+        gives no request, and awaits nothing.
         """
         if response.status >= 500 or response.status == 429:
             logger.warning(
@@ -57,7 +59,7 @@ class RobotsMiddleware(RobotsTxtMiddleware):
             response = response.replace(body=b"User-agent: *\nDisallow: /\n")
         else:
             response = response.replace(body=rules_of(response))
-        await super()._parse_robots(response, netloc, request)
+        return super()._parse_robots(response, netloc, *request)
 
 
 def rules_of(response: Response) -> bytes:
