@@ -38,6 +38,7 @@ from scrapy_gp4c.commands.store import BACKUP, COMPACT, RESTORE, STORES, VERIFY
 from scrapy_gp4c.commands.text import TEXT
 from scrapy_gp4c.commands.why import WHY
 from scrapy_gp4c.errors import Gp4cError
+from scrapy_gp4c.foreign_text import printable
 from scrapy_gp4c.scoring.functions import ScoreParser
 
 Actions = dict[str, Action | TrainingCommand]
@@ -134,13 +135,16 @@ def run_action(settings: Settings, options: argparse.Namespace) -> int:
         else:
             action(None if options.spider is None else Project(settings, options.spider), options)
             exit_code = 0
-        sys.stdout.flush()
+        print(end="", flush=True)  # sys.stdout is None where it was closed
         return exit_code
     except Gp4cError as error:
         print(f"scrapy gp4c {options.action}: {error}", file=sys.stderr)
     except OSError as error:
         if error.filename is not None:
-            raise
+            file = printable(str(error.filename))[:1_000]
+            text = f"cannot use {file}: {error.strerror}. Check its owner, and the disk."
+            print(f"scrapy gp4c {options.action}: {text}", file=sys.stderr)
+            return 1
         if not isinstance(error, BrokenPipeError):  # `| head` has seen enough
             print(f"scrapy gp4c {options.action}: cannot write the output: {error.strerror}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python flushes at its end

@@ -62,7 +62,7 @@ def budget(value: Any) -> int | float:
         raise ValueError
     budget = read_budget(value) if isinstance(value, str) else value
     if isinstance(budget, int):
-        return count(budget, 1)
+        return count(budget, 1, 2**32 - 1)
     budget_share = share(budget)
     if budget_share == 0.0:
         raise ValueError

@@ -25,6 +25,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -164,6 +165,7 @@ def read_arrays(
         NotImplementedError,
         RuntimeError,
         OverflowError,
+        TokenError,  # of numpy's reader of headers
     ) as error:
         raise HistoryError(f"{path} is no readable .npz archive: {error}; {needed}") from error
 
