@@ -95,9 +95,11 @@ def _plain(value: Any) -> Any:
 
 def positive(text: str) -> int:
     """A count of at least 1; raises ArgumentTypeError."""
-    number = int(text) if text.isdecimal() and len(text) < 20 else 0
-    if not 1 <= number < 2**31:  # counts of cycles are 32 bits in the store
-        raise ArgumentTypeError(f"expected a count of at least 1; found {text[:40]!r}")
+    number = int(text[:20]) if text.isdecimal() else 0
+    if number < 1:
+        raise ArgumentTypeError(f"expected a count of at least 1; found {text!r}")
+    if number >= 2**31:  # the store counts cycles in 32 bits
+        raise ArgumentTypeError(f"expected a count of at most {2**31 - 1}; found {text[:40]!r}")
     return number
 
 
