@@ -115,7 +115,7 @@ def duration(text: str) -> float:
     """Seconds of ``1h``, ``30m``, ``45s`` or ``2d``, above 0. Raises ArgumentTypeError."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", text.strip())
     seconds = float(match[1]) * UNITS_S[match[2]] if match and match[2] else 0.0
-    if not 0.0 < seconds < 1e10:
+    if not 0.0 < seconds < 1e12:
         raise ArgumentTypeError(f"expected a duration with its unit, such as 1h, 30m or 45s; found {text!r}")
     return seconds
 
