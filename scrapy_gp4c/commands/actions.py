@@ -125,6 +125,7 @@ def _add_action(name: str, action: Action | TrainingCommand, parser: argparse.Ar
 def run_action(settings: Settings, options: argparse.Namespace) -> int:
     """Run the action and return the exit code; an error of bad input is one message and exit code 1."""
     logging.getLogger("scrapy_gp4c.addon").addHandler(logging.NullHandler())  # its error is printed below
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")  # None: the caller closed it
     for option, setting in IN_PLACE_OF_SETTINGS.items():
         if (value := getattr(options, option, None)) is not None:
             settings.set(setting, value, "cmdline")
@@ -135,7 +136,7 @@ def run_action(settings: Settings, options: argparse.Namespace) -> int:
         else:
             action(None if options.spider is None else Project(settings, options.spider), options)
             exit_code = 0
-        print(end="", flush=True)  # sys.stdout is None where it was closed
+        sys.stdout.flush()
         return exit_code
     except Gp4cError as error:
         print(f"scrapy gp4c {options.action}: {error}", file=sys.stderr)

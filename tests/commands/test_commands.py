@@ -161,6 +161,9 @@ def test_errors_are_one_message(project_directory: Path, tmp_path: Path) -> None
         assert result.stderr.count(message) == 1
         assert "Traceback" not in result.stderr
     assert not (tmp_path / "none").exists()
+    command = f"{sys.executable} -m scrapy gp4c stores >&-"
+    closed = subprocess.run(command, shell=True, cwd=project_directory, stderr=subprocess.PIPE, check=False)
+    assert (closed.returncode, closed.stderr) == (0, b"")
     outside = scrapy_gp4c(tmp_path, "status", "news").stderr
     assert outside == (
         "scrapy gp4c status: there is no Scrapy project here: go to the directory that has scrapy.cfg\n"
