@@ -1,6 +1,6 @@
 """Loss of nine honest hosts to a hostile tenth one, by five ways of gaming the schedule.
 
-    python -m benchmarks.gaming [--cycles 15] [--share 0.1]
+    python -m benchmarks.gaming [--cycles 15] [--share 0.1] [--budget 60] [--seed 0]
 
 Real crawls of ten loopback hosts by a spider that follows every link. Each has a start page and 40 pages, of
 which a quarter changes in every fourth cycle. The tenth host is honest, or
@@ -11,8 +11,8 @@ which a quarter changes in every fourth cycle. The tenth host is honest, or
 - *floods*: its start page has 100,000 links;
 - *claims*: its sitemap claims in every cycle that all of its pages changed just now, which they did not.
 
-Counted from cycle 6 on: ranked visits to the tenth host, and the changes of the nine honest hosts that were
-found, which with each way of gaming must be at least 95% of those with an honest tenth host.
+Counted from cycle 6 on: ranked visits to the tenth host, changes of the nine honest hosts that were found,
+and their current copies. Each way must leave at least 95% of those with an honest tenth host.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import numpy as np
 
 from benchmarks.common import in_fresh_process, machine, verdict
 from scrapy_gp4c.page_state.outcomes import CHANGED, KINDS
+from scrapy_gp4c.policies.base import read_budget
 from scrapy_gp4c.store.opening import open_store
 
 HOSTS, PAGES = 10, 40
@@ -39,7 +40,6 @@ LINKS = 100_000
 TARGET = 0.95
 SETTINGS = {
     "ADDONS": {"scrapy_gp4c.Addon": 500},
-    "GP4C_BUDGET": 60,
     "LOG_LEVEL": "WARNING",
     "TELNETCONSOLE_ENABLED": False,
     "CONCURRENT_REQUESTS": 32,
@@ -102,7 +102,7 @@ class Web:
             links = "".join(f'<a href="/p/{n}">page {n}</a> ' for n in numbers)
             return f"<html><body><h1>Start</h1>{links}</body></html>"
         number = int(path.rpartition("/")[2])
-        version = (self.cycle + number) // 4 if number % 4 == 0 else 0
+        version = version_of(number, self.cycle)
         links = ""
         if way in ("changes", "spreads"):
             version = self._visits
@@ -112,7 +112,12 @@ class Web:
         return f"<html><body><p>{text}</p>{links}</body></html>"
 
 
-def crawl(starts: Sequence[str], place: str, share: float) -> None:
+def version_of(number: int, cycle: int) -> int:
+    """Version of an honest page in a cycle."""
+    return (cycle + number) // 4 if number % 4 == 0 else 0
+
+
+def crawl(starts: Sequence[str], place: str, settings: dict[str, Any]) -> None:
     """Crawl once; for a fresh process."""
     from scrapy import Spider
     from scrapy.crawler import CrawlerProcess
@@ -126,7 +131,7 @@ def crawl(starts: Sequence[str], place: str, share: float) -> None:
             if hasattr(response, "text") and not response.url.endswith(".xml"):
                 yield from response.follow_all(css="a")
 
-    process = CrawlerProcess({**SETTINGS, "GP4C_STORE": place, "GP4C_SITE_SHARE": share})
+    process = CrawlerProcess({**SETTINGS, **settings, "GP4C_STORE": place})
     process.crawl(Follower)
     process.start()
 
@@ -139,26 +144,36 @@ class Row(NamedTuple):
     honest_visits: int
     honest_changes: int
     """Changes of the nine other hosts that were found."""
+    current: float
+    """Share of the pages of the nine whose copy was current, in the mean of the cycles."""
 
 
-def trial(way: str, cycles: int, share: float) -> Row:
+def trial(way: str, cycles: int, settings: dict[str, Any]) -> Row:
     """Crawl the web so many times."""
     web = Web(way)
     with tempfile.TemporaryDirectory() as place:
         for cycle in range(1, cycles + 1):
             web.cycle = cycle
-            in_fresh_process(crawl, web.starts, f"{place}/store", share)
+            in_fresh_process(crawl, web.starts, f"{place}/store", settings)
         web.close()
         with open_store(f"{place}/store", readonly=True) as store:
             pages = np.arange(store.pages)
-            is_tenth = np.array([f"//127.0.0.{HOSTS}:" in one["url"] for one in store.requests(pages)])
-            ranked, honest, changes = [], 0, 0
-            for _, visits in store.visits(FIRST_COUNTED, cycles):
+            urls = [one["url"] for one in store.requests(pages)]
+            is_tenth = np.array([f"//127.0.0.{HOSTS}:" in url for url in urls])
+            number = [int("0" + url.partition("/p/")[2]) for url in urls]
+            ranked, honest, changes, current = [], 0, 0, []
+            copy = np.zeros(len(urls), int)
+            for cycle, visits in store.visits(1, cycles):
                 tenth = is_tenth[visits["page"]]
+                copy[visits["page"]] = [version_of(number[page], cycle) for page in visits["page"]]
+                if cycle < FIRST_COUNTED:
+                    continue
+                now = np.array([version_of(one, cycle) for one in number])
+                current.append((copy == now)[~is_tenth].mean())
                 ranked.append(tenth[visits["kind"] == KINDS.index("ranked")])
                 honest += int((~tenth).sum())
                 changes += int((~tenth & (visits["outcome"] == CHANGED)).sum())
-    return Row(float(np.concatenate(ranked).mean()), honest, changes)
+    return Row(float(np.concatenate(ranked).mean()), honest, changes, float(np.mean(current)))
 
 
 def main() -> int:
@@ -166,23 +181,37 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cycles", type=int, default=15)
     parser.add_argument("--share", type=float, default=0.1, help="GP4C_SITE_SHARE (default: its default)")
+    parser.add_argument("--budget", type=read_budget, default=60, help="GP4C_BUDGET (default: 60 visits)")
+    parser.add_argument("--seed", type=int, default=0, help="GP4C_SEED")
     parser.add_argument("--only", choices=WAYS[1:], help="one way of gaming, beside the honest trial")
     arguments = parser.parse_args()
     print(machine())
     print(f"python -m benchmarks.gaming {' '.join(sys.argv[1:])}\n")
-    print("| tenth host | its share of ranked visits | visits to honest hosts | their changes found | kept |")
-    print("|---|---|---|---|---|")
+    settings = {
+        "GP4C_SITE_SHARE": arguments.share,
+        "GP4C_BUDGET": arguments.budget,
+        "GP4C_SEED": arguments.seed,
+    }
+    print(
+        "| tenth host | its share of ranked visits | visits to honest hosts | their changes found | kept | "
+        "their current copies | kept |"
+    )
+    print("|---|---|---|---|---|---|---|")
     rows: dict[str, Row] = {}
     for way in WAYS if arguments.only is None else ("honest", arguments.only):
-        row = rows[way] = trial(way, arguments.cycles, arguments.share)
-        share = row.honest_changes / rows["honest"].honest_changes
+        row = rows[way] = trial(way, arguments.cycles, settings)
+        changes, current = (column[-1] / column[0] for column in list(zip(*rows.values(), strict=True))[2:])
         print(
             f"| {way} | {row.hostile_share:.0%} | {row.honest_visits:,} | {row.honest_changes} | "
-            f"{share:.0%} |",
+            f"{changes:.0%} | {row.current:.1%} | {current:.0%} |",
             flush=True,
         )
-    worst = min(row.honest_changes for row in rows.values()) / rows["honest"].honest_changes
-    return 0 if verdict("changes of honest hosts kept, worst way", worst, TARGET, at_least=True) else 1
+    honest = rows["honest"]
+    worst = min(
+        min(row.honest_changes / honest.honest_changes, row.current / honest.current) for row in rows.values()
+    )
+    kept = "changes and current copies of honest hosts kept, worst way"
+    return 0 if verdict(kept, worst, TARGET, at_least=True) else 1
 
 
 if __name__ == "__main__":

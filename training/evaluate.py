@@ -184,7 +184,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"what chooses: top_k, rounds(rounds=4), db(d=1), sbr(tau=0.3), ..., a dotted path, or {EVERY} "
         "(default: the one that a named function brings along, else top_k)",
     )
-    what = "most of the budget for a site whose pages change at every visit, GP4C_SITE_SHARE of a crawl "
+    what = "most of the budget for a restless or swelling site, GP4C_SITE_SHARE of a crawl "
     what += "(default %(default)s)"
     add("--site-share", type=float, default=DEFAULTS.site_share, metavar="SHARE", help=what)
     options.warmup(add, DEFAULTS.warmup, f" (default {DEFAULTS.warmup})")

@@ -80,15 +80,15 @@ def promises(cycle: Cycle) -> list[str]:
     return [] if line is None else [line]
 
 
-def restless_sites(cycle: Cycle) -> str | None:
+def limited_sites(cycle: Cycle) -> str | None:
     """Return the line for sites that would draw most of the budget; None: there are none."""
     sites = {key for of_round in cycle.record["plan"].get("site_cuts", ()) for key, *_ in of_round}
     if not sites:
         return None
     return (
         f"{counted(len(sites), 'site has', 'sites have')} pages that change at every visit or "
-        f"never. Each gets at most {cycle.settings.site_share:.0%} of the budget, at least an equal share "
-        "(GP4C_SITE_SHARE). `scrapy gp4c why URL` tells whether that leaves a page out"
+        f"never, or ever more pages. Each gets at most {cycle.settings.site_share:.0%} of the budget, at "
+        "least an equal share (GP4C_SITE_SHARE). `scrapy gp4c why URL` tells whether that leaves a page out"
     )
 
 

@@ -138,7 +138,7 @@ class Run:
             missing_clusters(settings, store),
             messages.other_policy(settings),
             *messages.promises(cycle),
-            messages.restless_sites(cycle),
+            messages.limited_sites(cycle),
             messages.left_alone(cycle.patience.left_alone),
         ):
             if line is not None:

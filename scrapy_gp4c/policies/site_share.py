@@ -1,4 +1,4 @@
-"""Share of restless sites, whose pages change at every visit: a policy that leaves budget to other sites."""
+"""Share of restless and swelling sites: a policy that leaves budget to other sites."""
 
 from __future__ import annotations
 
@@ -29,16 +29,20 @@ ALL: Final = Cut(-sys.float_info.max, 0)
 """Cut that every score reaches."""
 NONE: Final = Cut(sys.float_info.max, 0)
 """Cut that no score reaches."""
-COLUMNS: Final = ("n", "X")
-"""Columns that tell a restless site."""
+COLUMNS: Final = ("n", "X", "first_cycle")
+"""Columns by which a site is restless or swelling."""
 REGULAR: Final = 0.98
 """Share of the pages of a restless site that change at every visit, of those that ever changed."""
 JUDGED_TWICE: Final = 2
+SWELLING: Final = 0.5
+"""Pages that a swelling site brings in a cycle, as a share of the budget."""
+SWELLING_CYCLES: Final = 3
+"""Finished cycles over which the new pages of a site are counted."""
 SAMPLE: Final = 4_096
 
 
 def shared(policy: Policy, share: float) -> Policy:
-    """The policy, under which a restless site leaves most of a cycle's budget to others that could use it.
+    """The policy, under which a restless or swelling site leaves most of a budget to others that can use it.
 
     Policies that sample, with as many rounds as it takes, spread their visits by rules of their own.
     """
@@ -47,10 +51,11 @@ def shared(policy: Policy, share: float) -> Policy:
 
 @dataclass(frozen=True)
 class SharedBudget:
-    """A policy whose choice is cut for restless sites: to a share of the budget, or an equal share if more.
+    """A policy whose choice is cut for some sites: to a share of the budget, or an equal share if more.
 
     Whatever a policy learns, pages that change at every visit are worth most to it. An honest site that is
     worth as much has pages that were once found unchanged, so it is not restless and has no limit.
+    A swelling site has first visits besides the budget, and ever more pages that then compete for it.
     """
 
     policy: Policy
@@ -69,7 +74,7 @@ class SharedBudget:
         return getattr(self.policy, name)
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Choose as the policy does; if a restless site has too much, ask again without that site's pages.
+        """Choose as the policy does; if such a site has too much, ask again without that site's pages.
 
         The site gets back what no other site can use.
         """
@@ -79,9 +84,10 @@ class SharedBudget:
         sites, before = evidence.grouping("site"), evidence.planned().pages
         budget, taken_before = round.remaining + len(before), _count(sites, before)
         most = max(1, math.floor(max(self.share, 1 / sites.groups) * budget + 1e-9))
-        room = np.full(sites.groups, budget + 1) - taken_before  # never used up, but for restless sites
+        room = np.full(sites.groups, budget + 1) - taken_before  # never used up, but for sites with a limit
         for site in np.flatnonzero(_count(sites, chosen.pages) + taken_before > most):
-            if _is_restless(evidence, np.flatnonzero(sites.number == site), most):
+            of_site = np.flatnonzero(sites.number == site)
+            if _takes_too_much(evidence, of_site, most, round.cycle, budget):
                 room[site] = max(0, most - taken_before[site])
         inside = _first_of_sites(sites.number[chosen.pages], room)
         if inside.all():
@@ -113,18 +119,26 @@ class SharedBudget:
         return Selection(pages, scores, cut, kinds, of_sites)
 
 
-def _is_restless(evidence: Evidence, pages: npt.NDArray[np.intp], most: int) -> bool:
-    """Whether more than ``most`` pages of a site, and nearly all that ever changed, changed at every visit.
+def _takes_too_much(
+    evidence: Evidence, pages: npt.NDArray[np.intp], most: int, cycle: int, budget: int
+) -> bool:
+    """Whether a site is restless or swelling; ``pages``: of the site, ids ascending.
 
-    All visits count since the first, which the warm-up makes in cycles that follow each other: visited every
-    sixth cycle, pages that change in nine of ten cycles look restless. ``pages``: of the site, ids ascending.
+    Restless: more than ``most`` pages, and nearly all that ever changed, changed at every visit. All visits
+    count since the first, which the warm-up makes in cycles that follow each other: visited every sixth
+    cycle, pages that change in nine of ten cycles look restless.
+    Swelling: in each of the last cycles, in the mean, it brought more new pages than half of the budget; the
+    pages of its own first cycle are not new.
     """
     step = max(1, len(pages) // SAMPLE)
-    n, changes = (evidence.rows(pages[::step].astype(np.uint32)).state[name] for name in COLUMNS)
+    n, changes, first = (evidence.rows(pages[::step].astype(np.uint32)).state[name] for name in COLUMNS)
     is_judged = n >= JUDGED_TWICE
     restless = int(np.count_nonzero(is_judged & (changes == n)))
     changing = int(np.count_nonzero(is_judged & (changes > 0)))
-    return step * restless > most and restless >= REGULAR * changing
+    if step * restless > most and restless >= REGULAR * changing:
+        return True
+    is_new = (first >= cycle - SWELLING_CYCLES) & (first > first[first > 0].min(initial=cycle))
+    return step * int(np.count_nonzero(is_new)) > SWELLING * SWELLING_CYCLES * budget
 
 
 def _count(sites: Grouping, pages: Pages) -> npt.NDArray[np.intp]:

@@ -1,4 +1,4 @@
-"""The share of restless sites of a cycle's budget, against a plain reading of the rule."""
+"""The share of restless and swelling sites of a cycle's budget, against a plain reading of the rule."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import PolicySettings, Round, Selection
 from scrapy_gp4c.policies.site_share import COLUMNS, shared
 from scrapy_gp4c.scoring import functions
+from training.histories.growth import NO_FINDER, GrowthHistory
 from training.histories.history import ChangeHistory
 from training.replaying.evidence import ReplayEvidence
-from training.replaying.prepared import prepare
+from training.replaying.growth import GrowthReplay, growth_crawl
+from training.replaying.prepared import CrawlChoices, prepare
 
 WARMUP = 8
 
@@ -78,6 +80,24 @@ def test_a_site_whose_pages_were_once_found_unchanged_has_no_limit(still: int, m
     evidence = evidence_after_warmup(changed, site)
     _, chosen = choices(evidence, "top_k", 20, 0.1)
     assert (chosen.pages < 100).sum() == most
+
+
+@pytest.mark.parametrize(("cycles_of_birth", "is_limited"), [((2, 3, 4, 5, 6), True), ((1,), False)])
+def test_a_site_that_brings_ever_more_pages_has_a_limit(
+    cycles_of_birth: tuple[int, ...], is_limited: bool
+) -> None:
+    """Six new pages a cycle against ten visits have it, all of them in the site's first cycle have not."""
+    born = np.repeat(cycles_of_birth, 30 // len(cycles_of_birth))
+    pages = len(born) + 40
+    history = ChangeHistory(np.zeros((8, pages), bool), np.repeat([0, 1], [len(born), 40]))
+    grown = GrowthHistory(history, np.append(born, np.zeros(40, int)), np.full(pages, NO_FINDER))
+    crawl = growth_crawl("found_t", "top_k", 0.0, "t", CrawlChoices(10, warmup=0, site_share=0.1))
+    web = GrowthReplay(grown, crawl)
+    for cycle in range(1, 7):
+        web.cycle(cycle)
+    web.state["found_cycle"][: len(born)] = -9
+    web.cycle(7)
+    assert (web.planned().pages < len(born)).sum() == (5 if is_limited else 10)
 
 
 @pytest.mark.parametrize("text", ["gsb", "db(d=1)"])

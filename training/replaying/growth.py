@@ -71,7 +71,7 @@ class GrowthCrawl:
     from_start: bool = False
     """Whether the crawl begins with the pages that need no finder alone."""
     site_share: float = 1.0
-    """Most of the budget that a restless site gets while others have candidates."""
+    """Most of the budget that a restless or swelling site gets while others have candidates."""
 
 
 def growth_crawl(

@@ -50,7 +50,7 @@ class CrawlChoices(NamedTuple):
     None: the one that a named function brings along, else ``top_k``.
     """
     site_share: float = 1.0
-    """Most of the budget that a restless site gets while others have candidates, ``GP4C_SITE_SHARE``."""
+    """Most of the budget that a restless or swelling site gets while others want it, ``GP4C_SITE_SHARE``."""
     rules: RulesFile | None = None
     """Rules about pages; None: there are none."""
 
