@@ -1,4 +1,4 @@
-"""What an archive of texts costs a crawl: time per response, and bytes per text.
+"""Cost of an archive of texts to a crawl: time per response, and bytes per text.
 
     python -m benchmarks.archive [--pages 1000] [--rounds 5]
 

@@ -1,4 +1,4 @@
-"""What a function is worth that was learned on visited pages only, against one learned on the panel.
+"""Functions learned on visited pages only, against those learned on the panel.
 
 A simulated web is crawled with t*X, a panel of 20% and 5% for the ranking. From what the crawl saw in its
 first cycles, functions are learned; each is then judged on the full truth of the cycles after, which no

@@ -1,4 +1,4 @@
-"""What the endless calendar of one host costs the others: the delay of their new pages, and memory.
+"""Cost of one host's endless calendar to other hosts: the delay of their new pages, and memory.
 
     python -m benchmarks.calendar_trap [--cycles 22]
 
@@ -140,14 +140,14 @@ def crawl(starts: Sequence[str], place: str) -> tuple[float, float]:
 
 
 class Row(NamedTuple):
-    """What one row of crawls gave."""
+    """Result of the crawls of a row."""
 
     known: int
     """Pages of the calendar that became known."""
     fetched: int
-    """Those of them that were visited."""
+    """Other hosts' new pages that were visited."""
     delay_cycles: float
-    """Of the other hosts' new pages, in the mean."""
+    """Mean delay of the other hosts' new pages."""
     worst_cycles: int
     peak_mb: float
     own_mb: float

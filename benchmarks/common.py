@@ -1,4 +1,4 @@
-"""What the benchmark scripts share: the machine line, a process per measurement, and ratios."""
+"""Helpers of the benchmark scripts: the machine line, a process per measurement, and ratios."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Crawled(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """What is compared."""
+    """Two crawls to compare."""
 
     names: tuple[str, str]
     target: float | None

@@ -1,4 +1,4 @@
-"""What hints are worth, by how true they are, and what reading them costs.
+"""Value of hints by their accuracy, and the cost of reading them.
 
     python -m benchmarks.hints [--pages 500] [--cycles 40] [--seeds 5]
 
@@ -134,7 +134,7 @@ def worth(pages: int, cycles: int, seeds: int) -> bool:
 
 
 class Listed(Spider):
-    """Whose sitemap is read."""
+    """Spider that reads a sitemap."""
 
     name = "listed"
 

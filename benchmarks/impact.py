@@ -1,4 +1,4 @@
-"""What measuring the worth of refreshes costs, and how near the estimates come.
+"""Cost of measuring refresh values, and the error of the estimates.
 
 Run: ``python -m benchmarks.impact [CONTENTS] [--accuracy] [--updates N] [--indexing MB]``. It takes processor
 time: of the estimate for a refreshed page, in a batch, beside the fingerprint of its text; of a refit of

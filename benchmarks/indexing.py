@@ -1,4 +1,4 @@
-"""What measuring adds to keeping a search index: the curve of Pandey & Olston 2005, Figure 2.
+"""Cost of measuring beside keeping a search index: the curve of Pandey & Olston 2005, Figure 2.
 
 `curve` updates an index with so many bytes of changed texts, a part after the other, once as a crawl does and
 once without counting terms and measuring; it takes processor time, from the texts on. `benchmarks.impact`
@@ -40,7 +40,7 @@ class Point(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """With measuring to without."""
+        """Time with measuring over time without."""
         return self.measuring_s / self.without_s
 
 

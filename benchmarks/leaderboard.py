@@ -66,7 +66,7 @@ FIRST: Final = "### Budget "
 
 
 class Choice(NamedTuple):
-    """What is replayed."""
+    """Score function and policy of a replay."""
 
     name: str
     """Name of a function or a peer, or an expression."""

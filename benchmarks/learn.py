@@ -86,7 +86,7 @@ def measure(size: dict[str, int], fitness: str, names: str, jobs: int) -> dict[s
 
 
 class DaskTimes(NamedTuple):
-    """Of one search, in seconds."""
+    """Times of one search, in seconds."""
 
     wall_s: float
     workers_s: list[float]

@@ -1,4 +1,4 @@
-"""What learning with related pages brings on sites that it has not seen.
+"""Gain of learning with related pages on sites that it has not seen.
 
     python -m benchmarks.learned_elsewhere HISTORY... [--seeds N] [--population N] [--generations N]
     python -m benchmarks.learned_elsewhere HISTORY... --named-only --seeds N
@@ -55,14 +55,14 @@ PEERS: Final = tuple(
 )
 """The named functions beyond the papers' ones."""
 METRICS: Final = ("ndcg", "freshness")
-"""What is compared, in the order of the columns."""
+"""Compared metrics, in the order of the columns."""
 ALONE: Final = "one objective"
 RIVALS: Final = {"changes": "changes", "balanced": "default", "freshness": "freshness"}
 """Preference -> the named function that it is held against."""
 
 
 def learned(history: ChangeHistory, choices: Choices, parts: PreparedSplit, pool: Any) -> dict[str, str]:
-    """What is learned: kind -> function. A front evolves once; its preferences choose from what it kept."""
+    """Learned functions by kind. A front evolves once; its preferences choose from what it kept."""
     texts = {ALONE: learn(history, choices, pool, folds=[parts]).best.text}
     with tempfile.TemporaryDirectory() as folder:
         for prefer in PREFERENCES:

@@ -1,4 +1,4 @@
-"""What crawls leave behind, as it is exported, and in what two of them differ."""
+"""Exported results of crawls, and the differences of two of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMES: Final = ("started", "finished", "seen_min")
 
 
 class Left(NamedTuple):
-    """What a way of crawling left behind."""
+    """Result of a way of crawling."""
 
     pages: dict[str, dict[str, Any]]
     """URL -> what its line of the export says."""
@@ -23,7 +23,7 @@ class Left(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What differs between two of them."""
+    """Differences of two results."""
 
     pages: Counter[str]
     """Field of a line -> pages whose lines differ in it; pages that only one has are ``page``."""
@@ -76,7 +76,7 @@ def compare(one: Left, other: Left) -> Found:
 
 
 def in_records(one: Left, other: Left) -> Iterator[str]:
-    """Tell what the records of each cycle differ in, but for times: a line with both values."""
+    """Differences of the records of each cycle, but for times: a line with both values."""
     for cycle, (first, second) in enumerate(zip(one.records, other.records, strict=False), start=1):
         for name in _differing(first, second):
             yield f"cycle {cycle}, {name}: {first.get(name)} | {second.get(name)}"

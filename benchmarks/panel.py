@@ -43,7 +43,7 @@ def directories_of(pages: int) -> list[str]:
 
 
 def run(scenario: str, seed: int, pages: int = 4000, cycles: int = 12) -> dict[str, bool]:
-    """Crawl once; tell for each estimate whether its interval covers the truth after the last cycle."""
+    """Crawl once: whether the interval of each estimate covers the truth after the last cycle."""
     setting_values = dict(SCENARIOS[scenario])
     rng = np.random.default_rng(seed)
     history = models.generate(setting_values.pop("model"), pages, cycles, seed)
@@ -71,7 +71,7 @@ def coverage(scenario: str, runs: int, pages: int = 4000) -> dict[str, int]:
 
 
 class Visited(NamedTuple):
-    """What a panel asks a store if the score function reads nothing of other pages."""
+    """Store of a panel whose score function reads nothing of other pages."""
 
     visits: npt.NDArray[Any]
 

@@ -1,4 +1,4 @@
-"""What sampling policies cost: replays, and the rounds of a crawl.
+"""Cost of sampling policies: replays, and the rounds of a crawl.
 
     python -m benchmarks.policies [--runs 5] [--pages 1000000] [--directory DIR] [--quick]
 

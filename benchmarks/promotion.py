@@ -1,4 +1,4 @@
-"""How often a challenger is promoted that is truly equal, and one that is truly 5% better.
+"""Frequency of promotions of a challenger that is truly equal, and of one that is truly 5% better.
 
 Score functions with a random factor: ``t*X*(1 + a*random)`` and ``t*X*(1 + a*(1 - random))`` are equally
 good by symmetry, yet rank differently; against plain ``t*X``, a is chosen so that the plain one has a
@@ -43,7 +43,7 @@ WARMUP = 2
 MODELS = ("brdc12-like", "poisson", "bursty")
 CALIBRATION_RUNS = 40
 FIRST_SEED = 10_000
-"""Of the calibration: other pages than those of the promotions."""
+"""First seed of the calibration: other pages than those of the promotions."""
 
 
 def noisy(a: float, other: str = "random") -> str:

@@ -24,7 +24,7 @@ TARGET_S = 0.25
 
 
 class Turns(NamedTuple):
-    """What a crawl took."""
+    """Reactor turns of a crawl."""
 
     pages: int
     longest_cpu_s: float

@@ -141,7 +141,7 @@ def engines(runs: int) -> bool:
 
 
 def together(runs: int) -> None:
-    """What the individuals of an evolution save by being replayed together: its sixth generation."""
+    """Time saved by replaying the individuals of an evolution together: its sixth generation."""
     truth = prepare(synthetic(*SIZES["250,228 x 19"][:2]), budget=BUDGET)
     print(f"\n{MAX_TEXTS} individuals, change rate and NDCG, ms for each")
     for kind, terminals in (("basic", BASIC), ("all", PAPERS)):

@@ -1,4 +1,4 @@
-"""What sampling policies find, beside scores and the oracle: `python -m benchmarks.sampling [HISTORY...]`.
+"""Changes found by sampling policies, scores and the oracle: `python -m benchmarks.sampling [HISTORY...]`.
 
     python -m benchmarks.sampling HISTORY... [--without 'ota/*'] [--seeds 5] [--budgets 0.01 ...] [-o FILE]
 
@@ -81,7 +81,7 @@ class Case(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What is replayed."""
+    """Policy and score function of a replay."""
 
     policy: str
     score: str = RANDOM
@@ -186,7 +186,7 @@ def variations(name: str, contents: ContentHistory, seeds: int) -> tuple[list[st
 
 
 def union(name: str, history: ChangeHistory, seeds: int) -> bool:
-    """Tell whether samples and scores together find what they should of what scores find alone."""
+    """Whether samples and scores together find the wanted share of the changes that scores find alone."""
     holds = True
     for budget in (0.01, 0.05):
         crawl = CrawlChoices(budget, seed=1)

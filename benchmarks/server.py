@@ -24,7 +24,7 @@ class _Number(Protocol):
 
 
 class Pace(NamedTuple):
-    """What whoever measures a server-bound crawl says to the server, and hears of it, while it serves."""
+    """Delays that a benchmark asks of the server, and the counts that it reads, while the server runs."""
 
     delay_s: _Number
     """From a request to its response."""

@@ -38,7 +38,7 @@ Texts = npt.NDArray[np.uint64]
 
 
 class Cycle(NamedTuple):
-    """What one simulated cycle did, and the truth that the crawl cannot see."""
+    """Visits of one simulated cycle, and the truth that the crawl cannot see."""
 
     record: dict[str, Any]
     """As the store's, with the panel's estimates."""

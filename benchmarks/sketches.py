@@ -1,4 +1,4 @@
-"""What is lost when pages are clustered by sketches of their words, as crawls keep them, not by all words.
+"""Loss when pages are clustered by the sketches of words that crawls keep, not by all words.
 
     python -m benchmarks.sketches [CONTENTS] [--clusterings 3] [--seeds 5]
 
@@ -45,11 +45,11 @@ from training.replaying.prepared import CrawlChoices
 POLICY: Final = "cb(in_flight=1)"
 MOST_LOST: Final = 0.02
 PAGES: Final = 200
-"""Of a generated file."""
+"""Pages of a generated file."""
 
 
 def told_by(contents: ContentHistory) -> dict[str, PageFeatures]:
-    """What pages are clustered by, by the words that are looked at."""
+    """Features that cluster the pages, by the words that are read."""
     history, texts = contents.history, contents.texts_at(0)
     known = [text or "" for text in texts]
     links = links_of(history.site.tolist(), list(history.page_names or ()), texts)

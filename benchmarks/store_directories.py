@@ -1,4 +1,4 @@
-"""What directories cost a store: a million of one page each, against one for all pages.
+"""Cost of directories to a store: a million of one page each, against one for all pages.
 
     python -m benchmarks.store_directories [--pages 1000000] [--cycles 9] [--visited 0.05] [--directory DIR]
 
@@ -31,7 +31,7 @@ OF_GROUPS = ("groups", "group_visits", "first_urls")
 
 
 class Cost(NamedTuple):
-    """What a store of so many pages takes."""
+    """Time and space of a store of so many pages."""
 
     of_pages: float
     """Bytes per page: all tables but those of directories."""
@@ -40,7 +40,7 @@ class Cost(NamedTuple):
     adding_s: float
     """Processor time, as is the next."""
     folding_s: float
-    """Of a cycle, the median."""
+    """Median time of folding a cycle."""
     memory_mb: float
     """Peak of the process, what it maps of the file included."""
 

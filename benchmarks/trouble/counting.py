@@ -1,4 +1,4 @@
-"""What is counted of trouble, and how long anything may take."""
+"""Counts of trouble, and the time that anything may take."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 
 PAGE: Final = 4096
 PATIENCE_S: Final = 60.0
-"""What takes longer hangs."""
+"""Time after which anything is taken to hang."""
 DAMAGED, TRACEBACK, DIFFERENT, NO_ROOM = 3, 5, 6, 7
 """Exit statuses of children."""
 
 
 class Count(NamedTuple):
-    """What came of one kind of trouble."""
+    """Results of one kind of trouble."""
 
     times: int
     lost: int = 0

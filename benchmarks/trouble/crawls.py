@@ -41,7 +41,7 @@ def crawls(directory: Path, preload: Path | None = None) -> Iterator[tuple[Web, 
 
 
 class Watched:
-    """What crawls of one site leave behind, one after the other; counts what must not be."""
+    """Successive crawls of one site; counts the faults in their stores."""
 
     def __init__(self, web: Web, worker: Worker) -> None:
         """Take the site and what crawls it."""
@@ -70,7 +70,7 @@ class Watched:
             self._doubled += len(set(self._web.log) & before.visited_paths)
 
     def count(self, times: int, note: str = "") -> Count:
-        """What came of all of them."""
+        """Results of all crawls."""
         visits = len(self._state.visits) if self._state is not None else 0
         tracebacks = self._worker.log.read_text().split("Traceback")[1:]
         # A kill may tear the file in which Scrapy keeps `spider.state`, with this add-on or without.

@@ -58,7 +58,7 @@ def killed_commands(times: int, numbers: random.Random, directory: Path) -> Coun
 
 
 def power_cuts(times: int, numbers: random.Random, directory: Path) -> Count:
-    """What a disk may have after a power cut: all that was synced, and any of what was written since.
+    """States of a disk after a power cut: all synced writes, and any of the later ones.
 
     LMDB syncs the pages of a transaction before it writes the header that makes it count, and that header
     with the next one: the newest header may be missing, and any pages of the next transaction be there.

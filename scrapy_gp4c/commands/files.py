@@ -55,7 +55,7 @@ class Imported:
 
 
 class Weighed(NamedTuple):
-    """Pages of a list that gives their weights."""
+    """Pages of a list with weights."""
 
     keys: array[int]
     weights: array[float]

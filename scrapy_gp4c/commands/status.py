@@ -48,7 +48,7 @@ REASONS = {
     "vanished": ("of a host that no visit has reached lately", ""),
     "excluded": ("that robots.txt or allowed_domains keeps out", " --excluded"),
 }
-"""Why pages are visited in vain -> in words, and the option of `forget`."""
+"""Reason for vain visits -> its text, and the option of `forget`."""
 HEADER = ("cycle", "started", "finished", "planned", "visited", "changed", "change rate", "score function")
 
 
@@ -261,7 +261,7 @@ STATUS = Action(
 
 
 def _learning_needs(settings: Settings, cycles: int) -> str | None:
-    """What the store lacks for ``scrapy gp4c learn``."""
+    """Data that the store lacks for ``scrapy gp4c learn``."""
     if settings.panel == 0.0 and str(settings.budget) != "1.0":  # 1 is one page
         return "needs pages that every cycle visits: set GP4C_PANEL = 0.05, say"
     if cycles < LEARNABLE_CYCLES:

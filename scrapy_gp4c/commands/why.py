@@ -88,7 +88,7 @@ class Different:
     budget: int | None
     """This budget, in pages; for policies of one round."""
     cycle: int | None
-    """Waiting until this cycle: then its score reaches today's cut-off."""
+    """Cycle in which the page's score reaches today's cut-off."""
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ class FetcherState:
     load: int = 0
     """Pages that it has, as `PAGES_A_REQUEST` counts; computed before batches are cut."""
     is_reserved: bool = False
-    """Whether the fetcher gets a single page only: one with which other fetchers have ended."""
+    """Whether the fetcher gets a single page only, on which other fetchers have died."""
 
     @property
     def pages(self) -> int:

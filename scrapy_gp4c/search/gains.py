@@ -157,7 +157,7 @@ def refit(
 
 
 def _ideal(curves: Curves, frequency: Floats) -> float:
-    """Sum over terms and ranks, some hundred thousand ranks at a time."""
+    """Gains summed over terms and ranks, some hundred thousand ranks at a time."""
     total = 0.0
     ends = np.cumsum(curves.results, dtype=np.int64)
     for terms in np.split(np.arange(len(ends)), np.flatnonzero(np.diff(ends // BLOCK)) + 1):

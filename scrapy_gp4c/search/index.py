@@ -91,7 +91,7 @@ class Terms:
         return Counts(term, tf[term], len(sizes))
 
     def _found(self, heads: npt.NDArray[np.uint64]) -> Ints:
-        """Numbers of the words of at most eight bytes that are terms."""
+        """Numbers of the terms among words of at most eight bytes."""
         heads = heads[self._perhaps.take(_sieved(heads))]
         if not (heads.size and self._heads.size):
             return np.empty(0, np.int32)

@@ -79,7 +79,7 @@ class Choices:
     front: bool = False
     """Whether to learn for `GUARD` too, beside the fitness: see `training.evolution.front`."""
     prefer: str = "balanced"
-    """Which function of a front is taken, see `training.evolution.front`."""
+    """Rule that takes a function of a front, see `training.evolution.front`."""
 
     def __post_init__(self) -> None:
         """Check every choice that needs no history."""

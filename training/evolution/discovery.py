@@ -95,7 +95,7 @@ class DiscoveryReplay(NamedTuple):
     """The fitness by cycle after the warm-up, mean over the replays: ``[cycles]``."""
     coverage: float
     delay: npt.NDArray[np.int64]
-    """Of all replays, one after the other: see `training.replaying.growth.GrowthResult`."""
+    """Delays of all replays, one after the other: see `training.replaying.growth.GrowthResult`."""
 
 
 class DiscoveryCandidate(NamedTuple):
@@ -124,7 +124,7 @@ class LearnedDiscovery(NamedTuple):
     replays: int
     """Functions that evolution has replayed."""
     ends: tuple[int, int]
-    """Cycles in which the first span ends, and the second."""
+    """Last cycles of the first and the second span."""
 
 
 def learn_discovery(
@@ -178,7 +178,7 @@ def learn_jointly(
     parallel: Workers,
     generation: Callable[[int, float], object] = lambda number, best: None,
 ) -> list[tuple[DiscoveryChoices, LearnedDiscovery]]:
-    """Learn several functions of one crawl, by turns, each beside the others as they were learned last.
+    """Learn several functions of one crawl by turns, each with the latest versions of the others.
 
     All have the same fitness, and a function is replaced only by one of higher fitness in training and
     validation, which therefore never falls. Ends when a turn changes nothing, or after `TURNS`.
@@ -207,7 +207,7 @@ def _order(candidate: DiscoveryCandidate, default: str) -> tuple[float, bool, in
 
 
 def _ends(grown: GrowthHistory, warmup: int) -> tuple[int, int]:
-    """Cycles in which the first span ends, and the second."""
+    """Last cycles of the first and the second span."""
     scored = grown.history.cycles - warmup
     if scored < LEAST_CYCLES:
         raise LearningError(

@@ -103,7 +103,7 @@ def compiled_beside(
 
 
 def main() -> int:
-    """Replay the `Wanted` of the standard input."""
+    """Replay the `Wanted` that is read from standard input."""
     wanted: Wanted = pickle.load(sys.stdin.buffer)
     prefix_caches: PrefixCaches = {}
     for _ in range(2):  # what is known from others takes loops too
@@ -294,7 +294,7 @@ class Fold(NamedTuple):
     front: tuple[FrontMember, ...] = ()
     """All functions of the front, the learned one included; empty for one objective."""
     leads: tuple[float, ...] = ()
-    """Lead over the function in use in each scored cycle of the test, in the fitness; empty: unknown."""
+    """Fitness less that of the function in use, in each scored cycle of the test; empty: unknown."""
 
 
 @dataclass(frozen=True)

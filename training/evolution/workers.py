@@ -255,7 +255,7 @@ class EvaluationKey(NamedTuple):
     """All that an evaluation depends on besides the text."""
 
     digest: str
-    """Of the training set."""
+    """Digest of the training set."""
     fitness: str
     """One or two names, as for `training.evolution.fitness.load_measure`."""
     clock: Clock
@@ -266,7 +266,7 @@ class EvaluationTask(NamedTuple):
     """Functions to evaluate on one training set."""
 
     number: int
-    """Of the training set, for the sender."""
+    """Number of the training set, for the sender."""
     key: EvaluationKey
     functions: dict[str, Expression]
     """By text."""
@@ -282,7 +282,7 @@ class EvaluationResult(NamedTuple):
     """Answer of a worker to a task."""
 
     number: int
-    """Of the training set, for the sender."""
+    """Number of the training set, for the sender."""
     answers: dict[str, Outcome] | dict[str, Values] | None
     """By text; None: the worker lacks the training set."""
     replays: int = 0

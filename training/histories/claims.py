@@ -46,7 +46,7 @@ def read_claims(path: Path, history: ChangeHistory, first_cycle: int = 1) -> npt
 
 
 class FirstSight(NamedTuple):
-    """What a crawl has seen of the pages of a history before cycle 1."""
+    """Pages of a history as a crawl saw them before cycle 1."""
 
     claims: npt.NDArray[Any]
     """Ages as claims that are read before cycle 1: dtype `DATED_CLAIM`."""

@@ -111,7 +111,7 @@ MAX_MISSED: Final = 2
 
 
 def is_export(path: Path) -> bool:
-    """Tell whether a file begins as an export does; raises HistoryError for one that cannot be read."""
+    """Whether a file begins as an export does; raises HistoryError for one that cannot be read."""
     try:
         with opened(path) as file:
             return is_header(file.readline(1_000).decode())

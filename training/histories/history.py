@@ -37,8 +37,8 @@ class Impact:
     gain: npt.NDArray[np.float32]
     """By page, held version and live version: delta-Q_A of the refresh, in ppm of the ideal of cycle 0."""
     quality: Callable[[Ints], Floats] | None = None
-    """Of the copies in the last C cycles, versions ``[C, P]``: the exact search quality ``[C]``; None: these
-    are not all pages of the search."""
+    """Exact search quality ``[C]`` of the copies in the last C cycles, versions ``[C, P]``; None: these are
+    not all pages of the search."""
     difference: npt.NDArray[np.float32] | None = None
     """``[D, P]``: share of the shingles in which a page's text of each cycle differs from that before."""
     clicks: Callable[[], Floats] | None = None

@@ -23,7 +23,7 @@ RATE_RANGE: Final = (1e-6, 40.0)
 
 
 def unchanged_gaps(changed: Bits, observed: Bits) -> Bits:
-    """Tell the unobserved cycles that are known to be without a change: bool ``[D, P]``.
+    """Unobserved cycles that are known to be without a change: bool ``[D, P]``.
 
     Those before a visit that found none. ``changed``, ``observed``: bool ``[D, P]``.
     """

@@ -1,4 +1,4 @@
-"""Which pages of a history are in one directory and on one site."""
+"""Directories and sites of the pages of a history."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Regrouping(NamedTuple):
     every_cycles: int
     """At least 1: anew after so many cycles, counted from cycle 0."""
     group: Callable[[npt.NDArray[np.int64]], PageGroups]
-    """Groups by what copies say; given is the cycle that each page's copy is of, ``[P]``."""
+    """Groups of pages by the texts of their copies; takes the cycle of each page's copy, ``[P]``."""
 
 
 class Neighbours:
@@ -101,7 +101,7 @@ class Neighbours:
         return PageDirectories(group, Directories(of_directory, sites)), list(numbers)
 
     def knows(self, name: Name) -> bool:
-        """Tell whether pages are grouped so."""
+        """Whether the history has groups of this name."""
         if name in ("cluster", "links"):
             return self.groups_by_content is not None
         return name == "site" or self.are_named

@@ -43,7 +43,7 @@ SCORES: Final = (
 
 
 NEAR: Final = 0.05
-"""Difference that counts as near in `LambdaCrawlResults.claims`."""
+"""Largest difference that counts as near in `LambdaCrawlResults.claims`."""
 MEASURED: Final = ("harmonic_staleness", "freshness", "change_rate")
 
 

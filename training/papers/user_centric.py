@@ -598,7 +598,7 @@ def _panel(trial: Trial, plans: UserCentricPlan, steps: Callable[[int, str], Cal
 TICKS: Final = (0.25, 0.5, 1, 2, 3, 5, 10, 20, 40)
 """Ticks of the budget axis, in percent."""
 LEAST: Final = 1e-4
-"""Gains per week below this share of their median are drawn at the edge."""
+"""Share of the median gain per week below which gains are drawn at the edge."""
 NEAREST: Final = ((0.5, "#0072B2"), (0.8, "#56B4E9"), (0.9, "#E69F00"), (1.0, "#BBBBBB"))
 """Share of the pages nearest to the diagonal -> colour."""
 

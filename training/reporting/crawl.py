@@ -440,7 +440,7 @@ class Story:
     path: str
     store_id: str
     records: list[CycleRecord]
-    """Of the finished cycles, oldest first."""
+    """Records of the finished cycles, oldest first."""
     counts: npt.NDArray[np.int64]
     """``[cycles, kinds, outcomes]``: visits."""
     known: int

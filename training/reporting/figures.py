@@ -60,7 +60,7 @@ class Line(NamedTuple):
     name: str
     values: list[float]
     half_widths: list[float]
-    """Of the 95% intervals; nan: none to draw."""
+    """Half widths of the 95% intervals; nan: none to draw."""
 
 
 class Chart(NamedTuple):
@@ -312,9 +312,9 @@ NEAR: Final = 0.004
 """Points closer than this, in parts of both axes, share a label."""
 TEXT_POINTS: Final = 8.0
 LETTER_WIDTH: Final = 0.6
-"""Of a letter, in parts of the text's size, on average and in bold type."""
+"""Width of a letter, in parts of the text's size, on average and in bold type."""
 DISTANCES_POINTS: Final = (5.0, 14.0, 24.0, 36.0)
-"""Of a name from its point: the nearest that is free is taken."""
+"""Distances of a name from its point: the nearest that is free is taken."""
 Box = tuple[float, float, float, float]
 """Left, bottom, right, top, in points."""
 
