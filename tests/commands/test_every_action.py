@@ -137,7 +137,10 @@ OTHERS = {
     "report": (("-o", "report.html"), "StoreError StoreError StoreError StoreError"),
     "store verify": ((), "StoreError done done StoreDamagedError"),
     "store verify --deep": (("--deep",), "StoreError done done StoreDamagedError"),
-    "store restore --from-damaged": (("--from-damaged",), "StoreError done StoreInUseError done"),
+    "store restore --from-damaged": (
+        ("--from-damaged",),
+        "StoreError done StoreInUseError StoreDamagedError",
+    ),
     "store backup": (("backups",), "StoreError done done StoreDamagedError"),
     "store restore": (("backup",), "done done StoreInUseError done"),
     "store compact": ((), "done done StoreInUseError StoreDamagedError"),
