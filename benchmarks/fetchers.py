@@ -36,11 +36,14 @@ from benchmarks.server import Pace, server
 from benchmarks.trouble.fleet import BIN, LIMIT_S, ManyMachines, least_gap_s
 from example_project.demo import serving, show
 from scrapy_gp4c.page_state.outcomes import KINDS, OUTCOMES
+from scrapy_gp4c.scoring.named import DEFAULT, NAMED
 from scrapy_gp4c.store.opening import open_store
 
 GROWTH, CPU_GROWTH, CPU_SHARE, OWNER_MS, TURN_MS = 7.2, 1.6, 0.9, 0.4, 50.0
 LATENCY_S = 1.0
 HOSTS = 32
+NO_SIZES = NAMED[DEFAULT].expression.replace(" * size_lift ** 0.25", "")
+"""The default without sizes: the demo's web draws the length of each answer."""
 
 
 class Listed(Spider):
@@ -169,6 +172,7 @@ def equality(counts: list[int], place: Path, days: int) -> bool:
                 show(day_file, day)
                 settings = {
                     "GP4C_FETCHERS": count or None, "ROBOTSTXT_OBEY": True, "CONCURRENT_ITEMS": 1,
+                    "GP4C_SCORE_FUNCTION": NO_SIZES, "GP4C_POLICY": NAMED[DEFAULT].policy,
                     "GP4C_MAX_PAGES_PER_SITE": 300, "FEEDS": {f"items{day}.jl": {"format": "jsonlines"}},
                     "LOG_LEVEL": "WARNING",
                 }  # fmt: skip
