@@ -575,7 +575,7 @@ def crawl_page(path: Path) -> ReportPage:
     changed = int(story.counts[:, :, CHANGED].sum())
     judged = int(story.counts[:, :, list(JUDGED)].sum())
     cards = [
-        Card("cycle", f"{len(story.records)}", [f"the last one ended {_time(last.get('finished'))}"]),
+        Card("cycle", f"{len(story.records):,}", [f"the last one ended {_time(last.get('finished'))}"]),
         Card(
             "pages",
             f"{story.known:,}",
@@ -592,7 +592,7 @@ def crawl_page(path: Path) -> ReportPage:
         ("Store", f"{story.path} ({story.store_id})"),
         (
             "Cycles",
-            f"1 to {len(story.records)}, {_time(story.records[0].get('started'))} to "
+            f"1 to {len(story.records):,}, {_time(story.records[0].get('started'))} to "
             f"{_time(last.get('finished'))}",
         ),
         ("Budget", f"{_budget(last.get('budget'))} per cycle"),
