@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
 
 from scrapy_gp4c.crawling.requests import site_of
 from scrapy_gp4c.fingerprint.copy_notes import asks_password, has_end, unpack
 from scrapy_gp4c.fingerprint.sketches import is_changed
+from scrapy_gp4c.page_state.page_names import head_and_path
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -85,6 +87,8 @@ class AnswerFeatures(NamedTuple):
     """Pages of the site, this one included, whose copies were far apart and whose new texts are near."""
     changed_pages: int = 0
     """Last changed pages of the site, at most `MAX_CHANGED`."""
+    is_gate: bool = False
+    """Whether a temporary redirect, which the page did not have, led to an address that names the page's."""
 
 
 class Rule(NamedTuple):
@@ -159,6 +163,11 @@ RULES: Final = (
         "Bar-Yossef et al. 2004, Sic transit gloria telae: soft 404s redirect to one URL",
     ),
     Rule(
+        "a redirect to an address that would lead back to the page",
+        lambda answer: answer.is_gate,
+        "learn.microsoft.com: ReturnUrl of ASP.NET forms authentication",
+    ),
+    Rule(
         "a form for a password, which the page did not have",
         lambda answer: answer.is_new_password,
         "public bug reports of change monitors: sessions that end",
@@ -225,6 +234,13 @@ def way_of(old: str, new: str) -> str:
     pairs = zip(reversed(old), reversed(new), strict=False)
     end = next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
     return f"{old[: len(old) - end]} {new[: len(new) - end]}"
+
+
+def leads_back(url: str, to: str) -> bool:
+    """Whether a parameter of an address is another address, or its path."""
+    path = head_and_path(url)[1]
+    values = [value for _, value in parse_qsl(urlsplit(to).query)]
+    return any(value == path or ("://" in value and head_and_path(value)[1] == path) for value in values)
 
 
 def is_marked(response: Response, words: int) -> bool:
@@ -311,9 +327,12 @@ class SharedTexts:
         is_redirected = bool(request.meta.get("redirect_urls"))
         redirected = self._note(site, response.url.partition("?")[0], copy) if is_redirected else {}
         is_temporary = any(status in TEMPORARY for status in request.meta.get("redirect_reasons", ()))
+        is_gate = False
         if is_redirected and not was_redirected and is_temporary:
             led_away = self._note(site, way_of(request.meta["redirect_urls"][0], response.url), copy)
             redirected = max(redirected, led_away, key=len)
+            first, *others = request.meta["redirect_urls"]
+            is_gate = any(leads_back(first, url) for url in (*others, response.url))
         close, from_far = self._note_new_text(site, page.fingerprint, copy)
         answer = AnswerFeatures(
             headers,
@@ -329,6 +348,7 @@ class SharedTexts:
             is_marked(response, page.words),
             from_far,
             len(self._changed[site]),
+            is_gate,
         )
         earlier: list[Changed] = []
         is_near = are_near(from_far, len(self._changed[site]), visited)

@@ -70,6 +70,7 @@ def text_of(number: int) -> str:
         (AnswerFeatures({}, 100, 0, is_marked=True), True),
         (AnswerFeatures({"set-cookie": "a=b, x-cookie-verification=1"}, 100, 0), True),
         (AnswerFeatures({}, 100, 100, near_pages=4, changed_pages=6, visited_pages=30), True),
+        (AnswerFeatures({}, 100, 100, is_gate=True), True),
         (AnswerFeatures({}, 100, 100, near_pages=4, changed_pages=7, visited_pages=30), False),
     ],
 )
@@ -166,9 +167,10 @@ async def test_a_site_that_blocks_for_some_cycles(
 async def test_readers_of_another_country_and_parts_of_pages_are_no_changes(
     site: Site, store_path: Path
 ) -> None:
-    """Temporary redirects that lead all pages alike are doubtful; a part, not asked for, is an error."""
+    """Temporary redirects that lead all pages alike are doubtful, and so is one to a login of one page; a
+    part, not asked for, is an error."""
     pages = {f"/{number}": html(text_of(number)) for number in range(3)}  # of 5, it would be left alone
-    site.pages = {**pages, "/part": html(text_of(50))}
+    site.pages = {**pages, "/part": html(text_of(50)), "/member": html(text_of(60))}
     urls = tuple(map(site.url, site.pages))
     for _ in range(3):
         await crawl(Pages, store_path, FULL, urls=urls)
@@ -178,12 +180,17 @@ async def test_readers_of_another_country_and_parts_of_pages_are_no_changes(
             request.setResponseCode(206)
             return html(text_of(50)).encode()[:700]
         path = request.path.decode()
+        if path == "/member":
+            request.redirect(b"/sso?lang=de&next=%2Fmember")
+            return b""
+        if path == "/sso":
+            return html(text_of(70)).encode()
         if path.startswith("/de/"):
             return html(text_of(100 + int(path[4:]))).encode()
         request.redirect(f"/de{path}".encode())
         return b""
 
-    site.pages = dict.fromkeys([*site.pages, *(f"/de{path}" for path in pages)], abroad)
+    site.pages = dict.fromkeys([*site.pages, *(f"/de{path}" for path in pages), "/sso"], abroad)
     for cycle in (4, 5):
         await crawl(Pages, store_path, FULL, urls=urls)
         ends = outcomes(store_path, cycle)
