@@ -92,6 +92,8 @@ ENDS: Final = (("", ""), ("/", ""), ("", "/"), ("/", "/index.html"), ("/", "/ind
 MIN_MOVED: Final = 3
 """Pages that show that a path has moved; of a scheme or host, one does."""
 MAX_MOVES: Final = 100
+MAX_OLD_NAMES: Final = 10
+"""Addresses of a page from which earlier moves are followed."""
 
 
 class Moves:
@@ -134,12 +136,15 @@ class Moves:
         return False
 
     def old_names(self, url: str) -> Iterator[str]:
-        """Addresses that the page of a URL may have had before its site moved."""
-        for new_begin, new_end, old_begin, old_end in self.rules:
-            if url.startswith(new_begin) and url.endswith(new_end):
-                stem = url[len(new_begin) : len(url) - len(new_end)]
-                if stem[:1] in ("", "/"):
-                    yield old_begin + stem + old_end
+        """Addresses that the page of a URL may have had before its site moved, once or several times."""
+        names = [url]
+        for new_begin, new_end, old_begin, old_end in reversed(self.rules):
+            for name in names[:MAX_OLD_NAMES]:
+                if name.startswith(new_begin) and name.endswith(new_end):
+                    stem = name[len(new_begin) : len(name) - len(new_end)]
+                    if stem[:1] in ("", "/") and (old := old_begin + stem + old_end) not in names:
+                        names.append(old)
+                        yield old
 
 
 def other_ends(url: str) -> Iterator[str]:

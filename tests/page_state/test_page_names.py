@@ -114,6 +114,11 @@ def test_the_fingerprint_is_scrapys_of_the_page() -> None:
         ([(f"http://a.b/{n}", "http://a.b/") for n in range(9)], "http://a.b/", []),
         ([(f"http://a.b/{n}", "http://a.b/login") for n in range(9)], "http://a.b/login", []),
         ([("http://a.b/", "https://a.b/")], "https://a.b.c/", []),
+        (
+            [("http://a.b/", "http://c.d/"), ("http://c.d/", "https://e.f/")],
+            "https://e.f/x",
+            ["http://c.d/x", "http://a.b/x"],
+        ),
     ],
 )
 def test_sites_that_moved(redirects: list[tuple[str, str]], link: str, old_names: list[str]) -> None:
