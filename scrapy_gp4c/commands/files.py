@@ -25,15 +25,18 @@ import numpy as np
 from scrapy_gp4c.commands.action import JSON, Action, option, print_json, say
 from scrapy_gp4c.errors import ImportFileError, StoreError
 from scrapy_gp4c.foreign_text import counted
+from scrapy_gp4c.page_state.outcomes import EXCLUDED
+from scrapy_gp4c.page_state.page_names import Moves
 from scrapy_gp4c.scoring.weights import read_weight
 from scrapy_gp4c.store.atomic_files import replacing
 from scrapy_gp4c.store.export import lines
 from scrapy_gp4c.store.history_fields import HEADER_START, is_header
 from scrapy_gp4c.store.opening import import_history, remove_leftovers
-from scrapy_gp4c.store.records import StoredRequest
+from scrapy_gp4c.store.records import SAME_PAGE, StoredRequest
 
 if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
+    from scrapy_gp4c.store.opening import Store
 
 PROGRESS_LINES: Final = 100_000
 MAX_LINE_BYTES: Final = 2**24
@@ -68,10 +71,10 @@ def _import(project: Project, options: Namespace) -> None:
     if first.startswith("#") or first.count("\t") > 1:
         if options.callback is not None:
             raise ImportFileError(f"{name} is a history, which has its own callbacks: leave out --callback")
-        pages, cycles = import_history(project.store_path, name, content_lines(name), project.page)
-        say(f"restored {counted(pages, 'page')} with {counted(cycles, 'cycle')}", file=sys.stderr)
+        restored, cycles = import_history(project.store_path, name, content_lines(name), project.page)
+        say(f"restored {counted(restored, 'page')} with {counted(cycles, 'cycle')}", file=sys.stderr)
         if options.json:
-            print_json(Imported(pages, 0, cycles))
+            print_json(Imported(restored, 0, cycles))
         return
     callback = options.callback
     if callback is not None and not callable(getattr(project.spider_class, callback, None)):
@@ -82,7 +85,8 @@ def _import(project: Project, options: Namespace) -> None:
     weighed = Weighed(array("Q"), array("d"))
     with project.open_store(readonly=False) as store:
         remove_leftovers(store.path)
-        added, known = store.add_pages(_pages(project, name, callback, weighed, failure))
+        pages = _pages(project, Addresses(project, store), name, callback, weighed, failure)
+        added, known = store.add_pages(pages)
         if weighed.keys:
             keys = np.frombuffer(weighed.keys, np.uint64)
             store.weights.put(store.hints.find(keys), np.frombuffer(weighed.weights))
@@ -94,7 +98,12 @@ def _import(project: Project, options: Namespace) -> None:
 
 
 def _pages(
-    project: Project, name: str, callback: str | None, weighed: Weighed, failure: list[ImportFileError]
+    project: Project,
+    addresses: Addresses,
+    name: str,
+    callback: str | None,
+    weighed: Weighed,
+    failure: list[ImportFileError],
 ) -> Iterator[tuple[int, StoredRequest]]:
     """Yield the pages of a file of URLs up to the first bad line, whose error goes to `failure`.
 
@@ -108,6 +117,7 @@ def _pages(
                 if callback is not None:
                     stored["callback"] = callback
                 key, stored = project.page(stored)
+                key = addresses.key(stored["url"], key)
             except ValueError as error:
                 raise ImportFileError(
                     f"{name}, line {number}: {error}. The pages of the lines before it are in the store; "
@@ -199,21 +209,23 @@ class Hinted:
 
 def _hint(project: Project, options: Namespace) -> None:
     """Note the claims; raises ImportFileError with the number of the line that is no URL."""
-    keys: list[int] = []
+    keys_of_lines: dict[str, int] = {}
     for number, line in content_lines(options.file):
         try:
-            keys.append(project.page({"url": line})[0])
+            keys_of_lines[line] = project.page({"url": line})[0]
         except ValueError as error:
             raise ImportFileError(
                 f"{options.file}, line {number}: {error}. Correct the line; nothing was noted."
             ) from None
     project.open_store().close()  # there must be one
     with project.open_store(readonly=False) as store:
-        pages = np.unique(store.hints.find(np.array(keys, np.uint64)))
+        addresses = Addresses(project, store)
+        keys = {addresses.key(url, key) for url, key in keys_of_lines.items()}
+        pages = np.unique(store.hints.find(np.array(list(keys), np.uint64)))
         known = pages[pages >= 0]
         if len(known):
             store.hints.tell(known, time.time())
-    result = Hinted(len(known), len(set(keys)) - len(known))
+    result = Hinted(len(known), len(keys) - len(known))
     unknown = counted(result.unknown, "URL")
     say(f"{counted(result.hinted, 'page')} hinted, {unknown} not known", file=sys.stderr)
     if options.json:
@@ -238,6 +250,28 @@ def _export(project: Project, options: Namespace) -> None:
     with project.open_store() as store, _output(options.output) as output:
         for line in lines(store, project.credentials):
             output.write(line + "\n")
+
+
+class Addresses:
+    """Keys of pages by their URLs of today: those of moved sites, and of pages that repeat others."""
+
+    def __init__(self, project: Project, store: Store) -> None:
+        self._project, self._store = project, store
+        self._moves = Moves(store.newest_record("moved").get("moved", []))
+        self._originals: dict[int, int] = {}
+        """Key of a page that repeats another -> key of the other."""
+        for first, block in store.blocks({"key", "outcome"}):
+            for row in np.flatnonzero(block["outcome"] == EXCLUDED).tolist():
+                _, is_repeat, url = (store.answer(first + row).error or "").partition(SAME_PAGE)
+                if is_repeat:
+                    self._originals[int(block["key"][row])] = project.page({"url": url})[0]
+
+    def key(self, url: str, key: int) -> int:
+        """Key of the page that has a URL by now; ``key``: the URL's own."""
+        if self._moves.rules and self._store.find(key) is None:
+            old_keys = (self._project.page({"url": old})[0] for old in self._moves.old_names(url))
+            key = next((old for old in old_keys if self._store.find(old) is not None), key)
+        return self._originals.get(key, key)
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.outcomes import CHANGED, EXCLUDED, NOT_MODIFIED, SAME
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.credentials import Credentials
-from scrapy_gp4c.store.records import LastAnswer, StoredRequest
+from scrapy_gp4c.store.records import SAME_PAGE, LastAnswer, StoredRequest
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -487,7 +487,7 @@ class Visit:
         visits.cycle.repeats.excluded.add(number)
         line = f"{visits.public_url(self._url)} is the same page as {url}, and is looked at ever more rarely."
         log_first(visits.cycle.stats, REPEATS, line, {})
-        return self._end(response, "excluded", f"the same page as {url}")
+        return self._end(response, "excluded", SAME_PAGE + url)
 
     def _note_first(self, page: PageReading, *, is_repeat: bool = False) -> None:
         """Count the text of a new page; where it shows a trap, warn."""

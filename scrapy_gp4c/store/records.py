@@ -260,6 +260,9 @@ class LastAnswer(NamedTuple):
 
 NO_ANSWER: Final = LastAnswer()
 
+SAME_PAGE: Final = "the same page as "
+"""Begin of the error of a page that repeats another, whose URL follows."""
+
 
 class StoredGroups(NamedTuple):
     """Clusters, links and popularity of a store's pages."""

@@ -12,6 +12,7 @@ import pytest
 
 from scrapy_gp4c.errors import ImportFileError, StoreError
 from scrapy_gp4c.store.opening import open_store
+from scrapy_gp4c.store.records import SAME_PAGE, LastAnswer, NewVisit
 from tests.commands.test_commands import in_process, make_project
 from tests.support.schemas import checked
 
@@ -51,6 +52,26 @@ def test_known_pages_are_hinted(hint: Run, store_path: Path, tmp_path: Path) -> 
     urls.write_bytes(gzip.compress(b"# changed\nhttp://h/b?x=1&y=2\nhttp://h/new\n\nhttp://h/new\n"))
     assert checked("hint", hint(str(urls), "--json")) == {"hinted": 1, "unknown": 1}
     assert claims(store_path) == {"http://h/a": 0, "http://h/b?y=2&x=1": 0x44}
+
+
+def test_pages_that_moved_are_known_by_either_address(hint: Run, store_path: Path, tmp_path: Path) -> None:
+    """By the address of a site that moved, and by that of a twin: neither makes a page, and a hint counts."""
+    urls = tmp_path / "urls.txt"
+    urls.write_text("http://h/a\nhttp://h/b\nhttp://h/b/\n", "utf-8")
+    hint(str(urls), action="import")
+    with open_store(store_path) as store:
+        store.begin_cycle({"moved": [["https://new.h", "", "http://h", ""]]})
+        store.add_round([], seen=0)
+        store.record(NewVisit(2, "excluded", 1.0))
+        store.set_answer(2, LastAnswer(200, f"{SAME_PAGE}http://h/b"))
+        store.finish_cycle({"moved": [["https://new.h", "", "http://h", ""]]})
+    urls.write_text("https://new.h/a\t2\nhttps://new.h/b/\n", "utf-8")
+    assert checked("import", hint(str(urls), "--json", action="import"))["added"] == 0
+    urls.write_text("https://new.h/a\nhttps://new.h/b/\n", "utf-8")
+    assert checked("hint", hint(str(urls), "--json")) == {"hinted": 2, "unknown": 0}
+    assert claims(store_path) == {"http://h/a": 0x44, "http://h/b": 0x44, "http://h/b/": 0}
+    with open_store(store_path, readonly=True) as store:
+        assert store.weights.of(0) == 2.0
 
 
 def test_standard_input_is_read(
