@@ -42,8 +42,9 @@ from scrapy_gp4c.store.opening import open_store
 GROWTH, CPU_GROWTH, CPU_SHARE, OWNER_MS, TURN_MS = 7.2, 1.6, 0.9, 0.4, 50.0
 LATENCY_S = 1.0
 HOSTS = 32
-NO_SIZES = NAMED[DEFAULT].expression.replace(" * size_lift ** 0.25", "")
-"""The default without sizes: the demo's web draws the length of each answer."""
+PLANNED = NAMED[DEFAULT].expression.replace(" * size_lift ** 0.25", "")
+"""The default without what chance decides: the demo's web draws sizes with each answer, and rounds, left
+out too, begin when some visits of the one before are still under way."""
 
 
 class Listed(Spider):
@@ -172,7 +173,7 @@ def equality(counts: list[int], place: Path, days: int) -> bool:
                 show(day_file, day)
                 settings = {
                     "GP4C_FETCHERS": count or None, "ROBOTSTXT_OBEY": True, "CONCURRENT_ITEMS": 1,
-                    "GP4C_SCORE_FUNCTION": NO_SIZES, "GP4C_POLICY": NAMED[DEFAULT].policy,
+                    "GP4C_SCORE_FUNCTION": PLANNED, "GP4C_POLICY": "top_k",
                     "GP4C_MAX_PAGES_PER_SITE": 300, "FEEDS": {f"items{day}.jl": {"format": "jsonlines"}},
                     "LOG_LEVEL": "WARNING",
                 }  # fmt: skip
