@@ -210,8 +210,8 @@ def main() -> int:
     worst = min(
         min(row.honest_changes / honest.honest_changes, row.current / honest.current) for row in rows.values()
     )
-    kept = "changes and current copies of honest hosts kept, worst way"
-    return 0 if verdict(kept, worst, TARGET, at_least=True) else 1
+    label = "changes and current copies of honest hosts kept, worst way"
+    return 0 if verdict(label, worst, TARGET, at_least=True) else 1
 
 
 if __name__ == "__main__":

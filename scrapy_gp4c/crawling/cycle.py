@@ -279,15 +279,15 @@ class Deliveries:
         """Treat the visits of a run that was killed before its feeds were written as undelivered."""
         if since_s is None:
             return
-        heard = (FIRST, CHANGED, UNCHANGED, NOT_MODIFIED)
+        answered = (FIRST, CHANGED, UNCHANGED, NOT_MODIFIED)
         visits = self._store.open_visits()
-        lost = visits["page"][(visits["time"] >= since_s) & among(visits["outcome"], heard)]
+        lost = visits["page"][(visits["time"] >= since_s) & among(visits["outcome"], answered)]
         self.again.update(lost.tolist())
         last = self._store.last_cycle
         if len(visits) or not last:
             return
         for _, visits in self._store.visits(last):
-            rows = visits[(visits["time"] >= since_s) & among(visits["outcome"], heard)]
+            rows = visits[(visits["time"] >= since_s) & among(visits["outcome"], answered)]
             for page, outcome in zip(rows["page"].tolist(), rows["outcome"].tolist(), strict=True):
                 if page not in self.pages:
                     key = self._store.page(page).key

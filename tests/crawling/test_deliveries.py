@@ -197,8 +197,8 @@ async def test_a_visit_is_delivered_when_the_requests_of_its_callback_are(
     for version, way in ((1, ""), (2, how), (2, ""), (2, "")):
         site.pages["/"] = html(f"version {version} of it with " + "words " * 20)
         answers["status"] = 503 if way == "status" else 200
-        given = {**ALL, "RETRY_ENABLED": False, "CLOSESPIDER_PAGECOUNT": int(way == "unsent")}
-        seen.append((await crawl(Posting, store_path, given, site=site, how=way)).spider.items)
+        settings = {**ALL, "RETRY_ENABLED": False, "CLOSESPIDER_PAGECOUNT": int(way == "unsent")}
+        seen.append((await crawl(Posting, store_path, settings, site=site, how=way)).spider.items)
     assert seen == [["version 1"], [], ["version 2"], []]
 
 

@@ -167,8 +167,10 @@ async def test_a_site_that_blocks_for_some_cycles(
 async def test_readers_of_another_country_and_parts_of_pages_are_no_changes(
     site: Site, store_path: Path
 ) -> None:
-    """Temporary redirects that lead all pages alike are doubtful, and so is one to a login of one page; a
-    part, not asked for, is an error."""
+    """Temporary redirects that lead all pages alike are doubtful, and so is one of a single page to a login.
+
+    A part of a page (206) that nobody asked for is an error.
+    """
     pages = {f"/{number}": html(text_of(number)) for number in range(3)}  # of 5, it would be left alone
     site.pages = {**pages, "/part": html(text_of(50)), "/member": html(text_of(60))}
     urls = tuple(map(site.url, site.pages))

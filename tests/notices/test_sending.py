@@ -213,7 +213,7 @@ def test_a_daily_receiver_gets_one_message_a_day(tmp_path: Path, hook: Hook) -> 
 
 
 def test_messages_to_a_receiver_that_is_gone_are_dropped(tmp_path: Path, hook: Hook) -> None:
-    """Which is said; files that cannot be read stay, which is said too."""
+    """A line counts them, and another the files that cannot be read, which stay."""
     outbox = put(tmp_path / "store", read_receivers(hook.url))
     unreadable = outbox.path / "0000000001-000000.json"
     unreadable.write_text("{")

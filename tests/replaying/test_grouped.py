@@ -121,17 +121,17 @@ def test_who_chooses_as_another_did_is_not_replayed():
     """Another order of states that no page is in, or of groups that are not chosen, changes nothing."""
     prefix_caches: PrefixCaches = {}
 
-    def found(*texts):
+    def replays(*texts):
         return replay_grouped(TRUTH, [load(text) for text in texts], {"dcg"}, prefix_caches)
 
-    product, age, _ = found("t * X", "t", "n * X")
+    product, age, _ = replays("t * X", "t", "n * X")
     with (
         mock.patch.object(grouped, "replay_states", side_effect=AssertionError("replayed")),
         mock.patch.object(grouped, "path_after_warmup", side_effect=AssertionError("begun")),
     ):
-        assert found("t * X + max(X, 30)", "t * X * 2", "t + 1") == [product, product, age]
+        assert replays("t * X + max(X, 30)", "t * X * 2", "t + 1") == [product, product, age]
         with pytest.raises(AssertionError, match="begun"):
-            found("t * X * X")
+            replays("t * X * X")
 
 
 def test_trails_are_of_the_tallies_that_were_counted():
