@@ -44,9 +44,8 @@ from scrapy_gp4c.page_state.related import (
     RoundState,
 )
 from scrapy_gp4c.policies.base import NO_VISITS_YET, Block, CycleVisits, Pages, Planned
-from scrapy_gp4c.policies.top_k import SpreadSample
 from scrapy_gp4c.scoring import discovery, sizes, terminals, weights
-from scrapy_gp4c.scoring.ranking import draw_salt, salted_draws, spread_rows
+from scrapy_gp4c.scoring.ranking import draw_salt, salted_draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.records import StoredGroups, StoredRequest
 
@@ -311,10 +310,6 @@ def missing_clusters(settings: Settings, known: KnownPages) -> str | None:
     )
 
 
-FEW_FROM_PAGES: Final = 1_000_000
-"""Least number of pages for which a sample saves more time than it costs: of 10 million, a seventh."""
-
-
 class LiveEvidence:
     """The evidence of one round of a crawl."""
 
@@ -366,16 +361,6 @@ class LiveEvidence:
         return Block(
             pages, state, draws if isinstance(rows, slice) else Draws(columns["key"][rows], self._salt)
         )
-
-    def spread_sample(self) -> SpreadSample | None:
-        """Sample of the candidates from all over the store, as related pages lie close to each other."""
-        pages, names = len(self._open), self._neighbourhood.of_pages
-        if pages < FEW_FROM_PAGES or names is None:
-            return None
-        some = spread_rows(pages)
-        few = some[self._open[some]].astype(np.uint32)
-        columns = self._store.columns_of(few, names)
-        return SpreadSample(self._block(few, columns, few, slice(None)), len(some) / pages)
 
     def may_visit(self, pages: Pages) -> npt.NDArray[np.bool_]:
         known = pages < len(self._open)

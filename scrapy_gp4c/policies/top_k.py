@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from scrapy_gp4c.policies.base import (
 from scrapy_gp4c.policies.members import first_members, plan_of
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.functions import ScoreFunction
-from scrapy_gp4c.scoring.ranking import Best, Purpose, Ranked, cut_of_sample, drawn_for
+from scrapy_gp4c.scoring.ranking import Best, Purpose, drawn_for
 
 
 @dataclass(frozen=True)
@@ -141,48 +141,26 @@ def scored_by(settings: PolicySettings, round: Round) -> CycleScorer:
     return CycleScorer(settings.score_function, round.cycle)
 
 
-class SpreadSample(NamedTuple):
-    """Some of the candidates, spread over the whole store."""
-
-    block: Block
-    share: float
-    """Share of all candidates, about."""
-
-
 def best_candidates(scores_of: Scorer, k: int, evidence: Evidence, most: int = 0) -> Selection:
     """The k candidates with the highest scores, best first; ties by `Block.ties_of`, then by page.
 
     ``most``: where there are no more candidates than so many, all of them are taken.
-
-    Where the evidence has a sample, its scores tell where the k best begin, so that most of the others need
-    not be kept for a while; where that was wrong, all candidates are read again.
     """
     if max(k, most) <= 0:
         return NOTHING_CHOSEN
     ranking = ranking_of(evidence)
     if ranking is not None:
         return ranking.best(scores_of, most if ranking.open_pages <= most else k)
-    # A crawl's evidence reads a sample in much less time than all of its candidates, where that pays.
-    sample_of: Callable[[], SpreadSample | None] = getattr(evidence, "spread_sample", lambda: None)
-    sample = sample_of() if k > 0 else None
-    cut = None if sample is None else cut_of_sample(scores_of(sample.block), k * sample.share)
-    ranked, candidates = _best_from(cut, scores_of, k or most, evidence)
-    count = most if candidates <= most else k
-    if len(ranked.pages) < min(count, candidates):
-        ranked, _ = _best_from(None, scores_of, count, evidence)
-    pages, scores, ties = ranked if count else ranked.only(np.empty(0, np.intp))
-    last = Cut(float(scores[-1]), int(ties[-1])) if len(pages) else None
-    return Selection(np.asarray(pages, np.uint32), scores, last)
-
-
-def _best_from(cut: float | None, scores_of: Scorer, k: int, evidence: Evidence) -> tuple[Ranked, int]:
-    """The k best of the candidates that score at least so much (None: of all), and the number of all."""
-    best, candidates = Best(k, cut=cut), 0
+    best, candidates = Best(k or most), 0
     for block in evidence.candidates():
         if len(block.pages):
             best.add(scores_of(block), block.ties_of, block.pages)
             candidates += len(block.pages)
-    return best.result(k), candidates
+    if 0 < k < candidates <= most:
+        return best_candidates(scores_of, most, evidence)
+    pages, scores, ties = best.result(most if candidates <= most else k)
+    last = Cut(float(scores[-1]), int(ties[-1])) if len(pages) else None
+    return Selection(np.asarray(pages, np.uint32), scores, last)
 
 
 @dataclass(frozen=True)

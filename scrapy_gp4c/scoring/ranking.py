@@ -5,8 +5,7 @@ A draw is a pure function of seed, cycle and page key.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -112,48 +111,8 @@ SLACK_ROWS: Final = 16_384
 """Rows beyond 2k by which a stream may grow before it is compacted, four times."""
 FEW_ROWS: Final = 1_024
 """Rows up to which `np.lexsort` is the fastest."""
-PART_ROWS: Final = 131_072
-"""Rows that are sorted at a time, about: they stay in the processor's cache."""
-SAMPLE: Final = 4_096
-"""Rows of the sample that estimates where the k best begin."""
-_PLACES, _ROWS_OF_PLACE, _ROWS_APART = 128, 64, 61
-"""Layout of a spread sample: places, rows in each place, distance between these rows."""
 _SIGN: Final = np.int64(-(2**63))
 """The bit that negative numbers have."""
-
-
-def likely_cut(parts: Sequence[npt.NDArray[np.float64]], k: int) -> float | None:
-    """Score that probably k rows and a few more reach; None where a sample is too small.
-
-    ``parts``: of the scores, float64 ``[P]`` together, not NaN. It takes a fraction of finding the k-th best.
-    """
-    rows = sum(map(len, parts))
-    step = rows // SAMPLE
-    if step < 8:
-        return None
-    sample = np.concatenate([scores[::step] for scores in parts])
-    return cut_of_sample(sample, k * len(sample) / rows)
-
-
-def cut_of_sample(sample: npt.NDArray[np.float64], likely: float) -> float | None:
-    """Score that probably ``likely`` rows of a sample and a few more reach.
-
-    ``sample``: float64 ``[S]``, not NaN, whose order may change. None where it has too few for that.
-    """
-    rank = len(sample) - int(likely + 3.0 * math.sqrt(likely) + 8.0)
-    if rank < 0:
-        return None
-    sample.partition(rank)
-    return float(sample[rank])
-
-
-def spread_rows(rows: int) -> npt.NDArray[np.intp]:
-    """Rows of a sample spread over all rows, ascending, for which few parts of a store have to be read.
-
-    ``rows``: at least 499,712, the product of the places, their rows and the distance of these.
-    """
-    begin = np.arange(_PLACES) * (rows - _ROWS_OF_PLACE * _ROWS_APART) // _PLACES
-    return np.add.outer(begin, _ROWS_APART * np.arange(_ROWS_OF_PLACE)).ravel()
 
 
 def best_k(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any], k: int) -> npt.NDArray[np.int64]:
@@ -186,10 +145,7 @@ def top_k(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any], k: int) -> np
     ``scores`` float64 ``[P]`` finite; ``ties`` unsigned ``[P]``. O(P + k log k). The result has
     ``min(k, P)`` entries.
     """
-    cut = likely_cut([scores], k)
-    chosen = np.empty(0, np.intp) if cut is None else np.flatnonzero(scores >= cut)
-    if not k <= len(chosen) <= 3 * k // 2 + SLACK_ROWS:
-        chosen = best_k(scores, ties, k)
+    chosen = best_k(scores, ties, k)
     return chosen[in_order(scores[chosen], ties[chosen])[: max(k, 0)]]
 
 
@@ -197,22 +153,7 @@ def in_order(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any]) -> npt.NDA
     """Positions, best first, in the order of `top_k`; ``scores`` float64, finite; ``ties`` unsigned."""
     if len(scores) <= FEW_ROWS:
         return np.asarray(np.lexsort((ties, -scores)), np.int64)
-    ties = ties.astype(np.uint64, copy=False)
-    parts = len(scores) // PART_ROWS
-    if parts < 2:
-        return _sorted(scores, ties)
-    sample = np.sort(scores[:: max(1, len(scores) // SAMPLE)])
-    cuts = np.unique(sample[np.arange(1, parts) * len(sample) // parts])[::-1].tolist()
-    order, unplaced = [], np.ones(len(scores), np.bool_)
-    for cut in (*cuts, -math.inf):
-        rows = np.flatnonzero(unplaced & (scores >= cut))
-        unplaced[rows] = False
-        order.append(rows[_sorted(scores[rows], ties[rows])])
-    return np.concatenate(order)
-
-
-def _sorted(scores: npt.NDArray[np.float64], ties: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
-    by_tie = places_in_order(ties)
+    by_tie = places_in_order(ties.astype(np.uint64, copy=False))
     return by_tie[places_in_order(_falling(scores[by_tie]))]
 
 
@@ -240,26 +181,19 @@ class Ranked(NamedTuple):
         return Ranked(self.pages[rows], self.scores[rows], self.ties[rows])
 
 
-def _all_from(score: float) -> tuple[float, np.uint64]:
-    return math.nextafter(score, -math.inf), np.uint64(0)
-
-
 class Best:
     """The k best pages of a stream of scored blocks, in memory of O(k).
 
     Ties are asked for of rows that may be among them.
     """
 
-    def __init__(self, k: int, slack_rows: int = SLACK_ROWS, cut: float | None = None) -> None:
-        """Keep `k`; ``slack_rows``: what a stream may grow by until it is compacted, see `SLACK_ROWS`.
-
-        ``cut``: a score that the k best are thought to have; what scores less is left out, best or not.
-        """
+    def __init__(self, k: int, slack_rows: int = SLACK_ROWS) -> None:
+        """Keep `k`; ``slack_rows``: what a stream may grow by until it is compacted, see `SLACK_ROWS`."""
         self._k = k
         self._slack_rows = slack_rows
         self._parts: list[Ranked] = []
         self._rows = 0
-        self._cut = None if cut is None else _all_from(cut)
+        self._cut: tuple[float, np.uint64] | None = None
 
     def add(self, scores: npt.NDArray[np.float64], ties_of: TiesOf, pages: npt.NDArray[np.uint32]) -> None:
         """Take a block: float64 ``[rows]``, the ties of given rows, and uint32 ``[rows]``."""
@@ -282,18 +216,6 @@ class Best:
         return Ranked(np.concatenate(pages), np.concatenate(scores), np.concatenate(ties))
 
     def _compact(self) -> None:
-        cut = likely_cut([ranked.scores for ranked in self._parts], self._k)
-        if cut is not None:
-            above = [np.flatnonzero(ranked.scores >= cut) for ranked in self._parts]
-            rows = sum(map(len, above))
-            if self._k <= rows <= 3 * self._k // 2 + self._slack_rows:
-                # Part by part: arrays of all rows would be memory that the system has to find and clear.
-                self._parts = [
-                    ranked.only(rows_above) for ranked, rows_above in zip(self._parts, above, strict=True)
-                ]
-                self._rows = rows
-                self._cut = _all_from(cut)
-                return
         ranked = self._joined()
         ranked = ranked.only(best_k(ranked.scores, ranked.ties, self._k))
         if len(ranked.pages) == self._k > 0:

@@ -9,6 +9,7 @@ page and cycle stands still in the rounds of the cycle. Sums over recent visits 
 
 from __future__ import annotations
 
+import math
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
@@ -50,7 +51,7 @@ from scrapy_gp4c.policies.top_k import CycleScorer
 from scrapy_gp4c.scoring import hints, refresh_value, sizes, terminals
 from scrapy_gp4c.scoring.expression import PRIMITIVES, Expression, Token, finite
 from scrapy_gp4c.scoring.functions import ScoreFunction
-from scrapy_gp4c.scoring.ranking import in_order, likely_cut, salted_draws, top_k
+from scrapy_gp4c.scoring.ranking import in_order, salted_draws, top_k
 from scrapy_gp4c.scoring.terminals import Clock
 from training.histories.neighbours import PageDirectories
 from training.replaying.claims import ReplayedPageClaims
@@ -280,6 +281,8 @@ def _merged(state: Mapping[str, Array]) -> tuple[npt.NDArray[np.intp], npt.NDArr
 Rows = npt.NDArray[np.uint32]
 
 FEW: Final = 2_000
+SAMPLE: Final = 4_096
+"""Rows of the sample that estimates where the k best begin."""
 """Rows up to which compiling a kernel takes longer than it saves."""
 
 
@@ -325,9 +328,12 @@ class BestRows:
 
     def _above_sample(self, scores: Floats, k: int) -> Rows | None:
         """Ascending rows above the likely cut of a sample: at least k, at most 4 k; None: it misled."""
-        cut = likely_cut([scores], k)
-        if cut is None:
+        sample = scores[:: max(1, len(scores) // SAMPLE)].copy()
+        likely = k * len(sample) / len(scores)
+        rank = len(sample) - int(likely + 3.0 * math.sqrt(likely) + 8.0)  # that row and a few before it
+        if len(scores) < 8 * SAMPLE or rank < 0:
             return None
+        cut = float(np.partition(sample, rank)[rank])
         count = self._kernels.at_least(scores, cut, self._among)
         return self._among[:count] if k <= count <= 4 * k else None
 
