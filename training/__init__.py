@@ -6,6 +6,8 @@ import sys
 from types import TracebackType
 from typing import Final
 
+program = "python -m training."
+"""Words before a command's name in its help: those of whoever runs it."""
 EXTRAS: Final = {
     **dict.fromkeys(("deap", "jinja2", "matplotlib", "numba", "rich", "scipy"), "train"),
     "sklearn": "cluster",

@@ -1,8 +1,8 @@
-"""``python -m training.budget``: figures of score functions at several budgets on a history.
+"""Changes found and copies current at several budgets, on a recorded history.
 
 Change rate, changes found a day, freshness, age and delay over the budget, as a table and a figure, and the
-answers that people want. Every figure is that of `training.evaluate` at the same budget. A store of which
-only a panel was visited in every cycle is told by that sample of its pages, with intervals.
+answers that people want. Every figure is that of `training.evaluate` at the same budget. Of a store with a
+panel, the panel's pages stand for all, with intervals.
 """
 
 from __future__ import annotations
@@ -332,7 +332,7 @@ def _line(curve: Curve, name: str) -> Line:
 
 
 def _parser() -> ScoreParser:
-    parser = ScoreParser(prog="python -m training.budget", description=__doc__.split("\n\n")[0])
+    parser = ScoreParser(**options.usage("budget"), description=__doc__.split("\n\n")[0])
     add = parser.add_argument
     options.history(add)
     options.scores(add, "score functions; the answers are for the first (default: default, age, random)")

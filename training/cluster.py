@@ -1,6 +1,6 @@
-"""``python -m training.cluster``: groups of pages that may change together, by what the pages say.
+"""Groups of pages that may change together, by their texts, addresses and links.
 
-Of a file of contents, or of the store of a crawl that kept descriptions of its copies.
+The pages are those of a file of contents, or of a store that has descriptions of its copies.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m training.evaluate``: score functions side by side on a recorded history.
+"""Score functions side by side on a recorded history.
 
 Each score function is replayed (`training.replaying.replay`) on the same history with the same budget,
 warm-up and seed. The figures are means over the scored cycles with the half-width of their 95% confidence
@@ -157,7 +157,7 @@ def _evaluate_growth(args: Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = ScoreParser(prog="python -m training.evaluate", description=__doc__.split("\n\n")[0])
+    parser = ScoreParser(**options.usage("evaluate"), description=__doc__.split("\n\n")[0])
     add = parser.add_argument
     add("history", metavar="HISTORY", help="change history (text, TSV, npz, gzip) or store directory")
     default = ", ".join(DEFAULT_SCORES)

@@ -114,7 +114,7 @@ QUICK_SEEDS: Final = 2
 def parser() -> argparse.ArgumentParser:
     choices = Choices()
     command = argparse.ArgumentParser(
-        prog="python -m training.experiment",
+        **options.usage("experiment", " -o DIRECTORY"),
         description="Repeat the published experiment (Santos et al. 2014, section 5) on a history.",
         epilog="--protocol tan repeats the experiment of Tan et al. 2007 on sampling policies instead.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,

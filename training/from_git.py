@@ -1,7 +1,7 @@
-"""``python -m training.from_git``: a change history from git repositories whose files are pages.
+"""A change history from git repositories whose files are pages.
 
-What counts as a page and as a change is said in `training.histories.git_history`; docs/lab/histories.md has
-the commands that rebuild public histories.
+`training.histories.git_history` defines pages and changes; docs/lab/histories.md has the commands that
+rebuild public histories.
 """
 
 from __future__ import annotations

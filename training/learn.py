@@ -141,7 +141,7 @@ SETS_HELP: Final = (
 def _parser() -> argparse.ArgumentParser:
     choices, parameters = Choices(), Parameters()
     command = argparse.ArgumentParser(
-        prog="python -m training.learn",
+        **options.usage("learn"),
         description="Learn a score function from a recorded change history by genetic programming.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )

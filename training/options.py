@@ -10,6 +10,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
+import training
 from scrapy_gp4c.errors import Gp4cError, HistoryError
 from scrapy_gp4c.scoring.functions import score_argument
 from scrapy_gp4c.scoring.terminals import (
@@ -56,9 +57,14 @@ def command(main: Callable[[Sequence[str] | None], None]) -> Callable[..., int]:
     return run
 
 
+def usage(name: str, required: str = "") -> dict[str, Any]:
+    """Name and usage of the command `name`, for its parser; ``required``: options it cannot do without."""
+    return {"prog": f"{training.program}{name}", "usage": f"%(prog)s [options] HISTORY{required}"}
+
+
 def history(add: Add) -> None:
     """The positional argument HISTORY."""
-    add("history", help="history file, or the store of a crawl (a directory)")
+    add("history", metavar="HISTORY", help="history file, or the store of a crawl (a directory)")
 
 
 def rules(add: Add) -> None:

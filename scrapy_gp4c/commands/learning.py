@@ -83,6 +83,7 @@ def _main_of(name: str) -> Callable[[list[str]], int]:
             f"another package named training hides ours: {package.__path__[0]}. Rename it, or run "
             f"`python -m training.{name}` in another directory"
         )
+    vars(package)["program"] = "scrapy gp4c "
     try:
         main: Callable[[list[str]], int] = importlib.import_module(f"training.{name}").main
     except ModuleNotFoundError as error:

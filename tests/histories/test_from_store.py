@@ -158,7 +158,7 @@ def test_errors_are_imputed_and_pages_with_too_many_left_out(tmp_path: Path) -> 
     assert not {"p3", "p4"} & found.keys()
     assert (report.pages, report.first_cycle, report.last_cycle) == (12, 2, 8)
     assert (report.imputed, report.known, report.erroneous, report.late) == (2, 2, 2, 0)
-    assert "12 pages, 7 cycles (store cycles 2 to 8); 2 outcomes lost to errors imputed" in str(report)
+    assert "12 pages, 7 cycles (cycles 2 to 8 of the store); 2 outcomes lost to errors" in str(report)
     strict, report = read_with_report(tmp_path / "s", max_errors=1)
     assert "p2" not in texts(strict)
     assert report.erroneous == 3
@@ -207,7 +207,7 @@ def test_a_panel_that_was_switched_on_later_starts_the_history(tmp_path: Path) -
 def test_a_store_without_a_history_is_refused(tmp_path: Path) -> None:
     """Too few cycles, no page judged, no store at all: each says what to do."""
     crawl(tmp_path / "young", [{0: FIRST}])
-    with pytest.raises(HistoryError, match=r"has 1 closed cycle.*run the crawl again"):
+    with pytest.raises(HistoryError, match=r"has 1 finished cycle.*run the crawl again"):
         read_history(tmp_path / "young")
     crawl(tmp_path / "gaps", [{0: FIRST}, {0: ("error", "other")}, {0: ("error", "other")}])
     with pytest.raises(HistoryError, match=r"none of its 4 pages.*GP4C_PANEL"):
@@ -229,11 +229,11 @@ def test_partial_pages_are_admitted_and_marked(tmp_path: Path, caplog: pytest.Lo
     assert drawn["p2"][:2] == "00"
     assert "1" in drawn["p2"][2:]
     assert (report.partial, report.pages) == (1, 3)
-    assert "PARTIAL: 1 off-panel pages" in str(report)
+    assert "1 page outside the panel, with outcomes drawn between visits (PARTIAL)" in str(report)
     assert "PARTIAL: 1 of 3 pages" in history.source
     with caplog.at_level(logging.INFO):
         assert "p2" not in texts(read_history(tmp_path / "s"))
-    assert "2 pages are not of the panel" in caplog.text
+    assert "2 pages outside the panel, and left out" in caplog.text
     repeated, _ = read_with_report(tmp_path / "s", partial=True)
     assert np.array_equal(repeated.changed, history.changed)
 

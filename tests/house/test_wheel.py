@@ -126,10 +126,10 @@ for name in sys.argv[3:]:
             runpy.run_module("training." + name, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         assert not end.code, (name, end.code)
-    print(shown.getvalue().partition("[")[0])
+    print(shown.getvalue().partition("[")[0].rstrip())
 """
     printed = alone(installed, code, *COMMANDS)
-    assert printed.split("\n")[:-1] == [f"usage: python -m training.{name} " for name in COMMANDS]
+    assert printed.split("\n")[:-1] == [f"usage: python -m training.{name}" for name in COMMANDS]
 
 
 def test_a_wheel_serves_reports(installed: Path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError, StoreError
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.export import claims_between
@@ -136,19 +137,20 @@ class ReadReport:
         """One paragraph for people."""
         cycles = self.last_cycle - self.first_cycle + 1
         parts = [
-            f"{self.source}: {self.pages:,} pages, {cycles} cycles (store cycles {self.first_cycle} to "
-            f"{self.last_cycle}); {self.imputed:,} outcomes lost to errors imputed, {self.known:,} more told "
-            f"by the next visit; left out {self.erroneous:,} pages with too many errors, {self.late:,} that "
-            "entered late"
+            f"{self.source}: {counted(self.pages, 'page')}, {counted(cycles, 'cycle')} (cycles "
+            f"{self.first_cycle} to {self.last_cycle} of the store)"
         ]
-        if self.partial:
-            parts.append(
-                f"PARTIAL: {self.partial:,} off-panel pages with outcomes drawn between their visits"
-            )
-        else:
-            parts.append(f"{self.off_panel:,} pages are not of the panel")
-        if self.unused_cycles:
-            parts.append(f"{self.unused_cycles:,} of the store's cycles are not in it: {NOW_AND_THEN}")
+        for number, noun, rest in (
+            (self.imputed, "outcome", "lost to errors and imputed"),
+            (self.known, "outcome", "lost to errors, and known from the next visit"),
+            (self.erroneous, "page", "left out for too many errors"),
+            (self.late, "page", "left out as newer than the first cycle"),
+            (self.partial, "page", "outside the panel, with outcomes drawn between visits (PARTIAL)"),
+            (0 if self.partial else self.off_panel, "page", "outside the panel, and left out"),
+            (self.unused_cycles, "cycle", f"of the store left out: {NOW_AND_THEN}"),
+        ):
+            if number:
+                parts.append(f"{counted(number, noun)} {rest}")
         return "; ".join(parts)
 
 
@@ -188,8 +190,8 @@ def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[Cha
     last = store.last_cycle
     if last < 2:
         raise HistoryError(
-            f"{path} has {last} closed cycle(s); a history begins with the second, which compares pages "
-            "with the first: run the crawl again"
+            f"{path} has {counted(last, 'finished cycle')}; a history begins with the second, which compares "
+            "pages with the first: run the crawl again"
         )
     outcomes = CrawlOutcomes(store, everything=partial)
     start, stop = _window(path, store, outcomes, max_errors, partial)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError, ImportFileError, StoreError
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.claims import CLAIM_KINDS, finder_pages
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.credentials import Credentials
@@ -164,7 +165,7 @@ def _growth_of(store: Store, source: str) -> GrowthHistory:
     outcomes = CrawlOutcomes(store, everything=True)
     last, pages = len(outcomes.judged) - 1, outcomes.judged.shape[1]
     if last < 2:
-        raise HistoryError(f"{source} has {last} closed cycle(s); growth begins with the second")
+        raise HistoryError(f"{source} has {counted(last, 'finished cycle')}; growth begins with the second")
     columns = store.columns_of(outcomes.page.astype(np.uint32))
     entered = np.maximum(columns["entered"], 1)
     since = np.arange(last + 1)[:, None] > entered
