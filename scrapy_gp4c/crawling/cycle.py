@@ -35,8 +35,6 @@ from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.planning import (
     PlannedRound,
     Planner,
-    WaitingPages,
-    by_turns,
     note_recovery,
     still_left_alone,
 )
@@ -70,7 +68,7 @@ from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import CycleVisits, Pages, Planned
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.discovery import START
-from scrapy_gp4c.scoring.first_visits import SHARE
+from scrapy_gp4c.scoring.first_visits import FirstVisits
 from scrapy_gp4c.scoring.ranking import places_in_order
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import Store
@@ -359,66 +357,6 @@ class Deliveries:
         plan = np.fromiter(planned, np.int64)
         due = [page for page in sorted(self.due) if not self._store.visited(page)]
         return [*sorted(self.again), *np.setdiff1d(np.array(due, np.int64), plan).tolist()]
-
-
-class FirstVisits:
-    """Counts the first visits of a cycle, and of each site and finder where there are caps.
-
-    Links come one by one, and a page may have 100,000 of them: with a cap, a site or a finder takes half of
-    what is left, and its other pages wait until all else is done. Then they come by turns.
-    """
-
-    def __init__(self, store: Store, most: int | None, most_of_site: int | None) -> None:
-        """Start to count; ``most``, ``most_of_site``: caps of the cycle and of each site, None: no cap."""
-        self._store = store
-        self._waiting: list[tuple[int, int, int]] = []  # page, site, finder
-        self._of_finder: Counter[int] = Counter()
-        self._most, self._most_of_site = most, most_of_site
-        self._visits = 0
-        self._of_site: Counter[int] = Counter()
-
-    def count(self, pages: Sequence[int]) -> None:
-        """Count pages that are planned or were visited."""
-        self._visits += len(pages)
-        if self._most_of_site is not None:
-            urls = (stored["url"] for stored in self._store.requests(pages))
-            self._of_site.update(place_of_url(url).site_key for url in urls)
-
-    @property
-    def has_waiting(self) -> bool:
-        """Whether pages wait for their turn, and the cap has room for one."""
-        return bool(self._waiting) and self._most is not None and self._visits < self._most
-
-    def takes(self, page: int, finder: int | None = None) -> bool:
-        """Count a further first visit, unless a cap is reached, or the page has to wait for its turn.
-
-        ``finder``: None where it is the page's turn.
-        """
-        if self._most is None and self._most_of_site is None:
-            self._visits += 1
-            return True
-        if self._most is not None and self._visits >= self._most:
-            return False
-        site = place_of_url(self._store.request(page)["url"]).site_key
-        if self._most_of_site is not None and self._of_site[site] >= self._most_of_site:
-            return False
-        if self._most is not None and finder is not None:
-            share = SHARE * (self._most - self._visits + self._of_finder[finder])
-            if self._of_finder[finder] + 1 > share:
-                self._waiting.append((page, site, finder))
-                return False
-            self._of_finder[finder] += 1
-        self._of_site[site] += 1
-        self._visits += 1
-        return True
-
-    def next_turns(self) -> list[int]:
-        """Pages that have waited for their turn, as many as the caps allow."""
-        page, site, finder = (np.array(column) for column in zip(*self._waiting, strict=True))
-        order = np.arange(len(page), dtype=np.uint64)
-        waiting = WaitingPages(page, site, finder, np.zeros(len(page)), order)
-        self._waiting = []
-        return [one for one in by_turns(waiting, 1, None).tolist() if self.takes(one)]
 
 
 def new_record(settings: Settings, store: Store) -> CycleRecord:
@@ -710,7 +648,7 @@ class Cycle:
         if store.planned() is None:  # begun just now, or killed while the plan was being written
             self._write(self._planner.plan_first(), seen=0)
         self._read_plan()
-        self._new = FirstVisits(store, settings.new_pages, settings.new_pages_per_site)
+        self._new = FirstVisits(self._sites, settings.new_pages, settings.new_pages_per_site)
         self._new.count(self._plan.of_kind("new"))
         if self.resumed:
             self._new.count(np.setdiff1d(store.open_visits()["page"], self._plan.pages).tolist())
@@ -823,6 +761,10 @@ class Cycle:
         # A page that the start requests may have been found by itself once: nobody waits for oneself.
         awaited &= finders != ids + 1
         return list(map(int, np.where(awaited, finders, 0)))
+
+    def _sites(self, pages: Sequence[int]) -> list[int]:
+        """Site key of each of some pages, new ones among them."""
+        return [place_of_url(stored["url"]).site_key for stored in self.store.requests(pages)]
 
     def allows(self, page: int) -> bool:
         """Whether a visit beside the plan breaks no rule; one that was not delivered is made once more."""

@@ -54,7 +54,7 @@ from scrapy_gp4c.policies.base import (
 from scrapy_gp4c.policies.site_share import shared
 from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.scoring.discovery import START
-from scrapy_gp4c.scoring.first_visits import FINDER, best_first, columns_of_links, turns_of
+from scrapy_gp4c.scoring.first_visits import FINDER, WaitingPages, best_first, by_turns, columns_of_links
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import draw_salt, draws
 from scrapy_gp4c.settings import Settings
@@ -193,20 +193,6 @@ def note_recovery(store: Store) -> None:
             store.note(page, "wait", float(RECOVERING))
 
 
-class WaitingPages(NamedTuple):
-    """Pages that wait for their first visit, ``[P]`` each."""
-
-    pages: Pages
-    site: Array
-    """Key of the site of each."""
-    finder: Array
-    """Finder of each, as the column ``found_by`` has it."""
-    entered: Array
-    """Cycle in which each became known."""
-    drawn: npt.NDArray[np.uint64]
-    """Random number of each in this cycle."""
-
-
 def first_visits(pages: KnownPages, settings: Settings, cycle: int, due: Pages) -> Pages:
     """Pages that a cycle fetches for the first time, in order: all that are due, if there is no cap.
 
@@ -252,23 +238,6 @@ def scores_of_waiting(
         state = RoundState(neighbourhood.columns(known, some), slice(None), related, draw)
         out.append(function.scores(state, cycle))
     return np.concatenate(out)
-
-
-def by_turns(waiting: WaitingPages, cycle: int, most_of_site: int | None) -> Pages:
-    """All pages that may have their first visit, in order: the first of each site, then the second of each.
-
-    The pages of a site come by turns of those that found them. Of one turn, and of one finder, those come
-    first that became known first, then those with the smallest draw. ``cycle``: the one that is planned;
-    ``most_of_site``: cap, None: none.
-    """
-    site = np.unique(waiting.site, return_inverse=True)[1]
-    entered = np.clip(waiting.entered.astype(np.int64), 0, cycle)
-    of_finder = turns_of((waiting.drawn, entered), (waiting.finder, site))
-    turn = turns_of((waiting.drawn, entered, of_finder), (site,))
-    order = np.lexsort((waiting.drawn, entered, turn))
-    if most_of_site is not None:
-        order = order[turn[order] < most_of_site]
-    return np.asarray(waiting.pages[order])
 
 
 CHUNK_PAGES: Final = 16_384

@@ -7,8 +7,9 @@ is known by one finder here, so that its cash is what a visit to each page on th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -73,8 +74,104 @@ def columns_of_links(
     }
 
 
+class WaitingPages(NamedTuple):
+    """Pages that wait for their first visit, ``[P]`` each."""
+
+    pages: Array
+    site: Array
+    """Key of the site of each."""
+    finder: Array
+    """Finder of each, as the column ``found_by`` has it."""
+    entered: Array
+    """Cycle in which each became known."""
+    drawn: Array
+    """Random number of each in this cycle."""
+
+
+def by_turns(waiting: WaitingPages, cycle: int, most_of_site: int | None) -> Array:
+    """All pages that may have their first visit, in order: the first of each site, then the second of each.
+
+    The pages of a site come by turns of those that found them. Of one turn, and of one finder, those come
+    first that became known first, then those with the smallest draw. ``cycle``: the one that is planned;
+    ``most_of_site``: cap, None: none.
+    """
+    site = np.unique(waiting.site, return_inverse=True)[1]
+    entered = np.clip(waiting.entered.astype(np.int64), 0, cycle)
+    of_finder = turns_of((waiting.drawn, entered), (waiting.finder, site))
+    turn = turns_of((waiting.drawn, entered, of_finder), (site,))
+    order = np.lexsort((waiting.drawn, entered, turn))
+    if most_of_site is not None:
+        order = order[turn[order] < most_of_site]
+    return np.asarray(waiting.pages[order])
+
+
 SHARE: Final = 0.5
 """Share of the remaining first visits that one site, or the links of one page, may take as they come."""
+
+
+class FirstVisits:
+    """Counts the first visits of a cycle, and of each site and finder where there are caps.
+
+    Links come one by one, and a page may have 100,000 of them: with a cap, a site or a finder takes half of
+    what is left, and its other pages wait until all else is done. Then they come by turns.
+    """
+
+    def __init__(
+        self, sites_of: Callable[[Sequence[int]], list[int]], most: int | None, most_of_site: int | None
+    ) -> None:
+        """Start to count.
+
+        ``sites_of(pages)``: site of each page; ``most``, ``most_of_site``: caps of the cycle and of each
+        site, None: no cap.
+        """
+        self._sites_of = sites_of
+        self._waiting: list[tuple[int, int, int]] = []  # page, site, finder
+        self._of_finder: Counter[int] = Counter()
+        self._most, self._most_of_site = most, most_of_site
+        self._visits = 0
+        self._of_site: Counter[int] = Counter()
+
+    def count(self, pages: Sequence[int]) -> None:
+        """Count pages that are planned or were visited."""
+        self._visits += len(pages)
+        if self._most_of_site is not None:
+            self._of_site.update(self._sites_of(pages))
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether pages wait for their turn, and the cap has room for one."""
+        return bool(self._waiting) and self._most is not None and self._visits < self._most
+
+    def takes(self, page: int, finder: int | None = None) -> bool:
+        """Count a further first visit, unless a cap is reached, or the page has to wait for its turn.
+
+        ``finder``: None where it is the page's turn.
+        """
+        if self._most is None and self._most_of_site is None:
+            self._visits += 1
+            return True
+        if self._most is not None and self._visits >= self._most:
+            return False
+        site = self._sites_of([page])[0]
+        if self._most_of_site is not None and self._of_site[site] >= self._most_of_site:
+            return False
+        if self._most is not None and finder is not None:
+            share = SHARE * (self._most - self._visits + self._of_finder[finder])
+            if self._of_finder[finder] + 1 > share:
+                self._waiting.append((page, site, finder))
+                return False
+            self._of_finder[finder] += 1
+        self._of_site[site] += 1
+        self._visits += 1
+        return True
+
+    def next_turns(self) -> list[int]:
+        """Pages that have waited for their turn, as many as the caps allow."""
+        page, site, finder = (np.array(column) for column in zip(*self._waiting, strict=True))
+        order = np.arange(len(page), dtype=np.uint64)
+        waiting = WaitingPages(page, site, finder, np.zeros(len(page)), order)
+        self._waiting = []
+        return [one for one in by_turns(waiting, 1, None).tolist() if self.takes(one)]
 
 
 def best_first(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,15 @@ from hypothesis import strategies as st
 from scrapy import Request, Spider
 from twisted.web.http import Request as ServerRequest
 
-from scrapy_gp4c.crawling.cycle import FirstVisits
-from scrapy_gp4c.crawling.planning import WaitingPages, by_turns
 from scrapy_gp4c.crawling.reports import NewCounts, found_by_hubs
 from scrapy_gp4c.scoring.discovery import START
-from scrapy_gp4c.scoring.first_visits import best_first, columns_of_links
+from scrapy_gp4c.scoring.first_visits import (
+    FirstVisits,
+    WaitingPages,
+    best_first,
+    by_turns,
+    columns_of_links,
+)
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
 from tests.support.loopback import Site, crawl, html, stats
@@ -59,30 +63,28 @@ def test_waiting_pages_are_taken_by_turns(
     assert in_turn(pages, of_site) == [number for *_, number in sorted(turns)]
 
 
-def test_caps_count_what_is_planned_and_what_was_visited(tmp_path: Path) -> None:
+def two_sites(pages: Sequence[int]) -> list[int]:
+    """Site of each page: even or odd."""
+    return [page % 2 for page in pages]
+
+
+def test_caps_count_what_is_planned_and_what_was_visited() -> None:
     """A site that has reached its cap leaves the others theirs, until the cap of all is reached."""
-    with Store(tmp_path / "store") as store:
-        store.add_pages((n + 1, {"url": f"http://{'ab'[n % 2]}/{n}"}) for n in range(20))
-        counted = FirstVisits(store, 5, 3)
-        counted.count([0, 2])
-        taken = [page for page in range(4, 20) if counted.takes(page)]
-        assert taken == [4, 5, 7]
-        assert Counter("ab"[page % 2] for page in taken) == {"a": 1, "b": 2}
+    counted = FirstVisits(two_sites, 5, 3)
+    counted.count([0, 2])
+    taken = [page for page in range(4, 20) if counted.takes(page)]
+    assert taken == [4, 5, 7]
+    assert Counter("ab"[page % 2] for page in taken) == {"a": 1, "b": 2}
 
 
-def test_without_caps_every_page_is_taken(tmp_path: Path) -> None:
+def test_without_caps_every_page_is_taken() -> None:
     """A cap of none lets none through, and what was counted before goes towards that of a site."""
-    with Store(tmp_path / "store") as store:
-        store.add_pages((n + 1, {"url": f"http://a/{n}"}) for n in range(4))
-        free, none, one = (
-            FirstVisits(store, None, None),
-            FirstVisits(store, 0, None),
-            FirstVisits(store, None, 2),
-        )
-        one.count([3])
-        assert [free.takes(page) for page in range(4)] == [True] * 4
-        assert [none.takes(page) for page in range(4)] == [False] * 4
-        assert [one.takes(page) for page in range(3)] == [True, False, False]
+    free, none = FirstVisits(two_sites, None, None), FirstVisits(two_sites, 0, None)
+    one = FirstVisits(lambda pages: [0] * len(pages), None, 2)
+    one.count([3])
+    assert [free.takes(page) for page in range(4)] == [True] * 4
+    assert [none.takes(page) for page in range(4)] == [False] * 4
+    assert [one.takes(page) for page in range(3)] == [True, False, False]
 
 
 def test_pages_that_hubs_found_are_counted_apart(tmp_path: Path) -> None:

@@ -108,6 +108,25 @@ def test_first_visits_are_capped_and_ranked() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("function", [None, "waited - cash", "finder_brought * near_dir"])
+def test_capped_first_visits_are_those_of_a_crawl(function: str | None, tmp_path: Path) -> None:
+    """The same pages in the same cycles: the plan's, those of links as they come, and by turns at last."""
+    for seed in range(4):
+        grown = random_web(seed)
+        given_ = {"GP4C_SCORE_FUNCTION": "t * (X + 0.5)", "GP4C_POLICY": "top_k", "GP4C_BUDGET": 0.3}
+        given_ |= {"GP4C_NEW_PAGES": 2 + seed % 2} | (
+            {"GP4C_NEW_PAGE_FUNCTION": function} if function else {}
+        )
+        crawled = crawl(tmp_path / str(seed), grown, given_)
+        capped = replace(crawl_of("t * (X + 0.5)", budget=0.3), new_pages=2 + seed % 2)
+        web = GrowthReplay(grown, replace(capped, new_page_function=load(function) if function else None))
+        hubs = [web.cycle(cycle)[3] for cycle in range(1, grown.history.cycles + 1)]
+        assert hubs == crawled.by_hubs[1:]
+        known = np.flatnonzero(web.known)
+        assert {page: int(web.state["first_cycle"][page]) for page in known} == crawled.first_visit
+
+
+@pytest.mark.slow
 @example(14126220, "t * (X + 0.5)", True)
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(("hinted * t", "hint_age + t", "t * (X + 0.5)")), st.booleans())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from scrapy.settings import Settings as ScrapySettings
 
 from benchmarks.simulated_crawl import Counts
-from scrapy_gp4c.crawling.cycle import Cycle
+from scrapy_gp4c.crawling.cycle import Claim, Cycle
 from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.page_state.outcomes import FAILED, FIRST, JUDGED
 from scrapy_gp4c.scoring.discovery import START
@@ -73,20 +74,22 @@ def crawl(
     first_visit: dict[int, int] = {}
     by_hubs = []
     for now in range(history.cycles + 1):
-        cycle = Cycle(store, loaded, Counts())  # type: ignore[arg-type]
+        # A replay knows all pages of the first cycle: a cap begins after it.
+        now_loaded = loaded if now else replace(loaded, new_pages=None)
+        cycle = Cycle(store, now_loaded, Counts())  # type: ignore[arg-type]
         todo = list(cycle.remaining())
         by_hubs.append(cycle.planned_kinds["hub"])
-        started = False
-        while todo or not started or not cycle.rounds_over:
+        started, claims = False, dict[int, Claim]()
+        while todo or not started or not cycle.rounds_over or cycle.has_waiting_new_pages:
             if not started:  # the spider's start
                 started, finder = True, NO_FINDER
                 page_id = None
             elif not todo:
-                todo += cycle.plan_round()
+                todo += cycle.next_new_pages() if cycle.rounds_over else cycle.plan_round()
                 continue
             else:
                 page_id = todo.pop(0)
-                claim = cycle.claim(page_id, "h") or cycle.claim_new(page_id, 0)
+                claim = claims.pop(page_id, None) or cycle.claim(page_id, "h")
                 assert claim is not None
                 finder = number[store.request(page_id)["url"]]
                 first_visit.setdefault(finder, now)
@@ -96,14 +99,17 @@ def crawl(
             for child in np.flatnonzero((grown.finder == finder) & (grown.born <= now)).tolist():
                 if store.find(child + 1) is None:
                     new_page = store.add_page(child + 1, {"url": urls[child]})
-                    store.note(new_page, "found_by", START if page_id is None else page_id + 1)
+                    found_by = START if page_id is None else page_id + 1
+                    store.note(new_page, "found_by", found_by)
                     store.note(new_page, "weight", history.weights[child])
-                    todo.append(new_page)
+                    if claimed := cycle.claim_new(new_page, found_by):
+                        todo.append(new_page)
+                        claims[new_page] = claimed
             if reopen and page_id is not None:
                 store.close()
                 store = open_store(path, sizes=SMALL)
-                cycle = Cycle(store, loaded, Counts())  # type: ignore[arg-type]
-                todo = list(cycle.remaining())
+                cycle = Cycle(store, now_loaded, Counts())  # type: ignore[arg-type]
+                todo, claims = list(cycle.remaining()), {}
         cycle.finish("finished")
     store.close()
     return Crawled(first_visit, by_hubs)

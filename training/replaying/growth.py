@@ -37,7 +37,14 @@ from scrapy_gp4c.policies.site_share import shared
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
 from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import discovery, first_visits, functions, hints, sizes, terminals, weights
-from scrapy_gp4c.scoring.first_visits import FINDER, best_first, columns_of_links
+from scrapy_gp4c.scoring.first_visits import (
+    FINDER,
+    FirstVisits,
+    WaitingPages,
+    best_first,
+    by_turns,
+    columns_of_links,
+)
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import draw_salt, salted_draws
 from training.histories.growth import NO_FINDER, GrowthHistory
@@ -209,7 +216,11 @@ class GrowthReplay:
         settled = self.known & ~warming
         self._beside = np.flatnonzero(warming)
         self._open = settled & discovery.is_hub(self.state, cycle)
-        budget = budget_pages(self._crawl.budget, int(self.known.sum()))
+        planned = self._planned_first_visits()
+        waiting = np.setdiff1d(np.flatnonzero(self._linked & ~self.known), planned)
+        if len(waiting):  # a site with pages that wait for a later cycle needs no further ones
+            self._open &= ~np.isin(self._site_of(np.arange(len(exists))), self._site_of(waiting))
+        budget = budget_pages(self._crawl.budget, int(self._linked.sum()))
         share = min(budget, max(1, budget_pages(self._crawl.discovery, budget)))
         hubs = self._plan(TOP_K, self._crawl.hub_function, share if self._crawl.discovery else 0)
         self._open = settled
@@ -217,7 +228,7 @@ class GrowthReplay:
         self._plan(self._crawl.policy, self._crawl.score_function, budget - hubs)
         chosen = self._seen()
         visited = np.sort(np.concatenate((chosen, self._beside)))
-        brought = self._discover(visited, exists)
+        brought = self._discover(np.concatenate((chosen, self._beside, planned)), planned, exists)
         changed_pages = chosen[self._outdated[chosen]]
         changed, weight = (
             len(changed_pages),
@@ -316,45 +327,66 @@ class GrowthReplay:
         predicted = terminals.change_probability(state, self._number)
         return count_visits(self.state["group"][pages], self._outdated[pages], predicted)
 
-    def _discover(self, visited: Array, exists: Bools) -> npt.NDArray[np.int64]:
-        """Fetch the new pages that visits lead to, as many as the cap allows; returns new pages per page."""
-        finder = self._grown.finder
-        shown = np.zeros(len(finder) + 1, np.bool_)
-        shown[visited] = shown[NO_FINDER] = True
-        brought = np.zeros(len(finder), np.int64)
-        room = self._crawl.new_pages
-        while True:
-            linked = np.flatnonzero(exists & ~self._linked & shown[finder])
-            np.add.at(brought, finder[linked][finder[linked] != NO_FINDER], 1)
-            self._linked[linked] = True
-            self.state["entered"][linked] = self._number
-            new = np.flatnonzero(self._linked & ~self.known)
-            if room is not None:
-                new = self._first_visits(new, room)
-                room -= len(new)
-            if not len(new):
-                return brought
-            self.known[new] = shown[new] = True
-            for name in ("first_cycle", "last_cycle", "found_cycle", "brought_cycle"):
-                self.state[name][new] = self._number
-
-    def _first_visits(self, waiting: Array, most: int) -> Array:
-        """Waiting pages that get their first visit, ``most`` of them at most."""
-        function, drawn = self._crawl.new_page_function, salted_draws(self._keys[waiting], self._salt)
-        if most <= 0 or function is None or not len(waiting):
-            return waiting[np.lexsort((drawn, self.state["entered"][waiting]))][: max(0, most)]
+    def _planned_first_visits(self) -> Array:
+        """Pages known since earlier cycles that get their first visit now, in order."""
+        waiting, most = np.flatnonzero(self._linked & ~self.known), self._crawl.new_pages
+        if most is None or not len(waiting):
+            return waiting
+        site, found_by = self._site_of(waiting), self.state["found_by"]
+        entered, drawn = self.state["entered"][waiting], salted_draws(self._keys[waiting], self._salt)
+        function = self._crawl.new_page_function
+        if function is None:
+            pages = WaitingPages(waiting, site, found_by[waiting], entered, drawn)
+            return by_turns(pages, self._number, None)[:most]
         links = columns_of_links(
             waiting,
-            np.where(self._linked, self.state["found_by"], 0),
-            self.state["entered"][waiting],
+            np.where(self._linked, found_by, 0),
+            entered,
             self._number,
             lambda ids: {name: self.state[name][ids] for name in FINDER},
         )
         state = self._block(waiting.astype(np.intp)).state
         columns = {name: state[name] for name in function.columns if name not in links}
         scores = function.scores({**links, **columns}, self._number)
-        site = self._directories.site[self.state["group"][waiting]]
         return waiting[best_first(scores, site, drawn, most)]
+
+    def _site_of(self, pages: Array) -> Array:
+        return self._directories.site[self.state["group"][pages]]
+
+    def _discover(self, order: Array, planned: Array, exists: Bools) -> npt.NDArray[np.int64]:
+        """Fetch new pages, as many as the cap allows; returns how many pages each page's links brought.
+
+        ``order``: visits of the cycle in the order in which their links count, those ``planned`` among them.
+        """
+        finder, found_by = self._grown.finder, self.state["found_by"]
+        brought = np.zeros(len(finder), np.int64)
+        counts = FirstVisits(
+            lambda pages: self._site_of(np.array(pages)).tolist(), self._crawl.new_pages, None
+        )
+        counts.count(planned.tolist())
+        self._visit_first(planned)
+        visits = np.concatenate(([NO_FINDER], order))
+        while len(visits):
+            turn = np.full(len(finder) + 1, len(visits))
+            turn[visits] = np.arange(len(visits))
+            linked = np.flatnonzero(exists & ~self._linked & (turn[finder] < len(visits)))
+            linked = linked[np.argsort(turn[finder[linked]], kind="stable")]
+            np.add.at(brought, finder[linked][finder[linked] != NO_FINDER], 1)
+            self._linked[linked] = True
+            self.state["entered"][linked] = self._number
+            if self._crawl.new_pages is not None:
+                found = zip(linked.tolist(), found_by[linked].tolist(), strict=True)
+                linked = np.array([page for page, by in found if counts.takes(page, by)], np.intp)
+            if not len(linked) and counts.has_waiting:
+                linked = np.array(counts.next_turns(), np.intp)
+            self._visit_first(linked)
+            visits = linked
+        return brought
+
+    def _visit_first(self, pages: Array) -> None:
+        self.known[pages] = True
+        for name in ("first_cycle", "last_cycle", "found_cycle", "brought_cycle"):
+            self.state[name][pages] = self._number
 
     def _observe(self, visited: Array, brought: Array, known_before: Bools) -> None:
         """Apply visits and claims to the columns, as a crawl's fold does."""
