@@ -57,6 +57,8 @@ MAX_OFFERED: Final = 10_000
 """Requests that only the spider can make and that may be needed, for pages that lead to planned ones."""
 MAX_START_PAGES: Final = 16
 """Start pages whose callbacks are waited for before the plan begins."""
+MAX_PATH_RETURNS: Final = 5
+"""Redirects of a visit to one path, with other queries, that are followed."""
 MAX_LOGIN_PAGES: Final = 3
 """Pages on the way from the start to a login."""
 MAX_UNCOUNTED: Final = 100
@@ -349,10 +351,12 @@ class Admission:
     def _queue_again(self, request: Request, claim: Claim) -> bool:
         """Queue a retry or redirect of a visit under way: it costs no budget and ends the same visit."""
         claim = dataclasses.replace(claim, host=None)
-        returns = list(request.meta.get("redirect_urls", ())).count(request.url)
-        if returns == 1:
+        urls = list(request.meta.get("redirect_urls", ()))
+        returns = urls.count(request.url)
+        path_returns = [url.partition("?")[0] for url in urls].count(request.url.partition("?")[0])
+        if returns == 1 and path_returns < MAX_PATH_RETURNS:
             request.dont_filter = True  # it may have set a cookie
-        elif returns:  # Scrapy would follow 20 times
+        elif returns or path_returns >= MAX_PATH_RETURNS:  # Scrapy would follow 20 times
             url = self.rebuilder.credentials.url(request.url)
             line = f"{url} redirects to itself: its visit is an error."
             self._log_first(REDIRECTS_TO_ITSELF, line, logging.WARNING)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
@@ -42,19 +42,22 @@ MIN_NEAR_PAGES: Final = 4
 """Fewest pages whose near texts are doubtful; they are two thirds of the changed pages, too."""
 MAX_MARKED_WORDS: Final = 300
 """Words from which on a mark of a challenge proves nothing: long pages write about challenges."""
-MARKS: Final = (
-    (b"/.within.website/x/cmd/anubis/", "Anubis: its StaticPath, in github.com/TecharoHQ/anubis"),
-    (b"_cf_chl_opt", "Cloudflare: its managed challenge, in github.com/microlinkhq/is-antibot"),
-    (b"captcha-delivery.com/", "DataDome: docs.capsolver.com, DataDome captcha and interstitial"),
-    (b'id="px-captcha"', "HUMAN (PerimeterX): docs.rs/crate/captchaforge, solver/vendors/perimeterx.rs"),
-    (b"sec-if-cpt-container", "Akamai: its challenge, in github.com/germondai/trawl/pull/33"),
-    (b"/_sec/cp_challenge/", "Akamai: the script of that challenge"),
+MARKS: Final = {
+    b"/.within.website/x/cmd/anubis/": "Anubis: its StaticPath, in github.com/TecharoHQ/anubis",
+    b"_cf_chl_opt": "Cloudflare: its managed challenge, in github.com/microlinkhq/is-antibot",
+    b"captcha-delivery.com/": "DataDome: docs.capsolver.com, DataDome captcha and interstitial",
+    b'id="px-captcha"': "HUMAN (PerimeterX): docs.rs/crate/captchaforge, solver/vendors/perimeterx.rs",
+    b"sec-if-cpt-container": "Akamai: its challenge, in github.com/germondai/trawl/pull/33",
+    b"/_sec/cp_challenge/": "Akamai: the script of that challenge",
     # The frame of a block; scripts on the pages themselves have other parameters.
-    (b"_Incapsula_Resource?SWUDNSAI", "Imperva: github.com/ziplokk1/incapsula-cracker-py3/issues/1"),
-    (b"_Incapsula_Resource?CWUDNSAI", "Imperva: the same, while a block is asked about"),
-    (b"window.gokuProps", "AWS WAF: anti-captcha.com/apidoc/task-types/AmazonTaskProxyless"),
-)
+    b"_Incapsula_Resource?SWUDNSAI": "Imperva: github.com/ziplokk1/incapsula-cracker-py3/issues/1",
+    b"_Incapsula_Resource?CWUDNSAI": "Imperva: the same, while a block is asked about",
+    b"window.gokuProps": "AWS WAF: anti-captcha.com/apidoc/task-types/AmazonTaskProxyless",
+}
 """Bytes in the body of challenges, and their source."""
+CAPTCHAS: Final = (b"g-recaptcha", b"h-captcha", b"cf-turnstile", b"frc-captcha", b"smart-captcha", b"altcha")
+"""Names by which a page holds a captcha, by the documentation of reCAPTCHA, hCaptcha, Turnstile, Friendly
+Captcha, SmartCaptcha and ALTCHA."""
 
 
 class AnswerFeatures(NamedTuple):
@@ -83,6 +86,8 @@ class AnswerFeatures(NamedTuple):
     """Whether the end of the HTML is missing, and some of the words that the copy had, which had its end."""
     is_marked: bool = False
     """Whether it is short and has one of `MARKS`."""
+    has_captcha: bool = False
+    """Whether it is short and has one of `CAPTCHAS`."""
     near_pages: int = 0
     """Pages of the site, this one included, whose copies were far apart and whose new texts are near."""
     changed_pages: int = 0
@@ -173,6 +178,11 @@ RULES: Final = (
         "public bug reports of change monitors: sessions that end",
     ),
     Rule(
+        "a captcha, and less than half of the text that the page had",
+        lambda answer: answer.has_captcha and answer.words < answer.copy_words / 2,
+        "public bug reports of change monitors: captchas that a single page asks for now and then",
+    ),
+    Rule(
         "another kind of content than the page had",
         lambda answer: answer.is_other_kind,
         "public bug reports of change monitors: errors in HTML from APIs, pages sent as bytes or plain text",
@@ -243,9 +253,9 @@ def leads_back(url: str, to: str) -> bool:
     return any(value == path or ("://" in value and head_and_path(value)[1] == path) for value in values)
 
 
-def is_marked(response: Response, words: int) -> bool:
-    """Whether an answer with so many compared words has the mark of a challenge."""
-    return words < MAX_MARKED_WORDS and any(mark in response.body for mark, _ in MARKS)
+def is_marked(response: Response, words: int, marks: Iterable[bytes] = MARKS) -> bool:
+    """Whether an answer with so many compared words has one of some marks."""
+    return words < MAX_MARKED_WORDS and any(mark in response.body for mark in marks)
 
 
 class SharedTexts:
@@ -346,6 +356,7 @@ class SharedTexts:
             page.kind != notes.kind and "features" not in (page.kind, notes.kind),
             notes.has_end and page.words < notes.words and not has_end(response),
             is_marked(response, page.words),
+            is_marked(response, page.words, CAPTCHAS),
             from_far,
             len(self._changed[site]),
             is_gate,

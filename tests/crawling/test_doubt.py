@@ -17,7 +17,7 @@ from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c import visit
 from scrapy_gp4c.crawling.cycle import retry_after
-from scrapy_gp4c.crawling.doubt import RULES, AnswerFeatures, Changed, SharedTexts, reason_of
+from scrapy_gp4c.crawling.doubt import RULES, AnswerFeatures, Changed, Doubt, SharedTexts, reason_of
 from scrapy_gp4c.crawling.messages import lying
 from scrapy_gp4c.fingerprint import read
 from scrapy_gp4c.fingerprint.copy_notes import notes_of, pack
@@ -61,6 +61,8 @@ def text_of(number: int) -> str:
         (AnswerFeatures({}, 100, 100, redirected_pages=3, visited_pages=30), True),
         (AnswerFeatures({}, 100, 100, is_new_password=True), True),
         (AnswerFeatures({}, 100, 100, is_other_kind=True), True),
+        (AnswerFeatures({}, 49, 100, has_captcha=True), True),
+        (AnswerFeatures({}, 50, 100, has_captcha=True), False),
         (AnswerFeatures({}, 60, 100, lacks_end=True), True),
         (AnswerFeatures({"x-vercel-mitigated": "challenge"}, 100, 100), True),
         (AnswerFeatures({"x-sucuri-block": "12"}, 100, 100), True),
@@ -200,20 +202,27 @@ async def test_readers_of_another_country_and_parts_of_pages_are_no_changes(
         assert {one for found in ends.values() for one in found} == {"doubtful"}
 
 
+def judged(texts: SharedTexts, number: int, old: str, new: str) -> Doubt:
+    """Judgement of a page that was one text and is another."""
+    copy, page = (HtmlResponse(f"http://a.example/{number}", body=html(text).encode()) for text in (old, new))
+    readings = read(copy, None), read(page, None)
+    before = Changed(number, readings[0].fingerprint, pack(notes_of(readings[0], None, b"")))
+    return texts.judge(Request(page.url), page, readings[1], before, 1, was_redirected=False)
+
+
 def test_a_new_frame_around_the_texts_of_all_pages_is_no_doubt() -> None:
     """Pages whose own texts stay in it have changed, however alike they have become."""
-    texts = SharedTexts([])
-    frame = text_of(999)
+    texts, frame = SharedTexts([]), text_of(999)
     for number in range(20):
-        copy, page = (
-            HtmlResponse(f"http://a.example/{number}", body=html(text).encode())
-            for text in (text_of(number), f"{frame} {text_of(number)}")
-        )
-        readings = read(copy, None), read(page, None)
-        notes = pack(notes_of(readings[0], None, b""))
-        before = Changed(number, readings[0].fingerprint, notes)
-        doubt = texts.judge(Request(page.url), page, readings[1], before, 1, was_redirected=False)
+        doubt = judged(texts, number, text_of(number), f"{frame} {text_of(number)}")
         assert doubt == (None, False, [])
+
+
+def test_a_captcha_of_a_single_page_is_doubtful() -> None:
+    """Where it takes the place of the text; beside the text, as in a form for comments, it is a change."""
+    captcha = '<form>Prove that you are human.<div class="g-recaptcha" data-sitekey="a"></div></form>'
+    assert judged(SharedTexts([]), 1, text_of(1), captcha).reason is not None
+    assert judged(SharedTexts([]), 1, text_of(1), text_of(1) + captcha).reason is None
 
 
 @pytest_twisted.ensureDeferred
@@ -348,7 +357,10 @@ async def test_a_site_that_refuses_gives_its_visits_to_others(
 async def test_pages_that_lead_to_themselves_are_fetched_once_and_judged(
     site: Site, store_path: Path
 ) -> None:
-    """A refresh is the page; a redirect may bring cookies once, and is an error the second time."""
+    """A refresh is the page; a redirect may bring cookies once, and is an error the second time.
+
+    So is one that counts in its query.
+    """
     refresh = (
         '<html><head><meta http-equiv="refresh" content="1; url=%s"></head><body>news of today</body></html>'
     )
@@ -361,12 +373,17 @@ async def test_pages_that_lead_to_themselves_are_fetched_once_and_judged(
         request.redirect(request.path)
         return b""
 
-    site.pages |= {"/cookie": loop, "/loop": loop}
-    paths = ("/live", "/away", "/cookie", "/loop")
+    def counting(request: ServerRequest) -> bytes:
+        request.redirect(b"/count?n=%d" % (int(request.args.get(b"n", [b"0"])[0]) + 1))
+        return b""
+
+    site.pages |= {"/cookie": loop, "/loop": loop, "/count": counting}
+    paths = ("/live", "/away", "/cookie", "/loop", "/count")
     await crawl(Pages, store_path, FULL, urls=tuple(map(site.url, paths)))
-    expected = {"/live": ["first"], "/away": ["first"], "/cookie": ["first"], "/loop": ["error"]}
-    assert outcomes(store_path, 1) == expected
-    assert Counter(path for _, path in site.log) == {
+    expected = {"/live": ["first"], "/away": ["first"], "/cookie": ["first"]}
+    assert outcomes(store_path, 1) == {**expected, "/loop": ["error"], "/count": ["error"]}
+    assert Counter(path.partition("?")[0] for _, path in site.log) == {
+        "/count": 5,
         "/live": 1,
         "/away": 1,
         "/news": 1,
