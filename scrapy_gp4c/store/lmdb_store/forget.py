@@ -41,7 +41,7 @@ from scrapy_gp4c.store.lmdb_store.tables import (
     sums_by_group,
     urls_of,
 )
-from scrapy_gp4c.store.lmdb_store.verify import check, counts_of_sites
+from scrapy_gp4c.store.lmdb_store.verify import check, derive
 
 Choose = Callable[[Store], npt.NDArray[np.bool_]]
 """Returns a mask of the pages of a store that are to be forgotten, bool ``[P]``."""
@@ -221,7 +221,7 @@ class _Rewriting:
         if self._old.dropped:
             counts = counts[np.isin(counts["site"], self._new.directories()["site"])]
         else:
-            counts = counts_of_sites(self._new)
+            counts = derive(self._new).trust
         with self._new.transaction(write=True) as txn:
             put_trust(txn, self._new.db, counts)
 

@@ -25,7 +25,7 @@ from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
-from scrapy_gp4c.page_state.groups import GROUP, KEPT_CYCLES
+from scrapy_gp4c.page_state.groups import GROUP
 from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.store.lmdb_store.backup import (
     REWRITE,
@@ -60,11 +60,9 @@ from scrapy_gp4c.store.lmdb_store.tables import (
     Numbering,
     Sizes,
     Tables,
-    judged_visits,
-    sums_by_group,
     urls_of,
 )
-from scrapy_gp4c.store.lmdb_store.verify import MEANING, check, counts_of_sites, has_all_visits, replay_claims
+from scrapy_gp4c.store.lmdb_store.verify import MEANING, check, derive, has_all_visits
 from scrapy_gp4c.store.records import CycleRecord, StoredRequest
 
 KeyOf = Callable[[StoredRequest], int]
@@ -75,6 +73,8 @@ _FRAME: Final = struct.Struct(">BII")
 """Head of what the reading process sends: table, bytes of the key and of the value."""
 _COUNT: Final = 2**32 - 1
 """Length of a key that marks the number of a table's values, which follows in 8 bytes."""
+_CLAIMED: Final = {"hints", "claims", "trust", "columns", "visits"}
+"""Tables that claims are derived from, or that have what is derived."""
 
 
 class Recovered(NamedTuple):
@@ -414,30 +414,18 @@ class _Rebuilding:
     def _derive(self, tables: Tables) -> None:
         """Compute anew the tables that follow from others, where values of them are lost."""
         if self._damaged or self.lost:
-            self._sum_visits(tables)
-        if self._damaged & {"hints", "claims", "trust", "columns", "visits"} and not self._dropped:
-            state, _ = replay_claims(tables)
-            tables.put_consecutive(HINTS, 0, {name: state[name] for name in HINTS.dtypes})
+            derived = derive(tables)
             with tables.transaction(write=True) as txn:
-                put_trust(txn, tables.db, counts_of_sites(tables))
+                GROUP_ROWS.drop(txn, tables.db, 0, self._last)
+                for cycle, sums in derived.sums.items():
+                    GROUP_ROWS.put(txn, tables.db, cycle, 0, sums)
+                if has_claims := not self._dropped and bool(self._damaged & _CLAIMED):
+                    put_trust(txn, tables.db, derived.trust)
+            if has_claims:
+                tables.put_consecutive(HINTS, 0, derived.state)
         gains = Gains(tables)
         if self._damaged & {"gains", REFRESH_VALUES.table} and gains.log is not None:
             tables.put_consecutive(REFRESH_VALUES, 0, gains.counted())
-
-    def _sum_visits(self, tables: Tables) -> None:
-        """Sums of visits by directory of the last cycles."""
-        state = columns.new_columns(np.zeros(tables.merged_pages, np.uint64))
-        for first, block in tables.blocks(("group",)):
-            state["group"][first : first + len(block["group"])] = block["group"]
-        for cycle in range(1, self._last + 1):
-            visits = np.concatenate([np.empty(0, VISIT), *(rows for _, rows in tables.visits(cycle, cycle))])
-            rows = visits["page"].astype(np.intp)
-            judged = judged_visits(state, rows, visits["outcome"], cycle)
-            columns.observe(state, rows, visits["outcome"], cycle)
-            if cycle > self._last - KEPT_CYCLES:
-                with tables.transaction(write=True) as txn:
-                    GROUP_ROWS.drop(txn, tables.db, cycle, cycle)
-                    GROUP_ROWS.put(txn, tables.db, cycle, 0, sums_by_group([judged]))
 
 
 if __name__ == "__main__":

@@ -20,12 +20,20 @@ from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.claims import CLAIM, NO_CLAIMS, after_visits, before_visits
-from scrapy_gp4c.page_state.columns import EXTRAS, Columns
-from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS, KEPT_CYCLES, NO_VISITS
-from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, OUTCOMES, VISIT, among
-from scrapy_gp4c.scoring import hints, refresh_value, terminals
+from scrapy_gp4c.page_state.columns import COLUMNS, EXTRAS, Columns
+from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS, KEPT_CYCLES
+from scrapy_gp4c.page_state.outcomes import OUTCOMES, VISIT
+from scrapy_gp4c.scoring import hints, refresh_value
 from scrapy_gp4c.scoring.weights import are_weights
-from scrapy_gp4c.store.lmdb_store.environment import DATA, KEY, U32, U32_PAIR, Environment, read_all_pages
+from scrapy_gp4c.store.lmdb_store.environment import (
+    DATA,
+    KEY,
+    U32,
+    U32_PAIR,
+    Environment,
+    damaged,
+    read_all_pages,
+)
 from scrapy_gp4c.store.lmdb_store.page_facts import Gains, read_trust
 from scrapy_gp4c.store.lmdb_store.tables import (
     CLAIMS,
@@ -33,7 +41,6 @@ from scrapy_gp4c.store.lmdb_store.tables import (
     PAGE_COLUMNS,
     REFRESH_VALUES,
     WEIGHTS,
-    JudgedVisits,
     Numbering,
     Sizes,
     Tables,
@@ -226,7 +233,6 @@ def problems(tables: Tables) -> Iterator[str]:
         _pages(tables),
         _directories(tables),
         _history(tables),
-        _claims(tables),
         _gains(tables),
         _weights(tables),
         _open_cycle(tables),
@@ -274,47 +280,101 @@ def _pages(tables: Tables) -> Iterator[str]:
                     yield f"page {page} has no URL but {request!r}"
 
 
+class Derived(NamedTuple):
+    """Values of a store that follow from its visits and claims."""
+
+    state: Columns
+    """Counts, rates and hints of all pages."""
+    sums: dict[int, Array]
+    """Cycle -> sums of its visits by directory, dtype `GROUP_VISITS`: of the last `KEPT_CYCLES` cycles."""
+    trust: Array
+    """Counts of sites, dtype `TRUST`, by site."""
+
+
+def derive(tables: Tables) -> Derived:
+    """Compute these values from the visits and claims that are kept. Memory: 60 bytes per page.
+
+    Raises StoreDamagedError for visits, claims or directories that no store can have.
+    """
+    pages, last = tables.merged_pages, tables.last_cycle
+    groups = [block["group"] for _, block in tables.blocks(["group"])]
+    group = np.concatenate([np.empty(0, np.uint32), *groups])
+    sites, site_of = np.unique(tables.directories()["site"], return_inverse=True)
+    by_cycle = groupby(tables.rows_of_cycles(CLAIMS, 0), lambda part: part[0])
+    claims = {cycle: np.concatenate([rows for _, rows in parts]) for cycle, parts in by_cycle}
+    claimed_page = max((rows["page"].max(initial=0) for rows in claims.values()), default=0)
+    is_known = group.max(initial=0) < max(1, len(site_of)) and claimed_page < max(1, pages)
+    if len(group) != pages or not is_known:
+        raise damaged(tables.path, "columns, groups and claims are not of the same pages")
+    state: Columns = {name: np.zeros(pages, COLUMNS[name]) for name in _COUNTED}
+    state |= {"group": group, **HINTS.none(pages)}
+    counts, sums = np.zeros((len(sites), len(hints.KINDS), 2, 2)), dict[int, Array]()
+    for cycle in range(last + 1):
+        visits = np.concatenate([np.empty(0, VISIT), *(rows for _, rows in tables.visits(cycle, cycle))])
+        if strange := _strange(visits, pages):
+            raise damaged(tables.path, f"cycle {cycle} {strange}")
+        rows, outcome = visits["page"].astype(np.intp), visits["outcome"]
+        claimed = claims.get(cycle, NO_CLAIMS).astype(CLAIM)
+        if claims:
+            seen = before_visits(state, rows, outcome, claimed, cycle)
+            counts = hints.decayed(counts, hints.counted(seen.outcomes, site_of[seen.group], len(sites)))
+        if cycle > max(0, last - KEPT_CYCLES):
+            sums[cycle] = sums_by_group([judged_visits(state, rows, outcome, cycle)])
+        columns.observe(state, rows, outcome, cycle)
+        state["last_attempt"][rows] = cycle
+        if claims:
+            after_visits(state, rows, outcome, claimed, cycle, np.zeros(len(rows)))
+    trust = [(site, of_site) for site, of_site in zip(sites, counts, strict=True) if of_site.any()]
+    return Derived(state, sums, np.array(trust, TRUST))
+
+
 def _history(tables: Tables) -> Iterator[str]:
-    """Compare the columns of pages with counts that are computed anew from the visits."""
-    pages = tables.merged_pages
-    counts: Columns = {name: np.zeros(pages, np.int32) for name in ("n", "X", "last_cycle", "last_attempt")}
-    seen, number, replay = np.zeros(pages, bool), 0, Replay(tables)
-    for cycle, visits in tables.visits():
-        while number < cycle:
-            yield from replay.end_cycle(number)
-            seen, number = np.zeros(pages, bool), number + 1
-        page, outcome = visits["page"], visits["outcome"]
-        if (strange := _strange(visits, pages)) is not None:
-            yield f"cycle {cycle} {strange}"
-            return
-        if len(np.unique(page)) != len(page) or seen[page].any():
-            yield f"cycle {cycle} has two visits of one page"
-        seen[page] = True
-        judged = page[among(outcome, JUDGED)]
-        replay.visit(visits, cycle)
-        np.add.at(counts["n"], judged, 1)
-        np.add.at(counts["X"], page[outcome == CHANGED], 1)
-        counts["last_attempt"][page] = cycle
-        counts["last_cycle"][judged] = cycle
-        counts["last_cycle"][page[outcome == FIRST]] = cycle
-    for cycle in range(number, tables.last_cycle + 1):
-        yield from replay.end_cycle(cycle)
-    yield from replay.end()
-    counts |= replay.columns()
-    for first, block in tables.blocks():
-        # What dropped visits did is in columns only.
+    """Compare what is kept with what follows from visits and claims."""
+    derived, names = derive(tables), [*_COUNTED[1:]]
+    yield from _sums(tables, derived.sums)
+    if not tables.dropped:  # what dropped visits did is in columns only
+        names += EXTRAS.keys() - {"seen_min"}  # the visits of an imported history have no times
+    for first, block in tables.blocks_with_optional():
         known = has_all_visits(block, tables.dropped)
-        for name, count in counts.items():
-            differs = block[name] != count[first : first + len(block[name])]
-            wrong = np.flatnonzero(
-                differs & (block[name] > tables.dropped if name == "last_attempt" else known)
-            )
-            if len(wrong):
+        for name in names:
+            expected = derived.state[name][first : first + len(block[name])]
+            is_known = block[name] > tables.dropped if name == "last_attempt" else known
+            if len(wrong := np.flatnonzero((block[name] != expected) & is_known)):
                 row = wrong[0]
                 yield (
-                    f"page {first + row} has {name} {block[name][row]}, but {count[first + row]} by its "
-                    f"visits (and so have {len(wrong) - 1} other pages of its block)"
+                    f"page {first + row} has {name} {block[name][row]}, but {expected[row]} by its visits "
+                    f"and claims (and so have {len(wrong) - 1} other pages of its block)"
                 )
+    with tables.transaction() as txn:
+        trust = read_trust(txn, tables.db)
+        blocks = [U32.unpack(key)[0] for key in tables.db["hints"].keys(txn)]
+    if blocks and max(blocks) * tables.block_rows >= tables.merged_pages:
+        yield f"claims are kept of block {max(blocks)}, but there are {tables.merged_pages} pages"
+    if not tables.dropped and not np.array_equal(trust[trust["counts"].any(axis=(1, 2, 3))], derived.trust):
+        yield "how often sites were right is counted otherwise than by visits and claims"
+
+
+def _sums(tables: Tables, expected_sums: dict[int, Array]) -> Iterator[str]:
+    """Compare the sums of visits by directory."""
+    for cycle, expected in expected_sums.items():
+        stored = tables.group_visits(cycle)
+        # Expected changes follow from dropped visits, too.
+        names = ["group", "visits", "changes", *(() if tables.dropped else ("predicted",))]
+        if cycle > tables.dropped and not np.array_equal(expected[names], stored[names]):
+            sums = [dict(zip(one["group"].tolist(), one.tolist(), strict=True)) for one in (expected, stored)]
+            group = min(number for number in sums[0] | sums[1] if sums[0].get(number) != sums[1].get(number))
+            shown = [_in_words(one.get(group)) for one in sums]
+            directory = f"are kept for directory {group}; by its visits it has"
+            yield f"of cycle {cycle}, {shown[1]} {directory} {shown[0]}"
+    with tables.transaction() as txn:
+        keys = [U32_PAIR.unpack(key) for key in tables.db["group_visits"].keys(txn)]
+    if keys != [(cycle, 0) for cycle in expected_sums]:
+        yield f"the visits to directories should be those of the last {KEPT_CYCLES} cycles; found {keys}"
+
+
+def _in_words(visits: tuple[Any, ...] | None) -> str:
+    _, judged, changes, predicted = visits or (0,) * len(GROUP_VISITS.names or ())
+    return f"{judged} judged visits with {changes} changes, {predicted} expected"
 
 
 def has_all_visits(columns: Columns, dropped: int) -> npt.NDArray[np.bool_]:
@@ -323,12 +383,13 @@ def has_all_visits(columns: Columns, dropped: int) -> npt.NDArray[np.bool_]:
     return np.asarray((first > dropped) | (first == 0) & unjudged | (dropped == 0))
 
 
-def _strange(visits: npt.NDArray[Any], pages: int) -> str | None:
+def _strange(visits: Array, pages: int) -> str:
+    """What is wrong with the visits of a cycle; empty for sound ones."""
     if len(visits) and visits["page"].max() >= pages:
         return f"has a visit of page {visits['page'].max()} of {pages}"
     if len(visits) and visits["outcome"].max() >= len(OUTCOMES):
         return f"has a visit with outcome {visits['outcome'].max()}"
-    return None
+    return "has two visits of one page" if len(np.unique(visits["page"])) != len(visits) else ""
 
 
 def _open_cycle(tables: Tables) -> Iterator[str]:
@@ -337,10 +398,8 @@ def _open_cycle(tables: Tables) -> Iterator[str]:
         visits = np.concatenate([np.empty(0, VISIT), *tables.log(txn)])
     if cycle is None and len(visits):
         yield f"there are {len(visits)} visits in the log but no cycle is open"
-    if (strange := _strange(visits, known_pages)) is not None:
+    if strange := _strange(visits, known_pages):
         yield f"the open cycle {strange}"
-    if len(np.unique(visits["page"])) != len(visits):
-        yield "the open cycle has two visits of one page"
     record = tables.cycles()[-1] if cycle is not None else None
     rounds = record.get("rounds", []) if record else []
     if record is None or not rounds:
@@ -358,7 +417,8 @@ def _open_cycle(tables: Tables) -> Iterator[str]:
         yield "the plan has a page twice, or one that does not exist"
 
 
-_RATE: Final = ("E", "T", "found_cycle")
+_COUNTED: Final = ("first_cycle", "n", "X", "last_cycle", "last_attempt", "E", "T", "found_cycle")
+"""Columns of pages that `derive` computes; the first of them is not compared."""
 
 
 def _directories(tables: Tables) -> Iterator[str]:
@@ -390,132 +450,6 @@ def _directories(tables: Tables) -> Iterator[str]:
         yield f"there should be {len(by_urls)} directories by the URLs; found {len(stored)}"
     elif len(wrong := np.flatnonzero(stored != by_urls)):
         yield f"directory {wrong[0]} has other keys than by its URLs (and so have {len(wrong) - 1} others)"
-
-
-class Replay:
-    """Columns that rates are made of, and sums by directory, computed from the visits alone."""
-
-    def __init__(self, tables: Tables) -> None:
-        """Start with pages without visits. Memory: 28 bytes per page."""
-        self._tables = tables
-        pages = tables.merged_pages
-        self._state: Columns = {
-            name: np.zeros(pages, terminals.STATE[name]) for name in ("n", "last_cycle", *_RATE)
-        }
-        self._state["group"] = np.zeros(pages, np.uint32)
-        for first, block in tables.blocks():
-            group = block["group"][: pages - first]  # a damaged block may have any size
-            self._state["group"][first : first + len(group)] = group
-        self._parts: list[JudgedVisits] = []
-
-    def visit(self, visits: Array, cycle: int) -> None:
-        """Take some visits of a cycle."""
-        rows = visits["page"].astype(np.intp)
-        if cycle > self._tables.last_cycle - KEPT_CYCLES:
-            self._parts.append(judged_visits(self._state, rows, visits["outcome"], cycle))
-        columns.observe(self._state, rows, visits["outcome"], cycle)
-
-    def end_cycle(self, cycle: int) -> Iterator[str]:
-        """Compare what is kept of a cycle, all of whose visits were taken."""
-        expected, stored = sums_by_group(self._parts), self._tables.group_visits(cycle)
-        self._parts = []
-        if cycle <= self._tables.last_cycle - KEPT_CYCLES:
-            expected = NO_VISITS
-        if cycle <= self._tables.dropped or np.array_equal(expected, stored):
-            return
-        if self._tables.dropped:  # the expected changes follow from dropped visits
-            names = ["group", "visits", "changes"]
-            if np.array_equal(expected[names], stored[names]):
-                return
-        sums = [dict(zip(one["group"].tolist(), one.tolist(), strict=True)) for one in (expected, stored)]
-        group = min(number for number in sums[0] | sums[1] if sums[0].get(number) != sums[1].get(number))
-        shown = [_in_words(one.get(group)) for one in sums]
-        yield f"of cycle {cycle}, {shown[1]} are kept for directory {group}; by its visits it has {shown[0]}"
-
-    def columns(self) -> Columns:
-        """Columns of all pages, all visits taken."""
-        return {name: self._state[name] for name in _RATE}
-
-    def end(self) -> Iterator[str]:
-        """Look for what should have been dropped."""
-        with self._tables.transaction() as txn:
-            keys = [U32_PAIR.unpack(key) for key in self._tables.db["group_visits"].keys(txn)]
-        last = self._tables.last_cycle
-        if keys != [(cycle, 0) for cycle in range(max(1, last - KEPT_CYCLES + 1), last + 1)]:
-            yield f"the visits to directories should be those of the last {KEPT_CYCLES} cycles; found {keys}"
-
-
-def _in_words(visits: tuple[Any, ...] | None) -> str:
-    _, judged, changes, predicted = visits or (0,) * len(GROUP_VISITS.names or ())
-    return f"{judged} judged visits with {changes} changes, {predicted} expected"
-
-
-def _claims(tables: Tables) -> Iterator[str]:
-    """Yield what is wrong with the claims of a store, as far as nothing of its past was dropped."""
-    pages = tables.merged_pages
-    with tables.transaction() as txn:
-        stored = read_trust(txn, tables.db)
-        blocks = [U32.unpack(key)[0] for key in tables.db["hints"].keys(txn)]
-    chunks = list(tables.rows_of_cycles(CLAIMS, 0))
-    if blocks and max(blocks) * tables.block_rows >= pages:
-        yield f"claims are kept of block {max(blocks)}, but there are {pages} pages"
-        return
-    strange = [cycle for cycle, rows in chunks if len(rows) and rows["page"].max() >= pages]
-    if strange:
-        yield f"claims of cycle {strange[0]} are about pages that do not exist"
-        return
-    if tables.dropped or not (chunks or blocks):
-        return
-    state, counts = replay_claims(tables)
-    for block in range(-(-pages // tables.block_rows)):
-        first = block * tables.block_rows
-        rows = min(tables.block_rows, pages - first)
-        with tables.transaction() as txn:
-            columns_now = HINTS.read(txn, tables.db, block, rows)
-        for name in EXTRAS.keys() - {"seen_min"}:  # the visits of an imported history have no times
-            wrong = np.flatnonzero(columns_now[name] != state[name][first : first + rows])
-            if len(wrong):
-                row = wrong[0]
-                yield (
-                    f"page {first + row} has {name} {columns_now[name][row]}, but {state[name][first + row]} "
-                    f"by what was claimed of it (and so have {len(wrong) - 1} other pages of its block)"
-                )
-    expected = {site: row for site, row in counts.items() if row.any()}
-    counted = {int(row["site"]): row["counts"] for row in stored if row["counts"].any()}
-    for site in expected.keys() | counted.keys():
-        if not np.array_equal(expected.get(site, 0), counted.get(site, 0)):
-            yield f"how often the site {site:#x} was right is counted otherwise than by visits and claims"
-
-
-def counts_of_sites(tables: Tables) -> Array:
-    """Counts of sites, dtype `TRUST`, by site, computed anew: for a store that has dropped no visits."""
-    _, counts = replay_claims(tables)
-    rows = [(site, of_site) for site, of_site in counts.items() if of_site.any()]
-    return np.array(rows, TRUST)
-
-
-def replay_claims(tables: Tables) -> tuple[Columns, dict[int, Array]]:
-    """Columns of claims of all pages, and the counts of sites: by the claims and visits of all cycles."""
-    pages = tables.merged_pages
-    by_cycle = groupby(tables.rows_of_cycles(CLAIMS, 0), lambda rows_of: rows_of[0])
-    claims = {cycle: np.concatenate([rows for _, rows in parts]) for cycle, parts in by_cycle}
-    group = np.concatenate([np.empty(0, np.uint32), *(block["group"] for _, block in tables.blocks())])
-    state: Columns = {name: np.zeros(pages, np.int32) for name in ("n", "first_cycle", "last_cycle")}
-    state |= {"group": group, **HINTS.none(pages)}
-    sites, number = np.unique(tables.directories()["site"], return_inverse=True)
-    counts = np.zeros((len(sites), len(hints.KINDS), 2, 2))
-    for cycle in range(tables.last_cycle + 1):
-        visits = np.concatenate(
-            [np.empty(0, VISIT), *(rows_of for _, rows_of in tables.visits(cycle, cycle))]
-        )
-        rows, outcome = visits["page"].astype(np.intp), visits["outcome"]
-        claimed = claims.get(cycle, NO_CLAIMS).astype(CLAIM)
-        seen = before_visits(state, rows, outcome, claimed, cycle)
-        added = hints.counted(seen.outcomes, number[seen.group], len(sites))
-        counts = hints.decayed(counts, added)
-        columns.observe(state, rows, outcome, cycle)
-        after_visits(state, rows, outcome, claimed, cycle, np.zeros(len(rows)))
-    return state, dict(zip(sites.tolist(), counts, strict=True))
 
 
 def _gains(tables: Tables) -> Iterator[str]:
