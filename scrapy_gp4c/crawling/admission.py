@@ -387,13 +387,15 @@ class Admission:
 
         Where unchanged pages are skipped, such a page would take with it all that its callback leads to.
         """
-        store = self._cycle.store
-        finder = finder_of(request, store) if self._cycle.settings.skip_unchanged else UNKNOWN_FINDER
-        if finder in (UNKNOWN_FINDER, START):
-            return
-        stored = store.request(finder - 1)
-        if stored.get(NEEDS_CALLBACK) != "always":
-            store.set_request(finder - 1, {**stored, NEEDS_CALLBACK: "always"})
+        finder = finder_of(request, self._cycle.store)
+        if finder not in (UNKNOWN_FINDER, START):
+            self.need_callback(finder - 1, "always")
+
+    def need_callback(self, page: int, how: str) -> None:
+        """Let the callback of a page run though the page did not change; ``how``: always or once."""
+        stored = self._cycle.store.request(page)
+        if self._cycle.settings.skip_unchanged and stored.get(NEEDS_CALLBACK) not in (how, "always"):
+            self._cycle.store.set_request(page, {**stored, NEEDS_CALLBACK: how})
 
     def _note_login(self, request: Request) -> None:
         """Remember the pages by which the spider came from its start to its first POST, as to a login.

@@ -8,6 +8,7 @@ stored.
 
 from __future__ import annotations
 
+import logging
 from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 
 from scrapy_gp4c.crawling.admission import SECRET_NOT_GIVEN, Admission, log_first, secret_not_given
 from scrapy_gp4c.crawling.cycle import Cycle
-from scrapy_gp4c.crawling.requests import UNKNOWN_FINDER, data_of
+from scrapy_gp4c.crawling.requests import UNKNOWN_FINDER, CallbackMissingError, data_of
 from scrapy_gp4c.crawling.scrapy_internals import has_started
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.scoring.discovery import START
@@ -134,6 +135,8 @@ MIN_WINDOW_PAGES: Final = 16
 UNASKED: Final = "gp4c/not_asked_for"
 """Statistic of planned pages that only the spider can request, and did not."""
 
+NOT_REBUILT: Final = "gp4c/not_rebuilt"
+"""Statistic of planned pages whose stored requests are none."""
 OUTDATED: Final = "gp4c/data_of_earlier_run"
 """Statistic of visited pages whose callbacks got data of an earlier run."""
 
@@ -165,8 +168,10 @@ class Feeder:
         self._waits_for_data = cycle.rounds[1] is not None  # a policy that samples needs its answers at once
         self._released: set[int] = set()
         self._deferred = array("Q")
-        self._tried: set[int] = set()
-        self._unasked: dict[int, StoredRequest] = {}
+        self._tries: Counter[int] = Counter()
+        """Page -> how often it was to be queued and lacked something."""
+        self._unasked: dict[int, tuple[StoredRequest, list[str]]] = {}
+        """Page that only the spider can request -> its stored request, and what that lacks."""
         self._outdated: dict[int, StoredRequest] = {}
         """Pages queued as stored whose data varies from run to run."""
         self._not_left: set[int] = set()
@@ -236,16 +241,15 @@ class Feeder:
 
         Those that lack what is secret end as errors; the others stay without an outcome.
         """
-        unasked = {page: stored for page, stored in self._unasked.items() if not self._cycle.is_claimed(page)}
-        for page, stored in unasked.items():
-            if stored.get("lacks") and (claim := self._cycle.claim(page, "")) is not None:
+        unasked = {page: one for page, one in self._unasked.items() if not self._cycle.is_claimed(page)}
+        for page, (stored, lacks) in unasked.items():
+            if not set(lacks).isdisjoint(stored.get("lacks", ())) and (claim := self._cycle.claim(page, "")) is not None:
                 answer = LastAnswer(error="the stored request lacks a secret, and the spider did not send it")
                 self._cycle.end(claim, "error", answer=answer)
         if not unasked:
             return
         self._cycle.stats.inc_value(UNASKED, len(unasked))
-        stored = next(iter(unasked.values()))
-        missing = ", ".join((*stored.get("unstorable", ()), *stored.get("lacks", ())))
+        stored, lacks = next(iter(unasked.values()))
         logger.warning(
             "%d of %d known pages were planned but not visited, because the spider did not ask for them in "
             "this run and the store does not keep all of their requests. The first is %s, which lacks: %s. "
@@ -253,7 +257,7 @@ class Feeder:
             len(unasked),
             self._cycle.store.pages,
             self._rebuilder.credentials.url(stored["url"]),
-            missing,
+            ", ".join(lacks),
             extra={"spider": self._rebuilder.spider},
         )
 
@@ -328,12 +332,14 @@ class Feeder:
         lacks: list[str] = []
         try:
             request, lacks = self._rebuilder.build(stored)
+        except CallbackMissingError as error:  # the spider knows its name of today
+            lacks = [str(error)]
         except Exception as error:  # whatever a store of others holds, it is this page's failure alone
             self._log_not_built(stored, error)
         if lacks and (offered := self._admission.offered.pop(page, None)) is not None:
             request, lacks = offered, []
         if lacks:
-            self._defer(page, stored)
+            self._defer(page, stored, lacks)
             return False
         claim = self._cycle.claim(page, host_of(stored))
         assert claim is not None
@@ -347,24 +353,27 @@ class Feeder:
         self._fed += 1
         return self._admission.queue_claim(request, claim)
 
-    def _defer(self, page: int, stored: StoredRequest) -> None:
-        """Try a page again when the spider's requests are through; then visit the page that links to it."""
-        if page not in self._tried:
-            self._tried.add(page)
+    def _defer(self, page: int, stored: StoredRequest, lacks: list[str]) -> None:
+        """Try a page again when the spider's requests are through, and after a visit of its finder."""
+        self._tries[page] += 1
+        if self._tries[page] == 1:
             self._deferred.append(page)
             return
-        self._unasked[page] = stored
-        self._not_left.add(page)
         finder = int(self._cycle.finders([page])[0])
-        if finder not in (UNKNOWN_FINDER, START, page + 1) and self._cycle.may_visit(finder - 1):
-            self._frontier.extend([finder - 1])
+        if self._tries[page] == 2 and finder not in (UNKNOWN_FINDER, START, page + 1):
+            self._admission.need_callback(finder - 1, "once")
+            if self._cycle.may_visit(finder - 1):
+                self._waiting.setdefault(finder, array("Q")).append(page)
+                self._frontier.extend([finder - 1])
+                return
+        self._unasked[page] = stored, lacks
+        self._not_left.add(page)
         if stored.get("lacks"):
             extra = {"spider": self._rebuilder.spider}
             log_first(self._cycle.stats, SECRET_NOT_GIVEN, secret_not_given(stored), extra)
 
     def _log_not_built(self, stored: StoredRequest, error: Exception) -> None:
         page = str(stored["url"] if isinstance(stored, dict) and "url" in stored else "a page")[:300]
-        remedy = "Rename the method back, or let" if isinstance(error, AttributeError) else "Let"
-        line = f"Cannot revisit {page}: {error}. {remedy} the spider request the page again."
-        extra = {"spider": self._rebuilder.spider}
-        logger.error("%s", self._rebuilder.credentials.url(line), extra=extra)
+        line = f"Cannot revisit {page}: {error}. Let the spider request the page again."
+        line, extra = self._rebuilder.credentials.url(line), {"spider": self._rebuilder.spider}
+        log_first(self._cycle.stats, NOT_REBUILT, line, extra, logging.ERROR)

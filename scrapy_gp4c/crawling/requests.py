@@ -125,6 +125,10 @@ _method_names: WeakKeyDictionary[Spider, dict[Any, str | None]] = WeakKeyDiction
 _classes_missing: set[str] = set()
 
 
+class CallbackMissingError(AttributeError):
+    """The spider has a stored request's callback, errback or rule no more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A visit under way; it travels in ``Request.meta`` through retries and redirects."""
@@ -355,7 +359,7 @@ def _described(value: Any) -> str:
 def _rule_number(identity: Any, url: str, spider: Spider) -> int:
     """Number that a rule has now: the same one, or else the likeliest with its callback for this URL.
 
-    Raises AttributeError when the spider has no rule with that callback any more.
+    Raises CallbackMissingError when the spider has no rule with that callback any more.
     """
     rules = list(spider.rules) if isinstance(spider, CrawlSpider) else []
     identities = [_rule_identity(rule) for rule in rules]
@@ -363,9 +367,7 @@ def _rule_number(identity: Any, url: str, spider: Spider) -> int:
         return identities.index(list(identity))
     numbers = [number for number, (name, _) in enumerate(identities) if identity and name == identity[0]]
     if not numbers:
-        raise AttributeError(
-            f"the spider has no rule with the callback {identity[0] if identity else None!r}"
-        )
+        raise CallbackMissingError(f"a rule with the callback {identity[0] if identity else None!r}")
     for number in numbers:
         matches = getattr(rules[number].link_extractor, "matches", None)
         if matches is not None and matches(url):
@@ -427,7 +429,7 @@ def _is_option(name: str) -> bool:
 
 
 def has_new_data(before: StoredRequest, now: StoredRequest) -> bool:
-    """Whether the callback gets other data than with the request before, as far as anybody can tell."""
+    """Whether the callback, or the data that it gets, is another than before, as far as anybody can tell."""
     for name in now.get("unstorable", ()):
         field, _, key = name.partition(" ")
         if field in ("callback", "cb_kwargs") or (field == "meta" and not _is_option(key)):
@@ -436,7 +438,7 @@ def has_new_data(before: StoredRequest, now: StoredRequest) -> bool:
         {name: value for name, value in data_of(stored).items() if not name.startswith(_FOR_SERVER)}
         for stored in (before, now)
     )
-    return old != new
+    return old != new or before.get("callback") != now.get("callback")
 
 
 def check_stored(stored: StoredRequest) -> None:
@@ -465,14 +467,14 @@ def check_stored(stored: StoredRequest) -> None:
 def from_stored(stored: StoredRequest, spider: Spider) -> Request:
     """Rebuild the request of a planned visit.
 
-    Raises AttributeError when the spider has no such callback or rule any more, ValueError or TypeError for
-    what is no request.
+    Raises CallbackMissingError when the spider has no such callback or rule any more, ValueError or TypeError
+    for what is no request.
     """
     check_stored(stored)
     fields: dict[str, Any] = {**stored, **stored.get("attributes", {}), "headers": _header_bytes(stored)}
     for name in ("callback", "errback"):
-        if name in fields:
-            getattr(spider, fields[name])  # raises AttributeError, which names the method
+        if name in fields and not hasattr(spider, fields[name]):
+            raise CallbackMissingError(f"{name} {fields[name]}")
     if "rule" in stored:
         number = _rule_number(stored["rule"], stored["url"], spider)
         fields["meta"] = {**stored.get("meta", {}), "rule": number}

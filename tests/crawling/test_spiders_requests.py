@@ -252,6 +252,53 @@ async def test_a_rule_is_stored_by_what_it_is(linked: bool, site: Site, store_pa
             site.pages["/"] = html("nothing any more")
 
 
+class Before(Shop):
+    """A spider before the callback of its items is renamed."""
+
+    def ask(self, url: str) -> Request:
+        """Ask for an item without data."""
+        return Request(url, self.callback())
+
+    def callback(self) -> Any:
+        """Callback of items."""
+        return self.parse_old
+
+    def parse_old(self, response: Any) -> None:
+        """Note the page."""
+        self.seen.append(response.url)
+
+
+class Renamed(Before):
+    """The same spider afterwards."""
+
+    parse_old: Any = property()
+
+    def callback(self) -> Any:
+        """Callback of items."""
+        return self.parse_new
+
+    def parse_new(self, response: Any) -> None:
+        """Note the page."""
+        self.seen.append(response.url)
+
+
+@pytest_twisted.ensureDeferred
+async def test_pages_of_a_renamed_callback_get_the_new_one(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Though their listing is unchanged, and skipped; one warning tells what waits for its callback."""
+    shop(site)
+    skip = {**ALL, "GP4C_SKIP_UNCHANGED": True}
+    seen = []
+    for kind in (Before, Before, Renamed, Renamed, Renamed):
+        caplog.clear()
+        seen.append(len((await crawl(kind, store_path, skip, site=site)).spider.seen))
+        lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+        assert len(lines) == (len(seen) == 3), lines
+        assert "error" not in str(outcomes(store_path, len(seen)))
+    assert seen == [ITEMS, 0, 0, ITEMS, 0]
+
+
 class Unstorable(Shop):
     """A spider whose requests JSON cannot hold."""
 
