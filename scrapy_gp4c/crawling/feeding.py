@@ -243,7 +243,8 @@ class Feeder:
         """
         unasked = {page: one for page, one in self._unasked.items() if not self._cycle.is_claimed(page)}
         for page, (stored, lacks) in unasked.items():
-            if not set(lacks).isdisjoint(stored.get("lacks", ())) and (claim := self._cycle.claim(page, "")) is not None:
+            is_secret = not set(lacks).isdisjoint(stored.get("lacks", ()))
+            if is_secret and (claim := self._cycle.claim(page, "")) is not None:
                 answer = LastAnswer(error="the stored request lacks a secret, and the spider did not send it")
                 self._cycle.end(claim, "error", answer=answer)
         if not unasked:
