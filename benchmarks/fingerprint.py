@@ -26,9 +26,8 @@ from benchmarks.common import machine, median_ratio, verdict
 from benchmarks.hostile_texts import HOSTILE
 from example_project.model import Web
 from example_project.page_text import Noise, render
-from scrapy_gp4c.fingerprint import fingerprint, fingerprint_of_text
+from scrapy_gp4c.fingerprint import distance, fingerprint, fingerprint_of_text
 from scrapy_gp4c.fingerprint.answers import MAX_TEXT_CHARACTERS, page_text
-from scrapy_gp4c.fingerprint.sketches import distance
 from scrapy_gp4c.words.normal import normalise
 from scrapy_gp4c.words.shingles import shingle_hashes
 

@@ -17,8 +17,7 @@ import numpy as np
 from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlResponse
 
 from benchmarks.common import verdict
-from scrapy_gp4c.fingerprint import read, simhash_words
-from scrapy_gp4c.fingerprint.sketches import is_changed
+from scrapy_gp4c.fingerprint import is_changed, read, simhash_words
 from scrapy_gp4c.words.normal import normalise
 from training.histories.contents import read_contents
 

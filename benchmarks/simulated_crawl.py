@@ -21,8 +21,7 @@ from scrapy_gp4c.crawling.cycle import Cycle as LiveCycle
 from scrapy_gp4c.crawling.forecast import PagesInMemory
 from scrapy_gp4c.crawling.measuring import measuring
 from scrapy_gp4c.crawling.planning import PlannedRound, Planner
-from scrapy_gp4c.fingerprint import PageReading
-from scrapy_gp4c.fingerprint.sketches import differ
+from scrapy_gp4c.fingerprint import PageReading, differ
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.groups import GROUP
 from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, JUDGED, KINDS, PLAN, UNCHANGED, VISIT
@@ -89,7 +88,8 @@ def crawl_store(
                     assert visit is not None
                     text = said[cycle.number - 1][page] if said is not None else None
                     length = 10 if size_bytes is None else int(size_bytes[page]) * cycle.number
-                    cycle.judge(visit, PageReading(int(texts[cycle.number - 1, page]), text), length)
+                    reading = PageReading(int(texts[cycle.number - 1, page]), text)
+                    cycle.end(visit, size_bytes=length, reading=reading)
                 pages = [] if cycle.rounds_over else cycle.plan_round()
             cycle.finish("finished")
         if index is not None:

@@ -63,8 +63,14 @@ OWNER_ALONE: Final = {
     "CONCURRENT_REQUESTS_PER_IP": 0,
 }  # fmt: skip
 """Settings of the owner, whose downloads are waits for results: no delays, and room for whole batches."""
-TRUNCATION_POSITION: Final = 595  # bodies are still compressed there
-REFRESH_POSITION: Final = 585  # just before Scrapy's middleware that follows a refresh
+MIDDLEWARES: Final[dict[str, dict[type, int]]] = {
+    "DOWNLOADER_MIDDLEWARES": {
+        FingerprintMiddleware: MIDDLEWARE_POSITION,
+        TruncationMiddleware: 595,  # bodies are still compressed there
+        RefreshMiddleware: 585,  # just before Scrapy's middleware that follows a refresh
+    },
+    "SPIDER_MIDDLEWARES": {FinderMiddleware: FINDER_POSITION, CallbackMiddleware: CALLBACK_POSITION},
+}
 
 
 def _is_not(error: SettingsError) -> Callable[[logging.LogRecord], bool]:
@@ -96,21 +102,9 @@ class Addon:
             # Another add-on's stays too: that of scrapy-poet tells pages apart by their page objects.
             if (settings.getpriority(name) or 0) < get_settings_priority("addon"):
                 settings.set(name, path, "addon")
-        settings.setdefault_in_component_priority_dict(
-            "DOWNLOADER_MIDDLEWARES", FingerprintMiddleware, MIDDLEWARE_POSITION
-        )
-        settings.setdefault_in_component_priority_dict(
-            "DOWNLOADER_MIDDLEWARES", TruncationMiddleware, TRUNCATION_POSITION
-        )
-        settings.setdefault_in_component_priority_dict(
-            "DOWNLOADER_MIDDLEWARES", RefreshMiddleware, REFRESH_POSITION
-        )
-        settings.setdefault_in_component_priority_dict(
-            "SPIDER_MIDDLEWARES", FinderMiddleware, FINDER_POSITION
-        )
-        settings.setdefault_in_component_priority_dict(
-            "SPIDER_MIDDLEWARES", CallbackMiddleware, CALLBACK_POSITION
-        )
+        for name, middlewares in MIDDLEWARES.items():
+            for middleware, position in middlewares.items():
+                settings.setdefault_in_component_priority_dict(name, middleware, position)
         replace_builtin(settings)
         if loaded.fetchers is not None:
             delegate_downloads(settings, has_pipelines=loaded.items_at == "fetchers")

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.commands.action import JSON, Action, option, positive, print_table, say
 from scrapy_gp4c.crawling.measuring import SCORING
-from scrapy_gp4c.crawling.neighbourhood import Draws, Neighbourhood
+from scrapy_gp4c.crawling.neighbourhood import Neighbourhood
 from scrapy_gp4c.errors import QueryLogError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.columns import Columns, is_unfetched
@@ -22,7 +22,7 @@ from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.page_state.related import RoundState, share
 from scrapy_gp4c.page_state.rules import url_matches
 from scrapy_gp4c.scoring import refresh_value
-from scrapy_gp4c.scoring.ranking import draw_salt, top_k
+from scrapy_gp4c.scoring.ranking import draw_salt, draws_of, top_k
 from scrapy_gp4c.search.index import search
 from scrapy_gp4c.store.opening import SEARCH_INDEX, Store
 
@@ -129,7 +129,7 @@ def _pages(project: Project, store: Store, options: Namespace) -> Iterator[Page]
         if not len(rows):
             continue
         known = neighbourhood.columns(block, slice(first, first + len(block["key"])))
-        state = RoundState(known, rows, related, Draws(block["key"], salt))
+        state = RoundState(known, rows, related, draws_of(block["key"], salt))
         scores, gained = function.scores(state, cycle), _gained(block, options.sort)
         dq = np.full(len(rows), np.nan) if gained is None else gained[rows]
         by = {"score": scores, "changes": state["X"], "last": state["last_attempt"], "dq": dq}[options.sort]

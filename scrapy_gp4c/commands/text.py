@@ -17,10 +17,8 @@ from scrapy_gp4c.commands.action import JSON, Action, option, say
 from scrapy_gp4c.crawling.messages import NO_TEXT
 from scrapy_gp4c.crawling.promises import rule_of_request
 from scrapy_gp4c.errors import FetchError
-from scrapy_gp4c.fingerprint import read
+from scrapy_gp4c.fingerprint import NOT_WATCHED_REASON, compared_part, has_text, read, watched_features
 from scrapy_gp4c.fingerprint.answers import answer
-from scrapy_gp4c.fingerprint.parts import NOT_WATCHED_REASON, compared_part, watched_features
-from scrapy_gp4c.fingerprint.sketches import has_text
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.words.masking import MASK
 from scrapy_gp4c.words.normal import plain_form, readable

@@ -24,9 +24,9 @@ from scrapy_gp4c.crawling.forecast import (
 )
 from scrapy_gp4c.crawling.messages import NO_TEXT
 from scrapy_gp4c.errors import UnknownPageError
+from scrapy_gp4c.fingerprint import lacks_text
 from scrapy_gp4c.fingerprint.copy_notes import unpack
 from scrapy_gp4c.fingerprint.noise import clock_positions
-from scrapy_gp4c.fingerprint.sketches import lacks_text
 from scrapy_gp4c.foreign_text import counted, printable
 from scrapy_gp4c.page_state.columns import in_panel, is_awake, next_attempt, stages
 from scrapy_gp4c.page_state.outcomes import OUTCOMES

@@ -26,10 +26,10 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Bools, Floats
-from scrapy_gp4c.crawling.neighbourhood import Draws, KnownPages, Neighbourhood
+from scrapy_gp4c.crawling.neighbourhood import KnownPages, Neighbourhood, columns_in_order
 from scrapy_gp4c.crawling.planning import has_cut, ranks_all
 from scrapy_gp4c.errors import ExpressionError, ScoreError
-from scrapy_gp4c.fingerprint.sketches import differ
+from scrapy_gp4c.fingerprint import differ
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.claims import KINDS_OF
@@ -53,7 +53,7 @@ from scrapy_gp4c.policies.base import CycleVisits
 from scrapy_gp4c.policies.table import TOP_K, columns_read
 from scrapy_gp4c.scoring import discovery, functions, rates, refresh_value, sizes, terminals, weights
 from scrapy_gp4c.scoring.functions import ScoreFunction
-from scrapy_gp4c.scoring.ranking import draw_salt
+from scrapy_gp4c.scoring.ranking import draw_salt, draws_of
 from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import SHADOW, CycleRecord, PanelEstimates, ShareEstimate
 
@@ -171,9 +171,7 @@ def panel_visits(
 ) -> tuple[PanelVisits, npt.NDArray[np.intp]]:
     """Visits of the open cycle to the pages of shadows, and their places in the log (none: behind all)."""
     ids = np.ascontiguousarray(shadows["page"])
-    order = np.argsort(ids)
-    place_of = np.argsort(order)
-    state = {name: column[place_of] for name, column in pages.columns_of(ids[order]).items()}
+    state = columns_in_order(pages, ids)
     places = np.flatnonzero(among(visits["outcome"], JUDGED))
     _, rows, visit_rows = np.intersect1d(ids, visits["page"][places], assume_unique=True, return_indices=True)
     judged, changed = np.zeros((2, len(ids)), np.bool_)
@@ -339,7 +337,7 @@ def choose_shadows(
         columns = dict(neighbourhood.columns(columns, shadows["page"]))
     columns |= _growth(pages, shadows["page"], needed)
     cycle_visits = CycleVisits.of(visits)
-    draw = Draws(np.ascontiguousarray(shadows["key"]), draw_salt(record["seed"], cycle))
+    draw = draws_of(np.ascontiguousarray(shadows["key"]), draw_salt(record["seed"], cycle))
     site = _sites(pages, shadows["page"]) if any(plan.get("site_cuts", ())) else np.empty(0, np.uint64)
     for cut, of_sites, seen, spent in _rounds(record):
         related = neighbourhood.seen_by(cycle_visits.first(seen), spent)
@@ -358,9 +356,7 @@ def choose_shadows(
 
 def _sites(known: KnownPages, pages: Array) -> Array:
     """Key of the site of each page."""
-    order = np.argsort(pages)
-    group = np.empty(len(pages), np.intp)
-    group[order] = known.columns_of(pages[order], ("group",))["group"]
+    group = columns_in_order(known, pages, ("group",))["group"]
     return np.asarray(known.directories()["site"][group])
 
 
@@ -370,11 +366,8 @@ def _growth(known: KnownPages, pages: Array, needed: Sequence[str]) -> Columns:
     names = [name for name in beside if name in needed]
     if not {*EXTRAS, *KINDS_OF}.isdisjoint(needed):
         names += EXTRAS
-    if not names:
-        return {}
-    order = np.argsort(pages)
-    state = known.columns_of(pages[order])
-    return {name: state[name][np.argsort(order)] for name in names if name in state}
+    state = columns_in_order(known, pages) if names else {}
+    return {name: state[name] for name in names if name in state}
 
 
 class _Ranking(NamedTuple):
@@ -487,10 +480,8 @@ def weighted_freshness(store: Store, shadows: Array, distance_bits: int) -> floa
 
     ``shadows``: dtype `SHADOW` ``[S]``, after a cycle.
     """
-    pages = shadows["page"].astype(np.uint32)
-    order = np.argsort(pages)
-    weight = store.columns_of(pages[order])["weight"]
-    current, copy = (np.ascontiguousarray(shadows[name][order]) for name in ("current", "copy"))
+    weight = columns_in_order(store, shadows["page"])["weight"]
+    current, copy = (np.ascontiguousarray(shadows[name]) for name in ("current", "copy"))
     is_current = ~differ(current, copy, distance_bits)
     if not weight.any() or not (weight != weights.DEFAULT_WEIGHT).any():
         return None

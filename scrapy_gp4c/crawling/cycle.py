@@ -32,6 +32,7 @@ from scrapy_gp4c.archive.differences import differences, shown
 from scrapy_gp4c.crawling.archiving import Archive, PreviousText, is_far, no_text
 from scrapy_gp4c.crawling.claim_files import mail_seconds_of
 from scrapy_gp4c.crawling.measuring import Measuring
+from scrapy_gp4c.crawling.neighbourhood import columns_in_order
 from scrapy_gp4c.crawling.planning import (
     PlannedRound,
     Planner,
@@ -43,8 +44,7 @@ from scrapy_gp4c.crawling.repeats import Repeats
 from scrapy_gp4c.crawling.reports import report_of, sampled_counts
 from scrapy_gp4c.crawling.requests import META, NEEDS_CALLBACK, UNKNOWN_FINDER, Claim
 from scrapy_gp4c.errors import ExpressionError, Gp4cError, PolicyError, ScoreError, SettingsError, StoreError
-from scrapy_gp4c.fingerprint import PageReading
-from scrapy_gp4c.fingerprint.sketches import distance, is_changed
+from scrapy_gp4c.fingerprint import PageReading, distance, is_changed
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.columns import LINKED_FAILURES, PageRow, is_unfetched
 from scrapy_gp4c.page_state.groups import place_of_url
@@ -648,10 +648,10 @@ class Cycle:
         if store.planned() is None:  # begun just now, or killed while the plan was being written
             self._write(self._planner.plan_first(), seen=0)
         self._read_plan()
-        self._new = FirstVisits(self._sites, settings.new_pages, settings.new_pages_per_site)
-        self._new.count(self._plan.of_kind("new"))
+        self.first_visits = FirstVisits(self._sites, settings.new_pages, settings.new_pages_per_site)
+        self.first_visits.count(self._plan.of_kind("new"))
         if self.resumed:
-            self._new.count(np.setdiff1d(store.open_visits()["page"], self._plan.pages).tolist())
+            self.first_visits.count(np.setdiff1d(store.open_visits()["page"], self._plan.pages).tolist())
 
     def _read_plan(self) -> None:
         """Take over the rounds that are planned by now."""
@@ -736,15 +736,14 @@ class Cycle:
         left_over.extend(pages.tolist())
         if self.resumed:
             new = (page for page in self.store.new_pages() if not self.store.visited(page))
-            left_over.extend(page for page in new if self._new.takes(page))
+            left_over.extend(page for page in new if self.first_visits.takes(page))
         return left_over
 
     def finders(self, pages: Sequence[int]) -> npt.NDArray[np.uint32]:
         """Finders of pages, as the column ``found_by`` has them; 0 for pages that this cycle found."""
         ids, finders = np.array(pages, np.int64), np.zeros(len(pages), np.uint32)
-        known = np.flatnonzero(ids < self.store.merged_pages)
-        order = known[np.argsort(ids[known])]
-        finders[order] = self.store.columns_of(ids[order].astype(np.uint32), {"found_by"})["found_by"]
+        known = ids < self.store.merged_pages
+        finders[known] = columns_in_order(self.store, ids[known], {"found_by"})["found_by"]
         return finders
 
     def awaited_finders(self, pages: Sequence[int]) -> list[int]:
@@ -805,18 +804,9 @@ class Cycle:
         self._under_way[page] = False
         return Claim(page, kind, score, host, self.run)
 
-    @property
-    def has_waiting_new_pages(self) -> bool:
-        """Whether new pages wait for their turn, and the cap has room."""
-        return self._new.has_waiting
-
-    def next_new_pages(self) -> list[int]:
-        """New pages whose turn it is, now that nothing else is left to visit."""
-        return self._new.next_turns()
-
     def claim_new(self, page: int, finder: int) -> Claim | None:
         """Start the first visit of a page discovered just now; None: it waits, or there is no room."""
-        if not self._new.takes(page, finder):
+        if not self.first_visits.takes(page, finder):
             return None
         self._under_way[page] = False
         return Claim(page, "new", math.nan, None, self.run)
@@ -885,52 +875,6 @@ class Cycle:
         """Note that the request of this visit waits again: a retry or a redirect."""
         self._under_way[visit.page] = False
 
-    def judge(
-        self,
-        visit: Claim,
-        reading: PageReading,
-        size_bytes: int,
-        latency_s: float = 0.0,
-        request: Request | None = None,
-        read_hints: Callable[[], None] = lambda: None,
-        *,
-        is_rebased: bool = False,
-        answer: LastAnswer = NO_ANSWER,
-    ) -> VisitInfo:
-        """End the visit with what was read of the page: `first`, `unchanged` or `changed`.
-
-        ``request``: whose callback the visit is held for; None: it is recorded at once; ``read_hints``:
-        called just before that, so that a commit has both or none; ``is_rebased``: whether the page's copy
-        was compared by another rule, so that it counts as unchanged.
-        """
-        row = self.store.page(visit.page)
-        outcome, bits = ("unchanged", None) if is_rebased else self._compared(reading, row, visit.page)
-        new = NewVisit(
-            visit.page,
-            outcome,
-            time.time(),
-            visit.kind,
-            reading.kept_fingerprint,
-            NO_DISTANCE if bits is None else bits,
-            size_bytes,
-            latency_s,
-        )
-        return self._finish(visit, row, new, bits, reading, request, read_hints, is_rebased, answer)
-
-    def end(
-        self,
-        visit: Claim,
-        outcome: str,
-        size_bytes: int = 0,
-        latency_s: float = 0.0,
-        request: Request | None = None,
-        answer: LastAnswer = NO_ANSWER,
-    ) -> VisitInfo:
-        """Record the outcome of a visit; returns what the callback finds in ``response.meta["gp4c"]``."""
-        row = self.store.page(visit.page)
-        new = NewVisit(visit.page, outcome, time.time(), visit.kind, bytes=size_bytes, latency_s=latency_s)
-        return self._finish(visit, row, new, None, None, request, answer=answer)
-
     def _note_answer(self, row: PageRow, visit: NewVisit, answer: LastAnswer) -> None:
         """Keep the reason of a failed visit and since when visits fail; ``row``: the page before it."""
         before = self.store.answer(visit.page)
@@ -962,19 +906,39 @@ class Cycle:
             changed = is_far(rule.distance, self.archive.previous(copy)(), reading.text)
         return ("changed" if changed else "unchanged"), bits
 
-    def _finish(
+    def end(
         self,
         visit: Claim,
-        row: PageRow,
-        new: NewVisit,
-        bits: int | None,
-        reading: PageReading | None,
-        request: Request | None,
+        outcome: str = "",
+        size_bytes: int = 0,
+        latency_s: float = 0.0,
+        request: Request | None = None,
+        answer: LastAnswer = NO_ANSWER,
+        *,
+        reading: PageReading | None = None,
         read_hints: Callable[[], None] = lambda: None,
         is_rebased: bool = False,
-        answer: LastAnswer = NO_ANSWER,
     ) -> VisitInfo:
-        new = new._replace(bytes=min(new.bytes, 2**32 - 1))
+        """Record the outcome of a visit; returns what the callback finds in ``response.meta["gp4c"]``.
+
+        ``reading``: of the page, which is compared with its copy in place of an outcome; ``request``: whose
+        callback the visit is held for, None: it is recorded at once; ``read_hints``: called just before
+        that, so that a commit has both or none; ``is_rebased``: whether the copy was compared by another
+        rule, so that the page counts as unchanged.
+        """
+        row, bits = self.store.page(visit.page), None
+        if reading is not None:
+            outcome, bits = ("unchanged", None) if is_rebased else self._compared(reading, row, visit.page)
+        new = NewVisit(
+            visit.page,
+            outcome,
+            time.time(),
+            visit.kind,
+            0 if reading is None else reading.kept_fingerprint,
+            NO_DISTANCE if bits is None else bits,
+            min(size_bytes, 2**32 - 1),
+            latency_s,
+        )
         self._note_answer(row, new, answer)
         judged = OUTCOMES.index(new.outcome) in JUDGED
         result: dict[str, object] = {

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from scrapy_gp4c.crawling.requests import site_of
+from scrapy_gp4c.fingerprint import is_changed
 from scrapy_gp4c.fingerprint.copy_notes import asks_password, has_end, unpack
-from scrapy_gp4c.fingerprint.sketches import is_changed
 from scrapy_gp4c.page_state.page_names import head_and_path
 
 if TYPE_CHECKING:

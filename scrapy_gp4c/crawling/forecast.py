@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
-from scrapy_gp4c.crawling.neighbourhood import Draws, KnownPages, Neighbourhood
+from scrapy_gp4c.crawling.neighbourhood import KnownPages, Neighbourhood, columns_in_order
 from scrapy_gp4c.crawling.planning import PlannedRound, Planner
 from scrapy_gp4c.crawling.promises import PageRules, page_rules
 from scrapy_gp4c.errors import ExpressionError, ScoreError
@@ -39,7 +39,7 @@ from scrapy_gp4c.page_state.related import RoundState
 from scrapy_gp4c.policies.base import NO_VISITS_YET, UNPLANNED, CycleVisits, Planned
 from scrapy_gp4c.policies.site_share import NONE
 from scrapy_gp4c.scoring import functions, terminals
-from scrapy_gp4c.scoring.ranking import draw_salt
+from scrapy_gp4c.scoring.ranking import draw_salt, draws_of
 from scrapy_gp4c.scoring.refresh_value import GAIN, observe_gains
 from scrapy_gp4c.scoring.terminals import change_probability
 from scrapy_gp4c.settings import Settings
@@ -240,7 +240,7 @@ def state_of(pages: KnownPages, page: int, cycle: int, settings: Settings) -> Ro
     """Columns of one page as the first round of a cycle sees them, related pages included."""
     columns = pages.columns_of(np.array([page], np.uint32))
     neighbourhood = Neighbourhood(pages, cycle, terminals.ROUND)
-    draw = Draws(columns["key"], draw_salt(settings.seed, cycle))
+    draw = draws_of(columns["key"], draw_salt(settings.seed, cycle))
     known = neighbourhood.columns(columns, np.array([page]))
     return RoundState(known, slice(None), neighbourhood.seen_by(), draw)
 
@@ -304,9 +304,8 @@ def _unchanged_visits(pages: KnownPages, visited: npt.NDArray[np.uint32]) -> Arr
     """Visits that find pages as they were, or fetch them for the first time."""
     visits = np.zeros(len(visited), VISIT)
     visits["page"] = visited
-    order = np.argsort(visited)
-    inside = order[visited[order] < pages.merged_pages]
-    state = pages.columns_of(visited[inside])
+    inside = visited < pages.merged_pages
+    state = columns_in_order(pages, visited[inside])
     visits["outcome"][inside] = np.where(state["has_copy"] != 0, UNCHANGED, FIRST)
     visits["fingerprint"][inside] = state["fingerprint"]
     return visits
@@ -394,5 +393,5 @@ def _score(state: Columns, record: CycleRecord, settings: Settings) -> float | N
         return None
     if function.expression is None or not {*terminals.STATE, "draw"}.issuperset(function.columns):
         return None
-    draw = Draws(state["key"], draw_salt(record["seed"], record["cycle"]))(slice(None))
+    draw = draws_of(state["key"], draw_salt(record["seed"], record["cycle"]))(slice(None))
     return float(function.scores({**state, "draw": draw}, record["cycle"])[0])

@@ -68,23 +68,6 @@ SLICE: Final = 2_000
 """URLs whose pages are looked up in one turn of the reactor."""
 
 
-class _Sites:
-    """A set of sites; most URLs of a file begin alike, so that the last one's answer is remembered."""
-
-    def __init__(self, sites: set[str]) -> None:
-        self._sites = sites
-        self._last = ("", False)  # the last URL up to its path, and whether that is of the sites
-
-    def have(self, url: str) -> bool:
-        """Whether a URL is on one of the sites."""
-        prefix, is_ours = self._last
-        if not prefix or not url.startswith(prefix):
-            prefix = url[: url.find("/", 8) + 1]
-            is_ours = place_of_url(prefix or url).site in self._sites
-            self._last = prefix, is_ours
-        return is_ours
-
-
 class PageClaims(NamedTuple):
     """Claims of one file about known pages."""
 
@@ -229,7 +212,7 @@ class HintReader:
 
     def _page_claims(self, kind: str, response: Response, claims: FileClaims) -> Iterator[PageClaims]:
         """Yield the claims about known pages of the file's sites, a slice of URLs at a time."""
-        local_sites = _Sites({place_of_url(response.url).site, *self._named.use(response.url)})
+        local_sites = {place_of_url(response.url).site, *self._named.use(response.url)}
         if claims.stopped is not None:
             self._warn(CUT_SHORT, f"Of the {kind} {response.url} only a part is read", claims.stopped)
         if claims.unreadable:
@@ -238,7 +221,7 @@ class HintReader:
         for first in range(0, len(claims.urls), SLICE):
             rows = slice(first, first + SLICE)
             urls = claims.urls[rows]
-            is_local = np.fromiter(map(local_sites.have, urls), np.bool_, len(urls))
+            is_local = np.array([place_of_url(url).site in local_sites for url in urls], np.bool_)
             local_urls = [urls[row] for row in np.flatnonzero(is_local)]
             pages = self._find(local_urls)
             self._count(FOREIGN, len(urls) - len(local_urls))

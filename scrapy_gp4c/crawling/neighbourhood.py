@@ -45,7 +45,7 @@ from scrapy_gp4c.page_state.related import (
 )
 from scrapy_gp4c.policies.base import NO_VISITS_YET, Block, CycleVisits, Pages, Planned
 from scrapy_gp4c.scoring import discovery, sizes, terminals, weights
-from scrapy_gp4c.scoring.ranking import draw_salt, salted_draws
+from scrapy_gp4c.scoring.ranking import draw_salt, draws_of
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.records import StoredGroups, StoredRequest
 
@@ -99,6 +99,14 @@ class KnownPages(Protocol):
 
     def visits(self, first_cycle: int = 1, last_cycle: int | None = None) -> Iterator[tuple[int, Array]]:
         """Visits of finished cycles."""
+
+
+def columns_in_order(known: KnownPages, pages: Array, names: Collection[str] | None = None) -> Columns:
+    """Columns of known pages that are in any order; ``names``: at least these; None: all."""
+    order = np.argsort(pages)
+    row = np.argsort(order)
+    columns = known.columns_of(pages[order].astype(np.uint32), names)
+    return {name: column[row] for name, column in columns.items()}
 
 
 _NOBODY: Final = np.empty(0, np.intp)
@@ -293,10 +301,9 @@ class Neighbourhood:
         pages, outcomes = visits.pages[judged], visits.outcomes[judged]
         if not len(pages):
             return NO_VISITS
-        order = np.argsort(pages)
-        state = self._known.columns_of(pages[order], ("group", *terminals.PREDICTED))
+        state = columns_in_order(self._known, pages, ("group", *terminals.PREDICTED))
         predicted = terminals.change_probability(state, self._cycle)
-        return count_visits(state["group"], outcomes[order] == CHANGED, predicted)
+        return count_visits(state["group"], outcomes == CHANGED, predicted)
 
 
 def missing_clusters(settings: Settings, known: KnownPages) -> str | None:
@@ -356,10 +363,10 @@ class LiveEvidence:
         self, pages: Pages, columns: Columns, ids: slice | Array, rows: slice | npt.NDArray[np.intp]
     ) -> Block:
         """Block of some rows of columns; ``ids``: pages of all rows."""
-        known, draws = self._neighbourhood.columns(columns, ids), Draws(columns["key"], self._salt)
+        known, draws = self._neighbourhood.columns(columns, ids), draws_of(columns["key"], self._salt)
         state = RoundState(known, rows, self._related, draws)
         return Block(
-            pages, state, draws if isinstance(rows, slice) else Draws(columns["key"][rows], self._salt)
+            pages, state, draws if isinstance(rows, slice) else draws_of(columns["key"][rows], self._salt)
         )
 
     def may_visit(self, pages: Pages) -> npt.NDArray[np.bool_]:
@@ -383,16 +390,3 @@ class LiveEvidence:
 
     def popularity(self) -> npt.NDArray[np.uint8]:
         return self._neighbourhood.clusters.popularity()
-
-
-class Draws:
-    """Random numbers of pages in a cycle, computed when asked for."""
-
-    def __init__(self, keys: npt.NDArray[np.uint64], salt: np.uint64) -> None:
-        """Take the keys of pages, ``[P]``."""
-        self._keys = keys
-        self._salt = salt
-
-    def __call__(self, rows: npt.NDArray[np.intp] | slice) -> npt.NDArray[np.uint64]:
-        """Draws of some of the pages."""
-        return salted_draws(self._keys[rows], self._salt)

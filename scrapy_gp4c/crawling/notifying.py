@@ -15,11 +15,12 @@ import numpy as np
 from scrapy_gp4c.archive.differences import differences, shown
 from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.arrays import Array
+from scrapy_gp4c.crawling.neighbourhood import columns_in_order
 from scrapy_gp4c.crawling.reports import mean_age_cycles, page_counts
 from scrapy_gp4c.crawling.scrapy_internals import awaitable
 from scrapy_gp4c.crawling.store_owner import spider_arguments
 from scrapy_gp4c.errors import ArchiveError, Gp4cError
-from scrapy_gp4c.fingerprint.sketches import is_changed
+from scrapy_gp4c.fingerprint import is_changed
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.notices.events import PageEvent, page_events
 from scrapy_gp4c.notices.feeds import ENTRIES, FeedEvents, write_feed
@@ -174,9 +175,8 @@ def open_cycle_events(store: Store, gone_after: int, visits: Array | None = None
     cycle, visits = store.open_cycle, store.open_visits() if visits is None else visits
     assert cycle is not None
     before = {name: np.zeros(len(visits), np.int64) for name in ("failures", "gone", "X", "last_attempt")}
-    known = np.flatnonzero(visits["page"] < store.merged_pages)
-    known = known[np.argsort(visits["page"][known])]
-    columns = store.columns_of(visits["page"][known])
+    known = visits["page"] < store.merged_pages
+    columns = columns_in_order(store, visits["page"][known])
     for name, column in before.items():
         column[known] = columns[name]
     # The store knows the cycle of a page's last visit, not its time: the start of that cycle stands for it.

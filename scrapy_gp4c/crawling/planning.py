@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Bools, Floats
-from scrapy_gp4c.crawling.neighbourhood import Draws, KnownPages, LiveEvidence, Neighbourhood
+from scrapy_gp4c.crawling.neighbourhood import KnownPages, LiveEvidence, Neighbourhood
 from scrapy_gp4c.crawling.promises import NO_PROMISES, PageRules, Promised, join_promises, page_rules
 from scrapy_gp4c.page_state.columns import RECOVERING, Columns, in_panel, is_awake, stages
 from scrapy_gp4c.page_state.groups import place_of_url
@@ -56,7 +56,7 @@ from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.first_visits import FINDER, WaitingPages, best_first, by_turns, columns_of_links
 from scrapy_gp4c.scoring.functions import ScoreFunction
-from scrapy_gp4c.scoring.ranking import draw_salt, draws
+from scrapy_gp4c.scoring.ranking import draw_salt, draws, draws_of
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import CycleRecord, PlanCounts, PromiseCounts
@@ -234,7 +234,7 @@ def scores_of_waiting(
         rows = slice(start, start + SLICE)
         some = waiting.pages[rows]
         known = {**pages.columns_of(some), **{name: column[rows] for name, column in links.items()}}
-        draw = Draws(known["key"], draw_salt(*salt))
+        draw = draws_of(known["key"], draw_salt(*salt))
         state = RoundState(neighbourhood.columns(known, some), slice(None), related, draw)
         out.append(function.scores(state, cycle))
     return np.concatenate(out)

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import numpy as np
 
-from scrapy_gp4c.fingerprint.sketches import has_text
+from scrapy_gp4c.fingerprint import has_text
 from scrapy_gp4c.page_state.groups import Place, in_scope, place_of_url
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.crawling.control_group import close_cycle
-from scrapy_gp4c.fingerprint.sketches import lacks_text
+from scrapy_gp4c.fingerprint import lacks_text
 from scrapy_gp4c.page_state import claims
 from scrapy_gp4c.page_state.columns import next_attempt, stages
 from scrapy_gp4c.page_state.outcomes import CHANGED, HUB, JUDGED, NEIGHBOUR, OUTCOMES, SAMPLE

@@ -264,8 +264,8 @@ class Run:
             if pages:
                 logger.info("%s", messages.next_round(cycle, len(pages)), extra=self.extra)
                 self.stats.set_value("gp4c/planned", cycle.planned)
-        if not pages and cycle.has_waiting_new_pages:
-            pages = cycle.next_new_pages()
+        if not pages and cycle.first_visits.has_waiting:
+            pages = cycle.first_visits.next_turns()
             self.stats.inc_value(POSTPONED, -len(pages))
         pages = pages or cycle.next_to_ask_again()
         self._feeder.extend(pages)
@@ -276,7 +276,7 @@ class Run:
     def _has_rest(self) -> bool:
         cycle = self.cycle
         waiting = bool(self._admission.waiting_for_twins) or self._feeder.has_unasked
-        has_rest = cycle.has_left_out or cycle.has_waiting_new_pages or cycle.has_to_ask_again
+        has_rest = cycle.has_left_out or cycle.first_visits.has_waiting or cycle.has_to_ask_again
         return (waiting or has_rest) and not cycle.failure
 
     def _release_late(self) -> bool:

@@ -21,12 +21,19 @@ from scrapy_gp4c.crawling.repeats import are_related, canonical_url
 from scrapy_gp4c.crawling.requests import META, Claim, site_of
 from scrapy_gp4c.crawling.scrapy_internals import awaitable
 from scrapy_gp4c.errors import StoreError
-from scrapy_gp4c.fingerprint import PageReading, read
+from scrapy_gp4c.fingerprint import (
+    NOT_WATCHED_REASON,
+    ComparedPart,
+    PageReading,
+    compared_part,
+    has_parts,
+    is_changed,
+    part_sum,
+    read,
+)
 from scrapy_gp4c.fingerprint.answers import is_text
 from scrapy_gp4c.fingerprint.copy_notes import CopyState, compared, known_fingerprint, unpack
 from scrapy_gp4c.fingerprint.description import description
-from scrapy_gp4c.fingerprint.parts import NOT_WATCHED_REASON, ComparedPart, compared_part, has_parts, part_sum
-from scrapy_gp4c.fingerprint.sketches import is_changed
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.outcomes import CHANGED, EXCLUDED, NOT_MODIFIED, SAME
@@ -366,16 +373,16 @@ class Visit:
                 f"{response.url} is compared anew from this visit on: GP4C_RULES watches other parts of it."
             )
             log_first(visits.cycle.stats, REBASED, line, {})
-        read_hints = partial(self._read_hints, response)
-        info = visits.cycle.judge(
+        info = visits.cycle.end(
             claim,
-            page,
+            "",
             _size_of(response),
             self._latency_s,
             self._request,
-            read_hints,
+            LastAnswer(final_url=self._final_url(response)),
+            reading=page,
+            read_hints=partial(self._read_hints, response),
             is_rebased=is_rebased,
-            answer=LastAnswer(final_url=self._final_url(response)),
         )
         if info.outcome == "first":
             self._note_first(page)

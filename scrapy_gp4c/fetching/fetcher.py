@@ -44,11 +44,17 @@ from scrapy_gp4c.crawling.run import freeze_gc
 from scrapy_gp4c.crawling.scrapy_internals import guard_downloads
 from scrapy_gp4c.crawling.visits import Unchanged, plain_outcome
 from scrapy_gp4c.errors import FetcherError
-from scrapy_gp4c.fingerprint import PageReading, read
+from scrapy_gp4c.fingerprint import (
+    NOT_WATCHED_REASON,
+    PageReading,
+    compared_part,
+    distance,
+    is_changed,
+    part_sum,
+    read,
+)
 from scrapy_gp4c.fingerprint.copy_notes import compared, known_fingerprint, rules_digest, unpack
 from scrapy_gp4c.fingerprint.description import description
-from scrapy_gp4c.fingerprint.parts import NOT_WATCHED_REASON, compared_part, part_sum
-from scrapy_gp4c.fingerprint.sketches import distance, is_changed
 
 PAGE: Final = "gp4c_batch_page"
 """Key in ``Request.meta`` of a page that a batch asked for."""
@@ -236,7 +242,7 @@ class FetcherCrawl:
         self._texts.doubted.update(dict.fromkeys(batch.doubted))
         for key, cookie in batch.cookies:
             self._jars()[key].jar.set_cookie(cookie)
-            self._cookies[_cookie_key(key, cookie)] = cookie.value
+            self._cookies[cookie_key(key, cookie)] = cookie.value
         queue = self._queues.setdefault(batch.host, deque())
         self._ends_s[batch.host] = max(batch.end_s, self._ends_s.get(batch.host, 0.0))
         self.batches[batch.name] = len(batch.tasks)
@@ -574,7 +580,7 @@ class FetcherCrawl:
         new = []
         for key, jar in list(self._jars().items()):
             for cookie in jar.jar:
-                if self._cookies.get(name := _cookie_key(key, cookie)) != cookie.value:
+                if self._cookies.get(name := cookie_key(key, cookie)) != cookie.value:
                     self._cookies[name] = cookie.value
                     new.append((key, cookie))
         return new
@@ -590,7 +596,8 @@ class FetcherCrawl:
             self.loop.create_task(self.crawler.stop_async())  # the loop never ends
 
 
-def _cookie_key(jar: Any, cookie: Any) -> tuple[Any, ...]:
+def cookie_key(jar: Any, cookie: Any) -> tuple[Any, ...]:
+    """Identity of a cookie of a jar."""
     return jar, cookie.domain, cookie.path, cookie.name
 
 

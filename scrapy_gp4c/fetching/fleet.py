@@ -35,7 +35,7 @@ from scrapy_gp4c.crawling.fetched import (
     Reply,
 )
 from scrapy_gp4c.fetching import fetcher
-from scrapy_gp4c.fetching.fetcher import FetcherConfig, clock_s, versions
+from scrapy_gp4c.fetching.fetcher import FetcherConfig, clock_s, cookie_key, versions
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 
 if TYPE_CHECKING:
@@ -357,7 +357,7 @@ class Fleet:
             for name, (key, cookie) in self._cookies.items()
             if _is_cookie_of(cookie, host) and state.cookies.get(name) != cookie.value
         ]
-        state.cookies.update({_cookie_name(key, cookie): cookie.value for key, cookie in cookies})
+        state.cookies.update({cookie_key(key, cookie): cookie.value for key, cookie in cookies})
         batch = Batch(sent.name, host, tasks, pause_s, end_s + state.ahead_s, cookies, self._doubted())
         state.batches[sent.name] = sent
         state.load += self._weight(sent)
@@ -396,7 +396,7 @@ class Fleet:
             self._note(state, "leaves: it ends what it has, and gets no more")
         self._delays_s.update(reply.delays_s)
         for key, cookie in reply.cookies:
-            name = _cookie_name(key, cookie)
+            name = cookie_key(key, cookie)
             self._cookies[name] = key, cookie
             state.cookies[name] = cookie.value
         self._on_reply(reply)
@@ -659,10 +659,6 @@ def _left_behind_s(file: Path) -> float:
         return max(0.0, file.stat().st_mtime + LATE_S + BATCH_S - time.time())
     except OSError:
         return 0.0
-
-
-def _cookie_name(jar: Any, cookie: Any) -> tuple[Any, ...]:
-    return jar, cookie.domain, cookie.path, cookie.name
 
 
 def _is_cookie_of(cookie: Any, host: str) -> bool:

@@ -28,15 +28,14 @@ from scrapy_gp4c.fingerprint import (
     answers,
     data,
     fingerprint_of_text,
+    is_changed,
     main_features,
     read,
     simhash_words,
-    sketches,
     text,
 )
 from scrapy_gp4c.fingerprint.answers import html_source, page_text
 from scrapy_gp4c.fingerprint.noise import blocks_of, blocks_of_data, clock_positions, learn, without_clock
-from scrapy_gp4c.fingerprint.sketches import is_changed
 from scrapy_gp4c.fingerprint.text import REASONS
 from scrapy_gp4c.words import masking, normal, shingles
 
@@ -47,7 +46,6 @@ _RULES: Final[tuple[ModuleType, ...]] = (
     answers,
     data,
     text,
-    sketches,
     normal,
     masking,
     shingles,
@@ -117,7 +115,7 @@ class CopyNotes(NamedTuple):
     learned: bytes = b""
     """State of the learning of noise; empty for most pages."""
     part_sum: int = 0
-    """Checksum of what is compared of the page, see `scrapy_gp4c.fingerprint.parts.part_sum`."""
+    """Checksum of what is compared of the page, see `scrapy_gp4c.fingerprint.part_sum`."""
     has_end: bool = False
     """Whether it is HTML to its last tag."""
 

@@ -23,10 +23,20 @@ from typing import IO, Any, Final
 import msgspec
 from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 
-from scrapy_gp4c.fingerprint import Features, PageReading, main_features, read_bytes, simhash_words
+from scrapy_gp4c.fingerprint import (
+    ComparedPart,
+    CutBody,
+    Features,
+    PageReading,
+    cut_body,
+    main_features,
+    read_bytes,
+    simhash_words,
+    watched_features,
+    with_cut_body,
+)
 from scrapy_gp4c.fingerprint.answers import MAX_PDF_BYTES, PDF_MAGIC, is_text
 from scrapy_gp4c.fingerprint.copy_notes import CopyState, read_and_compare
-from scrapy_gp4c.fingerprint.parts import ComparedPart, CutBody, cut_body, watched_features, with_cut_body
 from scrapy_gp4c.fingerprint.text import MAX_SOURCE_BYTES
 
 LARGE_BYTES: Final = 65_536
@@ -80,7 +90,7 @@ class FingerprintProcess:
     def cut(
         self, response: Response, features: Features | None, watch: tuple[str, ...], ignore: tuple[str, ...]
     ) -> Future[ComparedPart]:
-        """Return the future of `scrapy_gp4c.fingerprint.parts.compared_part` of a response with parts.
+        """Return the future of `scrapy_gp4c.fingerprint.compared_part` of a response with parts.
 
         Raises TimeoutError for a page that takes the process too long.
         """

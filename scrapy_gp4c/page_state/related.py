@@ -334,6 +334,10 @@ _NUMBERS: Final = {**dict.fromkeys(CLUSTERED, "cluster"), "size_lift": "size"}
 """Column of a round -> column with the row of each page in its table; that of others is the directory."""
 
 
+_NOT_KNOWN: Final = {**refresh_value.COLUMNS, **hints.COLUMNS, **sizes.COLUMNS}
+"""Columns that are 0 where nothing was measured, no page has claims, or a history has no sizes."""
+
+
 class RoundState(Mapping[str, Array]):
     """Columns of pages in a round, each computed when it is first read: most scores need few."""
 
@@ -366,12 +370,8 @@ class RoundState(Mapping[str, Array]):
                 made = self._draw(self._rows)
             elif name in ROUND:
                 made = self._related.column(name, self, self.rows)
-            elif name in refresh_value.COLUMNS:  # nothing was measured yet
-                made = np.zeros(self.rows, refresh_value.COLUMNS[name])
-            elif name in hints.COLUMNS:  # no page of the block has claims
-                made = np.zeros(self.rows, hints.COLUMNS[name])
-            elif name in sizes.COLUMNS:  # a history without sizes
-                made = np.zeros(self.rows, sizes.COLUMNS[name])
+            elif name in _NOT_KNOWN:
+                made = np.zeros(self.rows, _NOT_KNOWN[name])
             elif name in weights.COLUMNS:  # nobody has said any
                 made = np.full(self.rows, weights.DEFAULT_WEIGHT)
             else:

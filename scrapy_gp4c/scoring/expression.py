@@ -24,7 +24,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Final, Literal, NamedTuple, TypedDict
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,14 +41,7 @@ LARGE: Final = math.exp(700.0)
 """Where ``exp`` and ``pow`` saturate: large, yet far enough from overflow to add and compare."""
 
 
-class _Watch(TypedDict):
-    over: Literal["raise"]
-    invalid: Literal["raise"]
-    divide: Literal["raise"]
-    under: Literal["ignore"]
-
-
-WATCH: Final[_Watch] = {"over": "raise", "invalid": "raise", "divide": "raise", "under": "ignore"}
+WATCH: Final[dict[str, Any]] = {"over": "raise", "invalid": "raise", "divide": "raise", "under": "ignore"}
 """Options of ``np.errstate`` under which the primitives work: from finite numbers no other one comes
 without a flag of the processor (IEEE 754, section 7), so that results need not be searched for it."""
 

@@ -41,6 +41,13 @@ def salted_draws(keys: npt.NDArray[np.uint64], salt: np.uint64) -> npt.NDArray[n
         return mix(mix(keys + np.uint64(GOLDEN)) ^ salt)
 
 
+def draws_of(
+    keys: npt.NDArray[np.uint64], salt: np.uint64
+) -> Callable[[npt.NDArray[np.intp] | slice], npt.NDArray[np.uint64]]:
+    """Function that draws for some of the pages with these keys: `salted_draws`, when asked for."""
+    return lambda rows: salted_draws(keys[rows], salt)
+
+
 def draws(keys: npt.NDArray[np.uint64], seed: int, cycle: int) -> npt.NDArray[np.uint64]:
     """Random numbers of pages, new in every cycle: uint64 ``[P]``.
 

@@ -23,8 +23,7 @@ from scrapy_gp4c.archive import texts as archive_texts
 from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.crawling.cycle import VisitInfo
 from scrapy_gp4c.errors import ArchiveError
-from scrapy_gp4c.fingerprint import fingerprint_of_text
-from scrapy_gp4c.fingerprint.sketches import is_changed
+from scrapy_gp4c.fingerprint import fingerprint_of_text, is_changed
 from scrapy_gp4c.page_state.outcomes import CHANGED, COPIED
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import ARCHIVE

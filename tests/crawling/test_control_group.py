@@ -24,7 +24,7 @@ from scrapy_gp4c.commands.status import STATUS
 from scrapy_gp4c.crawling import control_group
 from scrapy_gp4c.crawling.control_group import Tally, describe_estimates, estimates, predict
 from scrapy_gp4c.errors import ScoreError
-from scrapy_gp4c.fingerprint.sketches import differ, is_changed
+from scrapy_gp4c.fingerprint import differ, is_changed
 from scrapy_gp4c.page_state.columns import in_panel
 from scrapy_gp4c.page_state.groups import Directories
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, KINDS, VISIT

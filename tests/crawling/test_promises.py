@@ -14,7 +14,7 @@ from scrapy import Request, Spider
 from scrapy.http import Response
 
 from scrapy_gp4c import visit
-from scrapy_gp4c.fingerprint.parts import ComparedPart, compared_part
+from scrapy_gp4c.fingerprint import ComparedPart, compared_part
 from scrapy_gp4c.fingerprint.worker_process import LARGE_BYTES
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.commands.test_commands import in_process, make_project

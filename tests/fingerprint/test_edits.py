@@ -7,8 +7,7 @@ from random import Random
 import pytest
 from scrapy.http import HtmlResponse
 
-from scrapy_gp4c.fingerprint import read
-from scrapy_gp4c.fingerprint.sketches import is_changed
+from scrapy_gp4c.fingerprint import is_changed, read
 
 LETTERS = {
     "Latin": "abcdefghilmnoprstu",

@@ -13,9 +13,17 @@ from hypothesis import strategies as st
 from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 from simhash import Simhash
 
-from scrapy_gp4c.fingerprint import features, fingerprint, fingerprint_of_text, main_features
+from scrapy_gp4c.fingerprint import (
+    distance,
+    feature_hashes,
+    features,
+    fingerprint,
+    fingerprint_of_text,
+    is_changed,
+    main_features,
+    sim_half,
+)
 from scrapy_gp4c.fingerprint.answers import MAX_TEXT_CHARACTERS, page_text
-from scrapy_gp4c.fingerprint.sketches import distance, feature_hashes, is_changed, sim_half
 from scrapy_gp4c.fingerprint.text import html_content
 from scrapy_gp4c.words.masking import MASK, mask
 from scrapy_gp4c.words.normal import normalise

@@ -10,8 +10,15 @@ from random import Random
 import pytest
 from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlResponse
 
-from scrapy_gp4c.fingerprint import PageReading, answers, fingerprint_of_text, main_features, read
-from scrapy_gp4c.fingerprint.sketches import has_text, is_changed
+from scrapy_gp4c.fingerprint import (
+    PageReading,
+    answers,
+    fingerprint_of_text,
+    has_text,
+    is_changed,
+    main_features,
+    read,
+)
 
 URL = "http://127.0.0.1/"
 WORDS = [

@@ -10,10 +10,9 @@ from random import Random
 import pytest
 from scrapy.http import HtmlResponse, JsonResponse
 
-from scrapy_gp4c.fingerprint import read
+from scrapy_gp4c.fingerprint import is_changed, read
 from scrapy_gp4c.fingerprint.copy_notes import compared
 from scrapy_gp4c.fingerprint.noise import blocks_of
-from scrapy_gp4c.fingerprint.sketches import is_changed
 
 FILLER = [f"paragraph {number} about the harbour and its lamps" for number in range(40)]
 TITLES = ["Bridge opens", "Ferry is late", "Storm ahead", "Mayor resigns", "Market grows", "School wins"]

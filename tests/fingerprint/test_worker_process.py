@@ -17,7 +17,9 @@ from benchmarks.hostile_bodies import BODIES
 from benchmarks.hostile_texts import HOSTILE
 from scrapy_gp4c.fingerprint import (
     PageReading,
+    compared_part,
     fingerprint,
+    has_parts,
     main_features,
     read,
     read_bytes,
@@ -25,7 +27,6 @@ from scrapy_gp4c.fingerprint import (
 )
 from scrapy_gp4c.fingerprint.answers import page_text
 from scrapy_gp4c.fingerprint.copy_notes import CopyState, compared, unpack
-from scrapy_gp4c.fingerprint.parts import compared_part, has_parts
 from scrapy_gp4c.fingerprint.worker_process import LARGE_BYTES, FingerprintProcess, is_large
 from scrapy_gp4c.words.normal import normalise
 

@@ -94,7 +94,7 @@ def crawl(
                 finder = number[store.request(page_id)["url"]]
                 first_visit.setdefault(finder, now)
                 text = (finder * 1_000 + int(version[now, finder]) + 1) * GOLDEN % 2**64
-                cycle.judge(claim, PageReading(text), 10)
+                cycle.end(claim, size_bytes=10, reading=PageReading(text))
                 during(store, page_id)
             for child in np.flatnonzero((grown.finder == finder) & (grown.born <= now)).tolist():
                 if store.find(child + 1) is None:
