@@ -17,9 +17,8 @@ from scrapy_gp4c.scoring.named import BASELINES
 from scrapy_gp4c.scoring.terminals import PAPERS
 from training.evolution.choices import Choices, prepare_splits
 from training.evolution.evolve import Parameters
-from training.evolution.fitness import PreparedSplit
 from training.evolution.learning import LEARNED, learn
-from training.evolution.workers import workers
+from training.evolution.workers import PreparedSplit, workers
 from training.histories.models import generate
 from training.histories.reading import read_history
 

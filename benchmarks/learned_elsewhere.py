@@ -38,12 +38,10 @@ from scrapy_gp4c.scoring.terminals import RELATED
 from training.comparing.statistics import half_width
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import Choices, identity, prepare_splits
-from training.evolution.evolve import Parameters
-from training.evolution.fitness import PreparedSplit
+from training.evolution.evolve import Parameters, named_expression
 from training.evolution.front import PREFERENCES
 from training.evolution.learning import learn
-from training.evolution.named_start import expression_of
-from training.evolution.workers import workers
+from training.evolution.workers import PreparedSplit, workers
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
 from training.learn import FORGET
@@ -51,7 +49,7 @@ from training.replaying.prepared import PreparedHistory
 from training.replaying.replay import run
 
 PEERS: Final = tuple(
-    name for name in NAMED if name not in BASELINES and {*expression_of(name).terminals} <= {*RELATED}
+    name for name in NAMED if name not in BASELINES and {*named_expression(name).terminals} <= {*RELATED}
 )
 """The named functions beyond the papers' ones."""
 METRICS: Final = ("ndcg", "freshness")

@@ -23,8 +23,7 @@ from benchmarks.common import machine, verdict
 from scrapy_gp4c.scoring.expression import Expression, parse
 from scrapy_gp4c.scoring.terminals import BASIC, PAPERS
 from training.evolution.evolve import Evolution, Parameters
-from training.evolution.fitness import TextFitness, load_fitness
-from training.evolution.workers import MAX_TEXTS
+from training.evolution.workers import MAX_TEXTS, TextFitness, load_fitness
 from training.histories.history import ChangeHistory
 from training.histories.models import generate
 from training.replaying.prepared import PreparedHistory, prepare

@@ -22,8 +22,7 @@ from scrapy_gp4c.scoring.terminals import (
 from scrapy_gp4c.search.measuring import SCORINGS
 from scrapy_gp4c.search.queries import read_query_log
 from training.evolution.choices import Choices
-from training.evolution.evolve import Parameters
-from training.evolution.variation import QUOTIENTS, RATES
+from training.evolution.evolve import QUOTIENTS, RATES, Parameters
 from training.histories import claims, splits
 from training.histories.claims import FIRST_SIGHT, LINE
 from training.histories.contents import read_contents

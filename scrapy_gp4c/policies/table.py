@@ -189,9 +189,11 @@ def load(value: str, *, trusted: bool = True) -> PolicyChoice:
         if not trusted:
             raise PolicyError(f"the policy {text!r} is a dotted path, which only settings may name")
         return PolicyChoice(text, _from_path(text))
-    near = did_you_mean(text.partition("(")[0], POLICIES)
-    refused = PolicyError(f"a policy is {_accepted()}; found {text[:80]!r}{near}")
-    name, arguments = parse(text, POLICIES, refused)
+    parsed = parse(text, POLICIES)
+    if parsed is None:
+        near = did_you_mean(text.partition("(")[0], POLICIES)
+        raise PolicyError(f"a policy is {_accepted()}; found {text[:80]!r}{near}")
+    name, arguments = parsed
     entry = POLICIES[name]
     check_arguments(text, name, entry.parameters, arguments)
     return PolicyChoice(
@@ -226,18 +228,18 @@ def _usage(name: str) -> str:
     return f"{name}({parameters})" if parameters else name
 
 
-def parse(text: str, names: Container[str], refused: PolicyError) -> tuple[str, dict[str, Any]]:
-    """Name, one of ``names``, and arguments of ``name`` or ``name(key=number, ...)``; raises `refused`."""
+def parse(text: str, names: Container[str]) -> tuple[str, dict[str, Any]] | None:
+    """Name (of ``names``) and arguments of ``name`` or ``name(key=number, ...)``; None for another text."""
     try:
         node = ast.parse(text, mode="eval").body
         call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
         if not isinstance(call.func, ast.Name) or call.args or call.func.id not in names:
-            raise refused
+            return None
         arguments = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        raise refused from None
+        return None
     if None in arguments or len(arguments) < len(call.keywords):
-        raise refused
+        return None
     return call.func.id, {str(name): value for name, value in arguments.items()}
 
 

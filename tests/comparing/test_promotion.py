@@ -53,8 +53,8 @@ from training.comparing.promotion import (
     values_on,
 )
 from training.evolution.choices import Choices
-from training.evolution.fitness import load_fitness
 from training.evolution.score_file import ScoreFile
+from training.evolution.workers import load_fitness
 from training.histories import models
 from training.histories.formats import write_npz, write_tsv
 from training.histories.history import ChangeHistory

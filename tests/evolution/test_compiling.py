@@ -13,9 +13,15 @@ import pytest
 from scrapy_gp4c.policies.table import TOP_K
 from tests.evolution.test_workers import REQUESTS, TEXTS, TRUTHS, check, functions
 from training.evolution import learning
-from training.evolution.fitness import TextFitness, load_fitness
 from training.evolution.learning import compiled_beside
-from training.evolution.workers import EvaluationTask, Evaluator, evaluate_task, workers
+from training.evolution.workers import (
+    EvaluationTask,
+    Evaluator,
+    TextFitness,
+    evaluate_task,
+    load_fitness,
+    workers,
+)
 
 NDCG = load_fitness("ndcg")
 TWO = SimpleNamespace(n_jobs=2)

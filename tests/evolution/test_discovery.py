@@ -30,8 +30,7 @@ from training.evolution.discovery import (
     learn_jointly,
     write_discovery,
 )
-from training.evolution.evolve import Parameters
-from training.evolution.simplification import canonical
+from training.evolution.evolve import Parameters, canonical
 from training.evolution.workers import workers
 from training.histories.claims import DATED_CLAIM
 from training.histories.growth import NO_FINDER, GrowthHistory, read_growth, write_growth

@@ -15,8 +15,14 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.scoring.expression import parse
 from training.evolution.choices import Choices, prepare_splits
-from training.evolution.evolve import BestIndividual, EvolutionState, Outcome, Parameters, evolve
-from training.evolution.fitness import PreparedSplit
+from training.evolution.evolve import (
+    BestIndividual,
+    EvolutionState,
+    Outcome,
+    Parameters,
+    evolve,
+    expression_of,
+)
 from training.evolution.front import (
     AGE,
     MOST_MEMBERS,
@@ -27,7 +33,7 @@ from training.evolution.front import (
     undominated,
 )
 from training.evolution.selection import GUARDED, NAMED_RUN, RULES, SELECTIONS, promotion_test
-from training.evolution.variation import expression_of
+from training.evolution.workers import PreparedSplit
 from training.histories.models import generate
 from training.replaying.replay import run as replay
 

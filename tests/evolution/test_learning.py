@@ -21,13 +21,28 @@ from tests.evolution.test_evolve import evaluate
 from training.evolution import learning, selection
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import DRAWS, Choices, identity, prepare_splits
-from training.evolution.evolve import Evolution, EvolutionState, Outcome, Parameters, evolve
-from training.evolution.fitness import PreparedSplit, TextFitness, load_fitness, values_of
+from training.evolution.evolve import (
+    Evolution,
+    EvolutionState,
+    Individual,
+    Outcome,
+    Parameters,
+    drawing_from,
+    evolve,
+    expression_of,
+    primitive_set,
+)
 from training.evolution.learning import Learned, evolve_all, learn, learn_by_rules
 from training.evolution.score_file import ScoreFile
 from training.evolution.selection import RULES, SELECTIONS, SelectionGoal
-from training.evolution.variation import Individual, drawing_from, expression_of, primitive_set
-from training.evolution.workers import EvaluationRequest, workers
+from training.evolution.workers import (
+    EvaluationRequest,
+    PreparedSplit,
+    TextFitness,
+    load_fitness,
+    values_of,
+    workers,
+)
 from training.histories.claims import DATED_CLAIM
 from training.histories.history import ChangeHistory
 from training.histories.models import generate

@@ -1,9 +1,10 @@
-"""Traces of a real crawl: few modules have to be read to follow a response, or the planning of a cycle."""
+"""Traces of a crawl and of learning: few modules are crossed by a response, a plan and a generation."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,9 +16,15 @@ from scrapy import Request, Spider
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.middleware import FingerprintMiddleware
+from scrapy_gp4c.scoring import terminals
 from tests.support.loopback import Site, crawl, html
+from training.evolution.choices import Choices, prepare_splits
+from training.evolution.evolve import Parameters
+from training.evolution.learning import learn
+from training.evolution.workers import workers
+from training.histories.models import generate
 
-PACKAGE = "scrapy_gp4c."
+PACKAGES = ("scrapy_gp4c.", "training.")
 
 
 class OnePage(Spider):
@@ -36,7 +43,7 @@ class OnePage(Spider):
 
 
 class Trace:
-    """Modules of the package whose functions were called between two calls."""
+    """Modules of ours whose functions were called between two calls."""
 
     def __init__(self) -> None:
         self.modules: set[str] = set()
@@ -51,8 +58,8 @@ class Trace:
 
     def _note(self, frame: FrameType, event: str, _: object) -> None:
         name = frame.f_globals.get("__name__", "")
-        if event == "call" and name.startswith(PACKAGE):
-            self.modules.add(name.removeprefix(PACKAGE))
+        if event == "call" and name.startswith(PACKAGES):
+            self.modules.add(name)
 
     def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """The function, whose calls are traced."""
@@ -94,3 +101,41 @@ async def test_a_plan_and_a_response_cross_few_modules(
     await crawl(OnePage, tmp_path / "store", {"GP4C_BUDGET": 1})
     assert 10 < len(planning.modules) <= 20, sorted(planning.modules)
     assert 10 < len(response.modules) <= 12, sorted(response.modules)
+
+
+class SecondGeneration:
+    """Listener to learning that traces the second generation; the first one may compile."""
+
+    def __init__(self) -> None:
+        self.trace = Trace()
+        self.number = 0
+
+    def generation(self, number: int, asked: int) -> None:
+        """A generation begins."""
+        self.number = number
+        if number == 2:
+            self.trace.begin()
+
+    def advance(self, texts: int) -> None:
+        """Some of its functions are replayed."""
+
+    def first_fitness(self, fitness: float) -> None:
+        """No other run waits."""
+
+    def best(self, fitness: Sequence[float]) -> None:
+        """A generation has ended."""
+        if self.number == 2:
+            self.trace.end()
+
+
+@pytest.mark.slow
+def test_a_generation_crosses_few_modules() -> None:
+    """Breeding, replays with related terminals and their fitness, in this process."""
+    history = generate("brdc12-like", 300, 20, 0)
+    history = replace(history, page_names=[f"/{page % 7}/{page}" for page in range(history.pages)])
+    parameters = Parameters(terminals.RELATED, population=20, generations=2)
+    choices = Choices(seeds=1, selection="guarded", parameters=parameters)
+    listener = SecondGeneration()
+    with workers(1) as alone:
+        learn(history, choices, alone, folds=prepare_splits(history, choices), watch=listener)
+    assert 10 < len(listener.trace.modules) <= 18, sorted(listener.trace.modules)

@@ -6,28 +6,45 @@ import dataclasses
 import math
 from fractions import Fraction
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scrapy_gp4c.arrays import Ints
-from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.errors import HistoryError, ScoreError
 from scrapy_gp4c.page_state.groupings import NOWHERE, ClusterRanks, Grouping, Links, PageGroups
+from scrapy_gp4c.page_state.groups import count_visits, directories
+from scrapy_gp4c.page_state.related import RecentVisits, Related
 from scrapy_gp4c.policies import table
-from scrapy_gp4c.policies.base import PolicySettings
-from scrapy_gp4c.scoring import functions
+from scrapy_gp4c.policies.base import PolicySettings, Round, Selection
+from scrapy_gp4c.policies.table import load as load_policy
+from scrapy_gp4c.policies.top_k import best_candidates, scored_by
+from scrapy_gp4c.scoring import functions, terminals
+from scrapy_gp4c.scoring.expression import PRIMITIVES, Expression
+from scrapy_gp4c.scoring.ranking import top_k
+from scrapy_gp4c.scoring.terminals import ROUND, STATE, compute
 from scrapy_gp4c.search.queries import parse_query_log
 from tests.support.contents import contents_of, random_pages
 from training.histories.history import ChangeHistory
 from training.replaying import dense
-from training.replaying.dense import ContentCopies, Copies, replay_dense
-from training.replaying.evidence import ReplayEvidence
+from training.replaying.dense import (
+    BestRows,
+    ContentCopies,
+    Copies,
+    GroupWindow,
+    PageStates,
+    ReplayEvidence,
+    divided,
+    replay_dense,
+)
 from training.replaying.kernels import sampling
-from training.replaying.metrics import CONTENT_BITS
+from training.replaying.metrics import CONTENT_BITS, METRICS
 from training.replaying.prepared import prepare
 from training.replaying.refresh_value import QualityMeasure, with_refresh_values
+from training.replaying.replay import load, run
 
 PAGES = 5
 CYCLES = 8
@@ -307,3 +324,321 @@ def test_an_engine_that_is_asked_for_plans_by_rounds(monkeypatch: pytest.MonkeyP
     assert asked == [True, False]
     for field in dataclasses.fields(one):
         np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name))
+
+
+SCORES = st.one_of(
+    st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-300, 5e-324, -5e-324, 1e300, -1e300, 0.1, 0.1 + 1e-16]),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+
+
+@pytest.mark.slow
+@example([0.0, 0.0, 0.0, 0.0, -0.0], 2, 1)
+@example([1.0, 2.0] * 60, 110, 1)
+@given(st.lists(SCORES, min_size=1, max_size=80), st.integers(0, 80), st.integers(0, 2**32))
+@settings(max_examples=300, deadline=None)
+def test_it_selects_what_a_ranking_of_all_would(scores, k, seed):
+    """The same rows in the same order as `top_k`, whatever the scores, with equal ties and large ones."""
+    values = np.array(scores)
+    rng = np.random.default_rng(seed)
+    ties = rng.permutation(len(values)).astype(np.uint64)
+    k = min(k, len(values))
+    selection = BestRows(len(values))
+    for few in (0, len(values) - 1, 100):  # its memory is used again
+        with patch.object(dense, "FEW", few):
+            found = selection.best(values, k, lambda rows: ties[rows])
+        assert found.tolist() == top_k(values, ties, k).tolist()
+
+
+def test_ties_are_asked_for_where_they_decide():
+    """The ties of chosen pages and of those at the border are computed, never those of all pages."""
+    scores = np.arange(3000.0)
+    scores[2600:2650] = 2600.0
+    asked = []
+
+    def ties_of(rows):
+        asked.append(np.sort(rows).tolist())
+        return rows.astype(np.uint64)
+
+    BestRows(3000).best(scores, 375, ties_of)
+    assert asked == [list(range(2600, 2650)), [*range(2600, 2625), *range(2650, 3000)]]
+
+
+NAMES = ("n", "X", "t", "sad", "near", "site_now", "spent", "random", "rate_site", "cluster_recent")
+LEAVES = st.one_of(st.sampled_from(NAMES), st.sampled_from([0.0, 0.5, -3.0, 1e300]))
+
+
+def _trees(inner):
+    def of(name):
+        return st.tuples(*[inner] * PRIMITIVES[name].arity).map(
+            lambda parts: (name, *(token for part in parts for token in part))
+        )
+
+    return st.sampled_from(sorted(PRIMITIVES)).flatmap(of)
+
+
+TREES = st.recursive(LEAVES.map(lambda leaf: (leaf,)), _trees, max_leaves=12)
+
+
+@given(tokens=TREES, seed=st.integers(0, 2**32))
+@settings(max_examples=300, deadline=None)
+def test_the_parts_put_together_score_as_the_whole(tokens, seed):
+    """Bit for bit."""
+    function = functions.of_expression(Expression(tokens))
+    found = divided(function)
+    rng = np.random.default_rng(seed)
+    state = {name: rng.integers(0, 5, 7).astype(dtype) for name, dtype in terminals.STATE.items()}
+    state |= {name: rng.random(7) for name in terminals.ROUND} | {"draw": rng.integers(0, 9, 7)}
+    values = {
+        name: found.value(name, level, state, 9) for level, parts in found.parts.items() for name in parts
+    }
+    out = np.empty(7)
+    found.finish(values, state, 9, out)
+    assert out.tobytes() == function.scores(state, 9).tobytes()
+
+
+def test_the_largest_parts_are_told_once():
+    """Equal ones share a name; numbers alone stay where they are."""
+    found = divided(functions.load("t * (X + 0.5) * near + t * (X + 0.5) / max(site_now, 2 * 3)"))
+    own, of_directories = ({name: part.text for name, part in one.items()} for one in found.parts.values())
+    assert own == {"own_0": "t * (X + 0.5)"}
+    assert of_directories == {"directory_0": "max(site_now, 2.0 * 3.0)", "directory_1": "near"}
+    assert found.remainder.text == "own_0 * directory_1 + own_0 / directory_0"
+    assert found.reads == ()
+    alone = divided(functions.load("t * X"))
+    assert (alone.remainder.text, alone.reads) == ("own_0", ())
+
+
+TALLIES = {metric.tally for metric in METRICS.values() if metric.tally is not None}
+
+
+@pytest.mark.parametrize("policy", ["top_k", "rounds(rounds=3)", "rounds(rounds=3, sample=0.3)"])
+@pytest.mark.parametrize(
+    "score",
+    [
+        "t * (X + 0.5) * near",
+        "(t + spent) * X * size_lift",
+        "p / near_dir - near_site",
+        "random * surprise_dir",
+    ],
+)
+def test_states_that_are_dropped_on_the_way_change_no_replay(score, policy):
+    """All visits and all metrics are the same, however soon states without pages are dropped."""
+    rng = np.random.default_rng(3)
+    pages = 300
+    names = [f"d{rng.integers(0, 9)}/{page}" for page in range(pages)]
+    changed = rng.random((14, pages)) < rng.random(pages)
+    site = rng.integers(0, 5, pages).astype(np.int32)
+    history = ChangeHistory(changed, site, page_names=names, size=rng.integers(0, 9, pages))
+    prepared = prepare(history, budget=0.2)
+    replays = []
+    for slack in (0, dense.SLACK):
+        visits = []
+        with patch.object(dense, "SLACK", slack):
+            tallies = replay_dense(
+                prepared,
+                load(score),
+                TALLIES,
+                lambda cycle, pages, changed, to=visits: to.append((cycle, pages.tolist(), changed.tolist())),
+                load_policy(policy),
+            )
+        replays.append((visits, {name: getattr(tallies, name).tolist() for name in TALLIES}))
+    assert replays[0] == replays[1]
+
+
+def test_it_counts_as_going_through_the_visits_does():
+    """Cycle for cycle, within a cycle too; cycles before the window are left out."""
+    rng = np.random.default_rng(1)
+    tree = directories(rng.integers(0, 4, 12))
+    finished = []
+
+    def told(window, plain):
+        for level in ("directory", "site"):
+            for mine, other in ((window.window, plain.window), (window.this_cycle, plain.this_cycle)):
+                for one, same in zip(mine(level), other(level), strict=True):
+                    assert one.tolist() == same.tolist()
+
+    window = GroupWindow(tree, finished)
+    for cycle in range(1, 8):
+        rows, changed = np.empty(0, np.intp), np.empty(0, np.bool_)
+        for visits in (0, 30, 0, 7):
+            own = rng.integers(0, 12, visits), rng.random(visits) < 0.5
+            window.add(*own)
+            rows, changed = np.append(rows, own[0]), np.append(changed, own[1])
+            told(
+                window,
+                Related(tree, RecentVisits(cycle, finished, count_visits(rows, changed, None)), lambda: None),
+            )
+        finished = [count_visits(rows, changed, None), *finished]
+        window.finish()
+        told(window, Related(tree, RecentVisits(cycle, finished), lambda: None))
+    told(GroupWindow(tree, finished), Related(tree, RecentVisits(cycle, finished), lambda: None))
+
+
+class _Passing:
+    """Evidence that must be gone through block by block."""
+
+    def __init__(self, evidence):
+        self.candidates, self.visits = evidence.candidates, evidence.visits
+
+
+TEXTS = (
+    "t * X", "t * near", "random", "t * rate_site * surprise_dir + spent", "size_lift", "-near",
+    "near * near", "t * (X + 0.5) * near", "1e300 * X * (1e300 * near)", "log(t) - near / X",
+    "(t + spent) * near * sqrt(surprise_site)", "random * X * surprise_site * near",
+    "tests.scoring.test_functions.half_of_x",
+)  # fmt: skip
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    scores=st.tuples(st.sampled_from(TEXTS), st.sampled_from(TEXTS)),
+    ties=st.sampled_from(["random", "order"]),
+    block_rows=st.integers(1, 30),
+    k=st.integers(0, 40),
+)
+@settings(max_examples=100, deadline=None)
+def test_ranking_all_at_hand_is_ranking_in_passing(seed, scores, ties, block_rows, k):
+    """Round for round, by one function and another: pages, scores and cut of a pass over the candidates."""
+    rng = np.random.default_rng(seed)
+    pages = 40
+    history = ChangeHistory(
+        changed=rng.random((6, pages)) < 0.3,
+        site=rng.integers(0, 3, pages).astype(np.int32),
+        page_names=[f"d{rng.integers(0, 4)}/{page}" for page in range(pages)],
+        size=rng.integers(0, 4, pages),
+    )
+    prepared = prepare(history, budget=0.5, ties=ties, seed=seed % 100)
+    with patch.object(dense, "BLOCK_ROWS", block_rows):
+        evidence = ReplayEvidence(prepared, (*STATE, *ROUND))
+        by_turns = [PolicySettings(functions.load(score), prepared.seed) for score in scores]
+        for cycle, salt in zip(prepared.scored_cycles.tolist(), prepared.salts, strict=True):
+            evidence.begin(cycle, salt)
+            for number in range(5):
+                scores_of = scored_by(by_turns[number // 2 % 2], Round(cycle, number, k))
+                one = best_candidates(scores_of, min(k, 10), evidence)
+                other = best_candidates(scores_of, min(k, 10), _Passing(evidence))
+                assert one.pages.tolist() == other.pages.tolist()
+                assert one.scores.tobytes() == other.scores.tobytes()
+                assert one.cut == other.cut
+                evidence.visit(one, history.changed[cycle - 1, one.pages])
+            evidence.observe()
+
+
+def test_a_history_without_names_has_sites_alone():
+    """Terminals of directories are refused by name, those of sites are known."""
+    history = ChangeHistory(changed=np.eye(6, 40, dtype=bool), site=np.zeros(40, np.int32))
+    prepared = prepare(history, budget=0.1)
+    assert run(prepared, "t * near_site * surprise_site * rate_site").k == 4
+    for name in ("near", "near_dir", "surprise_dir"):
+        with pytest.raises(ScoreError, match=f"the terminal '{name}' is told by the directories"):
+            run(prepared, f"t * {name}")
+
+
+def test_it_trusts_what_it_has_just_ranked_alone():
+    """Not for a copy, for pages that were written to, or for those of a round before."""
+    history = ChangeHistory(changed=np.eye(6, 40, dtype=bool), site=np.zeros(40, np.int32))
+    prepared = prepare(history, budget=0.1)
+    evidence = ReplayEvidence(prepared, ("last_cycle", "X"))
+    scores_of = scored_by(PolicySettings(functions.load("t * X"), 0), Round(3, 0, 4))
+    evidence.begin(3, prepared.salts[0])
+    chosen = evidence.best(scores_of, 4)
+    assert evidence.trusts(chosen)
+    assert not evidence.trusts(chosen._replace(pages=chosen.pages[::-1]))
+    chosen.pages.flags.writeable = True
+    assert not evidence.trusts(chosen)
+    chosen = evidence.best(scores_of, 4)
+    evidence.visit(chosen, np.zeros(4, np.bool_))
+    assert not evidence.trusts(chosen)
+    assert not evidence.may_visit(chosen.pages).any()
+
+
+def clustered(clusters: bool) -> ChangeHistory:
+    """Six pages of three clusters, which go across directories."""
+    changed = np.random.default_rng(3).random((9, 6)) < 0.4
+    found = ChangeHistory(changed, np.zeros(6, np.int32), page_names=[f"{n // 3}/{n}" for n in range(6)])
+    if clusters:
+        nobody = np.empty(0, np.intp)
+        found.neighbours.groups_by_content = PageGroups(
+            np.array([0, 1, 2, 0, 1, 2], np.int32), np.zeros((3, 3), np.int32), Links(nobody, nobody, 6), ""
+        )
+    return found
+
+
+def test_clusters_are_told_from_their_visits() -> None:
+    """In plain Python, in every round of every cycle: the share so far, begun with that of three cycles."""
+    told = clustered(clusters=True)
+    prepared = prepare(told, budget=4, warmup=2)
+    names = ("cluster_now", "cluster_recent")
+    evidence = ReplayEvidence(prepared, ("last_cycle", *names))
+    cluster = [0, 1, 2, 0, 1, 2]
+    log = [(cycle, page, bool(told.changed[cycle - 1, page])) for cycle in (1, 2) for page in range(6)]
+    draws = np.random.default_rng(1)
+    for cycle, salt in zip(prepared.scored_cycles.tolist(), prepared.salts, strict=True):
+        evidence.begin(cycle, salt)
+        pages = draws.permutation(6).astype(np.uint32)
+        for part in (pages[:2], pages[2:4]):
+            values = compute(names, evidence.rows(np.arange(6, dtype=np.uint32)).state, cycle)
+            for page in range(6):
+                own = [visit for visit in log if cluster[visit[1]] == cluster[page]]
+                before = [hit for when, _, hit in own if cycle - 3 <= when < cycle]
+                now = [hit for when, _, hit in own if when == cycle]
+                recent = (sum(before) + 0.1) / (len(before) + 1)
+                assert values["cluster_recent"][page] == recent
+                assert values["cluster_now"][page] == (sum(now) + recent) / (len(now) + 1)
+            found = told.changed[cycle - 1, part]
+            evidence.visit(Selection(part, np.zeros(2), None), found)
+            log += [(cycle, page, hit) for page, hit in zip(part.tolist(), found.tolist(), strict=True)]
+        evidence.observe()
+
+
+def test_without_clusters_their_terminals_are_one_error() -> None:
+    """With the command that makes them."""
+    assert run(prepare(clustered(clusters=True), budget=2), "t * cluster_now").k == 2
+    with pytest.raises(ScoreError, match=r"python -m training\.cluster"):
+        run(prepare(clustered(clusters=False), budget=2), "t * cluster_recent")
+
+
+STATE_PAGES = 60
+
+
+def _as_bits(values):
+    return values.astype(np.float64).tobytes()
+
+
+@given(seed=st.integers(0, 2**32), slack=st.sampled_from([0, 4096]))
+@settings(max_examples=50, deadline=None)
+def test_pages_have_what_observing_each_by_itself_gives(seed, slack):
+    """Whatever is visited: all columns are those of pages that are observed one by one."""
+    rng = np.random.default_rng(seed)
+    expected = terminals.new_state(STATE_PAGES)
+    with patch.object(dense, "SLACK", slack):
+        states = PageStates(terminals.new_state(1), np.zeros(STATE_PAGES, np.uint32))
+        for cycle in range(1, 12):
+            pages = rng.permutation(STATE_PAGES)[: rng.integers(0, STATE_PAGES)]
+            changed = rng.random(len(pages)) < 0.4
+            visited = {name: values[pages] for name, values in expected.items()}
+            terminals.observe(visited, changed, cycle)
+            for name, values in visited.items():
+                expected[name][pages] = values
+            states.observe(pages, changed, cycle)
+            if cycle == 3:
+                states["E"]  # kept for each page from now on
+            for name, values in states.columns.items():
+                assert _as_bits(values[states.number]) == _as_bits(expected[name])
+            assert _as_bits(states["E"]) == _as_bits(expected["E"])
+    assert _as_bits(states["X"]) == _as_bits(expected["X"])
+
+
+def test_pages_in_equal_state_share_it():
+    """Two ways to one state end in one; states without pages are dropped when they are many."""
+    state = {name: values for name, values in terminals.new_state(1).items() if name in ("X", "last_cycle")}
+    with patch.object(dense, "SLACK", 0):
+        states = PageStates(state, np.zeros(4, np.uint32))
+        states.observe(np.array([0, 1]), np.array([True, False]), 1)
+        states.observe(np.array([0, 1]), np.array([False, True]), 2)
+        assert states.number[0] == states.number[1]
+        assert states.number[2] == states.number[3]
+        for cycle in range(3, 30):
+            states.observe(np.array([0, 1]), np.array([False, False]), cycle)
+        assert states.states <= 6

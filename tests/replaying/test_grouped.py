@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.scoring.expression import WATCH, Expression, parse
 from scrapy_gp4c.scoring.functions import load
-from training.evolution.fitness import TextFitness, load_fitness, values_of
-from training.evolution.variation import drawing_from, expression_of, primitive_set
+from training.evolution.evolve import drawing_from, expression_of, primitive_set
+from training.evolution.workers import TextFitness, load_fitness, values_of
 from training.histories.history import ChangeHistory
 from training.histories.models import generate
 from training.replaying import grouped

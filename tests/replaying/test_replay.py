@@ -22,9 +22,10 @@ from scrapy_gp4c.scoring import discovery, hints, terminals
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import load
 from scrapy_gp4c.scoring.ranking import draws
-from training.evolution.variation import drawing_from, expression_of, primitive_set
+from training.evolution.evolve import drawing_from, expression_of, primitive_set
 from training.histories.history import ChangeHistory
-from training.replaying import grouped, states
+from training.replaying import grouped
+from training.replaying import prepared as prepared_module
 from training.replaying.dense import replay_dense
 from training.replaying.grouped import replay_grouped
 from training.replaying.metrics import METRICS
@@ -258,7 +259,7 @@ def test_functions_replayed_together_do_what_each_does_alone(
         "0 * t",
     ]
     with (
-        mock.patch.object(states, "ROWS_PER_CYCLE", rows_per_cycle),
+        mock.patch.object(prepared_module, "ROWS_PER_CYCLE", rows_per_cycle),
         mock.patch.object(grouped, "MOST_BATCHED", batched),
     ):
         truth = prepare(history, budget=12, warmup=warmup, ties=ties)
@@ -285,14 +286,14 @@ def test_functions_that_choose_alike_are_replayed_once_and_have_results_of_their
 @pytest.mark.parametrize("rows_per_cycle", [0, 3, 40])
 def test_it_does_not_matter_how_many_cycles_states_are_listed_for(rows_per_cycle, monkeypatch):
     """Listed for no cycle, for a few and for more, scores of states and of groups give the same bits."""
-    monkeypatch.setattr(states, "ROWS_PER_CYCLE", rows_per_cycle)
+    monkeypatch.setattr(prepared_module, "ROWS_PER_CYCLE", rows_per_cycle)
     generator = np.random.default_rng(3)
     history = history_of(generator.random((12, 300)) < generator.beta(0.3, 3, 300))
     for text in ("gad_rate + aad_rate * t - sad", "gad_rate - n"):
         expected = replay(history, text, budget=20, engine="dense")
         assert_same(replay(history, text, budget=20, engine="grouped"), expected)
-        columns = states.state_columns(load(text))
-        listed = states.states_of(prepare(history, budget=20), *columns)
+        columns = prepared_module.state_columns(load(text))
+        listed = prepared_module.states_of(prepare(history, budget=20), *columns)
         assert (listed is None) == (rows_per_cycle < 4)  # as many as warm-up patterns
         assert listed is None or 0 < listed.cycles < 10
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.scoring.expression import PRIMITIVES, Expression, Token, parse
-from training.evolution.simplification import readable
+from training.evolution.evolve import readable
 from training.reporting import score as formula
 
 leaves = st.sampled_from(("n", "X", "t", "cg", "nad_rate")) | st.floats(-1e6, 1e6).map(

@@ -20,7 +20,7 @@ from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.named import BASELINES, NAMED
 from scrapy_gp4c.settings import Settings
-from training.evolution.simplification import readable
+from training.evolution.evolve import readable
 from training.histories.formats import write_npz
 from training.histories.history import ChangeHistory
 from training.histories.models import generate

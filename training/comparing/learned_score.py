@@ -13,9 +13,8 @@ from scrapy_gp4c.scoring import functions
 from training.comparing.difference import Difference, differ
 from training.comparing.trials import BASELINES, Trials, best_baseline, held_out, try_out
 from training.evolution.choices import SPLITS, Choices
-from training.evolution.evolve import Json, Parameters
+from training.evolution.evolve import Depths, Json, Parameters
 from training.evolution.learning import LEARNED
-from training.evolution.variation import Depths
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
 from training.replaying.metrics import ORACLE, budget_pages

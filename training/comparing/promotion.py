@@ -29,12 +29,11 @@ from scrapy_gp4c.scoring import functions, ranking
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.store.records import CycleRecord
 from training.evolution.choices import Choices, prepare_splits
-from training.evolution.fitness import Fitness, load_fitness
+from training.evolution.evolve import named_expression
 from training.evolution.front import GUARD
 from training.evolution.learning import ProgressListener, learn
-from training.evolution.named_start import expression_of
 from training.evolution.score_file import write_learned
-from training.evolution.workers import Workers
+from training.evolution.workers import Fitness, Workers, load_fitness
 from training.histories.history import ChangeHistory
 from training.histories.splits import Division, HistorySplit
 from training.replaying.metrics import budget_pages
@@ -333,8 +332,14 @@ def not_worse(
         return np.array([rows[row].mean() for rows in values])
 
     least = mean_of(champion) - GUARD_MARGIN
-    candidates = {text: functions.of_expression(expression_of(text), text, choices.clock) for text in texts}
+    candidates = {
+        text: functions.of_expression(named_expression(text), text, choices.clock) for text in texts
+    }
     return {text for text, function in candidates.items() if (mean_of(function) >= least).all()}
+
+
+def _loaded(text: str, choices: Choices) -> ScoreFunction:
+    return functions.of_expression(named_expression(text), text, choices.clock)
 
 
 def in_use(path: Path, store: Path) -> ScoreFunction:
@@ -401,7 +406,9 @@ def promote(
     )
     if not learned.complete:
         raise KeyboardInterrupt
-    challenger = functions.of_expression(expression_of(learned.best.text), learned.best.text, choices.clock)
+    challenger = functions.of_expression(
+        named_expression(learned.best.text), learned.best.text, choices.clock
+    )
     decision = decide(split.test, champion, challenger, choices, newest)
     if decision.promoted:
         instead = {"instead_of": champion.formula, "instead_of_sha256": champion.sha256}

@@ -18,11 +18,10 @@ from scrapy_gp4c.scoring.functions import load as load_score
 from scrapy_gp4c.scoring.functions import of_expression
 from scrapy_gp4c.scoring.named import DEFAULT as DEFAULT_FUNCTION
 from scrapy_gp4c.scoring.terminals import Clock
-from training.evolution.evolve import Json, Parameters
-from training.evolution.fitness import JackknifeParts, PreparedSplit, load_measure
+from training.evolution.evolve import Json, Parameters, named_candidates, named_functions, uses_related_pages
 from training.evolution.front import GUARD, PREFERENCES
-from training.evolution.named_start import named_candidates, named_functions, uses_related_pages
 from training.evolution.selection import GROUPS, GUARDED, RULES, SelectionGoal
+from training.evolution.workers import JackknifeParts, PreparedSplit, load_measure
 from training.histories import splits
 from training.histories.history import ChangeHistory
 from training.replaying import metrics

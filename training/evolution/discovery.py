@@ -29,9 +29,8 @@ from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import ScoreFunction, of_expression
 from scrapy_gp4c.scoring.terminals import Clock
-from training.evolution.evolve import Evolution, Outcome, Parameters
+from training.evolution.evolve import Evolution, Outcome, Parameters, canonical
 from training.evolution.score_file import ScoreFile
-from training.evolution.simplification import canonical
 from training.evolution.workers import Workers
 from training.histories.growth import GrowthHistory
 from training.replaying.growth import GrowthCrawl, replay_growth

@@ -7,34 +7,561 @@ histories, replay or processes, and several runs can share workers and a cache.
 Randomness: generation g of run r draws from a generator seeded by (seed, r, g) alone. A run therefore
 needs no generator state to be continued, and its result depends on nothing but its seed, its parameters
 and the outcomes it was told.
+
+Trees are DEAP's prefix lists over an untyped primitive set whose operators are those of
+`scrapy_gp4c.scoring.expression.PRIMITIVES`: DEAP never evaluates a tree, it only takes trees apart and puts
+them together, and `expression_of` hands the result to the one evaluator. Depth counts nodes on the
+longest path, so that a single terminal has depth 1 (as in GPC++, the class library of the papers).
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
+from deap import gp
+from deap.tools import selection
 
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.scoring import terminals
-from scrapy_gp4c.scoring.expression import Expression, check_terminals, parse
-from training.evolution.named_start import start_functions, uses_related_pages
-from training.evolution.variation import (
-    QUOTIENTS,
-    RATES,
-    Depths,
-    Individual,
-    ProtectedDivision,
-    breed,
-    drawing_from,
-    half_and_half,
-    individual_of,
-    primitive_set,
-)
+from scrapy_gp4c.scoring.expression import PRIMITIVES, Expression, Token, check_terminals, parse
+from scrapy_gp4c.scoring.functions import load
+from scrapy_gp4c.scoring.named import NAMED, PURPOSES
+from scrapy_gp4c.scoring.sizes import UNSIZED
+
+
+def uses_related_pages(names: Collection[str]) -> bool:
+    """Whether one of these terminals describes related pages."""
+    related_columns = set(terminals.ROUND) - {"draw", "spent"}
+    return not related_columns.isdisjoint(terminals.columns_of(names))
+
+
+def named_functions(names: Collection[str]) -> dict[str, str]:
+    """The named functions of these terminals: name -> canonical text."""
+    forms = {name: _form(name, names) for name in NAMED}
+    return {name: form.text for name, form in forms.items() if {*form.terminals} <= {*names}}
+
+
+def named_candidates(names: Collection[str]) -> tuple[str, ...]:
+    """Names of the functions that compete with evolved ones: those with a purpose, and those of `names`."""
+    return tuple(dict.fromkeys((*PURPOSES, *named_functions(names))))
+
+
+def named_expression(text: str) -> Expression:
+    """Expression of a named function, or of another text; a replay leaves out what its history lacks."""
+    return parse(NAMED[text].expression if text in NAMED else text)
+
+
+def _form(name: str, names: Collection[str]) -> Expression:
+    """Canonical expression of a named function where these terminals are known."""
+    has_claims, has_sizes = (not {*names}.isdisjoint(known) for known in (terminals.CLAIMED, UNSIZED))
+    expression = load(name).for_pages(has_claims=has_claims, has_sizes=has_sizes).expression
+    assert expression is not None
+    return canonical(expression)
+
+
+FLOORS: Final = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0)
+"""Rates added to that of a page."""
+NEIGHBOURHOODS: Final = ("near", "sqrt(near)", "near * sqrt(surprise_site)", "near_site", "near_dir")
+SIZE_POWERS: Final = (0.5, 0.25)
+SPENT_WEIGHTS: Final = (0.1, 0.3, 3.0, 10.0)
+"""Factors of the default's floor, which rises with the share of the budget that is spent."""
+
+
+def polished_functions(names: Collection[str]) -> list[str]:
+    """The form of the default and its kin with other constants, which are tuned before structure evolves.
+
+    ``names``: known terminals; the forms read claims and sizes where these are among them.
+    """
+    rate = "hint_rate" if "hint_rate" in names else "rate"
+    lifts = [f" * size_lift ** {power}" for power in SIZE_POWERS] if "size_lift" in names else [""]
+    floors = [
+        f"t * ({rate} + {floor}) * {near}{lift}"
+        for floor in FLOORS
+        for near in NEIGHBOURHOODS
+        for lift in lifts[-1:]
+    ]
+    rising = [
+        f"t * ({rate} + {weight} * spent ** 2) * near * sqrt(surprise_site){lift}"
+        for weight in SPENT_WEIGHTS
+        for lift in lifts
+    ]
+    return [*floors, *rising]
+
+
+def start_functions(names: Collection[str]) -> list[Expression]:
+    """The named functions of these terminals, their polished kin, then ``t`` times each; all different."""
+    products = [f"t * {name}" for name in names if "t" in names]
+    forms = [canonical(parse(text)) for text in polished_functions(names)]
+    polished = [form.text for form in forms if {*form.terminals} <= {*names}]
+    texts = [*named_functions(names).values(), *polished, *products]
+    return list(dict.fromkeys(canonical(parse(text)) for text in texts))
+
+
+_ROWS: Final = 16
+"""A constant is computed on a block of rows, as it would be in use, not on one."""
+
+Node = tuple[Token, ...]
+
+
+def canonical(expression: Expression) -> Expression:
+    """The canonical form; equal scores bit for bit on every input, and a fixed point of this function.
+
+    * a subtree without terminals becomes its value;
+    * ``x * 1``, ``1 * x``, ``x / 1`` and ``x - 0.0`` become ``x``; ``x - x`` becomes ``0.0``;
+    * the operands of ``+`` and ``*`` are put in order (IEEE 754 addition and multiplication commute; they do
+      not associate, so nothing is regrouped).
+
+    Not rewritten, because it is not exact: ``x / x`` (0 near 0), ``x * 0.0`` and ``x + 0.0`` (the sign of
+    zero), ``pow(x, 1)`` (saturates), ``log(exp(x))`` and anything that moves a rounding.
+    """
+    return Expression(_canonical(expression.tokens))
+
+
+def _canonical(tokens: Sequence[Token]) -> Node:
+    stack: list[Node] = []
+    for token in reversed(tokens):
+        if not isinstance(token, str) or token not in PRIMITIVES:
+            stack.append((token,))
+        elif PRIMITIVES[token].arity == 1:
+            stack.append(_rewrite(token, [stack.pop()]))
+        else:
+            stack.append(_rewrite(token, [stack.pop(), stack.pop()]))
+    return stack.pop()
+
+
+def _rewrite(token: str, arguments: list[Node]) -> Node:
+    if _constant(arguments[0]) and _constant(arguments[-1]):  # of one or two
+        program = (token, *(argument[0] for argument in arguments))
+        return (_value(program, _signs(program)),)
+    if len(arguments) == 2:
+        first, second = arguments
+        if token in "*/" and second == (1.0,):
+            return first
+        if token == "*" and first == (1.0,):
+            return second
+        if token == "-" and first == second and _signs(first) == _signs(second):
+            return (0.0,)
+        if token == "-" and second == (0.0,) and _signs(second) == (1.0,):
+            return first
+        if token in "+*" and _follows(first, second):
+            first, second = second, first
+        return (token, *first, *second)
+    return (token, *arguments[0])
+
+
+def _constant(node: Node) -> bool:
+    return len(node) == 1 and not isinstance(node[0], str)
+
+
+def _signs(node: Node) -> tuple[float, ...]:
+    """The signs of the constants: 0.0 and -0.0 compare equal, yet are not the same constant."""
+    return tuple(math.copysign(1.0, token) for token in node if not isinstance(token, str))
+
+
+def _follows(first: Node, second: Node) -> bool:
+    """Short before long, and constants behind names: ``t * 10.0``."""
+    if len(first) != len(second):
+        return len(first) > len(second)
+    return first != second and _key(first) > _key(second)
+
+
+def _key(node: Node) -> list[tuple[bool, Token]]:
+    return [(not isinstance(token, str), token) for token in node]
+
+
+@lru_cache(maxsize=65_536)
+def _value(program: Node, signs: tuple[float, ...]) -> float:
+    """Value of an operator on constants; the signs only complete the key of the cache."""
+    return float(Expression(program)({}, _ROWS)[0])
+
+
+def simplify(expression: Expression, same: Callable[[Expression], bool]) -> Expression:
+    """A shorter or equal expression for which ``same`` holds, found greedily.
+
+    Evolved trees carry parts that no longer matter (Koza 1992 calls them introns) and constants with sixteen
+    digits: parts go, and constants are rounded, as long as the function behaves as before. ``same`` is called
+    at most a few times per node. The result names a terminal.
+    """
+    (simplified,) = simplify_all([expression], lambda asked: {0: same(asked[0])})
+    return simplified
+
+
+def simplify_all(
+    expressions: Sequence[Expression], same: Callable[[dict[int, Expression]], dict[int, bool]]
+) -> list[Expression]:
+    """`simplify` for several at once.
+
+    ``same`` is asked about one candidate for each of them that is not done yet, by number; so it can look
+    at all these at the same time.
+    """
+    searches = [_search(expression) for expression in expressions]
+    simplified: dict[int, Expression] = {}
+    answers: Mapping[int, bool | None] = dict.fromkeys(range(len(searches)))
+    while answers:
+        asked: dict[int, Expression] = {}
+        for number, answer in answers.items():
+            try:
+                asked[number] = searches[number].send(answer)
+            except StopIteration as end:
+                simplified[number] = end.value
+        answers = same(asked) if asked else {}
+    return [simplified[number] for number in range(len(searches))]
+
+
+def _search(expression: Expression) -> Generator[Expression, bool | None, Expression]:
+    """Yields candidates, is sent whether each behaves like the expression, and returns the simplest."""
+    current = canonical(expression)
+    position = 0
+    while position < len(current.tokens):
+        for candidate in _without(current.tokens, position):
+            shorter = canonical(Expression(candidate))
+            if shorter.terminals and len(shorter.tokens) < len(current.tokens) and (yield shorter):
+                current = shorter
+                position = 0
+                break
+        else:
+            position += 1
+    for position, token in enumerate(current.tokens):
+        if isinstance(token, str):
+            continue
+        for digits in (1, 2, 3):
+            rounded = float(f"{token:.{digits}g}")
+            tokens = (*current.tokens[:position], rounded, *current.tokens[position + 1 :])
+            if rounded == token:
+                break
+            if (yield Expression(tokens)):
+                current = Expression(tokens)
+                break
+    return canonical(current)
+
+
+def _without(tokens: tuple[Token, ...], position: int) -> Iterator[tuple[Token, ...]]:
+    """The program with the node at `position` replaced by each of its operands."""
+    token = tokens[position]
+    if not isinstance(token, str) or token not in PRIMITIVES:
+        return
+    start = position + 1
+    operands = []
+    for _ in range(PRIMITIVES[token].arity):
+        end = _end(tokens, start)
+        operands.append((start, end))
+        start = end
+    for first, last in operands:
+        yield (*tokens[:position], *tokens[first:last], *tokens[start:])
+
+
+def _end(tokens: tuple[Token, ...], start: int) -> int:
+    """Index behind the subtree that begins at `start`."""
+    open_places = 1
+    while open_places:
+        token = tokens[start]
+        open_places += (PRIMITIVES[token].arity if isinstance(token, str) and token in PRIMITIVES else 0) - 1
+        start += 1
+    return start
+
+
+def readable(text: str) -> str:
+    """Name of a named function, or the expression with its constants rounded to 4 digits."""
+    if text in NAMED:
+        return text
+
+    def rounded(token: Token) -> Token:
+        return token if isinstance(token, str) else float(f"{token:.4g}")
+
+    return Expression(tuple(rounded(token) for token in parse(text).tokens)).text
+
+
+FUNCTIONS: Final = ("+", "-", "*", "/", "log", "exp", "pow")
+"""Inner nodes (journal section 4.2.1)."""
+ProtectedDivision = Literal["zero", "large"]
+"""Quotient of a division by zero: 0 (journal section 4.2.1), or a very large number (thesis section 3.2)."""
+QUOTIENTS: Final[dict[ProtectedDivision, str]] = {"zero": "/", "large": "div"}
+"""Reading of protected division -> its operator in the score language."""
+CONSTANTS: Final = (0.001, 0.01, 0.1, 0.5, 1.0, math.e, 10.0, 100.0, 1000.0)
+"""Constant leaves (thesis section 3.2; the journal's list leaves out e)."""
+ATTEMPTS: Final = 10
+"""Draws of an operator whose child would be too deep, before it returns the parent."""
+
+
+class Rates(NamedTuple):
+    """Probabilities of the genetic operators (journal 4.1 and 5.2; thesis 3.2 and 3.3).
+
+    Crossover 90% and reproduction 15% are *proportions of the next generation* and are normalised, so that
+    6 children in 7 come from a crossover and 1 in 7 is a copy. Each mutation then strikes every child, copies
+    included, with its own probability. The elite is copied untouched on top of that. (The authors' program
+    reads the same numbers as 15% new random trees and the rest 90% crossover and 10% copies.)
+    """
+
+    crossover: float
+    reproduction: float
+    mutations: tuple[tuple[str, float], ...]
+    """Name of a mutation in `MUTATIONS` and the probability that it strikes a child."""
+
+
+RATES: Final[dict[str, Rates]] = {
+    "journal": Rates(0.90, 0.15, (("swap", 0.05), ("subtree", 0.05))),
+    "thesis": Rates(0.90, 0.15, (("node", 0.05), ("shrink", 0.05))),
+}
+"""Journal section 5.2: swap and replacement mutation; thesis section 4.4: node replacement and shrink."""
+
+
+class Depths(NamedTuple):
+    """Limits on the depth of trees, in nodes (journal section 5.2; 2 to 6 at birth is Koza's ramp)."""
+
+    first: int = 2
+    """Shallowest tree of the initial population."""
+    last: int = 6
+    """Deepest tree of the initial population."""
+    crossover: int = 9
+    """Deepest tree that may take part in a crossover."""
+    tree: int = 10
+    """Deepest tree at all."""
+
+
+class Individual(gp.PrimitiveTree):  # type: ignore[misc]
+    """A tree and its fitness (higher is better; NaN until it is known).
+
+    What was made of it once is remembered, by its copies too, until nodes are replaced.
+    """
+
+    def __init__(self, nodes: Sequence[Any], fitness: float = math.nan) -> None:
+        """Copy the nodes: they are immutable and shared between trees."""
+        super().__init__(nodes)
+        self.fitness = fitness
+        self._depth = 0
+        self._expression: Expression | None = None
+        self._form: Expression | None = None
+        if isinstance(nodes, Individual):
+            self._depth, self._expression, self._form = nodes._depth, nodes._expression, nodes._form
+
+    def __setitem__(self, index_or_slice: Any, nodes: Any) -> None:
+        """Replace nodes by others."""
+        super().__setitem__(index_or_slice, nodes)
+        self._depth, self._expression, self._form = 0, None, None
+
+    @property
+    def depth(self) -> int:
+        """Nodes on the longest path from the root."""
+        if not self._depth:  # a child is asked twice: when it is made, and as a mate
+            depths: list[int] = []
+            for node in reversed(self):  # DEAP's `height` says the same, in twice the time
+                if node.arity:
+                    for _ in range(node.arity - 1):
+                        first = depths.pop()
+                        if first > depths[-1]:
+                            depths[-1] = first
+                    depths[-1] += 1
+                else:
+                    depths.append(1)
+            self._depth = depths[0]
+        return self._depth
+
+    @property
+    def expression(self) -> Expression:
+        """Result of `expression_of`."""
+        if self._expression is None:
+            self._expression = expression_of(self)
+        return self._expression
+
+    @property
+    def form(self) -> Expression:
+        """The canonical form."""
+        if self._form is None:
+            self._form = canonical(self.expression)
+        return self._form
+
+
+def primitive_set(
+    terminals: Sequence[str], known: Collection[Token] = (), protected_division: ProtectedDivision = "zero"
+) -> gp.PrimitiveSet:
+    """DEAP's untyped primitive set: the papers' functions, the given terminals and the constants.
+
+    ``known``: further constants and operators that trees may bring along; none is drawn.
+    """
+    primitives = gp.PrimitiveSet("score", 0)
+    for function in FUNCTIONS:
+        name = QUOTIENTS[protected_division] if function == "/" else function
+        primitives.addPrimitive(PRIMITIVES[name].apply, PRIMITIVES[name].arity, name=name)
+    for leaf in (*terminals, *CONSTANTS):
+        primitives.addTerminal(leaf)
+    for token in known:
+        if str(token) not in primitives.mapping:
+            primitives.mapping[str(token)] = (
+                gp.Primitive(token, [primitives.ret] * PRIMITIVES[token].arity, primitives.ret)
+                if token in PRIMITIVES
+                else gp.Terminal(token, False, primitives.ret)
+            )
+    return primitives
+
+
+def expression_of(tree: Sequence[Any]) -> Expression:
+    """The tree as a score expression, node by node."""
+    return Expression(tuple(node.name if type(node) is gp.Primitive else node.value for node in tree))
+
+
+def individual_of(tokens: Sequence[Token], primitives: gp.PrimitiveSet) -> Individual:
+    """Inverse of `expression_of`; KeyError for a token that the primitive set does not have."""
+    return Individual([primitives.mapping[str(token)] for token in tokens])
+
+
+_binding = threading.RLock()
+
+
+@contextmanager
+def drawing_from(rng: random.Random) -> Iterator[None]:
+    """Let DEAP's functions draw from `rng` within the block.
+
+    They draw from the module ``random`` that their own modules name; binding that name keeps the global
+    generator out of the result, whatever other threads of the process (a Dask client's, say) draw from it.
+    """
+    with _binding:
+        modules = (gp, selection)
+        bound = [module.random for module in modules]
+        try:
+            for module in modules:
+                module.random = rng
+            yield
+        finally:
+            for module, previous in zip(modules, bound, strict=True):
+                module.random = previous
+
+
+def half_and_half(primitives: gp.PrimitiveSet, index: int, depths: Depths) -> Individual:
+    """Tree number `index` of a ramped half-and-half population (Koza 1992).
+
+    Depth limits run through the ramp in turn; every other round of the ramp is grown, the rest are full.
+    """
+    ramp = depths.last - depths.first + 1
+    edges = depths.first - 1 + index % ramp
+    generate = gp.genFull if (index // ramp) % 2 == 0 else gp.genGrow
+    return Individual(generate(primitives, edges if generate is gp.genFull else 1, edges))
+
+
+def crossover(one: Individual, other: Individual, rng: random.Random, limit: int) -> Individual:
+    """`one` with a random subtree replaced by a random subtree of `other`: one child (journal 4.1)."""
+    for _ in range(ATTEMPTS):
+        child = Individual(one)
+        index_or_slice = one.searchSubtree(rng.randrange(len(one)))
+        child[index_or_slice] = other[other.searchSubtree(rng.randrange(len(other)))]
+        if child.depth <= limit:
+            return child
+    return Individual(one, one.fitness)
+
+
+def _ends(tree: Sequence[Any]) -> list[int]:
+    """For every node, the index behind its subtree."""
+    ends = [0] * len(tree)
+    stack: list[int] = []
+    for index in range(len(tree) - 1, -1, -1):
+        end = index + 1
+        for _ in range(tree[index].arity):
+            end = stack.pop()
+        ends[index] = end
+        stack.append(end)
+    return ends
+
+
+def swap(tree: Individual, primitives: gp.PrimitiveSet, rng: random.Random, limit: int) -> Individual:
+    """Exchange two random subtrees neither of which contains the other (journal 4.1)."""
+    ends = _ends(tree)
+    for _ in range(ATTEMPTS):
+        first = rng.randrange(len(tree))
+        others = [j for j in range(len(tree)) if j >= ends[first] or ends[j] <= first]
+        if not others:
+            continue
+        a, b = sorted((first, rng.choice(others)))
+        child = Individual(
+            [*tree[:a], *tree[b : ends[b]], *tree[ends[a] : b], *tree[a : ends[a]], *tree[ends[b] :]]
+        )
+        if child.depth <= limit:
+            return child
+    return tree
+
+
+def subtree(tree: Individual, primitives: gp.PrimitiveSet, rng: random.Random, limit: int) -> Individual:
+    """Replace a random subtree by a new random tree that fits the depth limit (journal 4.1)."""
+    index = rng.randrange(len(tree))
+    ends = _ends(tree)
+    above = sum(ends[j] > index for j in range(index))
+    child = Individual(tree)
+    with drawing_from(rng):
+        child[slice(index, ends[index])] = gp.genGrow(primitives, 0, min(limit - above, Depths().last) - 1)
+    return child
+
+
+def node(tree: Individual, primitives: gp.PrimitiveSet, rng: random.Random, limit: int) -> Individual:
+    """Replace a random node by a different one of the same arity (thesis 3.3)."""
+    child = Individual(tree)
+    index = rng.randrange(len(tree))
+    kind = primitives.primitives if tree[index].arity else primitives.terminals
+    others = [n for n in kind[primitives.ret] if n.arity == tree[index].arity and n is not tree[index]]
+    child[index] = rng.choice(others)
+    return child
+
+
+def shrink(tree: Individual, primitives: gp.PrimitiveSet, rng: random.Random, limit: int) -> Individual:
+    """Replace a random function node, and all below it, by a random terminal (thesis 3.3)."""
+    functions = [index for index, node in enumerate(tree) if node.arity]
+    if not functions:
+        return tree
+    child = Individual(tree)
+    child[tree.searchSubtree(rng.choice(functions))] = [rng.choice(primitives.terminals[primitives.ret])]
+    return child
+
+
+Mutation = Callable[[Individual, gp.PrimitiveSet, random.Random, int], Individual]
+MUTATIONS: Final[dict[str, Mutation]] = {
+    "swap": swap,
+    "subtree": subtree,
+    "node": node,
+    "shrink": shrink,
+}
+
+
+def breed(
+    population: Sequence[Individual],
+    primitives: gp.PrimitiveSet,
+    rng: random.Random,
+    *,
+    rates: Rates,
+    depths: Depths,
+    tournament: int,
+    elite: int,
+) -> list[Individual]:
+    """The next generation, of the same size: the elite, then children of tournament winners.
+
+    Every individual needs its fitness. Only trees within the crossover depth are drawn into tournaments
+    for mates. A child that is a plain copy keeps its fitness.
+    """
+    children = [Individual(i, i.fitness) for i in sorted(population, key=_fitness, reverse=True)[:elite]]
+    mates = [i for i in population if i.depth <= depths.crossover]
+    crossing = rates.crossover / (rates.crossover + rates.reproduction)
+    with drawing_from(rng):
+        while len(children) < len(population):
+            if rng.random() < crossing and mates:
+                one, other = selection.selTournament(mates, 2, tournament)
+                child = crossover(one, other, rng, depths.tree)
+            else:
+                (winner,) = selection.selTournament(population, 1, tournament)
+                child = Individual(winner, winner.fitness)
+            for name, rate in rates.mutations:
+                if rng.random() < rate:
+                    child = MUTATIONS[name](child, primitives, rng, depths.tree)
+            children.append(child)
+    return children
+
+
+def _fitness(individual: Individual) -> float:
+    return individual.fitness
+
 
 Json = dict[str, Any]
 """An object of a JSON file."""
@@ -59,7 +586,7 @@ class Parameters:
     generations: int = 50
     tournament: int = 2
     operators: str = "journal"
-    """Key of `training.evolution.variation.RATES`."""
+    """Key of `training.evolution.evolve.RATES`."""
     protected_division: ProtectedDivision = "zero"
     """Quotient of a division by zero in evolved functions."""
     depths: Depths = field(default_factory=Depths)
@@ -70,7 +597,7 @@ class Parameters:
     parsimony: float = 0.0
     """Taken off the fitness per node of the canonical tree."""
     start: Start = "auto"
-    """First generation beside random trees, see `training.evolution.named_start`: ``auto`` is ``named`` where
+    """First generation beside random trees, see `training.evolution.evolve`: ``auto`` is ``named`` where
     a terminal describes related pages, else ``random``."""
 
     def __post_init__(self) -> None:

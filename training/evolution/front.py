@@ -31,8 +31,7 @@ from deap import base, tools
 
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.scoring.expression import Expression, parse
-from training.evolution.evolve import BestIndividual, Evolution, Outcome, Parameters
-from training.evolution.fitness import PreparedSplit
+from training.evolution.evolve import BestIndividual, Evolution, Individual, Outcome, Parameters
 from training.evolution.selection import (
     GUARDED,
     NAMED_RUN,
@@ -50,7 +49,7 @@ from training.evolution.selection import (
     select,
     shorten,
 )
-from training.evolution.variation import Individual
+from training.evolution.workers import PreparedSplit
 
 WORST: Final = (-math.inf, -math.inf)
 

@@ -32,12 +32,19 @@ from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.named import BASELINES, PURPOSES
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import SPLITS, Choices, prepare_splits
-from training.evolution.evolve import Evolution, EvolutionState
-from training.evolution.fitness import Fitness, FitnessPair, PreparedSplit, load_fitness, load_measure
+from training.evolution.evolve import Evolution, EvolutionState, named_functions, uses_related_pages
 from training.evolution.front import FrontCandidate, FrontEvolution, choose_of_front
-from training.evolution.named_start import named_functions, uses_related_pages
 from training.evolution.selection import Allow, FoldPick, FoldValues, SelectedFunction, choose, pick
-from training.evolution.workers import EvaluationRequest, Evaluator, Workers
+from training.evolution.workers import (
+    EvaluationRequest,
+    Evaluator,
+    Fitness,
+    FitnessPair,
+    PreparedSplit,
+    Workers,
+    load_fitness,
+    load_measure,
+)
 from training.histories.history import ChangeHistory
 from training.replaying import metrics
 from training.replaying.prepared import PreparedHistory

@@ -38,11 +38,8 @@ from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring.expression import Expression, parse
 from scrapy_gp4c.scoring.named import DEFAULT, NAMED
 from scrapy_gp4c.scoring.terminals import Clock
-from training.evolution.evolve import BestIndividual
-from training.evolution.fitness import PreparedSplit, load_measure, values_of_all
-from training.evolution.named_start import expression_of
-from training.evolution.simplification import simplify, simplify_all
-from training.evolution.workers import Evaluator
+from training.evolution.evolve import BestIndividual, named_expression, simplify, simplify_all
+from training.evolution.workers import Evaluator, PreparedSplit, load_measure, values_of_all
 from training.replaying.prepared import PreparedHistory
 
 Values = npt.NDArray[np.float64]
@@ -146,7 +143,7 @@ class SelectionGoal(NamedTuple):
     """Goal of a selection: fitness, rule, policy and the named functions that compete."""
 
     fitness: str
-    """As for `training.evolution.fitness.load_measure`."""
+    """As for `training.evolution.workers.load_measure`."""
     clock: Clock
     rule: str
     """One of `RULES`."""
@@ -335,7 +332,7 @@ def candidates_of(
         for text, (training, _) in zip(goal.named, values(list(goal.named)), strict=True):
             mean = float(np.atleast_2d(training)[0].mean())
             candidates_found.append(
-                (BestIndividual(text, mean, mean, "", len(expression_of(text).tokens)), NAMED_RUN)
+                (BestIndividual(text, mean, mean, "", len(named_expression(text).tokens)), NAMED_RUN)
             )
     return sorted(
         (candidate for candidate in candidates_found if not math.isnan(candidate[0].value)),
@@ -390,7 +387,7 @@ class FoldValues:
         numbers = fold, self._folds + fold
         new = [text for text in texts if (fold, goal.fitness, text) not in self._known]
         for policy, group in goal.by_policy(new).items():
-            functions = {text: expression_of(text) for text in group}
+            functions = {text: named_expression(text) for text in group}
             values = self._evaluator.values(((number, functions) for number in numbers), goal.fitness, policy)
             for text in group:
                 training, validation = (values[number][text] for number in numbers)

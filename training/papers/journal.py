@@ -37,14 +37,11 @@ from training.comparing.trials import (
 )
 from training.evolution.checkpoint import Checkpoint, write_atomically
 from training.evolution.choices import SPLITS, Choices, identity, prepare_splits
-from training.evolution.evolve import Json
-from training.evolution.fitness import PreparedSplit
+from training.evolution.evolve import Depths, Json, ProtectedDivision, readable
 from training.evolution.learning import LEARNED, Fold, learn_by_rules
 from training.evolution.score_file import ShowProgress
 from training.evolution.selection import SELECTIONS
-from training.evolution.simplification import readable
-from training.evolution.variation import Depths, ProtectedDivision
-from training.evolution.workers import Workers, workers
+from training.evolution.workers import PreparedSplit, Workers, workers
 from training.histories import splits
 from training.histories.history import ChangeHistory
 from training.replaying.metrics import METRICS, ORACLE, TRIO, budget_pages

@@ -520,8 +520,10 @@ def load_oracle_baseline(text: str) -> Baseline | None:
     if not is_oracle_baseline(text):
         return None
     text = text.strip()
-    refused = PolicyError(f"the baseline is {_ACCEPTED}; found {text[:80]!r}")
-    name, arguments = table.parse(text, ORACLE_MEANINGS, refused)
+    parsed = table.parse(text, ORACLE_MEANINGS)
+    if parsed is None:
+        raise PolicyError(f"the baseline is {_ACCEPTED}; found {text[:80]!r}")
+    name, arguments = parsed
     table.check_arguments(text, name, _PARAMETERS, arguments)
     tau = float(arguments.get("tau", 0.0))
     return Baseline(text, partial(_timetable, text, name, tau), ORACLE_SOURCE, ORACLE_MEANINGS[name])

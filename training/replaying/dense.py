@@ -4,6 +4,11 @@ It replays score functions whose terminals differ from page to page (``random``,
 all policies but ``top_k``, baselines and the oracle. It is the oracle of the tests for
 `training.replaying.grouped`. Sampling policies have compiled loops (`compiled_loop`): a replay knows every
 outcome beforehand, so that it runs through a whole cycle at once.
+
+A replay has all pages at hand, so that it ranks them faster than a pass over blocks does, to the same bits.
+Parts of a score that many pages share are computed once (`divided`): pages in equal state are equal in
+subexpressions of that state, pages of one directory in subexpressions of its tables. Sums over recent visits
+are kept up to date by `GroupWindow`.
 """
 
 from __future__ import annotations
@@ -11,25 +16,47 @@ from __future__ import annotations
 import itertools
 import math
 import weakref
-from collections.abc import Callable, Collection
+from collections import ChainMap
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache, lru_cache, partial
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.arrays import Floats, Ints
-from scrapy_gp4c.errors import HistoryError, PolicyError
-from scrapy_gp4c.page_state.groupings import Grouping
-from scrapy_gp4c.page_state.outcomes import SAMPLE
+from scrapy_gp4c.arrays import Array, Floats, Ints
+from scrapy_gp4c.errors import HistoryError, PolicyError, ScoreError
+from scrapy_gp4c.page_state.claims import KINDS_OF
+from scrapy_gp4c.page_state.groupings import Grouping, Name
+from scrapy_gp4c.page_state.groups import KEPT_CYCLES, NO_VISITS, Directories, count_changes, count_visits
+from scrapy_gp4c.page_state.outcomes import CHANGED, PROMISED, SAMPLE, UNCHANGED
+from scrapy_gp4c.page_state.related import (
+    WINDOW_CYCLES,
+    Clustered,
+    PageSums,
+    RecentVisits,
+    Related,
+    RoundState,
+    Sums,
+)
+from scrapy_gp4c.page_state.related import (
+    Level as GroupLevel,
+)
 from scrapy_gp4c.policies import site_share
 from scrapy_gp4c.policies.base import (
+    NOTHING_CHOSEN,
     Block,
+    Cut,
+    CycleVisits,
     Evidence,
     Pages,
+    Planned,
     Policy,
     PolicySettings,
     Round,
+    Scorer,
     Selection,
     choose,
     rounds_of,
@@ -37,12 +64,724 @@ from scrapy_gp4c.policies.base import (
 from scrapy_gp4c.policies.members import SampleOutcomes, sample_pages
 from scrapy_gp4c.policies.sampling import Follow, Greedy, RandomNodes
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice, columns_read
-from scrapy_gp4c.policies.top_k import best_candidates
+from scrapy_gp4c.policies.top_k import CycleScorer, best_candidates
+from scrapy_gp4c.scoring import hints, refresh_value, sizes, terminals
+from scrapy_gp4c.scoring.expression import PRIMITIVES, Expression, Token, finite
 from scrapy_gp4c.scoring.functions import ScoreFunction
+from scrapy_gp4c.scoring.ranking import in_order, salted_draws, top_k
+from scrapy_gp4c.scoring.terminals import Clock
+from training.histories.neighbours import PageDirectories
 from training.replaying.baselines import Baseline
-from training.replaying.evidence import ReplayEvidence
+from training.replaying.claims import ReplayedPageClaims
 from training.replaying.metrics import CONTENT_BITS, CONTENTS, ORACLE, Tallies
 from training.replaying.prepared import PreparedHistory, penalties
+
+
+class Level(IntEnum):
+    """Pages that share the value of a subexpression."""
+
+    NUMBER = 0
+    """All pages, always."""
+    ROUND = 1
+    """All pages, in one round."""
+    OWN = 2
+    """Pages in equal state."""
+    DIRECTORY = 3
+    """Pages of one directory."""
+    PAGE = 4
+    """No other page."""
+
+
+PARTS: Final = (Level.OWN, Level.DIRECTORY)
+"""Levels of the parts of a score."""
+OF_DIRECTORIES: Final = frozenset(("near", "near_site", "near_dir", "site_rate", "site_now", "directory_now"))
+"""Columns of a round with one number per directory."""
+OF_STATES: Final = frozenset((*terminals.STATE, *sizes.COLUMNS, "size_lift"))
+"""Columns in which pages in equal state are equal, for all rounds of a cycle."""
+
+
+class Divided(NamedTuple):
+    """A score expression in parts."""
+
+    parts: dict[Level, dict[str, Expression]]
+    """Level of `PARTS` -> name -> subexpression."""
+    remainder: Expression
+    """The expression with names in place of the parts."""
+    reads: tuple[str, ...]
+    """Terminals of the rest."""
+    clock: Clock
+
+    def value(self, name: str, level: Level, state: Mapping[str, npt.NDArray[Any]], cycle: int) -> Floats:
+        """Values of one part, float64 ``[R]``, finite; ``state``: columns ``[R]``."""
+        expression = self.parts[level][name]
+        return expression(terminals.compute(expression.terminals, state, cycle, self.clock))
+
+    def finish(
+        self, parts: Mapping[str, Floats], state: Mapping[str, npt.NDArray[Any]], cycle: int, out: Floats
+    ) -> None:
+        """Write the scores to ``out``, float64 ``[P]``: those of `ScoreFunction.scores`, bit for bit.
+
+        ``parts``: name -> values of each page, ``[P]``; ``state``: as for `ScoreFunction.scores`.
+        """
+        with np.errstate(all="ignore"):
+            computed = terminals.compute(self.reads, state, cycle, self.clock)
+            values = {name: finite(column) for name, column in computed.items()}
+        self.remainder.evaluate(values | dict(parts), out)
+
+
+def divided(function: ScoreFunction) -> Divided | None:
+    """The parts of a score function; None for a callable."""
+    if function.expression is None:
+        return None
+    levels = {name: _level_of(name, function.clock) for name in function.terminals}
+    parts: dict[Level, dict[tuple[Token, ...], str]] = {level: {} for level in PARTS}
+
+    def named(tokens: tuple[Token, ...], level: Level) -> tuple[Token, ...]:
+        if level not in parts:
+            return tokens
+        return (parts[level].setdefault(tokens, f"{level.name.lower()}_{len(parts[level])}"),)
+
+    stack: list[tuple[tuple[Token, ...], Level]] = []
+    for token in reversed(function.expression.tokens):
+        if token not in PRIMITIVES:
+            stack.append(((token,), levels[token] if isinstance(token, str) else Level.NUMBER))
+            continue
+        assert isinstance(token, str)
+        arguments = [stack.pop() for _ in range(PRIMITIVES[token].arity)]
+        level = Level.NUMBER
+        for _, other in arguments:
+            level = _joined(level, other)
+        operands = [named(*one) if level is Level.PAGE else one[0] for one in arguments]
+        stack.append(((token, *(one for operand in operands for one in operand)), level))
+    page_level = Expression(named(*stack.pop()))
+    by_level = {
+        level: {name: Expression(tokens) for tokens, name in names.items()} for level, names in parts.items()
+    }
+    names = {name for operands in by_level.values() for name in operands}
+    return Divided(by_level, page_level, tuple(sorted({*page_level.terminals} - names)), function.clock)
+
+
+def _level_of(name: str, clock: Clock) -> Level:
+    columns = frozenset(terminals.TERMINALS[clock][name].columns)
+    if columns == {"spent"}:
+        return Level.ROUND
+    if columns <= OF_STATES:
+        return Level.OWN
+    return Level.DIRECTORY if columns <= OF_DIRECTORIES else Level.PAGE
+
+
+def _joined(one: Level, other: Level) -> Level:
+    """Level of a value computed from two values."""
+    low, high = min(one, other), max(one, other)
+    return high if low in (high, Level.NUMBER, Level.ROUND) else Level.PAGE
+
+
+SLACK: Final = 4096
+"""States above twice the number in use that may gather before unused ones are dropped."""
+MOST_WAITING: Final = 2
+"""Visits per page that may wait until the states of all pages are brought up to date."""
+
+
+class PageStates(Mapping[str, Array]):
+    """State columns of P pages by name, each ``[P]``, kept as N distinct states."""
+
+    def __init__(self, state: Mapping[str, Array], number: npt.NDArray[Any]) -> None:
+        """``state``: columns of the first states, ``[N]``; ``number``: state of each page, ``[P]``."""
+        self.columns = dict(state)
+        """Columns of `scrapy_gp4c.scoring.terminals.STATE` by state, each ``[N]``."""
+        self._number = number.astype(np.int32)
+        self._moved: list[tuple[npt.NDArray[Any], npt.NDArray[np.intp]]] = []
+        self._waiting = 0
+        self._of_pages: dict[str, Array] = {}
+        self._pages: npt.NDArray[np.intp] | None = None
+        self._most = 2 * self.states + SLACK
+
+    def __getitem__(self, name: str) -> Array:
+        column = self._of_pages.get(name)
+        if column is None:  # from now on it is kept up to date
+            column = self._of_pages[name] = self.columns[name].take(self.number)
+        return column
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.columns
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def pages(self) -> npt.NDArray[np.intp]:
+        """``[N]``: pages in each state."""
+        if self._pages is None:  # from now on it is kept up to date
+            self._pages = np.bincount(self.number, minlength=self.states)
+        return self._pages
+
+    @property
+    def number(self) -> npt.NDArray[np.int32]:
+        """``[P]``: state of each page."""
+        for pages, number in self._moved:
+            self._number[pages] = number
+        self._moved, self._waiting = [], 0
+        return self._number
+
+    @property
+    def states(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def observe(self, pages: npt.NDArray[Any], changed: npt.NDArray[np.bool_], cycle: int) -> None:
+        """Add a judged visit to each of some distinct pages; ``changed``: whether it had changed,
+        ``[visits]``.
+        """
+        if not len(pages):
+            return
+        before = self.number[pages]
+        moved = 2 * before + changed
+        used = np.flatnonzero(np.bincount(moved))
+        after = {name: values.take(used >> 1) for name, values in self.columns.items()}
+        terminals.observe(after, used & 1, cycle)
+        distinct, state = _merged(after)
+        target = np.empty(int(used[-1]) + 1, np.intp)
+        target[used] = self.states + state
+        self.columns = {
+            name: np.concatenate((values, after[name][distinct])) for name, values in self.columns.items()
+        }
+        number = target[moved]
+        if self._pages is not None:
+            entered, left = (np.bincount(one, minlength=self.states) for one in (number, before))
+            entered[: len(self._pages)] += self._pages
+            self._pages = entered - left
+        self._moved.append((pages, number))
+        self._waiting += len(pages)
+        if self._waiting > MOST_WAITING * len(self._number):
+            _ = self.number
+        for name, column in self._of_pages.items():
+            column[pages] = self.columns[name].take(number)
+        if self.states > self._most:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Drop the states that no page is in."""
+        pages = np.bincount(self.number, minlength=self.states)
+        used = np.flatnonzero(pages)
+        target = np.zeros(self.states, np.intp)
+        target[used] = np.arange(len(used))
+        self._number[:] = target[self._number]
+        self._pages = None if self._pages is None else pages[used]
+        self.columns = {name: values[used] for name, values in self.columns.items()}
+        self._most = 2 * len(used) + SLACK
+
+
+def _merged(state: Mapping[str, Array]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Distinct rows, and for each row the number of its distinct row."""
+    columns = np.array([values.astype(np.float64) for values in state.values()])
+    order = np.lexsort(columns)
+    ordered = columns[:, order]
+    is_new = np.ones(len(order), np.bool_)
+    is_new[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
+    number = np.empty(len(order), np.intp)
+    number[order] = np.cumsum(is_new) - 1
+    return order[is_new], number
+
+
+Rows = npt.NDArray[np.uint32]
+
+FEW: Final = 2_000
+"""Rows up to which compiling a kernel takes longer than it saves."""
+SAMPLE_ROWS: Final = 4_096
+"""Rows of the sample that estimates where the k best begin."""
+
+
+class BestRows:
+    """Selection of the k best of P rows, as `scrapy_gp4c.scoring.ranking.top_k`, with few draws."""
+
+    def __init__(self, pages: int) -> None:
+        from training.replaying.kernels import dense  # compiles: only when it is used
+
+        self._kernels = dense
+        # One more: the kernel writes every row before it knows whether it counts.
+        self._among = np.empty(pages + 1, np.uint32)
+
+    def best(self, scores: Floats, k: int, ties_of: Callable[[Rows], npt.NDArray[Any]]) -> Rows:
+        """Rows of the k best, best first: by score descending, then ties ascending.
+
+        ``scores``: float64 ``[P]``, not NaN; ``ties_of(rows)``: distinct numbers that decide among equal
+        scores.
+        """
+        if k <= 0:
+            return np.empty(0, np.uint32)
+        if len(scores) <= FEW:
+            return top_k(scores, ties_of(np.arange(len(scores), dtype=np.uint32)), k).astype(np.uint32)
+        chosen = self._chosen(scores, k, ties_of)
+        ties = np.asarray(ties_of(chosen), np.uint64)
+        if k < FEW:
+            return chosen[in_order(scores[chosen], ties)]
+        return np.asarray(chosen[self._kernels.in_order(scores[chosen], ties)])
+
+    def _chosen(self, scores: Floats, k: int, ties_of: Callable[[Rows], npt.NDArray[Any]]) -> Rows:
+        among = self._above_sample(scores, k)
+        if among is None:
+            among = np.arange(len(scores), dtype=np.uint32)
+        candidate_scores = scores[among]
+        cut = np.partition(candidate_scores, len(among) - k)[len(among) - k]
+        higher, equal = among[candidate_scores > cut], among[candidate_scores == cut]
+        if len(higher) + len(equal) > k:
+            wanted = k - len(higher)
+            equal = equal[np.argpartition(ties_of(equal), wanted - 1)[:wanted]]
+        chosen = np.concatenate((higher, equal))
+        chosen.sort()
+        return chosen
+
+    def _above_sample(self, scores: Floats, k: int) -> Rows | None:
+        """Ascending rows above the likely cut of a sample: at least k, at most 4 k; None: it misled."""
+        sample = scores[:: max(1, len(scores) // SAMPLE_ROWS)].copy()
+        likely = k * len(sample) / len(scores)
+        rank = len(sample) - int(likely + 3.0 * math.sqrt(likely) + 8.0)  # that row and a few before it
+        if len(scores) < 8 * SAMPLE_ROWS or rank < 0:
+            return None
+        cut = float(np.partition(sample, rank)[rank])
+        count = self._kernels.at_least(scores, cut, self._among)
+        return self._among[:count] if k <= count <= 4 * k else None
+
+
+BLOCK_ROWS: Final = 16_384
+"""Pages scored at a time: their columns stay in the processor's caches."""
+
+Columns = Mapping[str, Array]
+
+
+@lru_cache(maxsize=64)
+def _draws_of_few(pages: int, salt: np.uint64) -> npt.NDArray[np.uint64]:
+    return salted_draws(np.arange(pages, dtype=np.uint64), salt)
+
+
+def blocks(rows: int) -> Iterator[slice]:
+    for start in range(0, rows, BLOCK_ROWS):
+        yield slice(start, min(start + BLOCK_ROWS, rows))
+
+
+class RankedPages:
+    """Ranking of the P pages of a replay; subexpressions that pages share are computed once."""
+
+    def __init__(self, prepared: PreparedHistory, states: PageStates, groups: PageDirectories) -> None:
+        """``groups``: directories of the pages; empty where no terminal needs them."""
+        self._pages, self._by_draw = prepared.pages, prepared.ties == "random"
+        self._states, self._group = states, groups.group
+        self._selection = BestRows(prepared.pages)
+        self._directories: Columns = {"group": np.arange(len(groups.directories.site))}
+        self._scores = np.empty(prepared.pages)
+        self._function: ScoreFunction | None = None
+        self._divided: Divided | None = None
+
+    def begin(self, salt: np.uint64) -> None:
+        """Begin a cycle without visits; ``salt``: of its draws."""
+        self._salt = salt
+
+    def ties(self, pages: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
+        """Numbers that decide among pages of equal score."""
+        if self._by_draw and self._pages <= FEW:
+            return _draws_of_few(self._pages, self._salt).take(pages)
+        numbers = pages.astype(np.uint64)
+        return salted_draws(numbers, self._salt) if self._by_draw else numbers
+
+    def best(
+        self,
+        scores_of: Scorer,
+        k: int,
+        visited: Pages,
+        state_of: Callable[[Columns], Columns],
+        block_of: Callable[[slice], Block],
+    ) -> Selection:
+        """The k best of the pages that are not visited, at least one, best first.
+
+        ``state_of``: columns with the terminals of the round; ``block_of``: a slice of all pages.
+        """
+        if isinstance(scores_of, CycleScorer) and scores_of.function is not self._function:
+            self._function, self._divided = scores_of.function, divided(scores_of.function)
+        pieces = ((rows, block_of(rows)) for rows in blocks(self._pages))
+        if not isinstance(scores_of, CycleScorer) or self._divided is None:
+            for rows, block in pieces:
+                self._scores[rows] = scores_of(block)
+        else:
+            self._put_together(self._divided, scores_of.cycle, state_of, pieces)
+        self._scores[visited] = -np.inf
+        chosen = self._selection.best(self._scores, k, self.ties)
+        scores = self._scores[chosen]
+        return Selection(chosen, scores, Cut(float(scores[-1]), int(self.ties(chosen[-1:])[0])))
+
+    def _put_together(
+        self,
+        parts: Divided,
+        cycle: int,
+        state_of: Callable[[Columns], Columns],
+        pieces: Iterable[tuple[slice, Block]],
+    ) -> None:
+        """Score all pages by the values of the states and of the directories, each computed once."""
+        tables: dict[str, tuple[Floats, npt.NDArray[Any]]] = {}
+        for level, columns, number in (
+            (Level.OWN, self._states.columns, self._states.number),
+            (Level.DIRECTORY, self._directories, self._group),
+        ):
+            state = state_of(columns)
+            for name in parts.parts[level]:
+                tables[name] = parts.value(name, level, state, cycle), number
+        tokens = parts.remainder.tokens
+        if len(tokens) == 3 and tokens[0] == "*" and len(tables) == 2 and tables.keys() >= {*tokens[1:]}:
+            (one, of_one), (other, of_other) = tables.values()
+            from training.replaying.kernels import dense  # compiles: only when it is used
+
+            if dense.multiply(one, of_one, other, of_other, self._scores):
+                return  # else some product is not finite
+        for rows, block in pieces:
+            values = {name: table.take(number[rows]) for name, (table, number) in tables.items()}
+            parts.finish(values, block.state, cycle, self._scores[rows])
+
+
+class _VisitSums(NamedTuple):
+    """Visits, or sums of visits by directory: each ``[V]``."""
+
+    group: npt.NDArray[np.intp]
+    changes: Floats
+    visits: Floats
+
+
+class GroupWindow:
+    """Sums of visits and changes over the last `WINDOW_CYCLES` cycles and the current one, by group."""
+
+    def __init__(self, directories: Directories, finished: Sequence[Array]) -> None:
+        """``finished``: visits of the cycles so far, newest first, dtype `GROUP_VISITS`."""
+        self._directories = directories
+        self._sums = self._zeros()
+        self._now: list[_VisitSums] = []
+        self._finished: list[list[_VisitSums]] = []
+        for visits in finished[:WINDOW_CYCLES]:
+            changes, attempts = (visits[name].astype(np.float64) for name in ("changes", "visits"))
+            self._finished.append([_VisitSums(visits["group"].astype(np.intp), changes, attempts)])
+            self._add(self._sums, self._finished[-1])
+
+    def add(self, group: npt.NDArray[np.intp], changed: npt.NDArray[np.bool_]) -> None:
+        """Add visits of the current cycle: their directories, and whether each is a change."""
+        self._now.append(_VisitSums(group, changed.astype(np.float64), np.ones(len(group))))
+        self._add(self._sums, self._now[-1:])
+
+    def finish(self) -> None:
+        """End the current cycle; the oldest one leaves the window."""
+        self._finished.insert(0, self._now)
+        self._now = []
+        if len(self._finished) > WINDOW_CYCLES:
+            self._add(self._sums, self._finished.pop(), -1.0)
+
+    def window(self, level: GroupLevel) -> Sums:
+        """Sums over all cycles of the window, ``[G or S]``; read-only, valid until the next visits."""
+        return self._sums[level]
+
+    def this_cycle(self, level: GroupLevel) -> Sums:
+        """Sums over the current cycle, ``[G or S]``."""
+        sums = self._zeros()
+        self._add(sums, self._now)
+        return sums[level]
+
+    def _zeros(self) -> dict[GroupLevel, Sums]:
+        lengths: dict[GroupLevel, int] = {
+            "directory": len(self._directories.site),
+            "site": self._directories.sites,
+        }
+        return {level: Sums(np.zeros(size), np.zeros(size)) for level, size in lengths.items()}
+
+    def _add(self, sums: dict[GroupLevel, Sums], parts: Sequence[_VisitSums], sign: float = 1.0) -> None:
+        from training.replaying.kernels import dense  # compiles: only when it is used
+
+        both = tuple(sums["directory"]), tuple(sums["site"])
+        for visits in parts:
+            dense.add(*visits, sign, self._directories.site, *both)
+
+
+NO_GROUPS: Final = PageDirectories(np.empty(0, np.intp), Directories(np.empty(0, np.intp), 0))
+
+
+class _RefreshValues:
+    """Refresh values of the visits, those of the warm-up first."""
+
+    def __init__(self, prepared: PreparedHistory, columns: tuple[str, ...]) -> None:
+        if prepared.impact is None:
+            raise ScoreError(
+                "the terminals dq_rate, dq_last and dq_decay need contents and a log of queries: replay a "
+                "file of contents with --query-log"
+            )
+        self._impact = prepared.impact
+        self.state = {
+            name: np.zeros(prepared.pages, dtype)
+            for name, dtype in refresh_value.COLUMNS.items()
+            if name in columns
+        }
+        self._held = self._impact.version[0].copy()
+        everything = np.arange(prepared.pages)
+        for cycle in range(1, prepared.warmup + 1):
+            since = {"last_cycle": np.full(prepared.pages, cycle - 1)}
+            self.observe(self.state | since, everything, cycle)
+
+    def observe(self, seen: dict[str, Array], pages: Ints, cycle: int) -> None:
+        live = self._impact.version[cycle, pages]
+        gained = self._impact.between(self._held[pages], live, pages)
+        refresh_value.observe(seen, gained, cycle - seen["last_cycle"])
+        self._held[pages] = live
+
+
+class ReplayEvidence:
+    """Evidence of a replay for a policy (`scrapy_gp4c.policies.base.Evidence`): all pages, and the visits
+    so far."""
+
+    def __init__(self, prepared: PreparedHistory, columns: tuple[str, ...]) -> None:
+        """``columns``: state columns that policy and score function read."""
+        self._prepared = prepared
+        related = [name for name in columns if name in terminals.ROUND and name not in ("draw", "spent")]
+        claim_columns = {*hints.COLUMNS, *KINDS_OF}
+        reads_claims = prepared.claims is not None and not claim_columns.isdisjoint(columns)
+        self._claims = ReplayedPageClaims(prepared) if reads_claims else None
+        self._is_related = bool(related)
+        self._group, self._directories = prepared.neighbours.groups if related else NO_GROUPS
+        self._is_predicted = any(name.startswith("surprise") for name in related)
+        needed = {"last_cycle", *columns, *(("E", "T") if "size_lift" in columns else ())}
+        state_names = [name for name in terminals.STATE if name in needed]
+        first_state = prepared.first_state(tuple(state_names))
+        number: npt.NDArray[Any] = prepared.pattern
+        self._is_sized = prepared.size is not None and "size_lift" in related
+        if self._is_sized:
+            of_pattern, size, number = prepared.sized_patterns
+            first_state = {name: values[of_pattern] for name, values in first_state.items()} | {"size": size}
+        self.states = PageStates(first_state, number)
+        self._worth = (
+            _RefreshValues(prepared, columns)
+            if not refresh_value.COLUMNS.keys().isdisjoint(columns)
+            else None
+        )
+        self._beside: dict[str, Array] = {"group": self._group} if related else {}
+        if self._claims is not None:
+            self._beside |= self._claims.columns
+        if self._worth is not None:
+            self._beside |= self._worth.state
+        self._neighbours = prepared.neighbours
+        if len(prepared.weights.values):
+            self._beside["weight"] = prepared.weights.values
+        self._clusters: Grouping | None = None
+        self._recent_visits: list[tuple[Ints, npt.NDArray[np.bool_]]] = []
+        if any(name in terminals.CLUSTERED for name in related) and self._neighbours.knows("cluster"):
+            recent_changes = prepared.changed[max(0, prepared.warmup - WINDOW_CYCLES) : prepared.warmup]
+            self._recent_visits = [(np.arange(prepared.pages), row) for row in recent_changes[::-1]]
+            self._take_clusters()
+        warmup_visits = prepared.warmup_visits if related else []
+        self._window = GroupWindow(self._directories, warmup_visits)
+        self._finished = list(warmup_visits) if self._is_predicted else []
+        self._pages = np.arange(prepared.pages, dtype=np.uint32)
+        self._drawn = np.empty(prepared.pages, np.uint64)
+        self._open = np.ones(prepared.pages, np.bool_)
+        self._ranked = RankedPages(prepared, self.states, PageDirectories(self._group, self._directories))
+        self._best = NOTHING_CHOSEN
+        self._visits = CycleVisits(*(np.empty(prepared.pages, one) for one in ("u4", "u1", "u1")))
+
+    def _take_clusters(self) -> None:
+        self._clusters = self._neighbours.grouping("cluster")
+        self._beside["cluster"] = self._clusters.number
+        self._clustered = [
+            count_changes(self._clusters.number[pages], changed) for pages, changed in self._recent_visits
+        ]
+
+    def begin(self, cycle: int, salt: np.uint64) -> None:
+        """Begin a cycle without visits; cluster the current copies anew where that is due."""
+        anew = self._prepared.neighbours.regrouping
+        if anew is not None and cycle > 1 and (cycle - 1) % anew.every_cycles == 0:
+            copies = self.states["last_cycle"].astype(np.int64)
+            self._neighbours = self._neighbours.regrouped(anew.group(copies))
+            if self._clusters is not None:
+                self._take_clusters()
+        self._cycle, self.salt = cycle, salt
+        self._size_sums = cache(self._sums_by_size) if self._is_sized else None
+        self._site_claims = (
+            None if self._claims is None else cache(partial(self._claims.site_claims, cycle, self.states))
+        )
+        self.visited = self.promised = 0
+        self._hidden = self._pages[:0]
+        self._open[:] = True
+        self._ranked.begin(salt)
+
+    @property
+    def pages(self) -> int:
+        return len(self._pages)
+
+    def _related(self) -> Related:
+        recent = RecentVisits(self._cycle, self._finished, self._counted(), self._spent)
+        clustered = None
+        if self._clusters is not None:
+            clustered = Clustered(self._clusters.groups, self._clustered, self._counted_clusters())
+        return Related(
+            self._directories,
+            recent,
+            self._site_sums,
+            clustered,
+            self._site_claims,
+            kept_sums=self._window,
+            size_sums=self._size_sums,
+        )
+
+    @property
+    def _spent(self) -> float:
+        """Share of the policy's budget that it has spent."""
+        budget = self._prepared.k - self.promised
+        return (self.visited - self.promised) / budget if budget else 0.0
+
+    def _counted_clusters(self) -> npt.NDArray[np.void]:
+        assert self._clusters is not None
+        return count_changes(self._clusters.number[self.visited_pages()], self.is_changed())
+
+    def _counted(self) -> npt.NDArray[np.void]:
+        """Visits of this cycle by group, where terminals read more than `GroupWindow` has."""
+        visited = self.visited_pages()
+        if not len(visited) or not self._is_predicted:
+            return NO_VISITS
+        state = {name: self.states[name][visited] for name in ("E", "T", "last_cycle")}
+        predicted = terminals.change_probability(state, self._cycle)
+        return count_visits(self._group[visited], self.is_changed(), predicted)
+
+    def _site_sums(self) -> PageSums:
+        site = self._directories.site[self._group]
+        return PageSums.by(site, self._directories.sites, self.states["E"], self.states["T"])
+
+    def _sums_by_size(self) -> PageSums:
+        state, pages = self.states.columns, self.states.pages
+        return PageSums.by(state["size"], sizes.CLASSES, pages * state["E"], pages * state["T"])
+
+    def candidates(self) -> Iterator[Block]:
+        """Yield the pages that were not visited in this cycle."""
+        related = self._related()
+        for rows in blocks(len(self._pages)):
+            is_all = not self.visited and not len(self._hidden)
+            open_rows = rows if is_all else np.flatnonzero(self._open[rows]) + rows.start
+            yield self._block(open_rows, related)
+
+    def _block(self, rows: npt.NDArray[np.intp] | slice, related: Related) -> Block:
+        columns = ChainMap(self.states, self._beside)  # type: ignore[arg-type]  # nobody writes to it
+        state = RoundState(columns, rows, related, self._draw)
+        pages = self._pages[rows]
+        return Block(pages, state, lambda places: self._ranked.ties(pages[places]))
+
+    @property
+    def open_pages(self) -> int:
+        """Number of candidates."""
+        return len(self._pages) - self.visited - len(self._hidden)
+
+    def best(self, scores_of: Scorer, k: int) -> Selection:
+        """The k best candidates, as `best_candidates` finds them, but faster."""
+        k = min(k, self.open_pages)
+        self._best = NOTHING_CHOSEN
+        if k > 0:
+            related = self._related()
+            self._best = self._ranked.best(
+                scores_of,
+                k,
+                np.concatenate((self.visits().pages, self._hidden)),
+                lambda columns: RoundState(columns, slice(None), related, self._draw),
+                lambda rows: self._block(rows, related),
+            )
+            self._best.pages.flags.writeable = False
+        return self._best
+
+    def trusts(self, chosen: Selection) -> bool:
+        """Whether `best` returned this selection just now, and nobody wrote to its pages."""
+        return chosen is self._best and not chosen.pages.flags.writeable
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether rules have visited or hidden pages before the policy is asked."""
+        return bool(self.promised or len(self._hidden))
+
+    def keep_promises(self, promised: Pages, changed: npt.NDArray[np.bool_], hidden: Pages) -> None:
+        """Visit the promised pages of the cycle, and hide those that it must not visit."""
+        kinds = np.full(len(promised), PROMISED, np.uint8)
+        self.visit(Selection(promised, np.full(len(promised), np.nan), None, kinds), changed)
+        self.promised, self._hidden = len(promised), hidden
+        self._open[hidden] = False
+
+    def first_of_groups(self, grouping: Grouping, most: int) -> tuple[Pages, Ints, Ints]:
+        """First candidates of every group, in the order of their draws, before any visit of the cycle."""
+        from training.replaying.kernels import sampling  # compiles: only when it is used
+
+        assert not self.visited
+        sampling.draw(self.salt, self._drawn)
+        return sampling.earliest(most, self._drawn, grouping.by_group)  # type: ignore[no-any-return]  # compiled
+
+    def _draw(self, rows: npt.NDArray[np.intp] | slice) -> npt.NDArray[np.uint64]:
+        return salted_draws(self._pages[rows].astype(np.uint64), self.salt)
+
+    def may_visit(self, pages: Pages) -> npt.NDArray[np.bool_]:
+        """Whether each of some pages is still to be visited in this cycle."""
+        known = np.minimum(pages, len(self._open) - 1)
+        return np.asarray(self._open[known] & (pages == known))
+
+    def rows(self, pages: Pages) -> Block:
+        """Columns of some pages."""
+        return self._block(pages.astype(np.intp), self._related())
+
+    def visits(self) -> CycleVisits:
+        """Visits of the rounds so far, with their outcomes."""
+        return self._visits.first(self.visited)
+
+    def planned(self) -> Planned:
+        """Selections of the rounds so far, all of them visited by now."""
+        pages, _, kinds = self.visits()
+        return Planned(pages[self.promised :], kinds[self.promised :])
+
+    def grouping(self, name: Name) -> Grouping:
+        """Groups of all pages by name. Raises PolicyError where the history has none."""
+        return self._neighbours.grouping(name)
+
+    def popularity(self) -> npt.NDArray[np.uint8]:
+        """Popularity of each page. Raises PolicyError where the history has none."""
+        return self._neighbours.popularity()
+
+    def visit(self, chosen: Selection, changed: npt.NDArray[np.bool_]) -> None:
+        """Record the visits of a round; ``changed``: whether each page had changed, ``[visits]``."""
+        rows = slice(self.visited, self.visited + len(changed))
+        outcomes = np.where(changed, np.uint8(CHANGED), np.uint8(UNCHANGED))
+        self._visits.pages[rows], self._visits.outcomes[rows] = chosen.pages, outcomes
+        self._visits.kinds[rows] = chosen.kinds_of_pages()
+        self.visited += len(changed)
+        self._best = NOTHING_CHOSEN
+        pages = chosen.pages.astype(np.intp)  # indexing by others takes more than twice as long
+        if self._is_related:
+            self._window.add(self._group[pages], changed)
+        self._open[pages] = False
+
+    def visited_pages(self) -> Ints:
+        """Pages visited in this cycle, in order of visit."""
+        return self.visits().pages.astype(np.int64)
+
+    def is_changed(self) -> npt.NDArray[np.bool_]:
+        """Whether each page visited in this cycle had changed."""
+        return np.asarray(self.visits().outcomes == CHANGED)
+
+    def observe(self) -> None:
+        """Add the cycle's visits to the state of pages and groups."""
+        if self._is_related:
+            self._window.finish()
+        if self._is_predicted:
+            self._finished = [self._counted(), *self._finished[: KEPT_CYCLES - 1]]
+        if self._clusters is not None:
+            self._clustered = [self._counted_clusters(), *self._clustered[: WINDOW_CYCLES - 1]]
+            self._recent_visits = [
+                (self.visited_pages(), self.is_changed()),
+                *self._recent_visits[: WINDOW_CYCLES - 1],
+            ]
+        visited = self.visited_pages()
+        if self._worth is not None:
+            seen = {name: values[visited] for name, values in self._worth.state.items()}
+            seen["last_cycle"] = self.states["last_cycle"][visited]
+            self._worth.observe(seen, visited, self._cycle)
+            for name, values in self._worth.state.items():
+                values[visited] = seen[name]
+        if self._claims is not None:
+            self._claims.observe(visited, self.is_changed(), self._cycle)
+        self.states.observe(visited, self.is_changed(), self._cycle)
 
 
 class Copies:
@@ -421,7 +1160,8 @@ def _planner(
         return _Oracle(copies)
     if isinstance(function, Baseline):
         return function.make(prepared)
-    return site_share.shared(policy.make(PolicySettings(function, prepared.seed)), prepared.site_share)
+    made = policy.make(PolicySettings(function, prepared.seed))
+    return site_share.shared(made, prepared.site_share) if prepared.site_share < 1.0 else made
 
 
 @dataclass(frozen=True)

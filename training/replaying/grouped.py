@@ -32,8 +32,7 @@ from training.replaying.kernels.cycles import replay_cycle, replay_states
 from training.replaying.kernels.memory import Facts, Work
 from training.replaying.kernels.visits import penalise_rest
 from training.replaying.metrics import Tallies
-from training.replaying.prepared import PreparedHistory
-from training.replaying.states import MOST_RANKED, States, state_columns, states_of
+from training.replaying.prepared import MOST_RANKED, PreparedHistory, States, state_columns, states_of
 
 FIRST: Final = memory.NOWHERE + 1
 """Slot of the first warm-up pattern."""

@@ -22,7 +22,6 @@ from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.terminals import CLUSTERED, Clock
 from training.histories.history import ChangeHistory
-from training.replaying import states
 from training.replaying.baselines import BASELINES, Baseline
 from training.replaying.dense import replay_dense
 from training.replaying.metrics import (
@@ -35,7 +34,7 @@ from training.replaying.metrics import (
     Tallies,
     measure,
 )
-from training.replaying.prepared import DEFAULTS, CrawlChoices, PreparedHistory, Ties, prepare_for
+from training.replaying.prepared import DEFAULTS, CrawlChoices, PreparedHistory, Ties, are_groups, prepare_for
 
 if TYPE_CHECKING:
     from training.replaying.grouped import PrefixCaches  # with compiled loops, see `run_all`
@@ -165,7 +164,7 @@ def run_all(
         and prepared.site_share >= 1.0  # groups of equal states know no sites
         and prepared.promises is None
         and choosers[number].text == TOP_K.text
-        and states.are_groups(function)
+        and are_groups(function)
     }
     if engine == "grouped" and len(grouped) < len(functions):
         lone = next(number for number in range(len(functions)) if number not in grouped)

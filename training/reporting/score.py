@@ -22,8 +22,8 @@ from training.comparing import statistics
 from training.comparing.difference import Difference, class_names
 from training.comparing.learned_score import LearnedScore, ScoreTrials
 from training.comparing.trials import BASELINES, COMPETITIVE, Trials, best_baseline, values
+from training.evolution.evolve import readable
 from training.evolution.learning import LEARNED
-from training.evolution.simplification import readable
 from training.replaying.metrics import METRICS, ORACLE, TRIO
 from training.reporting.figures import Chart, Line, shown
 from training.reporting.page import (

@@ -33,10 +33,10 @@ from training.comparing.leaderboard import FRONT, Leaderboard
 from training.comparing.trials import written
 from training.evolution.choices import SPLITS, Choices
 from training.evolution.discovery import REPLAYS, LearnedDiscovery
-from training.evolution.fitness import load_fitness
+from training.evolution.evolve import readable
 from training.evolution.front import GUARD
 from training.evolution.learning import LEARNED, Fold, Learned
-from training.evolution.simplification import readable
+from training.evolution.workers import load_fitness
 from training.replaying.baselines import BASELINES
 from training.replaying.growth import GrowthResult
 from training.replaying.metrics import CONTENTS, KNOWN, METRICS, ORACLE, TRIO, WEIGHTED
