@@ -63,11 +63,7 @@ REFRESHES: Final = "gp4c_refreshes"
 
 
 class FinderMiddleware(BaseSpiderMiddleware):
-    """Spider middleware at position 30: notes in every request of the spider which page found it.
-
-    Further links to settled pages, as most of a site are, end here, unless somebody nearer to the engine
-    would miss them.
-    """
+    """Spider middleware at position 30: notes in every request of the spider which page found it."""
 
     def process_spider_input(self, response: Response) -> None:
         """Hide the mark of a response's request, and put its visit into ``response.meta["gp4c"]``."""
@@ -91,56 +87,53 @@ class FinderMiddleware(BaseSpiderMiddleware):
             run.note_failure(response, exception)
 
     def get_processed_request(self, request: Request, response: Response | None) -> Request:
-        """Mark a request that the spider's start has yielded."""
+        """Mark a request that the spider has yielded."""
         mark_finder(request, finder_for(response))
         return request
+
+
+class CallbackMiddleware(BaseSpiderMiddleware):
+    """Spider middleware at position 990: notes that a callback failed, before others hide it.
+
+    Further links to settled pages, as most of a site are, end here, unless somebody nearer to the engine
+    would miss them.
+    """
 
     def process_spider_output(
         self, response: Response | None, result: Iterable[Any], spider: Spider | None = None
     ) -> Iterable[Any]:
-        """Mark the requests that a callback yields, and drop those of settled pages."""
-        finder, run = finder_for(response), self._skipping_run()
-        return (entry for entry in result if self._goes_on(entry, finder, run))
+        """Drop requests of settled pages."""
+        run = self._skipping_run(response)
+        return (entry for entry in result if run is None or not self._skips(run, entry))
 
     async def process_spider_output_async(
         self, response: Response | None, result: AsyncIterator[Any], spider: Spider | None = None
     ) -> AsyncIterator[Any]:
         """Do the same as `process_spider_output`."""
-        finder, run = finder_for(response), self._skipping_run()
+        run = self._skipping_run(response)
         async for entry in result:
-            if self._goes_on(entry, finder, run):
+            if run is None or not self._skips(run, entry):
                 yield entry
 
-    def _skipping_run(self) -> Run | None:
-        """The run that drops links here; None where a middleware or a signal is to have each request."""
+    def _skipping_run(self, response: Response | None) -> Run | None:
+        """The run that drops links here; None where a middleware, signal or statistic is to have each."""
         run, of_each = run_of(self.crawler), (signals.request_scheduled, signals.request_dropped)
-        return None if run is None or observes_requests(self.crawler, self, of_each) else run
+        if run is None or response is None or observes_requests(self.crawler, self, of_each):
+            return None
+        # DepthMiddleware has its statistics of all links.
+        is_deepest = response.meta.get("depth", 0) >= run.stats.get_value("request_depth_max", 0)
+        return None if is_deepest or self.crawler.settings.getbool("DEPTH_STATS_VERBOSE") else run
 
-    def _goes_on(self, entry: Any, finder: int, run: Run | None) -> bool:
-        if isinstance(entry, Request):
-            if run is not None and run.skips(entry):
-                wake(self.crawler)  # as after any request, so that their order stays
-                return False
-            mark_finder(entry, finder)
-        return True
-
-
-class CallbackMiddleware:
-    """Spider middleware at position 990: notes that a callback failed, before others hide it."""
-
-    def __init__(self, crawler: Crawler) -> None:
-        """Take the crawler."""
-        self._crawler = crawler
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the middleware of a crawler."""
-        return cls(crawler)
+    def _skips(self, run: Run, entry: Any) -> bool:
+        is_skipped = isinstance(entry, Request) and run.skips(entry)
+        if is_skipped:
+            wake(self.crawler)  # as after any request, so that their order stays
+        return is_skipped
 
     def process_spider_exception(self, response: Response, exception: Exception) -> None:
         """Note that the callback failed; a later middleware may handle the exception."""
         request = response.request
-        if (run := run_of(self._crawler)) is not None:
+        if (run := run_of(self.crawler)) is not None:
             run.note_failure(response, exception)
         elif request is not None and (held := getattr(request.meta.get(META), "held", None)) is not None:
             held.failure = repr(exception)[:200]  # on a fetcher

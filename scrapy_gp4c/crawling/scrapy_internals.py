@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pydispatch.dispatcher import getAllReceivers, liveReceivers
 from scrapy.crawler import CrawlerRunnerBase
-from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
 from scrapy.dupefilters import RFPDupeFilter
 from scrapy.pqueues import DownloaderAwarePriorityQueue
-from scrapy.spidermiddlewares.start import StartSpiderMiddleware
 from scrapy.utils.asyncio import is_asyncio_available
 from twisted.internet.threads import deferToThread
 
@@ -24,8 +22,8 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
 
-# The one looks at requests of the start alone; the other has let the URL pass before.
-_NOT_OBSERVING: Final = (StartSpiderMiddleware, OffsiteMiddleware)
+_NOT_OBSERVING: Final = ("scrapy.spidermiddlewares.", "scrapy.downloadermiddlewares.offsite", "scrapy_gp4c.")
+"""Modules of classes that have let the URL pass before, so that they miss no further request for it."""
 
 
 def _engine_slot(crawler: Crawler) -> Any:
@@ -104,11 +102,12 @@ def observes_requests(crawler: Crawler, middleware: object | None, signals: Iter
     for nearer in crawler.engine.scraper.spidermw.middlewares:
         if nearer is middleware or middleware is None:
             break
-        if type(nearer) not in _NOT_OBSERVING:
+        if not type(nearer).__module__.startswith(_NOT_OBSERVING):
             return True
     receivers = (receiver for signal in signals for receiver in getAllReceivers(crawler, signal))
     live = liveReceivers(receivers)
-    return any(type(getattr(receiver, "__self__", None)) not in _NOT_OBSERVING for receiver in live)
+    owners = (type(getattr(receiver, "__self__", None)) for receiver in live)
+    return not all(owner.__module__.startswith(_NOT_OBSERVING) for owner in owners)
 
 
 def has_receivers(crawler: Crawler, signal: object) -> bool:

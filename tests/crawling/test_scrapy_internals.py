@@ -62,6 +62,10 @@ class Asking:
             yield entry
 
 
+class Behind:
+    """A spider middleware nearer to the engine."""
+
+
 class Spider(scrapy.Spider):
     """Asks for two pages, one of which is refused."""
 
@@ -91,7 +95,10 @@ class Spider(scrapy.Spider):
             "has_receivers": [
                 has_receivers(crawler, one) for one in (signals.spider_opened, signals.item_error)
             ],
-            "observes_requests": [observes_requests(crawler, one, of_each) for one in (asking, None)],
+            "observes_requests": [
+                observes_requests(crawler, one, of_each)
+                for one in (asking, crawler.get_spider_middleware(Behind), None)
+            ],
             "queued_slots": queued_slots(slot.scheduler),
             "by_name": {
                 name: (one.concurrency, one.delay, one.lastseen > 0, len(one.transferring) < 2)
@@ -108,7 +115,9 @@ class Spider(scrapy.Spider):
 async def test_scrapy_answers_what_it_is_asked_by_its_private_api() -> None:
     """Where this fails with a new version, one function of `scrapy_internals` has to change."""
     site = Site({"/": html("a page"), "/other": html("another page")}, ["127.0.0.1", "127.0.0.2"])
-    runner = AsyncCrawlerRunner({**QUIET, "SPIDER_MIDDLEWARES": {Asking: 990}, "CONCURRENT_REQUESTS": 1})
+    runner = AsyncCrawlerRunner(
+        {**QUIET, "SPIDER_MIDDLEWARES": {Asking: 950, Behind: 543}, "CONCURRENT_REQUESTS": 1}
+    )
     crawler: Any = runner.create_crawler(Spider)
     url = site.url("")
     await deferred_from_coro(runner.crawl(crawler, url=url))
@@ -125,7 +134,7 @@ async def test_scrapy_answers_what_it_is_asked_by_its_private_api() -> None:
         "is_scraping": True,
         "is_closing": False,
         "has_receivers": [True, False],
-        "observes_requests": [True, False],
+        "observes_requests": [True, False, False],
         "queued_slots": {"127.0.0.2"},
         "by_name": {"127.0.0.1": (8, 0, True, True)},
         "name_of": "127.0.0.1",

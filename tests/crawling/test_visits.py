@@ -503,6 +503,7 @@ async def test_links_to_pages_of_this_run_go_no_further(
         assert {len(found) for found in outcomes(store_path, cycle).values()} == {1}
         assert len(enqueued) == PAGES
         assert sum(enqueued.values()) < PAGES * PAGES / 2
+        assert crawler.stats.get_value("request_depth_max") == 2  # as without the add-on
 
 
 @pytest.mark.parametrize("signal", [signals.request_scheduled, signals.request_dropped])
@@ -534,6 +535,6 @@ async def test_a_middleware_nearer_to_the_engine_sees_every_link(
 ) -> None:
     """It may send them elsewhere, or count them."""
     monkeypatch.setattr(Behind, "seen", 0)
-    crawler = await crawl(Menu, store_path, {"SPIDER_MIDDLEWARES": {Behind: 10}}, url=menu, waits=waits)
+    crawler = await crawl(Menu, store_path, {"SPIDER_MIDDLEWARES": {Behind: 543}}, url=menu, waits=waits)
     assert Behind.seen == PAGES * PAGES
     assert stats(crawler)["skipped/duplicate"] == PAGES * PAGES - (PAGES - 1)
