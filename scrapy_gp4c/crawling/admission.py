@@ -71,15 +71,8 @@ NOT_PLANNED: Final = "gp4c/skipped/not_planned"
 POSTPONED: Final = "gp4c/skipped/new_page_postponed"
 TOO_MANY: Final = "gp4c/skipped/too_many_pages"
 TRAPPED: Final = "gp4c/skipped/trap"
-NOT_STORABLE: Final = "gp4c/not_storable"
-SECRET_DIFFERS: Final = "gp4c/secret_differs"
 SECRET_NOT_GIVEN: Final = "gp4c/secret_not_given"
-NO_WEIGHT: Final = "gp4c/no_weight"
-REDIRECTS_TO_ITSELF: Final = "gp4c/redirects_to_itself"
-ASKED_TOO_LATE: Final = "gp4c/asked_too_late"
-NO_PROMISE: Final = "gp4c/no_promise"
 NEVER: Final = "gp4c/skipped/never"
-LEADS_TO_LOGIN: Final = "gp4c/leads_to_login"
 FROM_CACHE: Final = "gp4c/from_cache"
 """Statistic of responses that came from Scrapy's HTTP cache."""
 NO_DOWNLOAD: Final = "gp4c/no_download"
@@ -359,7 +352,7 @@ class Admission:
         elif returns or path_returns >= MAX_PATH_RETURNS:  # Scrapy would follow 20 times
             url = self.rebuilder.credentials.url(request.url)
             line = f"{url} redirects to itself: its visit is an error."
-            self._log_first(REDIRECTS_TO_ITSELF, line, logging.WARNING)
+            self._log_first("gp4c/redirects_to_itself", line, logging.WARNING)
             answer = LastAnswer(error="redirects to itself")
             request.meta[META] = self._cycle.end(claim, "error", answer=answer)
             return False
@@ -415,7 +408,7 @@ class Admission:
                 f"The way to the first POST, {url}, may be a login: its {len(keys)} page(s) are visited in "
                 'every cycle, before the others. Requests with meta={"gp4c": False} are left alone.'
             )
-            self._log_first(LEADS_TO_LOGIN, line)
+            self._log_first("gp4c/leads_to_login", line)
         self._logins.update(keys)
         store.amend_record(logins=sorted(self._logins))
 
@@ -459,7 +452,7 @@ class Admission:
                 return self._ask_again(page, name, request)
         stored = self.rebuilder.stored(request)
         if "unstorable" in stored:
-            self._log_first(NOT_STORABLE, _not_storable(stored))
+            self._log_first("gp4c/not_storable", _not_storable(stored))
         if "unstorable" in stored or request.dont_filter or data_of(stored):
             self._note_needed_callback(request)
         claim: Claim | None
@@ -577,7 +570,7 @@ class Admission:
         is_queued = self._cycle.is_queued(page)
         if not is_queued and data_of(stored) != data_of(self._cycle.store.request(page)):
             self._cycle.asked_too_late.add(page)
-            self._log_first(ASKED_TOO_LATE, asked_too_late(stored), logging.WARNING)
+            self._log_first("gp4c/asked_too_late", asked_too_late(stored), logging.WARNING)
         self._restore(page, stored)
         if not is_queued:
             return self._skip(name, DUPLICATE)
@@ -632,7 +625,7 @@ class Admission:
         if request.dont_filter or _with_room(self._secret_keys).setdefault(key, full_key) == full_key:
             return False
         self._log_first(
-            SECRET_DIFFERS,
+            "gp4c/secret_differs",
             f"Requests for {self.rebuilder.credentials.url(request.url)} that differ only in what is called "
             "a secret are one page; the second and later ones are fetched as without scrapy-gp4c. If the "
             "parameter tells pages apart, take it out of GP4C_SECRET_PARAMS.",
@@ -650,7 +643,7 @@ class Admission:
             return read_weight(request.meta[WEIGHT])
         except ValueError as error:
             self._log_first(
-                NO_WEIGHT,
+                "gp4c/no_weight",
                 f"{self.rebuilder.credentials.url(request.url)} keeps the weight that it has: {error}. Give "
                 f'meta={{"{WEIGHT}": 3.0}}, or no weight.',
                 logging.WARNING,
@@ -675,7 +668,7 @@ class Admission:
                     del request.meta[name]
                     url = self.rebuilder.credentials.url(request.url)
                     line = f"{url}: {name} in its meta is not used: {error}. Correct it, or leave it out."
-                    self._log_first(NO_PROMISE, line, logging.WARNING)
+                    self._log_first("gp4c/no_promise", line, logging.WARNING)
         if has_promise(request.meta) and not self._is_promised:
             self._is_promised = True
             self._cycle.store.amend_record(promised=True)

@@ -355,7 +355,6 @@ def choose_shadows(
 
 
 def _sites(known: KnownPages, pages: Array) -> Array:
-    """Key of the site of each page."""
     group = columns_in_order(known, pages, ("group",))["group"]
     return np.asarray(known.directories()["site"][group])
 

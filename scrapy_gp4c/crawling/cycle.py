@@ -654,7 +654,6 @@ class Cycle:
             self.first_visits.count(np.setdiff1d(store.open_visits()["page"], self._plan.pages).tolist())
 
     def _read_plan(self) -> None:
-        """Take over the rounds that are planned by now."""
         self._plan = PlannedPages(self.store.plan())
         visited = np.isin(self._plan.pages, self.store.open_visits()["page"])
         self._without_outcome = len(self._plan) - int(np.count_nonzero(visited))
@@ -1047,7 +1046,6 @@ class Cycle:
             self._record(held)
 
     def _record(self, held: HeldVisit) -> None:
-        """Write a visit and its texts to the store."""
         page, new = held.claim.page, held.visit
         self.held.pop(page, None)
         self._children_queued.pop(page, None)

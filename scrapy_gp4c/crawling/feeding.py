@@ -132,13 +132,9 @@ logger = foreign_safe_logger(__name__)
 RANK_LEVELS: Final = 64
 """Number of priorities of a plan: each distinct one costs Scrapy's queue time at every pop."""
 MIN_WINDOW_PAGES: Final = 16
-UNASKED: Final = "gp4c/not_asked_for"
-"""Statistic of planned pages that only the spider can request, and did not."""
 
 NOT_REBUILT: Final = "gp4c/not_rebuilt"
 """Statistic of planned pages whose stored requests are none."""
-OUTDATED: Final = "gp4c/data_of_earlier_run"
-"""Statistic of visited pages whose callbacks got data of an earlier run."""
 
 
 class Feeder:
@@ -249,7 +245,7 @@ class Feeder:
                 self._cycle.end(claim, "error", answer=answer)
         if not unasked:
             return
-        self._cycle.stats.inc_value(UNASKED, len(unasked))
+        self._cycle.stats.inc_value("gp4c/not_asked_for", len(unasked))
         stored, lacks = next(iter(unasked.values()))
         logger.warning(
             "%d of %d known pages were planned but not visited, because the spider did not ask for them in "
@@ -268,7 +264,7 @@ class Feeder:
         pages = [page for page in self._outdated if page not in cycle.asked and cycle.store.visited(page)]
         if not pages:
             return
-        cycle.stats.inc_value(OUTDATED, len(pages))
+        cycle.stats.inc_value("gp4c/data_of_earlier_run", len(pages))
         names = cycle.varying_data.intersection(*map(data_of, (self._outdated[page] for page in pages)))
         logger.warning(
             "%d of %d visited pages got data of an earlier run (%s), because the spider did not ask for them "

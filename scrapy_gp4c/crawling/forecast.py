@@ -345,7 +345,6 @@ def visit_history(store: Store, page: int, settings: Settings, cycles: int) -> l
 
 
 def _visits(store: Store, page: int) -> dict[int, Array]:
-    """Cycle -> the page's visit, dtype `VISIT` ``[1]``."""
     by_cycle: dict[int, Array] = {}
     for cycle, visits in store.visits():
         rows = np.flatnonzero(visits["page"] == page)

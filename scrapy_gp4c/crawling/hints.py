@@ -44,12 +44,7 @@ if TYPE_CHECKING:
 logger = foreign_safe_logger(__name__)
 
 # Statistics of claims that were noted, and of what was left out.
-CLAIMS: Final = "gp4c/hints/claims"
-UNKNOWN: Final = "gp4c/hints/unknown_urls"
-FOREIGN: Final = "gp4c/hints/foreign_urls"
 UNREADABLE: Final = "gp4c/hints/unreadable"
-UNREADABLE_DATES: Final = "gp4c/hints/unreadable_dates"
-CUT_SHORT: Final = "gp4c/hints/cut_short"
 MAX_NAMED: Final = 1_000
 """Sitemaps on other sites, named by robots.txt files, that are remembered."""
 MAX_NAMED_BY_SITE: Final = 50
@@ -214,18 +209,22 @@ class HintReader:
         """Yield the claims about known pages of the file's sites, a slice of URLs at a time."""
         local_sites = {place_of_url(response.url).site, *self._named.use(response.url)}
         if claims.stopped is not None:
-            self._warn(CUT_SHORT, f"Of the {kind} {response.url} only a part is read", claims.stopped)
+            self._warn(
+                "gp4c/hints/cut_short", f"Of the {kind} {response.url} only a part is read", claims.stopped
+            )
         if claims.unreadable:
             message = f"{response.url} dates a page by what is no date"
-            self._warn(UNREADABLE_DATES, message, repr(claims.unreadable[0]), len(claims.unreadable))
+            self._warn(
+                "gp4c/hints/unreadable_dates", message, repr(claims.unreadable[0]), len(claims.unreadable)
+            )
         for first in range(0, len(claims.urls), SLICE):
             rows = slice(first, first + SLICE)
             urls = claims.urls[rows]
             is_local = np.array([place_of_url(url).site in local_sites for url in urls], np.bool_)
             local_urls = [urls[row] for row in np.flatnonzero(is_local)]
             pages = self._find(local_urls)
-            self._count(FOREIGN, len(urls) - len(local_urls))
-            self._count(UNKNOWN, int((pages < 0).sum()))
+            self._count("gp4c/hints/foreign_urls", len(urls) - len(local_urls))
+            self._count("gp4c/hints/unknown_urls", int((pages < 0).sum()))
             yield PageClaims(kind, pages, claims.changed_s[rows][is_local], claims.period_s[rows][is_local])
 
     def _find(self, urls: list[str]) -> npt.NDArray[np.int64]:
@@ -250,7 +249,7 @@ class HintReader:
             is_claim = (claims.pages >= 0) & ~np.isnan(values)
             pages = claims.pages[is_claim].astype(np.uint32)
             self._cycle.store.hints.note(pages, claim_kind, values[is_claim])
-            self._count(CLAIMS, len(pages))
+            self._count("gp4c/hints/claims", len(pages))
 
     def _count(self, name: str, count: int) -> None:
         if count:

@@ -137,18 +137,15 @@ def closing(cycle: Cycle, record: CycleRecord) -> str:
 
 
 def _sampled(record: CycleRecord) -> str:
-    """Part of a line about samples; empty for a policy that does not sample."""
     samples = samples_of(record)
     return f"; {samples}" if samples else ""
 
 
 def _found_by_hubs(record: CycleRecord) -> str:
-    """Part of a line about new pages that hubs found; empty without any."""
     return f", {record['new_by_hubs']} of them found by hubs now" if record["new_by_hubs"] else ""
 
 
 def _gained(record: CycleRecord) -> str:
-    """Part of a line about gains of searches; empty where they are not measured."""
     if "gained" not in record:
         return ""
     visits, ppm = record["gained"]

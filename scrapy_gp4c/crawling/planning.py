@@ -156,7 +156,6 @@ def rechecks(known: KnownPages, gone: GonePages, alive: int, budget: int, gone_a
 
 
 def _sites_alive(known: KnownPages, gone_after: int) -> Array:
-    """Keys of the sites that have a page which is not gone."""
     directories = known.directories()
     is_alive = np.zeros(len(directories), np.bool_)
     for _, columns in known.blocks({"group", "gone"}):

@@ -424,7 +424,6 @@ def data_of(stored: StoredRequest) -> dict[str, Any]:
 
 
 def _is_option(name: str) -> bool:
-    """Whether a key of ``meta`` is one of the download."""
     return name in _NO_DATA or name.startswith(_OPTIONS)
 
 
@@ -624,7 +623,6 @@ class Rebuilder:
             return False
 
     def _by_hook(self, request: Request) -> Request:
-        """The request that the spider's own method makes of a rebuilt one."""
         hook: Any = getattr(self.spider, HOOK, None)
         if hook is None:
             return request

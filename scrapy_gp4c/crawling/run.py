@@ -72,10 +72,6 @@ PATIENCE_S: Final = 0.25
 """Seconds that free slots wait for missing outcomes of a round, before the next is planned."""
 START_PATIENCE_S: Final = 10.0
 """Seconds that start pages of earlier runs wait for a start that yields nothing."""
-NOT_IN_FEED: Final = "gp4c/not_in_feed"
-"""Statistic of items that a feed did not take."""
-UNREADABLE: Final = "gp4c/skipped/unreadable"
-"""Statistic of the requests in a JOBDIR that cannot be read back."""
 
 runs: WeakKeyDictionary[Crawler, ReferenceType[Run]] = WeakKeyDictionary()
 """Run of each crawler, which its scheduler owns; weak references, because a run refers to its crawler."""
@@ -306,7 +302,6 @@ class Run:
             raise DontCloseSpider
 
     def _plan_round(self, load: Load) -> bool:
-        """Plan the next round; True if it has pages."""
         cycle = self.cycle
         self.idle_since_s = None
         samples, begun_s = cycle.planned_kinds["sample"], monotonic()
@@ -401,7 +396,7 @@ class Run:
                     f"An item of {response.url} is not in its feed ({error}): the page is visited again. "
                     "Correct FEEDS, or the item."
                 )
-                log_first(self.stats, NOT_IN_FEED, line, self.extra, logging.ERROR)
+                log_first(self.stats, "gp4c/not_in_feed", line, self.extra, logging.ERROR)
             raise
 
     def note_failure(self, response: Response, error: BaseException | None) -> None:
@@ -428,7 +423,7 @@ class Run:
             f"A request in the JOBDIR cannot be read ({error!r}) and is left out; planned pages are visited "
             "all the same."
         )
-        log_first(self.stats, UNREADABLE, line, self.extra, logging.WARNING)
+        log_first(self.stats, "gp4c/skipped/unreadable", line, self.extra, logging.WARNING)
 
     def refeed(self) -> None:
         """Feed the plan again after the queue has lost all that was in it."""

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from scrapy_gp4c.page_state.columns import PageRow
     from scrapy_gp4c.store.records import CycleRecord, NewVisit
 
-NO_ITEM: Final = "gp4c/change_item_too_late"
-"""Statistic of events that came when no item could be sent any more."""
 SIGNALS: Final = {kind: getattr(signals, f"page_{kind}") for kind in EVENTS}
 VisitNumber = tuple[int, int]
 """Cycle of a visit, and its position among the visits of the cycle."""
@@ -196,7 +194,9 @@ class SignalSender:
                     f"The {event.kind} event of {event.url} becomes an item in the next run: the spider was "
                     "closing."
                 )
-                log_first(self._cycle.stats, NO_ITEM, line, {"spider": spider}, logging.WARNING)
+                log_first(
+                    self._cycle.stats, "gp4c/change_item_too_late", line, {"spider": spider}, logging.WARNING
+                )
         finally:
             self._under_way -= 1
             item_done(crawler)

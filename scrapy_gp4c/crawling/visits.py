@@ -54,12 +54,6 @@ logger = foreign_safe_logger(__name__)
 
 LATENCY: Final = "download_latency"
 """Key in ``Request.meta``; other download handlers than Scrapy's may not measure it."""
-REBASED: Final = "gp4c/compared_anew"
-"""Statistic of visits whose copy was compared by another rule."""
-NOT_WATCHED: Final = "gp4c/nothing_watched"
-"""Statistic of answers in which the rule of their page finds nothing to watch."""
-TOO_SLOW: Final = "gp4c/too_slow"
-"""Statistic of visits whose text took the process beside the crawl too long."""
 GONE_STATUS: Final = (404, 410)
 REFUSALS: Final = (403, 429, 503)
 PERMANENT: Final = (301, 308)
@@ -71,14 +65,10 @@ MAX_LIES: Final = 3
 """Pages with false 304s after which no request to their site has validators."""
 MAX_LYING_SITES: Final = 1_000
 """Sites with a false 304 that are remembered: the record of the cycle has them."""
-LIES: Final = "gp4c/false_not_modified"
-"""Statistic of 304s that were found to be false."""
 MAX_WAITING: Final = 8
 """Most visits in a row that a page counts as a twin although its text differs."""
 MIN_TWIN_VISITS: Final = 2
 """Fewest judged visits of each of two addresses that may be one page."""
-REPEATS: Final = "gp4c/repeats"
-"""Statistic of visits whose pages only repeat others."""
 CUT_OFF: Final = "dataloss"
 """Flag of a body that lacks its end; ``partial`` only means that no length was sent (RFC 9112, 6.3)."""
 
@@ -143,7 +133,6 @@ class Visit:
 
     @property
     def _rule(self) -> PageRule:
-        """Rule of the page, which the store is asked for once."""
         if self._rule_of_page is None:
             self._rule_of_page = self._visits.cycle.rules.of_page(self._claim.page)
         return self._rule_of_page
@@ -246,7 +235,7 @@ class Visit:
             return error, False
         if page.kind == "bytes" and is_text(watched.response):
             line = f"The text of {response} takes too long to read: its bytes are compared"
-            log_first(visits.cycle.stats, TOO_SLOW, line, {}, logging.WARNING)
+            log_first(visits.cycle.stats, "gp4c/too_slow", line, {}, logging.WARNING)
         return page, False
 
     def _copy_state(self) -> CopyState | None:
@@ -296,7 +285,6 @@ class Visit:
         return True
 
     def _compared_part(self, response: Response) -> ComparedPart:
-        """Part of a response that is compared by the rule of its page."""
         if self._watched is None:
             self._watched = compared_part(
                 response, self._visits.features, self._rule.watch, self._rule.ignore
@@ -304,7 +292,6 @@ class Visit:
         return self._watched
 
     async def _cut(self, response: Response) -> None:
-        """Cut out what is compared beside the reactor."""
         visits, rule = self._visits, self._rule
         try:
             cut = visits.process.cut(response, visits.features, rule.watch, rule.ignore)
@@ -312,7 +299,7 @@ class Visit:
         except TimeoutError:
             self._watched = ComparedPart(response, visits.features)
             line = f"What {rule.name} cuts out of {response} takes too long to find: all of it is compared"
-            log_first(visits.cycle.stats, TOO_SLOW, line, {}, logging.WARNING)
+            log_first(visits.cycle.stats, "gp4c/too_slow", line, {}, logging.WARNING)
 
     def _known_fingerprint(self, response: Response) -> int | None:
         """Fingerprint of the page's copy where the body is the copy's; None where it may be another."""
@@ -372,7 +359,7 @@ class Visit:
             line = (
                 f"{response.url} is compared anew from this visit on: GP4C_RULES watches other parts of it."
             )
-            log_first(visits.cycle.stats, REBASED, line, {})
+            log_first(visits.cycle.stats, "gp4c/compared_anew", line, {})
         info = visits.cycle.end(
             claim,
             "",
@@ -486,14 +473,13 @@ class Visit:
         return bool(np.isin(visits["outcome"][visits["page"] == page], SAME).any())
 
     def _end_repeat(self, response: Response, page: PageReading, other: int) -> VisitInfo:
-        """End a visit whose page only repeats another."""
         visits, number = self._visits, self._claim.page
         url = visits.public_url(visits.store.request(other)["url"])
         if visits.store.page(number).has_copy == 0:
             self._note_first(page, is_repeat=True)
         visits.cycle.repeats.excluded.add(number)
         line = f"{visits.public_url(self._url)} is the same page as {url}, and is looked at ever more rarely."
-        log_first(visits.cycle.stats, REPEATS, line, {})
+        log_first(visits.cycle.stats, "gp4c/repeats", line, {})
         return self._end(response, "excluded", SAME_PAGE + url)
 
     def _note_first(self, page: PageReading, *, is_repeat: bool = False) -> None:
@@ -527,7 +513,7 @@ class Visit:
             f"{self._rule.name} leaves nothing of {response.url} to compare: correct its `watch` or `ignore` "
             "if the page is right."
         )
-        log_first(visits.cycle.stats, NOT_WATCHED, line, {}, logging.WARNING)
+        log_first(visits.cycle.stats, "gp4c/nothing_watched", line, {}, logging.WARNING)
         return True
 
     def _note_refusal(self, response: Response, *, refuses: bool) -> None:
@@ -622,7 +608,7 @@ class Visit:
             f"{visits.public_url(self._request.url)} was answered 304 though it had changed: it is "
             f"asked for without validators from now on, and so is its whole site after {MAX_LIES} such pages."
         )
-        log_first(visits.cycle.stats, LIES, line, {}, logging.WARNING)
+        log_first(visits.cycle.stats, "gp4c/false_not_modified", line, {}, logging.WARNING)
 
 
 def _usage(stored: StoredRequest) -> tuple[object, ...]:

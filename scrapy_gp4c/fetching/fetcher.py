@@ -377,7 +377,6 @@ class FetcherCrawl:
         await self._collect(output, result)
 
     async def _fail(self, request: Request, error: Exception, result: PageResult) -> None:
-        """Keep what an errback yields."""
         if request.errback is not None:
             assert self.crawler.engine is not None
             failure: Any = Failure(error)  # type: ignore[no-untyped-call]
@@ -426,7 +425,6 @@ class FetcherCrawl:
         return outcome in ("unchanged", "not_modified")
 
     def _judge(self, response: Response, copy: KnownCopy, result: PageResult) -> str:
-        """Outcome of a page by its text."""
         config, is_rebased = self.config, _is_rebased(copy)
         watched = compared_part(response, config.features, copy.rule.watch, copy.rule.ignore)
         if copy.fingerprint is not None and copy.notes is not None and not copy.needs_text:
@@ -476,7 +474,6 @@ class FetcherCrawl:
         return "changed" if is_other else "unchanged"
 
     async def _collect(self, output: Any, result: PageResult) -> None:
-        """Keep what a callback or errback yields."""
         try:
             entries = await output
             if not isinstance(entries, AsyncIterator):
@@ -644,7 +641,6 @@ def _run_reactor(started: Future[asyncio.AbstractEventLoop]) -> None:
 
 
 async def _open(config: FetcherConfig) -> FetcherCrawl:
-    """Open the spider of a crawl, in the loop of the reactor."""
     spider_class = pickle.loads(config.spider)  # sent by the owner, over a connection it chose
 
     class WithoutStart(spider_class):  # type: ignore[misc, valid-type]

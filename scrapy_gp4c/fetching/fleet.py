@@ -324,7 +324,6 @@ class Fleet:
         return self._delays_s.get(host, self._delay_s)
 
     def _most(self, host: str) -> int:
-        """Pages of a batch of a host."""
         delay_s = self._delay_of(host)
         return min(BATCH_PAGES, max(2, int(BATCH_S / delay_s))) if delay_s else QUICK_PAGES
 
@@ -378,7 +377,6 @@ class Fleet:
             call_later(0, self._hand_over)
 
     def _hand_over(self) -> None:
-        """Hand results over, a few in one turn of the reactor."""
         for _ in range(min(TURN_PAGES, len(self._arrived))):
             self._arrived.popleft()()
         if self._arrived:
@@ -387,7 +385,6 @@ class Fleet:
     # --- results
 
     def _took(self, state: FetcherState, reply: Reply, results: list[Result]) -> None:
-        """Take a reply over, in the thread of the reactor."""
         if state.state in ("silent", "gone"):
             state.state = "works"
             self._note(state, "answers again")
@@ -426,7 +423,6 @@ class Fleet:
         self._plan_cut()
 
     def _follow(self, page: PendingPage, stored: dict[str, Any]) -> None:
-        """Let a page wait for the host that it redirects to."""
         task = page.task()
         meta = {name: value for name, value in stored.get("meta", {}).items() if name != "download_slot"}
         moved = PageTask({**task.request, **stored, "meta": meta}, task.copy)
@@ -563,7 +559,6 @@ class Fleet:
         self._plan_cut()
 
     def _note(self, state: FetcherState, what: str, level: int = logging.INFO) -> None:
-        """Log what has become of a fetcher, and who is left."""
         works = sum(one.state == "works" for one in self._fetchers.values())
         logger.log(level, "%s %s; %d work%s", state, what, works, "s" * (works == 1))
         self._write()
@@ -640,7 +635,6 @@ class Fleet:
             self._write()
 
     def _write(self) -> None:
-        """Write who is there, for ``status``."""
         self._written_s = clock_s()
         shown = [
             {"name": one.name, "address": one.address, "state": one.state, "reason": one.reason,

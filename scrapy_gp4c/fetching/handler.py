@@ -114,7 +114,6 @@ class FetcherHandler(BaseDownloadHandler):
             await maybe_deferred_to_future(deferToThread(self._fleet.close().result, 3 * CONNECT_S))
 
     def _task(self, run: Run, request: Request) -> PageTask:
-        """A request as a fetcher gets it. Raises ValueError where it cannot be sent."""
         stored = request.to_dict(spider=self.crawler.spider)
         stored["meta"] = {name: value for name, value in request.meta.items() if name not in _MARKS}
         if (slot := request.meta.get("download_slot")) != urlparse_cached(request).hostname:

@@ -428,7 +428,6 @@ def _is_inside(node: LexborNode, ids: set[int], known: dict[int, bool]) -> bool:
 
 
 def _reason(node: LexborNode) -> str | None:
-    """Reason to leave an element out, None if it stays."""
     tag, attributes = node.tag, node.attributes
     if tag in _ROOTS:
         return None

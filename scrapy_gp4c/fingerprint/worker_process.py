@@ -216,7 +216,6 @@ def _message(content: object) -> bytes:
 
 
 def _next_message(stream: IO[bytes]) -> bytes | None:
-    """Return the next message, None at the end of the stream."""
     head = stream.read(_SIZE.size)
     if len(head) < _SIZE.size:
         return None
@@ -241,7 +240,6 @@ def _unpacked(answer: bytes) -> PageReading:
 
 
 def _serve(pages: IO[bytes], answers: IO[bytes]) -> None:
-    """Answer pages until the input ends."""
     while (message := _next_message(pages)) is not None:
         try:
             if (set_timer := getattr(signal, "setitimer", None)) is not None:  # Windows has none

@@ -166,7 +166,6 @@ def _cycle_s(starts_s: Floats) -> float:
 
 
 def _is_new(claimed: Array, row: npt.NDArray[np.intp], columns: Columns) -> npt.NDArray[np.bool_]:
-    """Claims that change the columns of their pages."""
     news = np.zeros(len(claimed), np.bool_)
     for kind in range(len(KINDS)):
         of_kind = np.flatnonzero(claimed["kind"] == kind)

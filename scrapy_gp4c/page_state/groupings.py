@@ -135,49 +135,26 @@ class Tree:
         return self._children[self._begin[node] : self._begin[node + 1]]
 
 
-class DirectoryTree:
-    """Numbers of directories, and of all directories above them, while a tree is made."""
+def tree_of_directories(number: npt.NDArray[np.integer], places: Iterable[tuple[str, str]]) -> Grouping:
+    """The tree of P pages by the numbers of their directories, and the site and path of each of these.
 
-    def __init__(self) -> None:
-        self._parent = array("i")
-        self._children: dict[int, dict[str, int]] = {}
-        """Directories below each directory, by the segment that they add."""
-        self._roots: dict[str, int] = {}
+    It has all directories above these, too; a script's pages are where the script is.
+    """
+    parent = array("i")
+    children: dict[tuple[int, str], int] = {}
 
-    def __len__(self) -> int:
-        return len(self._parent)
-
-    def number_of(self, site: str, directory: str) -> int:
-        """Number of a directory, given as `places.Place` has it; a script's pages are where the script is."""
-        node = self._roots.get(site)
-        if node is None:
-            node = self._roots[site] = self._add(-1)
-        *segments, last = directory.split("/")
-        assert not last or last.endswith("?")
-        for segment in segments:
-            children = self._children.setdefault(node, {})
-            known = children.get(segment)
-            if known is None:
-                known = children[segment] = self._add(node)
-            node = known
+    def node_of(site: str, directory: str) -> int:
+        node = -1
+        for segment in (site, *directory.split("/")[:-1]):
+            child = children.setdefault((node, segment), len(parent))
+            if child == len(parent):
+                parent.append(node)
+            node = child
         return node
 
-    def _add(self, parent: int) -> int:
-        self._parent.append(parent)
-        return len(self._parent) - 1
-
-    def tree(self) -> Tree:
-        """The tree of all so far: it knows no names, which take ten times the memory."""
-        return Tree(self._parent)
-
-
-def tree_of_directories(number: npt.NDArray[np.integer], places: Iterable[tuple[str, str]]) -> Grouping:
-    """The tree of P pages by the numbers of their directories, and the site and path of each of these."""
-    numbers = DirectoryTree()
-    nodes = np.fromiter((numbers.number_of(site, directory) for site, directory in places), np.intp)
-    tree = numbers.tree()
-    del numbers  # before there is a number for each page
-    return Grouping(nodes[number], len(tree), tree)
+    nodes = np.fromiter((node_of(site, directory) for site, directory in places), np.intp)
+    children.clear()  # before there is a number for each page: names take ten times the memory
+    return Grouping(nodes[number], len(parent), Tree(parent))
 
 
 @dataclass(frozen=True, eq=False)

@@ -90,7 +90,6 @@ def read_distance(value: Any) -> Distance:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    """Read a text, or a list of texts. Raises ValueError."""
     texts = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list | tuple) else ()
     if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
         raise ValueError(f"expected a CSS selector or XPath, or a list of these; found {value!r}")

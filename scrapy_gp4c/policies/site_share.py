@@ -142,7 +142,6 @@ def _takes_too_much(
 
 
 def _count(sites: Grouping, pages: Pages) -> npt.NDArray[np.intp]:
-    """Number of some pages by site."""
     return np.bincount(sites.number[pages], minlength=sites.groups)
 
 
@@ -199,7 +198,6 @@ class OtherSites:
 
 
 def _rows_of(block: Block, rows: npt.NDArray[np.intp]) -> Block:
-    """Some rows of a block."""
     ties_of = block.ties_of
     return Block(block.pages[rows], RowsOfState(block.state, rows), lambda places: ties_of(rows[places]))
 

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Iterator
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +14,6 @@ from scrapy_gp4c.page_state.groupings import (
     LEVELS,
     NOWHERE,
     ClusterRanks,
-    DirectoryTree,
     Grouping,
     Links,
     Numbers,
@@ -110,15 +108,17 @@ def steps(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[int, bool]:
 @settings(max_examples=80, deadline=None)
 def test_rings_are_steps_between_paths(places: list[tuple[str, str]], d: int, data: st.DataObject) -> None:
     """Equation 2: each directory of the site once, at its distance, on the side that the sign says."""
-    numbering = DirectoryTree()
-    for site, path in places:
-        numbering.number_of(site, path)
-    tree = numbering.tree()
-    known = closure(places)
-    assert len(tree) == len(known)
-    numbers = {(site, path): numbering.number_of(site, "/".join([*path, ""])) for site, path in known}
-    assert len(numbering) == len(known) == len(set(numbers.values()))  # asking for what is known adds nothing
-    own_site, own = data.draw(st.sampled_from(sorted(known)))
+    known = sorted(closure(places))
+    grouping = tree_of_directories(
+        np.arange(len(known)), [(site, "/".join([*path, ""])) for site, path in known]
+    )
+    tree = grouping.distances
+    assert tree is not None
+    numbers = dict(zip(known, grouping.number.tolist(), strict=True))
+    assert grouping.groups == len(known) == len(set(numbers.values()))
+    part = tree_of_directories(np.arange(len(places)), places)
+    assert part.groups == len(known)  # the directories above these, too
+    own_site, own = data.draw(st.sampled_from(known))
     expected: list[set[int]] = [set() for _ in range(abs(d) + 1)]
     expected[0].add(numbers[own_site, own])
     for (site, path), number in numbers.items():
@@ -139,12 +139,6 @@ def test_a_scripts_pages_are_where_the_script_is() -> None:
     )
     assert len(set(grouping.number.tolist())) == 1
     assert [ring.tolist() for ring in grouping.rings(1, 0)] == [[0, 1, 2]]
-
-
-def test_a_path_must_end_where_a_directory_does() -> None:
-    """A page's name in it would become a directory unseen."""
-    with pytest.raises(AssertionError):
-        DirectoryTree().number_of("h", "a/page.html")
 
 
 def test_sites_of_equal_paths_are_strangers() -> None:
