@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.resources import files
 from typing import Final
 
@@ -221,15 +221,26 @@ _RANGE: Final = (
     r"(?:-|–|—|~|～|/|to|till?|until|bis|à|a|al|às|alle|e|до|tot|til|till|do|から|至|到|ถึง|đến|and|und|et|y|hasta"
     r"|الى|إلى)"
 )
-_RANGE_AFTER: Final = re.compile(rf"\s?{_RANGE}\s?(?:\w{{1,4}}\.?\s)?\d")
-_RANGE_BEFORE: Final = re.compile(rf"\d(?:\s?[ap]\.?m\.?|\s?uhr|\s?h)?\s?{_RANGE}\s?(?:\w{{1,4}}\.?\s)?$")
+_HALF_DAY: Final = r"(?:午前|午後|上午|下午|오전|오후)"
+_RANGE_AFTER: Final = re.compile(rf"\s?{_RANGE}\s?(?:\w{{1,4}}\.?\s|{_HALF_DAY}\s?)?\d")
+_RANGE_BEFORE: Final = re.compile(
+    r"\d(?:\s?[ap]\.?m\.?|\s?uhr|\s?h|\s?[時时點点시](?:\s?\d\d?\s?[分분])?)?"
+    rf"\s?{_RANGE}\s?(?:\w{{1,4}}\.?\s|{_HALF_DAY}\s?)?$"
+)
+_DATE_RANGE: Final = r"(?:-|~|〜|to|till?|until|bis|au|al|до|по|から|至|到|ถึง|đến|tot|til|hasta|até|الى|إلى)"
+_DATE_AFTER: Final = re.compile(
+    rf"-{_DAY}(?![\w./-])|\s?{_DATE_RANGE}\s?(?:{_WEEKDAY}(?!\w)[.,]*+\s)?(?:{_DAY_FIRST}|{_MONTH_FIRST})"
+)
+_DAY_BEFORE: Final = re.compile(rf"(?<![\d./-])(\d\d?)\.?\s?[-~]\s?(?:{_WEEKDAY},?\s)?$")
+_FOUR_DIGITS: Final = re.compile(r"(?<!\d)\d{4}(?!\d)")
 _HAS_SECONDS: Final = re.compile(r"\d\d:[0-5]\d:|\d\s?(?:z|utc|gmt)\b|[秒초]")
 _BLANKS: Final = re.compile(r"(\s++)")
 _LAST_WORDS: Final = re.compile(r"[^\W\d]++\d{0,4}")
 _SAYS_TIME: Final = frozenset(WORDS["time"].split())
 _POSTED: Final = frozenset(word for word in _SAYS_TIME if len(word) > 4) - _RECENT_WORDS
 _TIME_SIGNS: Final = re.compile(
-    "更新|发布|發布|发表|發表|時間|时间|現在|现在|今天|昨天|前天"
+    "更新|发布|發布|发表|發表|現在|现在|今天|昨天|前天|当前|當前|生成|刷新"
+    r"|(?<![\u3400-\u9fff])[時时][间間]|(?:北京|台北|本地|系统|系統|服务器|伺服器|标准|標準)[時时][间間]"
     "|今日|昨日|一昨日|おととい|投稿|公開"
     "|업데이트|수정|작성|등록|현재|오늘|어제|그저께|อัปเดต|อัพเดท|แก้ไข|เวลา|วันนี้|เมื่อวาน"
 )
@@ -244,7 +255,10 @@ _NEXT_WORD: Final = re.compile(r"\s?([^\W\d]++)")
 _DATED: Final = frozenset(WORDS["dated"].split())
 _DATED_LABELS: Final = frozenset(WORDS["dated_labels"].split())
 _UNTIL_DATE: Final = frozenset(WORDS["until"].split())
-_DATED_SIGNS: Final = re.compile(rf"(?:{'|'.join(WORDS['dated_signs'].split())})[^。]{{0,12}}$|自\s?$")
+_DATED_SIGNS: Final = re.compile(
+    rf"(?:{'|'.join(WORDS['dated_signs'].split())})[^。]{{0,12}}$|自\s?$"
+    r"|(?:[\u3400-\u9fff]{2,5}[時时][间間]|(?<![\u3400-\u9fff])日時|(?<![가-힣])일시)\W{0,3}$"
+)
 _DATED_AFTER: Final = re.compile(rf"\s?(?:{'|'.join(WORDS['dated_after'].split())})")
 _CLOCK_WORDS: Final = (
     frozenset(word for word in (*_SAYS_TIME, *RECENT) if len(word) > 2 and " " not in word)
@@ -525,6 +539,7 @@ class _Masks:
             return before if begin >= size else self._text[max(start - size, 0) : start] + before
 
         has_prose = PROSE_BEGIN in self._text
+        period_end = -1
         pieces: list[str] = []
         done = 0
         for match in _NUMERIC.finditer(short):
@@ -534,7 +549,9 @@ class _Masks:
             before = ""
             if kind in _JUDGED_BY_CONTEXT:
                 before = words_before(begin, _PROSE_CONTEXT if kind in _DATES and has_prose else _CONTEXT)
-            if self._is_noise(kind, match, words, before):
+            if kind in _DATES and (second := _second_of_period(short, match)) is not None:
+                period_end = second
+            if not (kind in _DATES and begin < period_end) and self._is_noise(kind, match, words, before):
                 piece = restored(done, begin)
                 if kind in ("date", "day", "short"):
                     piece = _SHORT_WEEKDAY.sub("", piece)
@@ -598,53 +615,73 @@ class _Masks:
         return True
 
 
+def _second_of_period(text: str, date: re.Match[str]) -> int | None:
+    """Return the end of a period that begins with a date, or ends with it; None of a date alone.
+
+    Two dates of different calendars are the same day.
+    """
+    if (other := _DATE_AFTER.match(text, date.end())) is not None:
+        years = [int(year) for year in _FOUR_DIGITS.findall(date[0] + other[0])]
+        return other.end() if len(years) < 2 or abs(years[0] - years[-1]) < 50 else None
+    day = _DAY_BEFORE.search(text, max(date.start() - 16, 0), date.start())
+    return date.end() if day is not None and 0 < int(day[1]) <= 31 else None
+
+
 def marked_prose(text: str, separator: str) -> str:
     """Return texts of elements with signs around sentences that state a date, joined by blanks.
 
     A date in a sentence is a statement of the page, a date that stands alone is mostly its clock.
     """
-    pieces: list[str] = []
-    done = 0
-    for year in _years(text):
-        if year < done:
-            continue
-        begin = text.rfind(separator, done, year) + 1 or done
-        end = text.find(separator, year)
-        end = len(text) if end < 0 else end
-        piece = text[begin:end]
-        if _is_prose(piece):
-            pieces += (text[done:begin], PROSE_BEGIN, " ", piece, " ", PROSE_END)
-        else:
-            pieces.append(text[done:end])
-        done = end
-    return "".join((*pieces, text[done:])).replace(separator, " ")
+    # One byte for each character: a pattern that looks at each takes longer than all of the fingerprint.
+    digits = text.encode("ascii", "replace").translate(_IS_DIGIT)
+    pieces = text.split(separator)
+    begin = 0
+    for at, piece in enumerate(pieces):
+        end = begin + len(piece)
+        if end - begin >= _SHORTEST_PROSE and _has_date(text, digits, begin, end) and _is_prose(piece):
+            pieces[at] = f"{PROSE_BEGIN} {piece} {PROSE_END}"
+        begin = end + len(separator)
+    return " ".join(pieces)
 
 
-def _years(text: str) -> Iterator[int]:
-    """Positions of years; a pattern that looks at each character takes longer than all of the fingerprint."""
-    digits = b"0" + text.encode("ascii", "replace").translate(_IS_DIGIT) + b"0"
-    at = digits.find(b"011110")
-    while at >= 0:
-        if _YEAR_DIGITS.match(text, at):
-            yield at
-        at = digits.find(b"011110", at + 5)
+def _has_date(text: str, digits: bytes, begin: int, end: int) -> bool:
+    """Whether a year stands in a part of a text, or a day beside the name of a month."""
+    for number in _DIGITS.finditer(digits, begin, end):
+        first, last = number.span()
+        if last - first == 4 and _YEAR_DIGITS.match(text, first):
+            return True
+        if last - first <= 2:
+            after = _WORD_AFTER.match(text, last, end)
+            before = None if after else _WORD_BEFORE.search(text, max(first - 16, begin), first)
+            if (word := after or before) is not None and _is_month(word[1]):
+                return True
+    return False
+
+
+def _is_month(word: str) -> bool:
+    return word in "月월" or _MARKS.get(word.lower(), 0) & (_STRONG | _WEAK) > 0
 
 
 def _is_prose(piece: str) -> bool:
     """Whether a text is a sentence rather than a date with a label."""
     words = [word.strip(_PUNCTUATION) for word in piece.lower().split()]
-    words = [word for word in words if word and word not in _MARKS]
+    words = [word for word in words if word and word.removesuffix("-feira") not in _MARKS]
     unspaced = 0 if piece.isascii() else len(_UNSPACED_WORD.findall(_UNSPACED_DATE.sub("", " ".join(words))))
-    plain = [word for word in words if not any(map(str.isdigit, word))]
-    return (len(plain) >= _PROSE_WORDS <= sum(map(len, plain)) / 2) or unspaced >= 2 * _PROSE_WORDS
+    plain = [word for word in words if len(word) > 2 - (word > "\u02ff") and not any(map(str.isdigit, word))]
+    return len(plain) >= _PROSE_WORDS or unspaced >= 2 * _PROSE_WORDS
 
 
 _PUNCTUATION: Final = ".,;:!?()[]|·•–-/\"'«»“”„"
 _PROSE_WORDS: Final = 3
+_SHORTEST_PROSE: Final = 12  # characters
+_DIGITS: Final = re.compile(rb"1++")
+_WORD_AFTER: Final = re.compile(r"(?:st|nd|rd|th|er|º|°)?\.?[\s-]?(?:de |of )?([月월]|[^\W\d]++)", re.I)
+_WORD_BEFORE: Final = re.compile(r"(?<![^\W\d])([^\W\d]++)\.?[\s-]$")
 _YEAR_DIGITS: Final = re.compile(r"(?:19|20)[0-9][0-9]|25[5-9][0-9]")
 _UNSPACED_WORD: Final = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 _UNSPACED_DATE: Final = re.compile(
-    "(?:星期|周|週)[一二三四五六日天]|[月火水木金土日]曜日?|[年月日時时分秒년월일]"
+    "(?:星期|周|週)[一二三四五六日天]|[月火水木金土日]曜日?|[年月日時时分秒년월일]|พ\\.?ศ|วันที่|วัน|เวลา|เดือน|น\\."
+    "|ថ្ងៃ[\u1780-\u17ff]*+|ទី|ខែ[\u1780-\u17ff]*+|ឆ្នាំ|ວັນທີ|ເດືອນ"
 )
 
 
@@ -658,11 +695,22 @@ def is_dated(before: str, after: str, text: str = "") -> bool:
     sentence = max(before.rfind(". "), before.rfind("! "), before.rfind("? "), before.rfind("。"))
     prose = before.rfind(PROSE_BEGIN)
     start = max(prose, sentence, 0)
-    is_prose = prose > before.rfind(PROSE_END) and _HAS_CLOCK.search(text) is None
+    is_prose = prose > before.rfind(PROSE_END) and (
+        _HAS_CLOCK.search(text) is None or _words_of_sentence(before[start:], after) >= _SENTENCE_WORDS
+    )
     if not _says_dated(before, after, start if is_prose else -1, sentence + 1):
         return False
     said = f"{before[max(start, len(before) - 2 * _CONTEXT) :]} {text} {_SENTENCE_END.split(after)[0]}"
     return _LAST.search(said) is None or _CHANGED.search(said) is None
+
+
+def _words_of_sentence(before: str, after: str) -> int:
+    """Number of words around a date, as far as its sentence goes."""
+    sentence = before + _SENTENCE_END.split(after)[0]
+    return (
+        sum(len(word) > 2 for word in _LAST_WORDS.findall(sentence))
+        + len(_UNSPACED_WORD.findall(_UNSPACED_DATE.sub("", sentence))) // 3
+    )
 
 
 def _says_dated(before: str, after: str, prose: int, sentence: int) -> bool:
@@ -685,6 +733,7 @@ def _says_dated(before: str, after: str, prose: int, sentence: int) -> bool:
 
 
 _DATED_REACH: Final = 4  # words
+_SENTENCE_WORDS: Final = 5  # about a date with a clock
 
 
 def _says(before: str, words: frozenset[str], signs: re.Pattern[str], count: int) -> bool:

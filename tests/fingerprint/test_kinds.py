@@ -434,10 +434,21 @@ def test_a_date_in_a_sentence_counts_and_one_that_stands_alone_does_not() -> Non
         ("説明会は{}に行います", "2026年3月10日", "2026年3月17日"),
         ("会议定于{}召开", "2026年3月10日", "2026年3月17日"),
         ("설명회는 {}에 열립니다", "2026년 3월 10일", "2026년 3월 17일"),
+        ("The office is closed on {}", "24 December", "31 December"),
+        ("Le concert a lieu le {} au port", "mardi 10 mars 2026 à 18h30", "mardi 17 mars 2026 à 18h30"),
+        ("Next tour: {}", "10 March 2026", "17 March 2026"),
+        (
+            "The choir of the harbour sings on {} in the old hall",
+            "10 March 2026 at 19:30",
+            "11 March 2026 at 19:30",
+        ),
     ):
         assert changed(*(html(page.format(sentence.format(day))) for day in (before, after))), sentence
     for sentence, before, after in (
         ("{}", "Tuesday, 10 March 2026", "Wednesday, 11 March 2026"),
+        ("{}", "terça-feira, 10 de março de 2026", "quarta-feira, 11 de março de 2026"),
+        ("วันที่ {} น.", "10 มีนาคม 2569 เวลา 10:21", "11 มีนาคม 2569 เวลา 14:02"),
+        ("Hello, today is {}", "10 April", "11 April"),
         ("Edition of {}", "10 March 2026", "11 March 2026"),
         ("This document was printed on {} by a guest", "10 March 2026", "11 March 2026"),
         ("The prices of the shop were updated on {}", "10 March 2026", "11 March 2026"),
@@ -529,6 +540,12 @@ def test_hidden_fields_are_no_text() -> None:
         ("截止日期：2026年11月10日", "截止日期：2026年11月17日"),
         ("2026年11月10日まで開催", "2026年11月17日まで開催"),
         ("접수 마감: 2026년 11월 10일", "접수 마감: 2026년 11월 17일"),
+        ("접수기간: 2026. 3. 2. ~ 2026. 3. 13.", "접수기간: 2026. 3. 2. ~ 2026. 3. 20."),
+        ("10.03.2026 – 17.03.2026", "11.03.2026 – 17.03.2026"),
+        ("March 10-17, 2026", "March 11-17, 2026"),
+        ("10 to 17 March 2026", "11 to 17 March 2026"),
+        ("讲座时间：2026年3月10日 14:00", "讲座时间：2026年3月17日 14:00"),
+        ("営業時間：午前9時から午後5時まで", "営業時間：午前10時から午後5時まで"),
     ],
 )
 def test_statements_are_not_masked(before: str, after: str) -> None:
