@@ -603,16 +603,6 @@ def test_finders_are_pages_of_the_store_or_the_start(finder: object) -> None:
     assert finder_of(request, ThreePages()) == (finder if known else UNKNOWN_FINDER)  # type: ignore[arg-type]
 
 
-def test_a_request_without_a_mark_was_found_by_nobody_known(tmp_path: Path) -> None:
-    """In an empty store no page can be a finder, the start can."""
-    with Store(tmp_path / "store") as store:
-        assert finder_of(Request("http://h/"), store) == UNKNOWN_FINDER
-        assert finder_of(Request("http://h/", meta={FOUND_BY: 1}), store) == UNKNOWN_FINDER
-        assert finder_of(marked(None), store) == START
-        store.add_pages([(5, {"url": "http://h/"})])
-        assert finder_of(Request("http://h/", meta={FOUND_BY: 1}), store) == 1
-
-
 CHARACTERS = "aZ0/._~-%?&=#;:+@!é \t"
 URLS = st.builds(
     lambda scheme, host, path: f"{scheme}://{host}{path}",

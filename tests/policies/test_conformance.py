@@ -60,16 +60,13 @@ def make(text: str, score: str = "t * (X + 0.5)") -> Policy:
     return table.load(text).make(PolicySettings(functions.load(score), seed=1))
 
 
-def plans(
-    text: str, given: dict[str, Any], k: int, block_rows: int = 7, fresh: bool = False
-) -> list[Selection]:
+def plans(text: str, given: dict[str, Any], k: int, block_rows: int = 7) -> list[Selection]:
     """The plans of all rounds of one cycle, each held to the contract."""
     memory = grouped(given, block_rows)
     policy = make(text)
     chosen = []
     for number in rounds_of(policy):
-        one = make(text) if fresh else policy
-        plan = choose(one, Round(CYCLE, number, k - len(memory.visited)), memory)
+        plan = choose(policy, Round(CYCLE, number, k - len(memory.visited)), memory)
         if policy.rounds is None and not len(plan.pages):
             break
         memory.visit(plan)
@@ -134,13 +131,6 @@ def test_the_size_of_blocks_does_not_matter(
 ) -> None:
     """Ties are broken by what belongs to the page, not by where it stands in a block."""
     assert same(plans(text, given_, k, block_rows), plans(text, given_, k, 100))
-
-
-@given(text=st.sampled_from(POLICIES), given_=evidence(), k=st.integers(0, 60))
-@settings(max_examples=150, deadline=None)
-def test_a_fresh_object_plans_the_same_round(text: str, given_: dict[str, Any], k: int) -> None:
-    """A crawl that was killed goes on with an object that has not seen the rounds before."""
-    assert same(plans(text, given_, k), plans(text, given_, k, fresh=True))
 
 
 @given(text=st.sampled_from(POLICIES), given_=evidence(), k=st.integers(0, 60), late=st.integers(0, 2**32))

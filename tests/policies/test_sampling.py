@@ -111,14 +111,7 @@ def webs(draw: st.DrawFn) -> Web:
 
 def visits(text: str, web: Web, k: int) -> list[int]:
     """The pages that a policy visits, in order."""
-    memory = web.memory()
-    policy = table.load(text).make(PolicySettings(functions.load("t * X"), 1))
-    for number in rounds_of(policy):
-        chosen = choose(policy, Round(CYCLE, number, k - len(memory.visited)), memory)
-        if policy.rounds is None and not len(chosen.pages):
-            break
-        memory.visit(chosen)
-    return memory.visited.tolist()
+    return visited(text, web.memory(), k)[0]
 
 
 def distance(seed: str, page: str) -> int:
@@ -129,41 +122,6 @@ def distance(seed: str, page: str) -> int:
     while c < min(m, n) - 1 and u[c] == v[c]:  # pages are leaves: none is a directory above another
         c += 1
     return ((m - c) + (n - c) - 2) * (1 if m >= n else -1)
-
-
-class Sampling(NamedTuple):
-    """Parameters of Algorithm 1."""
-
-    d: int
-    chance: Callable[[Web, int], float]
-    in_flight: int
-
-
-def algorithm_1(web: Web, k: int, how: Sampling) -> list[int]:
-    """Algorithms 1 and 2, with samples in flight."""
-    pages = range(len(web.urls))
-    turns = sorted(pages, key=web.turn)
-    visited: list[int] = []
-    fresh: list[int] = []
-    while True:
-        near: list[int] = []
-        for seed in sorted(fresh, key=web.turn):
-            if web.draw(seed, Purpose.FOLLOW) / 2**64 >= how.chance(web, seed):
-                continue
-            for at in range(abs(how.d) + 1):
-                ring = [
-                    page
-                    for page in pages
-                    if web.site[page] == web.site[seed]
-                    and distance(web.urls[seed], web.urls[page]) == (at if how.d >= 0 else -at)
-                    and page not in visited + near
-                ]
-                near += sorted(ring, key=lambda page: web.draw(page, Purpose.NEIGHBOUR))
-        visited = (visited + near)[:k]
-        fresh = [page for page in turns if page not in visited][: min(how.in_flight, k - len(visited))]
-        visited += fresh
-        if not fresh and not near:
-            return visited
 
 
 def by_history(web: Web, page: int, clock: str, weighted: bool) -> float:
@@ -201,8 +159,16 @@ CHANCES: dict[str, Callable[[Web, int], float]] = {
 @settings(max_examples=60, deadline=None)
 def test_db_is_algorithm_1(web: Web, k: int, d: int, phi: str, in_flight: int) -> None:
     """Samples in turn, and near those that are followed all within d steps, the nearest first."""
-    result = visits(f"db(d={d}, phi={phi}, in_flight={in_flight})", web, k)
-    assert result == algorithm_1(web, k, Sampling(d, CHANCES[phi], in_flight))
+
+    def near(page: int) -> list[set[int]]:
+        pages = [other for other, site in enumerate(web.site) if site == web.site[page]]
+        way = {other: distance(web.urls[page], web.urls[other]) for other in pages}
+        return [
+            {other for other in pages if way[other] == (at if d >= 0 else -at)} for at in range(abs(d) + 1)
+        ]
+
+    result = visited(f"db(d={d}, phi={phi}, in_flight={in_flight})", web.memory(), k)
+    assert list(zip(*result, strict=True)) == cycle_of(web, k, near, phi, in_flight)
 
 
 def test_distances_are_those_of_the_example() -> None:
@@ -372,13 +338,6 @@ def test_what_tells_and_what_does_not() -> None:
         assert chosen.kinds_of_pages().tolist() == [NEIGHBOUR if followed else SAMPLE] * len(chosen.pages)
 
 
-def test_a_page_in_no_group_is_sampled_and_never_followed() -> None:
-    """Of what nobody has grouped yet."""
-    grouping = Grouping(np.array([0, NOWHERE, 0], np.intp), 1, groupings.Tree([-1]))
-    assert list(grouping.rings(1, 0)) == []
-    assert grouping.pages_of(np.array([0])).tolist() == [0, 2]
-
-
 @pytest.mark.parametrize("text", ["rns", "rr", "gsb", "db", "groups", "rounds(sample=0.5)"])
 def test_plans_say_why_pages_are_visited(text: str) -> None:
     """Samples, neighbours, or ranked; no score chose the first two, so that the panel is not asked."""
@@ -409,7 +368,7 @@ def visited(text: str, memory: Memory, k: int) -> tuple[list[int], list[int]]:
     policy = table.load(text).make(SETTINGS)
     for number in rounds_of(policy):
         chosen = choose(policy, Round(CYCLE, number, k - len(memory.visited)), memory)
-        if not len(chosen.pages):
+        if policy.rounds is None and not len(chosen.pages):
             break
         memory.visit(chosen)
     return memory.visited.tolist(), memory.kinds.tolist()
@@ -507,35 +466,6 @@ def one_page(n: int, changes: list[int], popular: int = 0) -> Memory:
     memory = Memory(state, np.array([True]), np.array([7], np.uint64), block_rows=1)
     memory.popular = np.array([popular], np.uint8)
     return memory
-
-
-@given(
-    n=st.integers(1, 40),
-    share=st.sampled_from([0.0, 0.2, 1.0]),
-    changed=st.booleans(),
-    clock=st.sampled_from(["cycles", "visits"]),
-)
-def test_phi_by_history_counts_the_samples_own_outcome(
-    n: int, share: float, changed: bool, clock: str
-) -> None:
-    """Equations 5 to 8: 1 - exp(-rate) with the visit that has just been made, evenly or by recency."""
-    changes = list(range(1, round(n * share) + 1))
-    memory = one_page(n, changes)
-    before = {name: column.copy() for name, column in memory.state.items()}
-    sample = SampleOutcomes(np.array([0], np.uint32), np.array([changed]))
-    now = [*changes, *([n + 1] if changed else [])]
-    ha, wha = (PHIS[name](sample, memory, n + 1, clock)[0] for name in ("ha", "wha"))  # type: ignore[arg-type]
-    assert ha == pytest.approx(1 - math.exp(-len(now) / (n + 1)))
-    assert wha == pytest.approx(1 - math.exp(-sum(now) / ((n + 1) * (n + 2) / 2)))
-    assert all(np.array_equal(memory.state[name], column) for name, column in before.items())
-
-
-def test_phi_by_outcome_and_by_popularity() -> None:
-    """1 after a change and 0 without; from 1/11 for the least popular to 1 for the most popular."""
-    two = SampleOutcomes(np.array([0, 0], np.uint32), np.array([True, False]))
-    assert PHIS["change"](two, one_page(1, []), 5, "cycles").tolist() == [1.0, 0.0]
-    for popular, expected in ((0, 1 / 11), (4, 5 / 11), (10, 1.0)):
-        assert PHIS["pra"](two, one_page(1, [], popular), 5, "cycles").tolist() == [expected] * 2
 
 
 def test_phi_reads_no_column_that_it_does_not_declare() -> None:
