@@ -16,6 +16,7 @@ from scrapy_gp4c.crawling.promises import has_promise
 from scrapy_gp4c.crawling.requests import (
     FETCH_NOTES,
     FOUND_BY,
+    JAR,
     META,
     NEEDS_CALLBACK,
     PASSED,
@@ -451,9 +452,10 @@ class Admission:
                     return self._queue_untouched(request, is_filtered=False)
                 return self._ask_again(page, name, request)
         stored = self.rebuilder.stored(request)
+        is_spiders = "unstorable" in stored or "session" in stored
         if "unstorable" in stored:
             self._log_first("gp4c/not_storable", _not_storable(stored))
-        if "unstorable" in stored or request.dont_filter or data_of(stored):
+        if "unstorable" in stored or request.dont_filter or data_of(stored).keys() - {JAR}:
             self._note_needed_callback(request)
         claim: Claim | None
         if page is None:
@@ -475,7 +477,7 @@ class Admission:
             claim = cycle.claim_new(page, finder)
             self._stats.inc_value("gp4c/new_pages")
             if claim is None:
-                if "unstorable" in stored or "lacks" in stored:
+                if is_spiders or "lacks" in stored:
                     _with_room(self.offered)[page] = request
                 return self._skip(name, POSTPONED)
         else:
@@ -487,7 +489,7 @@ class Admission:
                 cycle.note_link(page)
                 if is_further and not cycle.rounds_over:
                     _with_room(self._copies).setdefault(page, []).append(request)
-                if "unstorable" in stored and (not cycle.rounds_over or len(self.offered) < MAX_OFFERED):
+                if is_spiders and (not cycle.rounds_over or len(self.offered) < MAX_OFFERED):
                     _with_room(self.offered)[page] = request
                 if self._by_url_alone:
                     _with_room(self._unplanned)[request.url] = page
@@ -607,6 +609,9 @@ class Admission:
             stored = {**stored, NEEDS_CALLBACK: "once"}
         if stored != before:
             self._note_varying(data_of(before), data_of(stored))
+            jars = [one.get("meta", {}).get("cookiejar") for one in (before, stored)]
+            if None not in jars:  # of the page that sets up the session, too
+                self._note_varying({JAR: jars[0]}, {JAR: jars[1]})
             self._cycle.store.set_request(page, stored)
 
     def _note_varying(self, before: dict[str, Any], now: dict[str, Any]) -> None:

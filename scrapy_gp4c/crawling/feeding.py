@@ -328,7 +328,7 @@ class Feeder:
         request: Request | None = None
         lacks: list[str] = []
         try:
-            request, lacks = self._rebuilder.build(stored)
+            request, lacks = self._rebuilder.build(stored, self._cycle.varying_data)
         except CallbackMissingError as error:  # the spider knows its name of today
             lacks = [str(error)]
         except Exception as error:  # whatever a store of others holds, it is this page's failure alone

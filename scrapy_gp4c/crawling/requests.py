@@ -14,7 +14,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from hashlib import sha1
 from importlib import import_module
@@ -85,7 +85,8 @@ _OPTIONS: Final = (
     "zyte_api",
 )
 _NO_DATA: Final = frozenset({"cookiejar", "depth", "link_text"})
-_FOR_SERVER: Final = ("cookies", "flags", "header ", "meta proxy")
+JAR: Final = "meta cookiejar"
+_FOR_SERVER: Final = ("cookies", "flags", "header ", "meta proxy", JAR)
 NEEDS_CALLBACK: Final = "needs_callback"
 IDENTIFYING: Final = ("cb_kwargs", "meta", "cookies")
 """Fields of a stored request by which a fingerprinter may tell pages apart, besides URL and headers."""
@@ -109,6 +110,7 @@ _FIELDS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
     "lacks": (list, "a list of texts"),
     "unstorable": (list, "a list of texts"),
     "needs_callback": (str, "always or once"),
+    "session": (bool, "true or false"),
 }
 _JSON_SCALARS: Final = (str, int, bool, type(None))
 _PROBE_URL: Final = "https://h.example/a-b/C_d.e~1"
@@ -420,6 +422,8 @@ def data_of(stored: StoredRequest) -> dict[str, Any]:
     for name, value in meta.items():
         if not isinstance(value, bool) and not _is_option(name):
             data[f"meta {name}"] = value
+    if stored.get("session"):
+        data[JAR] = meta.get("cookiejar")
     return data
 
 
@@ -603,15 +607,28 @@ class Rebuilder:
         stored = to_stored(request, self.spider)
         # A session of this run would be none in the next; without it, the page can be asked for all the same.
         stored["url"] = without_session(stored["url"], self._ignored)
+        if self._has_session(request):
+            stored["session"] = True
         return self.credentials.stripped(stored)
 
-    def build(self, stored: StoredRequest) -> tuple[Request, list[str]]:
+    def _has_session(self, request: Request) -> bool:
+        """Whether a request with a ``cookiejar`` of its own finds cookies there."""
+        jar, cookies = request.meta.get("cookiejar"), None
+        if jar is not None:
+            cookies = self._crawler.get_downloader_middleware(CookiesMiddleware)
+        return isinstance(cookies, CookiesMiddleware) and jar in cookies.jars and len(cookies.jars[jar]) > 0
+
+    def build(self, stored: StoredRequest, varying: Set[str] = frozenset()) -> tuple[Request, list[str]]:
         """Return the request of a planned visit, and names of what it lacks and nobody adds.
 
-        Raises what `from_stored` raises, and whatever the spider's method does.
+        ``varying``: names of data that differ from run to run. Raises what `from_stored` raises, and whatever
+        the spider's method does.
         """
         request = self._by_hook(from_stored(stored, self.spider))
-        return request, self._missing_secrets(stored, request) + _missing_values(stored, request)
+        lacks = self._missing_secrets(stored, request) + _missing_values(stored, request)
+        if stored.get("session") and (JAR in varying or not self._has_session(request)):
+            lacks.append("cookies of its cookiejar")
+        return request, lacks
 
     def needs_spider(self, stored: StoredRequest) -> bool:
         """Whether a stored request lacks secrets, so that only the spider can make it."""

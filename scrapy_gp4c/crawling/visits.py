@@ -147,6 +147,8 @@ class Visit:
         if "splash" in self._request.meta:
             return  # it would render the empty body of a 304, with status 200
         try:
+            if "cookiejar" in self._request.meta and not visits.store.request(page).get("session"):
+                return  # the first page of a session: a 304 may set no cookies
             if self._lacks_text() or self._is_rebased() or visits.cycle.needs_callback(page):
                 return
             row, lies = visits.store.page(page), visits.lies.get(site_of(self._request), ())

@@ -240,6 +240,8 @@ class StoredRequest(TypedDict, total=False):
     """Names of values that JSON cannot hold, such as ``meta page_methods``; the spider's request has them."""
     lacks: list[str]
     """Secrets that are left out, such as ``header authorization``: see `scrapy_gp4c.store.credentials`."""
+    session: bool
+    """Whether its ``cookiejar`` had cookies of an earlier answer."""
     needs_callback: str
     """Why the callback runs though the page is unchanged: ``always``, as it yields what no plan keeps, or
     ``once``, as the request has data that was not delivered."""

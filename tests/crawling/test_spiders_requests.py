@@ -397,6 +397,50 @@ async def test_a_method_of_the_spider_rebuilds_the_rest(site: Site, store_path: 
     assert crawler.spider.seen == ["unchanged"] * ITEMS
 
 
+class Countries(Shop):
+    """A session for each country, which its first page sets up; their numbers differ from day to day."""
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Ask for the first page of each."""
+        self.seen: list[Any] = []
+        for number in range(3):
+            country = "abc"[(number + self.day) % 3]
+            yield Request(self.site.url(f"/set?country={country}"), meta={"cookiejar": number})
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        """Follow the links of the country."""
+        for link in response.css("a::attr(href)").getall():
+            callback = self.parse_item if "item" in link else self.parse
+            yield response.follow(link, callback, meta={"cookiejar": response.meta["cookiejar"]})
+
+    def parse_item(self, response: Any) -> None:  # type: ignore[override]
+        """Note the country that was asked for, and that of the session."""
+        self.seen.append((response.url[-1], response.css("p::text").get()))
+
+
+@pytest.mark.slow
+@pytest_twisted.ensureDeferred
+async def test_pages_of_a_session_are_visited_with_it(site: Site, store_path: Path) -> None:
+    """Pages that lead to it are visited before, though no plan has them."""
+
+    def start(request: Any) -> bytes:
+        country = request.args[b"country"][0].decode()
+        request.addCookie("country", country)
+        return html("the country is set", [f"/list?of={country}"]).encode()
+
+    def listing(request: Any) -> bytes:
+        return html("a list", [f"/item/{n}?of={request.uri[-1:].decode()}" for n in range(3)]).encode()
+
+    def item(request: Any) -> bytes:
+        return html(str((request.getCookie(b"country") or b"none").decode())).encode()
+
+    site.pages = {"/set": start, "/list": listing, **dict.fromkeys(LINKS, item)}
+    for day in (1, 2, 3, 4):
+        crawler = await crawl(Countries, store_path, {**ALL, "GP4C_BUDGET": 7}, day=day, site=site)
+        assert crawler.spider.seen
+        assert all(asked == answered for asked, answered in crawler.spider.seen), day
+
+
 class Endless(Shop):
     """A start that never ends."""
 
