@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +17,6 @@ from scrapy_gp4c.scoring.expression import parse
 from training.evolution.choices import Choices, prepare_splits
 from training.evolution.evolve import (
     BestIndividual,
-    EvolutionState,
     Outcome,
     Parameters,
     evolve,
@@ -32,7 +31,15 @@ from training.evolution.front import (
     crowded_order,
     undominated,
 )
-from training.evolution.selection import GUARDED, NAMED_RUN, RULES, SELECTIONS, promotion_test
+from training.evolution.selection import (
+    GUARDED,
+    NAMED_RUN,
+    RULES,
+    SELECTIONS,
+    Pairs,
+    SelectionGoal,
+    promotion_test,
+)
 from training.evolution.workers import PreparedSplit
 from training.histories.models import generate
 from training.replaying.replay import run as replay
@@ -140,21 +147,6 @@ def test_the_front_never_falls_back():
         assert len(now) == SMALL.population
 
 
-def test_a_front_continues_from_the_state_of_any_generation():
-    """Through JSON, into a new object that knows no outcome: the same ending."""
-    states = []
-    evolution = FrontEvolution(SMALL, 3)
-    while not evolution.finished:
-        evolution.tell(evaluate(evolution.ask()))
-        states.append(json.dumps(evolution.state().to_json()))
-    for text in states:
-        other = FrontEvolution(SMALL, 3)
-        other.restore(EvolutionState.from_json(json.loads(text)))
-        while not other.finished:
-            other.tell(evaluate(other.ask()))
-        assert other.state() == evolution.state()
-
-
 def test_it_asks_for_children_alone_unless_it_was_restored():
     """What competes with them is known; asking twice gives the same."""
     evolution = FrontEvolution(SMALL, 3)
@@ -215,6 +207,15 @@ def kept(texts: list[str]) -> list[BestIndividual]:
     return [BestIndividual(text, 0.5, 0.0, text, len(parse(text).tokens)) for text in texts]
 
 
+def choose(texts: list[str], parts: PreparedSplit, goal: SelectionGoal, prefer: str, **options: Any) -> Any:
+    """What is taken of the functions that a run kept, and the front."""
+
+    def values(asked: list[str]) -> Pairs:
+        return list(zip(*(goal.values(part, asked) for part in parts[:2]), strict=True))
+
+    return choose_of_front([kept(texts)], parts, goal, prefer, values, **options)
+
+
 def means(text: str, parts: PreparedSplit, choices: Choices) -> dict[str, list[list[float]]]:
     """Metric -> values per cycle in training (the mean over the draws) and in validation."""
     found = {}
@@ -233,7 +234,7 @@ def test_preferences_are_the_rule_on_their_objective_among_those_that_stand(rule
     """``balanced`` asks for the freshness of plain age in training and in validation; age is a candidate."""
     choices = dataclasses.replace(CHOICES, selection=rule, prefer=prefer)
     parts = parts_of(choices)
-    chosen, members = choose_of_front([kept(TEXTS)], parts, choices.goal_on(parts.training), prefer)
+    chosen, members = choose(TEXTS, parts, choices.goal_on(parts.training), prefer)
     named = list(dict.fromkeys((*choices.goal_on(parts.training).named, AGE)))
     known = {text: means(text, parts, choices) for text in dict.fromkeys((*TEXTS, *named))}
     least = [row.mean() if prefer == "balanced" else -1.0 for row in known[AGE]["freshness"]]
@@ -264,7 +265,7 @@ def test_preferences_are_the_rule_on_their_objective_among_those_that_stand(rule
 def test_members_are_what_nothing_dominates_in_the_means_of_both_parts():
     """The most of the first objective first; training and validation weigh the same."""
     parts = parts_of()
-    chosen, members = choose_of_front([kept(TEXTS)], parts, CHOICES.goal_on(parts.training), "changes")
+    chosen, members = choose(TEXTS, parts, CHOICES.goal_on(parts.training), "changes")
     points = {}
     for text in (*TEXTS, *CHOICES.goal_on(parts.training).named, AGE):
         values = means(text, parts, CHOICES)
@@ -286,7 +287,7 @@ def test_members_are_what_nothing_dominates_in_the_means_of_both_parts():
 def test_named_functions_are_candidates_and_say_so():
     """A run that found nothing good loses to a named function, whose run is none."""
     parts = parts_of()
-    chosen, members = choose_of_front([kept(["0.0 - t"])], parts, CHOICES.goal_on(parts.training), "changes")
+    chosen, members = choose(["0.0 - t"], parts, CHOICES.goal_on(parts.training), "changes")
     assert chosen.text in CHOICES.goal.named
     assert chosen.run == NAMED_RUN
     assert {member.run for member in members} == {NAMED_RUN}
@@ -295,7 +296,7 @@ def test_named_functions_are_candidates_and_say_so():
 def test_without_anything_as_fresh_as_age_balanced_takes_age():
     """It is always there to be taken."""
     parts = parts_of()
-    chosen, _ = choose_of_front([kept(["0.0 - t"])], parts, CHOICES.goal._replace(named=()), "balanced")
+    chosen, _ = choose(["0.0 - t"], parts, CHOICES.goal._replace(named=()), "balanced")
     assert chosen.text == AGE
 
 
@@ -303,10 +304,10 @@ def test_what_is_not_allowed_is_not_taken_unless_nothing_else_stands():
     """The filter of a promotion concerns what is taken, not the front."""
     parts = parts_of()
     pick, goal = {"prefer": "changes"}, CHOICES.goal_on(parts.training)
-    every, shown = choose_of_front([kept(TEXTS)], parts, goal, **pick)
-    others = choose_of_front([kept(TEXTS)], parts, goal, allow=lambda texts: {"n"}, **pick)
+    every, shown = choose(TEXTS, parts, goal, **pick)
+    others = choose(TEXTS, parts, goal, allow=lambda texts: {"n"}, **pick)
     assert every.text != "n"
     assert others[0].text == "n"
     assert {one.text for one in shown} - {every.text} <= {one.text for one in others[1]}
-    none, _ = choose_of_front([kept(TEXTS)], parts, goal, allow=lambda texts: set(), **pick)
+    none, _ = choose(TEXTS, parts, goal, allow=lambda texts: set(), **pick)
     assert none.text == every.text

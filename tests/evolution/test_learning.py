@@ -37,7 +37,6 @@ from training.evolution.score_file import ScoreFile
 from training.evolution.selection import RULES, SELECTIONS, SelectionGoal
 from training.evolution.workers import (
     EvaluationRequest,
-    PreparedSplit,
     TextFitness,
     load_fitness,
     values_of,
@@ -82,29 +81,43 @@ class Unfair:
                     raise KeyboardInterrupt
 
 
-class Listener:
-    """A watch and a checkpoint that keep what they are told."""
+class Watch:
+    """A watch that notes what it is told, and presses Ctrl-C in a generation; 0: in none."""
+
+    def __init__(self, stop: int = 0) -> None:
+        self.told: list[Any] = []
+        self.number, self.asked, self.stop = 0, 0, stop
+        self.texts: Counter[int] = Counter()
+
+    def generation(self, number: int, asked: int) -> None:
+        """A generation begins."""
+        self.number, self.asked = number, asked
+        self.told.append(number)
+
+    def advance(self, texts: int) -> None:
+        """Functions are evaluated."""
+        self.texts[self.number] += texts
+        if self.number == self.stop:
+            raise KeyboardInterrupt
+
+    def first_fitness(self, fitness: float) -> None:
+        """The first run has an outcome."""
+        self.told.append(fitness)
+
+    def best(self, fitness: Sequence[float]) -> None:
+        """A generation has ended."""
+        self.told.append(fitness)
+
+
+class Listener(Watch):
+    """A watch that is a checkpoint, too."""
 
     states = None
 
     def __init__(self) -> None:
         """Nothing yet."""
+        super().__init__()
         self.saved: list[list[EvolutionState]] = []
-        self.texts: Counter[int] = Counter()
-        self.bests: list[Sequence[float]] = []
-
-    def generation(self, number: int, asked: int) -> None:
-        """Of the watch."""
-        assert asked == 2 * SEEDS * LONGER.population
-        self.number = number
-
-    def advance(self, texts: int) -> None:
-        """Of the watch."""
-        self.texts[self.number] += texts
-
-    def best(self, fitness: Sequence[float]) -> None:
-        """Of the watch."""
-        self.bests.append(fitness)
 
     def save(self, states: list[EvolutionState]) -> None:
         """Of the checkpoint."""
@@ -117,6 +130,7 @@ def search(most: int = -1) -> tuple[list[Evolution], Unfair, Listener]:
     evaluator: Any = Unfair(most)
     listener: Any = Listener()
     evolve_all(runs, SEEDS, evaluator, listener, listener)
+    assert listener.asked == 2 * SEEDS * LONGER.population
     return runs, evaluator, listener
 
 
@@ -131,7 +145,7 @@ def test_a_fold_waits_for_no_other():
         {number} for number in range(1, generations + 1)
     ]
     assert listener.saved[-1] == [run.state() for run in alone]
-    assert [max(best) for best in listener.bests] == [
+    assert [max(best) for best in listener.told if isinstance(best, list)] == [
         max(max(run.best[: number + 1]) for run in alone) for number in range(generations)
     ]
 
@@ -162,6 +176,13 @@ def test_stopped_while_folds_are_apart_it_is_back_where_all_were(most):
 
 SMALL = Parameters(population=20, generations=5, best_count=8)
 CHOICES = Choices(parameters=SMALL, seeds=2, budget=0.1)
+FRONT = dataclasses.replace(
+    CHOICES,
+    front=True,
+    selection="guarded",
+    forget=0.05,
+    parameters=dataclasses.replace(SMALL, start="named"),
+)
 HISTORY = generate("poisson", 400, 30, 3)
 
 
@@ -184,7 +205,7 @@ def same(one: Learned, other: Learned) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "choices", [CHOICES, dataclasses.replace(CHOICES, protocol="thesis", selection="sum")]
+    "choices", [CHOICES, dataclasses.replace(CHOICES, protocol="thesis", selection="sum"), FRONT]
 )
 def test_same_seed_same_result_whatever_the_jobs(choices):
     """One process or two: the same functions and the same values."""
@@ -208,8 +229,10 @@ def test_different_seeds_differ():
     assert not same(learned(), learned(dataclasses.replace(CHOICES, seed=2)))
 
 
-def test_continued_run_ends_in_the_same_result(tmp_path):
+@pytest.mark.parametrize("choices", [CHOICES, FRONT])
+def test_continued_run_ends_in_the_same_result(tmp_path, choices):
     """From the states after every single generation."""
+    run = identity(HISTORY, choices)
     saved: list[Checkpoint] = []
 
     class Recording(Checkpoint):
@@ -222,73 +245,36 @@ def test_continued_run_ends_in_the_same_result(tmp_path):
             copy.save(states)
             saved.append(Checkpoint(tmp_path / str(len(saved)), run))
 
-    run = identity(HISTORY, CHOICES)
-    whole = learned(checkpoint=Recording(tmp_path, run))
+    whole = learned(choices, checkpoint=Recording(tmp_path, run))
     assert len(saved) == SMALL.generations
     for generation, checkpoint in enumerate(saved, start=1):
         states = checkpoint.open(resume=True)
         assert states is not None
         assert states[0].generation == generation
-        assert same(learned(checkpoint=checkpoint), whole)
+        assert same(learned(choices, checkpoint=checkpoint), whole)
 
 
 def test_stopped_by_ctrl_c_it_keeps_what_it_has():
     """A KeyboardInterrupt in generation 4: the result of the 3 completed ones; in the first: passed on."""
-
-    class Stop:
-        """A watch that presses Ctrl-C while generation `at` is evaluated."""
-
-        def __init__(self, at: int) -> None:
-            self.at, self.number = at, 0
-
-        def generation(self, number: int, asked: int) -> None:
-            self.number = number
-
-        def advance(self, texts: int) -> None:
-            if self.number == self.at:
-                raise KeyboardInterrupt
-
-        def first_fitness(self, fitness: object) -> None:
-            pass
-
-        def best(self, fitness: object) -> None:
-            pass
-
-    for rule in RULES:
-        stopped = learned(dataclasses.replace(CHOICES, selection=rule), watch=Stop(4))
+    for choices in (*(dataclasses.replace(CHOICES, selection=rule) for rule in RULES), FRONT):
+        stopped = learned(choices, watch=Watch(stop=4))
         assert not stopped.complete
         assert stopped.generations == 3
-        three = dataclasses.replace(SMALL, generations=3)
-        short = learned(dataclasses.replace(CHOICES, parameters=three, selection=rule))
-        assert stopped.best == short.best
+        three = dataclasses.replace(choices.parameters, generations=3)
+        assert stopped.best == learned(dataclasses.replace(choices, parameters=three)).best
     with pytest.raises(KeyboardInterrupt):
-        learned(watch=Stop(1))
+        learned(watch=Watch(stop=1))
 
 
 @pytest.mark.parametrize("compiling", [True, False])
 def test_the_first_run_is_told_of_while_others_wait(compiling, monkeypatch, tmp_path):
     """Its first generation, once, while code is compiled beside; what is learned stays the same."""
-    told: list[Any] = []
-
-    class Listening:
-        """A watch that notes what it is told."""
-
-        def generation(self, number: int, asked: int) -> None:
-            told.append(number)
-
-        def advance(self, texts: int) -> None:
-            pass
-
-        def first_fitness(self, fitness: float) -> None:
-            told.append(fitness)
-
-        def best(self, fitness: list[float]) -> None:
-            told.append(fitness)
-
     expected = learned()
     compiled = tmp_path / "done" if compiling else None
     monkeypatch.setattr(learning, "compiled_beside", lambda *given: nullcontext(compiled))
-    assert same(learned(watch=Listening()), expected)
+    watch = Watch()
+    assert same(learned(watch=watch), expected)
+    told = watch.told
     first = [one for one in told if isinstance(one, float)]
     assert len(first) == compiling
     if compiling:
@@ -300,19 +286,10 @@ def test_runs_are_bred_on_while_others_are_evaluated(monkeypatch):
     """Folds go on as they are told, not all at once; none is bred beyond the last."""
     events: list[tuple[str, int]] = []
 
-    class Listening:
+    class Listening(Watch):
         """A watch that notes when generations end."""
 
-        def generation(self, number: int, asked: int) -> None:
-            pass
-
-        def advance(self, texts: int) -> None:
-            pass
-
-        def first_fitness(self, fitness: float) -> None:
-            pass
-
-        def best(self, fitness: list[float]) -> None:
+        def best(self, fitness: Sequence[float]) -> None:
             events.append(("told", -1))
 
     def breeding(evolution: Evolution) -> list[Any]:
@@ -417,7 +394,7 @@ def test_guarded_ends_with_a_named_function_or_one_that_surely_beats_it():
 
 
 def test_the_guard_has_the_say_among_what_is_allowed(monkeypatch):
-    """`choose` takes what `named_or_better` says, which sees all candidates that are allowed."""
+    """`pick` takes what `named_or_better` says, which sees all candidates that are allowed."""
     seen = []
 
     def last(candidates: Any, texts: Any, goal: Any, split: Any) -> int:
@@ -429,12 +406,16 @@ def test_the_guard_has_the_say_among_what_is_allowed(monkeypatch):
     kept = [evolve_on(truths[0]).best_individuals]
     monkeypatch.setattr(selection, "named_or_better", last)
     goal = SelectionGoal("ndcg", "visits", "guarded")
-    chosen = selection.choose(kept, PreparedSplit(*truths), goal)
+
+    def values(texts: list[str]) -> Any:
+        return list(zip(*(goal.values(part, texts) for part in truths[:2]), strict=True))
+
+    chosen = selection.pick(kept, truths, goal, values)
     lowest = min(kept[0], key=lambda one: one.value)
     assert seen == [len(kept[0])]
     assert chosen.selected == pytest.approx(lowest.value)
     for allowed, count in (({kept[0][0].text, kept[0][1].text}, 2), (set(), len(kept[0]))):
-        selection.choose(kept, PreparedSplit(*truths), goal, allow=lambda texts, of=allowed: of)
+        selection.pick(kept, truths, goal, values, lambda texts, of=allowed: of)
         assert seen[-1] == count, "where nothing is allowed, everything is"
 
 
@@ -570,71 +551,6 @@ def test_deepest_tree_lives_through_text_replay_live_use_and_reload(tmp_path):
         ]
         for values in replayed[1:]:
             np.testing.assert_array_equal(values, replayed[0])
-
-
-FRONT = dataclasses.replace(
-    CHOICES,
-    front=True,
-    selection="guarded",
-    forget=0.05,
-    parameters=dataclasses.replace(SMALL, start="named"),
-)
-
-
-@pytest.mark.slow
-def test_a_front_is_the_same_whatever_the_jobs():
-    """One process or two."""
-    assert same(learned(FRONT, 1), learned(FRONT, 2))
-
-
-def test_a_front_goes_on_from_any_generation(tmp_path):
-    """From the checkpoints that the run left behind, to the same functions and values."""
-    left: list[list[EvolutionState]] = []
-
-    class Recording(Checkpoint):
-        """Keeps what is saved."""
-
-        def save(self, states: list[EvolutionState]) -> None:
-            super().save(states)
-            left.append(states)
-
-    run = identity(HISTORY, FRONT)
-    whole = learned(FRONT, checkpoint=Recording(tmp_path, run))
-    assert len(left) == SMALL.generations
-    for number, states in enumerate(left):
-        checkpoint = Checkpoint(tmp_path / str(number), run)
-        checkpoint.open(resume=False)
-        checkpoint.save(states)
-        checkpoint = Checkpoint(tmp_path / str(number), run)
-        checkpoint.open(resume=True)
-        assert same(learned(FRONT, checkpoint=checkpoint), whole)
-
-
-def test_a_stopped_front_is_that_of_its_complete_generations():
-    """Ctrl-C in the fourth generation: what three found, without the workers."""
-
-    class Stop:
-        """A watch that presses Ctrl-C."""
-
-        number = 0
-
-        def generation(self, number: int, asked: int) -> None:
-            self.number = number
-
-        def advance(self, texts: int) -> None:
-            if self.number == 4:
-                raise KeyboardInterrupt
-
-        def first_fitness(self, fitness: object) -> None:
-            pass
-
-        def best(self, fitness: object) -> None:
-            pass
-
-    stopped = learned(FRONT, watch=Stop())
-    assert not stopped.complete
-    three = dataclasses.replace(FRONT.parameters, generations=3)
-    assert stopped.best == learned(dataclasses.replace(FRONT, parameters=three)).best
 
 
 def test_a_front_has_its_values_on_every_part():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -16,26 +17,24 @@ from scrapy_gp4c.errors import UndecidedError
 from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring.named import DEFAULT, FOUR_ROUNDS, NAMED
 from scrapy_gp4c.scoring.terminals import RELATED
-from training.evolution import selection
 from training.evolution.choices import Choices, prepare_splits
-from training.evolution.evolve import BestIndividual, Evolution, Parameters
+from training.evolution.evolve import BestIndividual, Parameters
 from training.evolution.selection import (
     ERRORS,
     FINALISTS,
     GROUPS,
     NAMED_RUN,
     SELECTIONS,
-    FoldPick,
-    FoldValues,
-    choose,
+    Pairs,
+    SelectionGoal,
     jackknife,
     named_or_better,
+    pick,
     promotion_test,
     select,
 )
-from training.evolution.workers import Evaluator, workers
+from training.evolution.workers import PreparedSplit
 from training.histories.history import ChangeHistory
-from training.histories.models import generate
 
 LEADS = st.lists(st.lists(st.floats(-1, 1), min_size=3, max_size=3), min_size=2, max_size=8)
 
@@ -149,6 +148,11 @@ def poor() -> list[list[BestIndividual]]:
     return [[BestIndividual(text, 0.1, 0.1, text, 1) for text in ("t", "n")]]
 
 
+def values_on(split: PreparedSplit, goal: SelectionGoal) -> Callable[[list[str]], Pairs]:
+    """Fitness per cycle of texts in training and validation."""
+    return lambda texts: list(zip(*(goal.values(part, texts) for part in split[:2]), strict=True))
+
+
 @pytest.mark.parametrize("fitness", ["ndcg", "freshness"])
 def test_the_fall_back_is_what_rules_chose_for_the_fitness_under_its_own_policy(fitness):
     """It goes by its name. On a few pages the best of all named functions is one by chance."""
@@ -156,7 +160,7 @@ def test_the_fall_back_is_what_rules_chose_for_the_fitness_under_its_own_policy(
         fitness=fitness, selection="guarded", division="halves", parameters=Parameters(RELATED), budget=0.1
     )
     split = prepare_splits(history(), choices)[0]
-    chosen = choose(poor(), split, choices.goal)
+    chosen = pick(poor(), split, choices.goal, values_on(split, choices.goal))
     names = choices.goal.named
     assert names[0] == DEFAULT
     assert {"changes", "freshness"} < {*names}
@@ -189,7 +193,7 @@ def test_a_policy_that_was_asked_for_is_that_of_all():
 
 
 def test_equal_candidates_are_no_choice():
-    """Where all did the same in every cycle, nothing is chosen, and nothing shortened by that."""
+    """Where all did the same in every cycle, nothing is chosen."""
     choices = Choices(selection="guarded", division="halves", parameters=Parameters(RELATED))
     split = prepare_splits(history(), choices)[0]
 
@@ -197,7 +201,7 @@ def test_equal_candidates_are_no_choice():
         return [(np.zeros((2, 8)), np.zeros((2, 8))) for _ in texts]
 
     with pytest.raises(UndecidedError, match=r"all .* candidates did the same"):
-        choose(poor(), split, choices.goal, zeros)
+        pick(poor(), split, choices.goal, zeros)
 
 
 def test_splits_of_sites_come_with_their_jackknife():
@@ -212,52 +216,6 @@ def test_splits_of_sites_come_with_their_jackknife():
         min(GROUPS, len(np.unique(history().site)) // 8),
     ]
     assert prepare_splits(history(), replace(choices, selection="best"))[0].leave_one_out is None
-
-
-CHOICES = Choices(
-    protocol="journal",
-    budget=0.2,
-    parameters=Parameters(population=40, generations=3, best_count=8),
-)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_what_workers_select_is_what_this_process_selects(jobs):
-    """By every rule and in every fold: the same text, run and value; a second rule replays nothing anew."""
-    folds = prepare_splits(generate("poisson", 400, 30, 3), CHOICES)
-    goal = CHOICES.goal
-    with workers(jobs) as pool:
-        sets = [parts.training for parts in folds] + [parts.validation for parts in folds]
-        evaluator = Evaluator(sets, CHOICES.measure, CHOICES.clock, pool)
-        runs = []
-        for fold in range(len(folds)):
-            evolution = Evolution(CHOICES.parameters, 1, (fold, 0))
-            while not evolution.finished:
-                evaluator.evaluate([(fold, evolution.ask())])
-                evolution.tell(evaluator.known[fold])
-            runs.append([evolution.best_individuals])
-        selecting = FoldValues(evaluator, len(folds))
-        picks, replays = [], []
-        for rule in selection.SELECTIONS:
-            for fold, parts in enumerate(folds):
-                picked = selection.pick(
-                    runs[fold],
-                    parts,
-                    goal._replace(rule=rule),
-                    lambda texts, fold=fold: selecting.pairs(fold, goal, texts),
-                )
-                picks.append(FoldPick(fold, picked, goal))
-            replays.append(evaluator.replays)
-        assert replays[0] < replays[1] == replays[2]
-        chosen = selecting.chosen(picks)
-    expected = [
-        selection.choose(runs[fold], parts, goal._replace(rule=rule))
-        for rule in selection.SELECTIONS
-        for fold, parts in enumerate(folds)
-    ]
-    assert chosen == expected
-    assert any(len(one.text) < len(pick.picked.text) for one, pick in zip(chosen, picks, strict=True))
 
 
 values = arrays(np.float64, st.integers(1, 20), elements=st.floats(-1, 1))

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -34,12 +33,11 @@ from scrapy_gp4c.scoring.expression import Expression, parse
 from training.evolution.evolve import BestIndividual, Evolution, Individual, Outcome, Parameters
 from training.evolution.selection import (
     GUARDED,
-    NAMED_RUN,
     SELECTIONS,
     Allow,
     Pairs,
-    SelectedFunction,
     SelectionGoal,
+    UnsimplifiedSelection,
     Values,
     best,
     candidates_of,
@@ -47,7 +45,6 @@ from training.evolution.selection import (
     over_draws,
     refuse_equal,
     select,
-    shorten,
 )
 from training.evolution.workers import PreparedSplit
 
@@ -212,19 +209,18 @@ def choose_of_front(
     split: PreparedSplit,
     goal: SelectionGoal,
     prefer: str,
-    values: Callable[[list[str]], Pairs] | None = None,
+    values: Callable[[list[str]], Pairs],
     allow: Allow | None = None,
-) -> tuple[SelectedFunction, list[FrontCandidate]]:
+) -> tuple[UnsimplifiedSelection, list[FrontCandidate]]:
     """The function that `prefer` takes from the runs of a fold, and the front, best first objective first.
 
-    Parameters as for `training.evolution.selection.choose`; ``goal.fitness`` is a pair. ``allow`` concerns
+    Parameters as for `training.evolution.selection.pick`; ``goal.fitness`` is a pair. ``allow`` concerns
     the function that is taken, not those shown.
     """
     goal = goal._replace(named=tuple(dict.fromkeys((*goal.named, AGE))))
-    known = values or partial(goal.pairs, split)
-    candidates_found = candidates_of(best_of_runs, goal, known)
+    candidates_found = candidates_of(best_of_runs, goal, values)
     runs = {one.text: run for one, run in reversed(candidates_found)}
-    pairs = dict(zip(runs, known([*runs]), strict=True))
+    pairs = dict(zip(runs, values([*runs]), strict=True))
     judged = dict(zip(runs, over_draws([*pairs.values()], [*runs], goal, split.draws), strict=True))
     judged = {text: pair for text, pair in judged.items() if np.isfinite(np.hstack(pair)).all()}
     if AGE not in judged:
@@ -239,11 +235,9 @@ def choose_of_front(
         taken = standing[named_or_better(candidates, standing, goal, split, row)]
     else:
         taken = standing[select(candidates, goal.rule)]
-    text = taken if runs[taken] == NAMED_RUN else shorten(taken, pairs[taken], split, goal)
     value = SELECTIONS.get(goal.rule, best)(*_row(pairs[taken], row))
     members = [FrontCandidate(one, runs[one], means) for one, means in _front(judged, taken).items()]
-    members = [one._replace(text=text) if one.text == taken else one for one in members]
-    return SelectedFunction(text, runs[taken], value), members
+    return UnsimplifiedSelection(taken, pairs[taken], runs[taken], value), members
 
 
 def _standing(

@@ -34,7 +34,7 @@ from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import SPLITS, Choices, prepare_splits
 from training.evolution.evolve import Evolution, EvolutionState, named_functions, uses_related_pages
 from training.evolution.front import FrontCandidate, FrontEvolution, choose_of_front
-from training.evolution.selection import Allow, FoldPick, FoldValues, SelectedFunction, choose, pick
+from training.evolution.selection import Allow, FoldPick, FoldValues, pick
 from training.evolution.workers import (
     EvaluationRequest,
     Evaluator,
@@ -335,7 +335,7 @@ def learn(
 
     ``folds``: the result of `prepare_splits`, if it was called before. ``checkpoint``: written after every
     generation; learning goes on from its states, if it has any. ``allow``: see
-    `training.evolution.selection.choose`.
+    `training.evolution.selection.pick`.
 
     A KeyboardInterrupt ends the evolution: the function is selected from the completed generations; it passes
     on if there is none yet. Raises HistoryError or LearningError as `prepare_splits` does.
@@ -388,35 +388,36 @@ def _selected(
         [evolution.best_individuals for evolution in evolutions[fold * seeds : (fold + 1) * seeds]]
         for fold in range(len(folds))
     ]
+    if not first.finished:
+        evaluator = evaluator.in_this_process()
     selecting = FoldValues(evaluator, len(folds))
-    chosen: list[tuple[SelectedFunction, Sequence[FrontCandidate]]] = []
     picks: list[FoldPick] = []
+    fronts: list[Sequence[FrontCandidate]] = []
     costs = []
     for rule_choices in choices:
         for fold, split in enumerate(folds):
-            # After Ctrl-C the workers may be in any state.
             goal = rule_choices.goal_on(split.training)
-            values = partial(selecting.pairs, fold, goal) if first.finished else None
+            values = partial(selecting.pairs, fold, goal)
+            members: Sequence[FrontCandidate] = ()
             if rule_choices.front:
-                chosen.append(
-                    choose_of_front(best_of_folds[fold], split, goal, rule_choices.prefer, values, allow)
-                )
-            elif first.finished:
-                picks.append(
-                    FoldPick(
-                        fold,
-                        pick(best_of_folds[fold], split, goal, values, allow),
-                        goal,
-                    )
+                picked, members = choose_of_front(
+                    best_of_folds[fold], split, goal, rule_choices.prefer, values, allow
                 )
             else:
-                chosen.append((choose(best_of_folds[fold], split, goal, values, allow), ()))
+                picked = pick(best_of_folds[fold], split, goal, values, allow)
+            picks.append(FoldPick(fold, picked, goal))
+            fronts.append(members)
         costs.append((evaluator.replays, evaluator.replay_s))
-    chosen += [(one, ()) for one in selecting.chosen(picks)]
+    chosen = selecting.chosen(picks)
     learned = []
     for rule, rule_choices in enumerate(choices):
         results = []
-        for split, (one, members) in zip(folds, chosen[rule * len(folds) :], strict=False):
+        rows = range(rule * len(folds), (rule + 1) * len(folds))
+        for split, row in zip(folds, rows, strict=True):
+            one, taken = chosen[row], picks[row].picked.text
+            members = [
+                member._replace(text=one.text) if member.text == taken else member for member in fronts[row]
+            ]
             table = compare(split, {LEARNED: one.text} | others(rule_choices, split.test), rule_choices)
             leads = _leads(split.test, one.text, rule_choices)
             results.append(Fold(*one, table, _front(split, members, one.text, rule_choices), leads))

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -38,7 +37,7 @@ from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring.expression import Expression, parse
 from scrapy_gp4c.scoring.named import DEFAULT, NAMED
 from scrapy_gp4c.scoring.terminals import Clock
-from training.evolution.evolve import BestIndividual, named_expression, simplify, simplify_all
+from training.evolution.evolve import BestIndividual, named_expression, simplify_all
 from training.evolution.workers import Evaluator, PreparedSplit, load_measure, values_of_all
 from training.replaying.prepared import PreparedHistory
 
@@ -173,11 +172,6 @@ class SelectionGoal(NamedTuple):
             groups.setdefault(self.policy_of(text), []).append(text)
         return groups
 
-    def pairs(self, split: PreparedSplit, texts: Sequence[str]) -> Pairs:
-        """Fitness per scored cycle of every text in training and validation."""
-        training, validation = (self.values(prepared, texts) for prepared in split[:2])
-        return list(zip(training, validation, strict=True))
-
     def leave_one_out(self, split: PreparedSplit, texts: Sequence[str], objective: int = 0) -> list[Values]:
         """Means of one objective without groups of sites: `training.evolution.selection.LeaveOneOutMeans`."""
         assert split.leave_one_out is not None
@@ -215,34 +209,20 @@ class UnsimplifiedSelection(NamedTuple):
     """As in `SelectedFunction`."""
 
 
-def choose(
-    best_of_runs: Sequence[Sequence[BestIndividual]],
-    split: PreparedSplit,
-    goal: SelectionGoal,
-    values: Callable[[list[str]], Pairs] | None = None,
-    allow: Allow | None = None,
-) -> SelectedFunction:
-    """The pick of `pick`, shortened unless it is a named function; parameters and errors as there."""
-    picked = pick(best_of_runs, split, goal, values, allow)
-    text = picked.text if picked.run == NAMED_RUN else shorten(picked.text, picked.pair, split, goal)
-    return SelectedFunction(text, picked.run, picked.selected)
-
-
 def pick(
     best_of_runs: Sequence[Sequence[BestIndividual]],
     split: PreparedSplit,
     goal: SelectionGoal,
-    values: Callable[[list[str]], Pairs] | None = None,
+    values: Callable[[list[str]], Pairs],
     allow: Allow | None = None,
 ) -> UnsimplifiedSelection:
     """Pick one of the best individuals of the runs of a fold, or a named function.
 
     ``best_of_runs``: best individuals of every run; ``values``: fitness per cycle of texts in training and
-    validation, where another process knows them, None: they are replayed here; ``allow`` leaves out texts,
-    unless it would leave out all. Raises LearningError if no individual has a value.
+    validation; ``allow`` leaves out texts, unless it would leave out all. Raises LearningError if no
+    individual has a value.
     """
-    known = values or partial(goal.pairs, split)
-    candidates = candidates_of(best_of_runs, goal, known)
+    candidates = candidates_of(best_of_runs, goal, values)
     if not candidates:
         raise LearningError(
             f"no individual has a value for the fitness {goal.fitness!r}: all were NaN or constant"
@@ -253,7 +233,7 @@ def pick(
     if goal.rule == "best":  # looks at training alone, and that is known
         candidates = candidates[:1]
     texts = [one.text for one, _ in candidates]
-    pairs = known(texts)
+    pairs = values(texts)
     if goal.rule == GUARDED:
         judged = over_draws(pairs, texts, goal, split.draws)
         refuse_equal(judged, texts)
@@ -350,19 +330,6 @@ def over_draws(
     return [(mean, validation) for mean, (_, validation) in zip(training, pairs, strict=True)]
 
 
-def shorten(text: str, values: tuple[Values, Values], split: PreparedSplit, goal: SelectionGoal) -> str:
-    """Simplify a function without changing its fitness in any cycle of training and validation."""
-
-    def same(expression: Expression) -> bool:
-        return all(
-            np.array_equal(goal.values(prepared, [expression.text])[0], known)
-            # the smaller part first
-            for prepared, known in zip((split.validation, split.training), values[::-1], strict=True)
-        )
-
-    return simplify(parse(text), same).text
-
-
 class FoldPick(NamedTuple):
     """Pick of a rule in a fold."""
 
@@ -395,7 +362,11 @@ class FoldValues:
         return [self._known[fold, goal.fitness, text] for text in texts]
 
     def chosen(self, picks: Sequence[FoldPick]) -> list[SelectedFunction]:
-        """The picks, shortened as by `shorten`, side by side so that every worker has something to do."""
+        """The picks, simplified without changing their fitness in any cycle of training and validation.
+
+        Named functions stay as they are. All others are simplified side by side, so that every worker has
+        something to do.
+        """
         evolved = {
             (pick.fold, pick.goal.fitness, pick.picked.text): pick
             for pick in picks

@@ -11,6 +11,7 @@ again with the set. So a worker may be replaced by another one at any time.
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import hashlib
 import importlib
@@ -573,6 +574,12 @@ class Evaluator:
         self.known: list[dict[str, Outcome]] = [{} for _ in payloads]
         self.replays = 0
         self.replay_s = 0.0
+
+    def in_this_process(self) -> Evaluator:
+        """The evaluator without its workers, which may be in any state after Ctrl-C."""
+        alone = copy.copy(self)
+        alone._workers, alone._compiled = Workers(SerialExecutor(), 1), None
+        return alone
 
     def evaluate(
         self,
