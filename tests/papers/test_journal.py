@@ -26,7 +26,6 @@ from training.histories.formats import write_npz
 from training.histories.history import ChangeHistory
 from training.histories.models import generate
 from training.histories.reading import read_history
-from training.papers import journal as module
 from training.papers import journal as paper
 from training.papers.journal import NEW_PAGES, ExperimentResults, label, paper_charts, read_results
 from training.reporting.figures import STYLES
@@ -106,16 +105,6 @@ def test_learning_never_sees_the_test_days(history: Path) -> None:
         for part in ("training", "validation"):
             assert ours.table[LEARNED][part] == theirs.table[LEARNED][part]
         assert ours.table[LEARNED]["test"] != theirs.table[LEARNED]["test"]
-
-
-def test_the_experiment_tests_on_what_it_did_not_learn_from(history: Path) -> None:
-    """What `arrange` hands to learning are the splits' parts: the test truth has the test pages' bits."""
-    whole = read_history(history)
-    choices = Choices(protocol="journal", budget=0.1)
-    parts = splits.protocol_splits(whole, "journal", seed=choices.seed, warmup=choices.warmup)
-    for truths, part in zip(module.prepare_splits(whole, choices), parts, strict=True):
-        for truth, one in zip(truths[:3], part, strict=True):
-            assert np.array_equal(truth.changed, one.changed)
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:

@@ -128,14 +128,6 @@ def test_budgets_for_equal_quality_lie_between_those_tried() -> None:
     assert rows["t*X"].share is None
 
 
-def test_forecasts_look_back_as_the_terminals_do(tmp_path: Path) -> None:
-    """All visits, the last four, decayed, the last one."""
-    found = halves(trial_of(tmp_path))
-    assert [row.name for row in found.forecasts] == ["all visits", "last 4", "decayed", "last"]
-    assert all(-1.0 <= row.either.spearman <= 1.0 for row in found.forecasts)
-    assert found.earlier.shape == found.later.shape == (10,)
-
-
 @pytest.mark.slow
 def test_the_command_writes_figures_tables_and_results(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -162,9 +154,6 @@ def test_the_command_writes_figures_tables_and_results(
         assert (out / name).stat().st_size > 100
     assert user_centric.main([source, "-o", str(out), "--quick"]) == 2
     assert "no site 'fastapi/fastapi'; it has: docs" in capsys.readouterr().err
-
-
-LOG = parse_query_log(["a\t5", "b\t3", "a b\t2", "c d\t1"], "log")
 
 
 def trial_of_pages(path: Path, pages: list[dict[int, str | None]]) -> Trial:

@@ -96,26 +96,6 @@ def test_sums_kept_up_to_date_are_those_of_recounting(
     assert not any(copies.tallies(CYCLES).values())
 
 
-@given(st.sets(st.integers(0, PAGES - 1)), WEIGHTS)
-def test_weights_of_pages_add_up(pages: set[int], weight: list[float] | None) -> None:
-    """In fixed point; a count of pages where all weigh the same."""
-    history = ChangeHistory(np.zeros((2, PAGES), bool), np.zeros(PAGES, int), weight)
-    prepared = prepare(history, budget=1, warmup=0)
-    found = Copies(prepared, ()).weight(array(pages))
-    wanted = len(pages) if weight is None else sum(weight[page] for page in pages)
-    assert found == wanted * 2**prepared.weights.bits
-
-
-def test_what_nobody_asks_for_is_not_summed() -> None:
-    """Change rates alone need to know only which copies are out of date."""
-    prepared = prepare(ChangeHistory(np.ones((3, 2), bool), np.zeros(2, int)), budget=1, warmup=0)
-    copies = Copies(prepared, ())
-    copies.change(1, np.array([0, 1]))
-    copies.visit(np.array([1]))
-    assert (copies.outdated, copies.missed.tolist()) == (1, [1, 0])
-    assert copies.tallies(1) == {}
-
-
 LOG = parse_query_log(["a\t5", "b\t3", "a b\t2", "c d\t1"], "log")
 
 
@@ -257,21 +237,6 @@ def test_equal_turns_and_too_many_rings_are_left_to_the_policy(monkeypatch: pyte
     grouping = Grouping(np.arange(30) % 9, 9, ClusterRanks(order))
     assert dense._all_rings(grouping, 0) is not None
     assert dense._all_rings(grouping, 2) is None
-
-
-def test_rings_are_those_that_the_grouping_tells() -> None:
-    """Every group has as many, some of them empty."""
-    grouping = history(5, 60).neighbours.grouping("tree")
-    for d in (0, 2, -3):
-        rings = dense._all_rings(grouping, d)
-        assert rings is not None
-        assert rings.of_group == abs(d) + 1
-        assert grouping.distances is not None
-        for group in range(grouping.groups):
-            own = [ring.tolist() for ring in grouping.distances.rings(group, d)]
-            at = range(group * rings.of_group, (group + 1) * rings.of_group)
-            listed = [rings.near[rings.begin[row] : rings.begin[row + 1]].tolist() for row in at]
-            assert listed == own + [[]] * (rings.of_group - len(own))
 
 
 def test_keys_that_agree_in_their_high_bits_are_still_in_order() -> None:

@@ -492,12 +492,6 @@ def test_bad_score_functions():
             replay(history, text, budget=1, engine="grouped")
 
 
-def test_all_zero_weights_are_refused():
-    """Weighted means over pages that all weigh nothing do not exist."""
-    with pytest.raises(HistoryError, match="weights are zero"):
-        replay(history_of(EXAMPLE, [0, 0, 0, 0, 0]), "t", budget=1)
-
-
 def test_every_visit_can_be_watched():
     """The dense engine tells of each cycle's pages by rank and what was found there."""
     told = []
