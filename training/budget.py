@@ -36,7 +36,7 @@ from training.replaying.metrics import budget_pages, parse_budget
 from training.replaying.prepared import DEFAULTS, CrawlChoices
 from training.replaying.promises import describe_rules, read_rules_file
 from training.reporting.figures import Line, finish, new_figure, plot_lines, save
-from training.reporting.terminal import progress, wide_console
+from training.reporting.terminal import new_table, progress, wide_console
 
 BUDGETS: Final = ("1%", "2%", "5%", "10%", "20%")
 FIGURES: Final = ("change_rate", "changes_a_day", "freshness", "age", "delay_cycles")
@@ -258,14 +258,12 @@ DRAWN: Final = ("change_rate", "changes_a_day", "freshness", "delay_cycles")
 
 def table(bought: Budgets) -> Table:
     """Every score function at every budget."""
-    out = Table("score function", "budget", "visits", *(SHOWN[name] for name in FIGURES))
-    for column in out.columns[1:]:
-        column.justify = "right"
+    out = new_table(["score function", "budget", "visits", *(SHOWN[name] for name in FIGURES)])
     for curve in bought.curves:
         for number, point in enumerate(curve.points):
             cells = [_text(name, point.figures[name]) for name in FIGURES]
             last = number == len(curve.points) - 1
-            label = Text("" if number else curve.score, overflow="fold")
+            label = Text("" if number else curve.score)
             out.add_row(label, f"{point.budget:.1%}", f"{point.visits:,}", *cells, end_section=last)
     return out
 
@@ -290,10 +288,10 @@ def show(bought: Budgets, console: Console) -> None:
         )
     else:
         spoken += "; mean ± half-width of the 95% interval, over cycles"
-    console.print(spoken, highlight=False, markup=False, soft_wrap=True)
+    console.out(spoken, highlight=False)
     console.print(table(bought))
     for line in answers(bought):
-        console.print(f"{bought.curves[0].score}: {line}", highlight=False, markup=False, soft_wrap=True)
+        console.out(f"{bought.curves[0].score}: {line}", highlight=False)
 
 
 def draw(budgets: Budgets) -> Figure:

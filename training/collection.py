@@ -18,9 +18,8 @@ import numpy.typing as npt
 from rich.console import Console
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.store.atomic_files import replacing
 from training import options
-from training.comparing.evaluation import evaluate
+from training.comparing.evaluation import evaluate, markdown, write_text
 from training.comparing.statistics import Mean, mean
 from training.histories.formats import UNPACKING, opened
 from training.histories.from_store import read_with_report
@@ -211,8 +210,7 @@ def _sample(args: argparse.Namespace) -> None:
     sites = read_urls(args.urls)
     pages_per_site = max(1, int(args.hours * 3600 / args.delay))
     sample = draw_sample(sites, args.sites, pages_per_site, args.seed)
-    with replacing(args.output) as file:
-        file.write("".join(f"{url}\n" for urls in sample.values() for url in urls).encode())
+    write_text(args.output, "".join(f"{url}\n" for urls in sample.values() for url in urls))
     pages = sum(map(len, sample.values()))
     print(
         f"{args.output}: {pages:,} of {sum(map(len, sites.values())):,} pages of {len(sample):,} of "
@@ -221,9 +219,7 @@ def _sample(args: argparse.Namespace) -> None:
 
 
 def _overview(args: argparse.Namespace) -> None:
-    print("| | |\n|---|---|")
-    for name, value in overview(Path(args.history)).items():
-        print(f"| {name} | {value} |")
+    print(markdown(["", ""], overview(Path(args.history)).items()), end="")
 
 
 def _imputation(args: argparse.Namespace) -> None:
@@ -239,9 +235,11 @@ def _imputation(args: argparse.Namespace) -> None:
         f"{effect.changes_guessed.mean:,.0f} changes guessed, {effect.changes_lost.mean:,.0f} lost (means of "
         f"{args.seeds} draws)\n"
     )
-    print("| change rate | truth | imputed | difference |\n|---|---|---|---|")
-    for name, (truth, imputed) in effect.rates.items():
-        print(f"| {name} | {truth:.4f} | {imputed.mean:.4f} | {imputed.mean - truth:+.4f} |")
+    rows = (
+        [name, f"{truth:.4f}", f"{imputed.mean:.4f}", f"{imputed.mean - truth:+.4f}"]
+        for name, (truth, imputed) in effect.rates.items()
+    )
+    print(markdown(["change rate", "truth", "imputed", "difference"], rows), end="")
 
 
 if __name__ == "__main__":

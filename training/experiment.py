@@ -37,9 +37,9 @@ from training.papers.journal import (
     compared_function,
     difference_of,
     experiment_page,
-    markdown,
     paper_charts,
     table_2,
+    table_of,
     write_tables,
 )
 from training.papers.tan import QUICK_DEPTHS, TanPlan, claims_table, planned, run_all, write_all
@@ -174,16 +174,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         difference = difference_of(results, history, compared_function(results), HEADLINE)
         write_report(experiment_page(results, difference), directory / "report.html")
     except (Gp4cError, OSError) as error:
-        console.print(f"error: {error}", style="red", highlight=False, soft_wrap=True, markup=False)
+        console.out(f"error: {error}", style="red", highlight=False)
         return 2
     except KeyboardInterrupt:
         console.print("Stopped. The same command goes on from here.")
         return 130
-    print(markdown(table_2(results)))
-    Console().print(
+    print(table_of(table_2(results)))
+    Console().out(
         f"Seed {args.seed}. Results: {directory / NAME}; report: {directory / 'report.html'}",
         highlight=False,
-        soft_wrap=True,
     )
     return 0
 

@@ -116,7 +116,7 @@ def _learn_growth(args: Namespace, parser: ArgumentParser, errors: Console) -> N
         show_discovery(result, f"{args.history}, {SETTINGS[one.target]}", console)
     console.print("\nIn settings.py:\n")
     for target, path in outputs.items():
-        console.print(f'    {SETTINGS[target]} = "{path}"', highlight=False, markup=False, soft_wrap=True)
+        console.out(f'    {SETTINGS[target]} = "{path}"', highlight=False)
 
 
 def _growth_choices(pages: Choices, crawl: GrowthCrawl, target: Target) -> DiscoveryChoices:
@@ -229,10 +229,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _promote(args, errors)
         return _learn(args, sys.argv[1:] if arguments is None else arguments, errors)
     except UndecidedError as error:
-        errors.print(str(error), highlight=False, soft_wrap=True, markup=False)
+        errors.out(str(error), highlight=False)
         return 1
     except Gp4cError as error:
-        errors.print(f"error: {error}", style="red", highlight=False, soft_wrap=True, markup=False)
+        errors.out(f"error: {error}", style="red", highlight=False)
         return 2
     except KeyboardInterrupt:
         errors.print("stopped before anything was learned", style="yellow")

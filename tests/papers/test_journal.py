@@ -246,7 +246,7 @@ def test_a_failure_leaves_the_tables_that_were_there(tmp_path: Path, monkeypatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", failing)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(HistoryError, match="No space"):
         paper.write_tables(results(0.5), tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 

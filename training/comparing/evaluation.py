@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -288,42 +287,43 @@ def cycles_of(text: str, cycles: int) -> slice:
     return slice(start - 1, stop)
 
 
-@contextlib.contextmanager
-def _written(path: Path) -> Iterator[IO[str]]:
+def write_text(path: Path, text: str) -> None:
+    """Write a file, whole or not at all. Raises HistoryError."""
     try:
-        with open(path, "w", encoding="utf-8", newline="") as file:
-            yield file
+        with replacing(path) as file:
+            file.write(text.encode())
     except OSError as error:
         raise HistoryError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def write_json(path: Path, document: Json) -> None:
     """Write a JSON document. Raises HistoryError."""
-    with _written(path) as file:
-        json.dump(document, file, indent=1, allow_nan=False)
-        file.write("\n")
+    write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
 
 
 def write_rows(path: Path, rows: Iterable[Iterable[object]]) -> None:
-    """Write rows as CSV, the whole file or none of it."""
+    """Write rows as CSV. Raises HistoryError."""
     text = io.StringIO(newline="")
     csv.writer(text).writerows(rows)
-    with replacing(path) as file:
-        file.write(text.getvalue().encode())
+    write_text(path, text.getvalue())
 
 
 def write_csv(path: Path, evaluations: Sequence[Evaluation]) -> None:
     """Write a CSV row per score function, seed and scored cycle. Raises HistoryError."""
     several = len(evaluations) > 1
-    with _written(path) as file:
-        writer = csv.writer(file)
-        writer.writerow(
-            ["score", *(["seed"] if several else []), "cycle", *COUNTS, *evaluations[0].results[0].metrics]
-        )
-        for evaluation in evaluations:
-            seed = [evaluation.settings.seed] if several else []
-            for result in evaluation.results:
-                columns: list[Sequence[float]] = list(result.counts.values())
-                columns += (summary.per_cycle for summary in result.metrics.values())
-                for cycle, *values in zip(evaluation.history.scored_cycles, *columns, strict=True):
-                    writer.writerow([result.score, *seed, cycle, *values])
+    head = ["score", *(["seed"] if several else []), "cycle", *COUNTS, *evaluations[0].results[0].metrics]
+    rows: list[Sequence[object]] = [head]
+    for evaluation in evaluations:
+        seed = [evaluation.settings.seed] if several else []
+        for result in evaluation.results:
+            columns: list[Sequence[float]] = list(result.counts.values())
+            columns += (summary.per_cycle for summary in result.metrics.values())
+            for cycle, *values in zip(evaluation.history.scored_cycles, *columns, strict=True):
+                rows.append([result.score, *seed, cycle, *values])
+    write_rows(path, rows)
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

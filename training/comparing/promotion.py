@@ -455,4 +455,4 @@ def policy_of_crawl(source: Path, console: Console) -> str:
 
 
 def _tell(console: Console, line: str) -> None:
-    console.print(line, highlight=False, soft_wrap=True, markup=False)
+    console.out(line, highlight=False)

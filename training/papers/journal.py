@@ -19,10 +19,9 @@ from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError, HistoryError
 from scrapy_gp4c.scoring.terminals import PAPER_SETS, Clock
-from scrapy_gp4c.store.atomic_files import replacing
 from training.comparing import statistics
 from training.comparing.difference import Difference, differ
-from training.comparing.evaluation import write_rows
+from training.comparing.evaluation import markdown, write_rows, write_text
 from training.comparing.learned_score import RecordedHistory, plain, recorded_choices
 from training.comparing.trials import (
     BASELINES,
@@ -496,15 +495,11 @@ def cell(value: Any) -> str:
     return str(value)
 
 
-def markdown(rows: Sequence[Row]) -> str:
-    """A Markdown table."""
-    head = list(rows[0])
-    lines = [
-        head,
-        ["---"] * len(head),
-        *([cell(row[key]).replace("|", "\\|") for key in head] for row in rows),
-    ]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+def table_of(rows: Sequence[Row]) -> str:
+    """Rows as a Markdown table."""
+    return markdown(
+        list(rows[0]), ([cell(value).replace("|", "\\|") for value in row.values()] for row in rows)
+    )
 
 
 def write_tables(results: ExperimentResults, directory: Path) -> list[Path]:
@@ -516,10 +511,9 @@ def write_tables(results: ExperimentResults, directory: Path) -> list[Path]:
         path = directory / f"{name}.csv"
         write_rows(path, [rows[0], *(row.values() for row in rows)])
         paths.append(path)
-        text.append(f"## {title}\n\n{markdown(rows)}")
+        text.append(f"## {title}\n\n{table_of(rows)}")
     path = directory / "tables.md"
-    with replacing(path) as file:
-        file.write("\n".join(text).encode())
+    write_text(path, "\n".join(text))
     return [*paths, path]
 
 

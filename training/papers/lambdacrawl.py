@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Bools, Floats
-from training.comparing.evaluation import Evaluation, evaluate
+from training.comparing.evaluation import Evaluation, evaluate, write_text
 from training.evolution.checkpoint import write_atomically
 from training.histories.imputation import likeliest_rates
 from training.histories.offset_history import PRIOR_DAYS, RATE_BOUNDS, OffsetHistory
-from training.papers.journal import Row, markdown
+from training.papers.journal import Row, table_of
 from training.replaying.baselines import HARMONIC, POISSON_FRESHNESS, allocate
 from training.replaying.prepared import CrawlChoices
 
@@ -268,7 +268,7 @@ class LambdaCrawlResults:
             "Replay of the visits, a fifth of the pages a cycle, by importance": replayed,
             "Claims of the paper": self.claims(),
         }
-        return "\n".join(f"## {title}\n\n{markdown(rows)}" for title, rows in parts.items() if rows)
+        return "\n".join(f"## {title}\n\n{table_of(rows)}" for title, rows in parts.items() if rows)
 
     def write(self, directory: Path) -> None:
         """Write ``results.json`` and ``tables.md``."""
@@ -278,7 +278,7 @@ class LambdaCrawlResults:
         # JSON has no infinity, the cost of pages that are never visited.
         finite = json.loads(json.dumps(content), parse_constant=lambda _: None)
         write_atomically(directory / "results.json", finite)
-        (directory / "tables.md").write_text(self.tables(), encoding="utf-8")
+        write_text(directory / "tables.md", self.tables())
 
 
 def _harmonic(rows: Sequence[Row]) -> dict[str, float]:

@@ -21,7 +21,7 @@ from matplotlib.ticker import MaxNLocator
 from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.policies.table import load as load_policy
-from training.comparing.evaluation import write_json, write_rows
+from training.comparing.evaluation import markdown, write_json, write_rows, write_text
 from training.comparing.trials import PolicyTrial, try_policy, written
 from training.evolution.evolve import Json
 from training.histories.contents import ContentHistory
@@ -475,39 +475,34 @@ def _short(policy: str) -> str:
 
 def domain_table(results: TanResults) -> str:
     """Table 1: the pages by top-level domain, as Markdown."""
-    lines = ["| domain | pages | websites | pages per site |", "|---|---|---|---|"]
-    for name, pages, sites, _ in results.domains:
-        lines.append(
-            f"| {name} | {pages:,} ({pages / results.pages:.1%}) | {sites:,} | {pages / sites:.1f} |"
-        )
-    total = results.pages / results.sites
-    lines.append(f"| sum | {results.pages:,} | {results.sites:,} | {total:.1f} |")
-    return "\n".join(lines) + "\n"
+    rows = [
+        [name, f"{pages:,} ({pages / results.pages:.1%})", f"{sites:,}", f"{pages / sites:.1f}"]
+        for name, pages, sites, _ in results.domains
+    ]
+    total = f"{results.pages / results.sites:.1f}"
+    rows.append(["sum", f"{results.pages:,}", f"{results.sites:,}", total])
+    return markdown(["domain", "pages", "websites", "pages per site"], rows)
 
 
 def compared_table(results: TanResults) -> str:
     """Figure 6 at all settings, with 95% intervals over the cycles, and how far each is ahead of RNS."""
     heads = [METRICS[metric].name for metric in MEASURED]
-    lines = [
-        f"| weeks | R | policy | {' | '.join(heads)} | change rate over `rns`, paired |",
-        "|---" * 7 + "|",
-    ]
+    rows = []
     for setting in SETTINGS:
         random = results.trials["rns", setting]
         for policy in COMPARED:
             if (trial := results.trial(policy, setting)) is None:
                 continue
-            cells = " | ".join(written(trial.mean(metric)) for metric in MEASURED)
+            cells = [written(trial.mean(metric)) for metric in MEASURED]
             ahead = "" if policy == "rns" else written(trial.ahead(random, "change_rate"), sign="+")
-            lines.append(f"| {setting.weeks} | {setting.budget:.1%} | `{policy}` | {cells} | {ahead} |")
-    return "\n".join(lines) + "\n"
+            rows.append([str(setting.weeks), f"{setting.budget:.1%}", f"`{policy}`", *cells, ahead])
+    return markdown(["weeks", "R", "policy", *heads, "change rate over `rns`, paired"], rows)
 
 
 def claims_table(results: TanResults) -> str:
     """The paper's claims beside our measurements, as Markdown."""
-    lines = ["| the paper | here | holds |", "|---|---|---|"]
-    lines += [f"| {one.paper} | {one.measured} | {'yes' if one.holds else 'no'} |" for one in claims(results)]
-    return "\n".join(lines) + "\n"
+    rows = ([one.paper, one.measured, "yes" if one.holds else "no"] for one in claims(results))
+    return markdown(["the paper", "here", "holds"], rows)
 
 
 def write_all(results: TanResults, directory: Path) -> None:
@@ -522,7 +517,7 @@ def write_all(results: TanResults, directory: Path) -> None:
     }
     said = "\n".join(f"## {title}\n\n{table}" for title, table in tables.items())
     text = f"{shares[:1].upper()}{shares[1:]}.\n\n{said}"
-    (directory / "tables.md").write_text(text, encoding="utf-8")
+    write_text(directory / "tables.md", text)
     charts = [granularity_chart(results), popularity_chart(results), history_chart(results)]
     figures = {chart.key: draw(chart) for chart in charts if chart.lines} | {
         "figure-4": depths_figure(results.domains),

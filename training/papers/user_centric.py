@@ -25,7 +25,7 @@ from matplotlib.ticker import NullLocator
 from scrapy_gp4c.arrays import Floats, Ints
 from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.search.gains import PIECES
-from training.comparing.evaluation import write_json, write_rows
+from training.comparing.evaluation import markdown, write_json, write_rows, write_text
 from training.comparing.statistics import RankCorrelation, rank_correlation
 from training.evolution.evolve import Json
 from training.histories.contents import read_contents
@@ -691,47 +691,47 @@ def impact_figure(panels: Sequence[Panel]) -> Figure:
 def resource_table(panels: Sequence[Panel]) -> str:
     """Budgets for equal quality, as Markdown."""
     names = list(dict.fromkeys(row.policy for panel in panels for row in panel.resources))
-    lines = [f"| panel | quality | {' | '.join(names)} |", f"|---|---|{'---|' * len(names)}"]
+    rows = []
     for panel in panels:
         for quality in dict.fromkeys(row.quality for row in panel.resources):
             cells = []
             for name in names:
                 row = next(r for r in panel.resources if r.policy == name and r.quality == quality)
                 cells.append("—" if row.share is None else f"{row.share:.1%} ({row.ratio:.2f})")
-            lines.append(f"| {panel.name} | {quality:.4f} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+            rows.append([panel.name, f"{quality:.4f}", *cells])
+    return markdown(["panel", "quality", *names], rows)
 
 
 def forecast_table(panels: Sequence[Panel]) -> str:
     """Correlations of the first half's gains with the second's, against permutations, as Markdown."""
-    lines = [
-        "| panel | forecast | gained in either: ρ (pages) | unrelated halves | p "
-        "| gained in both: ρ (pages) | unrelated halves | p |",
-        "|---" * 8 + "|",
-    ]
+    rows = []
     for panel in panels:
         for row in panel.halves.forecasts:
-            cells = " | ".join(
-                f"{one.spearman:+.2f} ({one.selected:,}) | {one.null_mean:+.2f} ({one.null_low:+.2f} to "
-                f"{one.null_high:+.2f}) | {one.p:.3f}"
-                for one in (row.either, row.both)
-            )
-            lines.append(f"| {panel.name} | {row.name} | {cells} |")
-    return "\n".join(lines) + "\n"
+            cells = [panel.name, row.name]
+            for one in (row.either, row.both):
+                null = f"{one.null_mean:+.2f} ({one.null_low:+.2f} to {one.null_high:+.2f})"
+                cells += [f"{one.spearman:+.2f} ({one.selected:,})", null, f"{one.p:.3f}"]
+            rows.append(cells)
+    correlation = ("unrelated halves", "p")
+    head = ["gained in either: ρ (pages)", *correlation, "gained in both: ρ (pages)", *correlation]
+    return markdown(["panel", "forecast", *head], rows)
 
 
 def examples_text(panel: Panel) -> str:
     """Figure 5: updates that policies judge differently, their diffs and moved ranks, as Markdown."""
     parts = [f"# {panel.name}\n"]
     for one in panel.examples:
-        moved = "\n".join(
-            f"| {row.query} | {row.before or 'none'} | {row.after or 'none'} | {row.frequency:.2%} |"
-            for row in one.moves
+        moved = markdown(
+            ["query", "rank before", "rank after", "asked"],
+            (
+                [row.query, str(row.before or "none"), str(row.after or "none"), f"{row.frequency:.2%}"]
+                for row in one.moves
+            ),
         )
         parts.append(
             f"## {one.rule}\n\n{one.page}, week {one.cycle}: {one.difference:.0%} of the shingles differ, "
             f"{one.gained:.3g} ppm gained by a refresh at once.\n\n```diff\n{one.diff}\n```\n\n"
-            f"| query | rank before | rank after | asked |\n|---|---|---|---|\n{moved}\n"
+            f"{moved}"
         )
     return "\n".join(parts)
 
@@ -745,10 +745,9 @@ def write_all(results: UserCentricResults, weeks: int, directory: Path) -> None:
         figures["figure-4-loss"] = quality_figure(panels, loss=True)
         figures["impact"] = impact_figure(panels)
     write_figures(figures, directory)
-    (directory / "forecasts.md").write_text(forecast_table(panels), encoding="utf-8")
+    write_text(directory / "forecasts.md", forecast_table(panels))
     if not panels[0].points:
         return
-    (directory / "figure-5.md").write_text(
-        "\n".join(examples_text(panel) for panel in panels if panel.examples), encoding="utf-8"
-    )
-    (directory / "resources.md").write_text(resource_table(panels), encoding="utf-8")
+    examples_of_all = "\n".join(examples_text(panel) for panel in panels if panel.examples)
+    write_text(directory / "figure-5.md", examples_of_all)
+    write_text(directory / "resources.md", resource_table(panels))

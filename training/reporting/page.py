@@ -18,9 +18,8 @@ from typing import Any, Final, NamedTuple
 import jinja2
 from markupsafe import Markup
 
-from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.scoring import terminals
-from scrapy_gp4c.store.atomic_files import replacing
+from training.comparing.evaluation import write_text
 from training.comparing.trials import SHOWN
 from training.replaying.metrics import METRICS
 from training.reporting.figures import Chart, inline
@@ -155,12 +154,7 @@ def _shade(value: float, most: float) -> tuple[str, float, bool]:
 
 def write_report(page: ReportPage, path: Path) -> None:
     """Write the page; a file appears only when it is complete. Raises HistoryError if it cannot be."""
-    html = render(page)
-    try:
-        with replacing(path) as file:
-            file.write(html.encode())
-    except OSError as error:
-        raise HistoryError(f"cannot write {path}: {error.strerror}; choose another file with -o") from error
+    write_text(path, render(page))
 
 
 def term_of(terminal: str) -> str:

@@ -55,6 +55,14 @@ def wide_console() -> Console:
     return console
 
 
+def new_table(names: Sequence[str], title: str = "", words: int = 1) -> Table:
+    """A table whose first ``words`` columns hold words, the others numbers."""
+    table = Table(title=title or None, title_justify="left")
+    for number, name in enumerate(names):
+        table.add_column(name, justify="left" if number < words else "right", overflow="fold")
+    return table
+
+
 class Bars:
     """Progress bars on a terminal, else a line now and then; a `ProgressListener`."""
 
@@ -84,7 +92,7 @@ class Bars:
         self._progress.update(self._all, best=f"{text} (first run)")
         if not self._console.is_terminal:
             text = f"generation 1/{self._total}, first of {self._runs}: {text}"
-            self._console.print(text, highlight=False)
+            self._console.out(text, highlight=False)
 
     def best(self, fitness: Sequence[float]) -> None:
         """Move the bar of the generations and show the best fitness so far."""
@@ -97,7 +105,7 @@ class Bars:
         step = max(1, self._total // 10)
         is_shown = self._number in (1, self._total) or self._number % step == 0
         if not self._console.is_terminal and is_shown:
-            self._console.print(f"generation {self._number}/{self._total}: {text}", highlight=False)
+            self._console.out(f"generation {self._number}/{self._total}: {text}", highlight=False)
 
 
 @contextmanager
@@ -128,14 +136,10 @@ def results(folds: Sequence[Fold], fitness: str) -> Table:
         return written(statistics.mean(values), 4, sign)
 
     shown = load_fitness(fitness)
-    table = Table(title=f"{fitness}, mean over the scored cycles" + (" and folds" if len(folds) > 1 else ""))
-    table.add_column("score function")
-    for split in SPLITS:
-        table.add_column(split, justify="right")
-    table.add_column("learned ahead", justify="right")
     besides = [metric for metric in TRIO if metric != shown.name]
-    for metric in besides:
-        table.add_column(f"test {metric}", justify="right")
+    head = ["score function", *SPLITS, "learned ahead", *(f"test {metric}" for metric in besides)]
+    title = f"{fitness}, mean over the scored cycles" + (" and folds" if len(folds) > 1 else "")
+    table = new_table(head, title)
     for name in folds[0].table:
         row = [of_folds([fold.table[name][split][shown.name] for fold in folds]) for split in SPLITS]
         gaps = [
@@ -151,18 +155,18 @@ def report(learned: Learned, choices: Choices, output: Path, console: Console) -
     """Print the learned formula, its metrics, and the setting that uses it."""
     if len(learned.folds) > 1:
         for number, fold in enumerate(learned.folds, start=1):
-            console.print(f"fold {number}: {readable(fold.text)}", highlight=False, soft_wrap=True)
+            console.out(f"fold {number}: {readable(fold.text)}", highlight=False)
         console.print()
     console.print(results(learned.folds, choices.fitness))
     console.print()
-    console.print("score = " + readable(learned.best.text), style="bold", highlight=False, soft_wrap=True)
+    console.out("score = " + readable(learned.best.text), style="bold", highlight=False)
     console.print()
     console.print(f"Written to {output}. To crawl with it, put this line into settings.py:")
-    console.print(f"GP4C_SCORE_FUNCTION = {json.dumps(str(output))}", highlight=False, soft_wrap=True)
+    console.out(f"GP4C_SCORE_FUNCTION = {json.dumps(str(output))}", highlight=False)
     policy = choices.goal.policy_of(learned.best.text)
     if policy != Choices.policy:
-        console.print(f"The policy {policy} is in the file, too.", highlight=False, soft_wrap=True)
-    console.print(f"\n{advice(learned, choices)}", highlight=False, soft_wrap=True)
+        console.out(f"The policy {policy} is in the file, too.", highlight=False)
+    console.out(f"\n{advice(learned, choices)}", highlight=False)
 
 
 def advice(learned: Learned, choices: Choices) -> str:
@@ -184,11 +188,10 @@ def advice(learned: Learned, choices: Choices) -> str:
 
 def stopped(learned: Learned, choices: Choices, arguments: Sequence[str], console: Console) -> None:
     """Print how far an interrupted run came, and the command that resumes it."""
-    console.print(
+    console.out(
         f"\nStopped after generation {learned.generations} of {choices.parameters.generations}; "
         f"to go on:\n{continuation(arguments)}",
         highlight=False,
-        soft_wrap=True,
     )
 
 
@@ -234,39 +237,27 @@ def show_front(learned: Learned, choices: Choices, directory: Path, console: Con
     Raises LearningError when a file cannot be written.
     """
     rows = rows_of(learned)
-    table = Table(title=f"the front of {choices.fitness} and {GUARD}; taken: {choices.prefer}")
-    table.add_column("", justify="right")
-    for split in SPLITS:
-        for metric in (choices.fitness, GUARD):
-            table.add_column(f"{split} {metric}", justify="right")
-    table.add_column("score function", overflow="fold")
+    pairs = [(split, metric) for split in SPLITS for metric in (choices.fitness, GUARD)]
+    names = [f"{split} {metric}" for split, metric in pairs]
+    title = f"the front of {choices.fitness} and {GUARD}; taken: {choices.prefer}"
+    table = new_table(["", "score function", *names], title, words=2)
     front = len(learned.best.front)
     for number, row in enumerate(rows, start=1):
-        values = [
-            f"{row.values[split][metric]:.4f}" for split in SPLITS for metric in (choices.fitness, GUARD)
-        ]
-        table.add_row(
-            row.name, *values, readable(row.text), style="bold" if row.taken else None,
-            end_section=number == front,
-        )  # fmt: skip
+        values = [f"{row.values[split][metric]:.4f}" for split, metric in pairs]
+        style = "bold" if row.taken else None
+        table.add_row(row.name, readable(row.text), *values, style=style, end_section=number == front)
     console.print(table)
     try:
-        _write_table(rows, directory / f"{NAME}.csv", choices.fitness)
+        lines = (
+            [row.name, int(row.taken), *(row.values[split][metric] for split, metric in pairs), row.text]
+            for row in rows
+        )
+        write_rows(directory / f"{NAME}.csv", [["function", "taken", *names, "expression"], *lines])
         write_figures({NAME: draw_front(rows, choices.fitness)}, directory)
     except (OSError, HistoryError) as error:
         raise LearningError(f"cannot write to {str(directory)!r}: {error}") from error
-    console.print(f"Score files, {NAME}.csv, {NAME}.png and {NAME}.svg are in {directory}", highlight=False)
+    console.out(f"Score files, {NAME}.csv, {NAME}.png and {NAME}.svg are in {directory}", highlight=False)
     console.print()
-
-
-def _write_table(rows: list[FrontRow], path: Path, fitness: str) -> None:
-    pairs = [(split, metric) for split in SPLITS for metric in (fitness, GUARD)]
-    head = ["function", "taken", *(f"{split} {metric}" for split, metric in pairs), "expression"]
-    lines = [
-        [row.name, int(row.taken), *(row.values[split][metric] for split, metric in pairs), row.text]
-        for row in rows
-    ]
-    write_rows(path, [head, *lines])
 
 
 def draw_front(rows: list[FrontRow], fitness: str) -> Figure:
@@ -289,21 +280,12 @@ def draw_front(rows: list[FrontRow], fitness: str) -> Figure:
 def show_discovery(learned: LearnedDiscovery, source: str, console: Console) -> None:
     """Print a learned function of a growing crawl beside the one before: current copies and delays."""
     first, second = learned.ends
-    table = Table(
-        title=f"{source}: {learned.replays:,} functions, {REPLAYS} replays each; current copies by "
-        "cycles, the rest over all of them",
-        title_justify="left",
+    spans = [f"learned from, to {first}", f"chosen by, to {second}", "after"]
+    table = new_table(
+        ["function", *spans, "delay", "90th pct.", "coverage"],
+        f"{source}: {learned.replays:,} functions, {REPLAYS} replays each; current copies by cycles, the "
+        "rest over all of them",
     )
-    table.add_column("function", overflow="fold")
-    for name in (
-        f"learned from, to {first}",
-        f"chosen by, to {second}",
-        "after",
-        "delay",
-        "90th pct.",
-        "coverage",
-    ):
-        table.add_column(name, justify="right")
     for one in dict.fromkeys((learned.best.text, learned.default.text)):
         candidate = learned.best if one == learned.best.text else learned.default
         delay = candidate.replayed.delay
@@ -338,17 +320,15 @@ def table(evaluation: Evaluation) -> Table:
     shown = [name for name in (*CONTENTS, *SHOWN) if name in measured]
     if not WEIGHTED.keys().isdisjoint(measured):
         shown = [UNWEIGHTED.get(name, name) for name in shown]
-    out = Table("score function", *(KNOWN[name].name for name in shown))
+    out = new_table(["score function", *(KNOWN[name].name for name in shown)])
     labels = [_label(result, evaluation.settings.policy) for result in evaluation.results]
     out.columns[0].width = min(max(map(len, labels)), NAME_WIDTH)
-    for column in out.columns[1:]:
-        column.justify = "right"
     for label, result in zip(labels, evaluation.results, strict=True):
         cells = []
         for name in shown:
             mean, half_width, _ = result.metrics[name]
             cells.append(f"{mean:.4f}" + ("" if half_width is None else f" ± {half_width:.4f}"))
-        out.add_row(Text(label, overflow="fold"), *cells)
+        out.add_row(Text(label), *cells)
     return out
 
 
@@ -360,11 +340,8 @@ def _label(result: Result, policy: str) -> str:
 
 def leaderboard_table(board: Leaderboard) -> Table:
     """The rows of a leaderboard as a table for the terminal; those on the front stand out."""
-    out = Table("score function or policy", "front", *(METRICS[name].name for name in TRIO))
-    for name in COMPARED:
-        out.add_column(f"{METRICS[name].name} ahead")
-    for column in out.columns[2:]:
-        column.justify = "right"
+    names = [*(METRICS[name].name for name in TRIO), *(f"{METRICS[name].name} ahead" for name in COMPARED)]
+    out = new_table(["score function or policy", "front", *names], words=2)
     out.add_column("source")
     policy = board.evaluations[0].settings.policy
     for row in board.rows:
@@ -373,7 +350,7 @@ def leaderboard_table(board: Leaderboard) -> Table:
         cells += ["" if gap is None else written(gap, 4, "+") for gap in gaps]
         style = "bold" if row.on_front else None
         out.add_row(
-            Text(_label(row.result, policy), overflow="fold"),
+            Text(_label(row.result, policy)),
             "●" if row.on_front else "",
             *cells,
             row.source,
@@ -385,11 +362,9 @@ def leaderboard_table(board: Leaderboard) -> Table:
 def show(evaluation: Evaluation, console: Console) -> None:
     """Print an evaluation with its settings."""
     seed = f"seed {evaluation.settings.seed}"
-    console.print(
+    console.out(
         f"{_heading(evaluation, seed)}; mean ± half-width of the 95% interval over cycles",
         highlight=False,
-        markup=False,
-        soft_wrap=True,
     )
     console.print(table(evaluation))
 
@@ -400,13 +375,11 @@ def show_leaderboard(board: Leaderboard, console: Console) -> None:
     one = len(seeds) == 1
     text = f"seed {seeds[0]}" if one else f"seeds {seeds[0]} to {seeds[-1]}"
     first, other = (METRICS[name].name for name in FRONT)
-    console.print(
+    console.out(
         f"{_heading(board.evaluations[0], text)}; mean ± half-width of the 95% interval over "
         f"{'cycles' if one else 'seeds'}; ahead: of {board.reference!r}, paired; "
         f"●: on the front of {first} and {other}",
         highlight=False,
-        markup=False,
-        soft_wrap=True,
     )
     console.print(leaderboard_table(board))
     shown = {row.name for row in board.rows}
@@ -416,7 +389,7 @@ def show_leaderboard(board: Leaderboard, console: Console) -> None:
     for why, names in (("the history has no page names", unnamed), ("no log of queries is given", measured)):
         if names:
             text = f"Not replayed, because {why}: {', '.join(names)}"
-            console.print(text, highlight=False, markup=False, soft_wrap=True)
+            console.out(text, highlight=False)
 
 
 def _heading(evaluation: Evaluation, seeds: str) -> str:
@@ -463,10 +436,7 @@ def show_growth(
         "current copies": ("current", ".3f"),
         "hub visits": ("hub_visits", ".1f"),
     }
-    table = Table(title=title, title_justify="left")
-    table.add_column("score function")
-    for name in columns:
-        table.add_column(name, justify="right")
+    table = new_table(["score function", *columns], title)
     for row in rows:
         table.add_row(row["score"], *(f"{row[key]:{shown}}" for key, shown in columns.values()))
     console.print(table)
