@@ -80,12 +80,12 @@ def crawl(
         todo = list(cycle.remaining())
         by_hubs.append(cycle.planned_kinds["hub"])
         started, claims = False, dict[int, Claim]()
-        while todo or not started or not cycle.rounds_over or cycle.has_waiting_new_pages:
+        while todo or not started or not cycle.rounds_over or cycle.first_visits.has_waiting:
             if not started:  # the spider's start
                 started, finder = True, NO_FINDER
                 page_id = None
             elif not todo:
-                todo += cycle.next_new_pages() if cycle.rounds_over else cycle.plan_round()
+                todo += cycle.first_visits.next_turns() if cycle.rounds_over else cycle.plan_round()
                 continue
             else:
                 page_id = todo.pop(0)
