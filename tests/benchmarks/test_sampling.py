@@ -20,7 +20,6 @@ from training.replaying.prepared import CrawlChoices
 
 @pytest.fixture
 def contents(tmp_path: Path) -> Path:
-    """Linked pages of two sites."""
     return write_linked(tmp_path / "contents.jsonl", pages=40)
 
 

@@ -17,7 +17,6 @@ from training.replaying.replay import replay
 
 @pytest.fixture(scope="module")
 def history() -> ChangeHistory:
-    """60 pages and 12 cycles."""
     rng = np.random.default_rng(7)
     return ChangeHistory(rng.random((12, 60)) < rng.random(60) * 0.6, np.zeros(60, np.int32))
 

@@ -66,14 +66,12 @@ SMALL = ["--population", "20", "--generations", "2", "--seeds", "1", "--jobs", "
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A history of 600 pages over 30 cycles."""
     path = tmp_path_factory.mktemp("history") / "h.npz"
     write_npz(path, models.generate("brdc12-like", 600, 30, 1))
     return path
 
 
 def write(path: Path, text: str, source: Path) -> None:
-    """Write a score file as learning does."""
     history = models.generate("poisson", 5, 3, 1)
     values: dict[str, dict[str, float]] = {part: {} for part in ("training", "validation", "test")}
     learned_from = replace(history, source=str(source))
@@ -204,14 +202,12 @@ def test_a_promotion_reads_claims_and_first_sights(
 
 
 def keyed(pages: int, cycles: int, seed: int = 1) -> ChangeHistory:
-    """A history with the keys of a store."""
     history = models.generate("brdc12-like", pages, cycles, seed)
     keys = np.random.default_rng(seed).integers(0, 2**64, pages, dtype=np.uint64)
     return replace(history, key=keys)
 
 
 def keys_of(history: ChangeHistory) -> set[int]:
-    """Which pages these are."""
     assert history.key is not None
     return set(history.key.tolist())
 

@@ -40,7 +40,6 @@ def test_bad_choices(values, words):
 
 
 def history_of(changed: np.ndarray) -> ChangeHistory:
-    """A history of one site."""
     return ChangeHistory(changed=changed, site=np.zeros(changed.shape[1], np.int32))
 
 

@@ -29,7 +29,6 @@ TWO = SimpleNamespace(n_jobs=2)
 
 @pytest.fixture(autouse=True)
 def as_in_a_new_process(monkeypatch):
-    """Nothing was compiled beside before."""
     monkeypatch.setattr(learning, "_COMPILED", set())
 
 

@@ -42,13 +42,11 @@ SMALL = Parameters(("brought", "brought_t", "t", "w"), population=12, generation
 
 
 def choices_of(seed: int = 0, budget: float = 0.1) -> DiscoveryChoices:
-    """How to learn, in seconds."""
     crawl_ = GrowthCrawl(budget, load("t"), table.load("top_k"), load(HUBS), 0.5, 2, seed)
     return DiscoveryChoices(crawl_, "visits", SMALL, 2, 7)
 
 
 def learned_from(grown: GrowthHistory, choices: DiscoveryChoices, told: list[float]) -> LearnedDiscovery:
-    """What is learned in this process."""
     with workers(1) as parallel:
         return learn_discovery(grown, choices, parallel, lambda number, best: told.append(best))
 

@@ -61,7 +61,6 @@ def closeness(text: str) -> Outcome:
 
 
 def evaluate(texts: Iterable[str]) -> dict[str, Outcome]:
-    """Outcome of every text."""
     return {text: closeness(text) for text in texts}
 
 
@@ -69,7 +68,6 @@ SMALL = Parameters(population=40, generations=12, best_count=10)
 
 
 def texts(evolution: Evolution) -> list[str]:
-    """The last population as texts."""
     return [expression_of(tree).text for tree in evolution.population]
 
 
@@ -265,7 +263,6 @@ def a_tree(seed: int, deepest: int = 10) -> Individual:
 
 
 def deep_tree(depth: int) -> Individual:
-    """A thin tree of exactly this depth."""
     return individual_of(["exp"] * (depth - 1) + ["t"], SET)
 
 
@@ -284,7 +281,6 @@ def whole(tree: Individual) -> bool:
 
 
 def names(tree: Individual) -> list[str]:
-    """Node names in prefix order."""
     return [node.name for node in tree]
 
 
@@ -493,7 +489,6 @@ def population(size: int, seed: int = 0) -> list[Individual]:
 
 
 def bred(trees: list[Individual], seed: int, rates: Any, **options: Any) -> list[Individual]:
-    """One generation with the usual options."""
     usual = {"depths": Depths(), "tournament": 2, "elite": 1} | options
     return breed(trees, SET, random.Random(seed), rates=rates, **usual)
 

@@ -51,7 +51,6 @@ PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, ma
 
 
 def dominates(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    """At least as good in both, better in one."""
     return one != other and one[0] >= other[0] and one[1] >= other[1]
 
 
@@ -102,12 +101,10 @@ def closeness(text: str) -> Outcome:
 
 
 def evaluate(texts: Iterable[str]) -> dict[str, Outcome]:
-    """Outcome of every text."""
     return {text: closeness(text) for text in texts}
 
 
 def run(parameters: Parameters = SMALL, seed: int = 3) -> FrontEvolution:
-    """One run to its end."""
     evolution = FrontEvolution(parameters, seed)
     while not evolution.finished:
         evolution.tell(evaluate(evolution.ask()))
@@ -198,7 +195,6 @@ CHOICES = Choices(
 
 
 def parts_of(choices: Choices = CHOICES) -> PreparedSplit:
-    """The history prepared."""
     return prepare_splits(HISTORY, choices)[0]
 
 

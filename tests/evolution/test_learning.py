@@ -90,42 +90,33 @@ class Watch:
         self.texts: Counter[int] = Counter()
 
     def generation(self, number: int, asked: int) -> None:
-        """A generation begins."""
         self.number, self.asked = number, asked
         self.told.append(number)
 
     def advance(self, texts: int) -> None:
-        """Functions are evaluated."""
         self.texts[self.number] += texts
         if self.number == self.stop:
             raise KeyboardInterrupt
 
     def first_fitness(self, fitness: float) -> None:
-        """The first run has an outcome."""
         self.told.append(fitness)
 
     def best(self, fitness: Sequence[float]) -> None:
-        """A generation has ended."""
         self.told.append(fitness)
 
 
 class Listener(Watch):
-    """A watch that is a checkpoint, too."""
-
     states = None
 
     def __init__(self) -> None:
-        """Nothing yet."""
         super().__init__()
         self.saved: list[list[EvolutionState]] = []
 
     def save(self, states: list[EvolutionState]) -> None:
-        """Of the checkpoint."""
         self.saved.append(states)
 
 
 def search(most: int = -1) -> tuple[list[Evolution], Unfair, Listener]:
-    """Two folds of two runs, evolved."""
     runs = [Evolution(LONGER, 1, (fold, number)) for fold in range(2) for number in range(SEEDS)]
     evaluator: Any = Unfair(most)
     listener: Any = Listener()
@@ -187,13 +178,11 @@ HISTORY = generate("poisson", 400, 30, 3)
 
 
 def learned(choices: Choices = CHOICES, jobs: int = 1, **options: object) -> Learned:
-    """Learn from `HISTORY`."""
     with workers(jobs) as pool:
         return learn(HISTORY, choices, pool, **options)  # type: ignore[arg-type]
 
 
 def evolve_on(truth: PreparedHistory) -> Evolution:
-    """One run on a training set."""
     judge = TextFitness(truth, load_fitness("ndcg"), "visits")
     return evolve(judge.outcomes, SMALL, 1, (0, 0))
 
@@ -236,8 +225,6 @@ def test_continued_run_ends_in_the_same_result(tmp_path, choices):
     saved: list[Checkpoint] = []
 
     class Recording(Checkpoint):
-        """Keeps what is saved."""
-
         def save(self, states: list[EvolutionState]) -> None:
             super().save(states)
             copy = Checkpoint(tmp_path / str(len(saved)), run)
@@ -287,8 +274,6 @@ def test_runs_are_bred_on_while_others_are_evaluated(monkeypatch):
     events: list[tuple[str, int]] = []
 
     class Listening(Watch):
-        """A watch that notes when generations end."""
-
         def best(self, fitness: Sequence[float]) -> None:
             events.append(("told", -1))
 
@@ -469,7 +454,6 @@ def test_journal_protocol_gives_five_folds():
 
 
 def one_set(changed: np.ndarray, budget: float, warmup: int) -> PreparedHistory:
-    """A training set of its own."""
     history = ChangeHistory(changed=changed, site=np.zeros(changed.shape[1], np.int32))
     return prepare(history, budget=budget, warmup=warmup)
 

@@ -139,7 +139,6 @@ def history() -> ChangeHistory:
 
 
 def own_policy(text: str) -> str:
-    """Policy of a named function."""
     return NAMED[text].policy or TOP_K.text
 
 
@@ -222,7 +221,6 @@ values = arrays(np.float64, st.integers(1, 20), elements=st.floats(-1, 1))
 
 
 def series(cycles: int) -> st.SearchStrategy[np.ndarray]:
-    """Values of so many cycles."""
     return arrays(np.float64, cycles, elements=st.floats(-1, 1))
 
 

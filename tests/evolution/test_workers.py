@@ -53,7 +53,6 @@ TEXTS = [f"t * X + {i}.0 * n" for i in range(30)]
 
 
 def functions(texts: Iterable[str]) -> dict[str, Expression]:
-    """As runs ask for them."""
     return {text: parse(text) for text in texts}
 
 
@@ -221,8 +220,6 @@ class AllAtOnce(ThreadPoolExecutor):
     """Answers at the strokes of a clock alone: what was asked in between, all at once."""
 
     def submit(self, function: Any, /, *args: Any) -> Future:
-        """The answer, at the next stroke."""
-
         def late() -> Any:
             answer = function(*args)
             time.sleep(STROKE_S - time.monotonic() % STROKE_S)
@@ -344,12 +341,10 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
 
 
 def failing(number: int) -> int:
-    """Fail."""
     raise ValueError(f"no {number}")
 
 
 def kill_worker() -> None:
-    """Kill the worker that does it."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -423,12 +418,10 @@ def mixed(result: ReplayResult) -> np.ndarray:
 
 
 def scalar(result: ReplayResult) -> float:
-    """Not one number per cycle."""
     return float(np.mean(result.change_rate))
 
 
 def broken(result: ReplayResult) -> str:
-    """Not a number at all."""
     return "good"
 
 

@@ -18,12 +18,10 @@ from training.histories.reading import read_history
 
 
 def line(page: str, versions: dict[int, str | None], site: str = "docs") -> str:
-    """A line of a file of contents."""
     return json.dumps({"site": site, "page": page, "versions": versions})
 
 
 def written(path: Path, *lines: str) -> Path:
-    """A plain file of them."""
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 

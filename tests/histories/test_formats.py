@@ -72,7 +72,6 @@ def test_lines_as_long_as_they_may_be_are_read(monkeypatch: pytest.MonkeyPatch) 
 
 
 def npz() -> bytes:
-    """A small history."""
     content = io.BytesIO()
     np.savez_compressed(content, changed=np.eye(4, 5, dtype=bool), site=np.arange(5))
     return content.getvalue()
@@ -220,7 +219,6 @@ def histories(draw) -> ChangeHistory:
 
 
 def identities(history: ChangeHistory) -> list[tuple[str, str]]:
-    """Site and page name of each page."""
     return [(history.site_names[s], p) for s, p in zip(history.site, history.page_names, strict=True)]
 
 

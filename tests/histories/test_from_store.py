@@ -53,7 +53,6 @@ def crawl_rows(path: Path, rows: list[str], kind: str = "other") -> None:
 
 
 def texts(history: ChangeHistory) -> dict[str, str]:
-    """Outcomes by page."""
     assert history.page_names is not None
     rows = ["".join("01"[bit] for bit in page) for page in history.changed.T.astype(int)]
     return {name.rpartition("/")[2]: row for name, row in zip(history.page_names, rows, strict=True)}

@@ -66,7 +66,6 @@ class Repository:
 
 
 def git(path: Path, *arguments: str, given: str = "") -> str:
-    """Run git in `path`."""
     done = subprocess.run(
         ["git", "-C", str(path), *arguments],
         input=given.encode(),
@@ -79,17 +78,14 @@ def git(path: Path, *arguments: str, given: str = "") -> str:
 
 @pytest.fixture
 def repository(tmp_path) -> Repository:
-    """An empty repository named pages."""
     return Repository(tmp_path / "pages.git")
 
 
 def window(cycles: int) -> CycleWindow:
-    """Days from DAY_1 on."""
     return CycleWindow(cycles, DAY_S, DAY_1 + cycles * DAY_S)
 
 
 def bits(part) -> dict[str, str]:
-    """Path -> bits."""
     columns = part.changed.T.astype(int).tolist()
     return {
         path.decode(): "".join(map(str, column)) for path, column in zip(part.paths, columns, strict=True)

@@ -82,7 +82,6 @@ SCORE, BUDGET, SHARE = "0.0 - X", 0.1, 0.2
 
 
 def export(store_path: Path, path: Path) -> Path:
-    """Write what `scrapy gp4c export` does."""
     with Store(store_path, readonly=True) as store:
         text = "".join(f"{line}\n" for line in lines(store))
     path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
@@ -134,12 +133,9 @@ def test_a_crawl_that_visits_now_and_then_is_no_history_of_growth(tmp_path: Path
 
 
 class Follower(Spider):
-    """Follows all links."""
-
     name = "follower"
 
     def parse(self, response: Any) -> Iterator[Any]:
-        """Follow them."""
         yield from response.follow_all(css="a", callback=self.parse)
 
 

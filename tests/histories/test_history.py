@@ -182,7 +182,6 @@ def test_left_out_pages_are_logged(tmp_path, caplog):
 
 
 def history(names: list[str] | None) -> ChangeHistory:
-    """Three pages of two sites."""
     return ChangeHistory(
         np.ones((2, 3), np.bool_), np.array([0, 1, 1]), site_names=["www.a.edu", "ota/b"], page_names=names
     )

@@ -24,7 +24,6 @@ def columns(*pages: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def texts(bits: np.ndarray) -> list[str]:
-    """One text of 0 and 1 per page."""
     return ["".join("01"[bit] for bit in page) for page in bits.T.astype(int)]
 
 

@@ -117,12 +117,10 @@ def test_links_lead_somewhere() -> None:
 
 @cache
 def headings(path: Path) -> tuple[str, ...]:
-    """Headings of a document."""
     return tuple(HEADING.findall(FENCE.sub("", path.read_text(encoding="utf-8"))))
 
 
 def slug(heading: str) -> str:
-    """Anchor that a heading gets."""
     plain = re.sub(r"[^\w\s-]", "", heading).strip().lower()
     return re.sub(r"[-\s]+", "-", plain)
 

@@ -78,7 +78,6 @@ class Understood(Exception):  # noqa: N818
 
 
 def training_commands() -> list[tuple[str, str]]:
-    """All commands of the training package."""
     return [
         (name, text)
         for name in DOCUMENTS

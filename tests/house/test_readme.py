@@ -46,7 +46,6 @@ class _News(BaseHTTPRequestHandler):
     visits = 0
 
     def do_GET(self) -> None:
-        """Answer with a page."""
         name = self.path.strip("/")
         links = "".join(f'<a href="/{number}">page {number}</a>' for number in range(9)) if not name else ""
         _News.visits += 1
@@ -65,7 +64,6 @@ class _News(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def site() -> Iterator[str]:
-    """Yield the address of a site."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _News)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/"

@@ -64,7 +64,6 @@ LEARNING: Final = ("sklearn", "deap", "numba", "scipy", "matplotlib", "rich", "j
 
 
 def room_of(module: str) -> str:
-    """Name of the room that a module is in."""
     package, _, rest = module.partition(".")
     if package == "scrapy_gp4c" and rest in TOP:
         return "the top"
@@ -115,8 +114,6 @@ def test_every_arrow_is_used() -> None:
 
 
 def circles(graph: dict[str, set[str]]) -> list[set[str]]:
-    """Groups of nodes that reach each other."""
-
     def reached(start: str) -> set[str]:
         seen: set[str] = set()
         todo = list(graph.get(start, ()))

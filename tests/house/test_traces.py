@@ -28,17 +28,13 @@ PACKAGES = ("scrapy_gp4c.", "training.")
 
 
 class OnePage(Spider):
-    """Requests one page."""
-
     name = "one"
     url = ""
 
     async def start(self) -> AsyncIterator[Any]:
-        """Ask for it."""
         yield Request(self.url)
 
     def parse(self, response: Any) -> Any:
-        """Yield an item."""
         yield {"url": response.url}
 
 
@@ -49,11 +45,9 @@ class Trace:
         self.modules: set[str] = set()
 
     def begin(self) -> None:
-        """Note calls from now on."""
         sys.setprofile(self._note)
 
     def end(self) -> None:
-        """Note no more."""
         sys.setprofile(None)
 
     def _note(self, frame: FrameType, event: str, _: object) -> None:
@@ -62,8 +56,6 @@ class Trace:
             self.modules.add(name)
 
     def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, whose calls are traced."""
-
         def traced(*arguments: Any, **options: Any) -> Any:
             self.begin()
             try:
@@ -111,7 +103,6 @@ class SecondGeneration:
         self.number = 0
 
     def generation(self, number: int, asked: int) -> None:
-        """A generation begins."""
         self.number = number
         if number == 2:
             self.trace.begin()
@@ -123,7 +114,6 @@ class SecondGeneration:
         """No other run waits."""
 
     def best(self, fitness: Sequence[float]) -> None:
-        """A generation has ended."""
         if self.number == 2:
             self.trace.end()
 

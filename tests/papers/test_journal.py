@@ -33,7 +33,6 @@ from training.reporting.figures import STYLES
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small history file."""
     path = tmp_path_factory.mktemp("history") / "history.npz"
     write_npz(path, generate("poisson", 300, 18, 1))
     return path

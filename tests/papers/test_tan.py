@@ -43,7 +43,6 @@ QUICK = TanPlan(QUICK_DEPTHS, seeds=2)
 
 @pytest.fixture(scope="module")
 def contents(tmp_path_factory: pytest.TempPathFactory) -> ContentHistory:
-    """Linked pages with clusters."""
     found = read_contents(write_linked(tmp_path_factory.mktemp("tan") / "contents.jsonl"))
     found.history.neighbours.groups_by_content = group_pages(found, clusters=4)
     return found
@@ -51,7 +50,6 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> ContentHistory:
 
 @pytest.fixture(scope="module")
 def results(contents: ContentHistory) -> TanResults:
-    """The quick experiment."""
     return run_all(contents, QUICK)
 
 

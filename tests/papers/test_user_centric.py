@@ -41,7 +41,6 @@ LOG = parse_query_log(["a\t5", "b\t3", "a b\t2", "c d\t1"], "log")
 
 
 def trial_of(tmp_path: Path, estimate="whole") -> Trial:
-    """Ten pages over ten cycles."""
     contents = contents_of(tmp_path, random_pages(11, pages=10, cycles=10))
     return prepared("small", count(contents).of(LOG), QualityMeasure(LOG), estimate)
 
@@ -157,7 +156,6 @@ def test_the_command_writes_figures_tables_and_results(
 
 
 def trial_of_pages(path: Path, pages: list[dict[int, str | None]]) -> Trial:
-    """Of these contents."""
     contents = contents_of(path, pages)
     return prepared("small", count(contents).of(LOG), QualityMeasure(LOG))
 
@@ -170,7 +168,6 @@ def halves_trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
 
 @pytest.fixture(scope="module")
 def halves_of_trial(halves_trial: Trial) -> Halves:
-    """What is told of it."""
     return halves(halves_trial)
 
 
@@ -192,7 +189,6 @@ def gains(halves_trial: Trial, first: int, last: int) -> list[list[float]]:
 
 
 def mean_of(values: list[float]) -> float:
-    """0 of none."""
     return sum(values) / len(values) if values else 0.0
 
 
@@ -259,7 +255,6 @@ def examples_trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
 
 
 def points_of(tau: float, refreshes: int = 3, share: float = SHARE) -> list[RefreshPoint]:
-    """SBR and EBR at a threshold."""
     return [RefreshPoint(policy, share, refreshes, 1.0, 1.0, tau) for policy in ("SBR", "EBR")]
 
 

@@ -55,7 +55,6 @@ WEIGHTS = st.none() | st.lists(
 
 
 def array(pages: set[int]) -> np.ndarray:
-    """Page numbers, ascending."""
     return np.array(sorted(pages), np.int64)
 
 
@@ -205,7 +204,6 @@ def test_a_compiled_cycle_of_many_pages_is_that_of_the_policy(policy: str) -> No
 
 
 def evidence(found: ChangeHistory, columns: tuple[str, ...] = ()) -> ReplayEvidence:
-    """Evidence of the first scored cycle."""
     prepared = prepare(found, budget=5, warmup=1)
     made = ReplayEvidence(prepared, columns)
     made.begin(2, prepared.salts[0])

@@ -46,7 +46,6 @@ class Rumours:
         self._begun_s = time.time()
 
     def __call__(self, store: Store, page: int) -> None:
-        """Perhaps note some, at a visit of a page."""
         if self._rng.random() < 0.6:
             return
         kind = str(self._rng.choice(hints.KINDS))
@@ -333,7 +332,6 @@ def test_pages_that_nobody_finds_are_known_when_they_appear() -> None:
 
 
 def reweighed(grown: GrowthHistory, weight: Any) -> GrowthHistory:
-    """The same web, other weights."""
     return dataclasses.replace(grown, history=dataclasses.replace(grown.history, weight=weight))
 
 

@@ -163,15 +163,12 @@ def test_a_cache_that_cannot_be_written_is_left_alone(tmp_path):
 
 
 class Told(logging.Handler):
-    """Notes what is logged."""
-
     def __init__(self) -> None:
         super().__init__()
         self.told = threading.Event()
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Note it."""
         self.lines.append(record.getMessage())
         self.told.set()
 

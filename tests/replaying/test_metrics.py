@@ -24,7 +24,6 @@ PLAIN = FixedPointWeights.of(None, 10, 5)
 
 
 def tallies(**counts):
-    """Tallies of one cycle."""
     return Tallies(**{name: np.array([value], np.int64) for name, value in counts.items()})
 
 

@@ -69,7 +69,6 @@ DETERMINATE = tuple(
 
 
 def function_of(text, clock="visits"):
-    """A score function without a file."""
     expression = parse(text)
     return ScoreFunction(text, expression, None, expression.terminals, clock)
 

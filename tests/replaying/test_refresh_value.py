@@ -157,7 +157,6 @@ LOG = parse_query_log(["a\t5", "b\t3", "a b\t2", "c d\t1"], "log")
 
 @pytest.fixture
 def history(tmp_path: Path) -> ChangeHistory:
-    """Eight pages over six cycles, measured."""
     return with_refresh_values(contents_of(tmp_path, random_pages(7)), QualityMeasure(LOG))
 
 

@@ -51,7 +51,6 @@ SCORES = (
 
 
 def history_of(rows, weight=None):
-    """A history from rows of 0/1 by cycle."""
     changed = np.array(rows, dtype=bool)
     return ChangeHistory(
         changed, np.zeros(changed.shape[1], np.int32), None if weight is None else np.array(weight, float)
@@ -165,7 +164,6 @@ def score_of(function, visits, cycle, clock):
 
 @st.composite
 def cases(draw):
-    """A small history with choices that suit it."""
     pages = draw(st.integers(1, 25))
     cycles = draw(st.integers(1, 12) | st.integers(60, 70))
     warmup = draw(st.integers(0, min(5, cycles - 1)))
@@ -180,7 +178,6 @@ def cases(draw):
 
 
 def assert_same(one, other, fields=FIELDS):
-    """Equal to the last bit, field by field."""
     for name in fields:
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
 

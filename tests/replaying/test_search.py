@@ -27,7 +27,6 @@ PAGES = st.lists(st.lists(TEXTS, min_size=1, max_size=4), min_size=1, max_size=4
 
 
 def contents_of_versions(pages: list[list[str | None]]) -> ContentHistory:
-    """Pages of these versions, one a cycle."""
     cycles = max(2, max(map(len, pages)))
     first = np.concatenate(([0], np.cumsum([len(page) for page in pages]))).astype(np.int32)
     nth = [np.minimum(np.arange(cycles), len(page) - 1) for page in pages]

@@ -181,7 +181,6 @@ OUTCOMES = (
 
 
 def weighted_store(path: Path, weights: list[float] | None) -> Path:
-    """Four pages over four cycles."""
     with Store(path) as store:
         store.add_pages((number + 1, {"url": f"http://h/{number}"}) for number in range(4))
         if weights is not None:

@@ -45,7 +45,6 @@ CHOICES = Choices(front=True, prefer="freshness")
 
 
 def values(ndcg: float, freshness: float) -> dict[str, dict[str, float]]:
-    """The same on every part."""
     return {part: {"ndcg": ndcg, "freshness": freshness} for part in ("training", "validation", "test")}
 
 

@@ -49,7 +49,6 @@ def a_history(pages: int = 120, cycles: int = 8) -> ChangeHistory:
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A history as a file."""
     path = tmp_path_factory.mktemp("history") / "h.txt"
     write_text(path, a_history())
     return path
@@ -162,7 +161,6 @@ def test_bad_input_is_one_error(
 
 @pytest.fixture(scope="module")
 def found() -> Budgets:
-    """Two score functions at three budget."""
     rng = np.random.default_rng(2)
     history = ChangeHistory(
         rng.random((8, 40)) < rng.random(40) * 0.6, np.arange(40) % 3, source="/far/away/h.npz"
@@ -180,7 +178,6 @@ def shown(found: Budgets) -> str:
 
 
 def cells(found: Budgets) -> list[list[str]]:
-    """The table, row by row."""
     columns = [[str(cell) for cell in column.cells] for column in budget.table(found).columns]
     return [list(row) for row in zip(*columns, strict=True)]
 
@@ -271,14 +268,12 @@ def test_the_lines_of_the_figure_are_the_curves(found: Budgets) -> None:
 
 
 def point(share: float, fresh: float = 0.0, changes: float = 0.0) -> BudgetPoint:
-    """A point of a curve."""
     figures = {name: Value(0.0, None) for name in FIGURES}
     figures |= {"freshness": Value(fresh, None), "changes_a_day": Value(changes, None)}
     return BudgetPoint(share, 1, figures)
 
 
 def answered(points: list[BudgetPoint]) -> list[str]:
-    """The answers of one curve."""
     return answers(Budgets([], [Curve("t", points)], 100, False, 1.0))
 
 

@@ -19,7 +19,6 @@ from training.replaying.prepared import DEFAULTS
 
 
 def web(sizes: list[int]) -> dict[str, list[str]]:
-    """Sites of so many pages."""
     return {
         f"s{number}.example": [f"http://s{number}.example/{page}" for page in range(size)]
         for number, size in enumerate(sizes)

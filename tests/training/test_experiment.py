@@ -37,7 +37,6 @@ def run(history: Path, output: Path, *more: str) -> int:
 
 
 def stable(content: Any) -> Any:
-    """The content without what may differ."""
     if isinstance(content, dict):
         return {key: stable(value) for key, value in content.items() if key not in VOLATILE}
     return [stable(value) for value in content] if isinstance(content, list) else content
@@ -45,7 +44,6 @@ def stable(content: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small history file."""
     path = tmp_path_factory.mktemp("history") / "history.npz"
     write_npz(path, generate("poisson", 300, 18, 1))
     return path
@@ -148,7 +146,6 @@ FIGURES = ("figure-4", "figure-5", "figure-6", "figure-7", "figure-8", "figure-9
 
 @pytest.fixture(scope="module")
 def tan_done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a quick experiment."""
     directory = tmp_path_factory.mktemp("experiment")
     contents = write_linked(directory / "contents.jsonl")
     assert run_tan(contents, directory / "out") == 0
@@ -156,7 +153,6 @@ def tan_done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_tan(history: Path, output: Path, *more: str) -> int:
-    """Run the command at its quick size."""
     return experiment.main([str(history), "-o", str(output), "--protocol", "tan", "--quick", *more])
 
 

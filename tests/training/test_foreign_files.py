@@ -27,7 +27,6 @@ from training.replaying.replay import replay
 
 
 def npz() -> bytes:
-    """A small history as NumPy's archive."""
     content = io.BytesIO()
     np.savez(content, changed=np.eye(4, 5, dtype=bool), site=np.arange(5))
     return content.getvalue()

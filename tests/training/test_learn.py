@@ -32,7 +32,6 @@ FAST = ["--population", "12", "--seeds", "2", "--budget", "0.1", "--jobs", "1"]
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory):
-    """A small history file."""
     path = tmp_path_factory.mktemp("history") / "history.npz"
     write_npz(path, generate("poisson", 300, 24, 1))
     return path
@@ -223,7 +222,6 @@ FRONT = ["--front", "--terminals", "n,X,t,cg"]
 
 
 def front_content(directory: Path) -> dict[str, object]:
-    """The score files of a front, and its table."""
     files = {path.name: content(path) for path in directory.glob("*.json")}
     return {**files, "table": (directory / "front.csv").read_text()}
 

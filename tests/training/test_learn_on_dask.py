@@ -35,7 +35,6 @@ def content(path: Path) -> dict[str, object]:
 
 
 def on(cluster: Cluster) -> list[str]:
-    """Options that learn there."""
     return ["--backend", "dask", "--scheduler", cluster.address]
 
 
