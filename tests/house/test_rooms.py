@@ -32,7 +32,7 @@ ARROWS: Final[dict[str, str]] = {
     "evolution": "replaying histories policies scoring store",
     "comparing": "evolution replaying histories policies store scoring",
     "reporting": "archive comparing evolution replaying store page_state scoring",
-    "papers": "reporting comparing evolution replaying histories policies scoring search store",
+    "papers": "reporting comparing evolution replaying histories policies scoring search",
     "training's commands": "papers reporting comparing evolution replaying clustering histories scoring "
     "search store",
 }
