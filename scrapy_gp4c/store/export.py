@@ -9,23 +9,22 @@ from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from scrapy_gp4c.foreign_text import counted
-from scrapy_gp4c.page_state.claims import CLAIM
 from scrapy_gp4c.page_state.columns import Columns
-from scrapy_gp4c.page_state.outcomes import CHANGED, SAME, among
+from scrapy_gp4c.page_state.outcomes import CHANGED, OUTCOMES, SAME, among
 from scrapy_gp4c.scoring.discovery import START
+from scrapy_gp4c.scoring.hints import KINDS
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.history_fields import (
+    BROUGHT,
     CHANGED_BIT,
-    DATED,
-    FIELDS,
     FORMAT,
     NOT_JUDGED,
     UNCHANGED_BIT,
-    PageText,
+    PageState,
 )
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import StoredRequest
@@ -107,9 +106,7 @@ def _lines(
         visits = visits[(visits["page"] >= first) & (visits["page"] < stop)]
         for codes, bit in (((CHANGED,), CHANGED_BIT), (SAME, UNCHANGED_BIT)):
             bits[visits["page"][among(visits["outcome"], codes)] - first, cycle - 2] = bit
-    claims = claims_between(store, first, stop)
-    of_page = np.searchsorted(claims["page"], np.arange(first, stop + 1))
-    gains = _gains_between(store, first, stop)
+    claims, gains = _claims_between(store, first, stop), _gains_between(store, first, stop)
     for start, block in group:
         for row, stored in enumerate(store.requests(np.arange(start, start + len(block["n"])))):
             page = start + row
@@ -118,32 +115,38 @@ def _lines(
                 continue
             columns = {name: column[row].item() for name, column in block.items()}
             text = bits[page - first].tobytes().decode("ascii")
-            content = PageText(
-                columns=columns,
-                last_judged=max(text.rfind("0"), text.rfind("1")) + 2,
-                finder_line=without.line_of(columns["found_by"]),
-                claims=claims[slice(*of_page[page - first :][:2])],
-                gains=gains.get(page, ()),
-                validators=store.validators(page),
-                request={name: value for name, value in request.items() if name != "url"},
-            )
-            state = {field.name: value for field in FIELDS if (value := field.write(content)) is not None}
+            last_judged = max(text.rfind("0"), text.rfind("1")) + 2
+            state = _state(columns, last_judged)
+            state.found_by = "start" if columns["found_by"] == START else without.line_of(columns["found_by"])
+            state.claims, state.dq = claims[page], gains[page]
+            state.etag, state.last_modified = store.validators(page)
+            state.request = {name: value for name, value in request.items() if name != "url"}
             url = request["url"]
-            yield "\t".join((urlsplit(url).netloc, url, text, json.dumps(state)))
+            yield "\t".join((urlsplit(url).netloc, url, text, json.dumps(msgspec.to_builtins(state))))
 
 
-def claims_between(store: Store, first: int, stop: int) -> npt.NDArray[Any]:
-    """Claims about the pages first..stop-1, dtype `DATED`, by page, those of a page in their order."""
-    parts = [np.empty(0, DATED)]
-    for cycle, claimed in store.hints.of_cycles(0):
-        chosen = claimed[(claimed["page"] >= first) & (claimed["page"] < stop)]
-        dated = np.empty(len(chosen), DATED)
-        dated["cycle"] = cycle
-        for name in CLAIM.names or ():
-            dated[name] = chosen[name]
-        parts.append(dated)
-    claims = np.concatenate(parts)
-    return claims[np.argsort(claims["page"], kind="stable")]
+def _state(columns: dict[str, Any], last_judged: int) -> PageState:
+    """State of a page by its columns, the optional ones too; ``last_judged``: last cycle with a bit."""
+    names = ["first_cycle", "entered", "seen_min", "weight", "size"]
+    brought = [columns[name] for name in BROUGHT]
+    values: dict[str, Any] = {"brought": brought if any(brought) else None}
+    if columns["failures"]:
+        names += ["failures", "gone", "last_attempt"]
+        values["outcome"] = OUTCOMES[columns["outcome"]]
+    if columns["n"] and columns["last_cycle"] > last_judged:
+        names.append("last_cycle")
+    if columns["has_copy"]:
+        values["fingerprint"] = f"{columns['fingerprint']:016x}"
+    return PageState(**values, **{name: columns[name] for name in names})
+
+
+def _claims_between(store: Store, first: int, stop: int) -> dict[int, list[tuple[int, str, int]]]:
+    """Cycle, kind and value of claims about the pages first..stop-1, by page, in their order."""
+    claims: defaultdict[int, list[tuple[int, str, int]]] = defaultdict(list)
+    for cycle, rows in store.hints.of_cycles(0):
+        for page, kind, value in rows[(rows["page"] >= first) & (rows["page"] < stop)].tolist():
+            claims[page].append((cycle, KINDS[kind], value))
+    return claims
 
 
 def _gains_between(store: Store, first: int, stop: int) -> dict[int, list[tuple[int, float]]]:

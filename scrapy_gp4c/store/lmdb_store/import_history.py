@@ -7,6 +7,7 @@ nothing behind that looks like a store.
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -22,7 +23,9 @@ from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import columns, outcomes
 from scrapy_gp4c.page_state.claims import CLAIM, after_visits, before_visits
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
-from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, UNCHANGED, VISIT
+from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, OUTCOMES, UNCHANGED, VISIT
+from scrapy_gp4c.scoring.discovery import START
+from scrapy_gp4c.scoring.hints import KINDS
 from scrapy_gp4c.scoring.refresh_value import GAIN
 from scrapy_gp4c.store.atomic_files import sync
 from scrapy_gp4c.store.history_fields import (
@@ -35,7 +38,6 @@ from scrapy_gp4c.store.history_fields import (
     ToPage,
     check_pages,
     is_header,
-    joined,
     read_header,
     read_page,
     read_record,
@@ -189,17 +191,21 @@ def _import_batch(
     """Replay the visits that the lines tell of, and append the pages with the columns that result."""
     state = columns.new_columns(np.array([page.key for page in batch], np.uint64))
     state |= HINTS.none(len(batch))
-    all_claims = joined([page.claims for page in batch])
     state["group"][:] = numbered.group
+    lines = [page.state for page in batch]
+    claims_of_cycle: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    for row, line in enumerate(lines):
+        for cycle, kind, value in line.claims:
+            claims_of_cycle[cycle].append((row, KINDS.index(kind), value))
     bits = np.frombuffer(b"".join(page.bits for page in batch), np.uint8).reshape(len(batch), -1)
-    first_cycle, last_cycle, last_attempt, failures, failed = np.array(
-        [
-            (page.first_cycle, page.last_cycle, page.last_attempt, page.failures, page.outcome)
-            for page in batch
-        ],
-        np.int32,
-    ).T
-    first_page, gains = tables.merged_pages, _gains(batch)
+    names = ("first_cycle", "last_cycle", "last_attempt", "failures")
+    first_cycle, last_cycle, last_attempt, failures = (
+        np.array([getattr(line, name) for line in lines], np.int32) for name in names
+    )
+    failed = np.array([OUTCOMES.index(line.outcome) for line in lines], np.uint8)
+    # The cycle of a gain is in `gap_cycles` at first, and the row of its page in `page`.
+    gains = np.array([(row, cycle, ppm) for row, line in enumerate(lines) for cycle, ppm in line.dq], GAIN)
+    first_page = tables.merged_pages
     for cycle in range(1, cycles + 1):
         outcome = np.full(len(batch), _NO_OUTCOME, np.uint8)
         missed = (last_attempt == cycle) & (failures > 0)
@@ -214,7 +220,7 @@ def _import_batch(
         visits["outcome"] = outcome[rows]
         visits["kind"] = outcomes.KINDS.index("other")
         visits["distance"] = outcomes.NO_DISTANCE
-        claimed = all_claims[all_claims["cycle"] == cycle][list(CLAIM.names or ())].astype(CLAIM)
+        claimed = np.array(claims_of_cycle[cycle], CLAIM)
         tallied = before_visits(state, rows, visits["outcome"], claimed, cycle)
         judged = judged_visits(state, rows, visits["outcome"], cycle)
         measured = gains[gains["gap_cycles"] == cycle]
@@ -231,22 +237,18 @@ def _import_batch(
                 GAINS.put(txn, tables.db, cycle, chunk, measured)
             put_claims(txn, tables.db, cycle, chunk, claimed, tallied)
         fold.put_visits(tables, cycle, chunk, visits, USUAL)
-    state["fingerprint"][:] = [page.fingerprint or 0 for page in batch]
-    state["has_copy"][:] = [page.fingerprint is not None for page in batch]
-    for name in ("failures", "gone", "entered", "found_by", "seen_min", "size"):
-        state[name][:] = [getattr(page, name) for page in batch]
+    state["fingerprint"][:] = [int(line.fingerprint or "0", 16) for line in lines]
+    state["has_copy"][:] = [line.fingerprint is not None for line in lines]
+    state["found_by"][:] = [START if line.found_by == "start" else line.found_by for line in lines]
+    for name in ("failures", "gone", "entered", "seen_min", "size"):
+        state[name][:] = [getattr(line, name) for line in lines]
     for number, name in enumerate(BROUGHT):
-        state[name][:] = [page.brought[number] if page.brought else 0 for page in batch]
+        state[name][:] = [line.brought[number] if line.brought else 0 for line in lines]
     tables.append_pages([encode(page.request) for page in batch], state, numbered.new)
     tables.put_consecutive(HINTS, first_page, state)
-    tables.put_consecutive(WEIGHTS, first_page, {"weight": np.array([page.weight for page in batch])})
+    tables.put_consecutive(WEIGHTS, first_page, {"weight": np.array([line.weight for line in lines])})
     with tables.transaction(write=True) as txn:
-        for number, page in enumerate(batch, first_page):
-            validators = page.etag, page.last_modified
+        for number, line in enumerate(lines, first_page):
+            validators = line.etag, line.last_modified
             if validators != (None, None):
                 tables.db["validators"].put(txn, U32.pack(number), encode(validators))
-
-
-def _gains(batch: Sequence[PageLine]) -> npt.NDArray[Any]:
-    """Gains of pages, with the cycle in ``gap_cycles`` and the row of the page in ``page``."""
-    return np.array([(row, cycle, ppm) for row, page in enumerate(batch) for cycle, ppm in page.dq], GAIN)
