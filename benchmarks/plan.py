@@ -78,7 +78,7 @@ def build(path: str, pages: int) -> None:
     directories = np.zeros(len(number), GROUP)
     directories["key"], directories["site"] = number + np.uint64(1), number % np.uint64(SITES)
     with Store(path) as store:
-        store.tables.restore_cycles([{"started": 0.0, "finished": 1.0} for _ in range(CYCLES)])
+        store.restore_cycles([{"started": 0.0, "finished": 1.0} for _ in range(CYCLES)])
         for first in range(0, pages, BATCH):
             count = min(BATCH, pages - first)
             n = generator.integers(2, CYCLES, count)
@@ -100,13 +100,13 @@ def build(path: str, pages: int) -> None:
             for name in OTHER_FRACTIONS:  # which take what they take in any store
                 state[name][:] = generator.random(count)
             state["group"][:] = group
-            store.tables.append_pages(requests, state, directories[: 0 if first else None])
+            store.append_pages(requests, state, directories[: 0 if first else None])
         for cycle in range(CYCLES - KEPT_CYCLES + 1, CYCLES + 1):
             group = groups_of(generator.integers(0, pages, int(BUDGET * pages)), pages)
             is_changed = generator.random(len(group)) < 0.2
             visits = count_visits(group, is_changed, 0.2 * np.ones(len(group)))
-            with store.tables.transaction(write=True) as txn:
-                GROUP_ROWS.put(txn, store.tables.db, cycle, 0, visits)
+            with store.transaction(write=True) as txn:
+                GROUP_ROWS.put(txn, store.db, cycle, 0, visits)
 
 
 def groups_of(pages_: npt.NDArray[np.int64], pages: int) -> npt.NDArray[np.int64]:

@@ -70,7 +70,7 @@ def measure(path: Path, pages: int, cycles: int, share: float, own_directories: 
             start = time.process_time()
             store.finish_cycle({})
             folding_s.append(time.process_time() - start)
-        used = {name: table_bytes(store.tables, name) / pages for name in store.tables.db}
+        used = {name: table_bytes(store, name) / pages for name in store.db}
     of_directories = sum(used[name] for name in OF_GROUPS)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return Cost(

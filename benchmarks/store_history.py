@@ -50,7 +50,7 @@ def fill(path: Path) -> None:
     pages = VISITS // CYCLES
     keys = rng.choice(2**62, pages, replace=False).astype(np.uint64)
     with Store(path) as store:
-        numbering = fold.numbering_of(store.tables)
+        numbering = fold.numbering_of(store)
         for start in range(0, pages, 65_536):
             part = keys[start : start + 65_536]
             requests = [
@@ -59,8 +59,8 @@ def fill(path: Path) -> None:
                 )
                 for key in part.tolist()
             ]
-            fold.append_pages(store.tables, numbering, requests, new_columns(part))
-        store.tables.restore_cycles([{} for _ in range(CYCLES)])
+            fold.append_pages(store, numbering, requests, new_columns(part))
+        store.restore_cycles([{} for _ in range(CYCLES)])
         rate = rng.beta(0.5, 3.0, pages)
         for cycle in range(1, CYCLES + 1):
             visits = np.zeros(pages, VISIT)
@@ -70,7 +70,7 @@ def fill(path: Path) -> None:
             visits["outcome"][rng.random(pages) < 0.03] = ERROR
             visits["outcome"][:] = visits["outcome"] if cycle > 1 else FIRST
             visits["kind"] = KINDS.index("panel")
-            fold.put_visits(store.tables, cycle, 0, visits, USUAL)
+            fold.put_visits(store, cycle, 0, visits, USUAL)
 
 
 def load_seconds(path: Path) -> float:

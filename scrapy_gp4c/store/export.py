@@ -12,11 +12,14 @@ from urllib.parse import urlsplit
 import msgspec
 import numpy as np
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.foreign_text import counted
+from scrapy_gp4c.page_state.claims import CLAIM
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.outcomes import CHANGED, OUTCOMES, SAME, among
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.hints import KINDS
+from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.history_fields import (
     BROUGHT,
@@ -30,6 +33,8 @@ from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import StoredRequest
 
 MATRIX_BYTES: Final = 64_000_000
+DATED: Final = np.dtype([("cycle", "<i4"), *CLAIM.descr])
+"""A claim, and the cycle in which it was new."""
 
 
 def lines(
@@ -106,7 +111,8 @@ def _lines(
         visits = visits[(visits["page"] >= first) & (visits["page"] < stop)]
         for codes, bit in (((CHANGED,), CHANGED_BIT), (SAME, UNCHANGED_BIT)):
             bits[visits["page"][among(visits["outcome"], codes)] - first, cycle - 2] = bit
-    claims, gains = _claims_between(store, first, stop), _gains_between(store, first, stop)
+    claims, gains = claims_between(store, first, stop), _gains_between(store, first, stop)
+    of_page = np.searchsorted(claims["page"], np.arange(first, stop + 1)).tolist()
     for start, block in group:
         for row, stored in enumerate(store.requests(np.arange(start, start + len(block["n"])))):
             page = start + row
@@ -118,7 +124,9 @@ def _lines(
             last_judged = max(text.rfind("0"), text.rfind("1")) + 2
             state = _state(columns, last_judged)
             state.found_by = "start" if columns["found_by"] == START else without.line_of(columns["found_by"])
-            state.claims, state.dq = claims[page], gains[page]
+            page_claims = claims[slice(*of_page[page - first :][:2])].tolist()
+            state.claims = [(cycle, KINDS[kind], value) for cycle, _, kind, value in page_claims]
+            state.dq = gains.get(page, [])
             state.etag, state.last_modified = store.validators(page)
             state.request = {name: value for name, value in request.items() if name != "url"}
             url = request["url"]
@@ -127,7 +135,7 @@ def _lines(
 
 def _state(columns: dict[str, Any], last_judged: int) -> PageState:
     """State of a page by its columns, the optional ones too; ``last_judged``: last cycle with a bit."""
-    names = ["first_cycle", "entered", "seen_min", "weight", "size"]
+    names = ["first_cycle", "entered", "seen_min", "size"]
     brought = [columns[name] for name in BROUGHT]
     values: dict[str, Any] = {"brought": brought if any(brought) else None}
     if columns["failures"]:
@@ -137,16 +145,24 @@ def _state(columns: dict[str, Any], last_judged: int) -> PageState:
         names.append("last_cycle")
     if columns["has_copy"]:
         values["fingerprint"] = f"{columns['fingerprint']:016x}"
-    return PageState(**values, **{name: columns[name] for name in names})
+    if columns["weight"] != DEFAULT_WEIGHT:
+        values["weight"] = columns["weight"]
+    # msgspec takes 0.0 for no default.
+    return PageState(**values, **{name: columns[name] for name in names if columns[name]})
 
 
-def _claims_between(store: Store, first: int, stop: int) -> dict[int, list[tuple[int, str, int]]]:
-    """Cycle, kind and value of claims about the pages first..stop-1, by page, in their order."""
-    claims: defaultdict[int, list[tuple[int, str, int]]] = defaultdict(list)
-    for cycle, rows in store.hints.of_cycles(0):
-        for page, kind, value in rows[(rows["page"] >= first) & (rows["page"] < stop)].tolist():
-            claims[page].append((cycle, KINDS[kind], value))
-    return claims
+def claims_between(store: Store, first: int, stop: int) -> Array:
+    """Claims about the pages first..stop-1, dtype `DATED`, by page, those of a page in their order."""
+    parts = [np.empty(0, DATED)]
+    for cycle, claimed in store.hints.of_cycles(0):
+        chosen = claimed[(claimed["page"] >= first) & (claimed["page"] < stop)]
+        dated = np.empty(len(chosen), DATED)
+        dated["cycle"] = cycle
+        for name in CLAIM.names or ():
+            dated[name] = chosen[name]
+        parts.append(dated)
+    claims = np.concatenate(parts)
+    return claims[np.argsort(claims["page"], kind="stable")]
 
 
 def _gains_between(store: Store, first: int, stop: int) -> dict[int, list[tuple[int, float]]]:

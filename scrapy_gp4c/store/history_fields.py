@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -37,6 +37,14 @@ _Count = Annotated[float, msgspec.Meta(ge=0, lt=2**31)]
 _Ppm = Annotated[float, msgspec.Meta(ge=-float(np.finfo("f4").max), le=float(np.finfo("f4").max))]
 
 
+_Value = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+if TYPE_CHECKING:
+    _Failure = str
+    _Kind = str
+else:
+    _Failure, _Kind = Literal[tuple(OUTCOMES[code] for code in FAILED)], Literal[KINDS]
+
+
 class PageState(msgspec.Struct, omit_defaults=True):
     """JSON object of a page in a history: how fields are written, and what is read."""
 
@@ -49,13 +57,13 @@ class PageState(msgspec.Struct, omit_defaults=True):
     gone: _Byte = 0
     last_attempt: _Cycle = 0
     """Cycle of the last visit, if it failed, as is the next."""
-    outcome: Literal[tuple(OUTCOMES[code] for code in FAILED)] = "error"  # type: ignore[valid-type]
+    outcome: _Failure = "error"
     entered: _Cycle = 0
     found_by: Annotated[int, msgspec.Meta(ge=0, lt=discovery.START)] | Literal["start"] = 0
     """Line of the page that found it; 0: that is not known."""
     brought: tuple[_Count, _Count, _Cycle] | None = None
     """Columns `BROUGHT`."""
-    claims: list[tuple[_Cycle, Literal[KINDS], Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]]] = []  # type: ignore[valid-type]
+    claims: list[tuple[_Cycle, _Kind, _Value]] = []
     """Cycle, kind and value of each claim."""
     seen_min: Annotated[float, msgspec.Meta(ge=0, lt=65_504)] = 0.0
     weight: Annotated[float, msgspec.Meta(ge=0, le=MAX_WEIGHT)] = DEFAULT_WEIGHT

@@ -32,7 +32,6 @@ from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.ranking import draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store import fold
-from scrapy_gp4c.store.lmdb_store import store as store_cycle
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import SHADOW
 from tests.page_state.test_related import Plain, Visit, Web
@@ -344,7 +343,7 @@ def test_a_kill_while_a_cycle_closes_changes_no_estimate(
     child = os.fork()
     if not child:
         deadly = {
-            "before the plan counts": (store_cycle, "add_round"),
+            "before the plan counts": (Store, "add_round"),
             "before": (Store, "keep_shadows"),
             "after": (fold, "fold"),
             "in the fold": (fold, "put_visits"),
@@ -379,20 +378,20 @@ def test_a_kill_between_rounds_that_read_related_pages_changes_nothing(
     assert all(len(record["plan"]["cuts"]) == 4 for record in expected)
     child = os.fork()
     if not child:
-        add_round, record = store_cycle.add_round, Store.record
+        add_round, record = Store.add_round, Store.record
         rounds, visits = iter(range(1000)), iter(range(100_000))
 
-        def kill_at_plan(*arguments: Any) -> None:
+        def kill_at_plan(*arguments: Any, **about: Any) -> None:
             if next(rounds) == plan:
                 os.kill(os.getpid(), signal.SIGKILL)
-            add_round(*arguments)
+            add_round(*arguments, **about)
 
         def kill_at_visit(*arguments: Any) -> None:
             if next(visits) == visit:
                 os.kill(os.getpid(), signal.SIGKILL)
             record(*arguments)
 
-        store_cycle.add_round = kill_at_plan
+        Store.add_round = kill_at_plan  # type: ignore[method-assign]
         Store.record = kill_at_visit  # type: ignore[method-assign]
         run_cycles(tmp_path / "killed", 9, **related)
         os._exit(0)

@@ -105,8 +105,8 @@ def test_a_page_of_the_file_is_checked(path: Path) -> None:
     """Damage that ends whoever reads the file with a signal is found by a process of its own."""
     data = bytearray((path / "data.mdb").read_bytes())
     page = os.sysconf("SC_PAGE_SIZE")
-    with Store(path, readonly=True) as store, store.tables.transaction() as txn:
-        value = txn.get(b"\0\0\0\0", db=store.tables.db["urls"].handle)
+    with Store(path, readonly=True) as store, store.transaction() as txn:
+        value = txn.get(b"\0\0\0\0", db=store.db["urls"].handle)
     at = data.index(value) // page * page
     data[:] = data.replace(data[at : at + page], bytes(page))
     (path / "data.mdb").write_bytes(data)

@@ -122,8 +122,8 @@ def test_what_was_altered_is_found(table: str, tmp_path: Path) -> None:
     """A value with the right checksum that does not fit visits and claims is told by a deep look."""
     crawled(tmp_path / "s", 11)
     with Store(tmp_path / "s", sizes=USUAL) as store:
-        handle = store.tables.db[table]
-        with store.tables.transaction(write=True) as txn:
+        handle = store.db[table]
+        with store.transaction(write=True) as txn:
             key, value = next((key, bytes(value)) for key, value in handle.items(txn) if len(value) > 9)
             if table == "claims":
                 handle.delete(txn, key)

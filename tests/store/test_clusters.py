@@ -129,13 +129,13 @@ def test_damaged_clusters_are_told_and_left_out_by_a_repair(path: Path) -> None:
     """The pages stay, with their descriptions."""
     with Store(path) as store:
         store.put_clusters(some_groups())
-        with store.tables.transaction(write=True) as txn:
-            table = store.tables.db["clusters"]
+        with store.transaction(write=True) as txn:
+            table = store.db["clusters"]
             table.put(txn, U32_PAIR.pack(1, 0), b"short")
         with pytest.raises(StoreDamagedError, match="expected 50 of cluster, found"):
             store.clusters()
-        with store.tables.transaction(write=True) as txn:
-            txn.put(U32_PAIR.pack(3, 0), b"altered by nobody", db=store.tables.db["clusters"].handle)
+        with store.transaction(write=True) as txn:
+            txn.put(U32_PAIR.pack(3, 0), b"altered by nobody", db=store.db["clusters"].handle)
     assert check(path, USUAL) == [
         "clusters: part 3, 0: a part of the clusters of pages, and of their links is damaged"
     ]

@@ -74,8 +74,8 @@ def test_what_a_round_saw_is_in_the_log(tmp_path: Path) -> None:
             store.add_round([rows(20)], 4)
 
         def looking() -> Iterator[Any]:
-            with store.tables.transaction() as txn:
-                assert store.tables.db["log"].entries(txn) == 1
+            with store.transaction() as txn:
+                assert store.db["log"].entries(txn) == 1
             yield rows(20)
 
         store.add_round(looking(), 3)

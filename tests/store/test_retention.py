@@ -62,11 +62,11 @@ def test_damage_is_found_by_the_visits_that_are_left(tmp_path: Path) -> None:
     for page, name in ((PAGES + 13, "n"), (3, "last_attempt")):
         with Store(path, sizes=SMALL) as store:
             block, row = divmod(page, SMALL.block_rows)
-            with store.tables.transaction(write=True) as txn:
-                state = dict(unpack(store.tables.block(txn, block)))
+            with store.transaction(write=True) as txn:
+                state = dict(unpack(store.block(txn, block)))
                 state[name] = state[name].copy()
                 state[name][row] += 1
-                store.tables.put_block(txn, block, state)
+                store.put_block(txn, block, state)
             assert any(f"page {page} has {name}" in problem for problem in store.verify())
 
 

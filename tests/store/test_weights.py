@@ -112,11 +112,11 @@ def test_pages_of_usual_weight_take_no_room(tmp_path: Path) -> None:
     """A block has a value as long as any of its pages has another weight."""
     filled(tmp_path / "s")
     with Store(tmp_path / "s", sizes=SMALL) as store:
-        table = store.tables.db["weights"]
-        with store.tables.transaction() as txn:
+        table = store.db["weights"]
+        with store.transaction() as txn:
             assert [U32.unpack(key)[0] for key in table.keys(txn)] == [0, 2]
         store.weights.put(np.array([9, 10]), np.array([1.0, 1.0]))
-        with store.tables.transaction() as txn:
+        with store.transaction() as txn:
             assert [U32.unpack(key)[0] for key in table.keys(txn)] == [0]
 
 
@@ -163,9 +163,9 @@ def test_a_repair_keeps_weights(tmp_path: Path) -> None:
         store.begin_cycle({"started": 5.0})
         store.note(10, "weight", 8.0)
         store.commit()
-        store.tables.check_writable()
-        with store.tables.transaction(write=True) as txn:
-            store.tables.db["urls"].delete(txn, U32.pack(2))
+        store.check_writable()
+        with store.transaction(write=True) as txn:
+            store.db["urls"].delete(txn, U32.pack(2))
     done = recover(tmp_path / "s", SMALL, lambda request: to_page(request)[0])
     assert [lost for lost in done.lost if "weight" in lost] == []
     with Store(tmp_path / "s", sizes=SMALL) as store:
@@ -177,8 +177,8 @@ def test_a_repair_keeps_weights(tmp_path: Path) -> None:
 def test_a_lost_block_of_weights_is_counted(tmp_path: Path) -> None:
     """Its pages weigh 1 until somebody says otherwise."""
     expected = filled(tmp_path / "s")
-    with Store(tmp_path / "s", sizes=SMALL) as store, store.tables.transaction(write=True) as txn:
-        handle = store.tables.db["weights"].handle
+    with Store(tmp_path / "s", sizes=SMALL) as store, store.transaction(write=True) as txn:
+        handle = store.db["weights"].handle
         value = bytearray(txn.get(U32.pack(2), db=handle))
         value[3] ^= 1
         txn.put(U32.pack(2), bytes(value), db=handle)
@@ -205,6 +205,6 @@ def test_weights_that_cannot_be_are_found(
     """Values with the right checksum that fit no page."""
     filled(tmp_path / "s")
     with Store(tmp_path / "s", sizes=SMALL) as store:
-        with store.tables.transaction(write=True) as txn:
-            store.tables.db["weights"].put(txn, U32.pack(block), np.array(weights).tobytes())
+        with store.transaction(write=True) as txn:
+            store.db["weights"].put(txn, U32.pack(block), np.array(weights).tobytes())
         assert store.verify() == [said]

@@ -25,7 +25,6 @@ from scrapy.crawler import AsyncCrawlerProcess
 from scrapy_gp4c.crawling.run import open_run
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.scheduler import RecrawlScheduler
-from scrapy_gp4c.store.lmdb_store import store as store_cycle
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import Sizes
 
@@ -114,17 +113,17 @@ def run(
         folded += 1
         apply_visits(*arguments)
 
-    add_round = store_cycle.add_round
+    add_round = Store.add_round
     moments = itertools.count(0, 0.5)
 
-    def killing_plan(*arguments: Any) -> None:
+    def killing_plan(*arguments: Any, **about: Any) -> None:
         if next(moments) == kill_at_plan:
             os.kill(os.getpid(), signal.SIGKILL)
-        add_round(*arguments)
+        add_round(*arguments, **about)
         if next(moments) == kill_at_plan:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    store_cycle.add_round = killing_plan
+    Store.add_round = killing_plan  # type: ignore[method-assign]
     Store.commit = noting_commit  # type: ignore[method-assign]
     columns.apply_visits = killing_apply
     process = AsyncCrawlerProcess(settings | {"SCHEDULER": SmallSteps})

@@ -78,8 +78,8 @@ def forget(path: Path, sizes: Sizes, choose: Choose) -> int:
 
 def write_without(store: Store, work: Path, chosen: npt.NDArray[np.bool_], sizes: Sizes) -> None:
     """Write a store without the chosen pages into a new directory."""
-    with Store(work, sizes=sizes._replace(block_rows=store.tables.block_rows)) as remaining:
-        _Rewriting(store.tables, remaining.tables, chosen, sizes).write()
+    with Store(work, sizes=sizes._replace(block_rows=store.block_rows)) as remaining:
+        _Rewriting(store, remaining, chosen, sizes).write()
 
 
 def renumbered(rows: Array, new_id: Array) -> Array:

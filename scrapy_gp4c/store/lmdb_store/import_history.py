@@ -92,7 +92,7 @@ def import_history(
         _check_new(store_path)
         with work_directory(store_path, IMPORT) as work:
             with Store(work) as store:
-                cycles = _import(name, iter(lines), to_page, store.tables, pages_per_batch)
+                cycles = _import(name, iter(lines), to_page, store, pages_per_batch)
                 counts = store.merged_pages, cycles
             sync(work / DATA)  # closing leaves the newest header in memory
             _check_new(store_path)

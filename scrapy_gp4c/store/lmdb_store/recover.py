@@ -250,7 +250,7 @@ class _Rebuilding:
                 f"{counted(int(missing.sum()), 'page')} with all visits: a link finds such a page anew"
             )
         with Store(path, sizes=self._sizes._replace(block_rows=self._block_rows)) as store:
-            tables = store.tables
+            tables = store
             self._write_values(tables)
             self._write_pages(tables, keys, has_request)
             with tables.transaction() as txn:

@@ -1,6 +1,6 @@
 """Page store: pages, visits and cycles in one LMDB file that survives a kill at any moment.
 
-docs/code/store.md describes the tables. `Environment` is the open file, `Tables` its content.
+docs/code/store.md describes the tables. `Environment` is the open file, `Tables` what is committed.
 
 Visits, new pages and notes are rebuilt from `log`, `new` and `notes` when the store is opened. Nothing is
 written outside `commit`, which is one write transaction: what it confirmed by returning is never lost, what a
@@ -15,9 +15,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, islice
-from pathlib import Path
 from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
@@ -29,7 +28,7 @@ from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state import claims, columns
 from scrapy_gp4c.page_state.claims import CLAIM, NO_NOTES, NOTE, WHAT, weights_said
-from scrapy_gp4c.page_state.columns import Columns, PageRow, unpack
+from scrapy_gp4c.page_state.columns import PageRow, unpack
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import DOUBTFUL, KINDS, NO_DISTANCE, OUTCOMES, PLAN, VISIT, VISIT_BYTES
 from scrapy_gp4c.scoring import hints
@@ -139,7 +138,7 @@ class WriteBuffer:
         return np.frombuffer(b"".join(self.visits), VISIT)
 
 
-class Store:
+class Store(Tables):
     """Page store in one LMDB file, open for writing (one process at a time) or for reading; for one thread.
 
     ``pages``: number of known pages, with ids 0..pages-1, those found in the open cycle included;
@@ -155,8 +154,8 @@ class Store:
         self._before_commit: Callable[[], object] = lambda: None
         self.environment = Environment(path, readonly, sizes.map_size)
         try:
-            self.tables = Tables(self.environment, open_tables(self.environment, sizes.block_rows))
-            self.gains = Gains(self.tables)
+            super().__init__(self.environment, open_tables(self.environment, sizes.block_rows))
+            self.gains = Gains(self)
             self.hints = Claims(self)
             self.weights = Weights(self)
             self._load()
@@ -168,13 +167,12 @@ class Store:
 
     def _load(self) -> None:
         """Read counters and open cycle in one transaction: a writer may be folding meanwhile."""
-        with self.tables.transaction() as txn:
-            self.tables.read_counters(txn)
+        with self.transaction() as txn:
+            self.read_counters(txn)
             self._load_open_cycle(txn)
 
     def _load_open_cycle(self, txn: Any) -> None:
         """Rebuild what is in memory from `log`, `new` and `notes`; the buffer is empty then."""
-        tables = self.tables
         self._buffer = WriteBuffer()
         self._pending: dict[int, int] = {}
         """Key -> id of pages in `new` or the buffer and not yet in `ids`, in order of id."""
@@ -182,34 +180,33 @@ class Store:
         self._missed: int | None = None
         """The key that `find` has not found last: mostly the one to be added next."""
         self._row: tuple[int, PageRow] = -1, columns.NEW_ROW  # read last: a visit looks at its page's twice
-        self.open_cycle = tables.open_cycle(txn)
-        self.pages = tables.merged_pages
-        for key in tables.new_keys(txn):
+        self.open_cycle = self.unfinished_cycle(txn)
+        self.pages = self.merged_pages
+        for key in self.new_keys(txn):
             self._add_pending(key)
-        self._visits = tables.log(txn)
+        self._visits = self.log(txn)
         self._visited = bytearray(self.pages if self.open_cycle else 0)
         for visits in self._visits:
             np.frombuffer(self._visited, np.uint8)[visits["page"]] = 1
-        self._notes = [np.frombuffer(bytes(value), NOTE) for _, value in tables.db["notes"].items(txn)]
+        self._notes = [np.frombuffer(bytes(value), NOTE) for _, value in self.db["notes"].items(txn)]
         self.said_weights = weights_said(self._notes)
         """Page -> the weight that was said last in the cycle, committed or not."""
 
     def begin_cycle(self, record: CycleRecord) -> int:
         """Open the next cycle with its record; returns its number, from 1 on."""
-        tables = self.tables
-        tables.check_writable()
+        self.check_writable()
         if self.open_cycle is not None:
             raise ValueError(f"cycle {self.open_cycle} is not finished")
-        number = tables.last_cycle + 1
-        with tables.transaction(write=True) as txn:
-            tables.put_record(txn, number, {**record, "cycle": number})
+        number = self.last_cycle + 1
+        with self.transaction(write=True) as txn:
+            self.put_record(txn, number, {**record, "cycle": number})
         self.open_cycle = number
         self._visited = bytearray(self.pages)
         return number
 
     def require(self) -> int:
         """Return the number of the open cycle; raises ValueError where none is open."""
-        self.tables.check_writable()
+        self.check_writable()
         if self.open_cycle is None:
             raise ValueError("no cycle is open: call begin_cycle first")
         return self.open_cycle
@@ -225,15 +222,15 @@ class Store:
             return
         self._before_commit()
         cycle, visits, notes = self.open_cycle or 0, self._visits.copy(), buffer.notes()
-        with self.tables.transaction(write=True) as txn:
-            buffer.write(txn, self.tables.db, cycle, self._known_request)
+        with self.transaction(write=True) as txn:
+            buffer.write(txn, self.db, cycle, self._known_request)
             if buffer.visits:
                 visits.append(buffer.visit_rows())
                 key = U32_PAIR.pack(cycle, len(visits) - 1)
-                self.tables.db["log"].put(txn, key, visits[-1].tobytes())
+                self.db["log"].put(txn, key, visits[-1].tobytes())
             if len(notes):
                 key = U32_PAIR.pack(cycle, len(self._notes))
-                self.tables.db["notes"].put(txn, key, notes.tobytes())
+                self.db["notes"].put(txn, key, notes.tobytes())
         self._visits = visits
         self._notes += [notes] if len(notes) else []
         self._buffer = WriteBuffer()
@@ -252,8 +249,8 @@ class Store:
         """Page id of a page key, or None."""
         page = self._pending.get(key)
         if page is None:
-            with self.tables.transaction(buffers=True) as txn:
-                page = self.tables.get_id(txn, key)
+            with self.transaction(buffers=True) as txn:
+                page = self.get_id(txn, key)
             if page is None:
                 self._missed = key
         return page
@@ -264,14 +261,14 @@ class Store:
 
     def page(self, page: int) -> PageRow:
         """Columns of one page as the last finished cycle left them."""
-        if page == self._row[0] and not self.tables.readonly:
+        if page == self._row[0] and not self.readonly:
             return self._row[1]
         self._check(page)
-        if page >= self.tables.merged_pages:
-            return columns.NEW_ROW._replace(key=self._pending_keys[page - self.tables.merged_pages])
-        block, index = divmod(page, self.tables.block_rows)
-        with self.tables.transaction(buffers=True) as txn:
-            self._row = page, columns.row(self.tables.block(txn, block), index)
+        if page >= self.merged_pages:
+            return columns.NEW_ROW._replace(key=self._pending_keys[page - self.merged_pages])
+        block, index = divmod(page, self.block_rows)
+        with self.transaction(buffers=True) as txn:
+            self._row = page, columns.row(self.block(txn, block), index)
         return self._row[1]
 
     def _check(self, page: int) -> None:
@@ -283,7 +280,7 @@ class Store:
         self._check(page)
         value = self._buffer.requests.get(page)
         if value is None:
-            with self.tables.transaction() as txn:
+            with self.transaction() as txn:
                 value = self._known_request(txn, page)
         request: StoredRequest = decode(value)
         return request
@@ -309,8 +306,8 @@ class Store:
         return read
 
     def _read_requests(self, ids: npt.NDArray[np.int64]) -> list[StoredRequest]:
-        with self.tables.transaction() as txn:
-            text = self.tables.db["urls"].joined(txn, ids)
+        with self.transaction() as txn:
+            text = self.db["urls"].joined(txn, ids)
             if text is None:  # some are new
                 text = b",".join([self._known_request(txn, page) for page in ids.tolist()])
         decoded: list[StoredRequest] = decode(b"[" + text + b"]")
@@ -322,22 +319,22 @@ class Store:
 
     def _known_request(self, txn: Any, page: int) -> bytes:
         """Read the request of a page, as the last commit left it or, found since, as it was found."""
-        value = self.tables.db["urls"].get(txn, U32.pack(page))
+        value = self.db["urls"].get(txn, U32.pack(page))
         if value is not None:
             return value
         new_page = self._buffer.pages.get(page)
         if new_page is None:
-            new_page = self.tables.db["new"].get(txn, U32_PAIR.pack(self.open_cycle or 0, page))
+            new_page = self.db["new"].get(txn, U32_PAIR.pack(self.open_cycle or 0, page))
         if new_page is None:
-            raise damaged(self.tables.path, f"page {page} has no request")
+            raise damaged(self.path, f"page {page} has no request")
         return new_page[KEY.size :]
 
     def new_pages(self) -> Iterator[int]:
         """Yield the ids of the pages found in the open cycle, in order."""
         start = 0
         while True:
-            with self.tables.transaction() as txn:
-                items = self.tables.db["new"].items(txn, U32_PAIR.pack(self.open_cycle or 0, start))
+            with self.transaction() as txn:
+                items = self.db["new"].items(txn, U32_PAIR.pack(self.open_cycle or 0, start))
                 pages = [U32_PAIR.unpack(key)[1] for key, _ in islice(items, _READ_PAGES)]
             yield from pages
             if len(pages) < _READ_PAGES:
@@ -349,12 +346,12 @@ class Store:
         """Read a page's value in a table of `_BUFFERED`, None where there is none."""
         if page in self._buffer.values[table]:
             return self._buffer.values[table][page]
-        with self.tables.transaction() as txn:
-            return self.tables.db[table].get(txn, U32.pack(page))
+        with self.transaction() as txn:
+            return self.db[table].get(txn, U32.pack(page))
 
     def put_value(self, table: str, page: int, value: bytes | None) -> None:
         """Replace a page's value in a table of `_BUFFERED`, at the next commit."""
-        self.tables.check_writable()
+        self.check_writable()
         self._check(page)
         self._buffer.values[table][page] = value
 
@@ -372,7 +369,7 @@ class Store:
 
     def set_request(self, page: int, request: StoredRequest) -> None:
         """Replace the stored request of a page, at the next commit."""
-        self.tables.check_writable()
+        self.check_writable()
         self._check(page)
         self._buffer.requests[page] = encode(request)
 
@@ -427,8 +424,8 @@ class Store:
             rows = np.flatnonzero(committed["page"] == page)
             if len(rows):
                 value = _doubted(committed.copy(), int(rows[0]))
-                with self.tables.transaction(write=True) as txn:
-                    self.tables.db["log"].put(txn, U32_PAIR.pack(self.require(), number), value)
+                with self.transaction(write=True) as txn:
+                    self.db["log"].put(txn, U32_PAIR.pack(self.require(), number), value)
                 self._visits[number] = np.frombuffer(value, VISIT)
                 return
 
@@ -444,14 +441,14 @@ class Store:
     # --- opening, closing, folding
 
     def _fold(self, record: CycleRecord) -> None:
-        fold.fold(self.tables, self.open_visits(), self.notes(), self.pages, record, self.sizes)
+        fold.fold(self, self.open_visits(), self.notes(), self.pages, record, self.sizes)
         self._load()
 
     def close(self) -> None:
         """Commit what is buffered and close, even when the commit fails."""
         try:
             is_open = self.environment.lmdb is not None
-            if is_open and not self.is_folding and not self.tables.readonly:
+            if is_open and not self.is_folding and not self.readonly:
                 self.commit()
         finally:
             self.environment.close()
@@ -465,37 +462,17 @@ class Store:
         self.close()
 
     @property
-    def path(self) -> Path:
-        """Directory of the store."""
-        return self.tables.path
-
-    @property
-    def store_id(self) -> str:
-        """Random hex digits that name the store."""
-        return self.tables.store_id
-
-    @property
-    def merged_pages(self) -> int:
-        """Number of pages with columns in `blocks`: all but those found in the open cycle."""
-        return self.tables.merged_pages
-
-    @property
-    def last_cycle(self) -> int:
-        """Last finished cycle; 0: none."""
-        return self.tables.last_cycle
-
-    @property
     def is_folding(self) -> bool:
         """Whether a fold was interrupted: for want of room, or, where this only reads, by a kill."""
-        return self.tables.fold_marker is not None
+        return self.fold_marker is not None
 
     # --- cycles and plans
 
     def amend_record(self, number: int | None = None, /, **fields: Unpack[CycleRecord]) -> None:
         """Add to the record of a cycle, at once; None: of the open one."""
         number = number or self.require()
-        with self.tables.transaction(write=True) as txn:
-            self.tables.put_record(txn, number, fields)
+        with self.transaction(write=True) as txn:
+            self.put_record(txn, number, fields)
 
     def finish_cycle(self, record: CycleRecord) -> None:
         """Close the open cycle, fold its visits; after a StoreFullError the same call goes on with that."""
@@ -507,32 +484,37 @@ class Store:
 
     def keep_visits(self, cycles: int) -> None:
         """Drop the visits of all finished cycles but the last ones; the columns of pages stay."""
-        if (last := self.last_cycle - cycles) > self.tables.dropped:
-            self.tables.drop_cycles(last, self.sizes.chunks_per_transaction)
+        if (last := self.last_cycle - cycles) > self.dropped:
+            self.drop_cycles(last, self.sizes.chunks_per_transaction)
 
-    def cycles(self, first: int = 1) -> list[CycleRecord]:
-        """Records of all cycles from one on, oldest first; that of the open one has no ``finished``."""
-        return self.tables.cycles(first)
-
-    def starts_s(self, cycles: Iterable[int]) -> dict[int, float]:
-        """Starts of some cycles, s since 1970; without those that are not known."""
-        return self.tables.starts_s(cycles)
-
-    def newest_record(self, name: str) -> CycleRecord:
-        """Record of the newest cycle that has a value of this name; empty where none has."""
-        return self.tables.newest_record(name)
-
-    def add_round(self, chunks: Iterable[npt.NDArray[Any]], seen: int, **about: Unpack[CycleRecord]) -> None:
+    def add_round(self, chunks: Iterable[Array], seen: int, **about: Unpack[CycleRecord]) -> None:
         """Write the plan of the open cycle's next round: dtype `PLAN`, first to visit first.
 
         ``seen``: visits of the cycle that it was made from, which are committed first; ``about``: what the
         cycle's record says from then on. The round, and that, counts when all of it is written.
         """
-        self.require()
+        cycle = self.require()
         if not 0 <= seen <= (visits := len(self.open_visits())):
             raise ValueError(f"the cycle has {visits} visits; found seen = {seen}")
         self.commit()
-        add_round(self.tables, self._record(), chunks, seen, about, self.sizes)
+        before = self.rounds()
+        planned = sum(one["planned"] for one in before)
+        number = sum(1 for _ in self.plan_chunks(cycle, planned))
+        equal_chunks, written, is_complete = _of_equal_size(chunks, self.sizes.plan_rows), 0, False
+        while not is_complete:
+            group = list(islice(equal_chunks, self.sizes.chunks_per_transaction))
+            is_complete = len(group) < self.sizes.chunks_per_transaction
+            with self.transaction(write=True) as txn:
+                for chunk in group:
+                    self.db["plans"].put(txn, U32_PAIR.pack(cycle, number), chunk.tobytes())
+                    number, written = number + 1, written + len(chunk)
+                if is_complete:
+                    for key in self.db["plans"].keys(txn):
+                        if key >= U32_PAIR.pack(cycle, number):  # an interrupted writing has left it
+                            self.db["plans"].delete(txn, key)
+                    rounds: list[RoundCounts] = [*before, {"planned": written, "seen": seen}]
+                    counts: CycleRecord = {"planned": planned + written, "rounds": rounds}
+                    self.put_record(txn, cycle, {**about, **counts})
 
     def rounds(self) -> list[RoundCounts]:
         """Return the open cycle's planned rounds; empty while there is no complete one."""
@@ -545,39 +527,23 @@ class Store:
     def plan(self) -> Iterator[npt.NDArray[Any]]:
         """Yield the complete rounds' plan, dtype `PLAN`, in chunks, first to visit first."""
         record = self._record()
-        return self.tables.plan_chunks(record.get("cycle", 0), record.get("planned") or 0)
+        return self.plan_chunks(record.get("cycle", 0), record.get("planned") or 0)
 
     def _record(self) -> CycleRecord:
         """Record of the open cycle; empty where none is open."""
-        with self.tables.transaction() as txn:
-            record = self.tables.last_record(txn)
+        with self.transaction() as txn:
+            record = self.last_record(txn)
         return record if self.open_cycle is not None and record is not None else {}
 
     # --- pages
 
-    def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
-        """Yield the page columns block by block: first page id, and read-only columns ``[rows]``.
-
-        ``names``: at least these of `scrapy_gp4c.page_state.columns.COLUMNS`, maybe several blocks at a time;
-        None: all, and others besides, those of `scrapy_gp4c.scoring.refresh_value.COLUMNS` if any was ever
-        measured.
-        """
-        return self.tables.blocks_with_optional() if names is None else self.tables.blocks(names)
-
-    def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
-        """Columns ``[P]`` of pages below `merged_pages`, whose ids ascend.
-
-        ``names``: at least these, of `scrapy_gp4c.page_state.columns.COLUMNS`; None: all.
-        """
-        return self.tables.columns_of(pages, names)
-
     def add_pages(self, pages: Iterable[tuple[int, StoredRequest]]) -> tuple[int, int]:
         """Add (key, request) pairs in bulk, outside a crawl; what was added stays when `pages` raises."""
-        self.tables.check_writable()
+        self.check_writable()
         self.commit()
         try:
-            fold.merge_new(self.tables, self.pages, self.sizes)
-            return fold.add_pages(self.tables, ((key, encode(page)) for key, page in pages), self.sizes)
+            fold.merge_new(self, self.pages, self.sizes)
+            return fold.add_pages(self, ((key, encode(page)) for key, page in pages), self.sizes)
         finally:
             self._load()
 
@@ -619,41 +585,24 @@ class Store:
 
     # --- visits and groups
 
-    def visits(
-        self, first_cycle: int = 1, last_cycle: int | None = None
-    ) -> Iterator[tuple[int, npt.NDArray[Any]]]:
-        """Yield the visits of finished cycles, dtype `VISIT`, in chunks: (cycle, visits)."""
-        return self.tables.visits(first_cycle, last_cycle)
-
-    def directories(self) -> npt.NDArray[Any]:
-        """Directories of the pages in `blocks`, dtype `GROUP` ``[G]``: the column ``group`` numbers them."""
-        return self.tables.directories()
-
-    def group_visits(self, cycle: int) -> npt.NDArray[Any]:
-        """Sums of a finished cycle's judged visits by directory, dtype `GROUP_VISITS`, by number.
-
-        Empty for a cycle without, or older than the last `KEPT_CYCLES`.
-        """
-        return self.tables.group_visits(cycle)
-
     def descriptions(self) -> Iterator[tuple[int, bytes]]:
         """Yield the descriptions that are committed, by page."""
-        with self.tables.transaction() as txn:
-            for key, value in self.tables.db["descriptions"].items(txn):
+        with self.transaction() as txn:
+            for key, value in self.db["descriptions"].items(txn):
                 yield U32.unpack(key)[0], bytes(value)
 
     def clusters(self) -> StoredGroups | None:
         """Clusters, links and popularity of pages; None: there are none."""
-        return read_clusters(self.tables)
+        return read_clusters(self)
 
     def put_clusters(self, groups: StoredGroups) -> None:
         """Replace clusters, links and popularity.
 
         Raises StoreError while a cycle is open: its plan may follow from them.
         """
-        self.tables.check_writable()
+        self.check_writable()
         self.check_no_open_cycle()
-        put_clusters(self.tables, groups)
+        put_clusters(self, groups)
 
     def check_no_open_cycle(self) -> None:
         """Raise StoreError while a cycle is open, whose plan may follow from the clusters."""
@@ -682,22 +631,22 @@ class Store:
 
     def shadows(self, cycle: int) -> npt.NDArray[Any]:
         """Shadows as `cycle` left them, dtype `SHADOW` ``[S]``; none if it had no control group."""
-        with self.tables.transaction() as txn:
-            return SHADOWS.read(txn, self.tables.db, cycle)
+        with self.transaction() as txn:
+            return SHADOWS.read(txn, self.db, cycle)
 
     def keep_shadows(self, cycle: int, shadows: npt.NDArray[Any]) -> None:
         """Keep the shadows as `cycle` left them; those of the cycle before stay."""
-        with self.tables.transaction(write=True) as txn:
-            SHADOWS.drop(txn, self.tables.db, 0, cycle - 2)
-            SHADOWS.put(txn, self.tables.db, cycle, 0, shadows)
+        with self.transaction(write=True) as txn:
+            SHADOWS.drop(txn, self.db, 0, cycle - 2)
+            SHADOWS.put(txn, self.db, cycle, 0, shadows)
 
     def verify(self) -> list[str]:
         """Compare all committed tables; returns the problems found, none for a sound store."""
-        return list(problems(self.tables))
+        return list(problems(self))
 
     def look_over(self) -> str:
         """Check a sample of checksums; says how many are right. Raises StoreDamagedError."""
-        return f"{self.tables.check_sample()} checksums are right"
+        return f"{self.check_sample()} checksums are right"
 
 
 def _doubted(visits: npt.NDArray[Any], row: int) -> bytes:
@@ -710,12 +659,12 @@ class Claims:
 
     def __init__(self, store: Store) -> None:
         """Take the store; while a cycle is open, its fold writes what is noted."""
-        self._store, self._tables = store, store.tables
+        self._store = store
 
     def find(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
         """Page ids of page keys, ``[K]``; -1 for those that are not known."""
         known, position = np.unique(keys, return_inverse=True)
-        page_ids = self._tables.ids_of(known)
+        page_ids = self._store.ids_of(known)
         for row in np.flatnonzero(page_ids < 0).tolist():
             page_ids[row] = self._store.found_now(int(known[row]))
         return page_ids[position]
@@ -735,37 +684,37 @@ class Claims:
             self.note(pages, "told", np.full(len(pages), time_s))
             self._store.commit()
             return
-        tables = self._tables
-        tables.check_writable()
+        store = self._store
+        store.check_writable()
         claimed = np.zeros(len(pages), CLAIM)
         claimed["page"], claimed["kind"] = pages, hints.KINDS.index("told")
-        claimed["value"] = tables.last_cycle + 1
-        with tables.transaction(write=True) as txn:
-            for block in np.unique(pages // tables.block_rows).tolist():
-                block_claims = claimed[pages // tables.block_rows == block]
-                block_claims["page"] -= block * tables.block_rows
-                shorten_waits(txn, tables, block, block_claims["page"].astype(np.intp))
-                state = unpack(tables.block(txn, block))
-                state = state | HINTS.read(txn, tables.db, block, len(state["n"]))
+        claimed["value"] = store.last_cycle + 1
+        with store.transaction(write=True) as txn:
+            for block in np.unique(pages // store.block_rows).tolist():
+                block_claims = claimed[pages // store.block_rows == block]
+                block_claims["page"] -= block * store.block_rows
+                shorten_waits(txn, store, block, block_claims["page"].astype(np.intp))
+                state = unpack(store.block(txn, block))
+                state = state | HINTS.read(txn, store.db, block, len(state["n"]))
                 claims.apply_claims(state, block_claims)
-                HINTS.put(txn, tables.db, block, state)
+                HINTS.put(txn, store.db, block, state)
             parts = (_AFTER_END + number for number in count())
             key_of = U32_PAIR.pack
             free = next(
                 number
                 for number in parts
-                if tables.db["claims"].get(txn, key_of(tables.last_cycle, number)) is None
+                if store.db["claims"].get(txn, key_of(store.last_cycle, number)) is None
             )
-            CLAIMS.put(txn, tables.db, tables.last_cycle, free, claimed)
+            CLAIMS.put(txn, store.db, store.last_cycle, free, claimed)
 
     def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, Array]]:
         """Yield (cycle, claims) of finished cycles, dtype `CLAIM`, those that were new, in chunks."""
-        return self._tables.rows_of_cycles(CLAIMS, first, last)
+        return self._store.rows_of_cycles(CLAIMS, first, last)
 
     def trust(self) -> Array:
         """Counts of right and wrong claims by site, dtype `TRUST`."""
-        with self._tables.transaction() as txn:
-            return read_trust(txn, self._tables.db)
+        with self._store.transaction() as txn:
+            return read_trust(txn, self._store.db)
 
 
 class Weights:
@@ -773,16 +722,16 @@ class Weights:
 
     def __init__(self, store: Store) -> None:
         """Take the store; while a cycle is open, its fold writes what is noted."""
-        self._store, self._tables = store, store.tables
+        self._store = store
 
     def of(self, page: int) -> float:
         """Weight of a page, as the newest request or list has it; `note` says another in the open cycle."""
         said = self._store.said_weights.get(page)
-        if said is not None or page >= self._tables.merged_pages:
+        if said is not None or page >= self._store.merged_pages:
             return DEFAULT_WEIGHT if said is None else said
-        block, row = divmod(page, self._tables.block_rows)
-        with self._tables.transaction() as txn:
-            return float(WEIGHTS.read(txn, self._tables.db, block, row + 1)["weight"][row])
+        block, row = divmod(page, self._store.block_rows)
+        with self._store.transaction() as txn:
+            return float(WEIGHTS.read(txn, self._store.db, block, row + 1)["weight"][row])
 
     def put(self, pages: npt.NDArray[Any], values: npt.NDArray[np.float64]) -> None:
         """Set the weights of pages, ``[P]``, the last one of a page that is named twice, and commit.
@@ -794,52 +743,15 @@ class Weights:
             self._store.note_many(pages, "weight", values)
             self._store.commit()
             return
-        self._tables.check_writable()
-        of_block = pages // self._tables.block_rows
+        self._store.check_writable()
+        of_block = pages // self._store.block_rows
         for block in np.flatnonzero(np.bincount(of_block)).tolist():
-            in_block, first = of_block == block, block * self._tables.block_rows
-            rows = min(self._tables.block_rows, self._tables.merged_pages - first)
-            with self._tables.transaction(write=True) as txn:
-                state = WEIGHTS.read(txn, self._tables.db, block, rows)
+            in_block, first = of_block == block, block * self._store.block_rows
+            rows = min(self._store.block_rows, self._store.merged_pages - first)
+            with self._store.transaction(write=True) as txn:
+                state = WEIGHTS.read(txn, self._store.db, block, rows)
                 state["weight"][(pages[in_block] - first).astype(np.intp)] = values[in_block]
-                WEIGHTS.put(txn, self._tables.db, block, state)
-
-
-def add_round(
-    tables: Tables,
-    record: CycleRecord,
-    parts: Iterable[Array],
-    seen: int,
-    about: CycleRecord,
-    sizes: Sizes,
-) -> None:
-    """Write the plan of the next round of the cycle of `record`, from arrays of dtype `PLAN`.
-
-    ``about``: added to the record in the transaction that completes the round.
-    """
-    cycle, before = record["cycle"], record.get("rounds", [])
-    planned = sum(one["planned"] for one in before)
-    number = sum(1 for _ in tables.plan_chunks(cycle, planned))
-    written = 0
-    group: list[Array] = []
-    for chunk in _of_equal_size(parts, sizes.plan_rows):
-        if len(group) == sizes.chunks_per_transaction:
-            with tables.transaction(write=True) as txn:
-                number = _put(tables, txn, cycle, number, group)
-            group = []
-        group.append(chunk)
-        written += len(chunk)
-    completed: CycleRecord = {
-        **about,
-        "planned": planned + written,
-        "rounds": [*before, {"planned": written, "seen": seen}],
-    }
-    with tables.transaction(write=True) as txn:
-        end = U32_PAIR.pack(cycle, _put(tables, txn, cycle, number, group))
-        for key in tables.db["plans"].keys(txn):
-            if key >= end:  # an interrupted writing has left it
-                tables.db["plans"].delete(txn, key)
-        tables.put_record(txn, cycle, completed)
+                WEIGHTS.put(txn, self._store.db, block, state)
 
 
 def _of_equal_size(arrays: Iterable[Array], size: int) -> Iterator[Array]:
@@ -855,11 +767,3 @@ def _of_equal_size(arrays: Iterable[Array], size: int) -> Iterator[Array]:
             waiting = [rows[full:]]
     if any(map(len, waiting)):
         yield np.concatenate(waiting)
-
-
-def _put(tables: Tables, txn: Any, cycle: int, number: int, group: Iterable[Array]) -> int:
-    """Write chunks from `number` on; returns the next number."""
-    for chunk in group:
-        tables.db["plans"].put(txn, U32_PAIR.pack(cycle, number), chunk.tobytes())
-        number += 1
-    return number

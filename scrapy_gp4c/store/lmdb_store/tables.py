@@ -574,7 +574,7 @@ class Tables:
         record: CycleRecord | None = None if value is None else decode(value)
         return record
 
-    def open_cycle(self, txn: Any) -> int | None:
+    def unfinished_cycle(self, txn: Any) -> int | None:
         """Number of the cycle that is not finished; None: there is none."""
         last, number = self.last_record(txn), self.last_cycle + 1
         return number if last is not None and last["cycle"] == number else None
@@ -654,14 +654,20 @@ class Tables:
         return page
 
     def group_visits(self, cycle: int) -> Array:
+        """Sums of a finished cycle's judged visits by directory, dtype `GROUP_VISITS`, by number.
+
+        Empty for a cycle without, or older than the last `KEPT_CYCLES`.
+        """
         with self.transaction() as txn:
             return directory_visits(txn, self.db, cycle if cycle <= self.last_cycle else -1)
 
     def directories(self) -> Array:
+        """Directories of the merged pages, dtype `GROUP` ``[G]``: the column ``group`` numbers them."""
         with self.transaction() as txn:
             return read_directories(txn, self.db["groups"], self.groups)
 
     def cycles(self, first: int = 1) -> list[CycleRecord]:
+        """Records of all cycles from one on, oldest first; that of the open one has no ``finished``."""
         start = U32.pack(first) if first > 1 else b""
         with self.transaction() as txn:
             return [decode(bytes(value)) for _, value in self.db["cycles"].items(txn, start)]
@@ -674,6 +680,7 @@ class Tables:
         return {cycle: start for cycle, start in starts.items() if start is not None}
 
     def newest_record(self, name: str) -> CycleRecord:
+        """Record of the newest cycle that has a value of this name; empty where none has."""
         quoted = f'"{name}"'.encode()
         with self.transaction() as txn:
             for cycle in range(self.last_cycle + 1, 0, -1):
@@ -685,7 +692,7 @@ class Tables:
                         return record
         return {}
 
-    def requests(self, first: int, stop: int) -> list[Any]:
+    def merged_requests(self, first: int, stop: int) -> list[Any]:
         """Read the requests of the pages first..stop-1, all merged. Raises StoreDamagedError."""
         with self.transaction() as txn:
             requests = self.db["urls"].get_many(txn, np.arange(first, stop))
@@ -700,13 +707,17 @@ class Tables:
     def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
         """Yield the page columns block by block: first page id, and read-only columns ``[rows]``.
 
-        ``names``: these columns alone, copied out of the file, those of several blocks at a time; None: all.
+        ``names``: these columns alone, copied out of the file, those of several blocks at a time; None: all,
+        the optional ones too, those of refresh values if any was ever measured.
         """
         count, together = -(-self.merged_pages // self.block_rows), 1 if names is None else _BLOCKS_TOGETHER
+        kinds = self.optional_columns() if names is None else ()
         for first in range(0, count, together):
             with self.transaction(buffers=names is not None) as txn:
                 values = [self.block(txn, block) for block in range(first, min(count, first + together))]
                 state = columns.unpack(values[0]) if names is None else columns.some_of(values, names)
+                for kind in kinds:
+                    state |= kind.read(txn, self.db, first, len(state["n"]))
             yield first * self.block_rows, state
 
     def rows_of_cycles(
@@ -725,6 +736,7 @@ class Tables:
             yield U32_PAIR.unpack(key)[0], kind.unpack(item[1])
 
     def visits(self, first_cycle: int = 1, last_cycle: int | None = None) -> Iterator[tuple[int, Array]]:
+        """Yield the visits of finished cycles, dtype `VISIT`, in chunks: (cycle, visits)."""
         return self.rows_of_cycles(VISITS, first_cycle, last_cycle)
 
     # --- columns with optional ones
@@ -734,15 +746,6 @@ class Tables:
         with self.transaction() as txn:
             measured = self.get_meta(txn, QUERY_LOG) is not None
         return (HINTS, WEIGHTS, REFRESH_VALUES) if measured else (HINTS, WEIGHTS)
-
-    def blocks_with_optional(self) -> Iterator[tuple[int, Columns]]:
-        """Yield first page and all columns of each block, the optional ones too."""
-        kinds = self.optional_columns()
-        for first, state in self.blocks():
-            with self.transaction() as txn:
-                for kind in kinds:
-                    state |= kind.read(txn, self.db, first // self.block_rows, len(state["n"]))
-            yield first, state
 
     def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
         """Columns ``[P]`` of merged pages, whose ids ascend.

@@ -247,7 +247,7 @@ def problems(tables: Tables) -> Iterator[str]:
 
 def _cycles(tables: Tables) -> Iterator[str]:
     with tables.transaction() as txn:
-        last = tables.open_cycle(txn) or tables.last_cycle
+        last = tables.unfinished_cycle(txn) or tables.last_cycle
     records = tables.cycles()
     numbers = [record["cycle"] for record in records]
     if numbers != list(range(1, last + 1)):
@@ -271,7 +271,7 @@ def _pages(tables: Tables) -> Iterator[str]:
                 if page_id != first + row:
                     yield f"page {first + row} has a key that belongs to page {page_id}"
         try:
-            requests = tables.requests(first, first + len(keys))
+            requests = tables.merged_requests(first, first + len(keys))
         except StoreDamagedError as error:
             yield error.what
         else:
@@ -334,7 +334,7 @@ def _history(tables: Tables) -> Iterator[str]:
     yield from _sums(tables, derived.sums)
     if not tables.dropped:  # what dropped visits did is in columns only
         names += EXTRAS.keys() - {"seen_min"}  # the visits of an imported history have no times
-    for first, block in tables.blocks_with_optional():
+    for first, block in tables.blocks():
         known = has_all_visits(block, tables.dropped)
         for name in names:
             expected = derived.state[name][first : first + len(block[name])]
@@ -394,7 +394,7 @@ def _strange(visits: Array, pages: int) -> str:
 
 def _open_cycle(tables: Tables) -> Iterator[str]:
     with tables.transaction() as txn:
-        cycle, known_pages = tables.open_cycle(txn), tables.merged_pages + len(tables.new_keys(txn))
+        cycle, known_pages = tables.unfinished_cycle(txn), tables.merged_pages + len(tables.new_keys(txn))
         visits = np.concatenate([np.empty(0, VISIT), *tables.log(txn)])
     if cycle is None and len(visits):
         yield f"there are {len(visits)} visits in the log but no cycle is open"
@@ -431,7 +431,7 @@ def _directories(tables: Tables) -> Iterator[str]:
     for first, block in tables.blocks():
         stop = first + len(block["n"])
         try:
-            urls = list(map(url_of, tables.requests(first, stop)))
+            urls = list(map(url_of, tables.merged_requests(first, stop)))
         except StoreError:  # reported with the pages
             return
         numbered = numbering.number(
