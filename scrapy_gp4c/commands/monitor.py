@@ -211,22 +211,55 @@ class Process:
 
 
 class Listener:
-    """Receiver of the monitor's messages; this one ignores all."""
+    """Printer of the monitor's messages: results to stdout, the rest to stderr."""
+
+    def __init__(self, every_s: float, delay_s: float, as_json: bool = False) -> None:
+        self._every_s, self._delay_s, self._as_json = every_s, delay_s, as_json
+        self._is_terminal = sys.stderr.isatty()
+        self._is_closed = False
 
     def first_due(self, wall_s: float) -> None:
         """The first crawl begins later, at a time in s since 1970."""
+        self._say(
+            f"The last cycle began less than {self._every_s:.0f} s ago; the next is due at "
+            f"{local_time(wall_s)}"
+        )
 
     def running(self, path: Path) -> None:
         """A crawl runs; called about once a second."""
+        if self._is_terminal:
+            _draw_progress(path)
 
     def outlasting(self, took_s: float) -> None:
         """A crawl still runs after one more interval."""
+        self._say(
+            f"The crawl still runs after {took_s:.0f} s; the interval is {self._every_s:.0f} s. "
+            "If it hangs, end it with a second Ctrl-C or SIGTERM, or set --max-duration"
+        )
 
     def too_long(self, took_s: float, killed: bool) -> None:
         """A crawl beyond its longest duration was asked to end, or killed."""
+        action = "it did not end and was killed" if killed else "it was asked to end"
+        self._say(f"The crawl ran for {took_s:.0f} s, longer than --max-duration: {action}")
 
     def ended(self, cycle: MonitoredCycle) -> None:
-        """A crawl has ended."""
+        if self._is_terminal:
+            self._say(ANEW, end="")
+        self._print(json.dumps(asdict(cycle)) if self._as_json else line(cycle))
+        if cycle.outlasted and cycle.is_finished:
+            self._say(warning(cycle, self._every_s, self._delay_s))
+
+    def _say(self, text: str, end: str = "\n") -> None:
+        with suppress(OSError, ValueError):  # stderr may be closed
+            print(text, end=end, file=sys.stderr, flush=True)
+
+    def _print(self, text: str) -> None:
+        try:
+            if not self._is_closed:
+                print(text, flush=True)
+        except (OSError, ValueError) as error:  # the reader of a pipe has gone: crawls go on
+            self._is_closed = True
+            self._say(f"Cannot write to standard output ({error}): results are no longer printed")
 
 
 class Monitor:
@@ -385,7 +418,7 @@ def _run(project: Project, options: Namespace) -> None:
         options.every, options.jitter, options.active, project.settings.seed, options.max_duration
     )
     command = [sys.executable, "-m", "scrapy", "crawl", options.spider, *_crawl_options(options)]
-    terminal = TerminalListener(options.every, project.delay_s, options.json)
+    terminal = Listener(options.every, project.delay_s, options.json)
     monitor = Monitor(project.store_path, lambda: Process(command), schedule, terminal)
     for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
         if hasattr(signal, name):
@@ -400,54 +433,6 @@ def _crawl_options(options: Namespace) -> list[str]:
     if options.logfile:
         words += ["--logfile", options.logfile]
     return [*words, "--loglevel", options.loglevel or "WARNING"]
-
-
-class TerminalListener(Listener):
-    """Listener that prints: results to stdout, the rest to stderr, a bar if that is a terminal."""
-
-    def __init__(self, every_s: float, delay_s: float, as_json: bool = False) -> None:
-        self._every_s, self._delay_s, self._as_json = every_s, delay_s, as_json
-        self._is_terminal = sys.stderr.isatty()
-        self._is_closed = False
-
-    def first_due(self, wall_s: float) -> None:
-        self._say(
-            f"The last cycle began less than {self._every_s:.0f} s ago; the next is due at "
-            f"{local_time(wall_s)}"
-        )
-
-    def running(self, path: Path) -> None:
-        if self._is_terminal:
-            _draw_progress(path)
-
-    def outlasting(self, took_s: float) -> None:
-        self._say(
-            f"The crawl still runs after {took_s:.0f} s; the interval is {self._every_s:.0f} s. "
-            "If it hangs, end it with a second Ctrl-C or SIGTERM, or set --max-duration"
-        )
-
-    def too_long(self, took_s: float, killed: bool) -> None:
-        action = "it did not end and was killed" if killed else "it was asked to end"
-        self._say(f"The crawl ran for {took_s:.0f} s, longer than --max-duration: {action}")
-
-    def ended(self, cycle: MonitoredCycle) -> None:
-        if self._is_terminal:
-            self._say(ANEW, end="")
-        self._print(json.dumps(asdict(cycle)) if self._as_json else line(cycle))
-        if cycle.outlasted and cycle.is_finished:
-            self._say(warning(cycle, self._every_s, self._delay_s))
-
-    def _say(self, text: str, end: str = "\n") -> None:
-        with suppress(OSError, ValueError):  # stderr may be closed
-            print(text, end=end, file=sys.stderr, flush=True)
-
-    def _print(self, text: str) -> None:
-        try:
-            if not self._is_closed:
-                print(text, flush=True)
-        except (OSError, ValueError) as error:  # the reader of a pipe has gone: crawls go on
-            self._is_closed = True
-            self._say(f"Cannot write to standard output ({error}): results are no longer printed")
 
 
 def line(cycle: MonitoredCycle) -> str:

@@ -28,15 +28,11 @@ from scrapy_gp4c.search.gains import (
 from scrapy_gp4c.search.measuring import SCORINGS, Postings, Statistics
 from scrapy_gp4c.search.queries import Workload
 from scrapy_gp4c.sqlite_files import SqliteKind
-from scrapy_gp4c.words.shingles import words_in
 from scrapy_gp4c.words.tokens import tokens
 
 Ints = npt.NDArray[np.int32]
 
 _PAIR: Final = np.dtype([("term", "<i4"), ("tf", "<i4")])
-_HEAD_BYTES: Final = 8
-_SIEVE_BITS: Final = 15
-_MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Counts(NamedTuple):
@@ -65,45 +61,15 @@ class Terms:
 
     def __init__(self, number: Mapping[str, int]) -> None:
         """Take the terms with their numbers; none has a blank in it."""
-        known = {term.encode(): of for term, of in number.items()}
-        self._longer = {term: of for term, of in known.items() if len(term) > _HEAD_BYTES}
-        """Terms of more than eight bytes."""
-        short = {int.from_bytes(term, "little"): of for term, of in known.items() if term not in self._longer}
-        self._heads = np.array(sorted(short), np.uint64)
-        self._number = np.array([short[head] for head in self._heads.tolist()], np.int32)
-        self._perhaps = np.zeros(1 << _SIEVE_BITS, np.bool_)
-        """Sieve that drops most words that are no terms."""
-        self._perhaps[_sieved(self._heads)] = True
+        self._number = {term.encode(): of for term, of in number.items()}
 
     def count(self, words: bytes) -> Counts:
         """Term counts of a text; ``words``: its tokens in UTF-8, blanks between."""
-        padded, starts, sizes, heads = words_in(words)
-        longer = (sizes > _HEAD_BYTES).nonzero()[0]
-        known = self._found(heads if not longer.size else heads[sizes <= _HEAD_BYTES])
-        if longer.size and self._longer:
-            first = starts[longer]
-            spans = zip(first.tolist(), (first + sizes[longer]).tolist(), strict=True)
-            text = padded.tobytes()
-            numbers = [self._longer.get(text[start:end], -1) for start, end in spans]
-            known = np.concatenate((known, [number for number in numbers if number >= 0])).astype(np.int32)
+        all_words = words.split(b" ") if words else []
+        known = np.array([self._number[word] for word in all_words if word in self._number], np.int32)
         tf = np.bincount(known).astype(np.int32)
         term = tf.nonzero()[0].astype(np.int32)
-        return Counts(term, tf[term], len(sizes))
-
-    def _found(self, heads: npt.NDArray[np.uint64]) -> Ints:
-        """Numbers of the terms among words of at most eight bytes."""
-        heads = heads[self._perhaps.take(_sieved(heads))]
-        if not (heads.size and self._heads.size):
-            return np.empty(0, np.int32)
-        row = self._heads.searchsorted(heads)
-        np.minimum(row, len(self._heads) - 1, out=row)
-        numbers: Ints = self._number[row[self._heads[row] == heads]]
-        return numbers
-
-
-def _sieved(heads: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """Places of words in the sieve."""
-    return ((heads * _MULTIPLIER) >> np.uint64(64 - _SIEVE_BITS)).view(np.int64)
+        return Counts(term, tf[term], len(all_words))
 
 
 def unpacked(packed: bytes, length: int) -> Counts:

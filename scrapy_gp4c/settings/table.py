@@ -6,14 +6,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from scrapy_gp4c.page_state.page_names import IGNORED_PARAMS
+from scrapy_gp4c.policies import table as policies
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.named import DEFAULT
 from scrapy_gp4c.settings import values
 from scrapy_gp4c.store.credentials import SECRET_PARAMS
 
+_CAP: Final = values.optional(partial(values.count, low=0))
 TABLE: Final[dict[str, values.Setting]] = {
     "GP4C_STORE": values.Setting(
         None,
@@ -29,7 +32,7 @@ TABLE: Final[dict[str, values.Setting]] = {
     "GP4C_POLICY": values.Setting(
         None,
         "the name of a policy, with its parameters, a dotted path, or None for the score function's own",
-        values.optional_policy,
+        lambda value: None if value is None else policies.load(value),
     ),
     "GP4C_BUDGET": values.Setting(
         0.05,
@@ -43,14 +46,12 @@ TABLE: Final[dict[str, values.Setting]] = {
         "the name of a score function, an expression, the path of a score file, or a dotted path",
         functions.load,
     ),
-    "GP4C_NEW_PAGES": values.Setting(None, "a count of pages, or None for no cap", values.optional_count),
-    "GP4C_NEW_PAGES_PER_SITE": values.Setting(
-        None, "a count of pages, or None for no cap", values.optional_count
-    ),
+    "GP4C_NEW_PAGES": values.Setting(None, "a count of pages, or None for no cap", _CAP),
+    "GP4C_NEW_PAGES_PER_SITE": values.Setting(None, "a count of pages, or None for no cap", _CAP),
     "GP4C_NEW_PAGE_FUNCTION": values.Setting(
         None,
         "the name of a score function, an expression, the path of a score file, a dotted path, or None",
-        lambda value: None if value in (None, "", "None") else functions.load(value),
+        values.optional(functions.load),
     ),
     "GP4C_WARMUP_VISITS": values.whole_number(2, "a count from 0 to 1000", 0, 1000),
     "GP4C_PANEL": values.Setting(0.0, "a share of the known pages from 0.0 to 1.0", values.share),
@@ -74,12 +75,12 @@ TABLE: Final[dict[str, values.Setting]] = {
     "GP4C_TRAP_PAGES": values.Setting(
         10,
         "a count of pages of at least 1, or None for no limit",
-        lambda value: None if value in (None, "", "None") else values.count(value, 1),
+        values.optional(partial(values.count, low=1)),
     ),
     "GP4C_KEEP_CYCLES": values.Setting(
         None,
         "a count of cycles of at least 1, or None for all",
-        lambda value: None if value in (None, "", "None") else values.count(value, 1),
+        values.optional(partial(values.count, low=1)),
     ),
     "GP4C_QUERY_LOG": values.Setting(
         None, "the path of a file with a line query<TAB>count per query, or None", values.path
@@ -110,13 +111,13 @@ TABLE: Final[dict[str, values.Setting]] = {
         (), "names, as a list or as one text with blanks or commas between", values.names
     ),
     "GP4C_STORE_MODE": values.Setting(
-        None, "permissions such as 0o770 or '770', or None for the owner alone", values.mode
+        None, "permissions such as 0o770 or '770', or None for the owner alone", values.optional(values.mode)
     ),
     "GP4C_FETCHERS": values.Setting(
         None,
         "a count of local fetchers from 1 to 1000, the address of a Dask scheduler (tls:// or, on loopback, "
         "tcp://), or None",
-        values.fetchers,
+        values.optional(values.fetchers),
     ),
     "GP4C_FETCHERS_INSECURE": values.on_off(False),
     "GP4C_ITEMS_AT": values.Setting(

@@ -17,7 +17,6 @@ from scrapy.utils.misc import load_object
 from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.notices.receivers import Receiver, read_receivers
 from scrapy_gp4c.page_state.rules import PageRule, read_rules
-from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import read_budget
 
 RECEIVERS: Final = "a list of addresses that Apprise knows, or of dicts with an address as `url`"
@@ -80,10 +79,10 @@ def on_off(default: bool) -> Setting:
 
 
 def path(value: Any) -> str | None:
-    """A path as text, or None; raises TypeError."""
+    """A path as text, or None; raises TypeError, or ValueError for one that no file can have."""
     if value is not None and not isinstance(value, str | Path):
         raise TypeError
-    return str(value) if value else None
+    return optional_text(str(value)) if value else None
 
 
 def store_template(value: Any) -> str | None:
@@ -94,9 +93,9 @@ def store_template(value: Any) -> str | None:
     return template and os.path.expanduser(template)
 
 
-def optional_count(value: Any) -> int | None:
-    """A count of at least 0, or None; raises ValueError."""
-    return None if value is None or value in ("", "None") else count(value, 0)
+def optional(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Reader of a value that may be None, also as text."""
+    return lambda value: None if value is None or value in ("", "None") else read(value)
 
 
 def one_of(value: Any, allowed: tuple[str, ...]) -> str:
@@ -122,11 +121,6 @@ def loaded_callable(value: Any) -> Callable[..., Any] | None:
     if not callable(loaded):
         raise TypeError
     return loaded
-
-
-def optional_policy(value: Any) -> table.PolicyChoice | None:
-    """A policy, or None for the score function's own."""
-    return None if value is None else table.load(value)
 
 
 def _from_json(value: Any) -> Any:
@@ -174,17 +168,18 @@ def _xpaths(rule: PageRule, queries: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def optional_text(value: Any) -> str | None:
-    """A text, or None; raises TypeError."""
+    """A text, or None; raises TypeError, or ValueError for one with NUL, which no path or command has."""
     if value is not None and not isinstance(value, str):
         raise TypeError
+    if value and "\0" in value:
+        raise ValueError
     return value or None
 
 
-def fetchers(value: Any) -> int | str | None:
+def fetchers(value: Any) -> int | str:
     """A count of fetchers, or the address of their scheduler; raises ValueError or TypeError."""
-    text = optional_text(str(value) if isinstance(value, int) and not isinstance(value, bool) else value)
-    if text is None or text == "None":
-        return None
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else optional_text(value)
+    assert text is not None
     return text if text.startswith(("tls://", "tcp://")) else count(text, 1, 1000)
 
 
@@ -198,10 +193,8 @@ def check_private(address: int | str | None, *, is_insecure: bool) -> None:
         )
 
 
-def mode(value: Any) -> int | None:
+def mode(value: Any) -> int:
     """Permissions of a directory; a text is octal. Raises ValueError."""
-    if value in (None, "", "None"):
-        return None
     number = int(value.removeprefix("0o"), 8) if isinstance(value, str) else value
     if isinstance(number, bool) or not isinstance(number, int) or not 0o700 <= number <= 0o777:
         raise ValueError

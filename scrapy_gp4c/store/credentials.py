@@ -16,42 +16,12 @@ from scrapy_gp4c.foreign_text import printable
 from scrapy_gp4c.store.records import CycleRecord, StoredRequest
 
 SECRET_PARAMS: Final = (
-    "access_key",
-    "access_token",
-    "api_key",
-    "api_token",
-    "auth",
-    "auth_key",
-    "auth_token",
-    "bearer",
-    "client_secret",
-    "credentials",
-    "csrf_token",
-    "http_pass",
-    "http_user",
-    "id_token",
-    "jsessionid",
-    "jwt",
-    "key",
-    "passwd",
-    "password",
-    "phpsessid",
-    "private_key",
-    "pwd",
-    "refresh_token",
-    "secret",
-    "secret_key",
-    "session_id",
-    "session_token",
-    "sig",
-    "signature",
-    "subscription_key",
-    "token",
-    "x-amz-credential",
-    "x-amz-security-token",
-    "x-amz-signature",
-    "x-goog-signature",
-)
+    "access_key", "access_token", "api_key", "api_token", "auth", "auth_key", "auth_token", "bearer",
+    "client_secret", "credentials", "csrf_token", "http_pass", "http_user", "id_token", "jsessionid", "jwt",
+    "key", "passwd", "password", "phpsessid", "private_key", "pwd", "refresh_token", "secret", "secret_key",
+    "session_id", "session_token", "sig", "signature", "subscription_key", "token", "x-amz-credential",
+    "x-amz-security-token", "x-amz-signature", "x-goog-signature",
+)  # fmt: skip
 """Names of what is secret, unless ``GP4C_SECRET_PARAMS`` says otherwise; not their case.
 
 ``-``, ``_`` and ``.`` do not matter, nor does a leading ``x-``.

@@ -398,14 +398,6 @@ def test_words_of_any_length_and_script_are_told_apart(terms: list[str], words: 
     assert result.term.dtype == result.tf.dtype == np.int32
 
 
-def test_terms_of_a_large_log_are_found_among_as_many_that_are_none() -> None:
-    """Every second number is a term, once in the text; the sieve lets both through now and then."""
-    words = [str(number) for number in range(60_000)]
-    result = count(words, {word: place for place, word in enumerate(words[::2])})
-    assert result.term.tolist() == list(range(30_000))
-    assert set(result.tf.tolist()) == {1}
-
-
 @given(st.lists(st.tuples(WORDS, WORDS), max_size=5))
 def test_pairs_have_each_term_of_either_text_once(pairs: list[tuple[list[str], list[str]]]) -> None:
     """With its tf in both, 0 where it is not, and the lengths."""
