@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import patch
 
 import lmdb
 import numpy as np
@@ -23,11 +22,8 @@ from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreFullError, St
 from scrapy_gp4c.page_state.columns import pack
 from scrapy_gp4c.store.lmdb_store import environment as environment_module
 from scrapy_gp4c.store.lmdb_store.environment import (
-    DATA,
     damaged,
-    in_use,
     read_header,
-    read_only,
     store_error,
     translated,
 )
@@ -521,91 +517,38 @@ def test_halves_of_a_header_that_never_fit_are_damage(tmp_path: Path) -> None:
 
 
 PATH = Path("stores", "mine")
-FULL = [
-    lmdb.MapFullError("MDB_MAP_FULL"),
-    lmdb.DiskError("No space"),
-    *(
-        lmdb.Error(f"mdb_txn_commit: {os.strerror(code)}")
-        for code in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
-    ),
-]
-DAMAGED = [
-    lmdb.CorruptedError, lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.PageNotFoundError,
-    lmdb.IncompatibleError, lmdb.NotFoundError,
-]  # fmt: skip
-FREE = shutil.disk_usage("/")._replace(free=2**40)
 
 
-@pytest.mark.parametrize("error", FULL, ids=str)
-def test_no_room_is_told_apart(error: lmdb.Error) -> None:
-    """Of the map, the disk, a quota, a limit of file sizes: what was committed is safe."""
-    actual = store_error(PATH, error)
-    assert type(actual) is StoreFullError
-    assert f"{PATH} ({error})" in str(actual)
-    assert "still readable: free disk space" in str(actual)
+def lmdb_error(code: int) -> lmdb.Error:
+    """Error of LMDB for one of the system."""
+    return lmdb.Error(f"mdb_txn_commit: {os.strerror(code)}")
 
 
-@pytest.mark.parametrize("kind", DAMAGED)
-def test_damage_is_told_apart(kind: type[lmdb.Error]) -> None:
-    """With the two ways back, and what LMDB found in a few words."""
-    actual = store_error(PATH, kind("page 7"))
-    assert type(actual) is StoreDamagedError
-    assert actual.what in str(actual)
-    assert "page 7" in actual.what
-    assert "scrapy gp4c store restore" in str(actual)
-    assert "--from-damaged" in str(actual)
-
-
-@pytest.mark.parametrize(
-    ("error", "remedy"),
-    [
-        (
-            lmdb.Error(f"{PATH}: {os.strerror(errno.ENOMEM)}"),
-            "Allow this process more address space (ulimit -v)",
+def test_failures_of_lmdb_are_our_errors_with_a_remedy() -> None:
+    """No room, damage and all others are told apart; each names the store and what LMDB said."""
+    no_room = [lmdb.MapFullError("MDB_MAP_FULL"), lmdb.DiskError("No space")]
+    no_room += map(lmdb_error, (errno.ENOSPC, errno.EFBIG, errno.EDQUOT))
+    damages = (
+        lmdb.CorruptedError, lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.PageNotFoundError,
+        lmdb.IncompatibleError, lmdb.NotFoundError,
+    )  # fmt: skip
+    for error, kind, remedy in (
+        *((error, StoreFullError, "still readable: free disk space") for error in no_room),
+        *(
+            (kind("page 7"), StoreDamagedError, "`scrapy gp4c store restore SPIDER BACKUP`")
+            for kind in damages
         ),
-        (lmdb.Error(f"{PATH}: {os.strerror(errno.EACCES)}"), "Check its owner and GP4C_STORE"),
-        (lmdb.ReadonlyError("x"), "Check its owner"),
-    ],
-)
-def test_other_errors_have_a_remedy_of_their_own(error: lmdb.Error, remedy: str) -> None:
-    """They are neither damage nor a full disk."""
-    actual = store_error(PATH, error)
-    assert type(actual) is StoreError
-    assert str(actual).startswith(f"the store {PATH} cannot be used: {error}. {remedy}")
-
-
-def test_a_store_whose_header_could_not_be_written_is_not_damaged(tmp_path: Path) -> None:
-    """LMDB refuses all work of that process from then on; what was committed is there for the next one."""
-    actual = store_error(tmp_path, lmdb.PanicError("mdb_txn_begin"))
-    assert type(actual) is StoreError
-    assert "Check the disk (dmesg)" in str(actual)
-
-
-def test_a_short_write_is_a_full_disk_if_the_disk_is_full(tmp_path: Path) -> None:
-    """LMDB calls it an input/output error, as it does that of a faulty disk."""
-    error = lmdb.Error(f"mdb_put: {os.strerror(errno.EIO)}")
-    for free, kind in ((0, StoreFullError), (2**20 - 1, StoreFullError), (2**20, StoreError)):
-        with patch.object(shutil, "disk_usage", lambda path, free=free: FREE._replace(free=free)):
-            actual = store_error(tmp_path, error)
-        assert type(actual) is kind, free
-    assert "Check the disk (dmesg)" in str(actual)
-
-
-def test_a_short_write_is_one_at_the_limit_of_file_sizes(tmp_path: Path) -> None:
-    """Counted from what the file takes already; a store that is not there tells nothing."""
-    resource = pytest.importorskip("resource")
-    error = lmdb.Error(os.strerror(errno.EIO))
-    with (
-        patch.object(shutil, "disk_usage", lambda path: FREE),
-        patch.object(resource, "getrlimit", lambda which: (2**21, 2**21)),
+        *((kind("page 7"), StoreDamagedError, "--from-damaged") for kind in damages),
+        (lmdb_error(errno.ENOMEM), StoreError, "Allow this process more address space (ulimit -v)"),
+        (lmdb_error(errno.EACCES), StoreError, "Check its owner and GP4C_STORE"),
+        (lmdb.ReadonlyError("x"), StoreError, "Check its owner"),
+        (lmdb.PanicError("mdb_txn_begin"), StoreError, "Check the disk (dmesg)"),
     ):
-        assert type(store_error(tmp_path, error)) is StoreError  # there is no file
-        (tmp_path / DATA).write_bytes(b"x" * 100)
-        assert type(store_error(tmp_path, error)) is StoreError
-        (tmp_path / DATA).write_bytes(bytes(2**20 + 1))
-        assert type(store_error(tmp_path, error)) is StoreFullError
-        with patch.object(shutil, "disk_usage", side_effect=FileNotFoundError):
-            assert type(store_error(tmp_path, error)) is StoreError
+        actual = store_error(PATH, error)
+        assert type(actual) is kind, error
+        assert str(PATH) in str(actual)
+        assert str(error) in str(actual)
+        assert remedy in str(actual)
 
 
 def test_errors_of_lmdb_are_translated_and_no_others(tmp_path: Path) -> None:
@@ -617,32 +560,3 @@ def test_errors_of_lmdb_are_translated_and_no_others(tmp_path: Path) -> None:
         with pytest.raises(type(own)) as kept, translated(tmp_path):
             raise own
         assert kept.value is own
-
-
-def test_a_map_that_is_full_is_a_full_store(tmp_path: Path) -> None:
-    """By LMDB itself, not by its texts alone."""
-    with (
-        lmdb.open(str(tmp_path), map_size=2**16) as environment,
-        pytest.raises(StoreFullError),
-        translated(tmp_path),
-        environment.begin(write=True) as txn,
-    ):
-        txn.put(b"key", bytes(2**17))
-
-
-def test_the_other_errors_name_the_store() -> None:
-    """And what went on with it; all are errors of the operating system to whoever catches those."""
-    for actual, kind, told in (
-        (
-            damaged(PATH, "page 7 is torn"),
-            StoreDamagedError,
-            "page 7 is torn. Bring back a backup (`scrapy gp4c store restore",
-        ),
-        (read_only(PATH), StoreError, "opened for reading only"),
-        (in_use(PATH, "process 7"), StoreInUseError, "is in use by process 7: one crawl at a time"),
-    ):
-        assert type(actual) is kind
-        assert isinstance(actual, OSError)
-        assert f"the store {PATH} " in str(actual)
-        assert told in str(actual)
-    assert damaged(PATH, "x").what == "x"
