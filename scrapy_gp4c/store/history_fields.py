@@ -88,8 +88,9 @@ def read_state(content: Any) -> PageState:
         expected, _, place = str(error).partition(" - at `$.")
         name = re.split(r"\W", place)[0]
         value = content.get(name) if isinstance(content, dict) else content
-        shown = repr(value)[:_SHOWN] if not isinstance(value, int) else "a number"
-        raise ValueError(f"{name}: {expected[0].lower()}{expected[1:]}; found {shown}") from None
+        raise ValueError(
+            f"{name}: {expected[0].lower()}{expected[1:]}; found {repr(value)[:_SHOWN]}"
+        ) from None
     cycles = [cycle for cycle, _ in state.dq]
     if cycles != sorted(set(cycles)):
         raise ValueError(f"dq: expected each cycle once, in order; found {str(cycles)[:_SHOWN]}")
