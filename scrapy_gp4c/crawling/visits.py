@@ -69,6 +69,8 @@ MAX_WAITING: Final = 8
 """Most visits in a row that a page counts as a twin although its text differs."""
 MIN_TWIN_VISITS: Final = 2
 """Fewest judged visits of each of two addresses that may be one page."""
+MIN_RETURNS: Final = 2
+"""Returns of a page to its text before the last change from which on it alternates."""
 CUT_OFF: Final = "dataloss"
 """Flag of a body that lacks its end; ``partial`` only means that no length was sent (RFC 9112, 6.3)."""
 
@@ -542,8 +544,23 @@ class Visit:
                 watched.response, page, watched.features, copy, packed, distance_bits, self._part_sum
             )
         if notes is not None:
+            self._note_returns(notes)
             visits.store.set_copy_notes(number, notes)
         return page
+
+    def _note_returns(self, notes: bytes) -> None:
+        """Name the first page that alternates between texts that it had before."""
+        packed = self._visits.store.copy_notes(self._claim.page)
+        returns = unpack(notes).returns
+        if returns < MIN_RETURNS or packed is None or returns == unpack(packed).returns:
+            return
+        line = (
+            f"{self._visits.public_url(self._url)} has come back {returns} times to the text before its last "
+            "change: its answers differ from request to request, maybe by language, cookie, variant of a "
+            "test, advertisement or server. Send a fixed Accept-Language and cookies, or name what counts "
+            "with `watch` or `ignore` in GP4C_RULES."
+        )
+        log_first(self._visits.cycle.stats, "gp4c/alternates", line, {}, logging.WARNING)
 
     def _finish(self, response: Response, info: VisitInfo) -> Response:
         """Pass the response on with the result of the visit, or skip it."""

@@ -91,7 +91,12 @@ _HEAD: Final = struct.Struct("<QIHHBBB")
 _CUT: Final = 1
 _PASSWORD: Final = 128
 _END: Final = 64
+_CHANGED: Final = 32
 """Bits of the byte of the kind."""
+_CHANGES: Final = struct.Struct("<IB")
+"""Of a page that has changed: part of the fingerprint before the copy's, and returns to it."""
+MAX_RETURNS: Final = 255
+_LOW: Final = 2**32 - 1
 _END_BYTES: Final = 1_024
 """End of an HTML page in which its last tag stands."""
 _asks_password: Final = re.compile(rb"<input\b[^>]{0,500}?\btype\s*=\s*[\"']?password", re.IGNORECASE).search
@@ -118,6 +123,10 @@ class CopyNotes(NamedTuple):
     """Checksum of what is compared of the page, see `scrapy_gp4c.fingerprint.part_sum`."""
     has_end: bool = False
     """Whether it is HTML to its last tag."""
+    earlier: int = 0
+    """Low half of the fingerprint of the copy before this one; 0: there was none."""
+    returns: int = 0
+    """Number of changes that brought back the copy before the last one."""
 
 
 def asks_password(response: Response) -> bool:
@@ -130,14 +139,7 @@ def has_end(response: Response) -> bool:
     return isinstance(response, HtmlResponse) and b"</html" in response.body[-_END_BYTES:].lower()
 
 
-def notes_of(
-    reading: PageReading,
-    body_sum: int | None,
-    learned: bytes,
-    part_sum: int = 0,
-    asks_password: bool = False,
-    has_end: bool = False,
-) -> CopyNotes:
+def notes_of(reading: PageReading, body_sum: int | None, learned: bytes, part_sum: int = 0) -> CopyNotes:
     """Return the notes of a copy by its reading."""
     return CopyNotes(
         body_sum or 0,
@@ -147,10 +149,8 @@ def notes_of(
         tuple(reason for reason, _ in reading.left_out),
         reading.kind,
         reading.is_cut,
-        asks_password,
-        learned,
-        part_sum,
-        has_end,
+        learned=learned,
+        part_sum=part_sum,
     )
 
 
@@ -170,7 +170,8 @@ def compared(
     """
     if packed is not None and unpack(packed).part_sum != part_sum:
         copy = packed = None
-    learned = b"" if packed is None else unpack(packed).learned
+    before = CopyNotes() if packed is None else unpack(packed)
+    learned = before.learned
     if reading.without_noise is not None:
         fingerprint, copy_fingerprint, learned = reading.without_noise
         reading = reading._replace(
@@ -179,8 +180,18 @@ def compared(
     elif copy is not None and features is None:
         reading, learned = _compared(response, reading, CopyState(copy, learned, distance_bits))
     total = body_sum(response, features, reading.kept_fingerprint)
-    marks = asks_password(response), has_end(response)
-    return reading, pack(notes_of(reading, total, learned, part_sum, *marks))
+    earlier, returns = before.earlier, before.returns
+    if copy is not None and is_changed(reading.fingerprint, copy, distance_bits):
+        returns = min(returns + (earlier == reading.kept_fingerprint & _LOW), MAX_RETURNS)
+        earlier = copy & _LOW
+    return reading, pack(
+        notes_of(reading, total, learned, part_sum)._replace(
+            asks_password=asks_password(response),
+            has_end=has_end(response),
+            earlier=earlier,
+            returns=returns,
+        )
+    )
 
 
 def known_fingerprint(
@@ -227,23 +238,36 @@ def _compared(response: Response, reading: PageReading, copy: CopyState) -> tupl
 
 
 def pack(notes: CopyNotes) -> bytes:
-    """Return notes as the store keeps them: 19 bytes, and what is learned."""
+    """Return notes as the store keeps them: 19 bytes, 5 more of a page that changed, and what is learned."""
     reasons = sum(1 << REASONS.index(reason) for reason in set(notes.reasons))
     counts = (min(notes.words, 2**32 - 1), min(notes.masked, 2**16 - 1), min(notes.left_out_words, 2**16 - 1))
     kind = KINDS.index(notes.kind) | _PASSWORD * notes.asks_password | _END * notes.has_end
+    changes = _CHANGES.pack(notes.earlier, notes.returns) if notes.earlier else b""
+    kind |= _CHANGED * bool(changes)
     head = _HEAD.pack(notes.body_sum, *counts, reasons, kind, _CUT * notes.is_cut + 2 * notes.part_sum)
-    return head + notes.learned
+    return head + changes + notes.learned
 
 
 def unpack(value: bytes) -> CopyNotes:
     """Return the notes of `pack`'s bytes."""
     body_sum, words, masked, left_out, reasons, kind, flags = _HEAD.unpack_from(value)
     names = tuple(reason for bit, reason in enumerate(REASONS) if reasons >> bit & 1)
-    learned = value[_HEAD.size :]
-    is_cut, part_sum = bool(flags & _CUT), flags >> 1
-    asks, has_end, kind_name = bool(kind & _PASSWORD), bool(kind & _END), KINDS[kind & ~(_PASSWORD | _END)]
-    counts = words, masked, left_out
-    return CopyNotes(body_sum, *counts, names, kind_name, is_cut, asks, learned, part_sum, has_end)
+    size, changes = _HEAD.size, (0, 0)
+    if kind & _CHANGED:
+        size, changes = size + _CHANGES.size, _CHANGES.unpack_from(value, size)
+    flag_bits = _PASSWORD | _END | _CHANGED
+    return CopyNotes(
+        body_sum,
+        *(words, masked, left_out),
+        names,
+        KINDS[kind & ~flag_bits],
+        bool(flags & _CUT),
+        bool(kind & _PASSWORD),
+        value[size:],
+        flags >> 1,
+        bool(kind & _END),
+        *changes,
+    )
 
 
 def without_noise(

@@ -59,6 +59,20 @@ async def test_a_cached_response_is_no_observation(site: Site, store_path: Path,
 
 
 @pytest_twisted.ensureDeferred
+async def test_a_page_that_alternates_is_named(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once it came back twice to the text before its last change; new texts each time are changes."""
+    texts = ["an early bird", "a late bird", "a third bird", "no bird"]
+    for cycle, (first, second) in enumerate([(0, 0), (1, 1), (0, 2), (1, 3)], 1):
+        site.pages = {"/": html(f"{texts[first]} {WORDS}"), "/b": html(f"{texts[second]} {WORDS}")}
+        for path in site.pages:
+            await crawl(One, store_path / path.replace("/", "s"), {"GP4C_BUDGET": 1.0}, url=site.url(path))
+        assert ("has come back 2 times" in caplog.text) == (cycle == 4)
+    assert f"{site.url('/b')} has come back" not in caplog.text
+
+
+@pytest_twisted.ensureDeferred
 async def test_what_splash_renders_is_asked_for_without_validators(site: Site, store_path: Path) -> None:
     """It passes them on to the site, and renders an empty page of a 304."""
     validators: list[str | None] = []

@@ -29,13 +29,16 @@ from scrapy_gp4c.fingerprint.text import REASONS
         st.booleans(),
         st.binary(max_size=110),
         st.integers(0, 127),
+        st.booleans(),
+        *(st.integers(1, 2**32 - 1), st.integers(0, 255)),
     )
 )
 def test_notes_are_read_back_as_they_were(notes: CopyNotes) -> None:
-    """In at most 128 bytes while noise is learned, 19 for most pages."""
+    """In 19 bytes, 24 of a page that has changed, and what is learned of its noise."""
     packed = pack(notes)
     assert unpack(packed) == notes
-    assert len(packed) == 19 + len(notes.learned)
+    assert len(packed) == 24 + len(notes.learned)
+    assert len(pack(notes._replace(earlier=0))) == 19 + len(notes.learned)
 
 
 URL = "http://127.0.0.1/"
