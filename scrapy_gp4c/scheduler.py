@@ -105,7 +105,7 @@ class RecrawlScheduler(Scheduler):
                 self._tick_call.stop()
             self._close_run(self._run, reason)
             self._run.sender.look()
-            if self._run.sender.is_sending:
+            if self._run.sender.under_way:
                 return deferred_from_coro(self._close_later(self._run, super().close(reason)))
         return super().close(reason)
 

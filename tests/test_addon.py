@@ -40,10 +40,10 @@ def test_leaves_what_the_user_set() -> None:
     settings = ScrapySettings({"SCHEDULER": "my.Scheduler", "DOWNLOADER_MIDDLEWARES": {path: 42}})
     Addon().update_settings(settings)
     assert settings["SCHEDULER"] == "my.Scheduler"
-    given = settings.getdict("DOWNLOADER_MIDDLEWARES")
-    assert {key: position for key, position in given.items() if key in (path, FingerprintMiddleware)} == {
-        path: 42
-    }
+    crawl_settings = settings.getdict("DOWNLOADER_MIDDLEWARES")
+    assert {
+        key: position for key, position in crawl_settings.items() if key in (path, FingerprintMiddleware)
+    } == {path: 42}
 
 
 def test_a_jobdir_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:

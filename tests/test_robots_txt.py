@@ -106,10 +106,10 @@ def test_it_takes_the_place_of_scrapys(theirs: dict[Any, int | None], position: 
     """Ours is where Scrapy's was, whether by default or by the project; who turned it off has none."""
     settings = ScrapySettings({"DOWNLOADER_MIDDLEWARES": theirs})
     Addon().update_settings(settings)
-    found = settings.getwithbase("DOWNLOADER_MIDDLEWARES")
-    assert found.get(RobotsMiddleware) == position
-    given = settings.getdict("DOWNLOADER_MIDDLEWARES")
-    assert [given[key] for key in given if key in (SCRAPYS, RobotsTxtMiddleware)] == [None]
+    middlewares = settings.getwithbase("DOWNLOADER_MIDDLEWARES")
+    assert middlewares.get(RobotsMiddleware) == position
+    crawl_settings = settings.getdict("DOWNLOADER_MIDDLEWARES")
+    assert [crawl_settings[key] for key in crawl_settings if key in (SCRAPYS, RobotsTxtMiddleware)] == [None]
 
 
 @pytest.mark.parametrize(

@@ -690,8 +690,8 @@ async def test_a_torn_queue_in_a_jobdir_ends_no_crawl_and_loses_no_page(
         for priority in range(-200, 200):
             (slot / str(priority)).write_bytes(b"\0\0")
     scheduler = type("Torn_", (Torn,), {"how": how})
-    given = {"SCHEDULER": scheduler, "JOBDIR": str(tmp_path / "job"), "CLOSESPIDER_TIMEOUT": 10}
-    crawler = await crawl(Quiet, store_path, given)
+    crawl_settings = {"SCHEDULER": scheduler, "JOBDIR": str(tmp_path / "job"), "CLOSESPIDER_TIMEOUT": 10}
+    crawler = await crawl(Quiet, store_path, crawl_settings)
     assert crawler.stats.get_value("finish_reason") == "finished"
     assert (how == "list") == ("skipped/unreadable" not in stats(crawler))
     assert outcomes(store_path, 1) == {path: ["first"] for path in paths}

@@ -667,7 +667,7 @@ class Cycle:
     @property
     def policy(self) -> str:
         """Name of the policy that plans the cycle."""
-        return self._planner.policy_name
+        return self._planner.policy.name
 
     @property
     def rounds_over(self) -> bool:

@@ -157,52 +157,42 @@ class Feeder:
         self._rebuilder = admission.rebuilder
         self._frontier = Frontier((), cycle.store.requests, max(MIN_WINDOW_PAGES, 2 * per_host))
         self._fed = self._planned = 0
-        self._waiting: dict[int, array[int]] = {}
+        self.waiting: dict[int, array[int]] = {}
         """Finder, as the column ``found_by`` has it -> pages that wait for its visit."""
         self.late = array("Q")
         """Pages whose stored requests carry data of an earlier run: the spider may still yield them."""
         self._waits_for_data = cycle.rounds[1] is not None  # a policy that samples needs its answers at once
         self._released: set[int] = set()
-        self._deferred = array("Q")
+        self.deferred = array("Q")
         self._tries: Counter[int] = Counter()
         """Page -> how often it was to be queued and lacked something."""
         self._unasked: dict[int, tuple[StoredRequest, list[str]]] = {}
         """Page that only the spider can request -> its stored request, and what that lacks."""
         self._outdated: dict[int, StoredRequest] = {}
         """Pages queued as stored whose data varies from run to run."""
-        self._not_left: set[int] = set()
-        """Pages of `_unasked` whose visits other pages do not have yet."""
+        self.not_left: set[int] = set()
+        """Pages that only the spider can request, and whose places other pages do not have yet."""
         self.extend(pages)
 
     def __len__(self) -> int:
         """Pages that are not in the queue yet."""
-        return len(self._frontier) + len(self._deferred) + len(self._waiting) + len(self.late)
+        return len(self._frontier) + len(self.deferred) + len(self.waiting) + len(self.late)
 
     @property
     def is_read(self) -> bool:
         """Whether every page is queued, or waits behind pages of its host or for the spider."""
-        return self._frontier.is_read and not self._deferred and not self._waiting
-
-    @property
-    def has_deferred(self) -> bool:
-        """Whether pages wait for cookies or the like, which the spider's own requests may bring."""
-        return len(self._deferred) > 0
+        return self._frontier.is_read and not self.deferred and not self.waiting
 
     def feed_deferred(self) -> None:
         """Feed again the pages that lacked something; pages that still lack it are left to the spider."""
-        self._frontier.extend(self._deferred)
-        self._deferred = array("Q")
+        self._frontier.extend(self.deferred)
+        self.deferred = array("Q")
         self.feed()
-
-    @property
-    def has_waiting(self) -> bool:
-        """Whether pages wait for the visits of their finders."""
-        return len(self._waiting) > 0
 
     def release(self) -> None:
         """Let no page wait for its finder any longer: nothing else is left to do."""
-        for finder in list(self._waiting):
-            self._frontier.extend(self._waiting.pop(finder))
+        for finder in list(self.waiting):
+            self._frontier.extend(self.waiting.pop(finder))
         self.feed()
 
     def release_late(self) -> None:
@@ -222,14 +212,9 @@ class Feeder:
         self._frontier.extend(page for page in late if page in self._released)
         self.feed()
 
-    @property
-    def has_unasked(self) -> bool:
-        """Whether pages that only the spider can request hold places that others may have."""
-        return bool(self._not_left)
-
     def take_unasked(self) -> list[int]:
         """Pages that only the spider can request, and did not yet; each is returned once."""
-        unasked, self._not_left = self._not_left, set()
+        unasked, self.not_left = self.not_left, set()
         return [page for page in unasked if not self._cycle.is_claimed(page)]
 
     def end_unasked(self) -> None:
@@ -286,7 +271,7 @@ class Feeder:
             if finder == UNKNOWN_FINDER or (finder == START and has_started(self._crawler)):
                 ready.append(page)
             else:
-                self._waiting.setdefault(finder, array("Q")).append(page)
+                self.waiting.setdefault(finder, array("Q")).append(page)
         self._frontier.extend(ready)
 
     def refeed(self, pages: Iterable[int]) -> None:
@@ -307,12 +292,12 @@ class Feeder:
                     unused.append(host_of(stored))
 
     def _end_waits(self) -> None:
-        ended = [page + 1 for page in self._cycle.ended if page + 1 in self._waiting]
+        ended = [page + 1 for page in self._cycle.ended if page + 1 in self.waiting]
         self._cycle.ended.clear()
-        if START in self._waiting and has_started(self._crawler):
+        if START in self.waiting and has_started(self._crawler):
             ended.append(START)
         for finder in ended:
-            self._frontier.extend(self._waiting.pop(finder))
+            self._frontier.extend(self.waiting.pop(finder))
 
     def _queue(self, page: int, stored: StoredRequest) -> bool:
         if self._cycle.is_claimed(page):  # the spider itself has requested it in the meantime
@@ -354,17 +339,17 @@ class Feeder:
         """Try a page again when the spider's requests are through, and after a visit of its finder."""
         self._tries[page] += 1
         if self._tries[page] == 1:
-            self._deferred.append(page)
+            self.deferred.append(page)
             return
         finder = int(self._cycle.finders([page])[0])
         if self._tries[page] == 2 and finder not in (UNKNOWN_FINDER, START, page + 1):
             self._admission.need_callback(finder - 1, "once")
             if self._cycle.may_visit(finder - 1):
-                self._waiting.setdefault(finder, array("Q")).append(page)
+                self.waiting.setdefault(finder, array("Q")).append(page)
                 self._frontier.extend([finder - 1])
                 return
         self._unasked[page] = stored, lacks
-        self._not_left.add(page)
+        self.not_left.add(page)
         if stored.get("lacks"):
             extra = {"spider": self._rebuilder.spider}
             log_first(self._cycle.stats, SECRET_NOT_GIVEN, secret_not_given(stored), extra)

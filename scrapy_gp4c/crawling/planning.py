@@ -396,7 +396,7 @@ class Planner:
         self._settings = settings
         self._cycle = cycle
         policy = settings.policy.make(PolicySettings(settings.score_function, settings.seed))
-        self._policy = shared(policy, share_of_site(known, settings))
+        self.policy = shared(policy, share_of_site(known, settings))
         columns = table.columns_read(settings.score_function, settings.policy)
         self._neighbourhood = Neighbourhood(known, cycle, columns)
         self._left_alone = site_keys(left_alone)
@@ -415,14 +415,9 @@ class Planner:
         return cls(store, settings, cycle, len(store.rounds()), rules, left_alone)
 
     @property
-    def policy_name(self) -> str:
-        """Name of the policy."""
-        return self._policy.name
-
-    @property
     def rounds(self) -> int | None:
         """Rounds that the policy has in a cycle; None: as many as it takes."""
-        return self._policy.rounds
+        return self.policy.rounds
 
     @property
     def is_over(self) -> bool:
@@ -525,7 +520,7 @@ class Planner:
 
     def seeds(self, visits: Array, planned: Planned) -> int:
         """Number of samples that the policy has followed in the cycle; 0: it follows none."""
-        count = getattr(self._policy, "seeds", None)
+        count = getattr(self.policy, "seeds", None)
         if count is None or not len(planned.pages):
             return 0
         evidence = self.evidence(0, planned, CycleVisits.of(visits))
@@ -542,7 +537,7 @@ class Planner:
         rounds; ``visits``: those that it may see. Raises PolicyError or ScoreError.
         """
         round = Round(self._cycle, number, max(0, self._first_round().budget - spent))
-        return choose(self._policy, round, self.evidence(spent, planned, visits))
+        return choose(self.policy, round, self.evidence(spent, planned, visits))
 
     def evidence(self, spent: int, planned: Planned, visits: CycleVisits) -> LiveEvidence:
         """Evidence that the policy may look at in a round, see `choice`."""

@@ -217,10 +217,10 @@ class Run:
         if not self._setup.is_over():
             self.idle_since_s = self.idle_since_s or monotonic()
             return False
-        if self._feeder.has_deferred and has_started(self._crawler) and not under_way(self._crawler):
+        if self._feeder.deferred and has_started(self._crawler) and not under_way(self._crawler):
             self._feeder.feed_deferred()
             return True
-        if self._feeder.has_waiting and not under_way(self._crawler):
+        if self._feeder.waiting and not under_way(self._crawler):
             # Nothing is left to do but for pages whose finder does not come: a start that never ends, say.
             self.idle_since_s = self.idle_since_s or monotonic()
             if has_started(self._crawler) or monotonic() - self.idle_since_s > START_PATIENCE_S:
@@ -271,7 +271,7 @@ class Run:
     @property
     def _has_rest(self) -> bool:
         cycle = self.cycle
-        waiting = bool(self._admission.waiting_for_twins) or self._feeder.has_unasked
+        waiting = bool(self._admission.waiting_for_twins or self._feeder.not_left)
         has_rest = cycle.has_left_out or cycle.first_visits.has_waiting or cycle.has_to_ask_again
         return (waiting or has_rest) and not cycle.failure
 

@@ -61,7 +61,8 @@ class SignalSender:
         self._credentials = Credentials(cycle.settings.secret_params)
         self._open: Counter[VisitNumber] = Counter()
         """Events that are not through."""
-        self._under_way = 0
+        self.under_way = 0
+        """Events that handlers or pipelines have."""
         self._is_idle: Future[None] | None = None
         self._noted: dict[int, int] = {}
         """Cycle -> visits that are through by its record; empty: nobody listens."""
@@ -136,13 +137,8 @@ class SignalSender:
         """Keep the spider open while pipelines have items of events, the last visits' included."""
         self._send_unsent()
         self._cycle.settle(())
-        if self._under_way:
+        if self.under_way:
             raise DontCloseSpider
-
-    @property
-    def is_sending(self) -> bool:
-        """Whether handlers or pipelines have events."""
-        return self._under_way > 0
 
     async def close(self) -> None:
         """Wait for handlers and pipelines that have events, at most 10 s, and note what is through."""
@@ -174,7 +170,7 @@ class SignalSender:
 
     def _send(self, visit_number: VisitNumber, event: PageEvent) -> None:
         self._open[visit_number] += 1
-        self._under_way += 1
+        self.under_way += 1
         deferred_from_coro(self._tell(visit_number, event))
 
     async def _tell(self, visit_number: VisitNumber, event: PageEvent) -> None:
@@ -198,9 +194,9 @@ class SignalSender:
                     self._cycle.stats, "gp4c/change_item_too_late", line, {"spider": spider}, logging.WARNING
                 )
         finally:
-            self._under_way -= 1
+            self.under_way -= 1
             item_done(crawler)
-            if not self._under_way:
+            if not self.under_way:
                 self._end_wait()
 
     def _through(self, visit_number: VisitNumber) -> None:

@@ -92,9 +92,9 @@ async def test_links_stay_settled_over_the_rounds_of_a_cycle(
     crawler = await crawl(Menu, store_path, settings)
     assert len(asked) == len(names)
     assert max(asked.values()) <= 2
-    told = stats(crawler)
-    assert told["visited"] == len(names)
-    dropped = told["skipped/duplicate"] + told.get("skipped/not_planned", 0)
+    counts = stats(crawler)
+    assert counts["visited"] == len(names)
+    dropped = counts["skipped/duplicate"] + counts.get("skipped/not_planned", 0)
     assert dropped in range(len(names) * (len(names) - 1), len(names) ** 2 + 1)
 
 
@@ -232,10 +232,10 @@ async def test_a_trap_fills_no_store(site: Site, store_path: Path, caplog: pytes
     """The pages of the site stay bounded, cycle after cycle; one warning a run names the calendar."""
     trap(site)
     Follower.start_urls = [site.url("/")]
-    given = {"GP4C_MAX_PAGES_PER_SITE": 60, "GP4C_NEW_PAGES": 10}
+    crawl_settings = {"GP4C_MAX_PAGES_PER_SITE": 60, "GP4C_NEW_PAGES": 10}
     for cycle in range(1, 5):
         caplog.clear()
-        crawler = await crawl(Follower, store_path, given)
+        crawler = await crawl(Follower, store_path, crawl_settings)
         assert {"/a", "/b"} <= outcomes(store_path, 1).keys()
         with Store(store_path) as store:
             assert store.pages <= 2 * 60
@@ -247,7 +247,7 @@ async def test_a_trap_fills_no_store(site: Site, store_path: Path, caplog: pytes
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     (line,) = [line for line in warnings if "GP4C_MAX_PAGES_PER_SITE = 60" in line]
     assert f"127.0.0.1:{site.port}" in line
-    await crawl(Follower, store_path, given)
+    await crawl(Follower, store_path, crawl_settings)
     with Store(store_path) as store:
         assert store.pages == before
 

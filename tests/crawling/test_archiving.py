@@ -139,10 +139,10 @@ async def test_a_text_that_moves_by_less_than_a_change_stays_the_version(
     site: Site, store_path: Path
 ) -> None:
     """With a high GP4C_DISTANCE the version is the text that was found, until the page has changed."""
-    given = {**ON, "GP4C_DISTANCE": 40}
+    crawl_settings = {**ON, "GP4C_DISTANCE": 40}
     for words in (WORDS, WORDS + " and", WORDS + " and so"):
         site.pages["/"] = html(words)
-        crawler = await crawl(Reader, store_path, given, site=site)
+        crawler = await crawl(Reader, store_path, crawl_settings, site=site)
     assert crawler.spider.told["/"][:2] == ("unchanged", text_of(WORDS))
     site.pages["/"] = html("something else entirely, of which nothing was ever said before by anybody here")
     crawler = await crawl(Reader, store_path, {**ON, "GP4C_DISTANCE": 3}, site=site)
@@ -374,22 +374,22 @@ def has_paired_rightly(path: Path) -> tuple[int, int]:
 def test_kill_9_never_pairs_a_text_with_another_version(web: Web, worker: Worker) -> None:
     """The site changes all the time; a crawl is killed again and again, between fetch and commit too."""
     moments = random.Random(2026)
-    given = {"GP4C_ARCHIVE": True, "GP4C_ARCHIVE_VERSIONS": 50, "GP4C_BUDGET": 1.0}
+    crawl_settings = {"GP4C_ARCHIVE": True, "GP4C_ARCHIVE_VERSIONS": 50, "GP4C_BUDGET": 1.0}
     kills = 0
     for number in range(40):
         web.log.clear()
         web.version = number
         if number % 7 == 6:
-            worker.begin(given, kill_in_fold=moments.randrange(4))
+            worker.begin(crawl_settings, kill_in_fold=moments.randrange(4))
         else:
-            worker.kill_after(web, moments.randrange(PAGES), moments.uniform(0.0, 0.05), given)
+            worker.kill_after(web, moments.randrange(PAGES), moments.uniform(0.0, 0.05), crawl_settings)
         kills += worker.wait() == -signal.SIGKILL
         if (worker.store / ARCHIVE).exists():
             with Store(worker.store):  # completes a fold
                 pass
             has_paired_rightly(worker.store)
     assert kills >= 20
-    worker.begin(given)
+    worker.begin(crawl_settings)
     assert worker.wait() == 0
     pairs, found = has_paired_rightly(worker.store)
     assert found > 40

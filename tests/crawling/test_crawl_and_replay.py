@@ -121,11 +121,11 @@ def test_related_pages_tell_a_crawl_what_they_tell_a_replay(policy: str, score: 
     """Of a web whose sites and directories change together: each round's pages and scores, bit by bit."""
     changed = live_replay.related_changes(seed=1, cycles=14)
     changed[:, live_replay.SITE == 0] = True
-    given = {"GP4C_POLICY": policy, "GP4C_SCORE_FUNCTION": score, "GP4C_BUDGET": 0.2, "GP4C_SEED": 3}
-    plans = live_replay.crawled(tmp_path / "s", changed, given)
+    crawl_settings = {"GP4C_POLICY": policy, "GP4C_SCORE_FUNCTION": score, "GP4C_BUDGET": 0.2, "GP4C_SEED": 3}
+    plans = live_replay.crawled(tmp_path / "s", changed, crawl_settings)
     rounds = (14 - live_replay.WARMUP) * (4 if policy != "top_k" else 1)
     assert len(plans) > rounds, "the share of a restless site lets the policy choose again"
-    assert plans == live_replay.replayed(live_replay.truth(changed), given)
+    assert plans == live_replay.replayed(live_replay.truth(changed), crawl_settings)
     with open_store(tmp_path / "s", readonly=True) as store:
         assert store.verify() == []
 
@@ -146,14 +146,14 @@ SAMPLING = (
 def test_a_crawl_samples_what_a_replay_samples(policy: str, tmp_path: Path) -> None:
     """Round for round, as far as the budget lasts."""
     changed = live_replay.related_changes(seed=2, cycles=12)
-    given = {
+    crawl_settings = {
         "GP4C_POLICY": policy,
         "GP4C_SCORE_FUNCTION": "t * (X + 0.5)",
         "GP4C_BUDGET": 0.4,
         "GP4C_SEED": 3,
     }
-    plans = live_replay.crawled(tmp_path / "s", changed, given)
-    expected = live_replay.replayed(live_replay.truth(changed), given)
+    plans = live_replay.crawled(tmp_path / "s", changed, crawl_settings)
+    expected = live_replay.replayed(live_replay.truth(changed), crawl_settings)
     assert [plan.pages for plan in plans] == [plan.pages for plan in expected if plan.pages]
     with open_store(tmp_path / "s", readonly=True) as store:
         assert store.verify() == []
@@ -170,9 +170,13 @@ def test_every_terminal_of_every_candidate_is_that_of_a_replay(seed: int, tmp_pa
     changed = live_replay.related_changes(seed, cycles=16)
     weight = np.random.default_rng(seed).choice([0.0, 0.1, 1.0, 3.7], live_replay.PAGES)
     live_replay.weigh(tmp_path / "s", weight)
-    given = {"GP4C_POLICY": "rounds(rounds=3)", "GP4C_SCORE_FUNCTION": "t * near * w", "GP4C_BUDGET": 12}
-    plans = live_replay.crawled(tmp_path / "s", changed, given, columns=True)
-    expected = live_replay.replayed(live_replay.truth(changed, weight), given, columns=True)
+    crawl_settings = {
+        "GP4C_POLICY": "rounds(rounds=3)",
+        "GP4C_SCORE_FUNCTION": "t * near * w",
+        "GP4C_BUDGET": 12,
+    }
+    plans = live_replay.crawled(tmp_path / "s", changed, crawl_settings, columns=True)
+    expected = live_replay.replayed(live_replay.truth(changed, weight), crawl_settings, columns=True)
     assert len(plans) == len(expected) == 3 * (16 - live_replay.WARMUP)
     for number, (live, replay) in enumerate(zip(plans, expected, strict=True)):
         assert live.candidates == replay.candidates
@@ -185,17 +189,17 @@ def test_every_terminal_of_every_candidate_is_that_of_a_replay(seed: int, tmp_pa
 def test_the_history_that_a_crawl_leaves_replays_to_its_visits(policy: str, tmp_path: Path) -> None:
     """What it did not see is imputed in agreement with its visits: a replay visits the same again."""
     changed = live_replay.related_changes(seed=5, cycles=12)
-    given = {
+    crawl_settings = {
         "GP4C_POLICY": policy,
         "GP4C_SCORE_FUNCTION": "t * (w + rate + spent * spent) * near * sqrt(surprise_dir) * size_lift",
         "GP4C_BUDGET": 0.5,
     }
     weight = np.random.default_rng(5).random(live_replay.PAGES)
     live_replay.weigh(tmp_path / "s", weight)
-    plans = live_replay.crawled(tmp_path / "s", changed, given)
+    plans = live_replay.crawled(tmp_path / "s", changed, crawl_settings)
     history, report = read_with_report(tmp_path / "s", max_errors=12)
     assert history.weights.tolist() == weight.tolist()
     assert history.sizes.tolist() == size_class(live_replay.SIZE_BYTES).tolist()
     assert (report.pages, report.first_cycle, report.last_cycle) == (live_replay.PAGES, 2, 13)
     assert (history.changed != changed).any()
-    assert plans == live_replay.replayed(history, given)
+    assert plans == live_replay.replayed(history, crawl_settings)

@@ -70,9 +70,9 @@ def kinds(path: Path, cycle: int) -> Counter[str]:
 @pytest_twisted.ensureDeferred
 async def test_warmup_visits(warmup_visits: int, urls: tuple[str, ...], store_path: Path) -> None:
     """Each page gets its first visit and so many judged ones; only then the budget decides."""
-    given = {"GP4C_WARMUP_VISITS": warmup_visits, "GP4C_BUDGET": 7, "GP4C_DISCOVERY": 0.0}
+    crawl_settings = {"GP4C_WARMUP_VISITS": warmup_visits, "GP4C_BUDGET": 7, "GP4C_DISCOVERY": 0.0}
     for cycle in range(1, warmup_visits + 4):
-        await crawl(Pages, store_path, given, urls=urls)
+        await crawl(Pages, store_path, crawl_settings, urls=urls)
         if cycle == 1:
             assert kinds(store_path, cycle) == {"new": PAGES}
         elif cycle <= warmup_visits + 1:
@@ -87,19 +87,19 @@ async def test_warmup_visits(warmup_visits: int, urls: tuple[str, ...], store_pa
 @pytest_twisted.ensureDeferred
 async def test_budget(budget: float, revisits: int, urls: tuple[str, ...], store_path: Path) -> None:
     """A share is of the known pages, rounded down; a count is a count, at most all of them."""
-    given = {"GP4C_WARMUP_VISITS": 0, "GP4C_BUDGET": budget, "GP4C_DISCOVERY": 0.0}
+    crawl_settings = {"GP4C_WARMUP_VISITS": 0, "GP4C_BUDGET": budget, "GP4C_DISCOVERY": 0.0}
     for cycle in (1, 2):
-        await crawl(Pages, store_path, given, urls=urls)
+        await crawl(Pages, store_path, crawl_settings, urls=urls)
         assert kinds(store_path, cycle) == ({"new": PAGES} if cycle == 1 else {"ranked": revisits})
 
 
 @pytest_twisted.ensureDeferred
 async def test_new_pages_cap(urls: tuple[str, ...], site: Site, store_path: Path) -> None:
     """No cycle fetches more new pages than the cap; the others wait their turn, and none is forgotten."""
-    given = {"GP4C_NEW_PAGES": 15, "GP4C_WARMUP_VISITS": 0, "GP4C_BUDGET": 1}
+    crawl_settings = {"GP4C_NEW_PAGES": 15, "GP4C_WARMUP_VISITS": 0, "GP4C_BUDGET": 1}
     counts = []
     for cycle in range(1, 5):
-        crawler = await crawl(Pages, store_path, given, urls=urls)
+        crawler = await crawl(Pages, store_path, crawl_settings, urls=urls)
         counts.append(kinds(store_path, cycle)["new"])
         if cycle == 1:
             assert stats(crawler)["skipped/new_page_postponed"] == PAGES - 15
@@ -123,10 +123,10 @@ async def test_new_pages_cap_of_zero_only_remembers(
 @pytest_twisted.ensureDeferred
 async def test_panel(urls: tuple[str, ...], store_path: Path) -> None:
     """The panel is visited in every cycle, is always the same, and counts within the budget."""
-    given = {"GP4C_PANEL": 0.25, "GP4C_BUDGET": 0.5, "GP4C_WARMUP_VISITS": 0}
+    crawl_settings = {"GP4C_PANEL": 0.25, "GP4C_BUDGET": 0.5, "GP4C_WARMUP_VISITS": 0}
     panels = []
     for cycle in range(1, 6):
-        await crawl(Pages, store_path, given, urls=urls)
+        await crawl(Pages, store_path, crawl_settings, urls=urls)
         with Store(store_path, readonly=True) as store:
             visits = np.concatenate([found for number, found in store.visits() if number == cycle])
         panels.append(frozenset(visits["page"][visits["kind"] == KINDS.index("panel")].tolist()))
@@ -141,10 +141,10 @@ async def test_panel(urls: tuple[str, ...], store_path: Path) -> None:
 async def test_distance(distance: int, outcome: str, site: Site, store_path: Path) -> None:
     """The same small change counts or not, as GP4C_DISTANCE says."""
     site.pages["/"] = html(WORDS)
-    given = {"GP4C_DISTANCE": distance}
-    await crawl(Pages, store_path, given, urls=(site.url(),))
+    crawl_settings = {"GP4C_DISTANCE": distance}
+    await crawl(Pages, store_path, crawl_settings, urls=(site.url(),))
     site.pages["/"] = html(WORDS.replace("rarely", "seldom"))
-    crawler = await crawl(Pages, store_path, given)
+    crawler = await crawl(Pages, store_path, crawl_settings)
     visit = crawler.spider.visits[site.url()]
     assert visit["outcome"] == outcome
     assert 1 <= visit["distance"] < 64
@@ -158,11 +158,11 @@ def price(response: Any) -> list[str]:
 @pytest_twisted.ensureDeferred
 async def test_features(site: Site, store_path: Path) -> None:
     """With GP4C_FEATURES only what the function returns counts as content."""
-    given = {"GP4C_FEATURES": f"{__name__}.price"}
+    crawl_settings = {"GP4C_FEATURES": f"{__name__}.price"}
     found = []
     for text, amount in ((WORDS, 5), ("all of it new " * 9, 5), (WORDS, 6), (WORDS, 6)):
         site.pages["/"] = html(f'{text} <b class="price">{amount}</b>')
-        crawler = await crawl(Pages, store_path, {**given, "GP4C_BUDGET": 1}, urls=(site.url(),))
+        crawler = await crawl(Pages, store_path, {**crawl_settings, "GP4C_BUDGET": 1}, urls=(site.url(),))
         found.append(crawler.spider.visits[site.url()]["outcome"])
     assert found == ["first", "unchanged", "changed", "unchanged"]
 
@@ -173,12 +173,12 @@ async def test_simhash(site: Site, store_path: Path, caplog: pytest.LogCaptureFi
 
     It misses a word of a long page, and counts a masked date; a store is not compared by both.
     """
-    given = {"GP4C_FINGERPRINT": "simhash", "GP4C_BUDGET": 1}
+    crawl_settings = {"GP4C_FINGERPRINT": "simhash", "GP4C_BUDGET": 1}
     long = " ".join(f"word{number}" for number in range(2000))
     for text, outcome in ((long, "first"), (f"{long} another", "unchanged"), (WORDS, "changed"),
                           (f"{WORDS} 2026-11-26", "changed")):  # fmt: skip
         site.pages["/"] = html(text)
-        crawler = await crawl(Pages, store_path, given, urls=(site.url(),))
+        crawler = await crawl(Pages, store_path, crawl_settings, urls=(site.url(),))
         assert crawler.spider.visits[site.url()]["outcome"] == outcome
     words = simhash_words(HtmlResponse(site.url(), body=site.pages["/"].encode(), encoding="utf-8"))
     assert words[-1] == "2026-11-26"
@@ -195,10 +195,10 @@ async def test_seed(urls: tuple[str, ...], site: Site, tmp_path: Path) -> None:
     """Ties are decided by the seed: the same seed visits the same pages, another one others."""
     picks: dict[tuple[int, int], set[str]] = {}
     for run, seed in enumerate((1, 1, 2)):
-        given = {"GP4C_SEED": seed, "GP4C_WARMUP_VISITS": 0, "GP4C_BUDGET": 10}
+        crawl_settings = {"GP4C_SEED": seed, "GP4C_WARMUP_VISITS": 0, "GP4C_BUDGET": 10}
         for _ in range(2):
             site.log.clear()
-            await crawl(Pages, tmp_path / f"store{run}", given, urls=urls)
+            await crawl(Pages, tmp_path / f"store{run}", crawl_settings, urls=urls)
         picks[run, seed] = site.fetched()
     assert picks[0, 1] == picks[1, 1] != picks[2, 2]
 
@@ -258,9 +258,14 @@ async def test_skip_unchanged(skip: bool, site: Site, store_path: Path) -> None:
 @pytest_twisted.ensureDeferred
 async def test_cycle_records_tell_what_was_done(urls: tuple[str, ...], store_path: Path) -> None:
     """Every cycle's record has its settings and its counts; the stats of the crawl agree."""
-    given = {"GP4C_BUDGET": 10, "GP4C_WARMUP_VISITS": 1, "GP4C_SCORE_FUNCTION": "age", "GP4C_SEED": 7}
+    crawl_settings = {
+        "GP4C_BUDGET": 10,
+        "GP4C_WARMUP_VISITS": 1,
+        "GP4C_SCORE_FUNCTION": "age",
+        "GP4C_SEED": 7,
+    }
     for _ in range(3):
-        crawler = await crawl(Pages, store_path, given, urls=urls)
+        crawler = await crawl(Pages, store_path, crawl_settings, urls=urls)
     with Store(store_path, readonly=True) as store:
         records = store.cycles()
     assert [record["cycle"] for record in records] == [1, 2, 3]
@@ -278,20 +283,20 @@ async def test_cycle_records_tell_what_was_done(urls: tuple[str, ...], store_pat
 @pytest_twisted.ensureDeferred
 async def test_age_takes_turns(urls: tuple[str, ...], site: Site, store_path: Path) -> None:
     """With the score function `age`, four cycles at a quarter of the pages visit every page once."""
-    given = {"GP4C_SCORE_FUNCTION": "age", "GP4C_BUDGET": 0.25, "GP4C_WARMUP_VISITS": 0}
-    await crawl(Pages, store_path, given, urls=urls)
+    crawl_settings = {"GP4C_SCORE_FUNCTION": "age", "GP4C_BUDGET": 0.25, "GP4C_WARMUP_VISITS": 0}
+    await crawl(Pages, store_path, crawl_settings, urls=urls)
     site.log.clear()
     for _ in range(4):
-        await crawl(Pages, store_path, given, urls=urls)
+        await crawl(Pages, store_path, crawl_settings, urls=urls)
     assert site.hits == {("GET", path): 1 for path in site.pages}
 
 
 @pytest_twisted.ensureDeferred
 async def test_a_jobdir_kept_between_cycles(urls: tuple[str, ...], store_path: Path, tmp_path: Path) -> None:
     """What a JOBDIR remembers as seen does not keep planned pages from being visited."""
-    given = {"JOBDIR": str(tmp_path / "job"), "GP4C_BUDGET": 1.0}
+    crawl_settings = {"JOBDIR": str(tmp_path / "job"), "GP4C_BUDGET": 1.0}
     for cycle in range(1, 4):
-        await crawl(Pages, store_path, given, urls=urls)
+        await crawl(Pages, store_path, crawl_settings, urls=urls)
         assert sum(kinds(store_path, cycle).values()) == PAGES
         assert {end for ends in outcomes(store_path, cycle).values() for end in ends} == {
             "first" if cycle == 1 else "unchanged"
@@ -310,14 +315,14 @@ async def test_pages_found_later_are_warmed_up_beside_the_plan(
     urls: tuple[str, ...], site: Site, store_path: Path
 ) -> None:
     """A page that appears in a later cycle is fetched at once and warmed up outside the budget."""
-    given = {"GP4C_BUDGET": 5, "GP4C_WARMUP_VISITS": 1, "GP4C_DISCOVERY": 0.0}
+    crawl_settings = {"GP4C_BUDGET": 5, "GP4C_WARMUP_VISITS": 1, "GP4C_DISCOVERY": 0.0}
     for _ in range(3):
-        await crawl(Pages, store_path, given, urls=urls)
+        await crawl(Pages, store_path, crawl_settings, urls=urls)
     assert kinds(store_path, 3) == {"ranked": 5}
     further = tuple(numbered(site, 3))
-    await crawl(Pages, store_path, given, urls=(*urls, *further))
+    await crawl(Pages, store_path, crawl_settings, urls=(*urls, *further))
     assert kinds(store_path, 4) == {"ranked": 5, "new": 3}
-    await crawl(Pages, store_path, given, urls=urls)
+    await crawl(Pages, store_path, crawl_settings, urls=urls)
     assert kinds(store_path, 5) == {"ranked": 5, "warmup": 3}
 
 

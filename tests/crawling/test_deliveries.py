@@ -380,8 +380,8 @@ async def test_every_response_has_a_visit(site: Site, store_path: Path) -> None:
     free = (False, True, None, False, None, "", None)
     crawler = await crawl(Asking, store_path, ALL, site=site)
     assert crawler.spider.seen == {"/0": (True, True, None, False, None, "", None), "/1": free, "/2": free}
-    own = {**ALL, "SCHEDULER": "scrapy.core.scheduler.Scheduler"}
-    crawler = await crawl(Asking, store_path, own, site=site)
+    crawl_settings = {**ALL, "SCHEDULER": "scrapy.core.scheduler.Scheduler"}
+    crawler = await crawl(Asking, store_path, crawl_settings, site=site)
     assert crawler.spider.seen == dict.fromkeys(("/0", "/1", "/2"), free)
     assert visit(Response("http://h/")).managed is False
 

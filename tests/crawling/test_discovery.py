@@ -15,7 +15,7 @@ from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
 from scrapy_gp4c.page_state.outcomes import KINDS
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store.store import Store
-from tests.support.loopback import Site, crawl, html, outcomes, stats
+from tests.support.loopback import Listed, Site, crawl, html, outcomes, stats
 
 PAGES, NEW_PER_CYCLE = 100, 2
 
@@ -64,8 +64,8 @@ async def test_every_new_page_is_fetched_in_the_cycle_in_which_it_appears(
         grow(site, cycle)
         crawler = await crawl(spider, store_path)
         newest = [f"/page/{PAGES + NEW_PER_CYCLE * (cycle - 1) - n}" for n in range(1, NEW_PER_CYCLE + 1)]
-        found = outcomes(store_path, cycle)
-        assert [found.get(path) for path in newest] == [["first"]] * NEW_PER_CYCLE, cycle
+        page_outcomes = outcomes(store_path, cycle)
+        assert [page_outcomes.get(path) for path in newest] == [["first"]] * NEW_PER_CYCLE, cycle
     assert stats(crawler)["new_pages"] == NEW_PER_CYCLE
     with Store(store_path) as store:
         assert store.verify() == []
@@ -75,23 +75,14 @@ async def test_every_new_page_is_fetched_in_the_cycle_in_which_it_appears(
         assert "hub" in [KINDS[kind] for kind in visits["kind"][:8]]  # of the first that are under way
 
 
-class PlainList(Spider):
-    """Monitors a list."""
-
-    name = "list"
-
-    def parse(self, response: Any) -> None:
-        """Want nothing."""
-
-
 @pytest.mark.slow
 @pytest_twisted.ensureDeferred
 async def test_start_requests_that_bring_nothing_are_pages_like_any(site: Site, store_path: Path) -> None:
     """A list of 200 URLs, budget 5%: their warm-up tells that no share of it is for hubs."""
-    PlainList.start_urls = [site.url(f"/list/{number}") for number in range(200)]
+    Listed.start_urls = [site.url(f"/list/{number}") for number in range(200)]
     site.pages = {f"/list/{number}": f"page {number} of a list" for number in range(200)}
     for _ in range(6):
-        await crawl(PlainList, store_path, {"CONCURRENT_REQUESTS_PER_DOMAIN": 64})
+        await crawl(Listed, store_path, {"CONCURRENT_REQUESTS_PER_DOMAIN": 64})
     with Store(store_path) as store:
         plans = [record["plan"] for record in store.cycles()]
         assert [plan["hub"] for plan in plans] == [0] * 6

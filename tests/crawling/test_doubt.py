@@ -151,17 +151,17 @@ async def test_a_site_that_blocks_for_some_cycles(
         for cycle in (4, 5, 6):
             site.log.clear()
             await crawl(Pages, store_path, FULL, urls=urls)
-            found = [one for ends in outcomes(store_path, cycle).values() for one in ends]
-            false_changes += found.count("changed")
-            assert len(site.log) <= 10, (cycle, found)
+            all_outcomes = [one for ends in outcomes(store_path, cycle).values() for one in ends]
+            false_changes += all_outcomes.count("changed")
+            assert len(site.log) <= 10, (cycle, all_outcomes)
     assert "is left alone for the rest of the cycle" in caplog.text
     assert false_changes == 0
     site.pages = dict(pages)
     changes = 0
     for cycle in range(7, 15):
         await crawl(Pages, store_path, FULL, urls=urls)
-        found = [one for ends in outcomes(store_path, cycle).values() for one in ends]
-        changes += found.count("changed")
+        all_outcomes = [one for ends in outcomes(store_path, cycle).values() for one in ends]
+        changes += all_outcomes.count("changed")
     assert changes == false_changes
 
 
@@ -229,13 +229,13 @@ def test_a_captcha_of_a_single_page_is_doubtful() -> None:
 async def test_what_stays_doubtful_is_the_page_in_the_end(site: Site, store_path: Path) -> None:
     """After GP4C_BELIEVE_AFTER visits there is one change."""
     site.pages["/"] = html(text_of(1))
-    given = {**FULL, "GP4C_BELIEVE_AFTER": 2}
+    crawl_settings = {**FULL, "GP4C_BELIEVE_AFTER": 2}
     for _ in range(2):
-        await crawl(Pages, store_path, given, urls=(site.url(),))
+        await crawl(Pages, store_path, crawl_settings, urls=(site.url(),))
     site.pages["/"] = html("we have moved")
     found = []
     for cycle in range(3, 12):
-        await crawl(Pages, store_path, given, urls=(site.url(),))
+        await crawl(Pages, store_path, crawl_settings, urls=(site.url(),))
         found += outcomes(store_path, cycle).get("/", [])
     assert found[:3] == ["doubtful", "doubtful", "changed"]
     assert set(found[3:]) == {"unchanged"}
@@ -258,11 +258,11 @@ async def test_a_server_that_always_says_not_modified_hides_no_change_for_ever(
 
     paths = ("/", "/a", "/ab", "/stuck")
     site.pages = dict.fromkeys(paths, page)
-    given = {**FULL, "GP4C_SKIP_UNCHANGED": True}
+    crawl_settings = {**FULL, "GP4C_SKIP_UNCHANGED": True}
     found: list[Counter[str]] = []
     with caplog.at_level(logging.WARNING):
         for cycle in range(1, 21):
-            await crawl(Pages, store_path, given, urls=tuple(map(site.url, paths)))
+            await crawl(Pages, store_path, crawl_settings, urls=tuple(map(site.url, paths)))
             text["now"] += cycle > 3
             found.append(Counter(one for ends in outcomes(store_path, cycle).values() for one in ends))
     assert all(one == {"not_modified": 4} for one in found[1:8])
@@ -319,9 +319,9 @@ async def test_a_site_that_refuses_gives_its_visits_to_others(
         paths = [f"/{number}" for number in range(40)]
         site.pages = {path: html(text_of(number)) for number, path in enumerate(paths)}
         urls = [site.url(path, host) for host in ("127.0.0.1", "127.0.0.2") for path in paths]
-        given = {**FULL, "GP4C_BUDGET": 0.5, "GP4C_WARMUP_VISITS": 1, "GP4C_DISCOVERY": 0.0}
+        crawl_settings = {**FULL, "GP4C_BUDGET": 0.5, "GP4C_WARMUP_VISITS": 1, "GP4C_DISCOVERY": 0.0}
         for _ in range(2):
-            await crawl(Pages, store_path, given, urls=tuple(urls))
+            await crawl(Pages, store_path, crawl_settings, urls=tuple(urls))
         hosts: list[str] = []
 
         def refusing(request: ServerRequest) -> bytes:
@@ -337,7 +337,7 @@ async def test_a_site_that_refuses_gives_its_visits_to_others(
         for _ in range(2):
             hosts.clear()
             with caplog.at_level(logging.WARNING):
-                await crawl(Pages, store_path, given, urls=())
+                await crawl(Pages, store_path, crawl_settings, urls=())
         host = f"127.0.0.1:{site.port}"
         assert f"{host} is left alone for the rest of the cycle" in caplog.text
         line = f"Left alone, as their last answers refused the crawl: {host} until"
@@ -405,14 +405,14 @@ async def test_a_robots_txt_that_is_out_of_order_allows_nothing(
         return b"out of order"
 
     site.pages["/robots.txt"] = broken
-    given = {**FULL, "ROBOTSTXT_OBEY": True}
+    crawl_settings = {**FULL, "ROBOTSTXT_OBEY": True}
     with caplog.at_level(logging.WARNING):
-        await crawl(Pages, store_path, given, urls=(site.url("/0"),))
+        await crawl(Pages, store_path, crawl_settings, urls=(site.url("/0"),))
     assert site.fetched() == {"/robots.txt"}
     assert f"because its robots.txt is answered with status {status}" in caplog.text
     assert "refused the crawl" in caplog.text
     site.pages["/robots.txt"] = b"User-agent: *\nDisallow:\n"
-    await crawl(Pages, store_path, given, urls=(site.url("/0"),))
+    await crawl(Pages, store_path, crawl_settings, urls=(site.url("/0"),))
     assert outcomes(store_path, 2) == {"/0": ["first"]}
 
 

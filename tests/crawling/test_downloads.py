@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import pytest_twisted
 from scrapy import Request as ScrapyRequest
-from scrapy import Spider
 from scrapy.core.downloader import Slot
 from scrapy.settings import Settings
 from twisted.web.http import Request
@@ -25,7 +24,7 @@ from scrapy_gp4c.crawling.run import Run
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import CycleRecord, StoredGroups
-from tests.support.loopback import Site, crawl, html, stats
+from tests.support.loopback import Listed, Site, crawl, html, stats
 
 HOSTS = [f"127.0.0.{number}" for number in range(1, 7)]
 SLOW, *OTHERS = HOSTS
@@ -35,15 +34,6 @@ SAMPLING = (
     "db(in_flight=10)", "cb(in_flight=6)",
 )  # fmt: skip
 """With as many in flight as there are clusters: fewer may, by their draws, all wait for the slow host."""
-
-
-class Listed(Spider):
-    """Visits its start pages."""
-
-    name = "listed"
-
-    def parse(self, response: object) -> None:
-        """Want nothing of them."""
 
 
 @pytest.fixture
@@ -139,8 +129,8 @@ async def test_the_rounds_of_a_policy_that_samples_do_not_wait_for_a_slow_host(
         return next_request(run, *queue)
 
     monkeypatch.setattr(Run, "next_request", counted)
-    given = settings(policy, 0.25) | ({"JOBDIR": str(tmp_path / "job")} if jobdir else {})
-    crawler = await crawl(Listed, store_path, given)
+    crawl_settings = settings(policy, 0.25) | ({"JOBDIR": str(tmp_path / "job")} if jobdir else {})
+    crawler = await crawl(Listed, store_path, crawl_settings)
     assert len(asked) < 10 * len(hosts.pages), "while nothing can be sent, Scrapy is seldom asked"
     assert stats(crawler)["outcome/changed"] == len(hosts.pages)
     assert sorted(path for _, path in hosts.log) == sorted(hosts.pages)

@@ -82,11 +82,11 @@ async def test_an_outage_of_errors_ends_for_all_pages_at_once(site: Site, store_
     visited: set[str] = set()
     for cycle in range(11, 19):
         await crawl(LinkFollower, store_path, FULL, url=site.url())
-        found = set(outcomes(store_path, cycle))
+        page_outcomes = set(outcomes(store_path, cycle))
         if visited:
-            assert visited | found == set(up)
+            assert visited | page_outcomes == set(up)
             break
-        visited |= found
+        visited |= page_outcomes
     assert visited
 
 

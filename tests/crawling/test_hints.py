@@ -29,26 +29,17 @@ from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.claims import Oracle
 from tests.support.growing import brought, columns
 from tests.support.killing import LIST, PAGES, Recorded, Web, Worker, is_changing
-from tests.support.loopback import Site, crawl, html, path_of, stats
+from tests.support.loopback import Listed, Site, crawl, html, path_of, stats
 
 TRUE = [f"/true/{number}" for number in range(6)]
 SILENT = [f"/silent/{number}" for number in range(3)]
 XML = "http://www.sitemaps.org/schemas/sitemap/0.9"
 
 
-class Listed(SitemapSpider):
+class SitemapListed(SitemapSpider):
     """Visits what the sitemaps name."""
 
     name = "listed"
-
-    def parse(self, response: Any) -> None:
-        """Want nothing."""
-
-
-class Plain(Spider):
-    """Visits its start pages."""
-
-    name = "plain"
 
     def parse(self, response: Any) -> None:
         """Want nothing."""
@@ -136,10 +127,10 @@ async def test_a_true_sitemap_is_believed(site: Site, store_path: Path) -> None:
         if cycle > 5:
             assert TRUE[(cycle - 1) % 2] in site.fetched(), "claimed in the cycle before"
             assert stats(crawler)["hints/claims"] == len(TRUE)
-    found = claims(store_path)
-    first = {row[:2] for cycle in (1, 2) for row in found[cycle] if row[1] == "sitemap"}
+    page_claims = claims(store_path)
+    first = {row[:2] for cycle in (1, 2) for row in page_claims[cycle] if row[1] == "sitemap"}
     assert first == {(path, "sitemap") for path in TRUE}
-    assert [row[:2] for row in found[7] if row[1] == "sitemap"] == [(TRUE[1], "sitemap")]
+    assert [row[:2] for row in page_claims[7] if row[1] == "sitemap"] == [(TRUE[1], "sitemap")]
     assert all(not columns["claims"] for path, columns in kept(store_path).items() if path in SILENT)
     with Store(store_path, readonly=True) as store:
         (row,) = store.hints.trust()
@@ -158,7 +149,7 @@ async def test_a_large_sitemap_is_read_beside_the_reactor(site: Site, store_path
     body = sitemap(dict.fromkeys(urls, "2020-01-01"))
     path = "/sitemap.xml.gz" if packed else "/sitemap.xml"
     site.pages |= {path: gzip.compress(body) if packed else body, "/page": html("words of a page")}
-    Plain.start_urls = [site.url("/page"), site.url(path)]
+    Listed.start_urls = [site.url("/page"), site.url(path)]
     longest_s, stop = 0.0, False
 
     async def watch() -> None:
@@ -168,9 +159,9 @@ async def test_a_large_sitemap_is_read_beside_the_reactor(site: Site, store_path
             await asyncio.sleep(0)
             longest_s = max(longest_s, time.thread_time() - before_s)
 
-    await crawl(Plain, store_path)
+    await crawl(Listed, store_path)
     watching = asyncio.ensure_future(watch())
-    crawler = await crawl(Plain, store_path)
+    crawler = await crawl(Listed, store_path)
     stop = True
     await Deferred.fromFuture(watching)
     assert stats(crawler)["hints/claims"] == 1
@@ -189,9 +180,9 @@ async def test_headers_are_heard(site: Site, store_path: Path) -> None:
         return html("a page with headers").encode()
 
     site.pages |= {"/a": page, "/b": html("a page without")}
-    Plain.start_urls = [site.url("/a"), site.url("/b")]
+    Listed.start_urls = [site.url("/a"), site.url("/b")]
     for _ in range(3):
-        await crawl(Plain, store_path)
+        await crawl(Listed, store_path)
     found = kept(store_path)
     modified = 1 << hints.KINDS.index("modified")
     assert found["/a"]["claims"] == modified, "an old date is no unseen change"
@@ -228,16 +219,16 @@ async def test_only_the_own_site_is_spoken_for_unless_robots_name_the_sitemap(st
     site.pages |= {"/own": html("one page"), "/other": html("another page"), "/robots.txt": "User-agent: *"}
     site.pages["/sitemap.xml"] = sitemap({own: "2026-01-01", other: "2026-01-01"})
     everything = {"GP4C_BUDGET": 1.0}
-    Listed.sitemap_urls = (site.url("/sitemap.xml"),)
-    await crawl(Listed, store_path, everything)
-    crawler = await crawl(Listed, store_path, {"ROBOTSTXT_OBEY": True, **everything})
+    SitemapListed.sitemap_urls = (site.url("/sitemap.xml"),)
+    await crawl(SitemapListed, store_path, everything)
+    crawler = await crawl(SitemapListed, store_path, {"ROBOTSTXT_OBEY": True, **everything})
     assert stats(crawler)["hints/foreign_urls"] == 1
     assert [columns["claims"] for columns in kept(store_path).values()] == [0, 1, 0]
     site.pages["/robots.txt"] = f"User-agent: *\nSitemap: {site.url('/sitemap.xml')}\n"
-    Listed.sitemap_urls = (site.url("/robots.txt", "127.0.0.2"),)
-    await crawl(Listed, store_path, everything)
-    Listed.sitemap_urls = (site.url("/sitemap.xml"),)
-    crawler = await crawl(Listed, store_path, everything)
+    SitemapListed.sitemap_urls = (site.url("/robots.txt", "127.0.0.2"),)
+    await crawl(SitemapListed, store_path, everything)
+    SitemapListed.sitemap_urls = (site.url("/sitemap.xml"),)
+    crawler = await crawl(SitemapListed, store_path, everything)
     assert "hints/foreign_urls" not in stats(crawler)
     assert kept(store_path)["/other"]["claims"] == 1
     await site.close()
@@ -261,15 +252,15 @@ async def test_bad_dates_are_counted_and_a_future_one_is_now(
     paths = {f"/{number}": text for number, text in enumerate(BAD.values())}
     site.pages |= {path: html(f"page {path}") for path in paths}
     site.pages["/sitemap.xml"] = sitemap({site.url(path): text for path, text in paths.items()})
-    Listed.sitemap_urls = (site.url("/sitemap.xml"),)
-    await crawl(Listed, store_path)
+    SitemapListed.sitemap_urls = (site.url("/sitemap.xml"),)
+    await crawl(SitemapListed, store_path)
     caplog.clear()
-    crawler = await crawl(Listed, store_path)
+    crawler = await crawl(SitemapListed, store_path)
     assert stats(crawler)["hints/unreadable_dates"] == 2
     assert stats(crawler)["hints/claims"] == 4
-    told = [record for record in caplog.records if "is no date" in record.getMessage()]
-    assert len(told) == 1
-    assert told[0].levelno == logging.WARNING
+    warnings = [record for record in caplog.records if "is no date" in record.getMessage()]
+    assert len(warnings) == 1
+    assert warnings[0].levelno == logging.WARNING
     found = kept(store_path)
     assert [found[path]["claims"] & 1 for path in paths] == [0, 0, 1, 1, 1, 1]
     with Store(store_path, readonly=True) as store:
@@ -280,9 +271,9 @@ async def test_bad_dates_are_counted_and_a_future_one_is_now(
 async def test_claims_of_unknown_pages_leave_nothing_behind(site: Site, store_path: Path) -> None:
     """However many there are: they are counted, and neither store nor log grows."""
     site.pages |= {"/sitemap.xml": sitemap({site.url(f"/{n}"): "2026-01-01" for n in range(20_000)})}
-    Plain.start_urls = [site.url("/sitemap.xml")]
+    Listed.start_urls = [site.url("/sitemap.xml")]
     for _ in range(2):
-        crawler = await crawl(Plain, store_path)
+        crawler = await crawl(Listed, store_path)
         assert stats(crawler)["hints/unknown_urls"] == 20_000
     with Store(store_path, readonly=True) as store:
         assert store.pages == 1
@@ -300,10 +291,10 @@ async def test_unreadable_files_are_one_warning_and_cost_no_visit(
         "/sitemap.xml.gz": b"\x1f\x8b\x08 no gzip",
         "/loop.xml": sitemap({site.url("/loop.xml"): "2026-01-01"}).replace(b"urlset", b"sitemapindex"),
     }
-    Plain.start_urls = [site.url(path) for path in site.pages]
+    Listed.start_urls = [site.url(path) for path in site.pages]
     for _ in range(2):
         caplog.clear()
-        crawler = await crawl(Plain, store_path)
+        crawler = await crawl(Listed, store_path)
     assert stats(crawler)["hints/unreadable"] == 2
     assert len([one for one in caplog.records if "is not read" in one.getMessage()]) == 1
     with Store(store_path, readonly=True) as store:
@@ -315,9 +306,9 @@ async def test_unreadable_files_are_one_warning_and_cost_no_visit(
 async def test_hints_can_be_turned_off(site: Site, store_path: Path) -> None:
     """Then nothing is read."""
     site.pages |= {"/a": html("a page"), "/sitemap.xml": sitemap({site.url("/a"): "2026-01-01"})}
-    Listed.sitemap_urls = (site.url("/sitemap.xml"),)
+    SitemapListed.sitemap_urls = (site.url("/sitemap.xml"),)
     for _ in range(2):
-        crawler = await crawl(Listed, store_path, {"GP4C_HINTS": False})
+        crawler = await crawl(SitemapListed, store_path, {"GP4C_HINTS": False})
     assert not [name for name in stats(crawler) if name.startswith("hints/")]
     assert not any(any(columns.values()) for columns in kept(store_path).values())
 

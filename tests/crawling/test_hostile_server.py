@@ -205,11 +205,11 @@ async def test_one_outcome_each(asked: bool, site: Site, store_path: Path) -> No
     site.log.clear()
     hostile = {**FAST, "ROBOTSTXT_OBEY": True, "DOWNLOAD_MAXSIZE": 2_000_000}
     crawler = await crawl(Pages, store_path, hostile, urls=urls if asked else ())
-    found = outcomes(store_path, 2)
-    assert found.keys() == HOSTILE.keys()
-    assert {path: ends for path, ends in found.items() if len(ends) != 1} == {}
+    page_outcomes = outcomes(store_path, 2)
+    assert page_outcomes.keys() == HOSTILE.keys()
+    assert {path: ends for path, ends in page_outcomes.items() if len(ends) != 1} == {}
     expected = {path: outcome for path, (_, outcome) in HOSTILE.items() if outcome}
-    assert {path: found[path][0] for path in expected} == expected
+    assert {path: page_outcomes[path][0] for path in expected} == expected
     assert stats(crawler)["planned"] == stats(crawler)["visited"] == len(HOSTILE)
     assert site.hits["GET", "/503"] == 2  # one retry, charged to nobody
 
@@ -220,7 +220,7 @@ async def test_one_outcome_each(asked: bool, site: Site, store_path: Path) -> No
     assert healed.keys() == HOSTILE.keys()
     assert healed.pop("/binary-as-html") == ["doubtful"]  # it has less than a tenth of its words now
     for path, ends in healed.items():
-        assert ends == ["changed" if found[path] == ["changed"] else ends[0]], path
+        assert ends == ["changed" if page_outcomes[path] == ["changed"] else ends[0]], path
         assert ends[0] in ("unchanged", "changed"), path
     with Store(store_path, readonly=True) as store:
         assert store.verify() == []
@@ -245,9 +245,9 @@ async def test_hosts_that_do_not_exist(store_path: Path) -> None:
     tried = []
     for cycle in range(1, 9):
         await crawl(Pages, store_path, {"RETRY_ENABLED": False, "DNS_TIMEOUT": 5}, urls=urls)
-        found = outcomes(store_path, cycle)
-        assert found in ({}, {"/x": ["error"], "/y": ["error"]})
-        if found:
+        page_outcomes = outcomes(store_path, cycle)
+        assert page_outcomes in ({}, {"/x": ["error"], "/y": ["error"]})
+        if page_outcomes:
             tried.append(cycle)
     assert tried == [1, 2, 4, 8]
 
@@ -258,22 +258,22 @@ async def test_gone_pages_are_visited_ever_more_rarely(site: Site, store_path: P
     site.pages["/"] = html(WORDS, ["/leaves"])
     site.pages["/leaves"] = html(WORDS)
     urls = (site.url("/"),)
-    given = {"GP4C_GONE_AFTER": 2, "GP4C_BUDGET": 1.0}
+    crawl_settings = {"GP4C_GONE_AFTER": 2, "GP4C_BUDGET": 1.0}
 
     class Finds(Pages):
         def parse(self, response: Any) -> Iterator[Any]:
             """Follow links, in the first cycle."""
             yield from response.follow_all(css="a")
 
-    await crawl(Finds, store_path, given, urls=urls)
+    await crawl(Finds, store_path, crawl_settings, urls=urls)
     del site.pages["/leaves"]
     visited = []
     for cycle in range(2, 18):
-        await crawl(Pages, store_path, given, urls=urls)
-        found = outcomes(store_path, cycle)
-        assert found["/"] == ["unchanged"]
-        if "/leaves" in found:
-            assert found["/leaves"] == ["gone"]
+        await crawl(Pages, store_path, crawl_settings, urls=urls)
+        page_outcomes = outcomes(store_path, cycle)
+        assert page_outcomes["/"] == ["unchanged"]
+        if "/leaves" in page_outcomes:
+            assert page_outcomes["/leaves"] == ["gone"]
             visited.append(cycle)
     assert visited == [2, 3, 5, 9, 17]
 
@@ -342,9 +342,9 @@ async def test_other_middlewares_that_fail(position: int, site: Site, store_path
     site.pages.update({path: html(WORDS) for path in paths})
     urls = tuple(site.url(path) for path in paths)
     await crawl(Pages, store_path, urls=urls)
-    given = {"DOWNLOADER_MIDDLEWARES": {Swallow: position}}
+    crawl_settings = {"DOWNLOADER_MIDDLEWARES": {Swallow: position}}
     site.log.clear()
-    await crawl(Pages, store_path, given, urls=urls)
+    await crawl(Pages, store_path, crawl_settings, urls=urls)
     raised = ["unchanged" if position == 2 else "error"]
     assert outcomes(store_path, 2) == {
         "/fine": ["unchanged"],

@@ -168,8 +168,8 @@ async def test_live_cycles_record_what_the_offline_estimator_says(
         assert sum(ppm > 0 for ppm in expected.values()) > 20
         record = store.cycles()[-1]
         assert record["gained"][0] == sum(cycle == CYCLES for cycle, _ in expected)
-    told = stats(crawlers[-1])
-    assert told["gained_ppm"] == pytest.approx(sum(ppm for (c, _), ppm in expected.items() if c == CYCLES))
+    counts = stats(crawlers[-1])
+    assert counts["gained_ppm"] == pytest.approx(sum(ppm for (c, _), ppm in expected.items() if c == CYCLES))
 
 
 @pytest_twisted.ensureDeferred

@@ -59,8 +59,12 @@ def refits_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def crawl(path: Path, log: Path) -> None:
     """Crawl, or go on."""
-    given = {"GP4C_QUERY_LOG": str(log), "GP4C_SCORE_FUNCTION": "dq_rate * t + 0.01 * t", "GP4C_BUDGET": 12}
-    settings = Settings.load(ScrapySettings({**given, "GP4C_WARMUP_VISITS": 1}))
+    crawl_settings = {
+        "GP4C_QUERY_LOG": str(log),
+        "GP4C_SCORE_FUNCTION": "dq_rate * t + 0.01 * t",
+        "GP4C_BUDGET": 12,
+    }
+    settings = Settings.load(ScrapySettings({**crawl_settings, "GP4C_WARMUP_VISITS": 1}))
     keys = np.arange(1, PAGES + 1, dtype=np.uint64)
     crawl_store(path, PRINTS, settings, keys, said=SAID, sizes=SMALLER)
 

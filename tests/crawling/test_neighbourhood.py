@@ -12,7 +12,6 @@ import pytest
 import pytest_twisted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scrapy import Spider
 from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.commands.learning import CLUSTER
@@ -32,7 +31,7 @@ from scrapy_gp4c.store.opening import open_store
 from scrapy_gp4c.store.records import SHADOW, StoredGroups
 from scrapy_gp4c.words.descriptions import unpack
 from tests.support import live_replay
-from tests.support.loopback import Site, crawl
+from tests.support.loopback import Listed, Site, crawl
 
 PATHS = st.lists(st.sampled_from("ab"), max_size=2).map(lambda names: "".join(f"{name}/" for name in names))
 SITES = st.sampled_from(["x.example", "y.example"])
@@ -64,15 +63,6 @@ def test_the_tree_of_a_store_is_that_of_its_urls(
 
 TOPICS = ("bread flour yeast oven crust", "star orbit comet moon planet", "sail mast keel harbour wind")
 PAGES_OF_TOPIC = 12
-
-
-class Listed(Spider):
-    """Visits its start pages."""
-
-    name = "listed"
-
-    def parse(self, response: object) -> None:
-        """Want nothing of them."""
 
 
 class OneStore:
@@ -254,7 +244,7 @@ def test_terminals_of_clusters_tell_a_crawl_what_they_tell_a_replay(policy: str,
     order = np.array([[(a + b) % 6 for b in range(6)] for a in range(6)], np.int32)
     nobody = np.empty(0, np.intp)
     groups = PageGroups(cluster_of, order, Links(nobody, nobody, len(cluster_of)), "of the test")
-    given = {
+    crawl_settings = {
         "GP4C_POLICY": policy,
         "GP4C_SCORE_FUNCTION": "t * (X + 0.5) * cluster_now + cluster_recent * random",
         "GP4C_BUDGET": 0.2,
@@ -263,11 +253,11 @@ def test_terminals_of_clusters_tell_a_crawl_what_they_tell_a_replay(policy: str,
         urls = zip(live_replay.KEYS.tolist(), live_replay.URLS, strict=True)
         store.add_pages((key, {"url": url}) for key, url in urls)
         store.put_clusters(StoredGroups(groups, np.zeros(len(cluster_of), np.uint8), {}))
-    plans = live_replay.crawled(tmp_path / "s", changed, given)
+    plans = live_replay.crawled(tmp_path / "s", changed, crawl_settings)
     history = live_replay.truth(changed)
     history.neighbours.groups_by_content = groups
-    assert plans == live_replay.replayed(history, given)
+    assert plans == live_replay.replayed(history, crawl_settings)
     with open_store(tmp_path / "s", readonly=True) as store:
-        found = forecasts(store, store.last_cycle + 1, live_replay.settings_of(given))
-        budget = live_replay.settings_of(given).budget_pages(live_replay.PAGES)
+        found = forecasts(store, store.last_cycle + 1, live_replay.settings_of(crawl_settings))
+        budget = live_replay.settings_of(crawl_settings).budget_pages(live_replay.PAGES)
         assert [len(next(found).plan) for _ in range(3)] == [budget] * 3

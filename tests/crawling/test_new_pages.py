@@ -129,13 +129,13 @@ def test_columns_of_links_by_hand() -> None:
         asked.append(ids.tolist())
         return {name: np.array(column) for name, column in finders.items()}
 
-    found = columns_of_links(np.array([2, 4, 6]), found_by, np.array([3, 5, 9]), CYCLE, state)
+    link_columns = columns_of_links(np.array([2, 4, 6]), found_by, np.array([3, 5, 9]), CYCLE, state)
     assert asked == [[0, 1]]
-    assert found["link_depth"].tolist() == [1, 2, 0]
-    assert found["cash"].tolist() == [1 / 2, 1 / 2 / 3, 1]
-    assert found["waited"].tolist() == [6, 4, 0]
-    assert found["finder_rate"] == pytest.approx([0.1 / 4, 1.0, 0.1])
-    assert found["finder_brought"] == pytest.approx([0.25, 1.0, 0.5])
+    assert link_columns["link_depth"].tolist() == [1, 2, 0]
+    assert link_columns["cash"].tolist() == [1 / 2, 1 / 2 / 3, 1]
+    assert link_columns["waited"].tolist() == [6, 4, 0]
+    assert link_columns["finder_rate"] == pytest.approx([0.1 / 4, 1.0, 0.1])
+    assert link_columns["finder_brought"] == pytest.approx([0.25, 1.0, 0.5])
 
 
 @given(WAITING, CAPS, CAPS)

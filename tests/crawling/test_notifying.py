@@ -19,7 +19,7 @@ from scrapy_gp4c.notices.events import PageEvent
 from scrapy_gp4c.notices.feeds import FEED_EVENTS
 from scrapy_gp4c.notices.outbox import Outbox
 from tests.notices.test_sending import Hook, hook
-from tests.support.loopback import Site, crawl, html, path_of
+from tests.support.loopback import Listed, Site, crawl, html, path_of
 
 __all__ = ["hook"]
 PATHS = [f"/{number}" for number in range(4)]
@@ -73,15 +73,6 @@ async def test_a_crawl_tells_of_changed_new_and_gone_pages(
     assert 'gp4c_visits{outcome="changed",spider="watching"} 1.0' in (tmp_path / "gp4c.prom").read_text()
 
 
-class Plain(Spider):
-    """Requests one page, and yields nothing."""
-
-    name = "plain"
-
-    def parse(self, response: Any) -> None:
-        """Want nothing."""
-
-
 @pytest_twisted.ensureDeferred
 async def test_a_feed_reads_no_visits_of_earlier_cycles(
     site: Site, store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -102,7 +93,7 @@ async def test_a_feed_reads_no_visits_of_earlier_cycles(
         site.pages["/0"] = html(f"version {version} of a page")
         if version == 4:
             (store_path / FEED_EVENTS).unlink()
-        await crawl(Plain, store_path, settings, start_urls=[site.url("/0")])
+        await crawl(Listed, store_path, settings, start_urls=[site.url("/0")])
         feeds.append(json.loads(feed.read_text())["items"])
     assert passes == [1, 1, 4]  # the first cycle, the second, and the one after the loss
     assert [len(items) for items in feeds] == [0, 1, 2, 3, 4]
@@ -119,15 +110,15 @@ async def test_a_message_that_could_not_be_sent_is_sent_by_the_next_run(
     hook.status = 503
     for version in range(2):
         site.pages["/0"] = html(f"version {version} of a page")
-        await crawl(Plain, store_path, settings, start_urls=[site.url("/0")])
+        await crawl(Listed, store_path, settings, start_urls=[site.url("/0")])
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len([line for line in warnings if "will be sent again by the next run" in line]) == 1
     assert "secret" not in caplog.text
     assert len(list(Outbox(store_path).waiting())) == 1
     hook.status = 200
-    await crawl(Plain, store_path, settings, start_urls=[site.url("/0")])
+    await crawl(Listed, store_path, settings, start_urls=[site.url("/0")])
     (message,) = hook.received
-    assert message["title"] == "plain: 1 changed"
+    assert message["title"] == "listed: 1 changed"
     assert list(Outbox(store_path).waiting()) == []
 
 

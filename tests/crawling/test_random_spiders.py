@@ -148,9 +148,9 @@ async def test_no_change_is_lost_and_no_item_is_of_yesterday(seed: int, site: Si
             for path in versions
             if not is_clean and draw.random() < 0.25
         }
-        given = {**settings, "GP4C_BUDGET": 1.0 if is_clean else draw.choice([0.3, 0.6, 1.0])}
+        crawl_settings = {**settings, "GP4C_BUDGET": 1.0 if is_clean else draw.choice([0.3, 0.6, 1.0])}
         crawler = await crawl(
-            Random, store_path, given, site=site, day=day, way=way, bad=bad, withdraws=withdraws
+            Random, store_path, crawl_settings, site=site, day=day, way=way, bad=bad, withdraws=withdraws
         )
         spider: Any = crawler.spider
         assert {of for path, _, of in spider.items if path in spider.asked} <= {day}  # others as stored

@@ -53,9 +53,9 @@ def test_every_cycle_tells_how_many_samples_were_followed(
 ) -> None:
     """By phi, those that changed, all, none; of policies by groups the groups whose rest was fetched."""
     changed = live_replay.related_changes(seed=2, cycles=5)
-    given = live_replay.settings_of({"GP4C_POLICY": policy, "GP4C_BUDGET": 0.4})
+    crawl_settings = live_replay.settings_of({"GP4C_POLICY": policy, "GP4C_BUDGET": 0.4})
     texts = texts_of(changed, np.random.default_rng(0))
-    crawl_store(tmp_path / "s", texts, given, live_replay.KEYS, live_replay.URLS)
+    crawl_store(tmp_path / "s", texts, crawl_settings, live_replay.KEYS, live_replay.URLS)
     with open_store(tmp_path / "s", readonly=True) as store:
         records = store.cycles()[live_replay.WARMUP + 1 :]
         for record in records:
@@ -87,8 +87,8 @@ def test_a_crawl_by_another_policy_than_the_learned_one_is_told(tmp_path: Path) 
     """With both ways out; files of before were learned under top_k; what is no score file goes with any."""
 
     def line(function: str, policy: str) -> str | None:
-        given = {"GP4C_SCORE_FUNCTION": function, "GP4C_POLICY": policy}
-        return messages.other_policy(Settings.load(ScrapySettings(given)))
+        crawl_settings = {"GP4C_SCORE_FUNCTION": function, "GP4C_POLICY": policy}
+        return messages.other_policy(Settings.load(ScrapySettings(crawl_settings)))
 
     learned = score_file(tmp_path / "a.json", policy="rounds(rounds=4)")
     assert line(learned, "rounds(rounds=4)") is None

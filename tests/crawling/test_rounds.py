@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import pytest_twisted
-from scrapy import Spider
 from scrapy.settings import Settings as ScrapySettings
 from twisted.web.http import Request
 
@@ -25,7 +24,7 @@ from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import open_store
 from tests.support.killing import PAGES, Recorded, Web, Worker
-from tests.support.loopback import Site, crawl, html
+from tests.support.loopback import Listed, Site, crawl, html
 from tests.support.stores import pages
 
 KILLS = int(os.environ.get("GP4C_KILLS", "6"))
@@ -249,15 +248,6 @@ def test_kill_9_while_samples_are_out(policy: str, slow_pages: int, web: Web, wo
             break
     assert kills >= KILLS
     assert between >= KILLS // 2
-
-
-class Listed(Spider):
-    """Visits its start pages."""
-
-    name = "listed"
-
-    def parse(self, response: object) -> None:
-        """Want nothing of them."""
 
 
 @pytest.mark.slow

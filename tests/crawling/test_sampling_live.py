@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import pytest_twisted
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.page_state.groupings import NOWHERE, Links, PageGroups
@@ -20,7 +20,7 @@ from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import open_store
 from scrapy_gp4c.store.records import StoredGroups
 from tests.support.live_replay import CYCLE_STEP
-from tests.support.loopback import Site, crawl, html
+from tests.support.loopback import Listed, Site, crawl, html
 from training.histories.history import ChangeHistory
 from training.replaying.dense import replay_dense
 from training.replaying.prepared import prepare
@@ -44,15 +44,6 @@ class Numbered:
     def fingerprint(self, request: Request) -> bytes:
         """The number at the end of the path."""
         return int(request.url.rpartition("/")[2]).to_bytes(8, "big") + bytes(12)
-
-
-class Listed(Spider):
-    """Visits its start pages."""
-
-    name = "listed"
-
-    def parse(self, response: object) -> None:
-        """Want nothing of them."""
 
 
 def groups() -> PageGroups:

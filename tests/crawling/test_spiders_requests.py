@@ -490,10 +490,10 @@ async def test_pages_that_cannot_be_requested_cost_no_budget(
     links = [f"/{number}{secret}" for number in range(12)]
     site.pages = {f"/{number}": html(f"the text of page {number}") for number in range(12)}
     site.pages |= {"/list": html("a list", links), "/": html("the front page", ["/list"])}
-    given = {"GP4C_BUDGET": 4, "GP4C_DISCOVERY": 0.0}
+    crawl_settings = {"GP4C_BUDGET": 4, "GP4C_DISCOVERY": 0.0}
     visited = []
     for cycle in range(1, 11):
-        await crawl(Unrepeatable, store_path, given, start_urls=(site.url(),))
+        await crawl(Unrepeatable, store_path, crawl_settings, start_urls=(site.url(),))
         ends = [one for ends in outcomes(store_path, cycle).values() for one in ends]
         visited.append(len(ends) - ends.count("error"))
     assert min(visited[2:]) >= 4

@@ -55,10 +55,10 @@ def project(tmp_path: Path) -> Path:
 
 def run(project: Path, *arguments: str, **environment: str) -> tuple[int, str]:
     """Run a scrapy command in a directory; exit code and output."""
-    given = {**os.environ, "PYTHONPATH": f"{project}:{Path(__file__).parents[2]}", **environment}
+    crawl_settings = {**os.environ, "PYTHONPATH": f"{project}:{Path(__file__).parents[2]}", **environment}
     done = subprocess.run(
         [sys.executable, "-m", "scrapy", *arguments],
-        cwd=project, env=given, capture_output=True, text=True, timeout=60, check=False,
+        cwd=project, env=crawl_settings, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
 

@@ -50,9 +50,9 @@ class One(Spider):
 async def test_a_cached_response_is_no_observation(site: Site, store_path: Path, tmp_path: Path) -> None:
     """What HttpCacheMiddleware replays is not the page as it is now: no visit, but the callback is called."""
     site.pages["/"] = html(WORDS)
-    given = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path / "cache"), "GP4C_BUDGET": 1.0}
+    crawl_settings = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path / "cache"), "GP4C_BUDGET": 1.0}
     for cycle in range(1, 5):
-        crawler = await crawl(One, store_path, given, url=site.url())
+        crawler = await crawl(One, store_path, crawl_settings, url=site.url())
         assert outcomes(store_path, cycle) == ({"/": ["first"]} if cycle == 1 else {})
         assert crawler.spider.results == ["first" if cycle == 1 else "excluded"]
     assert site.hits["GET", "/"] == 1
@@ -154,10 +154,10 @@ class Images(MediaPipeline):
 async def test_media_and_robots_txt_are_no_pages(site: Site, store_path: Path) -> None:
     """Images of a pipeline and robots.txt are fetched as ever, and are not remembered as pages."""
     site.pages = {"/": html(WORDS), "/image": b"\x89PNG", "/robots.txt": b"User-agent: *\nAllow: /\n"}
-    given = {"ITEM_PIPELINES": {Images: 1}, "ROBOTSTXT_OBEY": True}
+    crawl_settings = {"ITEM_PIPELINES": {Images: 1}, "ROBOTSTXT_OBEY": True}
     for cycle in (1, 2, 3):
         site.log.clear()
-        crawler = await crawl(One, store_path, given, url=site.url())
+        crawler = await crawl(One, store_path, crawl_settings, url=site.url())
         assert sorted(site.log) == [("GET", "/"), ("GET", "/image"), ("GET", "/robots.txt")]
         assert outcomes(store_path, cycle).keys() == {"/"}
         assert stats(crawler)["visited"] == 1
@@ -177,8 +177,8 @@ async def test_without_our_scheduler_it_does_nothing(
             """Look whether it is a visit."""
             self.results.append(response.meta["gp4c"]["managed"])
 
-    given = {"SCHEDULER": "scrapy.core.scheduler.Scheduler"}
-    crawler = await crawl(Plain, store_path, given, url=site.url())
+    crawl_settings = {"SCHEDULER": "scrapy.core.scheduler.Scheduler"}
+    crawler = await crawl(Plain, store_path, crawl_settings, url=site.url())
     assert crawler.spider.results == [False]
     assert not store_path.exists()
     assert caplog.text.count("because SCHEDULER is scrapy.core.scheduler.Scheduler") == 1
@@ -196,8 +196,8 @@ async def test_without_our_middleware_visits_end_as_errors(
             """Read a page."""
             self.results.append(response.status)
 
-    given = {"DOWNLOADER_MIDDLEWARES": {"scrapy_gp4c.middleware.FingerprintMiddleware": None}}
-    crawler = await crawl(Plain, store_path, given, url=site.url())
+    crawl_settings = {"DOWNLOADER_MIDDLEWARES": {"scrapy_gp4c.middleware.FingerprintMiddleware": None}}
+    crawler = await crawl(Plain, store_path, crawl_settings, url=site.url())
     assert crawler.spider.results == [200]
     assert outcomes(store_path, 1) == {"/": ["error"]}
     assert caplog.text.count("DOWNLOADER_MIDDLEWARES leaves out") == 1

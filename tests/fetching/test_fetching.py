@@ -127,7 +127,7 @@ def crawl(
 ) -> subprocess.Popen[str]:
     """Begin a crawl with so many fetchers; none: in one process."""
     folder.mkdir(exist_ok=True)
-    given = {
+    crawl_settings = {
         "port": web.server.server_address[1],
         "spider": spider,
         "settings": {
@@ -135,7 +135,7 @@ def crawl(
             "GP4C_FETCHERS": fetchers or None, **settings,
         },
     }  # fmt: skip
-    command = [sys.executable, "-m", "tests.support.fetched_crawl", json.dumps(given)]
+    command = [sys.executable, "-m", "tests.support.fetched_crawl", json.dumps(crawl_settings)]
     with (folder / "log").open("a") as log:
         return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, text=True, start_new_session=True)
 

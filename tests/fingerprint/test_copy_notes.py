@@ -64,9 +64,9 @@ def test_where_the_sums_are_equal_so_are_the_fingerprints(
     """And sums are equal for equal responses, seeded alike."""
     before, now = response(*first), response(*second)
     made = fingerprint(before, features)
-    kept = body_sum(before, features, made)
-    assert kept is not None
-    assert (body_sum(now, features, made) == kept) == (first == second)
+    copy_sum = body_sum(before, features, made)
+    assert copy_sum is not None
+    assert (body_sum(now, features, made) == copy_sum) == (first == second)
     if first == second:
         assert fingerprint(now, features) == made
 
@@ -95,7 +95,7 @@ def test_an_encoding_that_a_middleware_gave_counts() -> None:
 def test_other_rules_or_readers_make_other_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     """After an update that may read pages otherwise, nothing is believed of before."""
     page = response(0, "utf-8", b"<p>a page</p>")
-    kept = body_sum(page, None, 1)
+    copy_sum = body_sum(page, None, 1)
     read_text = Path.read_text
 
     def other_words(path: Path, encoding: str | None = None) -> str:
@@ -110,10 +110,10 @@ def test_other_rules_or_readers_make_other_sums(monkeypatch: pytest.MonkeyPatch)
             copy_notes.rules_digest.cache_clear()
             with monkeypatch.context() as patched:
                 patched.setattr(name, value)
-                assert body_sum(page, None, 1) != kept
+                assert body_sum(page, None, 1) != copy_sum
     finally:
         copy_notes.rules_digest.cache_clear()
-    assert body_sum(page, None, 1) == kept
+    assert body_sum(page, None, 1) == copy_sum
     assert sys.modules["scrapy_gp4c.fingerprint"] in copy_notes._RULES
 
 

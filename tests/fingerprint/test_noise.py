@@ -136,8 +136,8 @@ def test_a_statement_that_changes_at_each_visit_is_a_change_each_time(blocks: in
 def test_a_quote_that_is_drawn_twice_in_a_row_is_still_a_clock() -> None:
     """It has stopped after two visits without another."""
     drawn = [0, 1, 2, 3, 4, 4, 5, 6, 6, 6, 7]
-    found = outcomes([page(f"<blockquote>{QUOTES[n]}</blockquote>") for n in drawn])
-    assert found == [True] * 3 + [False] * 6 + [True]
+    page_outcomes = outcomes([page(f"<blockquote>{QUOTES[n]}</blockquote>") for n in drawn])
+    assert page_outcomes == [True] * 3 + [False] * 6 + [True]
 
 
 def token(number: int) -> str:

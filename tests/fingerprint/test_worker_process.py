@@ -56,9 +56,9 @@ async def made_reads(
 
 async def made(beside: FingerprintProcess, responses: list[Any], features: Any = None) -> list[int]:
     """Fingerprints of responses, all asked for at once, without their texts."""
-    found = await made_reads(beside, responses, features)
-    assert [(one.normal, one.text) for one in found] == [(None, None)] * len(found)
-    return [one.fingerprint for one in found]
+    reads = await made_reads(beside, responses, features)
+    assert [(one.normal, one.text) for one in reads] == [(None, None)] * len(reads)
+    return [one.fingerprint for one in reads]
 
 
 def pages() -> list[Any]:
@@ -93,11 +93,11 @@ async def test_texts_come_with_fingerprints_where_they_are_asked_for(beside: Fin
     """The same as are read here, by either features, in any encoding."""
     responses = pages()
     for features in (None, main_features):
-        found = await made_reads(beside, responses, features, with_text=True)
-        assert found == [read(response, features, with_text=True) for response in responses]
-        assert [one.fingerprint for one in found] == [fingerprint(one, features) for one in responses]
+        reads = await made_reads(beside, responses, features, with_text=True)
+        assert reads == [read(response, features, with_text=True) for response in responses]
+        assert [one.fingerprint for one in reads] == [fingerprint(one, features) for one in responses]
         texts = [page_text(response) for response in responses]
-        assert [(one.normal, one.text) for one in found] == [(normalise(text), text) for text in texts]
+        assert [(one.normal, one.text) for one in reads] == [(normalise(text), text) for text in texts]
 
 
 @pytest_twisted.ensureDeferred

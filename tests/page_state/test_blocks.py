@@ -46,14 +46,14 @@ def test_a_block_comes_back_from_its_bytes(columns: Columns) -> None:
 def test_some_columns_are_read_without_the_others(result: list[Columns], names: set[str]) -> None:
     """Bit for bit those of blocks in a row, and what becomes of their bytes is nothing to them."""
     packed = [bytearray(pack(columns)) for columns in result]
-    told = some_of([memoryview(one) for one in packed], names)
+    columns_read = some_of([memoryview(one) for one in packed], names)
     one_by_one = [unpack(bytes(one), names) for one in packed]
     for one in packed:
         one[:] = bytes(len(one))
-    assert {name: values.tobytes() for name, values in told.items()} == {
+    assert {name: values.tobytes() for name, values in columns_read.items()} == {
         name: b"".join(columns[name].tobytes() for columns in result) for name in names
     }
-    assert all(values.dtype == np.dtype(COLUMNS[name]) for name, values in told.items())
+    assert all(values.dtype == np.dtype(COLUMNS[name]) for name, values in columns_read.items())
     for columns, alone in zip(result, one_by_one, strict=True):
         assert {name: values.tobytes() for name, values in alone.items()} == {
             name: columns[name].tobytes() for name in names
@@ -68,12 +68,12 @@ def test_some_rows_are_read_without_the_others(
     pages = len(columns["key"])
     rows = np.array(data.draw(st.lists(st.integers(0, pages - 1)) if pages else st.just([])), np.intp)
     packed = bytearray(pack(columns))
-    told = rows_of(memoryview(packed), rows, names)
+    columns_read = rows_of(memoryview(packed), rows, names)
     packed[:] = bytes(len(packed))
-    assert {name: values.tobytes() for name, values in told.items()} == {
+    assert {name: values.tobytes() for name, values in columns_read.items()} == {
         name: columns[name][rows].tobytes() for name in names
     }
-    assert all(values.dtype == np.dtype(COLUMNS[name]) for name, values in told.items())
+    assert all(values.dtype == np.dtype(COLUMNS[name]) for name, values in columns_read.items())
 
 
 @given(blocks_of_pages(least=1))

@@ -81,37 +81,37 @@ def test_places_of_urls(url: str) -> None:
 @given(text=TEXT)
 def test_any_text_has_a_place(text: str) -> None:
     """No error, no more characters than the text has, and keys of 64 bits, 0 only where there is no group."""
-    place = place_of_url(text)
-    assert len(place.site) <= len(text) * 3  # lower case may be longer
-    assert len(place.directory) <= len(text) + 1
-    keys = place.keys()
+    url_place = place_of_url(text)
+    assert len(url_place.site) <= len(text) * 3  # lower case may be longer
+    assert len(url_place.directory) <= len(text) + 1
+    keys = url_place.keys()
     assert len(keys) == 2 + PREFIXES
-    assert all(0 < key < 2**64 for key in keys[: 2 + len(place.prefixes)])
-    assert not any(keys[2 + len(place.prefixes) :])
-    assert place_of_url(text) == place
+    assert all(0 < key < 2**64 for key in keys[: 2 + len(url_place.prefixes)])
+    assert not any(keys[2 + len(url_place.prefixes) :])
+    assert place_of_url(text) == url_place
 
 
 @given(host=HOST, segments=st.lists(SEGMENT, max_size=6), last=st.text(alphabet="ab%2F.~", max_size=4))
 def test_neighbours_share_a_directory(host: str, segments: list[str], last: str) -> None:
     """Pages are told apart by their last segment alone, a slash behind it or a fragment included."""
     path = "/".join([*segments, "x"])
-    place = place_of_url(f"http://{host}/{path}")
-    assert place.site == host
-    assert place.directory == path[:-1]
+    url_place = place_of_url(f"http://{host}/{path}")
+    assert url_place.site == host
+    assert url_place.directory == path[:-1]
     for page in (f"{path}/", f"{path}#{last}", f"{path}{last}", f"{path}{last}/"):
-        assert place_of_url(f"http://{host}/{page}") == place
-    assert place_of_url(f"https://{host}:443/{path}") == place
-    assert place_of_url(f"https://{host}:444/{path}") != place
+        assert place_of_url(f"http://{host}/{page}") == url_place
+    assert place_of_url(f"https://{host}:443/{path}") == url_place
+    assert place_of_url(f"https://{host}:444/{path}") != url_place
 
 
 @given(segments=st.lists(st.sampled_from(["a", "b", "", "%2F"]), max_size=6))
 def test_prefixes_nest(segments: list[str]) -> None:
     """The prefixes are the first 1, 2 and 3 segments of the directory, as many as it has."""
     directory = "".join(f"{segment}/" for segment in segments)
-    place = Place("h", directory)
+    url_place = Place("h", directory)
     expected = ["".join(f"{s}/" for s in segments[:n]) for n in range(1, min(len(segments), PREFIXES) + 1)]
-    assert list(place.prefixes) == expected
-    assert all(directory.startswith(prefix) for prefix in place.prefixes)
+    assert list(url_place.prefixes) == expected
+    assert all(directory.startswith(prefix) for prefix in url_place.prefixes)
 
 
 @given(places=st.lists(st.tuples(st.sampled_from(["", "h", "g"]), st.text("ab/?", max_size=5)), max_size=20))
@@ -119,9 +119,13 @@ def test_keys_tell_groups_apart(places: list[tuple[str, str]]) -> None:
     """Equal places have equal keys; a site, a prefix and a directory by one name have different ones."""
     meaning: dict[int, tuple[object, ...]] = {}
     for site, directory in places:
-        place = Place(site, directory)
-        names = [("directory", *place), ("site", site), *(("prefix", site, p) for p in place.prefixes)]
-        for key, name in zip(place.keys(), names, strict=False):
+        url_place = Place(site, directory)
+        names = [
+            ("directory", *url_place),
+            ("site", site),
+            *(("prefix", site, p) for p in url_place.prefixes),
+        ]
+        for key, name in zip(url_place.keys(), names, strict=False):
             assert meaning.setdefault(key, name) == name
 
 
@@ -138,12 +142,12 @@ def test_the_pages_of_one_script_share_a_directory() -> None:
 )
 def test_a_hostile_url_costs_its_length(path: str) -> None:
     """100,000 segments, empty or not, encoded or not, make one directory with at most three prefixes."""
-    place = place_of_url(f"http://h/{path}")
-    assert place.site == "h"
-    assert len(place.directory) <= len(path) + 1
-    assert len(place.prefixes) <= PREFIXES
-    assert all(len(prefix) <= 12 for prefix in place.prefixes)
-    assert len(place.keys()) == 2 + PREFIXES
+    url_place = place_of_url(f"http://h/{path}")
+    assert url_place.site == "h"
+    assert len(url_place.directory) <= len(path) + 1
+    assert len(url_place.prefixes) <= PREFIXES
+    assert all(len(prefix) <= 12 for prefix in url_place.prefixes)
+    assert len(url_place.keys()) == 2 + PREFIXES
 
 
 Visit = tuple[int, bool, float]

@@ -224,9 +224,9 @@ def test_terminals_are_their_definitions(web: Web) -> None:
 @settings(max_examples=100, deadline=None)
 def test_some_rows_are_told_what_all_are(web: Web, data: st.DataObject) -> None:
     """In any order of rows, bit by bit."""
-    kept = Kept(web)
+    columns = Kept(web)
     rows = np.array(data.draw(st.permutations(range(len(web.directory)))))[: data.draw(st.integers(1, 10))]
-    some, all_ = kept.values(rows), kept.values(slice(None))
+    some, all_ = columns.values(rows), columns.values(slice(None))
     for name in NAMES:
         assert some[name].tobytes() == all_[name][rows].tobytes(), name
 
@@ -259,13 +259,13 @@ def test_the_order_of_visits_and_pages_does_not_count(web: Web, random) -> None:
 def test_columns_are_made_when_they_are_asked_for() -> None:
     """A score that reads no sums over pages does not pay for them; an unknown name is a KeyError."""
     web = Web([0, 0, 1], [0, 0], [0, 0, 0], [Visit(1, 0, True)], 2, 0.5)
-    kept = Kept(web)
+    columns = Kept(web)
 
     def never() -> PageSums:
         raise AssertionError("nobody asked")
 
-    related = Related(kept.directories, kept.recent, never)
-    state = RoundState(kept.state | {"group": kept.group}, np.array([0, 2]), related, lambda rows: rows)
+    related = Related(columns.directories, columns.recent, never)
+    state = RoundState(columns.state | {"group": columns.group}, np.array([0, 2]), related, lambda rows: rows)
     assert state["near"].tolist() == [(1 + (1 + 1.1 / 2) / 2) / 2, (0 + (1 + 1.1 / 2) / 2) / 1]
     assert state["spent"].tolist() == [0.5, 0.5]
     assert state["draw"].tolist() == [0, 2]

@@ -100,38 +100,38 @@ def counted(text: str) -> Counted:
 def test_scores_are_the_same_to_the_last_bit(text: str, blocks: list[tuple[int, int]], seed: int) -> None:
     """In blocks of any size, empty ones too, that have states which none before had."""
     rng, function = np.random.default_rng(seed), load(text)
-    told = StateScores(function, CYCLE)
+    scores_of = StateScores(function, CYCLE)
     for rows, spread in blocks:
         state = pages(rng, rows, spread)
         with np.errstate(all="ignore"):
             expected = function.scores(state, CYCLE)
-            assert told(state).tobytes() == expected.tobytes()
+            assert scores_of(state).tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("text", FUNCTIONS[:2])
 def test_states_are_scored_once(text: str) -> None:
     """After as many pages as there are states no page is scored by itself any more; new states widen it."""
     rng, function = np.random.default_rng(1), counted(text)
-    told = StateScores(function, CYCLE)
+    scores_of = StateScores(function, CYCLE)
     for _ in range(100):
         with np.errstate(all="ignore"):
-            told(pages(rng, 1_000))
+            scores_of(pages(rng, 1_000))
     assert function.rows <= 2 * (2 * 5**4) + 2_000
     with np.errstate(all="ignore"):
         for _ in range(100):
-            told(pages(rng, 1_000, 7))
+            scores_of(pages(rng, 1_000, 7))
     assert function.rows <= 2 * (2 * 5**4 + 2 * 7**4) + 4_000
 
 
 def test_a_table_has_states_with_a_change_in_each_visit() -> None:
     """They are rare, and a table that lacks them would soon be made anew."""
     rng, function = np.random.default_rng(1), counted(LONG)
-    told = StateScores(function, CYCLE)
+    scores_of = StateScores(function, CYCLE)
     for most_changes in (2, 5):
         state = pages(rng, 1_000)
         state["X"][:] = np.minimum(state["X"], most_changes)
         with np.errstate(all="ignore"):
-            told(state)
+            scores_of(state)
     assert function.rows == 5**3
 
 
@@ -141,19 +141,19 @@ def test_what_has_no_states_is_scored_page_by_page() -> None:
     state = pages(np.random.default_rng(1), 1_000)
     for text in (f"{LONG} + aad", "t * X", f"{LONG} + random"):
         function = counted(text)
-        told = StateScores(function, CYCLE)
+        scores_of = StateScores(function, CYCLE)
         drawn = state | {"draw": np.arange(1_000, dtype=np.uint64)}
         for _ in range(5):
             with np.errstate(all="ignore"):
-                assert (told(drawn) == load(text).scores(drawn, CYCLE)).all()
+                assert (scores_of(drawn) == load(text).scores(drawn, CYCLE)).all()
         assert function.rows == 5_000
     expression = load("t * X").expression
     assert expression is not None
     assert len(expression.tokens) < LEAST_NODES
     far = counted(LONG)
-    told = StateScores(far, CYCLE)
+    scores_of = StateScores(far, CYCLE)
     state["n"][0] = MOST_STATES + 1
     with np.errstate(all="ignore"):
         for _ in range(MOST_STATES // 1_000 + 10):
-            told(state)
+            scores_of(state)
     assert far.rows == 1_000 * (MOST_STATES // 1_000 + 10)

@@ -208,8 +208,8 @@ def test_a_score_that_begins_with_a_minus_sign_is_a_value(score: str) -> None:
     parser.add_argument("history")
     parser.add_argument("--score", nargs="+", type=score_argument)
     parser.add_argument("-o")
-    given = parser.parse_args(["h.tsv", "--score", "age", score, "-o", "out"])
-    assert given == argparse.Namespace(history="h.tsv", score=["age", score], o="out")
+    options = parser.parse_args(["h.tsv", "--score", "age", score, "-o", "out"])
+    assert options == argparse.Namespace(history="h.tsv", score=["age", score], o="out")
 
 
 def test_an_option_stays_an_option() -> None:

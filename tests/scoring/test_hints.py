@@ -74,20 +74,20 @@ def test_a_tally_is_what_was_claimed_and_found(seed: int) -> None:
     rng = np.random.default_rng(seed)
     own = state(6, claims=rng.integers(0, 256, 6).tolist(), fresh=rng.integers(0, 256, 6).tolist())
     rows, changed = np.array([5, 0, 3]), rng.random(3) < 0.5
-    told = hints.tally(own, rows, changed, 9)
+    tallies = hints.tally(own, rows, changed, 9)
     for visit, row in enumerate(rows):
         for kind in range(len(hints.KINDS)):
             one = {name: column[[row]] for name, column in own.items()}
             expected = -1
             if hints.has_claims(one, kind)[0]:
                 expected = 2 * int(hints.is_claimed(one, kind, 9)[0]) + int(changed[visit])
-            assert told[visit, kind] == expected
+            assert tallies[visit, kind] == expected
     site = np.array([1, 0, 1])
-    result = hints.counted(told, site, 2)
-    assert result.sum() == (told >= 0).sum()
+    result = hints.counted(tallies, site, 2)
+    assert result.sum() == (tallies >= 0).sum()
     for number in range(2):
         for kind in range(len(hints.KINDS)):
-            cell = told[site == number, kind]
+            cell = tallies[site == number, kind]
             assert result[number, kind].ravel().tolist() == [int((cell == one).sum()) for one in range(4)]
 
 

@@ -20,10 +20,10 @@ from scrapy_gp4c.scoring.weights import MAX_WEIGHT, are_weights, read_weight
 def test_numbers_from_0_to_a_million_are_weights(number: Any) -> None:
     """And nothing else: not NaN, not infinity, not what is too large."""
     if 0 <= number <= MAX_WEIGHT:
-        found = read_weight(number)
-        assert found == float(number)
-        assert math.copysign(1.0, found) == 1.0
-        assert are_weights(np.array([found]))
+        weight = read_weight(number)
+        assert weight == float(number)
+        assert math.copysign(1.0, weight) == 1.0
+        assert are_weights(np.array([weight]))
     else:
         with pytest.raises(ValueError, match="expected a number from 0 to 1,000,000 as weight; found"):
             read_weight(number)

@@ -94,6 +94,15 @@ ADDONS = {"scrapy_gp4c.Addon": 500}
 QUIET = {"TELNETCONSOLE_ENABLED": False, "LOGSTATS_INTERVAL": 0}
 
 
+class Listed(Spider):
+    """Visits its start pages, and wants nothing of them."""
+
+    name = "listed"
+
+    def parse(self, response: object) -> None:
+        """Want nothing."""
+
+
 class LinkFollower(Spider):
     """Requests one page and follows all links of HTML."""
 
