@@ -31,7 +31,7 @@ MORE_MONTHS = """sept jänner feber fevereiro setiembre mrt नवम्बर �
 فروردین اردیبهشت خرداد تیر مرداد شهریور مهر آبان آذر دی بهمن اسفند"""
 MORE_WEEKDAYS = "tues thur thurs segunda terça terca quarta quinta sexta mittw sonnabend"
 MORE_UNITS = "sec secs min mins hr hrs wk wks mo mos yr yrs"
-MORE_AGO = {"fa": ["قبل"], "pt": ["atrás"]}
+MORE_AGO = {"fa": ["قبل"], "pt": ["atrás"], "ta": ["முன்பு"]}
 NOT_AGO = ("before", "for", "fyrir")  # "for 5 timer siden" is past, "for 5 timer" is not
 # Months that are common words where no year stands beside them.
 WEAK_MONTHS = """
@@ -113,6 +113,7 @@ def table() -> dict[str, list[Any]]:
         "recent": {"igår", "idag"},
         "until": set(),
         "unspaced": set(),
+        "day_periods": set(),
     }
     before_unit: set[tuple[str, str]] = set()
     unit_after = {(unit, after) for unit in MORE_UNITS.split() for after in ("ago", "earlier")}
@@ -122,6 +123,11 @@ def table() -> dict[str, list[Any]]:
             if len(month) > 3 or name in SHORT_MONTHS or not month.isascii():
                 names_of["months"].add(month)
         names_of["weekdays"].update(names(locale, "days"))
+        for width in ("wide", "abbreviated"):
+            periods = locale.day_periods["format"].get(width, {})
+            names_of["day_periods"].update(
+                word for half in ("am", "pm") if not (word := normal(periods.get(half, "am"))).isascii()
+            )
         names_of["weekday_phrases"].update(phrases(locale))
         names_of["short_weekdays"].update(
             word
@@ -133,6 +139,7 @@ def table() -> dict[str, list[Any]]:
             names_of["until"].update(WORD.findall(normal(pattern).partition("{0}")[0])[-1:])
         agos, units = parser_words(locale.language)
         known = set()
+        after_here: set[tuple[str, str]] = set()
         for before, after in past(locale):
             words = [word for word in WORD.findall(after) if word != "de"]  # acum 25 de minute
             known |= {*WORD.findall(before), words[-1] if words else ""}
@@ -146,9 +153,10 @@ def table() -> dict[str, list[Any]]:
             elif name in UNSPACED and not before:
                 names_of["unspaced"].add(after)
             elif len(words) > 1:  # 5 hours ago
-                unit_after.add((words[0], words[-1]))
+                after_here.add((words[0], words[-1]))
             elif len(words) == 1 and not before:  # 5 oraja: the unit says that it is past
                 names_of["unspaced"].add(after)
+        unit_after |= {*product({unit for unit, _ in after_here}, {after for _, after in after_here})}
         if name == "th":  # 月前 is "before March" as well
             names_of["unspaced"] |= {unit + ago for unit, ago in product(units, agos)}
         elif name not in UNSPACED:

@@ -21,14 +21,14 @@ from typing import Final
 MASK: Final = "\x7f"  # DEL: no page's text holds it, and an ASCII text stays one (a quarter of the memory)
 
 _DATA: Final = files(__package__)
-_TABLE: Final = json.loads(_DATA.joinpath("date_words.json").read_text(encoding="utf-8"))
+_TABLE: Final = json.loads(
+    _DATA.joinpath("date_words.json").read_text(encoding="utf-8").replace("\u200b", "")
+)
 WORDS: Final[dict[str, str]] = tomllib.loads(_DATA.joinpath("mask_words.toml").read_text(encoding="utf-8"))
 """Words beside numbers and over lists."""
 WEEKDAYS: Final = frozenset(_TABLE["weekdays"])
 """Names of the days of the week."""
-RECENT: Final = frozenset(word.replace("\u200b", "") for word in _TABLE["recent"]) | frozenset(
-    WORDS["recent"].split()
-)
+RECENT: Final = frozenset(_TABLE["recent"]) | frozenset(WORDS["recent"].split())
 _RECENT_WORDS: Final = frozenset(word for phrase in RECENT for word in phrase.split())
 _UNIT_AFTER: Final = frozenset(map(tuple, _TABLE["unit_after"]))
 _BEFORE_UNIT: Final = frozenset(map(tuple, _TABLE["before_unit"]))
@@ -72,13 +72,14 @@ _ANY_MARK: Final = re.compile(f"[{chr(_FIRST)}-{chr(_FIRST + 127)}]")
 _MONTH: Final = rf"{_any_of(_STRONG, _WEAK)}\.?"
 _STRONG_MONTH: Final = rf"{_any_of(_STRONG)}\.?"
 _WEEKDAY: Final = rf"{_any_of(_DAY_NAME)}(?:-feira)?"
+_HALF_DAYS: Final = "|".join(map(re.escape, _TABLE["day_periods"]))
 _ZONE: Final = (
-    r"(?:\s?\(?(?:z|utc|gmt|[ecmp][sd]t|cest|cet|eet|eest|bst|jst|msk|ist)\b\)?)?"
+    r"(?:\s?\(?(?:z|(?:utc|gmt)(?:[+-]1?\d\b(?!:))?|[ecmp][sd]t|cest|cet|eet|eest|bst|jst|msk|ist)\b\)?)?"
     r"(?:\s?[+-](?:0\d|1[0-4]):?[0-5]\d\b)?"
 )
 _CLOCK: Final = (
     r"(?:[01]?\d|2[0-4]):[0-5]\d(?::[0-6]\d(?:[.,]\d++)?)?(?!:?\d)"
-    r"(?:\s?[ap]\.?m\b\.?)?(?:\s?uhr\b)?" + _ZONE
+    rf"(?:\s?(?:[ap]\.?m\b\.?|(?:{_HALF_DAYS})(?!\w)))?(?:\s?uhr\b)?" + _ZONE
 )
 _OF: Final = r"(?:st|nd|rd|th|er|º|ª|°|-?(?:го|е))?\.?,?[\s/-]{1,3}(?:of |de |d['’]|del |den |ta['’] )?"
 _YEAR: Final = r"(?:(?:19|20)\d\d|25[5-9]\d|1[34]\d\d)(?!\d)"
@@ -93,21 +94,37 @@ _TIMES: Final = (
     r"|x|krát)"
 )
 _PEOPLE: Final = (
-    r"(?:users?|visitors?|guests?|members?|gäste|benutzer|usuarios|invitados|visitantes|utilisateurs|visiteurs|invités"
-    r"|utenti|ospiti|пользовател\w{1,3}|гост\w{1,3}|użytkowników|gości|osób|gebruikers|gasten)"
+    r"(?:users?|visitors?|guests?|members?|gäste|mitglieder|benutzer|besucher|usuarios|invitados|miembros|visitantes|utilisateurs"
+    r"|visiteurs|invités|membres|utenti|ospiti|visitatori|пользовател\w{1,3}|гост\w{1,3}|посетител\w{1,3}|użytkowników|gości"
+    r"|osób|gebruikers|gasten|bezoekers|ziyaretçi|misafir|üye)"
 )
-_ONLINE: Final = r"(?:online|онлайн|en línea|conectados|en ligne|connectés|collegati|çevrimiçi)"
+_ONLINE: Final = r"(?:online|онлайн|en línea|conectad[oa]s|en ligne|connectée?s|collegati|çevrimiçi)"
+_OTHERS: Final = (
+    r"(?:[\s,;:()&+]|and|und|et|y|e|и|та|ve|are|is|in total|currently|[0-9]++|registered|hidden|bots?"
+    rf"|{MASK}|{_PEOPLE})*+"
+)
+_ONLINE_AFTER: Final = re.compile(rf"{_OTHERS}(?:{_ONLINE}|browsing|viewing|на форуме)")
+_ONLINE_BEFORE: Final = re.compile(rf"(?:{_ONLINE}|на форуме){_OTHERS}$")
 _WATCHERS: Final = (
     rf"(?:people|persons?|others|shoppers|customers|{_PEOPLE}|personen|personer|leute|ihmistä|personnes|personas|persone|pessoas|mensen"
     r"|osób|osoby|kişi|человека?)"
 )
 _WATCH: Final = rf"(?:{'|'.join(WORDS['watch'].split())})"
+_SEEN_VERB: Final = (
+    r"(?:dilihat|dibaca|přečteno|viewed|read|seen|accessed|visited|visto|leído|lido|letto|lu|vu|gelesen|angesehen|aufgerufen"
+    r"|angeklickt|просмотрено|прочитано|bekeken|läst|vist|wyświetlono|przeczytano|okundu|görüntülendi|zobrazeno)"
+)
+_VISITS: Final = (
+    r"(?:visits|visitors|hits|online|онлайн|смотрят|просматривают|посетителей|визитов|besucher|visiteurs|visitantes|visitatori"
+    r"|bezoekers|odwiedzin|ziyaretçi|besökare|pengunjung|(?:hit|visitor|visit|page)\scount(?:er)?|besucherzähler|compteur"
+    r"|contador|contatore|сч[её]тчик|licznik|počítadlo|sayaç)"
+)
 _SEEN: Final = (
-    r"(?:(?:dilihat|dibaca|přečteno|viewed|read|accessed|visto|leído|lido|letto|lu|vu|gelesen|angesehen|aufgerufen|просмотрено|прочитано|bekeken|läst"
-    rf"|vist|wyświetlono|przeczytano|okundu|görüntülendi|zobrazeno)\s?[:：]?\s{_COUNT}\s?{_TIMES}(?!\w)"
+    rf"(?:{_SEEN_VERB}\s?[:：]?\s{_COUNT}\s?{_TIMES}(?!\w)"
     rf"|(?:смотрят|просматривают|watching|viewing)\s(?:сейчас\s)?{_COUNT}\s{_WATCHERS}(?!\w)"
     rf"|(?:seen|read)\sby\s{_COUNT}\s(?:people|{_PEOPLE})(?!\w)"
-    rf"|(?:visits|visitors|hits|online|онлайн|смотрят|просматривают)(?:\s\w{{2,8}})?\s?[:：]\s?{_COUNT}"
+    rf"|(?:{_VISITS}|{_PEOPLE}\s{_ONLINE})(?:\s\w{{2,8}})?\s?[:：]\s?{_COUNT}"
+    rf"(?:[\s,/|·-]{{1,3}}(?:total|всего|gesamt|insgesamt|totale|totaal|łącznie|celkem|toplam)\s?[:：]?\s?{_COUNT})?"
     r"|(?:visitor|besucher|visiteur|visitante|visitatore|посетитель)\s(?:number|nummer|número|numero|no\.|nr\.|n[º°]|#|№)"
     rf"\s?[:：]?\s?{_COUNT})"
 )
@@ -122,7 +139,8 @@ _DAY_FIRST: Final = "|".join(
         r"20\d{6}t\d{4,6}z?(?!\w)",
         rf"1[34]\d\d/(?:0?[1-9]|1[0-2])/{_DAY}(?!\d)",
         rf"{_DAY}{_OF}(?:{_STRONG_MONTH}{_SECOND}(?:{_WITH_YEAR})?|{_MONTH}{_WITH_YEAR})(?!\w)",
-        rf"{_DAY}\s?{_THAI_MONTH}(?:\s?{_YEAR})?",
+        rf"{_DAY}\s?{_THAI_MONTH}(?:\s?(?:{_YEAR}|[67]\d(?!\d)))?",
+        rf"{_DAY}\s?ខែ\s?[\u1780-\u17ff]{{2,10}}(?:\s?ឆ្នាំ\s?{_YEAR})?",
         rf"{_YEAR}\.?(?:\s(?:m\.|е\.))?[\s-]{{1,2}}{_STRONG_MONTH}[\s-]{_DAY}(?!\d)(?:\sd\.|\.)?",
         rf"1[01]\d/(?:0[1-9]|1[0-2])/{_DAY}(?![\d/])",  # years of Taiwan
         rf"(?:0[1-9]|1[0-2])-{_DAY}(?=\s\d\d:\d\d)",
@@ -136,8 +154,8 @@ _MONTH_FIRST: Final = (
 _THEN: Final = (  # the clock and the weekday after a date
     rf"(?:\s*+[,(]?\s?(?:{_WEEKDAY}(?!\w)|[月火水木金土日一二三四五六월화수목금토일](?=[)）])"
     r"|(?:星期|周|週)[一二三四五六日天])[)）]?)?"
-    r"(?:\s*+(?:,\s*+)?(?:(?:at|um|à|a las|às|alle|t|в|о|kl\.?|klo|om|o|-|–|\||·|\()\s*+)?"
-    rf"(?:{_CLOCK}|(?:[01]?\d|2[0-3])h[0-5]\d\b)\)?|\s(?:kl\.?|klo)\s(?:[01]?\d|2[0-3])\.[0-5]\d\b)?"
+    r"(?:\s*+(?:,\s*+)?(?:(?:at|um|à|a las|às|alle|t|в|о|kl\.?|klo|om|o|-|–|\||·|@|\()\s*+)?"
+    rf"(?:(?:{_HALF_DAYS})\s?)?(?:{_CLOCK}|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b)\)?|\s(?:kl\.?|klo)\s(?:[01]?\d|2[0-3])\.[0-5]\d\b)?"
 )
 _NUMBER: Final = r"[0-9]++(?:[.,'][0-9]++){0,8}+"
 _GROUPED: Final = r"(?:[0-9]{1,3}(?:\s[0-9]{3}){1,4}(?![0-9])|" + _NUMBER + ")"
@@ -146,13 +164,14 @@ _MANY: Final = (
 )
 _VIEWS: Final = (
     rf"(?:{_any_of(_VIEW)}|page\s{_any_of(_VIEW)}"
-    rf"|{_PEOPLE} (?:are |currently )?{_ONLINE}|{_WATCHERS}\s(?:\w{{1,20}}\s){{0,3}}{_WATCH}|watching"
-    r"|viewing (?:now|this)|(?:mal|times|раз)\s(?:gelesen|angesehen|aufgerufen|angeklickt|viewed|read"
-    r"|просмотрено|прочитано))(?!\w)"
+    rf"|(?:{_PEOPLE}|{_WATCHERS}) (?:are |currently )?{_ONLINE}"
+    rf"|{_WATCHERS}\s(?:\w{{1,20}}\s){{0,3}}{_WATCH}|watching"
+    rf"|viewing (?:now|this)|{_TIMES}\s{_SEEN_VERB})(?!\w)"
 )
 _CJK_VIEWS: Final = (
     "(?:ยอดวิว|ยอดเข้าชม|เปิดดู|อ่าน|視聴|再生|阅读|浏览|閱讀|瀏覽|查看|点击|點擊|点阅|人气|人氣|围观"
     "|看过|看過|位(?:访客|訪客|访问者)|播放|閲覧|見てい|目の(?:訪問|来訪)|보고 있"
+    "|访问量|訪問量|在线(?:人数|用户)?|線上人數|방문자|접속자"
     "|观看|觀看|アクセス|조회|읽음|เข้าชม|ผู้ชม|คนอ่าน|จำนวนผู้อ่าน|बार देखा)"
 )
 _SHORT_UNIT: Final = (
@@ -178,6 +197,7 @@ _DIGIT_FIRST: Final = "|".join(
         r"(?P<unix>1[5-9]\d{8}(?:\d{3})?(?:\.\d++)?)(?![.,]?\d)",  # Unix time, 2017 to 2033
         rf"(?P<views>{_GROUPED}\+?\s?{_MANY}?(?:\s{_VIEWS}"
         rf"|\s?(?:次|人|回|명이?)?(?:正在|が)?(?:この[^を]{{1,5}}を)?\s?{_CJK_VIEWS}))",
+        rf"(?P<people>[0-9]++\s(?:registered|hidden|bots?|{_PEOPLE})(?!\w))",
         rf"(?P<run>{_NUMBER}\s?(?:{_SHORT_UNIT}|{_any_of(_UNIT)}))(?!\w)",
     )
 )
@@ -211,11 +231,11 @@ _NUMERIC: Final = re.compile(
     rf"|(?={_ANY_MARK.pattern})(?:{_MARK_FIRST})"
     rf"|(?=[abcdeijnprstx]){_TOKEN}"
     rf"|(?=[pumgv])(?P<online>{_VIEWS}\s?[:：]\s?{_COUNT})"
-    rf"|(?=[abdghloprsvwzпчос])(?P<seen>{_SEEN})"
+    rf"|(?=[abcdghloprsuvwzüпчосгв])(?P<seen>{_SEEN})"
     rf"|(?=[^\x00-\u0dff])(?P<cjk>{_CJK_VIEWS}(?:次数|次數|人次|人数|人數|者数|数|數|量|回数|수)?\s?[:：]?\s?{_NUMBER}[万萬만]?))"
 )
 _RUN: Final = re.compile(
-    rf"{MASK}(?:[\s,]*+{MASK}|\s(?:19|20)\d\d\b)*"
+    rf"{MASK}(?:[\s,]*+{MASK}|\s(?:19|20)\d\d\b|\s?(?:农历|農曆)[\u3400-\u9fff]{{0,5}}月[初十廿二三][一二三四五六七八九十])*"
 )  # asctime's year comes after its clock
 _RANGE: Final = (
     r"(?:-|–|—|~|～|/|to|till?|until|bis|à|a|al|às|alle|e|до|tot|til|till|do|から|至|到|ถึง|đến|and|und|et|y|hasta"
@@ -283,15 +303,20 @@ _BULLET: Final = re.compile(r"[·•]\s?$")
 _DAY_NAMES: Final = WEEKDAYS | frozenset(_TABLE["short_weekdays"])
 _SHORT_WEEKDAY: Final = re.compile(  # Di, 10.11.2026; ti 10.11.
     rf"\b(?:{'|'.join(sorted(_TABLE['short_weekdays']))})(?:[.,]{{1,2}}|(?<!\bon)(?<!\bto))\s?$"
-    r"|יום [א-ש]['׳]?,?\s?$"
+    r"|יום [א-ש]['׳]?,?\s?$|ថ្ងៃ[\u1780-\u17ff]{2,12}\s?ទី\s?$"
 )
 _CJK_RECENT: Final = re.compile(
     r"今[天日](?:是|は)?\s?(?:(?:星期|周|週)[一二三四五六日天]|[月火水木金土日]曜日?)|((?:更新|发布|發布|发表|發表|編集|编辑|投稿|公開|修改|작성|등록|수정)(?:于|於|日時?|時間|时间)?\s?:?\s?)"
     rf"(?:{'|'.join(word for word in _TABLE['recent'] if word[0] >= '一')})"
 )
 _NUMBER_WORDS: Final = frozenset(WORDS["numbers"].split())
+_NAME_DAYS: Final = ("svátek ", "meniny ", "imieniny", "névnap", "namnsdag", "nimipäiv", "γιορτάζ")
+_NAME_DAY: Final = re.compile(
+    rf"(?:{'|'.join(_NAME_DAYS)})(?:\w{{0,6}})(?:má|slaví|obchodzą|dziś|dnes|har|viettä\w{{2}})?\s?:?\s[^\W\d]++"
+    r"(?:(?:,| a| i| és| och| ja| και) [^\W\d]++){0,4}"
+)
 _AT: Final = re.compile(
-    r"(?: (?:at|um|à|a las|às|alle|o|в|о|om|kl\.?|klo|saat|lúc|pukul|ที่))?,? ?$"
+    r",?(?: (?:at|um|à|a las|às|alle|o|в|о|om|kl\.?|klo|saat|lúc|ngày|pukul|ที่))?,? ?$"
 )  # [sic] between a day and its clock
 _ABOUT: Final = frozenset(WORDS["about"].split())
 _BEFORE_MOMENT: Final = frozenset(
@@ -356,7 +381,7 @@ _PROSE_CONTEXT: Final = 240
 _CONTEXT: Final = 64  # characters before a match that may say what its number is
 _SHAPE: Final = re.compile(
     r"[0-9](?::[0-5][0-9]|[-/.]\s?[0-9][0-9]?[-/.]\s?[0-9]|[0-9]{9}|\s?h\s?[0-9]|\s?[ap]\.?m\b|\s?uhr"
-    r"|[0-9]{7}t[0-9]|/[0-9][0-9]?\s?\(|\.[0-9][0-9]?\.|\s?\w{0,2}[年月日時时点點秒년월일시초前전ที่ก่]|\s?[분초일주년]\s전|\s?(?:ms|[µμ]s|s|sec)\b)"
+    r"|[0-9]{7}t[0-9]|/[0-9][0-9]?\s?\(|\.[0-9][0-9]?\.|\s?\w{0,2}[年月日時时点點秒년월일시초前전ที่ก่]|\s?[분초일주년]\s전|\s?(?:ms|[µμ]s|s|sec)\b|\s?ខែ)"
 )
 _HEX_SHAPE: Final = re.compile("[0-9a-f]{8}(?:[0-9a-f]{8}|-[0-9a-f]{4}-)")
 _HINTS: Final = frozenset(
@@ -396,6 +421,8 @@ def mask(text: str) -> str:
             text = text.replace(moment, MASK)
     if not text.isascii() and any(sign in text for sign in ("昨", "今", "前天", "어제", "오늘")):
         text = _CJK_RECENT.sub(lambda match: (match[1] or "") + MASK, text)
+    if any(word in text for word in _NAME_DAYS):
+        text = _NAME_DAY.sub(MASK, text)
     # One byte for each character, whatever its script.
     digits = text.encode("ascii", "replace").translate(_IS_DIGIT)
     pieces: list[str] = []
@@ -497,7 +524,7 @@ def _recent_words(word: str, last: Callable[[int], str]) -> int:
 
 
 _DATES: Final = frozenset(("date", "day", "short", "month", "weekday", "vietnamese", "ngày"))
-_JUDGED_BY_CONTEXT: Final = _DATES | {"copyright", "address", "clock", "unix", "run"}
+_JUDGED_BY_CONTEXT: Final = _DATES | {"copyright", "address", "clock", "unix", "run", "people"}
 
 
 class _Masks:
@@ -587,9 +614,18 @@ class _Masks:
         if kind == "clock":
             if _RANGE_AFTER.match(match.string, match.end()) or _RANGE_BEFORE.search(before[-16:]):
                 return False
-            return _HAS_SECONDS.search(text) is not None or _says(before, _SAYS_TIME, _TIME_SIGNS, 4)
+            return (
+                _HAS_SECONDS.search(text) is not None
+                or _says(before, _SAYS_TIME, _TIME_SIGNS, 4)
+                or _AS_OF.search(before) is not None
+            )
         if kind in ("vietnamese", "ngày"):
             return "tháng" in words
+        if kind == "people":
+            return (
+                _ONLINE_AFTER.match(match.string, match.end()) is not None
+                or _ONLINE_BEFORE.search(before) is not None
+            )
         if kind == "unix":
             return _says(before, _SAYS_TIME, _TIME_SIGNS, 3)
         if kind == "run":

@@ -87,6 +87,8 @@ _TWINS: Final = {
     **dict.fromkeys("‐‑‒–—―−﹣", "-"),
     **dict.fromkeys("⁄∕", "/"),
     "×": "x",
+    **dict.fromkeys("،፣٬", ","),
+    "٫": ".",
 }
 """Typographic signs and their plain twins."""
 
