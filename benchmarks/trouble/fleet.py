@@ -26,7 +26,7 @@ SPIDER_MODULES = {modules!r}
 TELNETCONSOLE_ENABLED = False
 RANDOMIZE_DOWNLOAD_DELAY = False
 LOG_LEVEL = "INFO"
-GP4C_STORE = {store!r}
+GP4C_STORE = os.environ.get("STORE", {store!r}) or None
 GP4C_REVISION = os.environ.get("REVISION")
 """
 

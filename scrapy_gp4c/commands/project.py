@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,17 +54,22 @@ class Project:
         self._crawler.addons.load_settings(self._crawler.settings)
         self.settings = Settings.load(self._crawler.settings)
         self.credentials = Credentials(self.settings.secret_params)
-        self.store_path = self.settings.store_path(spider_name)
-        self._others: list[Path] = []
-        """Stores of the spider with arguments, or where it has set its name itself."""
-        if not self.store_path.exists():
-            paths = self.settings.store_paths()
-            self._others = [path for path in paths if owner_of(path).get("command_name") == spider_name]
-            if len(self._others) == 1:
-                (self.store_path,) = self._others
+        self._name = spider_name
         self._allowed = _host_regex(self._crawler)
         fingerprinter = load_object(self._crawler.settings["REQUEST_FINGERPRINTER_CLASS"])
         self._fingerprint = build_from_crawler(fingerprinter, self._crawler).fingerprint
+
+    @cached_property
+    def store_path(self) -> Path:
+        """Directory of the spider's store. A fetcher has none, and may be unable to make its parent."""
+        own = self.settings.store_path(self._name)
+        return own if own.exists() or len(self._others) != 1 else self._others[0]
+
+    @cached_property
+    def _others(self) -> list[Path]:
+        """Stores of the spider with arguments, or where it has set its name itself."""
+        paths = self.settings.store_paths()
+        return [path for path in paths if owner_of(path).get("command_name") == self._name]
 
     def is_offsite(self, host: str) -> bool:
         """Whether the ``allowed_domains`` of the spider's class leave a host out."""
@@ -71,7 +77,7 @@ class Project:
 
     def open_store(self, *, readonly: bool = True) -> Store:
         """Open the spider's store; readers work beside a running crawl."""
-        if readonly and len(self._others) > 1:
+        if readonly and not self.store_path.exists() and len(self._others) > 1:
             raise StoreError(
                 f"the spider has {len(self._others)} stores: choose one of them by -s GP4C_STORE=PATH: "
                 + ", ".join(map(str, self._others))

@@ -36,7 +36,7 @@ from scrapy_gp4c.crawling.fetched import (
 )
 from scrapy_gp4c.fetching import fetcher
 from scrapy_gp4c.fetching.fetcher import FetcherConfig, clock_s, cookie_key, versions
-from scrapy_gp4c.foreign_text import foreign_safe_logger
+from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -630,7 +630,8 @@ class Fleet:
                 if self._is_local
                 else f": start some (scrapy gp4c fetcher SPIDER --connect {self._address})"
             )
-            logger.warning("No fetcher works, and pages of %d hosts wait%s", len(self._waiting), how)
+            hosts = counted(len(self._waiting), "host")
+            logger.warning("No fetcher works, and pages of %s wait%s", hosts, how)
         if now_s - self._written_s > LATE_S:
             self._write()
 
