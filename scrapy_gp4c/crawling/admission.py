@@ -7,7 +7,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -289,6 +289,10 @@ class Admission:
         self._is_seen: Callable[[Request], bool] | None = None
         self._secret_keys: dict[int, int] = {}
         """Key of a page that was asked for with secrets in its URL -> key of that request with them."""
+        self._memories: tuple[set[Any] | dict[Any, Any], ...] = (
+            self._duplicates, self._settled, self._unplanned, self.restored, self.offered, self._copies,
+            self._secret_keys,
+        )  # fmt: skip
 
     def use_filter(self, is_seen: Callable[[Request], bool]) -> None:
         """Let a duplicate filter of the project's own tell which requests for a page are further ones.
@@ -415,6 +419,9 @@ class Admission:
 
     def _admit_page(self, request: Request, weight: float | None, has_wishes: bool) -> bool:
         cycle, store = self._cycle, self._cycle.store
+        for memory in self._memories:
+            if len(memory) >= MAX_REMEMBERED:
+                memory.clear()
         for note in FETCH_NOTES & request.meta.keys():  # of the page whose meta this is a copy of
             del request.meta[note]
         key, full_key = self.rebuilder.keys(request)
@@ -470,7 +477,7 @@ class Admission:
                 return self._skip(name, NEVER)
             weight = rule.weight if weight is None else weight
             page = store.add_page(key, stored)
-            _with_room(self.restored).add(page)
+            self.restored.add(page)
             if finder != UNKNOWN_FINDER:
                 store.note(page, "found_by", finder)
             self._note_weight(page, weight)
@@ -478,7 +485,7 @@ class Admission:
             self._stats.inc_value("gp4c/new_pages")
             if claim is None:
                 if is_spiders or "lacks" in stored:
-                    _with_room(self.offered)[page] = request
+                    self.offered[page] = request
                 return self._skip(name, POSTPONED)
         else:
             is_further = is_further and page in self.restored
@@ -488,14 +495,14 @@ class Admission:
             if claim is None:
                 cycle.note_link(page)
                 if is_further and not cycle.rounds_over:
-                    _with_room(self._copies).setdefault(page, []).append(request)
+                    self._copies.setdefault(page, []).append(request)
                 if is_spiders and (not cycle.rounds_over or len(self.offered) < MAX_OFFERED):
-                    _with_room(self.offered)[page] = request
+                    self.offered[page] = request
                 if self._by_url_alone:
-                    _with_room(self._unplanned)[request.url] = page
+                    self._unplanned[request.url] = page
                 return self._skip(name, NOT_PLANNED)
         cycle.asked.add(page)
-        _with_room(self._duplicates).add(name)
+        self._duplicates.add(name)
         if self.queue_claim(request, claim):
             return True
         request.meta[META] = cycle.end(claim, "excluded")
@@ -576,7 +583,7 @@ class Admission:
         self._restore(page, stored)
         if not is_queued:
             return self._skip(name, DUPLICATE)
-        _with_room(self._duplicates).add(name)
+        self._duplicates.add(name)
         self._todays[page] = request
         return True
 
@@ -594,7 +601,7 @@ class Admission:
         """Replace the stored request of a page by the spider's first one of this run."""
         if page in self.restored:
             return
-        _with_room(self.restored).add(page)
+        self.restored.add(page)
         self._replace(page, stored)
 
     def _replace(self, page: int, stored: StoredRequest) -> None:
@@ -627,7 +634,7 @@ class Admission:
 
         For Scrapy these are two requests, and what is called ``key`` may be no secret: no page is to be lost.
         """
-        if request.dont_filter or _with_room(self._secret_keys).setdefault(key, full_key) == full_key:
+        if request.dont_filter or self._secret_keys.setdefault(key, full_key) == full_key:
             return False
         self._log_first(
             "gp4c/secret_differs",
@@ -713,9 +720,9 @@ class Admission:
     def _skip(self, name: str | int, statistic: str) -> bool:
         """Skip a request, and further ones of its page."""
         if statistic == DUPLICATE:
-            _with_room(self._duplicates).add(name)
+            self._duplicates.add(name)
         else:
-            _with_room(self._settled)[name] = statistic
+            self._settled[name] = statistic
         self._stats.inc_value(statistic)
         return False
 
@@ -735,16 +742,6 @@ class Admission:
         queued = self._enqueue(request)
         request.dont_filter = dont_filter
         return queued
-
-
-Remembered = TypeVar("Remembered", set[Any], dict[Any, Any])
-
-
-def _with_room(remembered: Remembered) -> Remembered:
-    """Return a memory of requests, emptied where it has become too large."""
-    if len(remembered) >= MAX_REMEMBERED:
-        remembered.clear()
-    return remembered
 
 
 def _not_storable(stored: StoredRequest) -> str:

@@ -297,14 +297,6 @@ def remember_cycle(shadows: Array, panel: PanelVisits | None, visited: Array, ou
         shadows["predicted_1"] = panel.predicted
 
 
-class ShadowChoice(NamedTuple):
-    """Shadows that a cycle would have visited."""
-
-    visited: Bools
-    panel: PanelVisits | None = None
-    """Visits to their pages; None: the score depends on no related page."""
-
-
 def choose_shadows(
     pages: KnownPages,
     visits: Array,
@@ -312,8 +304,10 @@ def choose_shadows(
     record: CycleRecord,
     warmup_visits: int,
     function_in_use: ScoreFunction | None = None,
-) -> ShadowChoice:
-    """Choose the shadows that the open cycle, of `record` and not yet folded, would have visited.
+) -> tuple[Bools, PanelVisits | None]:
+    """Shadows that the open cycle, of `record` and not yet folded, would have visited, ``[S]``.
+
+    Besides, visits to their pages; None where the score depends on no related page.
 
     ``visits``: those of the cycle, dtype `VISIT`; ``shadows``: dtype `SHADOW` ``[S]``, as the cycle before
     left them. They take part in the ranking of every round by the formula, clock and seed of the record, even
@@ -323,9 +317,9 @@ def choose_shadows(
     plan, cycle = record["plan"], record["cycle"]
     visited = np.asarray(shadows["n"] < warmup_visits)
     if ranks_all(plan):
-        return ShadowChoice(np.ones(len(shadows), np.bool_))
+        return np.ones(len(shadows), np.bool_), None
     if not plan["ranked"]:
-        return ShadowChoice(visited)
+        return visited, None
     function = functions.recorded(record["formula"], function_in_use).on_clock(record["clock"])
     needed = ("n", *columns_read(function, TOP_K))
     neighbourhood = Neighbourhood(pages, cycle, needed)
@@ -351,7 +345,7 @@ def choose_shadows(
             of_site = site == np.uint64(key)
             score[of_site], tie[of_site] = own_cut
         visited |= (scores > score) | ((scores == score) & (state["draw"] <= tie))
-    return ShadowChoice(visited, own_pages)
+    return visited, own_pages
 
 
 def _sites(known: KnownPages, pages: Array) -> Array:
@@ -419,13 +413,13 @@ def advance(
     compared = judged_visits["outcome"][of_visit] != NOT_MODIFIED
     current[rows[compared]] = judged_visits["fingerprint"][of_visit[compared]]
     outdated = differ(current, np.ascontiguousarray(shadows["copy"]), distance_bits)[rows]
-    choice = choose_shadows(pages, visits, shadows, record, warmup_visits, function_in_use)
-    visited = choice.visited[rows]
+    would_visit, panel = choose_shadows(pages, visits, shadows, record, warmup_visits, function_in_use)
+    visited = would_visit[rows]
     tally = Tally(len(rows), int((~visited).sum()), int((outdated & ~visited).sum()))
 
     shadows = shadows.copy()
     shadows["current"] = current
-    remember_cycle(shadows, choice.panel, rows[visited], rows[visited & outdated])
+    remember_cycle(shadows, panel, rows[visited], rows[visited & outdated])
     rows, outdated = rows[visited], outdated[visited]
     state = {name: shadows[name][rows] for name in terminals.STATE}
     terminals.observe(state, outdated, record["cycle"])

@@ -122,23 +122,17 @@ NO_GONE_PAGES: Final = GonePages(
 )
 
 
-class Rechecks(NamedTuple):
-    """Gone pages that a cycle visits."""
-
-    pages: Pages
-    inside: int
-    """Number of those that the budget pays for."""
-
-
-def rechecks(known: KnownPages, gone: GonePages, alive: int, budget: int, gone_after: int) -> Rechecks:
-    """Gone pages that a cycle visits: start pages and one of each site, and others inside the budget.
+def rechecks(
+    known: KnownPages, gone: GonePages, alive: int, budget: int, gone_after: int
+) -> tuple[Pages, int]:
+    """Gone pages that a cycle visits: start pages and one of each site, and so many others inside the budget.
 
     A site without any other page is asked for one in every cycle: all went in an outage, or the site did.
     ``alive``: pages that are not gone; ``budget``: visits of the cycle. Those come first that have least
     failures, as a hint, a link or an outage that is over leaves them, then those that wait longest.
     """
     if not len(gone.pages):
-        return Rechecks(gone.pages, 0)
+        return gone.pages, 0
     site = known.directories()["site"][some_columns(known, gone.pages, ("group",))["group"]]
     order = np.lexsort((gone.pages, gone.last_attempt, gone.failures, ~gone.is_due))
     one_of_site = np.zeros(len(order), np.bool_)
@@ -152,7 +146,7 @@ def rechecks(known: KnownPages, gone: GonePages, alive: int, budget: int, gone_a
     share = max(BUDGET_SHARE, recovering / max(1, alive + recovering))
     inside = others[: math.ceil(share * budget)]
     chosen[inside] = True
-    return Rechecks(gone.pages[order[chosen[order]]], len(inside))
+    return gone.pages[order[chosen[order]]], len(inside)
 
 
 def _sites_alive(known: KnownPages, gone_after: int) -> Array:
@@ -566,15 +560,15 @@ class Planner:
                 known.rankable[promised] = known.hubs[promised] = False
                 known = known._replace(rankable_pages=int(np.count_nonzero(known.rankable)))
                 self._survey = known
-            looks = rechecks(self._known, known.gone, known.alive, budget, settings.gone_after)
-            budget = max(0, budget - looks.inside)
+            gone, paid = rechecks(self._known, known.gone, known.alive, budget, settings.gone_after)
+            budget = max(0, budget - paid)
             new = first_visits(self._known, settings, self._cycle, known.due[NEW])
             hubs = NOTHING_CHOSEN
             if settings.discovery:
                 waiting = np.setdiff1d(known.due[NEW], new, assume_unique=True)
                 is_open = without_sites_of(self._known, known.hubs, waiting)
                 hubs = best_hubs(self._known, settings, self._cycle, is_open, budget)
-            self._first = FirstRound(budget - len(hubs.pages), hubs, new, looks.pages, promised, promises)
+            self._first = FirstRound(budget - len(hubs.pages), hubs, new, gone, promised, promises)
         return self._first
 
     def _surveyed(self) -> Survey:

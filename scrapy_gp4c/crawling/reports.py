@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,26 +24,19 @@ if TYPE_CHECKING:
 CLASSES: Final = ("never_fetched", "in_warm_up", "ranked", "gone")
 
 
-class NewCounts(NamedTuple):
-    """Counts of new pages in the record of a cycle."""
-
-    all: int
-    by_hubs: int
-
-
-def found_by_hubs(store: Store) -> NewCounts:
+def count_new_pages(store: Store) -> tuple[int, int]:
     """Count the pages that became known in the open cycle, and those that visits to hubs found."""
     visits = store.open_visits()
     brought = claims.brought(store.notes(), store.pages)
     hubs = visits["page"][visits["kind"] == HUB]
-    return NewCounts(sum(1 for _ in store.new_pages()), int(brought[hubs].sum()))
+    return sum(1 for _ in store.new_pages()), int(brought[hubs].sum())
 
 
 def report_of(store: Store, settings: Settings) -> CycleRecord:
     """Record of the open cycle's visits; takes the shadows through the cycle, see `close_cycle`."""
     outcomes = np.bincount(store.open_visits()["outcome"], minlength=len(OUTCOMES)).tolist()
     judged, changed = sum(outcomes[code] for code in JUDGED), outcomes[CHANGED]
-    new = found_by_hubs(store)
+    new, new_by_hubs = count_new_pages(store)
     record = store.cycles(store.last_cycle)[-1]
     panel = close_cycle(
         store,
@@ -60,8 +53,8 @@ def report_of(store: Store, settings: Settings) -> CycleRecord:
         "changed": changed,
         "change_rate": changed / judged if judged else None,
         "outcomes": dict(zip(OUTCOMES, outcomes, strict=True)),
-        "new": new.all,
-        "new_by_hubs": new.by_hubs,
+        "new": new,
+        "new_by_hubs": new_by_hubs,
         "panel": panel,
     }
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scrapy import Request, Spider
 from twisted.web.http import Request as ServerRequest
 
-from scrapy_gp4c.crawling.reports import NewCounts, found_by_hubs
+from scrapy_gp4c.crawling.reports import count_new_pages
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.first_visits import (
     FirstVisits,
@@ -97,10 +97,10 @@ def test_pages_that_hubs_found_are_counted_apart(tmp_path: Path) -> None:
         store.record(NewVisit(1, "first", 1.0, kind="ranked"))
         for page, finder in ((2, 1), (3, 1), (4, 2), (0, START)):
             store.note(page, "found_by", finder)
-        assert found_by_hubs(store) == NewCounts(6, 2)
+        assert count_new_pages(store) == (6, 2)
         store.finish_cycle({"finished": 2.0})
         store.begin_cycle({"started": 3.0})
-        assert found_by_hubs(store) == NewCounts(0, 0)
+        assert count_new_pages(store) == (0, 0)
 
 
 class Followed(Spider):

@@ -188,21 +188,6 @@ def test_failing_pages_wait_longer_and_longer(failures: int, wait_cycles: int) -
     assert plan_of(budget, [late]) == [(0, "ranked")]
 
 
-@pytest.mark.parametrize("collecting", [{"GP4C_BUDGET": 1.0}, {"GP4C_BUDGET": 1, "GP4C_PANEL": 1.0}])
-def test_a_collection_asks_for_failing_pages_in_every_cycle(collecting: dict[str, float]) -> None:
-    """Pages of a collection or control group do not back off: its history would lose them."""
-    rows = [page(failures=failures, last_attempt=CYCLE - 1) for failures in (1, 2, 9)]
-    assert [number for number, _ in plan_of(collecting, rows)] == [0, 1, 2]
-
-
-def test_a_dead_host_leaves_the_budget_to_the_others() -> None:
-    """Pages that wait take no place: the budget goes to pages that can be visited."""
-    rows = [page(failures=9, X=5, key=i) for i in range(10)] + [page(key=100 + i) for i in range(10)]
-    planned = plan_of({"GP4C_BUDGET": 5}, rows)
-    assert len(planned) == 5
-    assert all(number >= 10 for number, _ in planned)
-
-
 def test_ties_at_the_cut_are_drawn_anew_every_cycle_and_seed() -> None:
     """Equal pages take turns: another cycle or seed picks others, the same pick is repeated exactly."""
     rows = [page(key=i * 2**50) for i in range(200)]
@@ -215,23 +200,6 @@ def test_ties_at_the_cut_are_drawn_anew_every_cycle_and_seed() -> None:
     assert all(len(pick) == 10 for pick in picks.values())
 
 
-def test_panel_is_a_random_fixed_share_inside_the_budget() -> None:
-    """About the wanted share of pages, decided by the page's key alone, taken off the budget."""
-    keys = np.random.default_rng(1).integers(0, 2**64, 4000, dtype=np.uint64).tolist()
-    planned = plan_of({"GP4C_PANEL": 0.1, "GP4C_BUDGET": 0.15}, [page(key=key) for key in keys], 512)
-    panel = [number for number, kind in planned if kind == "panel"]
-    assert len(planned) == 600
-    assert math.isclose(len(panel), 400, abs_tol=5 * math.sqrt(400 * 0.9))
-    assert all(keys[number] < 0.1 * 2**64 for number in panel)
-
-
-def test_a_panel_larger_than_the_budget_is_visited_in_full() -> None:
-    """The panel observes without bias: a small budget does not cut it, nothing is ranked besides."""
-    rows = [page(key=i) for i in range(20)] + [page(key=2**63 + i) for i in range(20)]
-    planned = plan_of({"GP4C_PANEL": 0.25, "GP4C_BUDGET": 3}, rows)
-    assert planned == [(number, "panel") for number in range(20)]
-
-
 def test_scores_are_in_the_plan() -> None:
     """Ranked pages carry their score, best first; the others have none."""
     rows = [page(X=2, last_cycle=30), page(n=0, X=0), page(X=3)]
@@ -239,11 +207,6 @@ def test_scores_are_in_the_plan() -> None:
     assert plan["page"].tolist() == [0, 2, 1]
     assert plan["score"][:2].tolist() == [20.0, 3.0]
     assert np.isnan(plan["score"][2])
-
-
-def test_no_pages_no_plan() -> None:
-    """An empty store plans nothing."""
-    assert plan_of({}, []) == []
 
 
 ROWS = st.lists(
