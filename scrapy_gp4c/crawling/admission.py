@@ -615,7 +615,7 @@ class Admission:
         elif self._cycle.settings.skip_unchanged and has_new_data(before, stored):
             stored = {**stored, NEEDS_CALLBACK: "once"}
         if stored != before:
-            self._note_varying(data_of(before), data_of(stored))
+            self._note_varying(self.rebuilder.data_of(before), self.rebuilder.data_of(stored))
             jars = [one.get("meta", {}).get("cookiejar") for one in (before, stored)]
             if None not in jars:  # of the page that sets up the session, too
                 self._note_varying({JAR: jars[0]}, {JAR: jars[1]})

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from scrapy_gp4c.crawling.admission import SECRET_NOT_GIVEN, Admission, log_first, secret_not_given
 from scrapy_gp4c.crawling.cycle import Cycle
-from scrapy_gp4c.crawling.requests import UNKNOWN_FINDER, CallbackMissingError, data_of
+from scrapy_gp4c.crawling.requests import UNKNOWN_FINDER, CallbackMissingError
 from scrapy_gp4c.crawling.scrapy_internals import has_started
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.scoring.discovery import START
@@ -250,7 +250,8 @@ class Feeder:
         if not pages:
             return
         cycle.stats.inc_value("gp4c/data_of_earlier_run", len(pages))
-        names = cycle.varying_data.intersection(*map(data_of, (self._outdated[page] for page in pages)))
+        data = map(self._rebuilder.data_of, (self._outdated[page] for page in pages))
+        names = cycle.varying_data.intersection(*data)
         logger.warning(
             "%d of %d visited pages got data of an earlier run (%s), because the spider did not ask for them "
             "in this run. The first is %s. Give the requests of the pages that hand it on "
@@ -306,7 +307,7 @@ class Feeder:
             self._waits_for_data
             and page not in self._released
             and page not in self._admission.restored
-            and data_of(stored)
+            and self._rebuilder.data_of(stored)
         ):
             self.late.append(page)
             return False
@@ -328,7 +329,8 @@ class Feeder:
         if request is None:
             self._cycle.end(claim, "error", answer=LastAnswer(error="the request cannot be rebuilt"))
             return False
-        if not (page in self._admission.restored or self._cycle.varying_data.isdisjoint(data_of(stored))):
+        data = self._rebuilder.data_of(stored)
+        if not (page in self._admission.restored or self._cycle.varying_data.isdisjoint(data)):
             self._outdated[page] = stored
         level = self._fed * RANK_LEVELS // self._planned
         request.priority += RANK_LEVELS - min(level, RANK_LEVELS - 1)

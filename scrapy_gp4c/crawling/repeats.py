@@ -7,13 +7,17 @@ are reported once, and it is looked at again after 1, 2, 4, ... 32 cycles, as wh
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl, urljoin, urlsplit
+from zlib import crc32
 
 import numpy as np
 
 from scrapy_gp4c.fingerprint import has_text
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.groups import Place, in_scope, place_of_url
 
 if TYPE_CHECKING:
@@ -38,6 +42,18 @@ FEW: Final = 5
 """Fewest repeats of a cycle that count, and fewest new pages that may end a trap."""
 MAX_REMEMBERED: Final = 100_000
 """Texts of a cycle's new pages, and scopes, that are remembered."""
+IN_PATH: Final = "a date or a token in the path"
+_TOKENS: Final = re.compile(
+    r"(?<![0-9A-Za-z])(?:(?:19|20)\d\d[-_./]?[01]\d[-_./]?[0-3]\d|\d{10}(?:\d{3})?"
+    r"|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{16,})(?![0-9A-Za-z])"
+)
+"""Dates, times, UUIDs and long numbers of base 16."""
+SAMPLE: Final = 64
+"""Most URLs without a part that are kept of each."""
+MIN_VARIANTS: Final = 3
+"""Fewest known URLs without a part that new pages have again, of a part that may make no pages."""
+MAX_PARTS: Final = 20
+MAX_PARAMETERS: Final = 8
 MAX_SCOPES: Final = 200
 """Scopes whose repeats the record of a cycle has."""
 
@@ -67,6 +83,68 @@ def are_related(url: str, other: str) -> bool:
     """Whether two addresses are of one site, with or without ``www.``, by http or https."""
     site, other_site = ((urlsplit(one).hostname or "").removeprefix("www.") for one in (url, other))
     return site == other_site
+
+
+class UrlParts:
+    """Parts of URLs, such as a token or a date, in which alone new pages differ from known ones.
+
+    For each part, the smallest hashes of URLs without it are kept, of all cycles: a sample of these URLs.
+    """
+
+    def __init__(self, store: Store) -> None:
+        """Take the store, whose newest record of a cycle has the samples."""
+        self._store = store
+        self._before: dict[str, list[int]] = store.newest_record("url_parts").get("url_parts", {})
+        self._now: defaultdict[str, dict[int, list[str]]] = defaultdict(dict)
+        """Part -> hash of a URL without it -> URLs of this cycle's new pages."""
+        self._pages: Counter[str] = Counter()
+
+    def note(self, url: str) -> None:
+        """Note a new page."""
+        for part, rest in parts_of(url):
+            if part in self._now or len(self._now) < MAX_PARTS:
+                self._pages[part] += 1
+                self._now[part].setdefault(crc32(rest.encode()), []).append(url)
+                if len(self._now[part]) > 2 * SAMPLE:
+                    self._now[part] = dict(sorted(self._now[part].items())[:SAMPLE])
+
+    def finish(self, asked: Sequence[str], asked_pages: int) -> Iterator[str]:
+        """Yield warnings; ``asked``: URLs of known pages that the spider asked for, of ``asked_pages``."""
+        asked_parts = Counter(part for url in asked for part, _ in parts_of(url))
+        for part, now in self._now.items():
+            before = self._before.get(part, [])
+            urls = {one: now[one] for one in now if len(before) < SAMPLE or one <= before[-1]}
+            # Without a part, the new pages of a list that grows, or of a directory, are one.
+            again = [one for one in before if len(urls.get(one, ())) == 1]
+            pages = self._pages[part] * len(again) // max(1, sum(map(len, urls.values())))
+            others = asked_parts[part] * asked_pages / max(1, len(asked))
+            if len(again) >= max(MIN_VARIANTS, len(urls) / 2) and pages >= 2 * others:
+                yield self._warning(part, pages, urls[again[0]][0])
+            self._before = {**self._before, part: sorted({*before, *now})[:SAMPLE]}
+        if self._now:
+            self._store.amend_record(url_parts=self._before)
+
+    def _warning(self, part: str, pages: int, example: str) -> str:
+        remedy = f"add {part} to GP4C_URL_PARAMS_IGNORED"
+        if part == IN_PATH:
+            remedy = "leave it out in a REQUEST_FINGERPRINTER_CLASS of yours (docs/settings.md)"
+        new = counted(self._store.pages - self._store.merged_pages, "new page")
+        return (
+            f"{pages:,} of {new}, such as {example}, differ from known pages in nothing but {part}. If that "
+            f"makes no page of its own, as a token or a date of today, {remedy}: else these pages are new in "
+            "each cycle, and never compared."
+        )
+
+
+def parts_of(url: str) -> Iterator[tuple[str, str]]:
+    """Parts of a URL that may be a token or a date, and the URL without each."""
+    head, mark, query = url.partition("?")
+    if (path := _TOKENS.sub("*", head)) != head:
+        yield IN_PATH, path + mark + query
+    parameters = query.split("&") if query else []
+    for position, parameter in enumerate(parameters[:MAX_PARAMETERS]):
+        name = parameter.partition("=")[0]
+        yield name, "&".join((head, *parameters[:position], *parameters[position + 1 :]))
 
 
 class Scope(NamedTuple):
@@ -102,6 +180,7 @@ class Repeats:
     def __init__(self, store: Store, most: int | None) -> None:
         """``most``: new pages of a trap that a cycle takes; None: all, and nothing is a trap."""
         self._store, self._most = store, most
+        self.parts = UrlParts(store)
         self._taken = dict.fromkeys((Scope(*one) for one in store.newest_record("traps").get("traps", ())), 0)
         """Trap -> new pages of it in this cycle."""
         self._before: dict[Scope, list[int]] = {
@@ -122,6 +201,7 @@ class Repeats:
 
     def takes(self, url: str) -> bool:
         """Count a new page, unless it is in a trap of which the cycle has enough."""
+        self.parts.note(url)
         if (trap := self.trap_of(url)) is None:
             return True
         self._taken[trap] += 1

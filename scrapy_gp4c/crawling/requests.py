@@ -559,6 +559,8 @@ class Rebuilder:
         # Exactly these types: a project's own subclass may tell pages apart by anything.
         self.by_url_alone = type(crawler.request_fingerprinter) in (RequestFingerprinter, PageFingerprinter)
         self._ignored: tuple[str, ...] = getattr(crawler.request_fingerprinter, "ignored", ())
+        self._named = tuple(name for name in self._ignored if name not in IGNORED_PARAMS)
+        """Ignored parameters that the project has named; campaigns matter to nobody."""
         # Another version of Scrapy may hash otherwise: then every fingerprint is Scrapy's own.
         self._hashes_plain = self.by_url_alone and self._fingerprint(
             Request(_PROBE_URL)
@@ -610,6 +612,11 @@ class Rebuilder:
         if self._has_session(request):
             stored["session"] = True
         return self.credentials.stripped(stored)
+
+    def data_of(self, stored: StoredRequest) -> dict[str, Any]:
+        """Data of a request, and its URL if a parameter in it makes no page: a token of today, say."""
+        data, url = data_of(stored), stored["url"]
+        return data if page_url(url, self._named) == url else data | {"URL": url}
 
     def _has_session(self, request: Request) -> bool:
         """Whether a request with a ``cookiejar`` of its own finds cookies there."""

@@ -68,6 +68,8 @@ if TYPE_CHECKING:
 
 logger = foreign_safe_logger(__name__)
 
+MAX_ASKED: Final = 500
+"""Known pages whose URLs are compared with those of new pages."""
 PATIENCE_S: Final = 0.25
 """Seconds that free slots wait for missing outcomes of a round, before the next is planned."""
 START_PATIENCE_S: Final = 10.0
@@ -459,7 +461,9 @@ class Run:
                 cycle.keep_left_alone()
                 line = messages.refusing(host, cycle.patience.left_alone[host])
                 logger.warning("%s", line, extra=self.extra)
-            for line in cycle.repeats.finish():
+            asked = [page for page in self._admission.restored if page < cycle.store.merged_pages]
+            urls = [stored["url"] for stored in cycle.store.requests(asked[:MAX_ASKED])]
+            for line in (*cycle.repeats.finish(), *cycle.repeats.parts.finish(urls, len(asked))):
                 logger.warning("%s", line, extra=self.extra)
             self.notifier.cycle_ends()
             record = cycle.finish(reason)

@@ -153,6 +153,8 @@ class CycleRecord(TypedDict, total=False):
     """Scopes of traps: site, begin of the directory, whether URLs have a query."""
     repeats: list[list[Any]]
     """Scopes as in `traps`, then counts of new pages, of repeats and of cycles with repeats."""
+    url_parts: dict[str, list[int]]
+    """Part of URLs, such as a parameter -> hashes of some URLs of pages without it."""
     logins: list[int]
     """Keys of the pages by which the spider comes to its first POST."""
     doubted: list[int]

@@ -175,6 +175,24 @@ def test_a_trap_of_many_directories_ends(store_path: Path) -> None:
     assert "a.example/cal/ is no trap any more" in line
 
 
+@pytest_twisted.ensureDeferred
+async def test_new_pages_that_differ_in_a_token_or_a_date_are_one_warning(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Which names the parameter and the setting; pages of lists that grow, and new ids, are none."""
+    for day in (1, 2):
+        lists = [f"/{path}/list?page={number}" for path in "abcd" for number in range(2 + day)]
+        ids = [f"/ads/{1_000_000_000 + 10 * day + number}" for number in range(8)]
+        tokens = [link for path in "abcd" for link in (f"/{path}?id=7&v={day}", f"/2026-01-0{day}/{path}")]
+        site.pages = {"/": html(f"the links of day {day}", [*lists, *ids, *tokens])}
+        await crawl(LinkFollower, store_path, {**FULL, "GP4C_WARMUP_VISITS": 9}, url=site.url())
+        lines = sorted(one.getMessage() for one in caplog.records if "nothing but" in one.getMessage())
+        assert len(lines) == 2 * (day - 1), lines
+    assert all(line.startswith("4 of 20 new pages") for line in lines)
+    assert "nothing but a date or a token in the path." in lines[0]
+    assert "add v to GP4C_URL_PARAMS_IGNORED" in lines[1]
+
+
 def test_related_sites_and_scopes() -> None:
     """With or without ``www.``; scopes from the directory up."""
     assert are_related("http://www.a.example/x", "https://a.example:8443/")
