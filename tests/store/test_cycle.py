@@ -129,27 +129,6 @@ def test_verify_finds_rounds_that_do_not_fit(tmp_path: Path, rounds: Any, expect
         assert problem == expected.replace("\\", "")
 
 
-def test_a_plan_is_there_only_when_it_is_complete(tmp_path: Path) -> None:
-    """A plan whose writing broke off counts as none; a new one replaces it. An empty plan is a plan."""
-
-    def failing() -> object:
-        yield np.zeros(5, PLAN)
-        raise RuntimeError("broke")
-
-    with Store(tmp_path / "store") as store:
-        store.add_pages(pages(5))
-        store.begin_cycle({})
-        assert store.planned() is None
-        with pytest.raises(RuntimeError):
-            store.add_round(failing(), seen=0)
-        assert store.planned() is None
-        store.add_round([], seen=0)
-        assert store.planned() == 0
-        store.add_round([np.array([(2.5, 4, 3), (1.0, 0, 1)], PLAN)], seen=0)
-        assert np.concatenate(list(store.plan())).tolist() == [(2.5, 4, 3), (1.0, 0, 1)]
-        assert store.planned() == 2
-
-
 def test_the_newest_record_with_a_value_is_found_and_records_are_read_from_a_cycle_on(tmp_path: Path) -> None:
     """A name that stands elsewhere in a record is no value of it; the open cycle counts."""
     records: list[CycleRecord] = [{"doubted": [7]}, {"policy": "doubted"}, {"doubted": [8]}, {}]

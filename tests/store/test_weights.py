@@ -19,7 +19,7 @@ from scrapy_gp4c.store.lmdb_store.forget import forget
 from scrapy_gp4c.store.lmdb_store.recover import recover
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.verify import check
-from scrapy_gp4c.store.opening import backup, compact, import_history, open_store
+from scrapy_gp4c.store.opening import import_history, open_store
 from scrapy_gp4c.store.records import NewVisit, StoredRequest
 from tests.support.growing import SMALL
 
@@ -47,7 +47,7 @@ def filled(path: Path) -> list[float]:
     return expected
 
 
-def told(path: Path) -> list[float]:
+def weights_of(path: Path) -> list[float]:
     """Weights of all pages by the columns, which are those that the store tells page by page; sizes hold."""
     with open_store(path, readonly=True) as store:
         result = np.concatenate([block["weight"] for _, block in store.blocks()]).tolist()
@@ -129,31 +129,23 @@ def test_an_export_keeps_weights(batch: int, tmp_path: Path) -> None:
     assert sum('"weight"' in line for line in lines) == 4
     assert sum('"size"' in line for line in lines) == PAGES
     import_history(tmp_path / "t", "x", enumerate(lines, 1), to_page, pages_per_batch=batch)
-    assert told(tmp_path / "t") == expected
+    assert weights_of(tmp_path / "t") == expected
 
 
-@pytest.mark.parametrize("wrong", ["-1", "NaN", "1e308", '"3"', "true", "null", "[1]"])
-def test_a_line_with_a_wrong_weight_is_named(wrong: str, tmp_path: Path) -> None:
+def test_a_line_with_a_wrong_weight_is_named(tmp_path: Path) -> None:
     """And nothing is imported."""
-    line = f'h\thttp://h/0\t01\t{{"first_cycle": 1, "weight": {wrong}}}'
-    with pytest.raises(ImportFileError, match=r"line 1: weight: expected `float`.*; found "):
-        import_history(tmp_path / "t", "x", [(1, line)], to_page)
+    for wrong in ("-1", "NaN", "1e308", '"3"', "true", "null", "[1]"):
+        line = f'h\thttp://h/0\t01\t{{"first_cycle": 1, "weight": {wrong}}}'
+        with pytest.raises(ImportFileError, match=r"line 1: weight: expected `float`.*; found "):
+            import_history(tmp_path / "t", "x", [(1, line)], to_page)
     assert not (tmp_path / "t").exists()
-
-
-def test_copies_keep_weights(tmp_path: Path) -> None:
-    """A backup, and the store that is compacted."""
-    expected = filled(tmp_path / "s")
-    copy = backup(tmp_path / "s", tmp_path / "backups", None, SMALL)
-    compact(tmp_path / "s", SMALL)
-    assert told(copy) == told(tmp_path / "s") == expected
 
 
 def test_forgetting_pages_keeps_the_weights_of_the_others(tmp_path: Path) -> None:
     """Whose numbers close up."""
     expected = filled(tmp_path / "s")
     assert forget(tmp_path / "s", SMALL, lambda store: np.isin(np.arange(PAGES), (1, 4, 9))) == 3
-    assert told(tmp_path / "s") == [expected[page] for page in (0, 2, 3, 5, 6, 7, 8, 10)]
+    assert weights_of(tmp_path / "s") == [expected[page] for page in (0, 2, 3, 5, 6, 7, 8, 10)]
 
 
 def test_a_repair_keeps_weights(tmp_path: Path) -> None:
@@ -171,7 +163,7 @@ def test_a_repair_keeps_weights(tmp_path: Path) -> None:
     with Store(tmp_path / "s", sizes=SMALL) as store:
         assert store.weights.of(9) == 8.0
         assert store.open_cycle is None  # ended, as ids of pages have changed
-    assert told(tmp_path / "s") == [expected[0], expected[1], *expected[3:10], 8.0]
+    assert weights_of(tmp_path / "s") == [expected[0], expected[1], *expected[3:10], 8.0]
 
 
 def test_a_lost_block_of_weights_is_counted(tmp_path: Path) -> None:
@@ -187,7 +179,7 @@ def test_a_lost_block_of_weights_is_counted(tmp_path: Path) -> None:
     )
     done = recover(tmp_path / "s", SMALL, lambda request: to_page(request)[0])
     assert done.lost == ["1 of 2 values of weights: the weights of a block of pages"]
-    assert told(tmp_path / "s") == [*expected[:8], 1.0, 1.0, 1.0]
+    assert weights_of(tmp_path / "s") == [*expected[:8], 1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize(
