@@ -33,6 +33,10 @@ from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import StoredRequest
 
 MATRIX_BYTES: Final = 64_000_000
+_COLUMNS: Final = (
+    "first_cycle", "last_cycle", "n", "fingerprint", "has_copy", "failures", "gone", "last_attempt",
+    "outcome", "entered", "found_by", *BROUGHT, "seen_min", "weight", "size",
+)  # fmt: skip
 DATED: Final = np.dtype([("cycle", "<i4"), *CLAIM.descr])
 """A claim, and the cycle in which it was new."""
 
@@ -114,17 +118,18 @@ def _lines(
     claims, gains = claims_between(store, first, stop), _gains_between(store, first, stop)
     of_page = np.searchsorted(claims["page"], np.arange(first, stop + 1)).tolist()
     for start, block in group:
-        for row, stored in enumerate(store.requests(np.arange(start, start + len(block["n"])))):
-            page = start + row
+        requests = store.requests(np.arange(start, start + len(block["n"])))
+        rows = zip(*(block[name].tolist() for name in _COLUMNS), strict=True)
+        for page, (stored, row) in enumerate(zip(requests, rows, strict=True), start):
             request = without(page, stored)
             if request is None:
                 continue
-            columns = {name: column[row].item() for name, column in block.items()}
+            columns = dict(zip(_COLUMNS, row, strict=True))
             text = bits[page - first].tobytes().decode("ascii")
             last_judged = max(text.rfind("0"), text.rfind("1")) + 2
             state = _state(columns, last_judged)
             state.found_by = "start" if columns["found_by"] == START else without.line_of(columns["found_by"])
-            page_claims = claims[slice(*of_page[page - first :][:2])].tolist()
+            page_claims = claims[of_page[page - first] : of_page[page - first + 1]].tolist()
             state.claims = [(cycle, KINDS[kind], value) for cycle, _, kind, value in page_claims]
             state.dq = gains.get(page, [])
             state.etag, state.last_modified = store.validators(page)
