@@ -19,7 +19,7 @@ from scrapy_gp4c.crawling import control_group
 from scrapy_gp4c.crawling.control_group import estimates, new_shadows
 from scrapy_gp4c.crawling.cycle import Cycle as LiveCycle
 from scrapy_gp4c.crawling.forecast import PagesInMemory
-from scrapy_gp4c.crawling.measuring import measuring
+from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.planning import PlannedRound, Planner
 from scrapy_gp4c.fingerprint import PageReading, differ
 from scrapy_gp4c.page_state import columns
@@ -78,7 +78,7 @@ def crawl_store(
         urls = [f"http://h{key % 10}/{key}" for key in keys]
     with Store(path, sizes=sizes) as store:
         store.add_pages((int(key), {"url": url}) for key, url in zip(keys, urls, strict=True))
-        index = measuring(store, settings)
+        index = None if settings.query_log is None else Measuring(store, settings)
         while store.last_cycle < len(texts):
             cycle = LiveCycle(store, settings, Counts(), index)  # type: ignore[arg-type]
             pages = list(cycle.remaining())

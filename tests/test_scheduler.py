@@ -22,7 +22,7 @@ from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c.scheduler import RecrawlScheduler
 from scrapy_gp4c.store.lmdb_store.store import Store
-from tests.support.loopback import Site, crawl, html, outcomes, path_of, stats, stock_crawl
+from tests.support.loopback import Listed, Site, crawl, html, outcomes, path_of, stats, stock_crawl
 
 WORDS = "a quiet page with a text of more than a few words on nothing in particular that rarely changes"
 
@@ -601,12 +601,6 @@ async def test_a_bad_stored_request_fails_its_own_page_alone(
 ) -> None:
     """Written by another version or a hand: an error of that page, and one line; the others are visited."""
 
-    class Quiet(Spider):
-        name = "quiet"
-
-        def parse(self, response: Any) -> None:
-            """Read a page."""
-
     good = [f"/{number}" for number in range(40)]
     with Store(store_path) as store:
         requests: list[Any] = [{"url": site.url(path)} for path in good]
@@ -614,7 +608,7 @@ async def test_a_bad_stored_request_fails_its_own_page_alone(
             requests.insert(number * 2, {"url": site.url("/bad"), **bad})
         store.add_pages(enumerate(requests, 1))
     site.pages.update(dict.fromkeys(good, html(WORDS)))
-    crawler = await crawl(Quiet, store_path)
+    crawler = await crawl(Listed, store_path)
     assert site.fetched() == set(good)
     assert stats(crawler)["outcome/error"] == len(BAD_REQUESTS)
     assert stats(crawler)["outcome/first"] == len(good)
@@ -670,12 +664,6 @@ async def test_a_torn_queue_in_a_jobdir_ends_no_crawl_and_loses_no_page(
 ) -> None:
     """Whatever Scrapy's disk queue raises: every planned page gets its outcome, and the run ends."""
 
-    class Quiet(Spider):
-        name = "quiet"
-
-        def parse(self, response: Any) -> None:
-            """Read a page."""
-
     paths = [f"/{number}" for number in range(60)]
     site.pages.update(dict.fromkeys(paths, html(WORDS)))
     with Store(store_path) as store:
@@ -691,7 +679,7 @@ async def test_a_torn_queue_in_a_jobdir_ends_no_crawl_and_loses_no_page(
             (slot / str(priority)).write_bytes(b"\0\0")
     scheduler = type("Torn_", (Torn,), {"how": how})
     crawl_settings = {"SCHEDULER": scheduler, "JOBDIR": str(tmp_path / "job"), "CLOSESPIDER_TIMEOUT": 10}
-    crawler = await crawl(Quiet, store_path, crawl_settings)
+    crawler = await crawl(Listed, store_path, crawl_settings)
     assert crawler.stats.get_value("finish_reason") == "finished"
     assert (how == "list") == ("skipped/unreadable" not in stats(crawler))
     assert outcomes(store_path, 1) == {path: ["first"] for path in paths}

@@ -114,8 +114,3 @@ class Measuring:
     def _gone(self) -> Iterator[int]:
         for first, block in self._store.blocks():
             yield from (np.flatnonzero(block["gone"] >= self._settings.gone_after) + first).tolist()
-
-
-def measuring(store: Store, settings: Settings) -> Measuring | None:
-    """The measuring of a crawl with a log of queries; None without one. Raises as `Measuring` does."""
-    return None if settings.query_log is None else Measuring(store, settings)

@@ -38,7 +38,7 @@ from scrapy_gp4c.crawling.cycle import Cycle, VisitInfo
 from scrapy_gp4c.crawling.downloads import Downloads, Load
 from scrapy_gp4c.crawling.feeding import Feeder
 from scrapy_gp4c.crawling.hints import HintReader
-from scrapy_gp4c.crawling.measuring import Measuring, measuring
+from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.neighbourhood import missing_clusters
 from scrapy_gp4c.crawling.notifying import Notifier
 from scrapy_gp4c.crawling.promises import unmatched_warning
@@ -536,7 +536,7 @@ def open_run(
         set_mode(path, settings.store_mode)
         warnings = RunWarnings(spider)
         logger.info("Store %s: %s", store.path, store.look_over(), extra={"spider": spider})
-        index, archive = measuring(store, settings), None
+        index, archive = None if settings.query_log is None else Measuring(store, settings), None
         try:
             archive = open_archive(store, settings, spider)
             assert crawler.stats is not None

@@ -34,55 +34,36 @@ MAX_LENGTH: Final = 1000
 
 
 class Parameter(NamedTuple):
-    """A parameter of a policy."""
+    """A parameter of a policy: a number, one of some names, or either; or True and False, as its default."""
 
     default: object
-    accepts: Callable[[object], bool]
-    expected: str
-    """Accepted values in words."""
+    """None is accepted where it is the default."""
+    numbers: tuple[float, float] | None = None
+    """Least and greatest number; whole numbers alone where both are whole."""
+    names: Sequence[str] = ()
 
+    def accepts(self, value: Any) -> bool:
+        """Whether the parameter takes a value."""
+        if value is None or isinstance(value, bool):
+            return type(value) is type(self.default)
+        if self.numbers is None or isinstance(value, str):
+            return isinstance(value, str) and value in self.names
+        low, high = self.numbers
+        return isinstance(value, int if isinstance(low, int) else int | float) and low <= value <= high
 
-def whole_number(default: int | None, low: int, high: int) -> Parameter:
-    """A whole number in a range; None too where that is the default."""
-
-    def accepts(value: object) -> bool:
-        if value is None:
-            return default is None
-        return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-
-    nothing = ", or None" if default is None else ""
-    return Parameter(default, accepts, f"a whole number from {low} to {high}{nothing}")
-
-
-def is_share(value: object) -> bool:
-    """Whether a value is a number from 0 to 1."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-
-
-def share(default: float) -> Parameter:
-    """A number from 0 to 1."""
-    return Parameter(default, is_share, "a number from 0 to 1")
-
-
-def flag(default: bool) -> Parameter:
-    """True or False."""
-    return Parameter(default, lambda value: isinstance(value, bool), "True or False")
-
-
-def one_of(default: str, names: Sequence[str]) -> Parameter:
-    """Check that accepts some names."""
-    known = " or ".join(map(repr, names)) if len(names) < 3 else f"one of {', '.join(map(repr, names))}"
-    return Parameter(default, lambda value: isinstance(value, str) and value in names, known)
-
-
-def share_or_one_of(default: str, names: Sequence[str]) -> Parameter:
-    """A number from 0 to 1, or one of some names."""
-    other = one_of(default, names)
-    return Parameter(
-        default,
-        lambda value: is_share(value) or other.accepts(value),
-        f"a number from 0 to 1, or {other.expected}",
-    )
+    @property
+    def expected(self) -> str:
+        """Accepted values in words."""
+        if isinstance(self.default, bool):
+            return "True or False"
+        texts, names = list[str](), list(map(repr, self.names))
+        if self.numbers is not None:
+            low, high = self.numbers
+            kind = "a whole number" if isinstance(low, int) else "a number"
+            texts.append(f"{kind} from {low:.0f} to {high:.0f}")
+        if names:
+            texts.append(" or ".join(names) if len(names) < 3 else f"one of {', '.join(names)}")
+        return ", or ".join([*texts, *(["None"] if self.default is None else [])])
 
 
 class PolicyEntry(NamedTuple):
@@ -101,10 +82,10 @@ class PolicyEntry(NamedTuple):
     """Grouping that the policy needs whatever its parameters are."""
 
 
-ROUNDS: Final = whole_number(4, 1, 1000)
-LEVEL: Final = one_of("site", LEVELS)
-SAMPLE: Final = whole_number(None, 1, 10**9)
-IN_FLIGHT: Final = whole_number(16, 1, 10**6)
+ROUNDS: Final = Parameter(4, (1, 1000))
+LEVEL: Final = Parameter("site", names=LEVELS)
+SAMPLE: Final = Parameter(None, (1, 10**9))
+IN_FLIGHT: Final = Parameter(16, (1, 10**6))
 TAN: Final = "Tan et al. 2007"
 CHO_NTOULAS: Final = "Cho & Ntoulas 2002"
 
@@ -114,10 +95,10 @@ def _following(name: str, near: Name, d: int, meaning: str) -> PolicyEntry:
         return Follow(settings, FollowParameters(name, near, **{"d": d, **arguments}))
 
     parameters = {
-        "d": whole_number(d, -100, 100),
-        "phi": share_or_one_of("change", tuple(PHIS)),
-        "gate": flag(False),
-        "clock": one_of("cycles", terminals.CLOCKS),
+        "d": Parameter(d, (-100, 100)),
+        "phi": Parameter("change", (0.0, 1.0), tuple(PHIS)),
+        "gate": Parameter(False),
+        "clock": Parameter("cycles", names=terminals.CLOCKS),
         "in_flight": IN_FLIGHT,
     }
     return PolicyEntry(make, parameters, meaning, TAN, columns=HISTORY_COLUMNS, near=near)
@@ -131,7 +112,7 @@ POLICIES: Final[dict[str, PolicyEntry]] = {
     "top_k": PolicyEntry(TopK, {}, "the pages with the highest scores", "Santos et al. 2013", scored=True),
     "rounds": PolicyEntry(
         _rounds,
-        {"rounds": ROUNDS, "sample": share(0.0), "level": LEVEL},
+        {"rounds": ROUNDS, "sample": Parameter(0.0, (0.0, 1.0)), "level": LEVEL},
         "a sample of all groups, then the highest scores in equal parts, scoring anew before each",
         scored=True,
     ),
@@ -150,9 +131,9 @@ POLICIES: Final[dict[str, PolicyEntry]] = {
         ByGroups,
         {
             "level": LEVEL,
-            "order": one_of("aad", (BY_SCORE, *terminals.NAMES)),
+            "order": Parameter("aad", names=(BY_SCORE, *terminals.NAMES)),
             "sample": SAMPLE,
-            "threshold": share(0.5),
+            "threshold": Parameter(0.5, (0.0, 1.0)),
             "in_flight": IN_FLIGHT,
         },
         "group after group by what is known of its pages: a sample, then the rest if that changed",

@@ -35,7 +35,7 @@ from scrapy_gp4c.arrays import Bools, Floats, Ints
 from scrapy_gp4c.errors import PolicyError
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import Block, Evidence, Policy, Round, Selection
-from scrapy_gp4c.policies.table import share
+from scrapy_gp4c.policies.table import Parameter
 from scrapy_gp4c.policies.top_k import best_candidates
 from scrapy_gp4c.scoring import rates, terminals
 from training.replaying.prepared import PreparedHistory
@@ -423,7 +423,7 @@ ORACLE_MEANINGS: Final = {
     "ebr": "the same where users look, by the clicks of a search; knows all updates",
 }
 """Name -> objective in a sentence."""
-_PARAMETERS: Final = {"tau": share(0.0)}
+_PARAMETERS: Final = {"tau": Parameter(0.0, (0.0, 1.0))}
 _ACCEPTED: Final = "sbr(tau=0.0) or ebr(tau=0.0), with a share from 0 to 1"
 
 
