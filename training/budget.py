@@ -332,13 +332,14 @@ def _line(curve: Curve, name: str) -> Line:
 def _parser() -> ScoreParser:
     parser = ScoreParser(**options.usage("budget"), description=__doc__.split("\n\n")[0])
     add = parser.add_argument
-    options.history(add)
-    options.scores(add, "score functions; the answers are for the first (default: default, age, random)")
+    options.shared(add, "history")
+    scores_help = "score functions; the answers are for the first (default: default, age, random)"
+    options.shared(add, "--score", help=scores_help)
     add("--budgets", default=",".join(BUDGETS), help="shares or counts (default: 1%%,2%%,5%%,10%%,20%%)")
     add("--cycles-a-day", type=float, default=1.0, help="cycles of a day (default: %(default)g)")
-    options.rules(add)
-    options.warmup(add, DEFAULTS.warmup)
-    options.seed(add, DEFAULTS.seed)
+    options.shared(add, "--rules")
+    options.shared(add, "--warmup", default=DEFAULTS.warmup)
+    options.shared(add, "--seed", default=DEFAULTS.seed)
     add("--figure", type=Path, default=Path("budget.png"), help="figure to draw (default: %(default)s)")
     add("--json", type=Path, metavar="OUT", help="write everything as JSON")
     return parser

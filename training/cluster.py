@@ -30,7 +30,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("pages", metavar="CONTENTS|STORE", type=Path,
         help="file of contents, what every page said in every cycle; or the store of a crawl")  # fmt: skip
-    options.output(add, "file of groups to write (.npz)")
+    options.shared(add, "--output", help="file of groups to write (.npz)")
     add("--clusters", type=int, default=CLUSTERS, help="number of clusters (default %(default)s)")
     default = ",".join(FEATURES)
     add(
@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
         default=default,
         help=f"what pages are alike by (default %(default)s; of a store also {HISTORY})",
     )
-    options.seed(add, 0, "seed of the clustering (default %(default)s)")
+    options.shared(add, "--seed", default=0, help="seed of the clustering (default %(default)s)")
     return parser
 
 

@@ -180,20 +180,20 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     add = commands.add_parser("sample", help="draw sites and pages of a list of URLs").add_argument
     add("urls", type=Path, help="text file, a URL a line; gzip if it ends in .gz")
-    options.output(add, "text file of the drawn URLs")
+    options.shared(add, "--output", help="text file of the drawn URLs")
     add("--sites", type=int, default=SITES, help="sites to draw (default %(default)s)")
     delay_help = "seconds between requests to a site (default %(default)s)"
     add("--delay", type=float, default=DELAY_S, metavar="S", help=delay_help)
     add("--hours", type=float, default=HOURS, help="length of a daily crawl (default %(default)s)")
-    options.seed(add, 1, "seed of the draw (default %(default)s)")
+    options.shared(add, "--seed", help="seed of the draw (default %(default)s)")
     add = commands.add_parser("overview", help="pages, sites and errors of a collection").add_argument
-    options.history(add)
+    options.shared(add, "history")
     add = commands.add_parser("imputation", help="effect of imputed errors on change rates").add_argument
-    options.history(add)
+    options.shared(add, "history")
     add("--errors", type=float, default=ERRORS, help="share of outcomes lost (default %(default)s)")
     add("--budget", type=float, default=DEFAULTS.budget, help="share of the pages (default %(default)s)")
     add("--seeds", type=int, default=5, help="draws of the errors (default %(default)s)")
-    options.clock(add, "cycles")
+    options.shared(add, "--clock", default="cycles")
     return parser
 
 

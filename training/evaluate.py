@@ -161,7 +161,8 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("history", metavar="HISTORY", help="change history (text, TSV, npz, gzip) or store directory")
     default = ", ".join(DEFAULT_SCORES)
-    options.scores(add, f"name, expression, score file, dotted path, or {ORACLE} (default: {default})")
+    scores_help = f"name, expression, score file, dotted path, or {ORACLE} (default: {default})"
+    options.shared(add, "--score", help=scores_help)
     options.search(add)
     add("--in-use", metavar="SCORE", help="function in use: the first row (default: as if it were default)")
     preset_help = (
@@ -187,12 +188,15 @@ def _parser() -> argparse.ArgumentParser:
     what = "most of the budget for a restless or swelling site, GP4C_SITE_SHARE of a crawl "
     what += "(default %(default)s)"
     add("--site-share", type=float, default=DEFAULTS.site_share, metavar="SHARE", help=what)
-    options.warmup(add, DEFAULTS.warmup, f" (default {DEFAULTS.warmup})")
-    options.ties(add, DEFAULTS.ties, f"order of equal scores (default {DEFAULTS.ties})")
-    options.clock(add, DEFAULTS.clock, "how outcomes are weighed (default: the score file's, else visits)")
-    options.rules(add)
+    warmup_help = "cycles in which every page is visited first (default %(default)s)"
+    options.shared(add, "--warmup", default=DEFAULTS.warmup, help=warmup_help)
+    options.shared(add, "--ties", default=DEFAULTS.ties, help="order of equal scores (default %(default)s)")
+    clock_help = "how outcomes are weighed (default: the score file's, else visits)"
+    options.shared(add, "--clock", default=DEFAULTS.clock, help=clock_help)
+    options.shared(add, "--rules")
     add("--cycles-a-day", type=float, default=1.0, help="cycles of a day, for --rules (default: %(default)g)")
-    options.seed(add, DEFAULTS.seed, f"seed of the random ties and draws (default {DEFAULTS.seed})")
+    seed_help = "seed of the random ties and draws (default %(default)s)"
+    options.shared(add, "--seed", default=DEFAULTS.seed, help=seed_help)
     add("--cycles", metavar="A:B", help="only cycles A to B, from 1, both included; warm-up begins at A")
     add("--seeds", type=int, default=1, help="replays with so many seeds (default %(default)s)")
     _add_group_options(add)

@@ -26,6 +26,7 @@ from training import options
 from training.clustering.clusters import CLUSTERS, group_pages
 from training.evolution.checkpoint import check_writable, write_atomically
 from training.evolution.choices import Choices
+from training.histories import splits
 from training.histories.contents import ContentHistory
 from training.histories.offset_history import DAY_S, MAX_PAGES, is_offset_history, read_offset_history
 from training.histories.reading import read_contents_or_history, read_history
@@ -120,22 +121,19 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = command.add_argument
-    options.history(add)
-    options.output(add, "directory for results, tables, figures and report")
+    options.shared(add, "history")
+    options.shared(add, "--output", help="directory for results, tables, figures and report")
     preset_help = (
         "everything as in one paper: protocol, operators, protected division, depths, clock, warm-up, "
         "budget, fitnesses and terminals; other options overrule it. lambdacrawl: the experiments of Kolobov "
         "et al. 2019 on a directory of irregular visits, of --seeds runs"
     )
     add("--preset", choices=(*PRESETS, lambdacrawl.NAME), help=preset_help)
-    options.protocol(add, "journal", PROTOCOL)
+    options.shared(add, "--protocol", choices=(*splits.PROTOCOLS, PROTOCOL), default="journal")
     add("--budget", type=float, default=choices.budget, help="visits per cycle, as a share of the pages")
-    options.warmup(add, choices.warmup)
-    options.clock(add, choices.clock)
-    options.process(add)
-    options.operators(add)
-    options.jobs(add)
-    options.irregular_visits(add)
+    options.shared(add, "--warmup", default=choices.warmup)
+    options.shared(add, "--clock", default=choices.clock)
+    options.shared(add, *options.PROCESS, "--jobs", "--cycle", "--max-pages")
     add("--quick", action="store_true", help=f"a small size to try it: {QUICK}, {QUICK_SEEDS} seeds")
     return command
 

@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None) -> None:
     )
     claims_help = "file to write with what a sitemap would claim of every change (training.evaluate --claims)"
     parser.add_argument("--claims", type=Path, metavar="FILE", help=claims_help)
-    options.output(parser.add_argument, "TSV file to write; gzip if it ends in .gz")
+    options.shared(parser.add_argument, "--output", help="TSV file to write; gzip if it ends in .gz")
     args = parser.parse_args(arguments)
     errors = Console(stderr=True)
     if args.growth:

@@ -146,8 +146,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = command.add_argument
-    options.history(add)
-    options.output(add, "score file to write", Path("score.json"))
+    options.shared(add, "history")
+    score_file = Path("score.json")
+    options.shared(add, "--output", required=False, default=score_file, help="score file to write")
     promote_help = (
         "score file in use: replace it only if what is learned is significantly better "
         "(docs/lab/closing-the-loop.md); exit code 0 promoted, 3 kept"
@@ -156,8 +157,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_growth_options(add)
     add = command.add_argument_group("what to learn", SETS_HELP).add_argument
     add("--fitness", default=choices.fitness, help=f"{', '.join((*MEASURES, IMPACT))}, or a dotted path")
-    options.terminal_names(add)
-    options.protocol(add, choices.protocol)
+    options.shared(add, "--terminals")
+    options.shared(add, "--protocol", default=choices.protocol)
     _parts(add, choices)
     in_use_help = "function in use: name, expression or score file; the end says whether to keep it"
     add("--in-use", default=choices.in_use, metavar="SCORE", help=in_use_help)
@@ -166,26 +167,29 @@ def _parser() -> argparse.ArgumentParser:
     add("--selection", choices=RULES, default=GUARDED, help="which of the best is taken")
     _front(add, choices)
     add = command.add_argument_group("the crawl that is replayed").add_argument
-    options.budget(add, choices.budget)
-    options.warmup(add, choices.warmup)
-    options.clock(add, choices.clock)
-    options.ties(add, choices.ties)
-    # Without a default here: with --promote, what is not given is as the crawl has it.
+    # Budget and policy have no default here: with --promote, what is not given is as the crawl has it.
+    budget_help = (
+        f"visits per cycle: share (0.05) or count (500) (default: {choices.budget}; with --promote that of "
+        "the crawl's newest cycle)"
+    )
+    add("--budget", type=options.budget, default=argparse.SUPPRESS, help=budget_help)
+    options.shared(add, "--warmup", default=choices.warmup)
+    options.shared(add, "--clock", default=choices.clock)
+    options.shared(add, "--ties", default=choices.ties)
     policy_help = (
         f"what chooses by the scores, as rounds(rounds=4) (default: {choices.policy}, for named functions "
         "their own; with --promote the crawl's)"
     )
     add("--policy", metavar="TEXT", default=argparse.SUPPRESS, help=policy_help)
     add = command.add_argument_group("genetic programming").add_argument
-    options.process(add)
-    options.operators(add)
+    options.shared(add, *options.PROCESS)
     start_help = "of the first generation; named: named functions and t * terminal; auto: as --divide"
     add("--start", choices=STARTS, default=parameters.start, help=start_help)
     price_help = "price of a node, taken off the fitness"
     add("--parsimony", type=float, default=parameters.parsimony, help=price_help)
     add("--forget", type=float, default=FORGET, help="share of training changes taken out at random")
     add = command.add_argument_group("running").add_argument
-    options.jobs(add)
+    options.shared(add, "--jobs")
     add("--backend", default="processes", help="processes of this machine, or dask")
     add("--scheduler", help="address of a Dask scheduler, such as tcp://127.0.0.1:8786")
     add("--checkpoint", type=Path, help="directory for the state of the run (default: OUTPUT.checkpoint)")

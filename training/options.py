@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from argparse import SUPPRESS, ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import wraps
@@ -61,98 +61,86 @@ def usage(name: str, required: str = "") -> dict[str, Any]:
     return {"prog": f"{training.program}{name}", "usage": f"%(prog)s [options] HISTORY{required}"}
 
 
-def history(add: Add) -> None:
-    """The positional argument HISTORY."""
-    add("history", metavar="HISTORY", help="history file, or the store of a crawl (a directory)")
+def budget(text: str) -> float:
+    """Value of ``--budget``; argparse names this function where the text is no number."""
+    return parse_budget(text)
 
 
-def rules(add: Add) -> None:
-    """``--rules``, a file of rules about pages."""
-    add("--rules", type=Path, metavar="FILE", help="JSON list of rules about pages, as GP4C_RULES has them")
+def _length(text: str) -> int:
+    try:
+        return parse_length(text)
+    except HistoryError as error:
+        raise ArgumentTypeError(str(error)) from None
 
 
-def scores(add: Add, what: str) -> None:
-    """Score functions, in several ``--score`` or after one; the parser is a `ScoreParser`."""
-    add("--score", nargs="+", action="extend", type=score_argument, metavar="SCORE", help=what)
+_PARAMETERS: Final = Parameters()
+_REPLAYED: Final = ", ".join(name for name in NAMES if name not in UNREPLAYED)
+SHARED: Final[dict[str, dict[str, Any]]] = {
+    "history": {"metavar": "HISTORY", "help": "history file, or the store of a crawl (a directory)"},
+    "--output": {"type": Path, "required": True},
+    "--rules": {
+        "type": Path,
+        "metavar": "FILE",
+        "help": "JSON list of rules about pages, as GP4C_RULES has them",
+    },
+    "--score": {"nargs": "+", "action": "extend", "type": score_argument, "metavar": "SCORE"},
+    "--protocol": {
+        "choices": splits.PROTOCOLS,
+        "metavar": f"{{{','.join(splits.PROTOCOLS)}}}",
+        "help": "how to split the history",
+    },
+    "--terminals": {
+        "type": lambda text: SETS.get(text, tuple(text.split(","))),
+        "default": "all",
+        "help": f"basic, papers, all, or a list such as n,X,t ({_REPLAYED})",
+    },
+    "--warmup": {"type": int, "help": "cycles in which every page is visited first"},
+    "--clock": {"choices": CLOCKS, "help": "how the terminals weigh outcomes"},
+    "--ties": {"choices": TIES, "help": "order of pages with equal scores"},
+    "--seed": {"type": int, "default": Choices.seed, "help": "all randomness follows from it"},
+    "--seeds": {"type": int, "default": Choices.seeds, "help": "independent runs per fold"},
+    "--population": {"type": int, "default": _PARAMETERS.population, "help": "individuals per generation"},
+    "--generations": {"type": int, "default": _PARAMETERS.generations, "help": "generations"},
+    "--operators": {
+        "choices": tuple(RATES),
+        "default": _PARAMETERS.operators,
+        "help": "mutations of which paper",
+    },
+    "--protected-division": {
+        "choices": tuple(QUOTIENTS),
+        "default": _PARAMETERS.protected_division,
+        "help": "quotient of a division by zero: 0 (journal) or a very large number (thesis)",
+    },
+    "--jobs": {"type": int, "default": -1, "help": "worker processes; -1: one per processor"},
+    "--site": {"metavar": "NAME", "help": "only the pages of this site"},
+    "--changed-only": {"action": "store_true", "help": "only pages that change at all"},
+    "--cycle": {
+        "type": _length,
+        "metavar": "LENGTH",
+        "help": "of irregular visits: length of a cycle (default 1d)",
+    },
+    "--max-pages": {
+        "type": int,
+        "metavar": "N",
+        "help": f"of irregular visits: draw whole hosts, so many pages at most (default {MAX_PAGES:,})",
+    },
+}
+"""Options of several commands; ``--score`` is for a `ScoreParser`."""
+PROCESS: Final = ("--population", "--generations", "--seeds", "--seed", "--operators", "--protected-division")
+"""Options of genetic programming: its size, its seed, and readings of the papers."""
+
+
+def shared(add: Add, *names: str, **changes: Any) -> None:
+    """Add options of `SHARED`; ``changes``: what differs for this command."""
+    for name in names:
+        flags = ("-o", name) if name == "--output" else (name,)
+        add(*flags, **SHARED[name] | changes)
 
 
 def new_pages(add: Add, what: str) -> None:
     """``--new-pages`` and ``--from-start`` of replays of growth."""
     add("--new-pages", type=int, metavar="N", help=f"with --growth: cap on first visits per cycle{what}")
     add("--from-start", action="store_true", help="with --growth: begin with pages that need no finder alone")
-
-
-def output(add: Add, what: str, default: Path | None = None, kind: Callable[[str], Any] = Path) -> None:
-    """``-o``; without a default it has to be given."""
-    if default is None:
-        add("-o", "--output", type=kind, required=True, help=what)
-    else:
-        add("-o", "--output", type=kind, default=default, help=what)
-
-
-def protocol(add: Add, default: splits.Protocol, *others: str) -> None:
-    """``--protocol``: how a history is split; ``others``: protocols that split none."""
-    known, shown = (*splits.PROTOCOLS, *others), f"{{{','.join(splits.PROTOCOLS)}}}"
-    add("--protocol", choices=known, metavar=shown, default=default, help="how to split the history")
-
-
-def budget(add: Add, default: float) -> None:
-    """Budget of the crawl; absent from the namespace unless it was set."""
-    what = f"visits per cycle: share (0.05) or count (500) (default: {default}; with --promote "
-    add("--budget", type=_budget, default=SUPPRESS, help=what + "that of the crawl's newest cycle)")
-
-
-def _budget(text: str) -> float:
-    return parse_budget(text)  # argparse names this function where the text is no number
-
-
-def terminal_names(add: Add) -> None:
-    """Terminals to learn with: a set of `SETS` or a list of names."""
-    replayed_names = [name for name in NAMES if name not in UNREPLAYED]
-    what = f"basic, papers, all, or a list such as n,X,t ({', '.join(replayed_names)})"
-    add("--terminals", type=lambda text: SETS.get(text, tuple(text.split(","))), default="all", help=what)
-
-
-def warmup(add: Add, default: int, note: str = "") -> None:
-    """Warm-up of a replay."""
-    add("--warmup", type=int, default=default, help=f"cycles in which every page is visited first{note}")
-
-
-def clock(add: Add, default: str | None, what: str = "how the terminals weigh outcomes") -> None:
-    """Clock of the terminals."""
-    add("--clock", choices=CLOCKS, default=default, help=what)
-
-
-def ties(add: Add, default: str, what: str = "order of pages with equal scores") -> None:
-    """Order of equal scores."""
-    add("--ties", choices=TIES, default=default, help=what)
-
-
-def seed(add: Add, default: int, what: str = "all randomness follows from it") -> None:
-    """Seed of all that is drawn."""
-    add("--seed", type=int, default=default, help=what)
-
-
-def process(add: Add) -> None:
-    """Size of the genetic programming, and its seed."""
-    parameters = Parameters()
-    add("--population", type=int, default=parameters.population, help="individuals per generation")
-    add("--generations", type=int, default=parameters.generations, help="generations")
-    add("--seeds", type=int, default=Choices.seeds, help="independent runs per fold")
-    seed(add, Choices.seed)
-
-
-def operators(add: Add) -> None:
-    """Readings of the papers on mutation and on division by zero."""
-    parameters = Parameters()
-    add("--operators", choices=tuple(RATES), default=parameters.operators, help="mutations of which paper")
-    what = "quotient of a division by zero: 0 (journal) or a very large number (thesis)"
-    add("--protected-division", choices=tuple(QUOTIENTS), default=parameters.protected_division, help=what)
-
-
-def jobs(add: Add) -> None:
-    """Number of workers."""
-    add("--jobs", type=int, default=-1, help="worker processes; -1: one per processor")
 
 
 def choices_of(args: Namespace) -> Choices:
@@ -176,12 +164,6 @@ def writer_of(output: str) -> Callable[[str, ChangeHistory], None]:
     return write
 
 
-def pages(add: Add) -> None:
-    """Choice of pages of a file of contents."""
-    add("--site", metavar="NAME", help="only the pages of this site")
-    add("--changed-only", action="store_true", help="only pages that change at all")
-
-
 def search(add: Add) -> None:
     """Query log and scoring of search quality."""
     add(
@@ -191,8 +173,7 @@ def search(add: Add) -> None:
     importance = "site<TAB>page<TAB>number lines for --scoring inlinks (default: 1 + links at cycle 0)"
     add("--importance", type=Path, metavar="FILE", help=importance)
     add("--every", type=int, default=1, metavar="N", help="take every N cycles as one (default %(default)s)")
-    irregular_visits(add)
-    pages(add)
+    shared(add, "--cycle", "--max-pages", "--site", "--changed-only")
 
 
 WITHOUT: Final = Path("none")
@@ -220,20 +201,6 @@ def with_evidence(args: Namespace, history: ChangeHistory, first_cycle: int = 1)
             print(f"{line} (--first-sight {WITHOUT}: without)", file=sys.stderr)
     known = None if first_sight == WITHOUT else first_sight
     return claims.with_evidence(history, args.claims, known, first_cycle)
-
-
-def irregular_visits(add: Add) -> None:
-    """Cycles and pages of a directory of irregular visits."""
-    add("--cycle", type=_length, metavar="LENGTH", help="of irregular visits: length of a cycle (default 1d)")
-    what = f"of irregular visits: draw whole hosts, so many pages at most (default {MAX_PAGES:,})"
-    add("--max-pages", type=int, metavar="N", help=what)
-
-
-def _length(text: str) -> int:
-    try:
-        return parse_length(text)
-    except HistoryError as error:
-        raise ArgumentTypeError(str(error)) from None
 
 
 def history_of(args: Namespace, steps: Callable[..., Any]) -> ChangeHistory:

@@ -52,7 +52,9 @@ def main(arguments: Sequence[str] | None) -> None:
     command.add_argument(
         "source", type=Path, help="directory of an experiment, score file, or store of a crawl"
     )
-    options.output(command.add_argument, "file to write", Path("report.html"))
+    options.shared(
+        command.add_argument, "--output", required=False, default=Path("report.html"), help="file to write"
+    )
     command.add_argument(
         "--history", type=Path, help="the history that was learned from, if it is not where it was"
     )

@@ -33,7 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("store", nargs="+", type=Path, help="directory of a store; a crawl may be writing to it")
-    options.output(add, "a file named *.txt, *.tsv (either with .gz) or *.npz", kind=str)
+    options.shared(add, "--output", type=str, help="a file named *.txt, *.tsv (either with .gz) or *.npz")
     add(
         "--max-errors",
         type=int,

@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None) -> None:
     parser.add_argument("--pages", type=int, default=20_000)
     parser.add_argument("--cycles", type=int, default=57)
     parser.add_argument("--seed", type=int, default=1)
-    options.output(parser.add_argument, f"a file named *{', *'.join(WRITERS)}", kind=str)
+    options.shared(parser.add_argument, "--output", type=str, help=f"a file named *{', *'.join(WRITERS)}")
     args: Any = parser.parse_args(arguments)
     write = options.writer_of(args.output)
     history = generate(args.model, args.pages, args.cycles, args.seed)

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None) -> None:
     )
     add = parser.add_argument
     add("contents", type=Path, metavar="CONTENTS", help="JSON lines of site, page and versions")
-    options.output(add, "directory for figures, tables, JSON and CSV")
+    options.shared(add, "--output", help="directory for figures, tables, JSON and CSV")
     estimates = "what is known of pages: from all weeks, the first half, or a policy's own visits"
     add("--estimate", choices=ESTIMATES, default="whole", help=estimates)
     add("--site", default=user_centric.SITE, metavar="NAME", help="the data set of one site")
@@ -52,7 +52,9 @@ def main(arguments: Sequence[str] | None) -> None:
     add("--pieces", type=int, default=PIECES, help="pieces of F (default %(default)s)")
     refit = "weeks after which F, idf and mean length are learnt anew for the estimates (default: never)"
     add("--refit", type=int, default=0, metavar="N", help=refit)
-    options.seed(add, WorkloadPlan().seed, "of workload and phases (default %(default)s)")
+    options.shared(
+        add, "--seed", default=WorkloadPlan().seed, help="of workload and phases (default %(default)s)"
+    )
     shares = "shares of the pages refreshed per week"
     add("--budgets", type=float, nargs="+", default=BUDGETS, metavar="SHARE", help=shares)
     add("--quick", action="store_true", help="one data set, tfidf, three budgets, 1,000 queries")

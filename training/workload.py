@@ -30,11 +30,11 @@ def main(arguments: Sequence[str] | None) -> None:
     parser = argparse.ArgumentParser(prog="python -m training.workload", description=__doc__.split("\n\n")[0])
     add = parser.add_argument
     add("contents", metavar="CONTENTS", help="JSON lines of site, page and versions, plain, gzip or xz")
-    options.output(add, "log of queries to write", kind=str)
-    options.pages(add)
+    options.shared(add, "--output", type=str, help="log of queries to write")
+    options.shared(add, "--site", "--changed-only")
     add("--queries", type=int, default=plan.queries, help="distinct queries to draw (default %(default)s)")
     add("--zipf", type=float, default=plan.zipf, help="frequency ~ rank^-zipf (default %(default)s)")
-    options.seed(add, plan.seed, "of all draws (default %(default)s)")
+    options.shared(add, "--seed", default=plan.seed, help="of all draws (default %(default)s)")
     relevance = "drop queries whose TF-IDF summed over pages is below this number (default: at the knee)"
     add("--min-relevance", default="auto", metavar="auto|NUMBER", help=relevance)
     args = parser.parse_args(arguments)
