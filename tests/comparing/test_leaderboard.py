@@ -6,13 +6,11 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
 from scrapy_gp4c.scoring.named import NAMED
 from training.comparing.evaluation import evaluate
-from training.comparing.leaderboard import Leaderboard, leaderboard, names, on_front
+from training.comparing.leaderboard import Leaderboard, leaderboard, names
 from training.histories.history import ChangeHistory
 from training.replaying.baselines import BASELINES
 from training.replaying.metrics import METRICS, ORACLE
@@ -31,13 +29,6 @@ def history() -> ChangeHistory:
     return ChangeHistory(
         rng.random((12, 60)) < rng.random(60) * 0.6, site, site_names=["a", "b"], page_names=pages
     )
-
-
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=12))
-def test_the_front_is_what_nobody_beats(points: list[tuple[int, int]]) -> None:
-    """No other point is at least as high in both and higher in one; equal points stand together."""
-    expected = [not any(x >= a and y >= b and (x, y) != (a, b) for x, y in points) for a, b in points]
-    assert on_front(points) == expected
 
 
 def ahead(board: Leaderboard, score: str, metric: str) -> tuple[float, float]:

@@ -89,14 +89,9 @@ def contest(
     live = [text for text in texts if not is_oracle_baseline(text)]
     alone = bool(texts) and not any(load_policy(text).scored for text in live)
     first = [] if in_use is None else [in_use]
-    usual = [] if alone else [text for text in DEFAULT_SCORES if _can_replay(history, text)]
+    usual = [] if alone else [text for text in DEFAULT_SCORES if can_replay(history, load(text))]
     scores_of_all = (*named, *scores) or usual
     return Contest([*dict.fromkeys((*first, *scores_of_all))], texts)
-
-
-def _can_replay(history: ChangeHistory, text: str) -> bool:
-    function = load(text)
-    return not isinstance(function, ScoreFunction) or can_replay(history, function)
 
 
 def _known(history: ChangeHistory) -> list[str]:

@@ -159,7 +159,8 @@ def rank(evaluations: list[Evaluation], against: str) -> Leaderboard:
     rows = [number for number, one in enumerate(results[0]) if one.score != ORACLE]
     first, second = FRONT
     points = [(float(values[first][row].mean()), float(values[second][row].mean())) for row in rows]
-    leading = {number for number, is_best in zip(rows, on_front(points), strict=True) if is_best}
+    best = {points[number] for number in undominated(points)}
+    leading = {number for number, point in zip(rows, points, strict=True) if point in best}
     board = []
     for number, result in enumerate(results[0]):
         standings = {
@@ -175,12 +176,6 @@ def _metric_standing(values: Floats, reference: Floats | None) -> MetricStanding
     mean = statistics.mean(per_seed if len(values) > 1 else values)
     ahead = None if reference is None else statistics.mean(statistics.paired(values, reference))
     return MetricStanding(mean, ahead, per_seed.tolist(), values.mean(axis=0).tolist())
-
-
-def on_front(points: Sequence[tuple[float, float]]) -> list[bool]:
-    """Whether each point is undominated: no other is at least as high in both and higher in one."""
-    best = {points[number] for number in undominated(points)}
-    return [point in best for point in points]
 
 
 def about(name: str) -> tuple[str, str]:

@@ -440,13 +440,8 @@ def others(choices: Choices, prepared: PreparedHistory) -> dict[str, str]:
     """
     names = choices.parameters.terminals
     around = named_functions(names) if uses_related_pages(names) else ()
-    texts = dict.fromkeys((choices.in_use, *PURPOSES, *BASELINES, *around))
-    return {text: text for text in texts if _is_known(text, prepared)} | {metrics.ORACLE: metrics.ORACLE}
-
-
-def _is_known(text: str, prepared: PreparedHistory) -> bool:
-    loaded = load(text)
-    return not isinstance(loaded, ScoreFunction) or can_replay(prepared, loaded)
+    texts = dict.fromkeys((choices.in_use, *PURPOSES, *BASELINES, *around, metrics.ORACLE))
+    return {text: text for text in texts if can_replay(prepared, load(text))}
 
 
 def compare(split: PreparedSplit, functions: Mapping[str, str], choices: Choices) -> Table:
@@ -482,7 +477,7 @@ def policy_under(text: str, choices: Choices) -> str:
 
 
 def _leads(test: PreparedHistory, text: str, choices: Choices) -> tuple[float, ...]:
-    if not _is_known(choices.in_use, test):
+    if not can_replay(test, load(choices.in_use)):
         return ()
     fitness = load_fitness(choices.fitness)
     learned, in_use = (

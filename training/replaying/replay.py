@@ -198,11 +198,13 @@ def known_to(history: ChangeHistory | PreparedHistory, function: ScoreFunction) 
     return function.for_pages(has_claims=history.claims is not None, has_sizes=history.size is not None)
 
 
-def can_replay(history: ChangeHistory | PreparedHistory, function: ScoreFunction) -> bool:
-    """Whether a history has what a function reads.
+def can_replay(history: ChangeHistory | PreparedHistory, function: ScoreFunction | Baseline | None) -> bool:
+    """Whether a history has what a function reads; baselines and the oracle (None) read changes alone.
 
     Directories need names of pages, clusters a file of groups, refresh values contents and a log of queries.
     """
+    if not isinstance(function, ScoreFunction):
+        return True
     function = known_to(history, function)
     if not discovery.COLUMNS.keys().isdisjoint(function.columns):
         return False

@@ -27,7 +27,7 @@ from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import ARCHIVE, Store, open_store
 from scrapy_gp4c.store.records import CycleRecord, local_time, samples_of
-from training.reporting.figures import Chart, Line, shown
+from training.reporting.figures import Chart, plain_line, shown
 from training.reporting.page import Card, ReportPage, Section, defined, figure, fold_away, paragraph, table
 from training.reporting.score import Formula, formula_section
 
@@ -107,11 +107,11 @@ def _lead(new_pages: NewPages) -> Markup:
 
 
 def _charts(new_pages: NewPages, cycles: npt.NDArray[np.int64]) -> list[Markup]:
-    x, none = cycles.astype(float).tolist(), [math.nan] * len(cycles)
+    x = cycles.astype(float).tolist()
     lines = []
     for name, chosen in (("by hubs", new_pages.by_hub), ("by other visits", ~new_pages.by_hub)):
         count = np.bincount(new_pages.entered[chosen], minlength=int(cycles[-1]) + 1)[cycles]
-        lines.append(Line(name, count.astype(float).tolist(), none))
+        lines.append(plain_line(name, count.astype(np.float64)))
     drawn = Chart("found", "New pages", "cycle", "new pages", x, lines, False, True)
     caption = Markup("Pages that became known, by whose visit showed their link: that of a {}, or another.")
     blocks = [figure(drawn, caption.format(defined("hub", "hub")))]
@@ -121,7 +121,7 @@ def _charts(new_pages: NewPages, cycles: npt.NDArray[np.int64]) -> list[Markup]:
         pages = np.bincount(new_pages.entered[known], minlength=size)[cycles]
         total = np.bincount(new_pages.entered[known], new_pages.delay[known], minlength=size)[cycles]
         mean = np.where(pages > 0, total / np.maximum(pages, 1), math.nan).tolist()
-        drawn = Chart("delay", "Delay", "cycle", "cycles, at most", x, [Line("mean", mean, none)], False)
+        drawn = Chart("delay", "Delay", "cycle", "cycles, at most", x, [plain_line("mean", mean)], False)
         caption = Markup("{} of the pages that became known in a cycle, in the mean.")
         blocks.append(figure(drawn, caption.format(defined("delay", "Delay"))))
     return blocks
@@ -335,8 +335,8 @@ class WeightedVisits(NamedTuple):
     def rate(self, cycle: int | slice, *, weighted: bool) -> float:
         """Changes, or their summed weight, per judged visit (Cho & Ntoulas 2002); nan without any."""
         judged = self.judged[cycle].sum()
-        site_rows = (self.changed_weight if weighted else self.changed)[cycle].sum()
-        return float(site_rows / judged) if judged else math.nan
+        found = (self.changed_weight if weighted else self.changed)[cycle].sum()
+        return float(found / judged) if judged else math.nan
 
     def share(self, cycle: int | slice) -> float:
         """Weight of the changed pages over that of all judged ones; nan for zero weight."""
@@ -347,39 +347,31 @@ class WeightedVisits(NamedTuple):
 def weighted_section(path: Path) -> Section | None:
     """Change rates by weight; None where all pages weigh the same."""
     with open_store(path, readonly=True) as store:
-        new_pages = read_weighted_visits(store)
-    if new_pages is None:
+        weighted = read_weighted_visits(store)
+    if weighted is None:
         return None
-    every, cycles = slice(None), range(len(new_pages.judged))
+    every, cycles = slice(None), range(len(weighted.judged))
     section = Section("By weight")
     section.lead = Markup(
         "{} pages weigh other than 1. Changes of weight {} were found per judged visit. What had changed had "
         "{} of the weight of what was visited, and was {} of it by number ({})."
     ).format(
-        f"{new_pages.others:,}",
-        shown(new_pages.rate(every, weighted=True), False),
-        shown(new_pages.share(every), True),
-        shown(new_pages.rate(every, weighted=False), True),
+        f"{weighted.others:,}",
+        shown(weighted.rate(every, weighted=True), False),
+        shown(weighted.share(every), True),
+        shown(weighted.rate(every, weighted=False), True),
         defined("change_rate"),
     )
-    if new_pages.held is not None:
+    if weighted.held is not None:
         section.lead += Markup(" By the panel, {} of the weight and {} of the copies are current.").format(
-            *(shown(share, True) for share in new_pages.held)
+            *(shown(share, True) for share in weighted.held)
         )
-    none = [math.nan] * len(cycles)
     lines = [
-        Line("by weight", [new_pages.share(cycle) for cycle in cycles], none),
-        Line("by number", [new_pages.rate(cycle, weighted=False) for cycle in cycles], none),
+        plain_line("by weight", [weighted.share(cycle) for cycle in cycles]),
+        plain_line("by number", [weighted.rate(cycle, weighted=False) for cycle in cycles]),
     ]
-    chart = Chart(
-        "weights",
-        "Changed, of what was visited",
-        "cycle",
-        "share",
-        [float(c + 1) for c in cycles],
-        lines,
-        True,
-    )
+    x = [float(cycle + 1) for cycle in cycles]
+    chart = Chart("weights", "Changed, of what was visited", "cycle", "share", x, lines, True)
     caption = Markup(
         "{} of all judged visits, by weight and without. Weights are the last ones that were said."
     )
@@ -631,7 +623,6 @@ def _cycles(story: Story) -> Section:
     each = -(-len(story.records) // MOST_POINTS)
     spans = [slice(start, start + each) for start in range(0, len(story.records), each)]
     cycles = [float(story.records[span][-1]["cycle"]) for span in spans]
-    none = [math.nan] * len(spans)
     kinds = {
         name: np.array([story.counts[span, KINDS.index(kind)].sum() for span in spans])
         for name, kind in VISITS.items()
@@ -643,7 +634,7 @@ def _cycles(story: Story) -> Section:
         "samples": [story.rate(span, ("sample",)) for span in spans],
         "near samples": [story.rate(span, ("neighbour",)) for span in spans],
     }
-    lines = [Line(name, values, none) for name, values in rates.items() if not np.isnan(values).all()]
+    lines = [plain_line(name, values) for name, values in rates.items() if not np.isnan(values).all()]
     section = Section("Cycle by cycle")
     if each > 1:
         section.lead = f"Each point stands for {each:,} cycles: there are {len(story.records):,}."
@@ -655,9 +646,7 @@ def _cycles(story: Story) -> Section:
         section.blocks.append(
             figure(chart, caption.format(defined("change_rate"), defined("kind", "kind of visit")))
         )
-    totals = [
-        Line(name, values.astype(float).tolist(), none) for name, values in kinds.items() if values.any()
-    ]
+    totals = [plain_line(name, values) for name, values in kinds.items() if values.any()]
     chart = Chart("visits", "Visits", "cycle", "visits", cycles, totals, False, True)
     section.blocks.append(figure(chart, Markup("Visits by {}.").format(defined("kind", "kind"))))
     rows = []

@@ -598,11 +598,6 @@ def tree_of(text: str) -> Node:
     return stack.pop()
 
 
-def size(node: Node) -> int:
-    """Number of nodes."""
-    return 1 + sum(size(child) for child in node.children)
-
-
 def mathml(text: str, name: str = "score") -> Markup:
     """Typeset ``name = expression``."""
     body = f"<mi>{escape(name)}</mi><mo>=</mo>" if name else ""
@@ -670,33 +665,29 @@ def _terminal(name: str) -> str:
 def tree(text: str) -> Markup:
     """Draw the expression tree: operators round, terminals filled, constants plain."""
     root = tree_of(text)
-    placed: list[tuple[Node, float, int, float | None]] = []
-    width = 0.0
+    edges: list[str] = []
+    nodes: list[str] = []
+    depth, width = 0, 0.0
 
-    def draw_node(node: Node, level: int) -> float:
-        nonlocal width
-        index = len(placed)
-        placed.append((node, 0.0, level, None))
-        if node.children:
-            xs = [draw_node(child, level + 1) for child in node.children]
-            x = (xs[0] + xs[-1]) / 2
+    def place(node: Node, level: int) -> tuple[float, float]:
+        """Place a node above the middle of its children; returns its position."""
+        nonlocal depth, width
+        y, depth = 24 + level * LEVEL_PX, max(depth, level)
+        number = len(nodes)
+        nodes.append("")
+        positions = [place(child, level + 1) for child in node.children]
+        if positions:
+            x = (positions[0][0] + positions[-1][0]) / 2
         else:
             room = max(STEP_PX, 2 * _half(_label(node)[1]) + 12)
-            x = width + room / 2
-            width += room
-        placed[index] = (node, x, level, None)
-        return x
+            x, width = width + room / 2, width + room
+        edges.extend(
+            f'<path class="edge" d="M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}"/>' for to_x, to_y in positions
+        )
+        nodes[number] = _box(node, x, y)
+        return x, y
 
-    draw_node(root, 0)
-    position = {id(node): (x, 24 + level * LEVEL_PX) for node, x, level, _ in placed}
-    depth = max(level for _, _, level, _ in placed)
-    edges, nodes = [], []
-    for node, *_ in placed:
-        x, y = position[id(node)]
-        for child in node.children:
-            to = position[id(child)]
-            edges.append(f'<path class="edge" d="M{x:.1f} {y:.1f}L{to[0]:.1f} {to[1]:.1f}"/>')
-        nodes.append(_box(node, x, y))
+    place(root, 0)
     names = escape(readable(text))
     height = 48 + depth * LEVEL_PX
     return Markup(
