@@ -101,27 +101,12 @@ class QualityMeasure(NamedTuple):
 
 def estimator_of(corpus: Corpus, how: QualityMeasure) -> Refit:
     """Estimator after a refit; ``corpus``: of the workload's terms."""
-    live = corpus.contents.version[how.cycle]
-    live = live[corpus.exists[live]]
-    held = np.zeros(len(corpus.length), np.bool_)
-    held[live] = True
-    rows = np.flatnonzero(held[corpus.version])
-    mean_length = float(corpus.length[live].mean()) if len(live) else 0.0
-    postings = _postings(corpus, how, rows, corpus.tf[rows], corpus.version[rows])
-    return refit(how.scoring, how.workload.term_frequency, postings, len(live), mean_length, how.pieces)
-
-
-def _postings(
-    corpus: Corpus,
-    how: QualityMeasure,
-    rows: npt.NDArray[np.intp],
-    tf: npt.NDArray[np.int32],
-    version: npt.NDArray[np.int32],
-) -> Postings:
+    live, rows, mean_length = corpus.of_cycle(how.cycle)
     weight: Floats | float = 1.0
     if how.importance is not None:
-        weight = how.importance[corpus.contents.page_of_version[version]]
-    return Postings(corpus.term[rows], tf, corpus.length[version], weight)
+        weight = how.importance[corpus.contents.page_of_version[corpus.version[rows]]]
+    postings = Postings(corpus.term[rows], corpus.tf[rows], corpus.length[corpus.version[rows]], weight)
+    return refit(how.scoring, how.workload.term_frequency, postings, len(live), mean_length, how.pieces)
 
 
 def refresh_values(corpus: Corpus, how: QualityMeasure, exact_search: VersionSearch) -> Impact:

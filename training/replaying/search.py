@@ -56,6 +56,15 @@ class Corpus:
         """``[V]``: whether there is a page."""
         return np.array([text is not None for text in self.contents.texts])
 
+    def of_cycle(self, cycle: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.intp], float]:
+        """Versions of the pages that exist in a cycle, their occurrences, and their mean length."""
+        live = self.contents.version[cycle]
+        live = live[self.exists[live]]
+        is_live = np.zeros(len(self.length), np.bool_)
+        is_live[live] = True
+        mean_length = float(self.length[live].mean()) if len(live) else 0.0
+        return live, np.flatnonzero(is_live[self.version]), mean_length
+
     def of(self, workload: Workload) -> Corpus:
         """Occurrences of a workload's terms, with the workload's numbers."""
         mapped = np.full(len(self.number) + 1, -1, np.int32)
@@ -222,12 +231,8 @@ class VersionSearch:
 
 def statistics_of(corpus: Corpus, cycle: int = 0) -> Statistics:
     """Statistics of the pages in a cycle, for scores; ``corpus``: of a workload's terms."""
-    live = corpus.contents.version[cycle]
-    live = live[corpus.exists[live]]
-    held = np.zeros(len(corpus.length), np.bool_)
-    held[live] = True
-    df = np.bincount(corpus.term[held[corpus.version]], minlength=len(corpus.number))
-    return Statistics(len(live), df, float(corpus.length[live].mean()) if len(live) else 0.0)
+    live, rows, mean_length = corpus.of_cycle(cycle)
+    return Statistics(len(live), np.bincount(corpus.term[rows], minlength=len(corpus.number)), mean_length)
 
 
 def single_scores(
