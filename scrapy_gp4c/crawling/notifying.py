@@ -24,7 +24,7 @@ from scrapy_gp4c.fingerprint import is_changed
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.notices.events import PageEvent, page_events
 from scrapy_gp4c.notices.feeds import ENTRIES, FeedEvents, write_feed
-from scrapy_gp4c.notices.metrics import metrics, write_metrics
+from scrapy_gp4c.notices.metrics import metrics
 from scrapy_gp4c.notices.outbox import Outbox
 from scrapy_gp4c.notices.receivers import DEFAULT_EVENTS
 from scrapy_gp4c.notices.sending import deliver
@@ -41,6 +41,7 @@ from scrapy_gp4c.page_state.outcomes import (
     UNCHANGED,
     among,
 )
+from scrapy_gp4c.store.atomic_files import write
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import ARCHIVE
 
@@ -106,7 +107,7 @@ class Notifier:
                 record = store.cycles(store.last_cycle)[-1]
                 counts = page_counts(store, settings)
                 text = metrics(spider, record, counts, mean_age_cycles(store))
-                write_metrics(Path(settings.metrics), text)
+                write(Path(settings.metrics), text)
         except (Gp4cError, OSError) as error:
             self._warn("The metrics are not written: %s", error)
 

@@ -15,7 +15,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.notices.events import SUMMARY, PageEvent
-from scrapy_gp4c.store.atomic_files import replacing
+from scrapy_gp4c.store.atomic_files import write
 
 _NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _YEAR_9999_S: Final = 253_370_764_800.0
@@ -46,8 +46,7 @@ class FeedEvents:
     def add(self, cycle: int, before: list[PageEvent], events: list[PageEvent], pages: int) -> None:
         """Keep the newest events up to a cycle; ``pages``: number of the store's pages."""
         newest = [asdict(event) for event in [*before, *events][-ENTRIES:]]
-        with replacing(self._path) as file:
-            file.write(json.dumps({"cycle": cycle, "pages": pages, "events": newest}).encode())
+        write(self._path, json.dumps({"cycle": cycle, "pages": pages, "events": newest}).encode())
 
 
 def write_feed(path: Path, spider: str, store_id: str, events: Iterable[PageEvent]) -> int:
@@ -57,9 +56,7 @@ def write_feed(path: Path, spider: str, store_id: str, events: Iterable[PageEven
     """
     entries = list(events)[-ENTRIES:][::-1]
     text = _json_feed(spider, entries) if path.suffix == ".json" else _atom(spider, store_id, entries)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
-        file.write(text)
+    write(path, text)
     return len(entries)
 
 

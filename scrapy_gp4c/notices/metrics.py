@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from scrapy_gp4c.errors import SettingsError
-from scrapy_gp4c.store.atomic_files import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,10 +84,3 @@ def metrics(
                 gauge(f"gp4c_{share}", text, {"bound": bound}, panel[share][bound])
     text_format: bytes = generate_latest(registry)
     return text_format
-
-
-def write_metrics(path: Path, text: bytes) -> None:
-    """Write metrics in place of the file before, as node_exporter's textfile collector wants it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
-        file.write(text)

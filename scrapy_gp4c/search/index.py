@@ -453,7 +453,7 @@ class SearchResult(NamedTuple):
 def search(path: Path, query: str, scoring: str, top: int) -> SearchResult:
     """Search an index, as the last finished cycle left it, beside a crawl or without.
 
-    ``scoring``: of `scores.BY_TEXT`, with idf and mean length of the pages as they are. Raises
+    ``scoring``: ``tfidf`` or ``bm25``, with idf and mean length of the pages as they are. Raises
     SearchIndexError, and QueryLogError for a query without a letter or digit.
     """
     terms = tuple(dict.fromkeys(tokens(query)))

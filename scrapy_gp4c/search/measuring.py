@@ -111,8 +111,6 @@ SCORINGS: Final[dict[str, Scoring]] = {
     "inlinks": Scoring(_inlinks, _shared),
 }
 """Name -> scoring function."""
-BY_TEXT: Final = ("tfidf", "bm25")
-"""Scoring methods that read nothing but the text."""
 
 
 ZETA: Final = 2.6123753486854883

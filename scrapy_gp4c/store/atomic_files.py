@@ -36,6 +36,13 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         raise
 
 
+def write(path: Path, content: bytes) -> None:
+    """Write a file in place of the one before; its directory is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        file.write(content)
+
+
 def probe(path: str | os.PathLike[str]) -> None:
     """Raise OSError unless `replacing` can begin to write at this path; leaves nothing behind."""
     target, _ = _target(path)

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.search.measuring import (
-    BY_TEXT,
     K1,
     SCORINGS,
     ZETA,
@@ -84,26 +83,6 @@ def test_shares_of_terms(known: Statistics, terms: list[int]) -> None:
     result = SCORINGS["tfidf"].share(query, known)
     assert np.square(result).sum() == pytest.approx(1.0)
     assert result == pytest.approx(np.array(idf) / math.hypot(*idf))
-
-
-@given(st.sampled_from(BY_TEXT), st.integers(1, 8), st.integers(1, 40), st.integers(0, 98))
-def test_more_of_a_term_in_less_text_is_better(name: str, tf: int, length: int, df: int) -> None:
-    """And a rare term counts for more than a common one; importance changes nothing."""
-    known = Statistics(100, np.array([df, df + 1]), 20.0)
-    rows = [(0, tf, length, 1.0), (0, tf + 1, length, 1.0), (0, tf, length + 1, 1.0), (1, tf, length, 1.0)]
-    usual, more, longer, common = SCORINGS[name].single(postings_of(rows), known)
-    assert longer < usual < more
-    assert common < usual
-    important = SCORINGS[name].single(postings_of([(0, tf, length, 7.0)]), known)
-    assert important.tolist() == [usual]
-
-
-def test_an_importance_for_all_is_that_of_each() -> None:
-    """The default of postings is a single number."""
-    result = SCORINGS["inlinks"].single(
-        Postings(np.array([0, 1]), np.array([2, 0]), np.array([5, 5])), Statistics(2, np.ones(2), 5.0)
-    )
-    assert result.tolist() == [1.0, 0.0]
 
 
 PAGES = st.lists(st.lists(st.sampled_from("abc"), max_size=4), min_size=1, max_size=4)

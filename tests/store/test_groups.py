@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -102,8 +101,7 @@ def test_a_page_stays_in_the_directory_in_which_it_was_found(tmp_path: Path) -> 
         assert [store.page(page).group for page in range(4)] == [0, 0, 0, 1]
         assert store.request(new)["url"] == "http://h/third/0"
         assert store.verify() == []
-        with store.transaction() as txn:
-            first = [json.loads(bytes(url)) for _, url in store.db["first_urls"].items(txn)]
+        first = list(store.first_urls().values())
     assert first == ["http://h/0", "http://h/new/1"]
 
 

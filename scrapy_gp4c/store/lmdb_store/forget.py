@@ -6,7 +6,6 @@ the visits to the pages that go.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -128,11 +127,7 @@ class _Rewriting:
         self._trust()
 
     def _pages(self) -> None:
-        with self._old.transaction() as txn:
-            first_urls = {
-                U32.unpack(key)[0]: json.loads(bytes(url))
-                for key, url in self._old.db["first_urls"].items(txn)
-            }
+        first_urls = self._old.first_urls()
         numbering = Numbering(np.empty(0, np.uint64))
         for first in range(0, len(self._staying), self._sizes.pages_per_transaction):
             pages = self._staying[first : first + self._sizes.pages_per_transaction]

@@ -653,6 +653,12 @@ class Tables:
             raise self.db["ids"].wrong(key, f"page {page} has another key")
         return page
 
+    def first_urls(self) -> dict[int, str]:
+        """URLs that pages were found by, where a request to another directory replaced theirs."""
+        with self.transaction() as txn:
+            urls = self.db["first_urls"].items(txn)
+            return {U32.unpack(page)[0]: json.loads(bytes(url)) for page, url in urls}
+
     def group_visits(self, cycle: int) -> Array:
         """Sums of a finished cycle's judged visits by directory, dtype `GROUP_VISITS`, by number.
 

@@ -5,7 +5,6 @@ A problem is one sentence: the table, the pages or the cycle of the damaged valu
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterator
 from itertools import groupby
@@ -423,10 +422,7 @@ _COUNTED: Final = ("first_cycle", "n", "X", "last_cycle", "last_attempt", "E", "
 
 def _directories(tables: Tables) -> Iterator[str]:
     """Yield what is wrong with the directories of pages whose requests can be read."""
-    with tables.transaction() as txn:
-        first_urls = {
-            U32.unpack(page)[0]: json.loads(bytes(url)) for page, url in tables.db["first_urls"].items(txn)
-        }
+    first_urls = tables.first_urls()
     numbering, expected = Numbering(np.empty(0, np.uint64)), [np.empty(0, GROUP)]
     for first, block in tables.blocks():
         stop = first + len(block["n"])
