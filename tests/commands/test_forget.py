@@ -186,11 +186,11 @@ def test_no_store_an_empty_one_a_damaged_one_and_one_in_use(
 def test_it_works_from_the_shell(project_directory: Path, project: Project, store_path: Path) -> None:
     """Exit code 0 and 1, one message on stderr."""
     fill(project, [dict.fromkeys(PAGES, visit("first", 9))])
-    given = ("-s", f"GP4C_STORE={store_path}")
-    refused = scrapy_gp4c(project_directory, "forget", "news", *given)
+    options = ("-s", f"GP4C_STORE={store_path}")
+    refused = scrapy_gp4c(project_directory, "forget", "news", *options)
     assert refused.returncode == 1
     assert refused.stderr.startswith("scrapy gp4c forget: expected a PATTERN")
-    done = scrapy_gp4c(project_directory, "forget", "news", "*/tag/*", "--yes", *given)
+    done = scrapy_gp4c(project_directory, "forget", "news", "*/tag/*", "--yes", *options)
     assert (done.returncode, done.stderr) == (0, "")
     assert left(project) == PAGES[:2]
 
@@ -228,14 +228,14 @@ async def test_status_names_pages_that_are_visited_in_vain(
         )
     ]  # fmt: skip
     lost = "http://127.0.0.1:1/lost"
-    given = {"GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 0, "ROBOTSTXT_OBEY": True, "RETRY_ENABLED": False}
-    await crawl(Wide, store_path, given, urls=(*urls, lost))
+    options = {"GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 0, "ROBOTSTXT_OBEY": True, "RETRY_ENABLED": False}
+    await crawl(Wide, store_path, options, urls=(*urls, lost))
     project = make_project(project_directory, store_path, monkeypatch)
     in_process(project, "status", "--json")
     assert checked("status", capsys.readouterr().out)["leavers"] == []
     site.pages["/robots.txt"] = b"User-agent: *\nDisallow: /closed\n"
     for _ in range(8):  # a lost page is tried after 1, 2, 4 cycles
-        await crawl(Wide, store_path, given, urls=())
+        await crawl(Wide, store_path, options, urls=())
     await site.close()
     monkeypatch.setattr(project.spider_class, "allowed_domains", ["127.0.0.1", "127.0.0.3"], raising=False)
     project = make_project(project_directory, store_path, monkeypatch)

@@ -252,14 +252,14 @@ def test_thirty_cycles_through_kills(tmp_path: Path) -> None:
                 continue
         time.sleep(0.01)
     assert min(kills.values()) > 0
-    told = [line.split() for line in log.read_text().splitlines()]
+    log_lines = [line.split() for line in log.read_text().splitlines()]
     running: str | None = None
-    for pid, _, what in told:
+    for pid, _, what in log_lines:
         if what == "begins":
             running = pid
         else:
             assert running == pid
-    finished = [int(cycle) for _, cycle, what in told if what == "ends"]
+    finished = [int(cycle) for _, cycle, what in log_lines if what == "ends"]
     assert finished == sorted(set(finished))
     with open_store(store, readonly=True) as kept:
         assert (kept.last_cycle, kept.open_cycle, kept.verify()) == (30, None, [])
@@ -311,26 +311,28 @@ def test_the_command_monitors_a_real_spider(tmp_path: Path) -> None:
     (tmp_path / "spiders.py").write_text(SPIDER)
 
     class Quiet(SimpleHTTPRequestHandler):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given, directory=str(site))
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments, directory=str(site))
 
-        def log_message(self, *given: object) -> None:
+        def log_message(self, *arguments: object) -> None:
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Quiet)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     command = [sys.executable, "-m", "scrapy", "gp4c", "monitor", "news", "--every", "0.1s", "--json"]
-    given = ["-a", f"port={server.server_port}", "-s", f"GP4C_STORE={tmp_path / 'store'}"]
+    arguments = ["-a", f"port={server.server_port}", "-s", f"GP4C_STORE={tmp_path / 'store'}"]
     common: dict[str, Any] = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 120}
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run([*command, "--cycles", "2", *given], env=environment, check=False, **common)
+    done = subprocess.run([*command, "--cycles", "2", *arguments], env=environment, check=False, **common)
     server.shutdown()
     assert done.returncode == 0, done.stderr
     first, second = (checked("monitor", text) for text in done.stdout.splitlines())
     assert [(one["cycle"], one["visited"], one["hosts"]) for one in (first, second)] == [(1, 3, 1), (2, 1, 1)]
     assert first["outlasted"]
     assert "longer than the interval of 0 s" in done.stderr
-    failed = subprocess.run([*command, "--cycles", "1", *given[2:]], env=environment, check=False, **common)
+    failed = subprocess.run(
+        [*command, "--cycles", "1", *arguments[2:]], env=environment, check=False, **common
+    )
     assert failed.returncode == 1
     assert failed.stderr.endswith("at least one crawl failed; its log says why\n")
 

@@ -67,10 +67,10 @@ async def test_plan_and_why_tell_what_the_next_crawl_does(
     project = make_project(project_directory, store_path, monkeypatch, SETTINGS)
     in_process(project, "plan", "--urls", "--json")
     planned = checked("plan", capsys.readouterr().out)
-    told = {}
+    explained = {}
     for page in range(PAGES):
         in_process(project, "why", site.url(f"/{page}"), "--json")
-        told[site.url(f"/{page}")] = checked("why", capsys.readouterr().out)
+        explained[site.url(f"/{page}")] = checked("why", capsys.readouterr().out)
     in_process(project, "plan")
     text = capsys.readouterr().out
     assert f"cycle 5 would visit 3 of {PAGES} pages: budget 3 (3 pages), score function" in text
@@ -87,7 +87,7 @@ async def test_plan_and_why_tell_what_the_next_crawl_does(
     assert sorted(visited) == sorted(urls)
     assert (planned["cycle"], planned["pages"], planned["kinds"]["ranked"]) == (5, 3, 3)
     assert [(one["pages"], one["ranked"]) for one in planned["sites"]] == [(3, 3)]
-    for url, one in told.items():
+    for url, one in explained.items():
         score = one["score"]
         assert parse(score["filled"])({}, 1)[0] == score["value"]
         numbers = {name: np.array([value]) for name, value in one["terminals"].items()}
@@ -96,7 +96,7 @@ async def test_plan_and_why_tell_what_the_next_crawl_does(
         assert (one["next_visit"]["cycle"] == 5) == (url in visited)
         assert one["different"]["budget"] == (None if url in visited else score["rank"])
         assert [past["cycle"] for past in one["past"]] == [4, 3, 2, 1]
-    assert [told[url]["score"]["rank"] for url in urls] == [1, 2, 3]
+    assert [explained[url]["score"]["rank"] for url in urls] == [1, 2, 3]
 
 
 @pytest.mark.slow

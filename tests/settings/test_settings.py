@@ -231,7 +231,7 @@ def test_docs_list_every_named_function_with_its_policy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "formula"),
     [
         ("GP4C_SCORE_FUNCTION", "user-centric"),
         ("GP4C_SCORE_FUNCTION", "t * dq_decay"),
@@ -239,11 +239,11 @@ def test_docs_list_every_named_function_with_its_policy() -> None:
         ("GP4C_POLICY", "groups(order='dq_rate')"),
     ],
 )
-def test_what_searches_gain_takes_a_log_of_queries(name: str, given: str) -> None:
+def test_what_searches_gain_takes_a_log_of_queries(name: str, formula: str) -> None:
     """The terminals of search quality are refused without one, and load with it."""
     with pytest.raises(SettingsError, match=rf"{name} reads .*dq_rate.*set GP4C_QUERY_LOG"):
-        load({name: given})
-    assert load({name: given, "GP4C_QUERY_LOG": "queries.tsv"}).query_log == "queries.tsv"
+        load({name: formula})
+    assert load({name: formula, "GP4C_QUERY_LOG": "queries.tsv"}).query_log == "queries.tsv"
 
 
 def test_a_spider_of_any_name_has_one_directory_of_its_own() -> None:

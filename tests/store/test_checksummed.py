@@ -266,15 +266,15 @@ def test_the_table_has_requests_in_full(requests: dict[int, dict[str, Any]], dat
     """However they are written and read."""
     with TemporaryDirectory() as place, lmdb.open(place, max_dbs=1) as environment:
         table = RequestTable(Path(place), "urls", environment.open_db(b"urls"))
-        told = {U32.pack(page): encode(request) for page, request in requests.items()}
-        first = data.draw(st.sampled_from(sorted(told)))
+        expected = {U32.pack(page): encode(request) for page, request in requests.items()}
+        first = data.draw(st.sampled_from(sorted(expected)))
         with environment.begin(write=True) as txn:
-            table.put(txn, first, told[first])
-            table.put_many(txn, iter(told.items()), overwrite=False)
-            assert {key: table.get(txn, key) for key in told} == told
-            assert {key: bytes(value) for key, value in table.items(txn)} == told
+            table.put(txn, first, expected[first])
+            table.put_many(txn, iter(expected.items()), overwrite=False)
+            assert {key: table.get(txn, key) for key in expected} == expected
+            assert {key: bytes(value) for key, value in table.items(txn)} == expected
             pages = np.array(data.draw(st.lists(st.sampled_from(sorted(requests)), min_size=1)))
-            values = [told[U32.pack(page)] for page in pages.tolist()]
+            values = [expected[U32.pack(page)] for page in pages.tolist()]
             assert table.get_many(txn, pages) == values
             assert table.joined(txn, pages) == b",".join(values)
             missing = next(page for page in range(9) if page not in requests)

@@ -112,9 +112,9 @@ def test_old_claims_go_with_old_visits(tmp_path: Path) -> None:
         store.keep_visits(2)
         last = store.last_cycle
         assert store.verify() == []
-    kept = content(tmp_path / "s")
-    assert (kept[0], kept[2]) == (columns, trust)
-    assert kept[1] == [one for one in claims if one[0] > last - 2]
+    after = content(tmp_path / "s")
+    assert (after[0], after[2]) == (columns, trust)
+    assert after[1] == [one for one in claims if one[0] > last - 2]
 
 
 @pytest.mark.parametrize("table", ["hints", "trust", "claims"])

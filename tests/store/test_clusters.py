@@ -109,9 +109,9 @@ def test_descriptions_are_committed_with_what_else_is_buffered(path: Path) -> No
         store.set_description(0, b"new")
         assert dict(store.descriptions())[0] == bytes(20), "not yet committed"
         store.commit()
-        told = dict(store.descriptions())
-        assert told[0] == b"new"
-        assert sorted(told) == list(range(0, PAGES, 2))
+        descriptions = dict(store.descriptions())
+        assert descriptions[0] == b"new"
+        assert sorted(descriptions) == list(range(0, PAGES, 2))
 
 
 def test_pages_that_are_forgotten_take_their_descriptions_along(path: Path) -> None:

@@ -109,21 +109,21 @@ def test_an_imported_history_survives_a_power_cut(tmp_path: Path, monkeypatch: p
 
 def test_leftovers_of_a_killed_import_go_with_the_next(tmp_path: Path) -> None:
     """A half-built store beside the place is removed; a directory of other files by that name is not."""
-    place, left = tmp_path / "store", tmp_path / "store.import"
+    place, leftover = tmp_path / "store", tmp_path / "store.import"
     for clean in ("restore", "urls"):
-        crawl(left)
+        crawl(leftover)
         if clean == "restore":
             import_history(place, "history", lines(place), to_page)
         else:
             remove_leftovers(place)
         assert os.listdir(tmp_path) == ["store"]
-    left.mkdir()
-    (left / "thesis.tex").write_text("years of work")
+    leftover.mkdir()
+    (leftover / "thesis.tex").write_text("years of work")
     remove_leftovers(place)
     place.rename(tmp_path / "old")
     with pytest.raises(StoreError, match="holds other files: move it away"):
         import_history(place, "history", lines(place), to_page)
-    assert (left / "thesis.tex").read_text() == "years of work"
+    assert (leftover / "thesis.tex").read_text() == "years of work"
 
 
 @pytest.mark.parametrize("pages_per_batch", [7, 10_000])
@@ -145,9 +145,9 @@ def test_rates_and_directories_come_back(tmp_path: Path, pages_per_batch: int) -
             one.finish_cycle({"finished": 1.0})
         text = list(enumerate(export.lines(one), 1))
         columns = [one.page(page) for page in range(count)]
-        directories, told = one.directories(), [one.group_visits(cycle) for cycle in range(cycles + 1)]
+        directories, sums = one.directories(), [one.group_visits(cycle) for cycle in range(cycles + 1)]
     assert len(directories) > 20
-    assert any(len(visits) for visits in told)
+    assert any(len(visits) for visits in sums)
     restored = import_history(
         tmp_path / "other", "history", iter(text), to_page, pages_per_batch=pages_per_batch
     )
@@ -160,5 +160,5 @@ def test_rates_and_directories_come_back(tmp_path: Path, pages_per_batch: int) -
                 assert getattr(result, name) == getattr(expected, name), (page, name)
         assert other.directories().tobytes() == directories.tobytes()
         assert [other.group_visits(cycle).tobytes() for cycle in range(cycles + 1)] == [
-            visits.tobytes() for visits in told
+            visits.tobytes() for visits in sums
         ]
