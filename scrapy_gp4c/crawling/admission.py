@@ -85,12 +85,17 @@ Enqueue = Callable[["Request"], bool]
 
 
 def log_first(
-    stats: StatsCollector, name: str, line: str, extra: dict[str, Any], level: int = logging.INFO
+    stats: StatsCollector,
+    name: str,
+    line: str,
+    extra: dict[str, Any],
+    level: int = logging.INFO,
+    count: int = 1,
 ) -> None:
     """Count in a statistic, and log the first case."""
     if not stats.get_value(name):
         logger.log(level, "%s (Further ones: stat %s)", line, name, extra=extra)
-    stats.inc_value(name)
+    stats.inc_value(name, count)
 
 
 def secret_not_given(stored: StoredRequest) -> str:

@@ -132,14 +132,12 @@ def read_claims(kind: str, body: bytes, url: str) -> FileClaims:
 
 def _chunks(body: bytes, limit: int) -> Iterator[bytes]:
     """Parts of a body, unpacked; what was UTF-16 is UTF-8."""
+    text = as_utf8(body)
     unpacked: Iterator[bytes] = (
-        body[first : first + CHUNK_BYTES] for first in range(0, len(body), CHUNK_BYTES)
+        text[first : first + CHUNK_BYTES] for first in range(0, len(text), CHUNK_BYTES)
     )
     if body.startswith(GZIP_MAGIC):
         unpacked = _unpacked(body)
-    elif _UTF_16.match(body):
-        text = as_utf8(body)
-        unpacked = (text[first : first + CHUNK_BYTES] for first in range(0, len(text), CHUNK_BYTES))
     size, before = 0, b""
     for chunk in unpacked:
         size += len(chunk)

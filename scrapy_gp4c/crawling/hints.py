@@ -8,6 +8,7 @@ in a thread, and their pages are looked up a slice at a time.
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from scrapy.utils.sitemap import sitemap_urls_from_robots
 
+from scrapy_gp4c.crawling.admission import log_first
 from scrapy_gp4c.crawling.claim_files import (
     GZIP_MAGIC,
     FileClaims,
@@ -31,7 +33,6 @@ from scrapy_gp4c.crawling.claim_files import (
 )
 from scrapy_gp4c.crawling.scrapy_internals import awaitable
 from scrapy_gp4c.errors import ClaimFileError, StoreError
-from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.groups import place_of_url
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 
     from scrapy_gp4c.crawling.cycle import Cycle
     from scrapy_gp4c.crawling.requests import Rebuilder
-
-logger = foreign_safe_logger(__name__)
 
 # Statistics of claims that were noted, and of what was left out.
 UNREADABLE: Final = "gp4c/hints/unreadable"
@@ -256,11 +255,8 @@ class HintReader:
             self._cycle.stats.inc_value(name, count)
 
     def _warn(self, name: str, what: str, why: object, count: int = 1) -> None:
-        if not self._cycle.stats.get_value(name):
-            logger.warning(
-                "%s: %.200s. (Further ones: stat %s)", what, why, name, extra={"spider": self._spider}
-            )
-        self._count(name, count)
+        line, extra = f"{what}: {str(why)[:200]}.", {"spider": self._spider}
+        log_first(self._cycle.stats, name, line, extra, logging.WARNING, count)
 
 
 def _joined(kind: str, slices: list[PageClaims]) -> PageClaims:

@@ -269,14 +269,14 @@ def classify_pages(
     known: KnownPages,
     settings: Settings,
     cycle: int,
-    rules: PageRules | None = None,
-    left_alone: Array | None = None,
+    rules: PageRules | None,
+    left_alone: Array,
 ) -> Survey:
     """Classes of all pages in a cycle; memory: two bytes a page, and the pages due.
 
     ``left_alone``: keys of sites without a visit.
     """
-    is_left_alone = np.isin(known.directories()["site"], () if left_alone is None else left_alone)
+    is_left_alone = np.isin(known.directories()["site"], left_alone)
     promises = [NO_PROMISES]
     due: dict[int, list[Pages]] = {PANEL: [], WARMUP: [], NEW: []}
     rankable, hubs = [np.empty(0, np.bool_)], [np.empty(0, np.bool_)]

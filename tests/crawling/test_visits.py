@@ -520,8 +520,9 @@ async def test_links_to_pages_of_this_run_go_no_further(
         assert crawler.stats.get_value("request_depth_max") == 2  # as without the add-on
 
 
-@pytest.mark.parametrize("signal", [signals.request_scheduled, signals.request_dropped])
-@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize(
+    ("signal", "waits"), [(signals.request_scheduled, False), (signals.request_dropped, True)]
+)
 @pytest_twisted.ensureDeferred
 async def test_whoever_listens_to_scrapys_signals_hears_of_every_link(
     menu: str, store_path: Path, signal: object, waits: bool
