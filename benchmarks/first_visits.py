@@ -23,9 +23,9 @@ import numpy as np
 
 from benchmarks.common import machine, verdict
 from scrapy_gp4c.scoring import functions
-from training.clustering.clusters import links_of
 from training.histories.contents import ContentHistory, read_contents
 from training.histories.growth import NO_FINDER, GrowthHistory
+from training.histories.links import links_of
 from training.replaying.growth import HUBS, GrowthCrawl, growth_crawl, replay_growth
 from training.replaying.prepared import CrawlChoices
 from training.replaying.refresh_value import link_importance

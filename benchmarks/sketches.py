@@ -32,12 +32,12 @@ from training.clustering.clusters import (
     cluster,
     counted_words,
     counts_of,
-    links_of,
     sketched_words,
 )
 from training.comparing.trials import try_policy
 from training.histories.contents import ContentHistory, read_contents
 from training.histories.history import addresses_of
+from training.histories.links import links_of
 from training.histories.reading import coarsened
 from training.papers.tan import TYPICAL
 from training.replaying.prepared import CrawlChoices

@@ -28,12 +28,10 @@ from training.clustering.clusters import (
     counted_words,
     group_pages,
     group_texts,
-    links_of,
     near_largest,
     nearest,
     read_groups,
     regrouping,
-    targets,
 )
 from training.evaluate import main as evaluate
 from training.histories.contents import ContentHistory, read_contents
@@ -45,73 +43,10 @@ from training.replaying.prepared import prepare
 from training.replaying.replay import run
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("[a](b.md)", ["b.md"]),
-        ("[a]( <b.md> )", ["b.md"]),
-        ('[a](b.md "a title")', ["b.md"]),
-        ("[a](b.md#part) [c](d?x=1#e)", ["b.md", "d"]),
-        ("![an image](b.png)", []),
-        ("[away](https://h/b.md)", []),
-        ("[two\nlines](b.md)", []),
-        ("[a] (b.md)", []),
-        (":doc:`guide/install`", ["guide/install"]),
-        (":doc:`how to <guide/install>`", ["guide/install"]),
-        (":pep:`8` :pep:`Typing <484>` :pep:`3107`", ["pep-0008", "pep-0484", "pep-3107"]),
-        (":ref:`elsewhere`", []),
-        ("[](b.md)", ["b.md"]),
-    ],
-)
-def test_what_a_source_links_to(text: str, expected: list[str]) -> None:
-    """Markdown and reST links within the site, without part and query; no images."""
-    assert list(targets(text)) == expected
-
-
 @given(st.lists(st.sampled_from(["![i](a.png)", "[x](a.md)", ".. image:: a.png", "text", ":doc:`a`"])))
 def test_images_are_counted_in_both_formats(parts: list[str]) -> None:
     """Each once; links are none."""
     assert count_images("\n".join(parts)) == sum("image" in part or part[0] == "!" for part in parts)
-
-
-@pytest.mark.parametrize(
-    ("target", "page"),
-    [
-        ("page", "a/page.md"),
-        ("page.md", "a/page.md"),
-        ("./page", "a/page.html"),
-        ("../page", "page.rst"),
-        ("page", "a/page/index.md"),
-        ("page/", "a/page/_index.md"),
-        ("page", "a/page/README.md"),
-        ("/b/page", "b/page.mdx"),
-        ("../a/../b/page.rst", "b/page.rst"),
-    ],
-)
-def test_a_link_finds_its_page_as_it_is_named(target: str, page: str) -> None:
-    """Beside the linking page or from the root, whatever the ending; not the same page of another site."""
-    links = links_of([0, 0, 1], ["a/from.md", page, page], [f"[x]({target})", "", ""])
-    assert [*zip(links.source.tolist(), links.target.tolist(), strict=True)] == [(0, 1)]
-    assert links.pages == 3
-
-
-@given(st.lists(st.lists(st.integers(0, 6), max_size=5), min_size=1, max_size=6))
-def test_links_are_pairs_once_and_never_to_oneself(told: list[list[int]]) -> None:
-    """Sorted by page; what leads nowhere is left out."""
-    pages = [f"{number}.md" for number in range(len(told))]
-    texts = [" ".join(f"[x]({other}.md)" for other in others) for others in told]
-    links = links_of([0] * len(told), pages, texts)
-    expected = {(a, b) for a, others in enumerate(told) for b in others if a != b and b < len(told)}
-    assert [*zip(links.source.tolist(), links.target.tolist(), strict=True)] == sorted(expected)
-    assert links.source.dtype == links.target.dtype == np.intp
-
-
-def test_the_first_ending_that_fits_decides() -> None:
-    """The name as it is written goes before the one with an ending, a file before an index of a directory."""
-    pages = ["from.md", "x/index.md", "x.rst", "x.md", "x"]
-    for left in range(len(pages) - 1, 0, -1):
-        links = links_of([0] * (left + 1), pages[: left + 1], ["[x](x)", *[None] * left])
-        assert links.target.tolist() == [left]
 
 
 @pytest.fixture
@@ -170,20 +105,6 @@ def test_nearest_centroids_and_ranks() -> None:
     assert ranks.shape == (30, 2)
     assert (ranks[:20, 0] == 0).all()
     assert (ranks[20:, 0] > 0).all()
-
-
-def test_links_are_those_to_pages_of_the_site() -> None:
-    """Relative or from the root, with or without an ending; reST documents and proposals; each once."""
-    pages = ["a/one.md", "a/two.md", "index.rst", "pep-0008.rst", "a/one.md"]
-    texts = ["[x](two.md#there) [y](/index) [z](https://a/two.md) ![i](two.md) [x](./two)", None]
-    texts += [":doc:`the first <a/one>` :pep:`8`", "", "[t](two.md)"]
-    links = links_of([0, 0, 0, 0, 1], pages, texts)
-    assert [*zip(links.source.tolist(), links.target.tolist(), strict=True)] == [
-        (0, 1),
-        (0, 2),
-        (2, 0),
-        (2, 3),
-    ]
 
 
 def test_a_file_of_groups_is_of_its_pages(

@@ -9,10 +9,9 @@ variance 1.
 from __future__ import annotations
 
 import hashlib
-import posixpath
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -26,44 +25,16 @@ from scrapy_gp4c.scoring import rates
 from scrapy_gp4c.words.descriptions import Description, link_hash, unpack
 from training.histories.contents import ContentHistory
 from training.histories.history import ChangeHistory, addresses_of, depth_of, domain_of
+from training.histories.links import links_of
 from training.histories.names import BATCH, PackedNames
 from training.histories.neighbours import Regrouping
 
-_MARKDOWN: Final = re.compile(r"(!?)\[[^\]\n]*\]\(\s*<?([^)\s>]+)")
-_REST: Final = re.compile(r":(doc|pep):`(?:[^`<]*<)?([^`>]+)>?`")
-_ENDINGS: Final = ("", ".md", ".rst", ".mdx", ".html", "/index.md", "/_index.md", "/README.md", "/index.rst")
+_IMAGE: Final = re.compile(r"!\[[^\]\n]*\]\(\s*<?[^)\s>]+|\.\. image::")
 
 
 def count_images(text: str) -> int:
     """Images of a Markdown or reST source."""
-    return len([1 for match in _MARKDOWN.finditer(text) if match[1]]) + text.count(".. image::")
-
-
-def targets(text: str) -> Iterator[str]:
-    """Yield what a source links to, as it is written there."""
-    for match in _MARKDOWN.finditer(text):
-        if not match[1] and "://" not in match[2]:
-            yield match[2].partition("#")[0].partition("?")[0]
-    for match in _REST.finditer(text):
-        yield f"pep-{match[2].strip():0>4}" if match[1] == "pep" else match[2].strip()
-
-
-def links_of(sites: Sequence[int], pages: Sequence[str], texts: Sequence[str | None]) -> Links:
-    """The links between pages, each once, none from a page to itself."""
-    known = {(site, page): number for number, (site, page) in enumerate(zip(sites, pages, strict=True))}
-    links: set[tuple[int, int]] = set()
-    for source, (site, page, text) in enumerate(zip(sites, pages, texts, strict=True)):
-        folder = posixpath.dirname(page)
-        for target in targets(text or ""):
-            is_rooted = target.startswith("/")
-            path = posixpath.normpath(target.lstrip("/") if is_rooted else posixpath.join(folder, target))
-            number = next(
-                (known[site, path + end] for end in _ENDINGS if (site, path + end) in known), source
-            )
-            if number != source:
-                links.add((source, number))
-    pairs = np.array(sorted(links), np.intp).reshape(-1, 2)
-    return Links(np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]), len(pages))
+    return len(_IMAGE.findall(text))
 
 
 FEATURES: Final = ("content", "url", "page", "links")

@@ -7,13 +7,10 @@ from a file or stood in for by the links between pages.
 
 from __future__ import annotations
 
-import posixpath
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple
-from urllib.parse import unquote, urlsplit
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,65 +22,15 @@ from scrapy_gp4c.search.measuring import Postings
 from scrapy_gp4c.search.queries import Workload
 from training.histories.contents import ContentHistory
 from training.histories.history import ChangeHistory, Impact
+from training.histories.links import links_of
 from training.replaying.search import Corpus, VersionSearch, count, search
-
-_LINK: Final = re.compile(
-    r"\]\(\s*<?([^)\s>]+)|href=[\"']([^\"']+)|^\s*\[[^\]]+\]:\s*(\S+)|`[^`<]*<([^>`]+)>`_", re.M
-)
-"""Targets of links in Markdown, HTML and reStructuredText."""
-_ENDINGS: Final = (".md", ".mdx", ".rst", ".txt", ".html", ".markdown")
-_INDEXES: Final = ("index", "_index", "readme")
 
 
 def link_importance(contents: ContentHistory) -> npt.NDArray[np.float64]:
     """Importance by links: 1 + pages of the same site that link to each page in cycle 0, ``[P]``."""
     history = contents.history
-    assert history.page_names is not None
-    sites, names = history.site.tolist(), list(history.page_names)
-    number = {
-        (site, _link_name(name)): page for page, (site, name) in enumerate(zip(sites, names, strict=True))
-    }
-    linking_pages = np.ones(history.pages)
-    for page, text in enumerate(contents.texts_at(0)):
-        targets = {
-            number.get((sites[page], target_name))
-            for link in _links(text or "")
-            for target_name in _link_names(names[page], link)
-        }
-        for target in targets - {None, page}:
-            linking_pages[target] += 1.0
-    return linking_pages
-
-
-def _links(text: str) -> Iterator[str]:
-    for match in _LINK.finditer(text):
-        target = next((group for group in match.groups() if group), "")
-        try:
-            parts = urlsplit(target)
-        except ValueError:  # no address, such as //[
-            continue
-        if parts.path and not parts.netloc and "://" not in target:
-            yield unquote(parts.path)
-
-
-def _link_names(page: str, path: str) -> tuple[str, ...]:
-    """Possible targets of a link: beside the page, below it as a directory, or from the root."""
-    if path.startswith("/"):
-        return (_link_name(path.lstrip("/")), _link_name(posixpath.join("docs", path.lstrip("/"))))
-    folder = posixpath.dirname(page)
-    return (
-        _link_name(posixpath.normpath(posixpath.join(folder, path))),
-        _link_name(posixpath.normpath(posixpath.join(posixpath.splitext(page)[0], path))),
-    )
-
-
-def _link_name(name: str) -> str:
-    """Page name as links have it: no ending, no index file, no slash at the end."""
-    name = name.rstrip("/").lower()
-    ending = next((ending for ending in _ENDINGS if name.endswith(ending)), "")
-    name = name.removesuffix(ending)
-    folder, _, last = name.rpartition("/")
-    return folder if last in _INDEXES else name
+    links = links_of(history.site.tolist(), list(history.page_names or ()), contents.texts_at(0))
+    return np.bincount(links.target, minlength=history.pages).astype(np.float64) + 1.0
 
 
 class QualityMeasure(NamedTuple):

@@ -1,0 +1,71 @@
+"""Links between the pages of recorded contents, as Markdown, HTML and reStructuredText write them."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+
+from scrapy_gp4c.page_state.groupings import Links
+
+_LINK: Final = re.compile(
+    r"\]\(\s*<?([^)\s>]+)|href=[\"']([^\"']+)|^\s*\[[^\]]+\]:\s*(\S+)|`[^`<]*<([^>`]+)>`_"
+    r"|:doc:`(?:[^`<]*<)?([^`>]+)>?`|:pep:`(?:[^`<]*<)?\s*(?P<pep>\d+)",
+    re.M,
+)
+_ENDINGS: Final = (".md", ".mdx", ".rst", ".txt", ".html", ".markdown")
+_INDEXES: Final = ("index", "_index", "readme")
+
+
+def links_of(sites: Sequence[int], pages: Sequence[str], texts: Sequence[str | None]) -> Links:
+    """Links between pages of a site, each once, none from a page to itself.
+
+    A link leads to the page beside the one that has it, below that one as a directory, or from the root or
+    its folder ``docs``: the first of these that is there, whatever the ending. Images count as links.
+    """
+    known: dict[tuple[int, str], int] = {}
+    for number, (site, page) in enumerate(zip(sites, pages, strict=True)):
+        known.setdefault((site, _name(page)), number)
+    links: set[tuple[int, int]] = set()
+    for source, (site, page, text) in enumerate(zip(sites, pages, texts, strict=True)):
+        for path in _paths(text or ""):
+            names = ((site, name) for name in _names(page, path))
+            target = next((known[name] for name in names if name in known), source)
+            if target != source:
+                links.add((source, target))
+    pairs = np.array(sorted(links), np.intp).reshape(-1, 2)
+    return Links(np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]), len(pages))
+
+
+def _paths(text: str) -> Iterator[str]:
+    for match in _LINK.finditer(text):
+        target = next((group for group in match.groups() if group), "")
+        if match["pep"]:
+            target = f"pep-{target:0>4}"
+        try:
+            parts = urlsplit(target)
+        except ValueError:  # no address, such as //[
+            continue
+        if parts.path and not parts.netloc and "://" not in target:
+            yield unquote(parts.path)
+
+
+def _names(page: str, path: str) -> tuple[str, str]:
+    """Possible targets of a path, the likeliest first."""
+    if path.startswith("/"):
+        return _name(path.lstrip("/")), _name(posixpath.join("docs", path.lstrip("/")))
+    beside = posixpath.normpath(posixpath.join(posixpath.dirname(page), path))
+    return _name(beside), _name(posixpath.normpath(posixpath.join(posixpath.splitext(page)[0], path)))
+
+
+def _name(path: str) -> str:
+    """Page name as links have it: no ending, no index file, no slash at the end."""
+    name = path.rstrip("/").lower()
+    ending = next((ending for ending in _ENDINGS if name.endswith(ending)), "")
+    name = name.removesuffix(ending)
+    folder, _, last = name.rpartition("/")
+    return folder if last in _INDEXES else name
