@@ -22,6 +22,7 @@ from typing import Final
 import numpy as np
 
 from benchmarks.common import machine, verdict
+from scrapy_gp4c.page_state.groupings import Links
 from scrapy_gp4c.scoring import functions
 from training.histories.contents import ContentHistory, read_contents
 from training.histories.growth import NO_FINDER, GrowthHistory
@@ -40,6 +41,8 @@ ORDERS: Final = {
     "rate of its directory": "near",
     "OPIC, by rate of its directory": "cash * near",
     "breadth first, then OPIC": "cash - link_depth",
+    "in-links": "inlinks",
+    "breadth first, then in-links": "inlinks / 1000 - link_depth",
 }
 """Order -> function of ``GP4C_NEW_PAGE_FUNCTION``."""
 AFTER: Final = (5, 10, 20)
@@ -69,12 +72,14 @@ def linked_sites(contents: ContentHistory) -> GrowthHistory:
                     reached[target], finder[target] = True, page
                     waiting.append(target)
     position = np.cumsum(reached) - 1
+    kept = reached[links.source] & reached[links.target]
     own_finders = finder[reached]
     weighted = replace(history, weight=np.asarray(link_importance(contents), np.float64))
     return GrowthHistory(
         weighted.take(reached),
         np.zeros(int(reached.sum()), np.int32),
         np.where(own_finders == NO_FINDER, NO_FINDER, position[own_finders]).astype(np.int32),
+        links=Links(position[links.source[kept]], position[links.target[kept]], int(reached.sum())),
     )
 
 

@@ -50,7 +50,7 @@ from training.reporting.terminal import (
 
 TERMINALS: Final[dict[Target, tuple[str, ...]]] = {
     "hub_function": ("brought", "brought_t"),
-    "new_page_function": (*first_visits.TERMINALS, "near", "near_dir", "w"),
+    "new_page_function": (*first_visits.REPLAYED, "near", "near_dir", "w"),
     "score_function": (),
 }
 """Function -> its terminals besides the chosen ones."""

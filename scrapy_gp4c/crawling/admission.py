@@ -6,6 +6,7 @@ import dataclasses
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,8 +39,11 @@ from scrapy_gp4c.page_state.groups import Place, place_of_url
 from scrapy_gp4c.page_state.page_names import head_and_path, other_ends
 from scrapy_gp4c.page_state.rules import STORED_META, read_span, read_tag
 from scrapy_gp4c.scoring.discovery import START
+from scrapy_gp4c.scoring.first_visits import COUNTED, bit_of
 from scrapy_gp4c.scoring.weights import read_weight
+from scrapy_gp4c.search.queries import read_query_log
 from scrapy_gp4c.store.records import LastAnswer, StoredRequest
+from scrapy_gp4c.words.tokens import tokens
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
@@ -62,6 +66,8 @@ MAX_PATH_RETURNS: Final = 5
 """Redirects of a visit to one path, with other queries, that are followed."""
 MAX_LOGIN_PAGES: Final = 3
 """Pages on the way from the start to a login."""
+MAX_LINK_TEXT: Final = 1_000
+"""Characters of the text of a link that are read."""
 MAX_UNCOUNTED: Final = 100
 """Duplicates after which the statistic is brought up to date, as it is at the end of a run."""
 RECENT_PAGES: Final = 1_000
@@ -292,11 +298,16 @@ class Admission:
         """Keys of the pages by which the spider comes to its first POST."""
         self._has_posted = False
         self._is_seen: Callable[[Request], bool] | None = None
+        function = cycle.settings.new_page_function
+        read = () if function is None else COUNTED if function.callable else function.columns
+        self._counts_links = not set(COUNTED).isdisjoint(read)
+        self._links: set[tuple[int, int]] = set()
+        """Linked and linking page of the links that were noted, so that a list is not noted page by page."""
         self._secret_keys: dict[int, int] = {}
         """Key of a page that was asked for with secrets in its URL -> key of that request with them."""
         self._memories: tuple[set[Any] | dict[Any, Any], ...] = (
             self._duplicates, self._settled, self._unplanned, self.restored, self.offered, self._copies,
-            self._secret_keys,
+            self._secret_keys, self._links,
         )  # fmt: skip
 
     def use_filter(self, is_seen: Callable[[Request], bool]) -> None:
@@ -400,6 +411,30 @@ class Admission:
         if self._cycle.settings.skip_unchanged and stored.get(NEEDS_CALLBACK) not in (how, "always"):
             self._cycle.store.set_request(page, {**stored, NEEDS_CALLBACK: how})
 
+    @cached_property
+    def _words(self) -> dict[str, float]:
+        """Word of the query log -> its share of all of them."""
+        path = self._cycle.settings.query_log
+        if path is None:
+            return {}
+        log = read_query_log(path)
+        return dict(zip(log.terms, (log.term_frequency / log.term_frequency.sum()).tolist(), strict=True))
+
+    def _note_link(self, page: int, finder: int, request: Request, statistic: str) -> bool:
+        """Skip the request of a page that waits for its first visit, but not those of further pages."""
+        store = self._cycle.store
+        self._stats.inc_value(statistic)
+        if finder not in (UNKNOWN_FINDER, START) and (page, finder) not in self._links:
+            self._links.add((page, finder))
+            site = place_of_url(store.request(finder - 1)["url"]).site_key
+            for what, key in (("link", store.page(finder - 1).key), ("link_site", site)):
+                store.note(page, what, float(bit_of(np.array([key], np.uint64))[0]))
+        text = request.meta.get("link_text")  # a rule of Scrapy's CrawlSpider sets it
+        words = set(tokens(text[:MAX_LINK_TEXT])) if isinstance(text, str) and self._words else ()
+        if worth := sum(self._words.get(word, 0.0) for word in words):
+            store.note(page, "anchor", worth)
+        return False
+
     def _note_login(self, request: Request) -> None:
         """Remember the pages by which the spider came from its start to its first POST, as to a login.
 
@@ -491,6 +526,8 @@ class Admission:
             if claim is None:
                 if is_spiders or "lacks" in stored:
                     self.offered[page] = request
+                if self._counts_links:
+                    return self._note_link(page, finder, request, POSTPONED)
                 return self._skip(name, POSTPONED)
         else:
             is_further = is_further and page in self.restored
@@ -505,6 +542,8 @@ class Admission:
                     self.offered[page] = request
                 if self._by_url_alone:
                     self._unplanned[request.url] = page
+                if self._counts_links and not store.page(page).has_copy:
+                    return self._note_link(page, finder, request, NOT_PLANNED)
                 return self._skip(name, NOT_PLANNED)
         cycle.asked.add(page)
         self._duplicates.add(name)

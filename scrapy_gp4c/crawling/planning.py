@@ -54,7 +54,14 @@ from scrapy_gp4c.policies.base import (
 from scrapy_gp4c.policies.site_share import shared
 from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.scoring.discovery import START
-from scrapy_gp4c.scoring.first_visits import FINDER, WaitingPages, best_first, by_turns, columns_of_links
+from scrapy_gp4c.scoring.first_visits import (
+    COLUMNS,
+    FINDER,
+    WaitingPages,
+    best_first,
+    by_turns,
+    columns_of_links,
+)
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import draw_salt, draws, draws_of
 from scrapy_gp4c.settings import Settings
@@ -218,6 +225,7 @@ def scores_of_waiting(
         waiting.pages,
         np.concatenate(parts),
         waiting.entered,
+        some_columns(pages, waiting.pages, tuple(COLUMNS)),
         cycle,
         lambda ids: some_columns(pages, ids.astype(np.uint32), FINDER),
     )

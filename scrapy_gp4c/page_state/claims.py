@@ -22,11 +22,12 @@ from scrapy_gp4c.scoring.hints import CLAIMED, KINDS, LONGEST
 
 SET: Final = ("found_by",)
 """Columns that notes set."""
-WHAT: Final = (*SET, *KINDS, "weight", "wait")
-"""Subjects of notes: a column, a kind of claims, a weight, or the failures in a row by which a page waits.
+WHAT: Final = (*SET, *KINDS, "weight", "wait", "link", "link_site", "anchor")
+"""Subjects of notes: a column, a kind of claims, a weight, the failures in a row by which a page waits, or a
+link to a page without a visit.
 
 A note holds the position in this tuple. The value of a claim is a time, s since 1970, that of a span its
-length, s.
+length, s, that of a link the bit of the linking page or site, or the worth of its text.
 """
 CLAIM_KINDS: Final = len(KINDS)
 NOTE: Final = np.dtype([("page", "<u4"), ("what", "u1"), ("value", "<f8")])
@@ -50,6 +51,12 @@ def apply_notes(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Ar
     waits = notes["what"] == WAIT
     shorten_wait(columns, rows[waits], notes["value"][waits])
     shorten_wait(columns, rows[notes["what"] == TOLD])
+    for subject, name in (("link", "link_bits"), ("link_site", "link_site_bits")):
+        linked = notes["what"] == WHAT.index(subject)
+        bits = np.uint64(1) << notes["value"][linked].astype(np.uint64)
+        np.bitwise_or.at(columns[name], rows[linked], bits)
+    read = notes["what"] == WHAT.index("anchor")
+    np.maximum.at(columns["anchor"], rows[read], notes["value"][read].astype(np.float16))
 
 
 def of_claims(notes: Array) -> npt.NDArray[np.bool_]:

@@ -1,7 +1,9 @@
 """Terminals of pages before their first visit: how links led to them, and what their finders are like.
 
-OPIC (Abiteboul, Preda & Cobéna 2003) gives every page cash, which its visit shares among its links. Each page
-is known by one finder here, so that its cash is what a visit to each page on the way left it.
+OPIC (Abiteboul, Preda & Cobéna 2003) gives every page cash, which its visit shares among its links. Its way
+is that of finders here, so that a page's cash is what a visit to each page on the way left it. Links of
+further pages set a bit each, by a hash of the linking page: their number follows from the bits that are not
+set (Whang, Vander-Zanden & Taylor 1990), however often a page that links is visited.
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Floats, Ints
 from scrapy_gp4c.scoring import discovery, rates
+from scrapy_gp4c.scoring.ranking import GOLDEN
 
 Formula = Callable[[Mapping[str, Array], int], Array]
 
@@ -29,24 +33,53 @@ TERMINALS: Final = {
     "finder_rate": _terminal("finder_rate", "change rate of the page that found it"),
     "finder_brought": _terminal("finder_brought", "new pages per cycle of the page that found it"),
     "waited": _terminal("waited", "cycles since it became known"),
+    "inlinks": _terminal("inlinks", "pages that link to it, as far as they were visited"),
+    "inlink_sites": _terminal("inlink_sites", "sites of these pages"),
+    "anchor": _terminal("anchor", "share of the words of the query log in the best text of a link to it"),
 }
 """Terminal -> columns, formula, meaning: see `scrapy_gp4c.scoring.terminals.Terminal`.
 
 Each is a column that a crawl makes for pages that wait for their first visit, see `columns_of_links`.
 """
+COUNTED: Final = ("inlinks", "inlink_sites", "anchor")
+"""Terminals for which a crawl notes every link to a page that waits."""
+REPLAYED: Final = tuple(name for name in TERMINALS if name not in COUNTED)
+"""Terminals that files of growth tell: they have one finder of each page."""
+COLUMNS: Final[dict[str, str]] = {
+    "link_bits": "<u8",  # a bit for each page that links to the page, while it waits for its first visit
+    "link_site_bits": "<u8",  # a bit for each site of these pages
+    "anchor": "<f2",  # share of the words of the query log in the best text of a link
+}
+"""Column name -> little-endian dtype."""
 FINDER: Final = ("E", "T", "brought_sum", "brought_cycles")
 """Columns that are read of finders."""
 MOST_LINKS: Final = 1_000
 """Longest way from a start page that is followed."""
 
 
+def bit_of(key: Array) -> npt.NDArray[np.uint8]:
+    """Position from 0 to 63 of the bit that stands for each of some pages or sites, by their keys."""
+    return ((np.asarray(key, np.uint64) * np.uint64(GOLDEN)) >> np.uint64(58)).astype(np.uint8)
+
+
+def counted_bits(bits: Array) -> Floats:
+    """Estimated numbers of distinct keys whose bits are set, ``[P]``; 1 at least: every page has a finder."""
+    clear = 64 - np.unpackbits(bits.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1).sum(1)
+    return np.asarray(np.maximum(1.0, np.rint(64 * np.log(64 / np.maximum(clear, 0.5)))))
+
+
 def columns_of_links(
-    pages: Array, found_by: Array, entered: Array, cycle: int, finders: Callable[[Ints], Mapping[str, Array]]
+    pages: Array,
+    found_by: Array,
+    entered: Array,
+    linked: Mapping[str, Array],
+    cycle: int,
+    finders: Callable[[Ints], Mapping[str, Array]],
 ) -> dict[str, Array]:
     """Columns of `TERMINALS`, of pages that wait for their first visit, ``[N]`` each.
 
-    ``pages``: ids ``[N]``; ``found_by``: column of all pages, ``[P]``; ``entered``: of these, ``[N]``;
-    ``finders(ids)``: the columns `FINDER` of some pages, ids ascending.
+    ``pages``: ids ``[N]``; ``found_by``: column of all pages, ``[P]``; ``entered``, ``linked``: of
+    these, `COLUMNS`, ``[N]`` each; ``finders(ids)``: the columns `FINDER` of some pages, ids ascending.
     """
     finder = np.where(found_by == discovery.START, 0, found_by).astype(np.int64) - 1
     links = np.bincount(finder + 1, minlength=len(finder) + 1)[1:]
@@ -71,6 +104,9 @@ def columns_of_links(
         "finder_rate": rates.rate(state["E"], state["T"]),
         "finder_brought": discovery.rate(state, cycle),
         "waited": cycle - entered.astype(np.int64),
+        "inlinks": counted_bits(linked["link_bits"]),
+        "inlink_sites": counted_bits(linked["link_site_bits"]),
+        "anchor": linked["anchor"],
     }
 
 

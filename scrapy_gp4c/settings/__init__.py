@@ -152,10 +152,10 @@ class Settings:
                     f"({', '.join(first_visits.TERMINALS)}): use these in GP4C_NEW_PAGE_FUNCTION"
                 )
         for name, columns in read.items():
-            if self.query_log is None and not refresh_value.COLUMNS.keys().isdisjoint(columns):
+            if self.query_log is None and not {*refresh_value.COLUMNS, "anchor"}.isdisjoint(columns):
                 raise SettingsError(
-                    f"{name} reads what visits gained searches ({', '.join(refresh_value.FORMULAS)}), which "
-                    "takes a log of queries: set GP4C_QUERY_LOG to the path of one, or use other terminals"
+                    f"{name} reads what users search for ({', '.join(refresh_value.FORMULAS)}, anchor), "
+                    "which takes a log of queries: set GP4C_QUERY_LOG to the path of one, or use others"
                 )
 
     def _check_rules(self) -> None:

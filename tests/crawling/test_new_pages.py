@@ -14,6 +14,8 @@ import pytest_twisted
 from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import Request, Spider
+from scrapy.linkextractors import LinkExtractor
+from scrapy.spiders import CrawlSpider, Rule
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c.crawling.reports import count_new_pages
@@ -22,8 +24,10 @@ from scrapy_gp4c.scoring.first_visits import (
     FirstVisits,
     WaitingPages,
     best_first,
+    bit_of,
     by_turns,
     columns_of_links,
+    counted_bits,
 )
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
@@ -129,11 +133,15 @@ def test_columns_of_links_by_hand() -> None:
         asked.append(ids.tolist())
         return {name: np.array(column) for name, column in finders.items()}
 
-    link_columns = columns_of_links(np.array([2, 4, 6]), found_by, np.array([3, 5, 9]), CYCLE, state)
+    linked = {"link_bits": np.array([0b1011, 2**63, 0], np.uint64), "anchor": np.zeros(3)}
+    linked["link_site_bits"] = linked["link_bits"] & np.uint64(1)
+    link_columns = columns_of_links(np.array([2, 4, 6]), found_by, np.array([3, 5, 9]), linked, CYCLE, state)
     assert asked == [[0, 1]]
     assert link_columns["link_depth"].tolist() == [1, 2, 0]
     assert link_columns["cash"].tolist() == [1 / 2, 1 / 2 / 3, 1]
     assert link_columns["waited"].tolist() == [6, 4, 0]
+    assert link_columns["inlinks"].tolist() == [3, 1, 1]
+    assert link_columns["inlink_sites"].tolist() == [1, 1, 1]
     assert link_columns["finder_rate"] == pytest.approx([0.1 / 4, 1.0, 0.1])
     assert link_columns["finder_brought"] == pytest.approx([0.25, 1.0, 0.5])
 
@@ -164,6 +172,53 @@ async def test_new_pages_are_ranked_where_they_are_capped(site: Site, store_path
     assert set(short) <= set(site.fetched())
     with Store(store_path, readonly=True) as store:
         assert store.cycles()[-1]["new_page_function"] == "cash"
+
+
+def test_bits_count_distinct_links() -> None:
+    """Near enough up to 100 pages, however often each of them links."""
+    rng = np.random.default_rng(1)
+    for pages in (1, 2, 5, 20, 100):
+        keys = rng.integers(0, 2**64, (50, pages), np.uint64)
+        bits = np.bitwise_or.reduce(np.uint64(1) << bit_of(np.tile(keys, 3)).astype(np.uint64), axis=1)
+        assert counted_bits(bits).mean() == pytest.approx(pages, rel=0.1)
+
+
+class Ruled(CrawlSpider):
+    """Follows all links by a rule, which passes the text of each on."""
+
+    name = "ruled"
+    rules = (Rule(LinkExtractor(), follow=True),)
+    urls: tuple[str, ...] = ()
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request the first pages."""
+        for url in self.urls:
+            yield Request(url)
+
+
+@pytest.mark.slow
+@pytest_twisted.ensureDeferred
+async def test_pages_of_more_links_and_better_words_come_first(
+    site: Site, store_path: Path, tmp_path: Path
+) -> None:
+    """Links are counted while a page waits, once a linking page; so are the words of their texts."""
+    targets = [f"/t{n}" for n in range(6)]
+    links = {"/a": targets, "/b": targets[4:], "/c": targets[5:]}
+    (tmp_path / "log.tsv").write_text("bread\t3\nstars\t1\n")
+    given_ = {"GP4C_BUDGET": 1, "GP4C_HINTS": False, "GP4C_QUERY_LOG": str(tmp_path / "log.tsv")}
+    given_["GP4C_NEW_PAGE_FUNCTION"] = "inlinks + 10 * anchor"
+    site.pages = {"/": html("front", [*links]), **{path: html(f"page {path}") for path in (*links, *targets)}}
+    await crawl(Ruled, store_path, given_, urls=(site.url(),))
+    site.pages |= {path: html(f"page {path}", of_page) for path, of_page in links.items()}
+    front = html("of bread", ["/t5"])
+    site.pages["/c"] = front.replace("</body>", '<a href="/t1">bread of the day</a></body>')
+    for cap in (0, 0, 3):
+        site.log.clear()
+        await crawl(Ruled, store_path, {**given_, "GP4C_NEW_PAGES": cap}, urls=(site.url(),))
+    assert site.fetched() & {*targets} == {"/t1", "/t4", "/t5"}
+    with Store(store_path, readonly=True) as store:
+        columns = {store.request(page)["url"][-3:]: store.page(page) for page in range(store.pages)}
+    assert [columns[path].link_bits.bit_count() for path in ("/t0", "/t1", "/t5")] == [1, 0, 0]
 
 
 @pytest_twisted.ensureDeferred

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from scrapy_gp4c.errors import HistoryError, ImportFileError, StoreError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.claims import CLAIM_KINDS, finder_pages
+from scrapy_gp4c.page_state.groupings import Links
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.export import claims_between
@@ -49,6 +50,8 @@ class GrowthHistory:
     """``[P]``: position of the page that links to each page; `NO_FINDER`: known from birth on."""
     claims: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, DATED_CLAIM))
     """Dtype `DATED_CLAIM`: what sites claimed of pages, in order of cycles."""
+    links: Links | None = None
+    """All links; None: only those of the finders are known. No file has them."""
 
     def __post_init__(self) -> None:
         pages, cycles = self.history.pages, self.history.cycles

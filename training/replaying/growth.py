@@ -164,7 +164,7 @@ def replay_growth(grown: GrowthHistory, crawl: GrowthCrawl) -> GrowthResult:
     )
 
 
-_KEPT: Final = ("group", "found_by", *sizes.COLUMNS, *hints.COLUMNS, *weights.COLUMNS)
+_KEPT: Final = ("group", "found_by", *sizes.COLUMNS, *first_visits.COLUMNS, *hints.COLUMNS, *weights.COLUMNS)
 """Columns that `discovery.observe` and `terminals.observe` leave alone."""
 
 
@@ -176,7 +176,7 @@ class GrowthReplay:
         self._grown, self._crawl = grown, crawl
         history = grown.history
         pages = history.pages
-        columns = {**terminals.STATE, **discovery.COLUMNS, **hints.COLUMNS}
+        columns = {**terminals.STATE, **discovery.COLUMNS, **first_visits.COLUMNS, **hints.COLUMNS}
         self.state = {name: np.zeros(pages, dtype) for name, dtype in columns.items()}
         self.state["size"] = history.sizes
         self.began_with = grown.born == 0
@@ -342,6 +342,7 @@ class GrowthReplay:
             waiting,
             np.where(self._linked, found_by, 0),
             entered,
+            {name: self.state[name][waiting] for name in first_visits.COLUMNS},
             self._number,
             lambda ids: {name: self.state[name][ids] for name in FINDER},
         )
@@ -374,6 +375,7 @@ class GrowthReplay:
             np.add.at(brought, finder[linked][finder[linked] != NO_FINDER], 1)
             self._linked[linked] = True
             self.state["entered"][linked] = self._number
+            self._count_links(visits)
             if self._crawl.new_pages is not None:
                 found = zip(linked.tolist(), found_by[linked].tolist(), strict=True)
                 linked = np.array([page for page, by in found if counts.takes(page, by)], np.intp)
@@ -382,6 +384,17 @@ class GrowthReplay:
             self._visit_first(linked)
             visits = linked
         return brought
+
+    def _count_links(self, visits: Array) -> None:
+        """Count the links of visits to pages that wait."""
+        links = self._grown.links
+        if links is None:
+            return
+        rows = np.flatnonzero(np.isin(links.source, visits) & ~self.known[links.target])
+        source, target = links.source[rows], links.target[rows]
+        for name, keys in (("link_bits", self._keys[source]), ("link_site_bits", self._site_of(source))):
+            bits = np.uint64(1) << first_visits.bit_of(keys).astype(np.uint64)
+            np.bitwise_or.at(self.state[name], target, bits)
 
     def _visit_first(self, pages: Array) -> None:
         self.known[pages] = True
