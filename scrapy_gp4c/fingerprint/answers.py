@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from lxml import etree
 from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 
-from scrapy_gp4c.fingerprint.data import calendar_text, data_text, dated_value
+from scrapy_gp4c.fingerprint.data import calendar_text, data_text, dated_text
 from scrapy_gp4c.fingerprint.text import (
     MAX_SOURCE_BYTES,
     Content,
@@ -41,13 +41,15 @@ _PDF_CLOCKS: Final = re.compile(
 
 
 _CSV_QUOTED: Final = re.compile(r'"[^"]*"')
-_FEED_COUNTERS: Final = (
+_FEED_NOISE: Final = (
+    "generator",
+    "{http://www.w3.org/2005/Atom}generator",
     "{http://purl.org/rss/1.0/modules/slash/}comments",
     "{http://purl.org/syndication/thread/1.0}total",
     "{http://search.yahoo.com/mrss/}statistics",
     "{http://search.yahoo.com/mrss/}starRating",
 )
-"""Elements of feeds that count comments and views."""
+"""Elements of feeds that count comments and views, or name the program."""
 
 
 class Answer(NamedTuple):
@@ -139,7 +141,7 @@ def _csv(source: str, delimiter: str | None) -> str:
     rows = csv.reader(io.StringIO(source), delimiter=delimiter, skipinitialspace=True)
     try:
         header = next(rows, [])
-        lines = [header, *([*map(dated_value, chain(header, repeat("")), row)] for row in rows)]
+        lines = [header, *([*map(dated_text, chain(header, repeat("")), row)] for row in rows)]
         return "\n".join(" , ".join(row) for row in lines)
     except csv.Error:
         return source
@@ -156,17 +158,22 @@ def _xml(source: str) -> str:
 
 
 def _xml_pieces(root: Any) -> Iterator[str]:
+    is_feed, depth = root.tag.rpartition("}")[2] in ("rss", "feed", "RDF", "urlset"), 0
     for event, element in etree.iterwalk(root, ("start", "end")):
         if event == "start":
-            if element.tag in _FEED_COUNTERS:
+            depth += 1
+            if element.tag in _FEED_NOISE:
                 continue
             attributes = element.attrib
             if attributes:
                 for name, value in sorted(attributes.items()):
                     if not name.endswith("schemaLocation"):
-                        yield value
+                        yield value if is_feed else dated_text(name, value, depth > 1)
             text = element.text
+            if text is not None and not is_feed and not isinstance(element.tag, type(etree.Comment)):
+                text = dated_text(str(element.tag).rpartition("}")[2], text.strip(), depth > 2)
         else:
+            depth -= 1
             text = element.tail
         if text is not None and not text.isspace():
             yield without_markup(text) if "<" in text else text

@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from scrapy_gp4c.words.masking import MASK, WORDS
+from scrapy_gp4c.words.masking import DATED, MASK, WORDS
 
 _XSSI: Final = re.compile(r"\s*(?:\)\]\}',?|while\s?\(1\);|for\s?\(;;\);)\s*")
 _JSONP: Final = re.compile(r"\s*(?:/\*\*/\s*)?[\w$.]{1,100}\(\s*(?=[\[{])")
 _TRACE_KEY: Final = re.compile(
     r"(?:x[-_]?)?(?:req(?:uest)?|trace|correlation|session|transaction|span|visitor|csrf|xsrf|nonce|server|node|instance)"
-    r"[-_]?(?:id|token|uuid|key|name)?|_?token|(?:next|prev(?:ious)?|page|end|start)?[-_]?(?:cursor|token)|build[-_]?id"
+    r"[-_]?(?:id|token|uuid|key|name)?|_?token|(?:next|prev(?:ious)?|page|end|start|continuation|[-_])*+(?:cursor|token)|build[-_]?id"
     r"|signature|etag|host_?name|served_?by|generated_?by_?host",
     re.I,
 )
@@ -36,7 +36,7 @@ _SERVER_KEY: Final = re.compile(
     r"(?:x[-_]?)?rate[-_]?limits?(?:[-_]?\w+)?|cache|debug|trac(?:e|ing)|timings?|profil(?:er|ing)", re.I
 )
 _OWN_DATE_KEY: Final = re.compile(
-    "updat|modif|chang|creat|publi|post|seen|fetch|check|sync|generat|crawl|index|retriev|scrap|stamp|visit"
+    "updat|modif|lastmod|build|chang|creat|pub|post|seen|fetch|check|sync|generat|crawl|index|retriev|scrap|stamp|visit"
     "|access|refresh|cach|expir|now|activ|issued|render",
     re.I,
 )
@@ -51,11 +51,13 @@ _QUOTED: Final = re.compile(r"'((?:[^'\\]|\\.)*+)'")
 _STATE: Final = re.compile(r"\b__[A-Za-z]\w{1,40}__\b[\"'\]]{0,2}\s?=")
 _FLIGHT: Final = re.compile(r"^\w{1,8}:(?=[\[{])", re.M)
 _MOST_TRIES: Final = 200
-_CALENDAR: Final = "BEGIN:VCALENDAR"
+_CALENDARS: Final = ("BEGIN:VCALENDAR", "BEGIN:VCARD")
 _CALENDAR_CLOCK: Final = re.compile(
-    r"^(?:DTSTAMP|LAST-MODIFIED|CREATED|UID|SEQUENCE|X-[A-Z0-9-]{1,40})[;:].*\n?", re.M
+    r"^(?:DTSTAMP|REV|LAST-MODIFIED|CREATED|UID|SEQUENCE|X-[A-Z0-9-]{1,40})[;:].*\n?", re.M
 )
-_CALENDAR_DATE: Final = re.compile(r"\b(\d{8})T(\d{6})")
+_CALENDAR_DATE: Final = re.compile(r"\b(?=(?:\d{8}|\d{4}-\d\d-\d\d)(?:T|\b))")
+_PERHAPS_DATE: Final = re.compile(r"\d{1,4}(?:[-/.]\s?\d{1,2}[-/.]|\.?\s\D|年|년)")
+_LONGEST_DATE: Final = 40
 
 
 def data_text(source: str) -> str | None:
@@ -81,11 +83,11 @@ def data_text(source: str) -> str | None:
 
 
 def calendar_text(source: str) -> str | None:
-    """Return the text of a calendar with its dates, which are its content; None of another source."""
-    if not source.startswith(_CALENDAR):
+    """Return the text of a calendar or card with its dates, its content; None of another source."""
+    if not source.startswith(_CALENDARS):
         return None
     unfolded = source.replace("\r\n", "\n").replace("\n ", "").replace("\n\t", "")
-    return _CALENDAR_DATE.sub(r"\1 t \2 ", _CALENDAR_CLOCK.sub("", unfolded))
+    return _CALENDAR_DATE.sub(DATED, _CALENDAR_CLOCK.sub("", unfolded))
 
 
 def script_data(script: str) -> Iterator[str]:
@@ -162,6 +164,18 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
         elif isinstance(value, str):
             row[key] = dated_value(key, value)
     return row
+
+
+def dated_text(key: str, value: str, is_row: bool = True) -> str:
+    """Return a value of a table or XML with a sign before its date, unless it says when the row was made."""
+    if (
+        len(value) > _LONGEST_DATE
+        or _PERHAPS_DATE.match(value) is None
+        or _OWN_DATE_KEY.search(key) is not None
+        or not (is_row or _DATED_WORDS.intersection(word.lower() for word in KEY_WORD.findall(key)))
+    ):
+        return value
+    return DATED + value
 
 
 def dated_value(key: str, value: str) -> str:

@@ -7,7 +7,7 @@ that a script shows later is the page itself. Nothing here raises on any body.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -16,7 +16,16 @@ from scrapy.http import TextResponse
 from selectolax.lexbor import LexborCSSSelector, LexborHTMLParser, LexborNode
 
 from scrapy_gp4c.fingerprint.data import script_data
-from scrapy_gp4c.words.masking import DATED, RECENT, WEEKDAYS, WORDS, is_moment, marked_prose
+from scrapy_gp4c.words.masking import (
+    DATED,
+    RECENT,
+    VIEWS,
+    WEEKDAYS,
+    WORDS,
+    is_moment,
+    marked_prose,
+    says_update,
+)
 from scrapy_gp4c.words.normal import CLOCK_BEGIN, CLOCK_END
 
 MAX_SOURCE_BYTES: Final = 2**24
@@ -65,6 +74,11 @@ _MOST_NAMES: Final = 64
 # Never text, and what says more than its text.
 _FIRST: Final = f"{_NEVER_TEXT},img[alt],input,[role=img],[disabled],[aria-disabled=true]"
 _SILENT: Final = ("script", "style", "noscript", "title", "desc", "defs", "metadata", "symbol")
+_RARE_FIRST: Final = (
+    (b"<meter", "meter"),
+    (b"<progress", "progress"),
+    (b"aria-label", "[aria-label]:empty:not(input)"),
+)
 _TEXTLESS: Final = (*_SILENT, "iframe")
 _UNSEEN_INPUTS: Final = ("hidden", "password", "checkbox", "radio", "file", "image")
 _MOMENT_NAME: Final = re.compile(
@@ -80,6 +94,7 @@ _DATED_NAME: Final = re.compile(
 _COUNT_NAME: Final = re.compile(
     r"(?:[\w-]+-)?(?:likes?|shares?|views?|hits?|comments?|visitors?|reads?|readers|watchers|online)-?(?:count(?:s|er)?|num(?:ber)?|total)"
 )
+_YEAR: Final = re.compile(r"(?:19|20)\d\d|25[5-9]\d")
 _COUNT: Final = re.compile(r"[0-9][0-9.,\s]{0,12}[km]?", re.I)
 _LONGEST_MOMENT: Final = 60
 _LONGEST_NAME: Final = 80
@@ -165,6 +180,8 @@ _HEADINGS: Final = frozenset(("h1", "h2", "h3", "h4", "h5", "h6", "hr", "main", 
 _LISTS: Final = frozenset(("ul", "ol", "div", "section", "table", "nav"))
 _LONGEST_AD: Final = 600
 _MOST_LABELLED: Final = 40
+_MOST_TABLES: Final = 50
+_MOST_ROWS: Final = 2000
 _LONGEST_LINK: Final = 200
 """Characters of a list of links for each of its links."""
 _ROOTS: Final = {"html", "body", "main", "article", "head", "title", "h1"}
@@ -259,6 +276,8 @@ def _parsed(html: str) -> _Parsed:
         if document is None:
             return _Parsed(None, Content("", (), has_text=False))
         left_out = list(_take_out(document, source, kept_reasons))
+        if b"<th" in source:
+            _mark_columns(document)
         text = document.text(separator=SEPARATOR, strip=True)
         if not _ALONE.isdisjoint(text.split(SEPARATOR)) or any(
             _is_count(count[0][1:]) for count in _COUNT_ALONE.finditer(text)
@@ -310,17 +329,19 @@ def _document(html: str, source: bytes) -> LexborNode | None:
         html = html.replace("<wbr>", "")
     document = LexborHTMLParser(html).root
     if document is not None:
-        for node in _SELECTOR.find(_FIRST, document):
+        rare = (selector for word, selector in _RARE_FIRST if word in source)
+        for node in _SELECTOR.find(",".join((_FIRST, *rare)), document):
             tag = node.tag
-            if tag not in _SILENT and (said := _said(tag, node.attributes)) and node.parent is not None:
+            if tag not in _SILENT and (said := _said(node)) and node.parent is not None:
                 node.insert_before(f" {said} ")
             if tag in _TEXTLESS:
                 node.decompose()
     return document
 
 
-def _said(tag: str | None, attributes: Mapping[str, str | None]) -> str:
+def _said(node: LexborNode) -> str:
     """Words that a visitor sees or hears of an element besides its text."""
+    tag, attributes = node.tag, node.attributes
     if tag == "iframe":
         inner = LexborHTMLParser(attributes.get("srcdoc") or "").root
         if inner is None:
@@ -333,7 +354,11 @@ def _said(tag: str | None, attributes: Mapping[str, str | None]) -> str:
         words.append(attributes.get("alt") or "")
     if tag == "input" and (attributes.get("type") or "text").lower() not in _UNSEEN_INPUTS:
         words.append(attributes.get("value") or "")
-    if attributes.get("role") == "img":
+    if tag == "input" and "checked" in attributes:
+        words.append("checked")
+    if tag in ("meter", "progress"):
+        words.append(attributes.get("value") or "")
+    if attributes.get("role") == "img" or (node.child is None and tag != "input"):
         words.append(attributes.get("aria-label") or "")
     if "disabled" in attributes or attributes.get("aria-disabled") == "true":
         words.append("disabled")
@@ -508,6 +533,35 @@ def _take_out_labelled(document: LexborNode, kept_reasons: frozenset[str]) -> It
         for part in _labelled(node, reason == ADVERTISEMENT):
             yield LeftOut(reason, part.text(separator=" ", strip=True))
             part.decompose()
+
+
+def _mark_columns(document: LexborNode) -> None:
+    """Mark dates of tables as statements, and counters of views as noise, by the heads of their columns."""
+    for table in _SELECTOR.find("table", document)[:_MOST_TABLES]:
+        rows = _SELECTOR.find("tr", table)
+        heads = [cell.text(strip=True) for cell in _cells(rows[0])] if rows else []
+        if len(rows) < 2 or any(cell.tag != "th" for cell in _cells(rows[0])):
+            continue
+        first = [cell.text(separator=" ", strip=True) for cell in _cells(rows[1])]
+        marked: dict[int, bool] = {}
+        for at, (head, text) in enumerate(zip(heads, first, strict=False)):
+            if head.lower() in VIEWS and _COUNT.fullmatch(text):
+                marked[at] = False
+            elif (_YEAR.search(text) or is_moment(text)) and not says_update(head):
+                marked[at] = True
+        for row in rows[1:_MOST_ROWS] if marked else ():
+            cells = _cells(row)
+            for at, is_statement in marked.items():
+                inner = cells[at].child if at < len(cells) else None
+                if inner is not None and is_statement:
+                    inner.insert_before(DATED)
+                elif inner is not None and _COUNT.fullmatch(cells[at].text(strip=True)):
+                    inner.insert_before(CLOCK_BEGIN)
+                    inner.insert_after(CLOCK_END)
+
+
+def _cells(row: LexborNode) -> list[LexborNode]:
+    return [cell for cell in row.iter() if cell.tag in ("td", "th")]
 
 
 def _is_count(text: str) -> bool:

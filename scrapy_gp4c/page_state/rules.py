@@ -213,6 +213,11 @@ def _rule(number: int, value: Any) -> PageRule:
             except ValueError as error:
                 raise ValueError(f"{where}: {key!r}: {error}") from None
     rule = PageRule(number, None if is_tag else match, tag if is_tag else None, **fields)
+    if (most := rule.max_age) and (least := rule.min_interval) and bool(most.cycles) != bool(least.cycles):
+        raise ValueError(
+            f"{where}: max_age ({most}) and min_interval ({least}) cannot be compared: give both as times, "
+            "or both in cycles"
+        )
     if problem := contradiction(rule):
         raise ValueError(f"{where}: {problem}")
     return rule

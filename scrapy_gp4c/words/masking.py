@@ -289,6 +289,8 @@ _CLOCK_WORDS: Final = (
 _LAST, _CHANGED = (
     re.compile(rf"(?<![a-zà-ÿ])(?:{'|'.join(WORDS[name].split())})") for name in ("last", "changed")
 )
+_LAW: Final = re.compile(rf"(?<!\w)(?:{'|'.join(WORDS['law'].split())})")
+_LONGEST_TITLE: Final = 100
 _SENTENCE_END: Final = re.compile(r"[.!?]\s|[。\x05]")
 _HAS_CLOCK: Final = re.compile(r"\d[:h]\d\d")
 _AS_OF: Final = re.compile(r"\b(?:as of|as at|correct at|it is|it's|is it|本日は) ?$")
@@ -299,6 +301,8 @@ DATED: Final = "\x03"
 _SAYS_RUN: Final = frozenset(WORDS["run_time"].split())
 _RUN_SIGNS: Final = re.compile("生成|用时|耗时|處理|处理|执行|執行|처리|생성|สร้าง")
 _UNTIL: Final = frozenset(_TABLE["until"])
+VIEWS: Final = frozenset(WORDS["views"].split())
+"""Words for the number of views."""
 _BULLET: Final = re.compile(r"[·•]\s?$")
 _DAY_NAMES: Final = WEEKDAYS | frozenset(_TABLE["short_weekdays"])
 _SHORT_WEEKDAY: Final = re.compile(  # Di, 10.11.2026; ti 10.11.
@@ -368,7 +372,7 @@ CHECKSUMS: Final = re.compile(
     r"\b(?:sha-?[1235]\d{0,2}|md5|blake[23]\w?|check-?sums?|prüfsummen?|hash(?:es|wert)?|digests?|commits?"
     r"|git|revisions?|changesets?|fingerprints?|somme de contrôle|sum[ae] (?:de verificación|kontrolna"
     r"|di controllo)|soma de verificação|controlesom|контрольн\w{1,9}|хеш\w{0,9}|public key|integrity|etag)\b"
-    r"|校验|校驗|哈希|雜湊|チェックサム|ハッシュ|コミット|체크섬|해시|커밋"
+    r"|(?<![0-9a-f])[0-9a-f]{32,128}+\s{1,2}\*?[\w/+-]{1,80}+\.|校验|校驗|哈希|雜湊|チェックサム|ハッシュ|コミット|체크섬|해시|커밋"
 )
 """Pattern of words of pages that are about checksums and commits."""
 # The patterns are tried only around clusters of digits (with gaps of at most 16 characters), and only if a
@@ -533,6 +537,7 @@ class _Masks:
     def __init__(self, text: str) -> None:
         self._text = text
         self._is_about_checksums: bool | None = None
+        self._is_law: bool | None = None
 
     def of_window(self, start: int, end: int) -> str:
         """Return a part of the text, masked."""
@@ -587,12 +592,21 @@ class _Masks:
         pieces.append(restored(done, len(short)))
         return "".join(pieces)
 
+    def _is_of_law(self, before: str, text: str) -> bool:
+        """Whether a date says when the terms changed that the page's title names."""
+        if self._is_law is None:
+            self._is_law = _LAW.search(self._text[:_LONGEST_TITLE]) is not None
+        said = before[-_CONTEXT:] if self._is_law and _HAS_CLOCK.search(text) is None else ""
+        return _CHANGED.search(said) is not None or said.rstrip(" :").endswith("stand")
+
     def _is_noise(self, kind: str, match: re.Match[str], words: list[str], before: str) -> bool:
         """Whether the match of a pattern is noise rather than a statement of the page."""
         text = match[0]
         if kind in _DATES and is_dated(
             before, match.string[match.end() : match.end() + 40], " ".join((text, *words))
         ):
+            return False
+        if kind in _DATES and self._is_of_law(before, text):
             return False
         if kind == "date":
             return _is_date(text) and not _says(before, _SAYS_VERSION, _VERSION_SIGNS, 1)
@@ -734,6 +748,8 @@ def is_dated(before: str, after: str, text: str = "") -> bool:
     is_prose = prose > before.rfind(PROSE_END) and (
         _HAS_CLOCK.search(text) is None or _words_of_sentence(before[start:], after) >= _SENTENCE_WORDS
     )
+    if _HAS_CLOCK.search(text) is None and _VERSION_BEFORE.search(before) is not None:
+        return True
     if not _says_dated(before, after, start if is_prose else -1, sentence + 1):
         return False
     said = f"{before[max(start, len(before) - 2 * _CONTEXT) :]} {text} {_SENTENCE_END.split(after)[0]}"
@@ -769,7 +785,18 @@ def _says_dated(before: str, after: str, prose: int, sentence: int) -> bool:
 
 
 _DATED_REACH: Final = 4  # words
+_VERSION_BEFORE: Final = re.compile(r"\b\d{1,4}\.\d{1,4}(?:\.[\w-]{1,12}){0,2}\]?\s?[(\[-]\s?$")
 _SENTENCE_WORDS: Final = 5  # about a date with a clock
+
+
+def says_update(label: str) -> bool:
+    """Whether a label such as the head of a column says that its dates are clocks."""
+    label = label.lower()
+    return (
+        _LAST.search(label) is not None
+        or _CHANGED.search(label) is not None
+        or not _CLOCK_WORDS.isdisjoint(_LAST_WORDS.findall(label))
+    )
 
 
 def _says(before: str, words: frozenset[str], signs: re.Pattern[str], count: int) -> bool:

@@ -308,6 +308,10 @@ def test_parts_of_server_components_are_text_of_an_empty_page() -> None:
         ("<input type=submit value='Add to cart'>", "<input type=submit value='Sold out'>"),
         ("<button>Add to cart</button>", "<button disabled>Add to cart</button>"),
         ("<select><option>L</option></select>", "<select><option disabled>L</option></select>"),
+        ("<i aria-label='4 of 5 stars'></i>", "<i aria-label='3 of 5 stars'></i>"),
+        ("<meter value=.4></meter>", "<meter value=.6></meter>"),
+        ("<progress max=9 value=4></progress>", "<progress max=9 value=6></progress>"),
+        ("<input type=checkbox disabled> paint", "<input type=checkbox disabled checked> paint"),
         ("<i role=img aria-label='4 of 5 stars'></i>", "<i role=img aria-label='3 of 5 stars'></i>"),
         ("<iframe srcdoc='<p>Seats: 5</p>'></iframe>", "<iframe srcdoc='<p>Seats: 4</p>'></iframe>"),
     ],
@@ -466,6 +470,40 @@ def test_a_date_in_a_sentence_counts_and_one_that_stands_alone_does_not() -> Non
         assert not changed(*(html(page.format(sentence.format(day))) for day in (before, after))), sentence
 
 
+def test_dates_of_columns_count_unless_their_heads_say_update() -> None:
+    """As in CSV; numbers of views do not count."""
+    page = "<h1>Harbour</h1><p>" + filler(60) + "</p><table><tr><th>Name</th><th>{}</th></tr>"
+    page += "<tr><td>Algebra</td><td>{}</td></tr><tr><td>Optics</td><td>{}</td></tr></table>"
+    days = [("3 April 2026", "10 March 2026"), ("3 April 2026", "17 March 2026")]
+    for head, is_change in (
+        ("Date", True),
+        ("Prüfung", True),
+        ("日期", True),
+        ("Last modified", False),
+        ("Letzte Änderung", False),
+    ):
+        assert changed(*(html(page.format(head, *rows)) for rows in days)) == is_change, head
+    assert not changed(*(html(page.format("Views", 120, number)) for number in (130, 137)))
+    assert changed(*(html(page.format("Seats", 120, number)) for number in (130, 137)))
+
+
+def test_the_day_of_the_last_change_counts_on_pages_of_terms() -> None:
+    """Elsewhere it is a clock."""
+    page = "<title>{}</title><h1>{}</h1><p>{}</p><p>" + filler(60) + "</p>"
+    for title, said, before, after in (
+        ("Terms of Service | Shop", "Last updated: {}", "3 March 2026", "19 October 2026"),
+        ("Allgemeine Geschäftsbedingungen", "Stand: {}", "03.03.2026", "19.10.2026"),
+        ("Politique de confidentialité", "Dernière mise à jour : {}", "3 mars 2026", "19 octobre 2026"),
+        ("利用規約", "最終更新：{}", "2026年3月3日", "2026年10月19日"),
+    ):
+        for name, is_change in ((title, True), ("News", False)):
+            pages = [
+                HtmlResponse(URL, body=page.format(name, name, said.format(day)), encoding="utf-8")
+                for day in (before, after)
+            ]
+            assert changed(*pages) == is_change, name
+
+
 def test_hidden_fields_are_no_text() -> None:
     """A token of a form is another each time."""
     field = "<input type=hidden name=t value={}>"
@@ -542,6 +580,8 @@ def test_hidden_fields_are_no_text() -> None:
         ("접수 마감: 2026년 11월 10일", "접수 마감: 2026년 11월 17일"),
         ("House for 12 guests, book online", "House for 14 guests, book online"),
         ("السعر ١٫٥", "السعر ١٥"),
+        ("2.1.0 (2026-03-10) - fixes", "2.1.0 (2026-03-17) - fixes"),
+        (f"{'4bf92f35' * 8}  a.tgz", f"{'5bf92f35' * 8}  a.tgz"),
         ("접수기간: 2026. 3. 2. ~ 2026. 3. 13.", "접수기간: 2026. 3. 2. ~ 2026. 3. 20."),
         ("10.03.2026 – 17.03.2026", "11.03.2026 – 17.03.2026"),
         ("March 10-17, 2026", "March 11-17, 2026"),
@@ -826,6 +866,7 @@ def test_json_is_compared_by_value() -> None:
         ("last_update", 1763690584, 1763776984),
         ("lastUpdated", 1763690584000, 1763776984000),
         ("next_cursor", "ZXlKcFpDSTE0", "ZXlKcFpDSTE5"),
+        ("nextPageToken", "CAUQAA", "CBQQBB"),
         ("uptime", 1000, 1007),
         ("rate_limit", {"remaining": 59, "reset": 1763690584}, {"remaining": 58, "reset": 1763690644}),
         ("image", "https://a/x.png?Expires=1763690584", "https://a/x.png?Expires=1763776984"),
@@ -877,6 +918,10 @@ def test_calendars_are_compared_without_their_stamps() -> None:
     assert not changed(before, answer_of(text.replace("Con\r\n cert", "Concert"), "text/calendar"))
     assert changed(before, answer_of(text.replace("20261210", "20261217"), "text/calendar"))
     assert changed(before, answer_of(text.replace("cert", "ference"), "text/calendar"))
+    card = "BEGIN:VCARD\nFN:Anna\nBDAY:1980-03-{}\nREV:20261110T0815{}Z\nEND:VCARD\n"
+    cards = [answer_of(card.format(*numbers), "text/vcard") for numbers in ((10, 22), (10, 33), (11, 22))]
+    assert not changed(*cards[:2])
+    assert changed(*cards[1:])
 
 
 def test_lines_of_json_and_other_envelopes() -> None:
@@ -922,8 +967,9 @@ def test_tables_are_compared_by_cells() -> None:
     for text in ('"name","price"\r\n"Gull","7"\r\n"Seal","9"', "name,price\r\nGull,7\r\nSeal,9\r\n"):
         assert not changed(before, answer_of(text, "text/csv"))
     for header, counts in (("day", True), ("modified", False)):
-        pages = [answer_of(f"name,{header}\nFair,2026-11-{day}\n", "text/csv") for day in (10, 17)]
-        assert changed(*pages) == counts, header
+        for form in ("2026-11-{}", "{}.11.2026", "{} November 2026"):
+            pages = [answer_of(f"name,{header}\nFair,{form.format(day)}\n", "text/csv") for day in (10, 17)]
+            assert changed(*pages) == counts, (header, form)
     for text in ("name,price\nGull,8\nSeal,9\n", "name,price\nSeal,9\nGull,7\n", "name,price\nGull,7\n"):
         assert changed(before, answer_of(text, "text/csv"))
 
@@ -973,6 +1019,14 @@ def test_xml_counts_with_its_attributes_and_without_clocks() -> None:
         ("Harbour", "Port"),
     ):
         assert changed(before, answer_of(FEED.replace(old, new), "text/xml")), new
+    for form, is_change in (
+        ("<days><day name='Fair'><from>{}</from></day></days>", True),
+        ("<days><day from='{}'>Fair</day></days>", True),
+        ("<days created='{}'><day>Fair</day></days>", False),
+        ("<days><day><modified>{}</modified>Fair</day></days>", False),
+    ):
+        pages = [answer_of(form.format(day), "text/xml") for day in ("2026-11-10T19:00", "2026-11-17T19:00")]
+        assert changed(*pages) == is_change, form
 
 
 def pdf(text: str, day: str = "20261110", identity: str = "aa") -> bytes:

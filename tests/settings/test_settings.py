@@ -265,6 +265,7 @@ def test_a_wrong_rule_is_one_error_that_names_it_and_the_remedy() -> None:
         ({"match": "*", "max_age": 0}, "rule 2: 'max_age': expected a time such as '6h'"),
         ({"match": {"tags": "a"}, "never": True}, "found {'tags': 'a'}"),
         ({"match": "*", "min_interval": "1d", "max_age": "6h"}, "must not be longer than max_age (6h)"),
+        ({"match": "*", "min_interval": "9d", "max_age": 2}, "give both as times, or both in cycles"),
         ({"match": "*", "watch": "p[["}, "rule 2 ('*'): 'p[[' is neither a CSS selector nor an XPath"),
         ({"match": "*", "ignore": "//p[@"}, "rule 2 ('*'): '//p[@' is neither"),
         ({"match": "*", "distance": "words:some"}, "expected 'any', 'words:3' or 'share:1%'"),
