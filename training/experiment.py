@@ -21,7 +21,7 @@ from typing import Final
 
 from rich.console import Console
 
-from scrapy_gp4c.errors import Gp4cError, HistoryError
+from scrapy_gp4c.errors import HistoryError
 from training import options
 from training.clustering.clusters import CLUSTERS, group_pages
 from training.evolution.checkpoint import check_writable, write_atomically
@@ -138,8 +138,9 @@ def parser() -> argparse.ArgumentParser:
     return command
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code: 0, 2 for bad input, 130 when stopped by Ctrl-C."""
+@options.command
+def main(arguments: Sequence[str] | None) -> None:
+    """Run the command line."""
     command = parser()
     args = command.parse_args(arguments)
     if args.preset in PRESETS:
@@ -149,40 +150,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         args = command.parse_args(arguments)
     console = Console(stderr=True)
     directory: Path = args.output
+    if args.protocol == PROTOCOL:
+        _check_tan(args, command)
+        _run_tan(args, console)
+        return
+    if args.preset == lambdacrawl.NAME:
+        _run_lambdacrawl(args)
+        return
+    if args.quick:
+        vars(args).update(QUICK, seeds=QUICK_SEEDS)
+    choices = options.choices_of(args)
+    history = read_history(args.history, args.cycle, args.max_pages)
+    directory.mkdir(parents=True, exist_ok=True)
+    check_writable(directory / NAME)
+    experiment = Experiment(history, choices, directory, console, partial(bars, console), args.preset)
     try:
-        if args.protocol == PROTOCOL:
-            _check_tan(args, command)
-            _run_tan(args, console)
-            return 0
-        if args.preset == lambdacrawl.NAME:
-            _run_lambdacrawl(args)
-            return 0
-        if args.quick:
-            vars(args).update(QUICK, seeds=QUICK_SEEDS)
-        choices = options.choices_of(args)
-        history = read_history(args.history, args.cycle, args.max_pages)
-        directory.mkdir(parents=True, exist_ok=True)
-        check_writable(directory / NAME)
-        results = Experiment(history, choices, directory, console, partial(bars, console), args.preset).run(
-            args.jobs
-        )
-        write_atomically(directory / NAME, results.to_json())
-        write_tables(results, directory)
-        write_figures({chart.key: draw(chart) for chart in paper_charts(results)}, directory)
-        difference = difference_of(results, history, compared_function(results), HEADLINE)
-        write_report(experiment_page(results, difference), directory / "report.html")
-    except (Gp4cError, OSError) as error:
-        console.out(f"error: {error}", style="red", highlight=False)
-        return 2
+        results = experiment.run(args.jobs)
     except KeyboardInterrupt:
         console.print("Stopped. The same command goes on from here.")
-        return 130
+        raise
+    write_atomically(directory / NAME, results.to_json())
+    write_tables(results, directory)
+    write_figures({chart.key: draw(chart) for chart in paper_charts(results)}, directory)
+    difference = difference_of(results, history, compared_function(results), HEADLINE)
+    write_report(experiment_page(results, difference), directory / "report.html")
     print(table_of(table_2(results)))
-    Console().out(
-        f"Seed {args.seed}. Results: {directory / NAME}; report: {directory / 'report.html'}",
-        highlight=False,
-    )
-    return 0
+    print(f"Seed {args.seed}. Results: {directory / NAME}; report: {directory / 'report.html'}")
 
 
 if __name__ == "__main__":

@@ -329,26 +329,6 @@ def test_what_a_tree_remembers_is_what_it_is_now(seed, generations):
         population = breed(population, SET, rng, rates=rates, depths=Depths(), tournament=2, elite=1)
 
 
-def test_depth_counts_nodes():
-    """A terminal has depth 1, a function of terminals depth 2."""
-    assert individual_of(["t"], SET).depth == 1
-    assert individual_of(["*", "t", "X"], SET).depth == 2
-
-
-def test_depth_is_that_of_the_nodes_there_are_now():
-    """A tree that was asked before it was changed tells its new depth, and a copy its own."""
-    primitives = variation.primitive_set(terminals.BASIC)
-    tree, leaf = (
-        variation.individual_of(parse(text).tokens, primitives) for text in ("log(exp(t)) * X", "n")
-    )
-    assert tree.depth == 4
-    copy = Individual(tree)
-    copy[copy.searchSubtree(1)] = leaf
-    assert (copy.depth, tree.depth) == (2, 4)
-    copy[0:3] = tree
-    assert copy.depth == 4
-
-
 def test_half_and_half_runs_through_the_ramp():
     """Each depth limit from 2 to 6 gets a fifth of the population, half of it full, half grown."""
     rng = random.Random(5)

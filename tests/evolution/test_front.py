@@ -181,12 +181,6 @@ def test_a_price_of_nodes_shortens_the_front():
     assert mean[1] < mean[0]
 
 
-def test_same_seed_same_front():
-    """Everything follows from the seed."""
-    assert run().state() == run().state()
-    assert run(seed=4).best_individuals != run().best_individuals
-
-
 HISTORY = generate("brdc12-like", 900, 36, 3)
 TEXTS = ["t * X", "cg", "nad_rate", "X - n", "t * (X + 0.5)", "log(t + 1)", "t * X + t", "cg * t", "n"]
 CHOICES = Choices(

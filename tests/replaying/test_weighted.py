@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_gp4c.errors import HistoryError, ScoreError
+from scrapy_gp4c.errors import ScoreError
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.scoring.functions import load
 from training.histories.history import ChangeHistory
@@ -129,10 +129,3 @@ def test_pages_of_equal_weight_are_told_apart_by_it_alone() -> None:
         replay(bare, "w * t", budget=1, engine="grouped")
     light = ChangeHistory(changed, np.zeros(3, int), np.array([1.0, 2.0, 3.0]))
     assert [pages for pages, _, _ in visits(light, "w")] == [[2, 1, 0]] * 3
-
-
-def test_weights_that_are_all_zero_are_refused() -> None:
-    """Nothing would count."""
-    history = ChangeHistory(np.ones((3, 2), bool), np.zeros(2, int), np.zeros(2))
-    with pytest.raises(HistoryError, match="all page weights are zero: give at least one page a weight"):
-        replayed(history, "t")

@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
 
 from scrapy_gp4c.errors import LearningError, UndecidedError
 from scrapy_gp4c.policies.table import DEFAULT
@@ -26,7 +25,10 @@ from training.evolution.learning import LEARNED, Learned, ProgressListener, lear
 from training.evolution.workers import Workers
 from training.histories.history import ChangeHistory
 
-PACKAGES: Final = ("scrapy-gp4c", "deap", "numpy")
+
+def versions_of(*packages: str) -> dict[str, str]:
+    """Versions of Python and of some packages."""
+    return {"python": platform.python_version()} | {name: version(name) for name in packages}
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class ScoreFile:
                 "sha256": history.sha256,
             },
             "parameters": dict(self.parameters),
-            "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
+            "versions": versions_of("scrapy-gp4c", "deap", "numpy"),
             "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         }
 

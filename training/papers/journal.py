@@ -6,11 +6,9 @@ import dataclasses
 import datetime
 import json
 import math
-import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -38,7 +36,7 @@ from training.evolution.checkpoint import Checkpoint, write_atomically
 from training.evolution.choices import SPLITS, Choices, identity, prepare_splits
 from training.evolution.evolve import Depths, Json, ProtectedDivision, readable
 from training.evolution.learning import LEARNED, Fold, learn_by_rules
-from training.evolution.score_file import ShowProgress
+from training.evolution.score_file import ShowProgress, versions_of
 from training.evolution.selection import SELECTIONS
 from training.evolution.workers import PreparedSplit, Workers, workers
 from training.histories import splits
@@ -283,10 +281,9 @@ class Experiment:
         }
         less = [name for name in functions if "best" in name.split() or name in ("nad", "t*X")]
         trials = try_out(tests, functions, less, choices.crawl(float(choices.budget)))
-        packages = ("scrapy-gp4c", "deap", "numpy", "scipy")
         return ExperimentResults(
             datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            {"python": platform.python_version()} | {name: version(name) for name in packages},
+            versions_of("scrapy-gp4c", "deap", "numpy", "scipy"),
             RecordedHistory(history.source, history.pages, history.cycles, history.sha256),
             float(history.changed.mean()),
             choices,
