@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from bisect import bisect_left
 from collections.abc import Callable
 from importlib.resources import files
 from typing import Final
@@ -542,11 +543,11 @@ class _Masks:
     def of_window(self, start: int, end: int) -> str:
         """Return a part of the text, masked."""
         window = _BLANKS.sub(" ", self._text[start:end])  # "1,234" and "views" in elements of their own
-        originals: dict[int, str] = {}
-        saved = 0
+        originals: list[str] = []  # words, for each of which `short` has one character
+        marks: list[int] = []  # positions of these characters
+        shifts = [0]  # by how many characters the window is longer before each, and behind the last
 
         def marked(word: re.Match[str]) -> str:
-            nonlocal saved
             bits = _MARKS.get(word[2])
             if bits is None:
                 return word[0]
@@ -556,15 +557,16 @@ class _Masks:
             is_unit = is_letter and _BEFORE_LETTER.search(window, max(word.start() - 16, 0), word.start())
             if is_letter and not word[1] and not is_french and not is_unit:
                 return word[0]
-            originals[word.start(2) - saved] = word[2]
-            saved += len(word[2]) - 1
+            marks.append(word.start(2) - shifts[-1])
+            shifts.append(shifts[-1] + len(word[2]) - 1)
+            originals.append(word[2])
             return word[1] + chr(_FIRST + bits)
 
         short = _WORD.sub(marked, window)
 
         def restored(begin: int, end: int) -> str:
-            piece = short[begin:end]
-            return _ANY_MARK.sub(lambda mark: originals[begin + mark.start()], piece) if originals else piece
+            first, last = begin + shifts[bisect_left(marks, begin)], end + shifts[bisect_left(marks, end)]
+            return window[first:last]
 
         def words_before(begin: int, size: int) -> str:
             before = restored(max(begin - size, 0), begin)  # a window may be a megabyte
@@ -577,7 +579,7 @@ class _Masks:
         for match in _NUMERIC.finditer(short):
             begin, end = match.span()
             kind = match.lastgroup or ""
-            words = [originals[begin + mark.start()] for mark in _ANY_MARK.finditer(match[0])]
+            words = originals[bisect_left(marks, begin) : bisect_left(marks, end)]
             before = ""
             if kind in _JUDGED_BY_CONTEXT:
                 before = words_before(begin, _PROSE_CONTEXT if kind in _DATES and has_prose else _CONTEXT)
