@@ -48,6 +48,7 @@ from scrapy_gp4c.crawling.scrapy_internals import has_receivers, has_started, un
 from scrapy_gp4c.crawling.signalling import SignalSender
 from scrapy_gp4c.crawling.store_owner import (
     RunWarnings,
+    argument_of_today,
     note_owner,
     owner_of,
     set_mode,
@@ -535,6 +536,11 @@ def open_run(
         note_owner(path, spider, crawler, arguments)
         set_mode(path, settings.store_mode)
         warnings = RunWarnings(spider)
+        others = (
+            () if store.pages or not arguments else (one for one in settings.store_paths() if one != path)
+        )
+        if (line := argument_of_today(spider, arguments, others)) is not None:
+            logger.warning("%s", line, extra={"spider": spider})
         logger.info("Store %s: %s", store.path, store.look_over(), extra={"spider": spider})
         index, archive = None if settings.query_log is None else Measuring(store, settings), None
         try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import re
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +28,11 @@ WARNINGS: Final = "warnings.json"
 MAX_WARNINGS: Final = 20
 OWNER: Final = "owner.json"
 """File beside the store."""
+IS_OF_TODAY: Final = re.compile(
+    r"(?:19|20)\d\d[-_./]?[01]?\d[-_./]?[0-3]?\d(?:\D.*)?|\d{10}(?:\d{3})?(?:\.\d+)?"
+    r"|[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}"
+).fullmatch
+"""Whether an argument is a date, a time or a UUID."""
 _calls: WeakKeyDictionary[Crawler, CrawlCall] = WeakKeyDictionary()
 
 
@@ -84,6 +91,25 @@ def note_owner(path: Path, spider: Spider, crawler: Crawler, arguments: dict[str
         )
     if known != owner:
         file.write_text(json.dumps(owner, indent=1) + "\n", "utf-8")
+
+
+def argument_of_today(spider: Spider, arguments: dict[str, str], paths: Iterable[Path]) -> str | None:
+    """Warning that an argument such as a date gives each run a store of its own; None: there is none.
+
+    ``paths``: stores of the project.
+    """
+    for path in paths:
+        owner = owner_of(path)
+        others = owner.get("arguments") if owner.get("spider") == spider.name else None
+        if not isinstance(others, dict) or others.keys() != arguments.keys():
+            continue
+        differing = [name for name, value in arguments.items() if value != others[name]]
+        if len(differing) == 1 and all(IS_OF_TODAY(str(one[differing[0]])) for one in (arguments, others)):
+            return (
+                f"{spider.name} has another store for each {differing[0]}, such as {path}, of which this "
+                f"new one knows nothing. If {differing[0]} makes no other crawl, add it to GP4C_SHARED_ARGS."
+            )
+    return None
 
 
 class RunWarnings(logging.Handler):

@@ -223,6 +223,22 @@ async def test_arguments_of_spiders(store_path: Path) -> None:
     assert crawler.spider.spider_arguments == {"country": "es"}
 
 
+@pytest_twisted.ensureDeferred
+async def test_an_argument_of_today_is_one_warning(
+    store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each date would have a store of its own, which knows no page; countries may have one each."""
+    for arguments, is_told in (
+        ({"date": "2026-01-31", "country": "de"}, False),
+        ({"date": "2026-01-31", "country": "fr"}, False),
+        ({"date": "2026-02-01", "country": "fr"}, True),
+        ({"date": "2026-02-01", "country": "fr"}, True),
+    ):
+        caplog.clear()
+        await crawl(Plain, store_path / "{spider}-{args}", **arguments)
+        assert ("add it to GP4C_SHARED_ARGS" in caplog.text) is is_told
+
+
 class Skipping(Spider):
     """Hears of unchanged pages by its errback."""
 
