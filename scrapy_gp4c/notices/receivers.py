@@ -58,6 +58,11 @@ class Receiver:
         """The receiver as one that wants any event at once."""
         return replace(self, match="*", tag=None, events=EVENTS, digest="cycle")
 
+    @property
+    def most_shown(self) -> int:
+        """Number of a cycle's events that messages show with their differences, at most."""
+        return NAMED_PAGES + (MAX_EACH if self.digest == "each" else 0)
+
     def wants(self, event: PageEvent) -> bool:
         """Whether the receiver is told of an event."""
         if event.kind not in self.events or (self.tag is not None and event.tag != self.tag):

@@ -13,8 +13,10 @@ import pytest_twisted
 from scrapy import Spider
 
 from scrapy_gp4c import signals
+from scrapy_gp4c.archive.differences import differences
 from scrapy_gp4c.crawling import notifying
 from scrapy_gp4c.crawling.notifying import recent_events
+from scrapy_gp4c.notices import receivers
 from scrapy_gp4c.notices.events import PageEvent
 from scrapy_gp4c.notices.feeds import FEED_EVENTS
 from scrapy_gp4c.notices.outbox import Outbox
@@ -102,23 +104,41 @@ async def test_a_feed_reads_no_visits_of_earlier_cycles(
 
 @pytest_twisted.ensureDeferred
 async def test_a_message_that_could_not_be_sent_is_sent_by_the_next_run(
-    site: Site, store_path: Path, hook: Hook, caplog: pytest.LogCaptureFixture
+    site: Site,
+    store_path: Path,
+    hook: Hook,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """While the receiver is down the crawl ends well, with one warning that hides its password."""
+    """While the receiver is down the crawl ends well, with one warning that hides its password.
 
-    settings = {"GP4C_NOTIFY": [hook.url], "GP4C_BUDGET": 1.0}
+    Differences are made of the pages that a message names: those of 10,000 changes took minutes.
+    """
+
+    settings = {"GP4C_NOTIFY": [hook.url], "GP4C_BUDGET": 1.0, "GP4C_ARCHIVE": True}
     hook.status = 503
+    compared: list[str] = []
+
+    def noted(before: str, after: str) -> Any:
+        compared.append(after)
+        return differences(before, after)
+
+    monkeypatch.setattr(notifying, "differences", noted)
+    monkeypatch.setattr(receivers, "NAMED_PAGES", 1)
+    urls = [site.url(path) for path in PATHS]
     for version in range(2):
-        site.pages["/0"] = html(f"version {version} of a page")
-        await crawl(Listed, store_path, settings, start_urls=[site.url("/0")])
+        site.pages.update({path: html(f"version {version} of a page") for path in PATHS})
+        await crawl(Listed, store_path, settings, start_urls=urls)
+    assert len(compared) == 1
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len([line for line in warnings if "will be sent again by the next run" in line]) == 1
     assert "secret" not in caplog.text
     assert len(list(Outbox(store_path).waiting())) == 1
     hook.status = 200
-    await crawl(Listed, store_path, settings, start_urls=[site.url("/0")])
+    await crawl(Listed, store_path, settings, start_urls=urls)
     (message,) = hook.received
-    assert message["title"] == "listed: 1 changed"
+    assert message["title"] == "listed: 4 changed"
+    assert "[-0-] {+1+}" in message["message"]
     assert list(Outbox(store_path).waiting()) == []
 
 
