@@ -15,12 +15,15 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 from zlib import crc32
 
 import numpy as np
+import xxhash
 
 from scrapy_gp4c.fingerprint import has_text
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.groups import Place, in_scope, place_of_url
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy.http import Response
 
     from scrapy_gp4c.store.opening import Store
@@ -40,6 +43,12 @@ MANY_REPEATS: Final = 200
 """Repeats in one cycle from which on a scope is a trap at once."""
 FEW: Final = 5
 """Fewest repeats of a cycle that count, and fewest new pages that may end a trap."""
+UNREAD: Final = 20
+"""New pages of a form of address whose texts are not compared without their numbers."""
+MIN_READ: Final = 30
+"""Fewest compared texts by which pages differ by numbers alone."""
+MAX_READ: Final = 100
+_NUMBER: Final = re.compile(r"\d+")
 MAX_REMEMBERED: Final = 100_000
 """Texts of a cycle's new pages, and scopes, that are remembered."""
 IN_PATH: Final = "a date or a token in the path"
@@ -163,6 +172,12 @@ def scopes_of(url: str) -> list[Scope]:
     return [Scope(url_place.site, prefix, "?" in url) for prefix in prefixes]
 
 
+def form_of(url: str) -> str:
+    """Address without its numbers and the values of its query."""
+    path, _, query = url.partition("?")
+    return f"{_NUMBER.sub('0', path)}?{sorted(name for name, _ in parse_qsl(query, True))}"
+
+
 class ScopeCounts:
     """Counts of new pages of a scope."""
 
@@ -190,6 +205,8 @@ class Repeats:
         self._tallies: dict[Scope, ScopeCounts] = {}
         self._texts: dict[tuple[str, int], str] = {}
         """Site and fingerprint of each text that a new page had first, and that page's URL."""
+        self._forms: dict[str, tuple[int, set[int]]] = {}
+        """Form of address -> new pages of the cycle, and hashes of their texts without numbers."""
         self._originals: dict[tuple[str, int], int] | None = None
         """Site and fingerprint -> the first page of traps that has this text."""
         self.excluded: set[int] = set()
@@ -238,6 +255,31 @@ class Repeats:
                 tally.repeats += 1
                 tally.example = url
         return self._find_trap(url) if is_repeat else None
+
+    def note_numberless(self, url: str, read_text: Callable[[], str]) -> str | None:
+        """Count a new page by its address without numbers; returns the warning where its texts have no end.
+
+        ``read_text``: returns the normal form of the text; called for some pages of each form of address.
+        """
+        if self._most is None or len(self._forms) > MAX_REMEMBERED:
+            return None
+        pages, texts = self._forms.get(form_of(url), (0, set[int]()))
+        self._forms[form_of(url)] = pages + 1, texts
+        if not UNREAD <= pages < UNREAD + MAX_READ:
+            return None
+        text = _NUMBER.sub("0", read_text())
+        for _, value in parse_qsl(urlsplit(url).query):
+            text = text.replace(_NUMBER.sub("0", value.lower()), "")
+        texts.add(xxhash.xxh3_64_intdigest(text.encode()))
+        count = pages + 1 - UNREAD
+        if count != MIN_READ or count - len(texts) < REPEATING * count:
+            return None
+        return (
+            f"New pages such as {url} may be a trap: {count - len(texts)} of {count} that were compared "
+            "differ by numbers or by words of their address alone, as a calendar's or a search's do. They "
+            "are not capped: "
+            'give them {"never": True} in GP4C_RULES, keep the spider out, or set GP4C_NEW_PAGES_PER_SITE.'
+        )
 
     def _counted(self, url: str) -> list[Scope]:
         """Scopes that a page counts for: its trap alone, or else all of its scopes."""

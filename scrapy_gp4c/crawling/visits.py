@@ -376,7 +376,7 @@ class Visit:
             is_rebased=is_rebased,
         )
         if info.outcome == "first":
-            self._note_first(page)
+            self._note_first(page, response)
         if page.is_cut and info.outcome == "first":
             logger.warning("Only the first megabyte of the text of %s is compared", response)
         return self._finish(response, info)
@@ -480,17 +480,21 @@ class Visit:
         visits, number = self._visits, self._claim.page
         url = visits.public_url(visits.store.request(other)["url"])
         if visits.store.page(number).has_copy == 0:
-            self._note_first(page, is_repeat=True)
+            self._note_first(page, response, is_repeat=True)
         visits.cycle.repeats.excluded.add(number)
         line = f"{visits.public_url(self._url)} is the same page as {url}, and is looked at ever more rarely."
         log_first(visits.cycle.stats, "gp4c/repeats", line, {})
         return self._end(response, "excluded", SAME_PAGE + url)
 
-    def _note_first(self, page: PageReading, *, is_repeat: bool = False) -> None:
+    def _note_first(self, page: PageReading, response: Response, *, is_repeat: bool = False) -> None:
         """Count the text of a new page; where it shows a trap, warn."""
         if not self._is_compared_whole:
             return
-        line = self._visits.cycle.repeats.note_first(self._url, page.kept_fingerprint, is_repeat=is_repeat)
+        repeats = self._visits.cycle.repeats
+        line = repeats.note_first(self._url, page.kept_fingerprint, is_repeat=is_repeat)
+        is_read = not isinstance(response, FetchedResponse) and not is_large(response, None)
+        if line is None and not is_repeat and is_read and repeats.trap_of(self._url) is None:
+            line = repeats.note_numberless(self._url, lambda: read(response, with_text=True).normal or "")
         if line is not None:
             logger.warning("%s", line)
 

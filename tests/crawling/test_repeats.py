@@ -193,6 +193,36 @@ async def test_new_pages_that_differ_in_a_token_or_a_date_are_one_warning(
     assert "add v to GP4C_URL_PARAMS_IGNORED" in lines[1]
 
 
+@pytest.mark.parametrize(
+    ("url", "text", "is_named"),
+    [
+        ("http://a.example/cal?m={0}", "month {0} of the year has no events on any of its days", True),
+        ("http://a.example/cal/{0}/", "{0} has no events", True),
+        ("http://a.example/find?q=a{1}z", "nothing was found for a{1}z , look for something else", True),
+        ("http://a.example/item/{0}", "item {0} is called a{1}z", False),
+        ("http://a.example/{1}", "{0} items", False),
+    ],
+)
+def test_pages_that_differ_by_a_number_or_their_query_are_named(
+    url: str, text: str, is_named: bool, store_path: Path
+) -> None:
+    """Once a cycle, as a calendar or a search without end; pages with names of their own are not."""
+    read, lines = [], []
+    with Store(store_path) as store:
+        repeats = Repeats(store, 10)
+        for number in range(400):
+            values = number, "".join(chr(97 + int(digit)) for digit in f"{number:04}")
+
+            def text_of_page(values: tuple[int, str] = values) -> str:
+                read.append(values)
+                return text.format(*values)
+
+            lines.append(repeats.note_numberless(url.format(*values), text_of_page))
+    named = [line for line in lines if line is not None]
+    assert len(named) == is_named
+    assert len(read) <= 100
+
+
 def test_related_sites_and_scopes() -> None:
     """With or without ``www.``; scopes from the directory up."""
     assert are_related("http://www.a.example/x", "https://a.example:8443/")
