@@ -1,6 +1,6 @@
-"""Loss of nine honest hosts to a hostile tenth one, by five ways of gaming the schedule.
+"""Loss of nine honest hosts to a tenth one, which games the schedule or does not want to be crawled.
 
-    python -m benchmarks.gaming [--cycles 15] [--share 0.1] [--budget 60] [--seed 0]
+    python -m benchmarks.gaming [--cycles 15] [--share 0.1] [--budget 60] [--seed 0] [--only WAY]
 
 Real crawls of ten loopback hosts by a spider that follows every link. Each has a start page and 40 pages, of
 which a quarter changes in every fourth cycle. The tenth host is honest, or
@@ -9,10 +9,16 @@ which a quarter changes in every fourth cycle. The tenth host is honest, or
 - *spreads*: they do, and each links to new ones that do;
 - *lists*: its start page lists 200 new pages in every cycle;
 - *floods*: its start page has 100,000 links;
-- *claims*: its sitemap claims in every cycle that all of its pages changed just now, which they did not.
+- *claims*: its sitemap claims in every cycle that all of its pages changed just now, which they did not;
+- *large*: it has ten times as many pages;
+- *trap*: each of its pages links to two new addresses of known texts.
+
+Or it answers in cycles 6 to 9 with trouble, see `TROUBLE`: 200 with a block, a captcha, a wall, or nothing;
+an error sink by redirect; a refusal by status, with or without Retry-After.
 
 Counted from cycle 6 on: ranked visits to the tenth host, changes of the nine honest hosts that were found,
-and their current copies. Each way must leave at least 95% of those with an honest tenth host.
+and their current copies; for each trouble, changes of the tenth host that are none, by page. Each way must
+leave at least 95% of those with an honest tenth host, and at most one false change a page.
 """
 
 from __future__ import annotations
@@ -29,13 +35,35 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.common import in_fresh_process, machine, verdict
-from scrapy_gp4c.page_state.outcomes import CHANGED, KINDS
+from scrapy_gp4c.page_state.outcomes import CHANGED, FAILED, KINDS
 from scrapy_gp4c.policies.base import read_budget
 from scrapy_gp4c.store.opening import open_store
 
 HOSTS, PAGES = 10, 40
 FIRST_COUNTED = 6
-WAYS = ("honest", "changes", "spreads", "lists", "floods", "claims")
+GAMES = ("changes", "spreads", "lists", "floods", "claims", "large", "trap")
+FORM = "<form><input name=user><input type=password></form>"
+TROUBLE: dict[str, tuple[int, dict[str, str], str]] = {
+    "block": (200, {}, "You cannot see {path} on this server. Quote incident {number} if you write to us."),
+    "captcha": (
+        200,
+        {},
+        'Prove at {number} that you are no robot <div class="g-recaptcha"></div> <a href=/>back</a>',
+    ),
+    "consent": (302, {"Location": "/consent?continue={path}"}, ""),
+    "login": (200, {}, "Who are you? " + FORM),
+    "soft_404": (200, {}, "Nothing is at {path}. Look for it, or go back to where you came from." * 3),
+    "maintenance": (200, {}, "We are back at six. This server is being repaired."),
+    "sink": (302, {"Location": "/error"}, ""),
+    "empty": (200, {}, ""),
+    "403": (403, {}, "no"),
+    "429": (429, {}, "slower"),
+    "503": (503, {}, "later"),
+    "retry_after": (503, {"Retry-After": "1"}, "later"),
+}
+"""Way -> status, headers and text of an answer, with the path and a number that no other answer has."""
+TROUBLED = range(6, 10)
+WAYS = ("honest", *GAMES, *TROUBLE)
 LINKS = 100_000
 TARGET = 0.95
 SETTINGS = {
@@ -59,8 +87,23 @@ class Web:
 
             def do_GET(self) -> None:
                 is_tenth = self.headers.get("Host", "").startswith(f"127.0.0.{HOSTS}:")
-                body = web.page(self.path, web.way if is_tenth else "honest").encode()
-                self.send_response(200)
+                way = web.way if is_tenth else "honest"
+                if way in TROUBLE and web.cycle in TROUBLED and self.path != "/robots.txt":
+                    status, headers, text = TROUBLE[way]
+                    if status == 302 and self.path.startswith(("/consent", "/error")):
+                        status, headers, text = 200, {}, "We value you. Choose what we may do on {path}."
+                    text = f"<html><body>{text}</body></html>" if text else ""
+                else:
+                    status, headers, text = (
+                        200,
+                        {},
+                        web.page(self.path, way).replace("{", "").replace("}", ""),
+                    )
+                values = {"path": self.path, "number": time.time_ns()}
+                body = text.format(**values).encode()
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value.format(**values))
                 kind = "application/xml" if self.path.endswith(".xml") else "text/html"
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
@@ -96,18 +139,22 @@ class Web:
             )
             return f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</urlset>'
         if path == "/":
-            numbers = list(range(LINKS if way == "floods" else PAGES))
+            numbers = list(range({"floods": LINKS, "large": 10 * PAGES}.get(way, PAGES)))
             if way == "lists":
                 numbers += range(PAGES + 200 * (self.cycle - 1), PAGES + 200 * self.cycle)
             links = "".join(f'<a href="/p/{n}">page {n}</a> ' for n in numbers)
             return f"<html><body><h1>Start</h1>{links}</body></html>"
-        number = int(path.rpartition("/")[2])
+        if not path.startswith("/p/"):
+            return "<html><body>nothing else is here</body></html>"
+        number = int(path.rpartition("/")[2].partition("?")[0])
         version = version_of(number, self.cycle)
         links = ""
         if way in ("changes", "spreads"):
             version = self._visits
         if way == "spreads":
             links = "".join(f'<a href="/p/{n}">{n}</a> ' for n in range(5 * number + 40, 5 * number + 45))
+        if way == "trap":
+            links = "".join(f'<a href="/p/{number}?t={self._visits}{n}">on</a> ' for n in range(2))
         text = f"page {number} tells in version {version} what word{version} is new in it. " * 9
         return f"<html><body><p>{text}</p>{links}</body></html>"
 
@@ -146,6 +193,8 @@ class Row(NamedTuple):
     """Changes of the nine other hosts that were found."""
     current: float
     """Share of the pages of the nine whose copy was current, in the mean of the cycles."""
+    false_changes: float
+    """Changes of the tenth host that are none, for each of its pages, where it has trouble."""
 
 
 def trial(way: str, cycles: int, settings: dict[str, Any]) -> Row:
@@ -160,20 +209,30 @@ def trial(way: str, cycles: int, settings: dict[str, Any]) -> Row:
             pages = np.arange(store.pages)
             urls = [one["url"] for one in store.requests(pages)]
             is_tenth = np.array([f"//127.0.0.{HOSTS}:" in url for url in urls])
-            number = [int("0" + url.partition("/p/")[2]) for url in urls]
+            number = [int("0" + url.partition("/p/")[2].partition("?")[0]) for url in urls]
             ranked, honest, changes, current = [], 0, 0, []
+            false_changes = 0
             copy = np.zeros(len(urls), int)
             for cycle, visits in store.visits(1, cycles):
                 tenth = is_tenth[visits["page"]]
-                copy[visits["page"]] = [version_of(number[page], cycle) for page in visits["page"]]
+                ranked_tenth = is_tenth[visits["page"]][visits["kind"] == KINDS.index("ranked")]
+                tenth = is_tenth[visits["page"]]
+                visits = visits[~np.isin(visits["outcome"], FAILED) | ~tenth]
+                tenth = is_tenth[visits["page"]]
+                versions = np.array([version_of(number[page], cycle) for page in visits["page"]], int)
+                is_real = copy[visits["page"]] != versions
+                false_changes += int((tenth & (visits["outcome"] == CHANGED) & ~is_real).sum())
+                copy[visits["page"]] = versions
                 if cycle < FIRST_COUNTED:
                     continue
                 now = np.array([version_of(one, cycle) for one in number])
                 current.append((copy == now)[~is_tenth].mean())
-                ranked.append(tenth[visits["kind"] == KINDS.index("ranked")])
+                ranked.append(ranked_tenth)
                 honest += int((~tenth).sum())
                 changes += int((~tenth & (visits["outcome"] == CHANGED)).sum())
-    return Row(float(np.concatenate(ranked).mean()), honest, changes, float(np.mean(current)))
+    false_changes_of_page = false_changes / is_tenth.sum() if way in TROUBLE else 0.0
+    share = float(np.concatenate(ranked).mean())
+    return Row(share, honest, changes, float(np.mean(current)), false_changes_of_page)
 
 
 def main() -> int:
@@ -183,7 +242,7 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=0.1, help="GP4C_SITE_SHARE (default: its default)")
     parser.add_argument("--budget", type=read_budget, default=60, help="GP4C_BUDGET (default: 60 visits)")
     parser.add_argument("--seed", type=int, default=0, help="GP4C_SEED")
-    parser.add_argument("--only", choices=WAYS[1:], help="one way of gaming, beside the honest trial")
+    parser.add_argument("--only", choices=WAYS[1:], nargs="+", help="some ways, beside the honest trial")
     arguments = parser.parse_args()
     print(machine())
     print(f"python -m benchmarks.gaming {' '.join(sys.argv[1:])}\n")
@@ -194,22 +253,24 @@ def main() -> int:
     }
     print(
         "| tenth host | its share of ranked visits | visits to honest hosts | their changes found | kept | "
-        "their current copies | kept |"
+        "their current copies | kept | false changes a page |"
     )
-    print("|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|")
     rows: dict[str, Row] = {}
-    for way in WAYS if arguments.only is None else ("honest", arguments.only):
+    for way in WAYS if arguments.only is None else ("honest", *arguments.only):
         row = rows[way] = trial(way, arguments.cycles, settings)
-        changes, current = (column[-1] / column[0] for column in list(zip(*rows.values(), strict=True))[2:])
+        changes, current = (column[-1] / column[0] for column in list(zip(*rows.values(), strict=True))[2:4])
         print(
             f"| {way} | {row.hostile_share:.0%} | {row.honest_visits:,} | {row.honest_changes} | "
-            f"{changes:.0%} | {row.current:.1%} | {current:.0%} |",
+            f"{changes:.0%} | {row.current:.1%} | {current:.0%} | {row.false_changes:.2f} |",
             flush=True,
         )
     honest = rows["honest"]
     worst = min(
         min(row.honest_changes / honest.honest_changes, row.current / honest.current) for row in rows.values()
     )
+    if max(row.false_changes for row in rows.values()) > 1:
+        worst = 0.0
     label = "changes and current copies of honest hosts kept, worst way"
     return 0 if verdict(label, worst, TARGET, at_least=True) else 1
 
