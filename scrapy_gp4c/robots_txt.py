@@ -15,6 +15,8 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy.exceptions import IgnoreRequest
+from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.misc import load_object
 
 from scrapy_gp4c.crawling.claim_files import as_utf8
@@ -23,6 +25,7 @@ from scrapy_gp4c.foreign_text import foreign_safe_logger
 
 if TYPE_CHECKING:
     from scrapy import Request
+    from scrapy.crawler import Crawler
     from scrapy.http import Response
     from scrapy.robotstxt import RobotParser
     from scrapy.settings import BaseSettings
@@ -36,10 +39,24 @@ _MARKUP: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*<")
 class RobotsMiddleware(RobotsTxtMiddleware):
     """Scrapy's robots.txt middleware, in whose place `replace_builtin` puts it."""
 
+    def __init__(self, crawler: Crawler) -> None:
+        """Obey the robots.txt of every host."""
+        super().__init__(crawler)
+        self._unsent: set[str] = set()
+        """Hosts whose robots.txt was asked for, and not sent: a fetcher has to ask again."""
+
     async def robot_parser(self, request: Request) -> RobotParser | None:
         """Wait for the robots.txt of a request's host; returns its rules (RFC 9309), None without any."""
+        if (host := urlparse_cached(request).netloc) in self._unsent:
+            self._unsent.remove(host)
+            del self._parsers[host]
         await super().robot_parser(request)
         return await super().robot_parser(request)  # it has come, so that nobody has to wait for it
+
+    def _robots_error(self, error: Exception, netloc: str) -> None:
+        if isinstance(error, IgnoreRequest):
+            self._unsent.add(netloc)
+        super()._robots_error(error, netloc)
 
     def _parse_robots(self, response: Response, netloc: str, *request: Request) -> Coroutine[Any, Any, None]:
         """Parse the rules, and take a server's error for a complete disallow (RFC 9309, 2.3.1.4).

@@ -10,6 +10,7 @@ import pytest
 import pytest_twisted
 from scrapy import Request, Spider
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
+from scrapy.exceptions import IgnoreRequest
 from scrapy.settings import Settings as ScrapySettings
 from twisted.internet import reactor
 from twisted.web.http import Request as ServerRequest
@@ -136,3 +137,40 @@ async def test_encodings_and_pages_in_place_of_a_robots_txt(
     site.pages |= {"/robots.txt": led_away, "/rules": body}
     await crawl(Many, store_path, GIVEN, site=site)
     assert site.fetched() == {*ALLOWED, *(FORBIDDEN if is_allowed else ()), "/robots.txt", "/rules"}
+
+
+class Impatient:
+    """Downloader middleware that drops the first request of a robots.txt."""
+
+    def __init__(self) -> None:
+        """Wait for it."""
+        self.has_dropped = False
+
+    def process_request(self, request: Request) -> None:
+        """Drop it, as a fetcher does whose batch has ended."""
+        if request.url.endswith("/robots.txt") and not self.has_dropped:
+            self.has_dropped = True
+            raise IgnoreRequest
+
+
+class Listed(Many):
+    """Requests a page, and those that it lists."""
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request the list."""
+        yield Request(self.site.url("/list"))
+
+    def parse(self, response: Any) -> Any:
+        """Request what it lists."""
+        yield from response.follow_all(css="a", errback=self.failed)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_robots_txt_that_was_not_asked_for_is_asked_for_again(site: Site, store_path: Path) -> None:
+    """Else a fetcher whose batch ended too early would take the host for one without rules from then on."""
+    links = "".join(f'<a href="{path}">{path}</a>' for path in (ALLOWED[0], FORBIDDEN[0]))
+    site.pages = {"/list": html(links), "/robots.txt": late}
+    site.pages |= {path: html(f"the page at {path}") for path in (ALLOWED[0], FORBIDDEN[0])}
+    settings = {**GIVEN, "DOWNLOADER_MIDDLEWARES": {Impatient: 1}}
+    await crawl(Listed, store_path, settings, site=site)
+    assert site.fetched() == {"/list", "/robots.txt", ALLOWED[0]}

@@ -125,8 +125,8 @@ def versions(features: Any, project: str | None) -> dict[str, str | None]:
     }
 
 
-class NotSentError(Exception):
-    """The batch of a page ended before the page was asked for."""
+class NotSentError(IgnoreRequest):
+    """The batch of a page ended before the page, or the robots.txt of its host, was asked for."""
 
 
 class ElsewhereError(Exception):
