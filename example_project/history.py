@@ -74,7 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="seed of the change model (1)")
     parser.add_argument("--hosts", type=int, default=HOSTS, help=f"hosts besides the directory ({HOSTS})")
     parser.add_argument("--days", type=int, default=DAYS, help=f"days, one more than cycles ({DAYS})")
-    options.output(parser.add_argument, f"a file named *{', *'.join(WRITERS)}", kind=str)
+    what = f"a file named *{', *'.join(WRITERS)}"
+    options.shared(parser.add_argument, "--output", type=str, help=what)
     parser.add_argument("--growth", action="store_true", help="pages that appear too; writes .npz")
     args = parser.parse_args(arguments)
     try:

@@ -77,9 +77,11 @@ def project_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def site() -> Iterator[Site]:
     """Yield an empty site on 127.0.0.1; fill its `pages`."""
     from tests.support.loopback import (
-        Site,  # imports the reactor, which pytest-twisted installs after this file
+        Listed,  # imports the reactor, which pytest-twisted installs after this file
+        Site,
     )
 
+    Listed.start_urls = []  # a test before this one has set them
     served = Site()
     yield served
     pytest_twisted.blockon(served.close())

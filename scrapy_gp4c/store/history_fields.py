@@ -80,12 +80,26 @@ BROUGHT: Final = ("brought_sum", "brought_cycles", "brought_cycle")
 """Columns of what a page's visits brought."""
 
 
+_WORDS: Final = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "array": "a list",
+    "object": "an object",
+}
+
+
+def _in_words(kinds: str) -> str:
+    return " or ".join(_WORDS.get(kind, kind) for kind in kinds.split(" | "))
+
+
 def read_state(content: Any) -> PageState:
     """Read a page's JSON object; raises ValueError that names the field."""
     try:
         state = msgspec.convert(content, PageState)
     except msgspec.ValidationError as error:
         expected, _, place = str(error).partition(" - at `$.")
+        expected = re.sub("`([^`]*)`", lambda kind: _in_words(kind[1]), expected.partition(", got")[0])
         name = re.split(r"\W", place)[0]
         value = content.get(name) if isinstance(content, dict) else content
         raise ValueError(

@@ -136,7 +136,7 @@ def test_a_line_with_a_wrong_weight_is_named(tmp_path: Path) -> None:
     """And nothing is imported."""
     for wrong in ("-1", "NaN", "1e308", '"3"', "true", "null", "[1]"):
         line = f'h\thttp://h/0\t01\t{{"first_cycle": 1, "weight": {wrong}}}'
-        with pytest.raises(ImportFileError, match=r"line 1: weight: expected `float`.*; found "):
+        with pytest.raises(ImportFileError, match=r"line 1: weight: expected a number.*; found "):
             import_history(tmp_path / "t", "x", [(1, line)], to_page)
     assert not (tmp_path / "t").exists()
 
