@@ -36,7 +36,9 @@ class Printer(Listener):
 def monitor(store_path: str, log: str, cycles: str, seconds: str) -> int:
     """Monitor until so many cycles are finished."""
     command = [sys.executable, "-m", "tests.support.monitored_crawl", store_path, log, seconds]
-    running = Monitor(Path(store_path), lambda: Process(command), Schedule(0.05), Printer(), Impatient())
+    running = Monitor(
+        Path(store_path), lambda: Process(command), Schedule(0.05), Printer(0.05, 0.0, False), Impatient()
+    )
     signal.signal(signal.SIGTERM, lambda *_: running.stop())
     done = 0
     if Path(store_path, "data.mdb").exists():
