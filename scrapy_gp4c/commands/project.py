@@ -62,8 +62,8 @@ class Project:
     @cached_property
     def store_path(self) -> Path:
         """Directory of the spider's store. A fetcher has none, and may be unable to make its parent."""
-        own = self.settings.store_path(self._name)
-        return own if own.exists() or len(self._others) != 1 else self._others[0]
+        path = self.settings.store_path(self._name)
+        return path if path.exists() or len(self._others) != 1 else self._others[0]
 
     @cached_property
     def _others(self) -> list[Path]:

@@ -94,7 +94,7 @@ _END: Final = 64
 _CHANGED: Final = 32
 """Bits of the byte of the kind."""
 _CHANGES: Final = struct.Struct("<IB")
-"""Of a page that has changed: part of the fingerprint before the copy's, and returns to it."""
+"""Part of the fingerprint before the last change, and how often the page came back to it."""
 MAX_RETURNS: Final = 255
 _LOW: Final = 2**32 - 1
 _END_BYTES: Final = 1_024

@@ -179,7 +179,7 @@ def test_a_trap_of_many_directories_ends(store_path: Path) -> None:
 async def test_new_pages_that_differ_in_a_token_or_a_date_are_one_warning(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Which names the parameter and the setting; pages of lists that grow, and new ids, are none."""
+    """The warning names the parameter and the setting; growing lists and new ids get no warning."""
     for day in (1, 2):
         lists = [f"/{path}/list?page={number}" for path in "abcd" for number in range(2 + day)]
         ids = [f"/ads/{1_000_000_000 + 10 * day + number}" for number in range(8)]

@@ -266,7 +266,7 @@ def deep_tree(depth: int) -> Individual:
     return individual_of(["exp"] * (depth - 1) + ["t"], SET)
 
 
-def whole(tree: Individual) -> bool:
+def is_complete(tree: Individual) -> bool:
     """Whether the list of nodes is one complete tree of known operators, terminals and constants."""
     need = 1
     for index, node in enumerate(tree):
@@ -350,7 +350,7 @@ def test_half_and_half_runs_through_the_ramp():
     for index, tree in enumerate(grown):
         assert 2 <= tree.depth <= 2 + index % 5
     assert any(tree.depth < 2 + index % 5 for index, tree in enumerate(grown)), "some stop growing early"
-    assert all(whole(tree) for tree in trees)
+    assert all(is_complete(tree) for tree in trees)
 
 
 @settings(max_examples=300)
@@ -360,7 +360,7 @@ def test_crossover_makes_a_child_of_both(one_seed, other_seed, seed):
     one, other = a_tree(one_seed), a_tree(other_seed)
     before = names(one), names(other)
     child = crossover(one, other, random.Random(seed), 10)
-    assert whole(child)
+    assert is_complete(child)
     assert child.depth <= 10
     assert (names(one), names(other)) == before, "the parents stay as they were"
     one_parts = [names(one)[one.searchSubtree(i)] for i in range(len(one))]
@@ -391,12 +391,12 @@ def test_crossover_gives_the_parent_back_when_every_child_is_too_deep():
 
 @settings(max_examples=300)
 @given(st.sampled_from(sorted(MUTATIONS)), seeds, seeds)
-def test_mutations_keep_trees_whole(name, tree_seed, seed):
+def test_mutations_keep_trees_is_complete(name, tree_seed, seed):
     """Every mutation gives a whole tree within the depth limit and leaves its argument alone."""
     tree = a_tree(tree_seed)
     before = names(tree)
     child = MUTATIONS[name](tree, SET, random.Random(seed), 10)
-    assert whole(child)
+    assert is_complete(child)
     assert child.depth <= 10
     assert names(tree) == before
 
@@ -514,7 +514,7 @@ def test_generations_stay_within_the_limits(seed, name, elite):
         best = sorted(trees, key=lambda tree: tree.fitness, reverse=True)[:elite]
         trees = bred(trees, seed + generation, RATES[name], elite=elite)
         assert len(trees) == 20
-        assert all(whole(tree) and tree.depth <= 10 for tree in trees)
+        assert all(is_complete(tree) and tree.depth <= 10 for tree in trees)
         assert [(names(a), a.fitness) for a in trees[:elite]] == [(names(b), b.fitness) for b in best]
         for tree, fitness in zip(trees, rng.random(20), strict=True):
             tree.fitness = float(fitness)

@@ -198,7 +198,7 @@ def kept(texts: list[str]) -> list[BestIndividual]:
 
 
 def choose(texts: list[str], parts: PreparedSplit, goal: SelectionGoal, prefer: str, **options: Any) -> Any:
-    """What is taken of the functions that a run kept, and the front."""
+    """Candidates and front of the functions that a run has recorded."""
 
     def values(asked: list[str]) -> Pairs:
         return list(zip(*(goal.values(part, asked) for part in parts[:2]), strict=True))

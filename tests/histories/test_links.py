@@ -124,7 +124,7 @@ def test_links_are_pairs_once_and_of_one_site(targets: list[list[int]]) -> None:
 @example("http:////]")
 @given(st.text("ab./:[]%#?@\u2100 <>\"'()", max_size=12))
 def test_no_text_of_a_link_is_an_error(target: str) -> None:
-    """What people write into links need not be an address."""
+    """Links whose texts are no addresses are left out."""
     for text in (f"[x]({target})", f"<a href='{target}'>", f"[x]: {target}"):
         assert linked({"a.md": text, "b.md": ""}) in ([], [(0, 1)] if "b" in target else [])
 

@@ -291,7 +291,7 @@ MEANING = {
     "min": min,
     "max": max,
 }
-"""What each operator means, number by number."""
+"""Operators as plain functions of two numbers."""
 
 
 @settings(max_examples=300)

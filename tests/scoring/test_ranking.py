@@ -87,7 +87,7 @@ def test_a_stream_that_rises_takes_little_memory(values: int) -> None:
     st.integers(0, 2**32),
 )
 def test_order_by_counting_is_a_plain_sort(values: list[float], ties_below: int, seed: int) -> None:
-    """Of many rows, whichever halves of ties are equal, whatever signs scores have."""
+    """The best of many rows are the same whatever ties and signs the scores have."""
     rng = np.random.default_rng(seed)
     scores = rng.choice(np.array(values), 4 * FEW_ROWS)
     scores[: seed % len(scores)] *= rng.random(seed % len(scores))

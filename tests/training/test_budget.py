@@ -288,7 +288,7 @@ def test_budgets_come_back_as_they_were_written(given_: list[int | float]) -> No
 
 @pytest.mark.parametrize("text", ["", "1%,", "%", "1%%", "ten", "1;2", "5 %x", "0.1,,0.2"])
 def test_other_text_is_one_error(text: str) -> None:
-    """Which part it is, and what would be right."""
+    """The error names the wrong part and what would be right."""
     with pytest.raises(HistoryError, match=r"--budgets: expected shares or counts such as .*; found"):
         read_budgets(text)
 

@@ -383,7 +383,7 @@ def has_all_visits(columns: Columns, dropped: int) -> npt.NDArray[np.bool_]:
 
 
 def _strange(visits: Array, pages: int) -> str:
-    """What is wrong with the visits of a cycle; empty for sound ones."""
+    """Faults of the visits of a cycle; empty for sound ones."""
     if len(visits) and visits["page"].max() >= pages:
         return f"has a visit of page {visits['page'].max()} of {pages}"
     if len(visits) and visits["outcome"].max() >= len(OUTCOMES):
