@@ -45,9 +45,8 @@ FEW: Final = 5
 """Fewest repeats of a cycle that count, and fewest new pages that may end a trap."""
 UNREAD: Final = 20
 """New pages of a form of address whose texts are not compared without their numbers."""
-MIN_READ: Final = 30
-"""Fewest compared texts by which pages differ by numbers alone."""
-MAX_READ: Final = 100
+READ: Final = 30
+"""Texts of the next pages that are compared, by which pages differ by numbers alone."""
 _NUMBER: Final = re.compile(r"\d+")
 MAX_REMEMBERED: Final = 100_000
 """Texts of a cycle's new pages, and scopes, that are remembered."""
@@ -263,19 +262,20 @@ class Repeats:
         """
         if self._most is None or len(self._forms) > MAX_REMEMBERED:
             return None
-        pages, texts = self._forms.get(form_of(url), (0, set[int]()))
-        self._forms[form_of(url)] = pages + 1, texts
-        if not UNREAD <= pages < UNREAD + MAX_READ:
+        form = form_of(url)
+        pages, texts = self._forms.get(form, (0, set[int]()))
+        self._forms[form] = pages + 1, texts
+        if not UNREAD <= pages < UNREAD + READ:
             return None
         text = _NUMBER.sub("0", read_text())
         for _, value in parse_qsl(urlsplit(url).query):
             text = text.replace(_NUMBER.sub("0", value.lower()), "")
         texts.add(xxhash.xxh3_64_intdigest(text.encode()))
-        count = pages + 1 - UNREAD
-        if count != MIN_READ or count - len(texts) < REPEATING * count:
+        alike = READ - len(texts)
+        if pages + 1 < UNREAD + READ or alike < REPEATING * READ:
             return None
         return (
-            f"New pages such as {url} may be a trap: {count - len(texts)} of {count} that were compared "
+            f"New pages such as {url} may be a trap: {alike} of {READ} that were compared "
             "differ by numbers or by words of their address alone, as a calendar's or a search's do. They "
             "are not capped: "
             'give them {"never": True} in GP4C_RULES, keep the spider out, or set GP4C_NEW_PAGES_PER_SITE.'

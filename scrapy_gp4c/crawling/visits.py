@@ -494,7 +494,8 @@ class Visit:
         line = repeats.note_first(self._url, page.kept_fingerprint, is_repeat=is_repeat)
         is_read = not isinstance(response, FetchedResponse) and not is_large(response, None)
         if line is None and not is_repeat and is_read and repeats.trap_of(self._url) is None:
-            line = repeats.note_numberless(self._url, lambda: read(response, with_text=True).normal or "")
+            again = partial(read, response, with_text=True)
+            line = repeats.note_numberless(self._url, lambda: page.normal or again().normal or "")
         if line is not None:
             logger.warning("%s", line)
 
