@@ -55,12 +55,13 @@ from scrapy_gp4c.policies.site_share import shared
 from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.first_visits import (
-    COLUMNS,
     FINDER,
+    TERMINALS,
     WaitingPages,
     best_first,
     by_turns,
     columns_of_links,
+    counted_links,
 )
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import draw_salt, draws, draws_of
@@ -225,16 +226,16 @@ def scores_of_waiting(
         waiting.pages,
         np.concatenate(parts),
         waiting.entered,
-        some_columns(pages, waiting.pages, tuple(COLUMNS)),
         cycle,
         lambda ids: some_columns(pages, ids.astype(np.uint32), FINDER),
     )
-    neighbourhood = Neighbourhood(pages, cycle, set(function.columns) - links.keys())
+    neighbourhood = Neighbourhood(pages, cycle, set(function.columns) - TERMINALS.keys())
     related, out = neighbourhood.seen_by(), []
     for start in range(0, len(waiting.pages), SLICE):
         rows = slice(start, start + SLICE)
         some = waiting.pages[rows]
-        known = {**pages.columns_of(some), **{name: column[rows] for name, column in links.items()}}
+        known = pages.columns_of(some)
+        known |= counted_links(known) | {name: column[rows] for name, column in links.items()}
         draw = draws_of(known["key"], draw_salt(*salt))
         state = RoundState(neighbourhood.columns(known, some), slice(None), related, draw)
         out.append(function.scores(state, cycle))

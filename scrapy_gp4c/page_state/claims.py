@@ -51,6 +51,18 @@ def apply_notes(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Ar
     waits = notes["what"] == WAIT
     shorten_wait(columns, rows[waits], notes["value"][waits])
     shorten_wait(columns, rows[notes["what"] == TOLD])
+
+
+def of_links(notes: Array) -> npt.NDArray[np.bool_]:
+    """Notes of links to pages that wait for their first visit: bool ``[N]``."""
+    return np.asarray(notes["what"] >= WHAT.index("link"))
+
+
+def apply_links(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Array) -> None:
+    """Count links in columns of `scrapy_gp4c.scoring.first_visits.COLUMNS`, in place.
+
+    ``notes``: dtype `NOTE` ``[N]``; ``rows``: of their pages, ``[N]``.
+    """
     for subject, name in (("link", "link_bits"), ("link_site", "link_site_bits")):
         linked = notes["what"] == WHAT.index(subject)
         bits = np.uint64(1) << notes["value"][linked].astype(np.uint64)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Bools
 from scrapy_gp4c.page_state.outcomes import CHANGED, COPIED, DOUBTFUL, FAILED, FIRST, GONE, JUDGED, among
-from scrapy_gp4c.scoring import discovery, first_visits, hints, sizes, terminals
+from scrapy_gp4c.scoring import discovery, hints, sizes, terminals
 
 Columns = dict[str, Array]
 
@@ -29,7 +29,6 @@ COLUMNS: Final[dict[str, str]] = {
     **terminals.STATE,
     **discovery.COLUMNS,
     **sizes.COLUMNS,
-    **first_visits.COLUMNS,
     "key": "<u8",  # first 8 bytes, big-endian, of the request fingerprint
     "group": "<u4",  # number of the page's directory
     "fingerprint": "<u8",
@@ -63,9 +62,6 @@ class PageRow(NamedTuple):
     brought_cycles: float
     brought_cycle: int
     size: int
-    link_bits: int
-    link_site_bits: int
-    anchor: float
     key: int
     group: int
     fingerprint: int
@@ -116,9 +112,6 @@ def apply_visits(
     copied = among(outcome, COPIED)
     columns["fingerprint"][rows[copied]] = visits["fingerprint"][copied]
     columns["has_copy"][rows[copied]] = 1
-    for name in first_visits.COLUMNS:  # links are counted up to the first visit
-        if columns[name].any():
-            columns[name][rows[copied]] = 0
     # Imported pages have a copy of unknown size: the next one that is read counts.
     unsized = copied & (columns["size"][rows] == 0)
     columns["size"][rows[unsized]] = sizes.size_class(visits["bytes"][unsized])

@@ -68,18 +68,26 @@ def counted_bits(bits: Array) -> Floats:
     return np.asarray(np.maximum(1.0, np.rint(64 * np.log(64 / np.maximum(clear, 0.5)))))
 
 
+def counted_links(columns: Mapping[str, Array]) -> dict[str, Array]:
+    """Columns of the terminals in `COUNTED`, ``[N]`` each; ``columns``: with `COLUMNS`."""
+    return {
+        "inlinks": counted_bits(columns["link_bits"]),
+        "inlink_sites": counted_bits(columns["link_site_bits"]),
+        "anchor": columns["anchor"],
+    }
+
+
 def columns_of_links(
     pages: Array,
     found_by: Array,
     entered: Array,
-    linked: Mapping[str, Array],
     cycle: int,
     finders: Callable[[Ints], Mapping[str, Array]],
 ) -> dict[str, Array]:
-    """Columns of `TERMINALS`, of pages that wait for their first visit, ``[N]`` each.
+    """Columns of `REPLAYED`, of pages that wait for their first visit, ``[N]`` each.
 
-    ``pages``: ids ``[N]``; ``found_by``: column of all pages, ``[P]``; ``entered``, ``linked``: of
-    these, `COLUMNS`, ``[N]`` each; ``finders(ids)``: the columns `FINDER` of some pages, ids ascending.
+    ``pages``: ids ``[N]``; ``found_by``: column of all pages, ``[P]``; ``entered``: of these, ``[N]``;
+    ``finders(ids)``: the columns `FINDER` of some pages, ids ascending.
     """
     finder = np.where(found_by == discovery.START, 0, found_by).astype(np.int64) - 1
     links = np.bincount(finder + 1, minlength=len(finder) + 1)[1:]
@@ -104,9 +112,6 @@ def columns_of_links(
         "finder_rate": rates.rate(state["E"], state["T"]),
         "finder_brought": discovery.rate(state, cycle),
         "waited": cycle - entered.astype(np.int64),
-        "inlinks": counted_bits(linked["link_bits"]),
-        "inlink_sites": counted_bits(linked["link_site_bits"]),
-        "anchor": linked["anchor"],
     }
 
 

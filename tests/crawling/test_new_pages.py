@@ -28,6 +28,7 @@ from scrapy_gp4c.scoring.first_visits import (
     by_turns,
     columns_of_links,
     counted_bits,
+    counted_links,
 )
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
@@ -135,7 +136,8 @@ def test_columns_of_links_by_hand() -> None:
 
     linked = {"link_bits": np.array([0b1011, 2**63, 0], np.uint64), "anchor": np.zeros(3)}
     linked["link_site_bits"] = linked["link_bits"] & np.uint64(1)
-    link_columns = columns_of_links(np.array([2, 4, 6]), found_by, np.array([3, 5, 9]), linked, CYCLE, state)
+    link_columns = columns_of_links(np.array([2, 4, 6]), found_by, np.array([3, 5, 9]), CYCLE, state)
+    link_columns |= counted_links(linked)
     assert asked == [[0, 1]]
     assert link_columns["link_depth"].tolist() == [1, 2, 0]
     assert link_columns["cash"].tolist() == [1 / 2, 1 / 2 / 3, 1]
@@ -217,8 +219,9 @@ async def test_pages_of_more_links_and_better_words_come_first(
         await crawl(Ruled, store_path, {**given_, "GP4C_NEW_PAGES": cap}, urls=(site.url(),))
     assert site.fetched() & {*targets} == {"/t1", "/t4", "/t5"}
     with Store(store_path, readonly=True) as store:
-        columns = {store.request(page)["url"][-3:]: store.page(page) for page in range(store.pages)}
-    assert [columns[path].link_bits.bit_count() for path in ("/t0", "/t1", "/t5")] == [1, 0, 0]
+        bits = store.columns_of(np.arange(store.pages, dtype=np.uint32))["link_bits"].tolist()
+        links_of = {store.request(page)["url"][-3:]: bits[page].bit_count() for page in range(store.pages)}
+    assert [links_of[path] for path in ("/t0", "/t1", "/t5")] == [1, 0, 0]
 
 
 @pytest_twisted.ensureDeferred

@@ -16,7 +16,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from scrapy_gp4c.page_state.columns import COLUMNS
 from scrapy_gp4c.page_state.groups import Place, place_of_url
 from scrapy_gp4c.page_state.outcomes import OUTCOMES, PLAN
-from scrapy_gp4c.scoring import first_visits
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.sizes import size_class
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -121,7 +120,6 @@ class Page:
             "group": self.group,
             "fingerprint": prints[-1][2] if prints else 0,
             "has_copy": bool(prints),
-            **dict.fromkeys(first_visits.COLUMNS, 0),
             "size": next((int(size_class(length)) for *_, one in prints if (length := one % 5)), 0),
             "failures": min(failures, 255),
             "gone": min(gone, 255),

@@ -44,6 +44,7 @@ from scrapy_gp4c.scoring.first_visits import (
     best_first,
     by_turns,
     columns_of_links,
+    counted_links,
 )
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import draw_salt, salted_draws
@@ -342,10 +343,10 @@ class GrowthReplay:
             waiting,
             np.where(self._linked, found_by, 0),
             entered,
-            {name: self.state[name][waiting] for name in first_visits.COLUMNS},
             self._number,
             lambda ids: {name: self.state[name][ids] for name in FINDER},
         )
+        links |= counted_links({name: self.state[name][waiting] for name in first_visits.COLUMNS})
         state = self._block(waiting.astype(np.intp)).state
         columns = {name: state[name] for name in function.columns if name not in links}
         scores = function.scores({**links, **columns}, self._number)

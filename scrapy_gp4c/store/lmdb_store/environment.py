@@ -525,7 +525,7 @@ PLAIN_KEY: Final = b"schema"
 TABLES: Final = (
     "meta", "ids", "urls", "validators", "log", "new", "visits", "cycles", "plans", "columns", "groups",
     "group_visits", "first_urls", "notes", "copies", "gains", "refresh_values", "descriptions", "clusters",
-    "hints", "claims", "trust", "weights", "shadows", "answers",
+    "hints", "claims", "trust", "weights", "shadows", "answers", "links",
 )  # fmt: skip
 """Tables of a store. A new one goes to the end: positions are part of the seeds of checksums."""
 _PLACES: Final = {name: position for position, name in enumerate(TABLES)}

@@ -17,13 +17,14 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state import claims, columns
-from scrapy_gp4c.page_state.claims import of_weights
+from scrapy_gp4c.page_state.claims import apply_links, of_links, of_weights
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.scoring.refresh_value import observe_gains
-from scrapy_gp4c.store.lmdb_store.environment import KEY, U32_PAIR
+from scrapy_gp4c.store.lmdb_store.environment import KEY, U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.page_facts import ClaimsFold, Gains, shorten_waits, sum_up_trust
 from scrapy_gp4c.store.lmdb_store.tables import (
     GAINS,
+    LINKS,
     REFRESH_VALUES,
     VISITS,
     WEIGHTS,
@@ -85,6 +86,13 @@ def _apply(tables: Tables, all_visits: Array, all_notes: Array, cycle: int, size
             optional = WEIGHTS.read(txn, tables.db, block, len(state["n"]))
             optional["weight"][named[weighed]] = noted["value"][weighed]
             WEIGHTS.put(txn, tables.db, block, optional)
+        linked = of_links(noted)
+        if linked.any() or tables.db["links"].get(txn, U32.pack(block)) is not None:
+            optional = LINKS.read(txn, tables.db, block, len(state["n"]))
+            apply_links(optional, named[linked], noted[linked])
+            for column in optional.values():  # links are counted up to the first visit
+                column[state["has_copy"] == 1] = 0
+            LINKS.put(txn, tables.db, block, optional)
         if len(gained):
             optional = REFRESH_VALUES.read(txn, tables.db, block, len(state["n"]))
             observe_gains(optional, measured, gained)

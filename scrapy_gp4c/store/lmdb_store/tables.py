@@ -37,7 +37,7 @@ from scrapy_gp4c.page_state.groups import (
     place_of_url,
 )
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, PLAN, VISIT, among
-from scrapy_gp4c.scoring import refresh_value, weights
+from scrapy_gp4c.scoring import first_visits, refresh_value, weights
 from scrapy_gp4c.scoring.refresh_value import GAIN
 from scrapy_gp4c.scoring.terminals import change_probability
 from scrapy_gp4c.store.lmdb_store.environment import (
@@ -158,7 +158,9 @@ HINTS: Final = PageColumns("hints", EXTRAS, 0)
 REFRESH_VALUES: Final = PageColumns("refresh_values", refresh_value.COLUMNS, 0)
 """Sums over the measured visits of pages."""
 WEIGHTS: Final = PageColumns("weights", weights.COLUMNS, weights.DEFAULT_WEIGHT)
-PAGE_COLUMNS: Final = (HINTS, REFRESH_VALUES, WEIGHTS)
+LINKS: Final = PageColumns("links", first_visits.COLUMNS, 0)
+"""Links to pages that wait for their first visit, where they are counted."""
+PAGE_COLUMNS: Final = (HINTS, REFRESH_VALUES, WEIGHTS, LINKS)
 
 SITE_COUNTS: Final = np.dtype([("group", "<u4"), ("counts", "<u4", TRUST["counts"].shape)])
 """Counts that a part of a fold adds to the sites of some directories."""
@@ -751,7 +753,7 @@ class Tables:
         """Optional columns of a store: those of refresh values only where any was ever measured."""
         with self.transaction() as txn:
             measured = self.get_meta(txn, QUERY_LOG) is not None
-        return (HINTS, WEIGHTS, REFRESH_VALUES) if measured else (HINTS, WEIGHTS)
+        return PAGE_COLUMNS if measured else (HINTS, WEIGHTS, LINKS)
 
     def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
         """Columns ``[P]`` of merged pages, whose ids ascend.

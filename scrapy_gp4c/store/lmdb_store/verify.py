@@ -77,6 +77,7 @@ MEANING: Final = {
     "claims": "what sites claimed in a cycle",
     "trust": "how often sites were right",
     "weights": "the weights of a block of pages",
+    "links": "the links to a block of pages",
     "shadows": "shadows of a cycle's control group",
 }
 """Table -> what a value of the table holds."""
