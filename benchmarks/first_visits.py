@@ -72,14 +72,14 @@ def linked_sites(contents: ContentHistory) -> GrowthHistory:
                     reached[target], finder[target] = True, page
                     waiting.append(target)
     position = np.cumsum(reached) - 1
-    kept = reached[links.source] & reached[links.target]
+    in_site = reached[links.source] & reached[links.target]
     own_finders = finder[reached]
     weighted = replace(history, weight=np.asarray(link_importance(contents), np.float64))
     return GrowthHistory(
         weighted.take(reached),
         np.zeros(int(reached.sum()), np.int32),
         np.where(own_finders == NO_FINDER, NO_FINDER, position[own_finders]).astype(np.int32),
-        links=Links(position[links.source[kept]], position[links.target[kept]], int(reached.sum())),
+        links=Links(position[links.source[in_site]], position[links.target[in_site]], int(reached.sum())),
     )
 
 

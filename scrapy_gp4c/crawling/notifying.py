@@ -149,8 +149,8 @@ class Notifier:
         )
         shown = set(range(len(records)) if settings.on_change else ())
         for receiver in settings.notify:
-            wanted = (at for at, record in enumerate(records) if receiver.wants(record))
-            shown.update(islice(wanted, receiver.most_shown))
+            positions = (at for at, record in enumerate(records) if receiver.wants(record))
+            shown.update(islice(positions, receiver.most_shown))
         if settings.feed:
             shown.update([at for at, one in enumerate(records) if one.kind in DEFAULT_EVENTS][-ENTRIES:])
         pages, fingerprints = (events.visits[name].tolist() for name in ("page", "fingerprint"))

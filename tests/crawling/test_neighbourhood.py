@@ -258,6 +258,6 @@ def test_terminals_of_clusters_tell_a_crawl_what_they_tell_a_replay(policy: str,
     history.neighbours.groups_by_content = groups
     assert plans == live_replay.replayed(history, crawl_settings)
     with open_store(tmp_path / "s", readonly=True) as store:
-        found = forecasts(store, store.last_cycle + 1, live_replay.settings_of(crawl_settings))
+        plans_ahead = forecasts(store, store.last_cycle + 1, live_replay.settings_of(crawl_settings))
         budget = live_replay.settings_of(crawl_settings).budget_pages(live_replay.PAGES)
-        assert [len(next(found).plan) for _ in range(3)] == [budget] * 3
+        assert [len(next(plans_ahead).plan) for _ in range(3)] == [budget] * 3

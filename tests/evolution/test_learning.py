@@ -85,13 +85,13 @@ class Watch:
     """A watch that notes what it is told, and presses Ctrl-C in a generation; 0: in none."""
 
     def __init__(self, stop: int = 0) -> None:
-        self.told: list[Any] = []
+        self.messages: list[Any] = []
         self.number, self.asked, self.stop = 0, 0, stop
         self.texts: Counter[int] = Counter()
 
     def generation(self, number: int, asked: int) -> None:
         self.number, self.asked = number, asked
-        self.told.append(number)
+        self.messages.append(number)
 
     def advance(self, texts: int) -> None:
         self.texts[self.number] += texts
@@ -99,10 +99,10 @@ class Watch:
             raise KeyboardInterrupt
 
     def first_fitness(self, fitness: float) -> None:
-        self.told.append(fitness)
+        self.messages.append(fitness)
 
     def best(self, fitness: Sequence[float]) -> None:
-        self.told.append(fitness)
+        self.messages.append(fitness)
 
 
 class Listener(Watch):
@@ -136,7 +136,7 @@ def test_a_fold_waits_for_no_other():
         {number} for number in range(1, generations + 1)
     ]
     assert listener.saved[-1] == [run.state() for run in alone]
-    assert [max(best) for best in listener.told if isinstance(best, list)] == [
+    assert [max(best) for best in listener.messages if isinstance(best, list)] == [
         max(max(run.best[: number + 1]) for run in alone) for number in range(generations)
     ]
 
@@ -232,13 +232,13 @@ def test_continued_run_ends_in_the_same_result(tmp_path, choices):
             copy.save(states)
             saved.append(Checkpoint(tmp_path / str(len(saved)), run))
 
-    whole = learned(choices, checkpoint=Recording(tmp_path, run))
+    uninterrupted = learned(choices, checkpoint=Recording(tmp_path, run))
     assert len(saved) == SMALL.generations
     for generation, checkpoint in enumerate(saved, start=1):
         states = checkpoint.open(resume=True)
         assert states is not None
         assert states[0].generation == generation
-        assert same(learned(choices, checkpoint=checkpoint), whole)
+        assert same(learned(choices, checkpoint=checkpoint), uninterrupted)
 
 
 def test_stopped_by_ctrl_c_it_keeps_what_it_has():
@@ -261,12 +261,12 @@ def test_the_first_run_is_told_of_while_others_wait(compiling, monkeypatch, tmp_
     monkeypatch.setattr(learning, "compiled_beside", lambda *given: nullcontext(compiled))
     watch = Watch()
     assert same(learned(watch=watch), expected)
-    told = watch.told
-    first = [one for one in told if isinstance(one, float)]
+    messages = watch.messages
+    first = [one for one in messages if isinstance(one, float)]
     assert len(first) == compiling
     if compiling:
-        assert told[:4] == [1, first[0], told[2], 2], "before the others have theirs"
-        assert first[0] == told[2][0]
+        assert messages[:4] == [1, first[0], messages[2], 2], "before the others have theirs"
+        assert first[0] == messages[2][0]
 
 
 def test_runs_are_bred_on_while_others_are_evaluated(monkeypatch):

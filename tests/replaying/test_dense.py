@@ -309,8 +309,8 @@ def test_it_selects_what_a_ranking_of_all_would(scores, k, seed):
     selection = BestRows(len(values))
     for few in (0, len(values) - 1, 100):  # its memory is used again
         with patch.object(dense, "FEW", few):
-            found = selection.best(values, k, lambda rows: ties[rows])
-        assert found.tolist() == top_k(values, ties, k).tolist()
+            chosen = selection.best(values, k, lambda rows: ties[rows])
+        assert chosen.tolist() == top_k(values, ties, k).tolist()
 
 
 def test_ties_are_asked_for_where_they_decide():
@@ -348,26 +348,30 @@ TREES = st.recursive(LEAVES.map(lambda leaf: (leaf,)), _trees, max_leaves=12)
 def test_the_parts_put_together_score_as_the_whole(tokens, seed):
     """Bit for bit."""
     function = functions.of_expression(Expression(tokens))
-    found = divided(function)
+    parts_of_function = divided(function)
     rng = np.random.default_rng(seed)
     state = {name: rng.integers(0, 5, 7).astype(dtype) for name, dtype in terminals.STATE.items()}
     state |= {name: rng.random(7) for name in terminals.ROUND} | {"draw": rng.integers(0, 9, 7)}
     values = {
-        name: found.value(name, level, state, 9) for level, parts in found.parts.items() for name in parts
+        name: parts_of_function.value(name, level, state, 9)
+        for level, parts in parts_of_function.parts.items()
+        for name in parts
     }
     out = np.empty(7)
-    found.finish(values, state, 9, out)
+    parts_of_function.finish(values, state, 9, out)
     assert out.tobytes() == function.scores(state, 9).tobytes()
 
 
 def test_the_largest_parts_are_told_once():
     """Equal ones share a name; numbers alone stay where they are."""
-    found = divided(functions.load("t * (X + 0.5) * near + t * (X + 0.5) / max(site_now, 2 * 3)"))
-    own, of_directories = ({name: part.text for name, part in one.items()} for one in found.parts.values())
-    assert own == {"own_0": "t * (X + 0.5)"}
+    parts = divided(functions.load("t * (X + 0.5) * near + t * (X + 0.5) / max(site_now, 2 * 3)"))
+    of_pages, of_directories = (
+        {name: part.text for name, part in one.items()} for one in parts.parts.values()
+    )
+    assert of_pages == {"own_0": "t * (X + 0.5)"}
     assert of_directories == {"directory_0": "max(site_now, 2.0 * 3.0)", "directory_1": "near"}
-    assert found.remainder.text == "own_0 * directory_1 + own_0 / directory_0"
-    assert found.reads == ()
+    assert parts.remainder.text == "own_0 * directory_1 + own_0 / directory_0"
+    assert parts.reads == ()
     alone = divided(functions.load("t * X"))
     assert (alone.remainder.text, alone.reads) == ("own_0", ())
 
