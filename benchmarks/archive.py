@@ -35,12 +35,12 @@ def responses(words: int, pages: int, changed: bool) -> list[HtmlResponse]:
     return [HtmlResponse(f"http://site/{number}", body=body) for number, body in enumerate(bodies)]
 
 
-def ms_each(work: Callable[[int, HtmlResponse], object], given: Sequence[HtmlResponse]) -> float:
+def ms_each(work: Callable[[int, HtmlResponse], object], pages: Sequence[HtmlResponse]) -> float:
     """Processor time per response, ms."""
     start = time.process_time()
-    for number, response in enumerate(given):
+    for number, response in enumerate(pages):
         work(number, response)
-    return 1000 * (time.process_time() - start) / len(given)
+    return 1000 * (time.process_time() - start) / len(pages)
 
 
 def measure(words: int, pages: int) -> dict[str, float]:

@@ -29,14 +29,14 @@ PAGES = 6000
 SEEN_CYCLES = 40
 JUDGED_CYCLES = 20
 BUDGET = 0.05
-GIVEN = {"GP4C_SCORE_FUNCTION": "t*X", "GP4C_PANEL": 0.2, "GP4C_BUDGET": 0.25}
+SETTINGS = {"GP4C_SCORE_FUNCTION": "t*X", "GP4C_PANEL": 0.2, "GP4C_BUDGET": 0.25}
 
 
 def histories(truth: ChangeHistory, seed: int) -> dict[str, ChangeHistory]:
     """Histories of the first `SEEN_CYCLES` cycles that a crawl of `truth` can be read as."""
     rng = np.random.default_rng(seed)
     keys = rng.integers(0, 2**64, truth.pages, dtype=np.uint64)
-    settings = Settings.load(ScrapySettings({**GIVEN, "GP4C_SEED": seed}))
+    settings = Settings.load(ScrapySettings({**SETTINGS, "GP4C_SEED": seed}))
     judged = np.zeros((SEEN_CYCLES + 1, truth.pages), np.bool_)
     changed = np.zeros_like(judged)
     in_panel = np.zeros(truth.pages, np.bool_)

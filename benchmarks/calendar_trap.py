@@ -118,7 +118,7 @@ class Memory:
             time.sleep(SAMPLED_EVERY_S)
 
 
-def crawl(starts: Sequence[str], place: str) -> tuple[float, float]:
+def crawl(starts: Sequence[str], folder: str) -> tuple[float, float]:
     """Crawl once; for a fresh process. Returns its peaks of memory, all and its own, MB."""
     from scrapy import Spider
     from scrapy.crawler import CrawlerProcess
@@ -133,7 +133,7 @@ def crawl(starts: Sequence[str], place: str) -> tuple[float, float]:
             """Follow every link."""
             yield from response.follow_all(css="a")
 
-    process = CrawlerProcess({**SETTINGS, "GP4C_STORE": place})
+    process = CrawlerProcess({**SETTINGS, "GP4C_STORE": folder})
     process.crawl(Follower)
     process.start()
     return peak_mb(), memory.own_mb
@@ -157,13 +157,13 @@ class Row(NamedTuple):
 def row(calendar: str, cycles: int) -> Row:
     """Crawl, and read from the store what came of it."""
     with tempfile.TemporaryDirectory() as directory:
-        place = str(Path(directory, "store"))
+        folder = str(Path(directory, "store"))
         began_s = time.perf_counter()
         web, peaks_mb = Web(calendar), []
         for web.cycle in range(1, cycles + 1):
-            peaks_mb.append(in_fresh_process(crawl, web.starts, place))
+            peaks_mb.append(in_fresh_process(crawl, web.starts, folder))
         time_s = time.perf_counter() - began_s
-        with open_store(place, readonly=True) as store:
+        with open_store(folder, readonly=True) as store:
             urls = [request["url"] for request in store.requests(range(store.pages))]
             first: dict[int, int] = {}
             for cycle, visits in store.visits():

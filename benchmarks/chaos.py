@@ -59,10 +59,10 @@ def run(share: float, seed: int, only: str = "") -> dict[str, Count]:
     for number, (name, (times, trouble)) in enumerate(TROUBLE.items()):
         if only not in name:
             continue
-        with tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory() as folder:
             start = time.perf_counter()
             numbers = random.Random(seed * 1000 + number)
-            count = trouble(max(1, round(times * share)), numbers, Path(place))
+            count = trouble(max(1, round(times * share)), numbers, Path(folder))
             counts[name] = count
         print(f"{name}: {tuple(count)} ({time.perf_counter() - start:.0f} s)", file=sys.stderr, flush=True)
     return counts

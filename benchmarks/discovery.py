@@ -75,7 +75,7 @@ class Web:
         return f"<html><body><p>{text}</p></body></html>"
 
 
-def crawls(kind: str, share: float, cycles: int, listed: int, place: str) -> None:
+def crawls(kind: str, share: float, cycles: int, listed: int, folder: str) -> None:
     """Run all cycles of one row; for a fresh process."""
     from scrapy import Spider
     from scrapy.crawler import CrawlerRunner
@@ -114,7 +114,7 @@ def crawls(kind: str, share: float, cycles: int, listed: int, place: str) -> Non
     spider = {"sitemap": FromSitemap, "start page": FromStart, "list": FromList}[kind]
     settings = {
         "ADDONS": {"scrapy_gp4c.Addon": 500},
-        "GP4C_STORE": place,
+        "GP4C_STORE": folder,
         "GP4C_DISCOVERY": share,
         "LOG_LEVEL": "WARNING",
         "TELNETCONSOLE_ENABLED": False,
@@ -135,9 +135,9 @@ def crawls(kind: str, share: float, cycles: int, listed: int, place: str) -> Non
 def row(kind: str, share: float, cycles: int, listed: int) -> str:
     """One row of the table."""
     with tempfile.TemporaryDirectory() as directory:
-        place = str(Path(directory, "store"))
-        in_fresh_process(crawls, kind, share, cycles, listed, place)
-        with open_store(place, readonly=True) as store:
+        folder = str(Path(directory, "store"))
+        in_fresh_process(crawls, kind, share, cycles, listed, folder)
+        with open_store(folder, readonly=True) as store:
             records = store.cycles()
             urls = [request["url"] for request in store.requests(range(store.pages))]
             first: dict[int, int] = {}

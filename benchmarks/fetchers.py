@@ -126,7 +126,7 @@ def crawl(
         machines.stop()
 
 
-def growth(counts: list[int], place: Path) -> bool:
+def growth(counts: list[int], folder: Path) -> bool:
     """Print pages per second by number of fetchers."""
     hosts, pace = [f"127.0.0.{1 + number}" for number in range(HOSTS)], Pace.at_once()
     pace.delay_s.value = LATENCY_S
@@ -135,7 +135,7 @@ def growth(counts: list[int], place: Path) -> bool:
         for count in counts:
             pages = min(40 * HOSTS, 150 * count)
             settings = {"CONCURRENT_REQUESTS": 10, "LOG_LEVEL": "WARNING"}
-            (done, wall_s, *_), _ = crawl(place / f"growth{count}", count, port, settings, pages=pages)
+            (done, wall_s, *_), _ = crawl(folder / f"growth{count}", count, port, settings, pages=pages)
             speeds[count] = done / wall_s
             print(f"{count} fetchers: {speeds[count]:.1f} pages/s", flush=True)
     first, last = min(counts), max(counts)
@@ -143,15 +143,15 @@ def growth(counts: list[int], place: Path) -> bool:
     return verdict(f"pages/s, {last} fetchers / {first}", speeds[last] / speeds[first], target, at_least=True)
 
 
-def cpu(place: Path, pages: int = 1_500) -> bool:
+def cpu(folder: Path, pages: int = 1_500) -> bool:
     """Print what a visit costs."""
     hosts = [f"127.0.0.{1 + number}" for number in range(HOSTS)]
     common = {"CONCURRENT_REQUESTS": 32, "LOG_LEVEL": "WARNING"}
     with server(pages // HOSTS, hosts) as port:
         pages = pages // HOSTS * HOSTS
-        (_, alone_s, alone_cpu_s, _), _ = crawl(place / "alone", 0, port, common, pages=pages, work_ms=5)
-        (_, two_s, _, _), _ = crawl(place / "two", 2, port, common, pages=pages, work_ms=5)
-        (done, _, owner_s, turn_ms), cpu_s = crawl(place / "one", 1, port, common, pages=pages, work_ms=5)
+        (_, alone_s, alone_cpu_s, _), _ = crawl(folder / "alone", 0, port, common, pages=pages, work_ms=5)
+        (_, two_s, _, _), _ = crawl(folder / "two", 2, port, common, pages=pages, work_ms=5)
+        (done, _, owner_s, turn_ms), cpu_s = crawl(folder / "one", 1, port, common, pages=pages, work_ms=5)
     holds = verdict("pages/s, two fetchers / one process", alone_s / two_s, CPU_GROWTH, at_least=True)
     share = alone_cpu_s / cpu_s
     holds &= verdict("pages per processor second, fetcher / process", share, CPU_SHARE, at_least=True)
@@ -159,12 +159,12 @@ def cpu(place: Path, pages: int = 1_500) -> bool:
     return holds & verdict("owner's longest turn, ms", turn_ms, TURN_MS, at_least=False)
 
 
-def equality(counts: list[int], place: Path, days: int) -> bool:
+def equality(counts: list[int], folder: Path, days: int) -> bool:
     """Crawl days of the demo's web by one process and by fetchers; print whether they are the same."""
     states = {}
     options = argparse.Namespace(port=0, seed=1, hosts=3)
     for count in (0, *counts):
-        machines = ManyMachines(place / f"equal{count}", ["example_project.spiders"])
+        machines = ManyMachines(folder / f"equal{count}", ["example_project.spiders"])
         day_file = machines.folder / "day"
         show(day_file, 1)
         with serving(day_file, options) as port:
@@ -198,10 +198,10 @@ FAULTS = ("kill",) * 3 + ("stop",) * 3 + ("scheduler", "owner", "owner", "versio
 DELAY_S = 0.8
 
 
-def chaos(place: Path, faults: int, seed: int) -> bool:
+def chaos(folder: Path, faults: int, seed: int) -> bool:
     """Crawl through faults, in as many cycles as it takes; print what of the promises held."""
     rng = random.Random(seed)
-    machines = ManyMachines(place / "chaos", ["tests.support.fetched_crawl", "benchmarks.fetchers"])
+    machines = ManyMachines(folder / "chaos", ["tests.support.fetched_crawl", "benchmarks.fetchers"])
     module, pages = "tests.support.fetched_crawl", 15 * HOSTS
     settings = {
         "ITEMS": "items", "DOWNLOAD_DELAY": DELAY_S,
@@ -304,15 +304,15 @@ def main() -> int:
     print(machine())
     holds = True
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
+        scratch = Path(folder)
         if options.only in (None, "growth"):
-            holds &= growth(options.fetchers, place)
+            holds &= growth(options.fetchers, scratch)
         if options.only in (None, "cpu"):
-            holds &= cpu(place)
+            holds &= cpu(scratch)
         if options.only in (None, "equality"):
-            holds &= equality(options.fetchers, place, options.days)
+            holds &= equality(options.fetchers, scratch, options.days)
         if options.only == "chaos":
-            holds = chaos(place, options.faults, options.seed)
+            holds = chaos(scratch, options.faults, options.seed)
     return 0 if holds else 1
 
 

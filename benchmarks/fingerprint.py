@@ -210,8 +210,8 @@ def speed() -> None:
         pairs = [
             (seconds(fingerprint), seconds(lambda r: r.css("a::attr(href)").getall())) for _ in range(15)
         ]
-        own = statistics.median(pair[0] for pair in pairs)
-        print(f"{len(body):>9,} bytes, all text: {own * 1e3:.3f} ms, {median_ratio(pairs):.2f}")
+        ratio = statistics.median(pair[0] for pair in pairs)
+        print(f"{len(body):>9,} bytes, all text: {ratio * 1e3:.3f} ms, {median_ratio(pairs):.2f}")
 
 
 def hostile() -> bool:

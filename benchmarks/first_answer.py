@@ -113,8 +113,8 @@ def main() -> int:
                 holds &= verdict(f"{name}, first generation, s", waited_s, GENERATION_S, at_least=False)
                 print(f"{name}, that of all runs: {all_s:.2f} s")
                 shutil.rmtree(Path(directory, "learned.json.checkpoint"), ignore_errors=True)
-                for left in Path(directory).glob("learned.json*"):
-                    left.unlink(missing_ok=True)
+                for leftover in Path(directory).glob("learned.json*"):
+                    leftover.unlink(missing_ok=True)
     return 0 if holds else 1
 
 

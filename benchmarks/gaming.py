@@ -164,7 +164,7 @@ def version_of(number: int, cycle: int) -> int:
     return (cycle + number) // 4 if number % 4 == 0 else 0
 
 
-def crawl(starts: Sequence[str], place: str, settings: dict[str, Any]) -> None:
+def crawl(starts: Sequence[str], folder: str, settings: dict[str, Any]) -> None:
     """Crawl once; for a fresh process."""
     from scrapy import Spider
     from scrapy.crawler import CrawlerProcess
@@ -178,7 +178,7 @@ def crawl(starts: Sequence[str], place: str, settings: dict[str, Any]) -> None:
             if hasattr(response, "text") and not response.url.endswith(".xml"):
                 yield from response.follow_all(css="a")
 
-    process = CrawlerProcess({**SETTINGS, **settings, "GP4C_STORE": place})
+    process = CrawlerProcess({**SETTINGS, **settings, "GP4C_STORE": folder})
     process.crawl(Follower)
     process.start()
 
@@ -200,12 +200,12 @@ class Row(NamedTuple):
 def trial(way: str, cycles: int, settings: dict[str, Any]) -> Row:
     """Crawl the web so many times."""
     web = Web(way)
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as folder:
         for cycle in range(1, cycles + 1):
             web.cycle = cycle
-            in_fresh_process(crawl, web.starts, f"{place}/store", settings)
+            in_fresh_process(crawl, web.starts, f"{folder}/store", settings)
         web.close()
-        with open_store(f"{place}/store", readonly=True) as store:
+        with open_store(f"{folder}/store", readonly=True) as store:
             pages = np.arange(store.pages)
             urls = [one["url"] for one in store.requests(pages)]
             is_tenth = np.array([f"//127.0.0.{HOSTS}:" in url for url in urls])

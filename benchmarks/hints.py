@@ -153,7 +153,7 @@ def cost(runs: int) -> bool:
     crawler.request_fingerprinter = RequestFingerprinter()
     rebuilder = Rebuilder(crawler, Listed(), Credentials(()))
     response = XmlResponse("http://example.com/sitemap.xml", body=body)
-    with tempfile.TemporaryDirectory() as place, open_store(place) as store:
+    with tempfile.TemporaryDirectory() as folder, open_store(folder) as store:
         store.add_pages(
             (int(key), {"url": url}) for key, url in zip(rebuilder.url_keys(urls), urls, strict=True)
         )

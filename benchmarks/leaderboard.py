@@ -117,7 +117,7 @@ def measure(
     wanted = choices()
     values = {choice: np.zeros((len(histories), len(budgets), seeds, len(TRIO))) for choice in wanted}
     for number, history in enumerate(histories):
-        for place, budget in enumerate(budgets):
+        for position, budget in enumerate(budgets):
             for seed in range(seeds):
                 for policy in dict.fromkeys(choice.policy for choice in wanted):
                     ours = [choice for choice in wanted if choice.policy == policy]
@@ -125,7 +125,7 @@ def measure(
                     results = evaluate(history, [one.name for one in ours], crawl, advance=advance).results
                     for choice, result in zip(ours, results, strict=True):
                         means = [result.metrics[metric].mean for metric in TRIO]
-                        values[choice][number, place, seed] = means
+                        values[choice][number, position, seed] = means
     return values
 
 
@@ -166,12 +166,14 @@ def leads(values: Values, choice: Choice, other: str) -> Floats:
 
 def tables(values: Values, names: Sequence[str], kinds: Kinds, budgets: Sequence[str]) -> Iterator[str]:
     """The lines of all tables."""
-    for place, budget in enumerate(budgets):
+    for position, budget in enumerate(budgets):
         yield f"{FIRST}{budget}\n"
         yield f"| score function or policy | {' | '.join(names)} | source |"
         yield "|---" * (len(names) + 2) + "|"
         for choice, of_choice in values.items():
-            cells = [" ".join(f"{value:.3f}" for value in case.mean(axis=0)) for case in of_choice[:, place]]
+            cells = [
+                " ".join(f"{value:.3f}" for value in case.mean(axis=0)) for case in of_choice[:, position]
+            ]
             yield f"| `{choice}` | {' | '.join(cells)} | {about(choice.name)[0]} |"
         yield ""
     yield "### Means, and what the rules choose\n"

@@ -50,8 +50,10 @@ DASK_RUNS, DASK_TARGET = 3, 1.6
 
 def _processor_s() -> float:
     """Processor time of this process and of its ended children."""
-    own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+    self_usage, children = (
+        resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    return self_usage.ru_utime + self_usage.ru_stime + children.ru_utime + children.ru_stime
 
 
 def measure(size: dict[str, int], fitness: str, names: str, jobs: int) -> dict[str, Any]:

@@ -89,10 +89,10 @@ def case(history: ChangeHistory, choices: Choices, pool: Any) -> dict[str, Float
     best = max(PEERS, key=lambda name: float(table[name][0].mean()))
     for name, rival in ((ALONE, best), *((f"prefer {one}", RIVALS[one]) for one in PREFERENCES)):
         print(f"  {name}: {texts[name]}")
-        for metric, own, other in zip(METRICS, table[name], table[rival], strict=True):
-            lead = own - other
+        for metric, ours, other in zip(METRICS, table[name], table[rival], strict=True):
+            lead = ours - other
             print(
-                f"    {metric} {own.mean():.4f}; {rival} {other.mean():.4f}: "
+                f"    {metric} {ours.mean():.4f}; {rival} {other.mean():.4f}: "
                 f"{lead.mean():+.4f} ± {half_width(lead):.4f}"
             )
     return table
@@ -157,8 +157,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     balanced, default = means["prefer balanced"], means[RIVALS["balanced"]]
     fresh = means["prefer freshness"][1], means[RIVALS["freshness"]][1]
     held = [
-        verdict(f"{what}, as a share", own / other, 1.0, at_least=True)
-        for what, own, other in (
+        verdict(f"{what}, as a share", ours / other, 1.0, at_least=True)
+        for what, ours, other in (
             (f"{ALONE}, NDCG of the best named function", means[ALONE][0], best),
             ("prefer freshness, freshness of the named one", *fresh),
             ("prefer balanced, NDCG of default", balanced[0], default[0]),

@@ -14,7 +14,7 @@ from scrapy_gp4c.store.opening import open_store
 TIMES: Final = ("started", "finished", "seen_min")
 
 
-class Left(NamedTuple):
+class LeftBehind(NamedTuple):
     """Result of a way of crawling."""
 
     pages: dict[str, dict[str, Any]]
@@ -22,7 +22,7 @@ class Left(NamedTuple):
     records: list[dict[str, Any]]
 
 
-class Found(NamedTuple):
+class Visit(NamedTuple):
     """Differences of two results."""
 
     pages: Counter[str]
@@ -30,16 +30,16 @@ class Found(NamedTuple):
     records: Counter[str]
     """Field of a record -> cycles."""
 
-    def and_also(self, other: Found) -> Found:
+    def and_also(self, other: Visit) -> Visit:
         """The most of either."""
-        return Found(self.pages | other.pages, self.records | other.records)
+        return Visit(self.pages | other.pages, self.records | other.records)
 
-    def beyond(self, other: Found) -> list[str]:
+    def beyond(self, other: Visit) -> list[str]:
         """Fields that differ here, and not there."""
         return sorted((self.pages.keys() - other.pages.keys()) | (self.records.keys() - other.records.keys()))
 
 
-def left_in(store: Path) -> Left:
+def left_in(store: Path) -> LeftBehind:
     """Read what a store exports; a page's finder by its URL, not by the number of its line."""
     with open_store(store, readonly=True) as opened:
         if problems := opened.verify():
@@ -61,10 +61,10 @@ def left_in(store: Path) -> Left:
         rounds = [one for one in record["rounds"] if one["planned"]]
         record["rounds"] = [one["planned"] for one in rounds]
         record["seen"] = [one["seen"] for one in rounds]
-    return Left(dict(zip(urls, pages, strict=True)), records)
+    return LeftBehind(dict(zip(urls, pages, strict=True)), records)
 
 
-def compare(one: Left, other: Left) -> Found:
+def compare(one: LeftBehind, other: LeftBehind) -> Visit:
     """Return in how many pages and cycles which fields differ, but for times."""
     pages = Counter(page=len(one.pages.keys() ^ other.pages.keys()))
     for url in one.pages.keys() & other.pages.keys():
@@ -72,10 +72,10 @@ def compare(one: Left, other: Left) -> Found:
     records = Counter(cycles=abs(len(one.records) - len(other.records)))
     for first, second in zip(one.records, other.records, strict=False):
         records.update(_differing(first, second))
-    return Found(+pages, +records)
+    return Visit(+pages, +records)
 
 
-def in_records(one: Left, other: Left) -> Iterator[str]:
+def in_records(one: LeftBehind, other: LeftBehind) -> Iterator[str]:
     """Differences of the records of each cycle, but for times: a line with both values."""
     for cycle, (first, second) in enumerate(zip(one.records, other.records, strict=False), start=1):
         for name in _differing(first, second):

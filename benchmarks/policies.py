@@ -63,7 +63,10 @@ def web(pages: int) -> ChangeHistory:
     history = ChangeHistory(synthetic(pages, CYCLES).changed, site, page_names=names)
     generator = np.random.default_rng(1)
     cluster = generator.integers(0, CLUSTERS, pages).astype(np.int32)
-    order = np.array([[own, *np.setdiff1d(np.arange(CLUSTERS), [own])] for own in range(CLUSTERS)], np.int32)
+    order = np.array(
+        [[own_cluster, *np.setdiff1d(np.arange(CLUSTERS), [own_cluster])] for own_cluster in range(CLUSTERS)],
+        np.int32,
+    )
     nobody = np.empty(0, np.intp)
     history.neighbours.groups_by_content = PageGroups(cluster, order, Links(nobody, nobody, pages), "")
     return history

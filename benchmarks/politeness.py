@@ -137,7 +137,7 @@ def _remember(path: str, pages: list[str], spider_class: Any) -> None:
 def _across_hosts(pages: int) -> StoredGroups:
     """Clusters that have pages of every host."""
     nobody = np.empty(0, np.intp)
-    order = np.stack([np.roll(np.arange(CLUSTERS, dtype=np.int32), -own) for own in range(CLUSTERS)])
+    order = np.stack([np.roll(np.arange(CLUSTERS, dtype=np.int32), -cluster) for cluster in range(CLUSTERS)])
     number = np.arange(pages, dtype=np.int32) % CLUSTERS
     groups = PageGroups(number, order, Links(nobody, nobody, pages), "")
     return StoredGroups(groups, np.zeros(pages, np.uint8), {"clusters": CLUSTERS})

@@ -87,8 +87,8 @@ def main() -> int:
         for _ in range(arguments.runs):
             for name in ("stock", "add-on"):
                 with tempfile.TemporaryDirectory() as store:
-                    given = f"{store}/store" if name == "add-on" else None
-                    turns = in_fresh_process(crawl, port, len(bodies), given)
+                    folder = f"{store}/store" if name == "add-on" else None
+                    turns = in_fresh_process(crawl, port, len(bodies), folder)
                 if turns.pages != len(bodies):
                     raise RuntimeError(f"{name}: {turns.pages} of {len(bodies)} pages were read")
                 print(

@@ -66,8 +66,8 @@ def random_tree(nodes: int, terminals: tuple[str, ...], seed: int) -> Expression
             return [str(generator.choice(terminals)) if named else float(generator.choice(constants))]
         if size == 2 or generator.random() < 0.2:
             return [str(generator.choice(unary)), *grow(size - 1)]
-        left = int(generator.integers(1, size - 1))
-        return [str(generator.choice(binary)), *grow(left), *grow(size - 1 - left)]
+        left_size = int(generator.integers(1, size - 1))
+        return [str(generator.choice(binary)), *grow(left_size), *grow(size - 1 - left_size)]
 
     return Expression(tuple(grow(nodes)))
 

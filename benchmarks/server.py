@@ -140,8 +140,8 @@ def _pages(count: int) -> Iterator[bytes]:
         )
         numbers = [2 * number + 1, 2 * number + 2, *(dice.randrange(1, count) for _ in range(8))]
         links = "\n".join(
-            f'<li><a href="/{other}">{" ".join(words[9 * place : 9 * place + 3])}</a></li>'
-            for place, other in enumerate(numbers)
+            f'<li><a href="/{other}">{" ".join(words[9 * position : 9 * position + 3])}</a></li>'
+            for position, other in enumerate(numbers)
             if other < count
         )
         yield (

@@ -96,7 +96,7 @@ def _day(version: int) -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(1.7e9 + 5 * 86_400 * version))
 
 
-def crawl_all(cycles: int, place: str) -> list[list[float]]:
+def crawl_all(cycles: int, folder: str) -> list[list[float]]:
     """Crawl so many times in one process; returns a row of `TARGETS` for each."""
     from scrapy import Spider
     from scrapy.crawler import AsyncCrawlerRunner
@@ -134,12 +134,12 @@ def crawl_all(cycles: int, place: str) -> list[list[float]]:
 
     settings = {
         "ADDONS": {"scrapy_gp4c.Addon": 500},
-        "GP4C_STORE": f"{place}/store",
+        "GP4C_STORE": f"{folder}/store",
         "GP4C_ARCHIVE": True,
         "GP4C_BUDGET": 30,
         "GP4C_PANEL": 0.05,
         "GP4C_KEEP_CYCLES": KEPT_CYCLES,
-        "GP4C_FEED": f"{place}/feed.json",
+        "GP4C_FEED": f"{folder}/feed.json",
         "GP4C_ON_CHANGE": "cat > /dev/null",
         "TELNETCONSOLE_ENABLED": False,
     }
@@ -160,11 +160,11 @@ def crawl_all(cycles: int, place: str) -> list[list[float]]:
                 [
                     memory_kb / 1024,
                     len(os.listdir("/proc/self/fd")),
-                    _kb(f"{place}/store/texts.sqlite") / pages,
-                    _kb(f"{place}/feed.json"),
+                    _kb(f"{folder}/store/texts.sqlite") / pages,
+                    _kb(f"{folder}/feed.json"),
                     lines[0],
                     1e3 * took_s / pages,
-                    _kb(f"{place}/store/data.mdb"),
+                    _kb(f"{folder}/store/data.mdb"),
                 ]
             )
 
@@ -189,9 +189,9 @@ def main() -> int:
     cycles = parser.parse_args().cycles
     print(machine())
     print(f"python -m benchmarks.year {' '.join(sys.argv[1:])}\n")
-    with tempfile.TemporaryDirectory() as place:
-        rows = np.array(in_fresh_process(crawl_all, cycles, place))
-        problems = verify(Path(place, "store"), USUAL, deep=True).problems
+    with tempfile.TemporaryDirectory() as folder:
+        rows = np.array(in_fresh_process(crawl_all, cycles, folder))
+        problems = verify(Path(folder, "store"), USUAL, deep=True).problems
     print(f"| {' | '.join(('', *TARGETS))} |\n|{'---|' * (1 + len(TARGETS))}")
     early, late = (
         rows[part].mean(axis=0) for part in (slice(cycles // 8, cycles // 4), slice(-cycles // 8, None))

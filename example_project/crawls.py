@@ -268,18 +268,18 @@ def crawl_day(series: Sequence[Series], port: int) -> Iterator[Series]:
     Raises:
         DemoError: a crawl failed.
     """
-    begun: list[Series] = []
+    started: list[Series] = []
     try:
         for one in series:
             one.begin(port)
-            begun.append(one)
-        while begun:
-            one = begun[0]
+            started.append(one)
+        while started:
+            one = started[0]
             one.end()
-            begun.pop(0)
+            started.pop(0)
             yield one
     finally:
-        for one in begun:
+        for one in started:
             one.stop()
 
 

@@ -66,7 +66,7 @@ LEARNING = {
     "--generations": 10,
     "--seeds": 3,
 }
-PROMOTED, KEPT = 0, 3  # exit codes of the learning
+PROMOTED, KEPT_CODE = 0, 3  # exit codes of the learning
 LEARNING_LIMIT_S = 600
 SUMMARY_DAYS = 7  # where nothing is learned; else the summary begins with the learned function
 
@@ -130,7 +130,7 @@ def learn(store: Path, score_file: Path, console: Console) -> bool:
         raise DemoError(f"learning takes more than {LEARNING_LIMIT_S} s") from None
     finally:
         stop(process)
-    if process.returncode not in (PROMOTED, KEPT):
+    if process.returncode not in (PROMOTED, KEPT_CODE):
         reason = errors.strip().splitlines() or [f"status {process.returncode}"]
         raise DemoError(f"learning failed: {reason[-1]}")
     console.print(output.strip(), highlight=False, soft_wrap=True, markup=False)

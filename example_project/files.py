@@ -37,11 +37,11 @@ def render_file(web: Web, page: int, day: int, port: int, shown: Mapping[int, da
         space = "http://www.sitemaps.org/schemas/sitemap/0.9"
         lines = [f'<urlset xmlns="{space}">', *urls, "</urlset>"]
         return SITEMAP_TYPE, "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', *lines])
-    own = web.url(page, port)
+    address = web.url(page, port)
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<feed xmlns="http://www.w3.org/2005/Atom">',
-        f"<title>News of host {web.host[page]}</title><id>{own}</id>",
+        f"<title>News of host {web.host[page]}</title><id>{address}</id>",
         f"<updated>{max(at for *_, at in entries).isoformat()}</updated>" if entries else "",
         *(
             f'<entry><title>{escape(title(web, other))}</title><id>{url}</id><link href="{url}"/>'

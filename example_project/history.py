@@ -48,8 +48,8 @@ def growth_of(web: Web, days: int = DAYS) -> GrowthHistory:
     pages = np.flatnonzero(stays)
     leads = web.first[web.host] + ((web.found_by[web.host] != BY_INDEX) & (web.born > 1))
     leads[web.index] = 0
-    place = np.cumsum(stays) - 1
-    finder = place[leads[pages]].astype(np.int32)
+    birth_rank = np.cumsum(stays) - 1
+    finder = birth_rank[leads[pages]].astype(np.int32)
     finder[0] = NO_FINDER
     return GrowthHistory(_history(web, pages, days), (web.born[pages] - 1).astype(np.int32), finder)
 

@@ -152,9 +152,9 @@ class Web:
             count = max(1, round((size - 1) / DIRECTORY_PAGES))
             weight = rng.lognormal(0.0, DIRECTORY_SIGMA, count)
             places += [[0], 1 + np.sort(rng.choice(count, size - 1, p=weight / weight.sum()))]
-        self._place = np.concatenate(places).astype(np.int32)  # within the host; 0: its root
-        self._place[self.file] = 0
-        pairs = self.host.astype(np.int64) << 32 | self._place
+        self._directory_in_host = np.concatenate(places).astype(np.int32)  # within the host; 0: its root
+        self._directory_in_host[self.file] = 0
+        pairs = self.host.astype(np.int64) << 32 | self._directory_in_host
         self.directory = np.unique(pairs, return_inverse=True)[1].astype(np.int32)
         # Directories that a program rewrites: in a random order, until they have the pages.
         size = np.bincount(self.directory, minlength=self.pages)
@@ -166,10 +166,10 @@ class Web:
 
     def _rates(self, rng: np.random.Generator) -> None:
         """Draw how often pages change: alike within a host, more so within a directory."""
-        own = 1.0 - SITE_CORRELATION - DIRECTORY_CORRELATION
+        page_share = 1.0 - SITE_CORRELATION - DIRECTORY_CORRELATION
         busy = np.sqrt(SITE_CORRELATION) * rng.standard_normal(self.hosts + 1)[self.host]
         busy += np.sqrt(DIRECTORY_CORRELATION) * rng.standard_normal(self.pages)[self.directory]
-        busy += np.sqrt(own) * rng.standard_normal(self.pages)
+        busy += np.sqrt(page_share) * rng.standard_normal(self.pages)
         # Quantiles instead of the draws: webs of few hosts would differ too much from seed to seed.
         share = (np.argsort(np.argsort(busy)) + 0.5) / self.pages
         top = 1.0 - BUSY_SHARE
@@ -259,14 +259,14 @@ class Web:
         if self.file[page]:
             return f"/{FILES[self.found_by[self.host[page]]]}"
         kind = self.kind[page]
-        folder = self._folder(kind, int(self._place[page]) - 1)
+        folder = self._folder(kind, int(self._directory_in_host[page]) - 1)
         folder = "live/" * bool(self._rewritten[page]) + ("private" if self.private[page] else folder)
         return f"/{folder}/{NAMES[kind]}-{self.number[page]}.html"
 
     @staticmethod
-    def _folder(kind: int, place: int) -> str:
+    def _folder(kind: int, number: int) -> str:
         """Path of a host's directory: its sections first, then further parts of each."""
-        part, section = divmod(place, len(SECTIONS[kind]))
+        part, section = divmod(number, len(SECTIONS[kind]))
         return SECTIONS[kind][section] + (f"/part-{part + 1}" if part else "")
 
     def address(self, host: int) -> str:

@@ -85,9 +85,9 @@ def related(web: Web, page: int) -> tuple[int, ...]:
     """Return the pages that a page links to below its text: some on its host, some elsewhere."""
     dice = _dice(web, page, "related")
     host = int(web.host[page])
-    own = np.flatnonzero(web.steady[web.first[host] : web.first[host + 1]]) + web.first[host]
+    siblings = np.flatnonzero(web.steady[web.first[host] : web.first[host + 1]]) + web.first[host]
     everywhere = np.flatnonzero(web.steady)
-    pool = [int(own[dice.randrange(own.size)]) for _ in range(RELATED - 2) if own.size]
+    pool = [int(siblings[dice.randrange(siblings.size)]) for _ in range(RELATED - 2) if siblings.size]
     pool += [int(everywhere[dice.randrange(everywhere.size)]) for _ in range(2) if everywhere.size]
     return tuple(dict.fromkeys(other for other in pool if other != page))
 

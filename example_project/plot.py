@@ -52,8 +52,8 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
     """
     order = np.argsort(heights, kind="stable")
     pools: list[list[float]] = []
-    for place, label in enumerate(order):
-        pools.append([heights[label] - gap * place])
+    for position, label in enumerate(order):
+        pools.append([heights[label] - gap * position])
         while len(pools) > 1 and np.mean(pools[-2]) > np.mean(pools[-1]):
             last = pools.pop()
             pools[-1] += last

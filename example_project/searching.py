@@ -88,14 +88,14 @@ class Judge:
 
 def gone_pages(series: Series, web: Web) -> NDArray[np.bool_]:
     """Pages that a crawl has found gone at its last visit: bool ``[P]``."""
-    found = np.zeros(web.pages, np.bool_)
+    result = np.zeros(web.pages, np.bool_)
     with open_store(series.store, readonly=True) as store:
         for first, block in store.blocks():
             for row in np.flatnonzero(block["gone"]).tolist():
                 page = series.page_of.get(first + row)
                 if page is not None:
-                    found[page] = True
-    return found
+                    result[page] = True
+    return result
 
 
 def run(
@@ -113,7 +113,7 @@ def run(
     web = Web(options.seed, options.hosts)
     folder = options.output.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    log, told = folder / "queries.tsv", folder / "contents.jsonl"
+    log, contents_path = folder / "queries.tsv", folder / "contents.jsonl"
     crawls = {
         MEASURED: {
             "GP4C_SCORE_FUNCTION": "user-centric",
@@ -125,8 +125,8 @@ def run(
     for name in crawls:  # what an earlier demo left
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / f"{name}.log").unlink(missing_ok=True)
-    write_contents(told, web, options.days)
-    contents = read_contents(told)
+    write_contents(contents_path, web, options.days)
+    contents = read_contents(contents_path)
     drawn = draw(contents, WorkloadPlan(QUERIES, seed=options.seed))
     counts = zip(drawn.texts(), drawn.frequency.tolist(), strict=True)
     log.write_text("".join(f"{text}\t{frequency!r}\n" for text, frequency in counts), encoding="utf-8")
@@ -143,18 +143,18 @@ def run(
         )
         for day in range(1, options.days + 1):
             if day == FIRST_RANKED_DAY:  # until then, every crawl would visit every page
-                for name, given in compared.items():
-                    series.append(series[0].copy(name, given, whole=True))
+                for name, settings in compared.items():
+                    series.append(series[0].copy(name, settings, whole=True))
                     quality[name][: day - 1] = quality[MEASURED][: day - 1]
             show(day_file, day)
             rankings = {one.score: one.ranking() for one in series}
             for one in crawl_day(series, port):
                 row = one.observe(web, day, rankings[one.score])
-                found = judge.quality(day, one.version, gone_pages(one, web))
-                quality[one.score][day - 1] = found
+                result = judge.quality(day, one.version, gone_pages(one, web))
+                quality[one.score][day - 1] = result
                 console.print(
                     f"day {day}, {one.score}: {row.visited} visited, {row.changed} changed, "
-                    f"search quality {found:.4f}"
+                    f"search quality {result:.4f}"
                 )
     write_days(
         folder / "days.tsv", sorted((row for one in series for row in one.rows), key=lambda row: row.day)
@@ -185,9 +185,9 @@ def quality_table(quality: dict[str, NDArray[np.float64]], days: range) -> Table
     table = Table(title=f"Search quality, days {days[0]} to {days[-1]}")
     for name in ("score", "mean", "least", "loss, to user-centric's"):
         table.add_column(name, justify="left" if name == "score" else "right")
-    own = {name: values[days[0] - 1 : days[-1]] for name, values in quality.items()}
-    first = 1.0 - float(np.nanmean(own[MEASURED]))
-    for name, values in own.items():
+    of_days = {name: values[days[0] - 1 : days[-1]] for name, values in quality.items()}
+    first = 1.0 - float(np.nanmean(of_days[MEASURED]))
+    for name, values in of_days.items():
         loss = 1.0 - float(np.nanmean(values))
         ratio = percent(loss / first if first > 0.0 else float("nan"))
         table.add_row(name, f"{1.0 - loss:.4f}", f"{np.nanmin(values):.4f}", ratio)

@@ -47,8 +47,8 @@ def preload(names: Iterable[str]) -> None:
     """Import modules, of packages those in them too; forks neither copy nor search what is there then."""
     for name in names:
         module = import_module(name)
-        for found in pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}."):
-            import_module(found.name)
+        for module_info in pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}."):
+            import_module(module_info.name)
     gc.collect()
     gc.freeze()
 
@@ -61,8 +61,8 @@ def crawl(words: list[str], errors: str) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         nothing = os.open(os.devnull, os.O_RDWR)
         file = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        for number, place in ((0, nothing), (1, nothing), (2, file)):
-            os.dup2(place, number)
+        for number, state in ((0, nothing), (1, nothing), (2, file)):
+            os.dup2(state, number)
         sys.argv = words
         import_module("scrapy.cmdline").execute(words)
         code = 0

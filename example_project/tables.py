@@ -57,11 +57,11 @@ def curves_table(series: Sequence[Series], days: int) -> Table:
     table.add_column("score")
     shown = []
     for name in ("change_rate", "current"):
-        values = {score: own[1:] for score, own in by_day(series, name, days).items()}
+        values = {score: by_series[1:] for score, by_series in by_day(series, name, days).items()}
         every = np.concatenate([*values.values()])
         low, high = (0.0 if name == "change_rate" else np.nanmin(every)), np.nanmax(every)
         table.add_column(f"{name.replace('_', ' ')}, {percent(low)} to {percent(high)}", no_wrap=True)
-        shown.append({score: curve(own, low, high) for score, own in values.items()})
+        shown.append({score: curve(by_series, low, high) for score, by_series in values.items()})
     for one in series:
         table.add_row(one.score, *(curves[one.score] for curves in shown))
     return table
@@ -100,16 +100,16 @@ def leads(series: Sequence[Series], ours: str, days: range) -> str:
     def values(one: Series, name: str) -> NDArray[np.float64]:
         return np.array([getattr(row, name) for row in one.rows if row.day in days])
 
-    own = next(one for one in series if one.score == ours)
+    our_series = next(one for one in series if one.score == ours)
     lines = []
     for name, shown in (("ndcg", "NDCG"), ("current", "the share of current copies")):
-        found = []
+        results = []
         for one in series:
-            if one is not own:
-                leads_of_days = values(own, name) - values(one, name)
+            if one is not our_series:
+                leads_of_days = values(our_series, name) - values(one, name)
                 lead = mean_of(leads_of_days[np.isfinite(leads_of_days)])
-                found.append(f"{one.score} {lead.mean:+.3f} ± {lead.half_width:.3f}")
-        lines.append(f"{ours} ahead in {shown}: of {', '.join(found)} (means over the days, paired; 95%)")
+                results.append(f"{one.score} {lead.mean:+.3f} ± {lead.half_width:.3f}")
+        lines.append(f"{ours} ahead in {shown}: of {', '.join(results)} (means over the days, paired; 95%)")
     return "\n".join(lines)
 
 

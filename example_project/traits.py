@@ -46,13 +46,13 @@ def bits_of(history: ChangeHistory, without: Sequence[str] = ()) -> Bits:
         f"{sites[site]}/{name.removeprefix('/')}"
         for site, name in zip(history.site.tolist(), history.page_names, strict=True)
     ]
-    kept = np.flatnonzero([not any(part in name for part in without) for name in names])
-    if not kept.size:
+    columns = np.flatnonzero([not any(part in name for part in without) for name in names])
+    if not columns.size:
         raise ValueError(f"{history.source}: no page is left")
     seen: dict[str, int] = {}
-    directory = [seen.setdefault(names[page].rpartition("/")[0], len(seen)) for page in kept.tolist()]
-    site = np.unique(history.site[kept], return_inverse=True)[1]
-    return Bits(history.changed[:, kept], site, np.array(directory))
+    directory = [seen.setdefault(names[page].rpartition("/")[0], len(seen)) for page in columns.tolist()]
+    site = np.unique(history.site[columns], return_inverse=True)[1]
+    return Bits(history.changed[:, columns], site, np.array(directory))
 
 
 def read_texts(path: str) -> ChangeHistory:
@@ -87,13 +87,13 @@ def _together(bits: Bits, group: NDArray[np.int64], lag: int) -> tuple[float, fl
     pairs = (counts[:, :cycles] * counts[:, lag:]).sum(1) - itself
     rate = bits.changed.mean(0)
     apart = np.bincount(group, rate, len(size)) ** 2 - np.bincount(group, rate**2, len(size))
-    told = size >= LEAST_PAGES
-    changes = counts[told, :cycles].sum()
+    is_large = size >= LEAST_PAGES
+    changes = counts[is_large, :cycles].sum()
     if not changes:
         return float("nan"), float("nan")
-    others = size[told] - 1
-    return float((pairs[told] / others).sum() / changes), float(
-        (apart[told] * cycles / others).sum() / changes
+    others = size[is_large] - 1
+    return float((pairs[is_large] / others).sum() / changes), float(
+        (apart[is_large] * cycles / others).sum() / changes
     )
 
 
@@ -125,35 +125,35 @@ def traits(bits: Bits) -> dict[str, float]:
     cycles, pages = bits.changed.shape
     times = bits.changed.sum(0)
     busiest = np.sort(times)[::-1][: pages // 20]
-    found = {"pages": pages, "cycles": cycles, "changes per page and cycle": bits.changed.mean()}
-    found["pages that never changed"] = (times == 0).mean()
+    result = {"pages": pages, "cycles": cycles, "changes per page and cycle": bits.changed.mean()}
+    result["pages that never changed"] = (times == 0).mean()
     for most in (1, 3, 5):
-        found[f"pages with at most {most} changes"] = (times <= most).mean()
+        result[f"pages with at most {most} changes"] = (times <= most).mean()
     for least in (0.2, 0.5, 0.9):
-        found[f"pages that changed in {least:.0%} of the cycles or more"] = (times >= least * cycles).mean()
-    found["changes of the busiest 5% of the pages"] = busiest.sum() / times.sum()
+        result[f"pages that changed in {least:.0%} of the cycles or more"] = (times >= least * cycles).mean()
+    result["changes of the busiest 5% of the pages"] = busiest.sum() / times.sum()
     for name, group in (("directory", bits.directory), ("site", bits.site)):
         for lag, when in ((0, "same cycle"), (1, "next cycle")):
             real, apart = _together(bits, group, lag)
-            found[f"{name}: others changed in the {when}"] = real
-            found[f"{name}: the same by their rates alone, {when}"] = apart
-        found[f"{name}: correlation of the numbers of changes"] = _alike(bits, group)
+            result[f"{name}: others changed in the {when}"] = real
+            result[f"{name}: the same by their rates alone, {when}"] = apart
+        result[f"{name}: correlation of the numbers of changes"] = _alike(bits, group)
     again, rate = (bits.changed[:-1] & bits.changed[1:]).sum(), bits.changed.mean(0)
-    found["a page's next cycle: changed again, to its rate"] = again / ((rate**2).sum() * (cycles - 1))
+    result["a page's next cycle: changed again, to its rate"] = again / ((rate**2).sum() * (cycles - 1))
     size = np.bincount(bits.directory)
     counts = _counts(bits, bits.directory)[size >= LEAST_SWEPT]
     swept = counts >= 0.5 * size[size >= LEAST_SWEPT, None]
-    found["sweeps (half a directory at once): per directory and cycle"] = swept.mean() if swept.size else 0.0
-    found["sweeps: share of all changes"] = counts[swept].sum() / times.sum()
+    result["sweeps (half a directory at once): per directory and cycle"] = swept.mean() if swept.size else 0.0
+    result["sweeps: share of all changes"] = counts[swept].sum() / times.sum()
     shares = counts / size[size >= LEAST_SWEPT, None]
-    found["sweeps: share of the directory"] = shares[swept].mean() if swept.any() else float("nan")
+    result["sweeps: share of the directory"] = shares[swept].mean() if swept.any() else float("nan")
     mean, deviation = _directories(bits)
-    found["pages per directory (median of sites)"] = mean
-    found["sigma of their logarithm (median of sites)"] = deviation
+    result["pages per directory (median of sites)"] = mean
+    result["sigma of their logarithm (median of sites)"] = deviation
     for day in range(min(WEEK, cycles)):
         name = f"cycles {day + 1}, {day + 1 + WEEK}, ...: to the mean of all"
-        found[name] = bits.changed[day::WEEK].mean() / bits.changed.mean()
-    return {name: float(value) for name, value in found.items()}
+        result[name] = bits.changed[day::WEEK].mean() / bits.changed.mean()
+    return {name: float(value) for name, value in result.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -152,10 +152,10 @@ def test_errors_at_start_are_one_line_and_an_exit_code(project: Path) -> None:
         ],
     }
     with Store(path):
-        for given, expected in cases.items():
-            code, output = end(begin(project, "crawl", "quiet", "-s", given))
+        for setting, expected in cases.items():
+            code, output = end(begin(project, "crawl", "quiet", "-s", setting))
             # Before 2.19 Scrapy exits with 0 whatever fails once it has made the spider.
-            assert code != 0 or scrapy.version_info < (2, 19), given
+            assert code != 0 or scrapy.version_info < (2, 19), setting
             lines = critical_lines(output)
             assert len(lines) == 1, output[-3000:]
             for part in expected:
@@ -173,9 +173,9 @@ def test_errors_at_start_are_one_line_and_an_exit_code(project: Path) -> None:
 @pytest.mark.parametrize("in_file", [False, True])
 def test_hostile_score_functions_are_one_short_error(expression: str, in_file: bool, tmp_path: Path) -> None:
     """Whether a setting or in a score file, such an expression is refused in a few lines, and not run."""
-    given = write_score(tmp_path / "score.json", expression) if in_file else expression
+    value = write_score(tmp_path / "score.json", expression) if in_file else expression
     with pytest.raises(SettingsError) as caught:
-        Addon().update_settings(ScrapySettings({"GP4C_SCORE_FUNCTION": given}))
+        Addon().update_settings(ScrapySettings({"GP4C_SCORE_FUNCTION": value}))
     message = str(caught.value)
     assert message.startswith("GP4C_SCORE_FUNCTION: ")
     assert len(message) < 2_000

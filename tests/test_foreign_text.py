@@ -28,15 +28,15 @@ def test_a_text_is_shown_on_one_line_without_orders_to_the_terminal(text: str) -
 def test_a_log_line_quotes_its_arguments(caplog: pytest.LogCaptureFixture) -> None:
     """Texts, exceptions and objects; numbers stay numbers, and the lines of our own errors lines."""
     logger = foreign_safe_logger("scrapy_gp4c.test")
-    own = ExpressionError("bad score expression:\n  t +\n    ^")
+    error = ExpressionError("bad score expression:\n  t +\n    ^")
     with caplog.at_level(logging.INFO):
         logger.info("%s %s %d %r", HOSTILE, ValueError(HOSTILE), 3, HOSTILE)
-        logger.info("%s", own)
+        logger.info("%s", error)
     assert len(caplog.messages[0].splitlines()) == 1
     assert "\x1b" not in caplog.text
     assert "%1B]0;owned%07 2026%0A2026-01-01" in caplog.messages[0]
     assert caplog.records[0].args[2] == 3  # type: ignore[index]
-    assert caplog.messages[1] == str(own)
+    assert caplog.messages[1] == str(error)
 
 
 def test_an_error_quotes_what_it_names() -> None:

@@ -22,7 +22,7 @@ from tests.support.loopback import Site, crawl, html, outcomes, stats
 SCRAPYS = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 FORBIDDEN = tuple(f"/private/{number}" for number in range(8))
 ALLOWED = tuple(f"/public/{number}" for number in range(8))
-GIVEN = {
+SETTINGS = {
     "ROBOTSTXT_OBEY": True,
     "RETRY_ENABLED": False,
     "GP4C_BUDGET": 1.0,
@@ -69,7 +69,7 @@ async def test_all_requests_that_wait_for_a_robots_txt_hear_what_it_says(
     site.pages["/robots.txt"] = late
     for cycle in (1, 2):
         site.log.clear()
-        crawler = await crawl(Many, store_path, GIVEN, site=site)
+        crawler = await crawl(Many, store_path, SETTINGS, site=site)
         assert site.fetched() == {*ALLOWED, "/robots.txt"}
         assert site.hits["GET", "/robots.txt"] == 1
         expected = {path: ["first" if cycle == 1 else "unchanged"] for path in ALLOWED}
@@ -86,7 +86,7 @@ async def test_a_robots_txt_that_fails_keeps_nobody_waiting(site: Site, store_pa
 
     site.pages = {path: html(f"the page at {path}") for path in ALLOWED + FORBIDDEN}
     for _ in range(2):
-        await crawl(Many, store_path, GIVEN, site=site)
+        await crawl(Many, store_path, SETTINGS, site=site)
         assert site.fetched() == {*ALLOWED, *FORBIDDEN, "/robots.txt"}
         site.log.clear()
         site.pages["/robots.txt"] = broken
@@ -135,7 +135,7 @@ async def test_encodings_and_pages_in_place_of_a_robots_txt(
 
     site.pages = {path: html(f"the page at {path}") for path in ALLOWED + FORBIDDEN}
     site.pages |= {"/robots.txt": led_away, "/rules": body}
-    await crawl(Many, store_path, GIVEN, site=site)
+    await crawl(Many, store_path, SETTINGS, site=site)
     assert site.fetched() == {*ALLOWED, *(FORBIDDEN if is_allowed else ()), "/robots.txt", "/rules"}
 
 
@@ -171,6 +171,6 @@ async def test_a_robots_txt_that_was_not_asked_for_is_asked_for_again(site: Site
     links = "".join(f'<a href="{path}">{path}</a>' for path in (ALLOWED[0], FORBIDDEN[0]))
     site.pages = {"/list": html(links), "/robots.txt": late}
     site.pages |= {path: html(f"the page at {path}") for path in (ALLOWED[0], FORBIDDEN[0])}
-    settings = {**GIVEN, "DOWNLOADER_MIDDLEWARES": {Impatient: 1}}
+    settings = {**SETTINGS, "DOWNLOADER_MIDDLEWARES": {Impatient: 1}}
     await crawl(Listed, store_path, settings, site=site)
     assert site.fetched() == {"/list", "/robots.txt", ALLOWED[0]}

@@ -252,14 +252,14 @@ STRANGERS = [quotes_site, rules_site, sitemap_site, api_site]
 
 def by_url(spider: Any) -> dict[str, list[dict[str, Any]]]:
     """Items of a finished crawl by the URL that they came from."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    results: dict[str, list[dict[str, Any]]] = {}
     for collected in map(dict, spider.collected):
         # Of several links to a page the first in a run counts: which one depends on the order of visits.
         collected.pop("referer", None)
         if "meta" in collected:
             collected["meta"] = {name: value for name, value in collected["meta"].items() if name != "depth"}
-        found.setdefault(collected["url"], []).append(collected)
-    return found
+        results.setdefault(collected["url"], []).append(collected)
+    return results
 
 
 @pytest.mark.parametrize("make", STRANGERS)
@@ -310,7 +310,7 @@ async def test_ranked_cycles_find_the_pages_that_change(site: Site, store_path: 
         if cycle > 3:
             fetched = site.fetched() - {"/author/1-3"}
             assert fetched == {"/author/0-1", "/author/2-2"}
-            numbers = {path_of(found["url"]): found.get("number") for found in crawler.spider.collected}
+            numbers = {path_of(item["url"]): item.get("number") for item in crawler.spider.collected}
             assert {path: numbers[path] for path in fetched} == {"/author/0-1": 1, "/author/2-2": 2}
             assert stats(crawler)["change_rate"] == 1.0
 
@@ -395,7 +395,7 @@ async def test_planned_pages_wait_for_the_login(
         assert len(members) == len(set(members)) == (6 if cycle <= 3 else 2)
         ends = [end for path in members for end in outcomes(store_path, cycle)[path]]
         assert ends == ["first" if cycle == 1 else "unchanged"] * len(members)
-        signed_in = [found for found in crawler.spider.collected if found["callback"] == "signed_in"]
+        signed_in = [item for item in crawler.spider.collected if item["callback"] == "signed_in"]
         assert len(signed_in) == 1
         assert not signed_in[0]["meta"]["gp4c"]["managed"]
 
@@ -522,15 +522,15 @@ async def test_a_copy_of_a_request_on_its_way_is_a_page_of_its_own(site: Site, s
         site.pages[path] = html(f"{path} {WORDS}")
     for outcome in ("first", "unchanged"):
         crawler = await crawl(Copying, store_path, {**PIPELINE, "GP4C_BUDGET": 1.0}, site=site)
-        found = sorted((one["path"], one["outcome"]) for one in crawler.spider.collected)
-        assert found == [("/a", outcome), ("/b", outcome)]
+        result = sorted((one["path"], one["outcome"]) for one in crawler.spider.collected)
+        assert result == [("/a", outcome), ("/b", outcome)]
 
 
 @pytest_twisted.ensureDeferred
 async def test_meta_tells_the_callback_about_the_visit(site: Site, store_path: Path) -> None:
     """``response.meta["gp4c"]`` has outcome, change, distance, counts, cycle, kind and score."""
     site.pages["/"] = html(WORDS)
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
 
     class One(Spider):
         name = "one"
@@ -538,21 +538,21 @@ async def test_meta_tells_the_callback_about_the_visit(site: Site, store_path: P
 
         def parse(self, response: Any) -> None:
             """Keep what we are told."""
-            found.append(response.meta["gp4c"])
+            results.append(response.meta["gp4c"])
 
     for cycle in range(1, 5):
         if cycle == 3:
             site.pages["/"] = html("something quite different from what had been there all the time before")
         await crawl(One, store_path, {**OWN_PAST, "GP4C_BUDGET": 1})
-    assert [visit["outcome"] for visit in found] == ["first", "unchanged", "changed", "unchanged"]
-    assert [visit["changed"] for visit in found] == [None, False, True, False]
-    assert [visit["kind"] for visit in found] == ["new", "warmup", "warmup", "ranked"]
-    assert [(visit["n"], visit["X"]) for visit in found] == [(0, 0), (1, 0), (2, 1), (3, 1)]
-    assert [visit["cycle"] for visit in found] == [1, 2, 3, 4]
-    assert [visit["score"] for visit in found] == [None, None, None, 1.5]
-    assert found[0]["distance"] is None
-    assert found[1]["distance"] == 0
-    assert found[2]["distance"] >= 3
+    assert [visit["outcome"] for visit in results] == ["first", "unchanged", "changed", "unchanged"]
+    assert [visit["changed"] for visit in results] == [None, False, True, False]
+    assert [visit["kind"] for visit in results] == ["new", "warmup", "warmup", "ranked"]
+    assert [(visit["n"], visit["X"]) for visit in results] == [(0, 0), (1, 0), (2, 1), (3, 1)]
+    assert [visit["cycle"] for visit in results] == [1, 2, 3, 4]
+    assert [visit["score"] for visit in results] == [None, None, None, 1.5]
+    assert results[0]["distance"] is None
+    assert results[1]["distance"] == 0
+    assert results[2]["distance"] >= 3
 
 
 @pytest_twisted.ensureDeferred
@@ -630,7 +630,9 @@ async def test_a_finished_crawl_leaves_nothing_in_memory(site: Site, store_path:
     await task.deferLater(reactor, 0.2, int)
     gc.collect()
     assert len(seen) == 15
-    assert [found() for found in seen if found() is not None][3:] == []  # Scrapy may keep the last
+    assert [reference() for reference in seen if reference() is not None][
+        3:
+    ] == []  # Scrapy may keep the last
 
 
 class Torn(RecrawlScheduler):
@@ -715,7 +717,7 @@ async def test_redirects_and_retries_end_the_visit_of_the_page_asked_for(
     for cycle in (1, 2, 3):
         failures["left"] = 1
         crawler = await crawl(All, store_path, PIPELINE)
-        asked = sorted(path_of(found["asked"]) for found in crawler.spider.collected)
+        asked = sorted(path_of(item["asked"]) for item in crawler.spider.collected)
         assert asked == ["/fails-once", "/moves", "/target"]
         end = ["first" if cycle == 1 else "unchanged"]
         assert outcomes(store_path, cycle) == {"/target": end, "/moves": end, "/fails-once": end}
@@ -730,8 +732,8 @@ class Watching(Spider):
     def parse(self, response: Any) -> None:
         """Count."""
         Watching.left_out = gc.get_freeze_count()
-        response.meta["gp4c"]["cycle"] = own = [response]
-        assert any(one is own for one in gc.get_objects()), "a collection walks what a crawl makes"
+        response.meta["gp4c"]["cycle"] = marker = [response]
+        assert any(one is marker for one in gc.get_objects()), "a collection walks what a crawl makes"
 
 
 @pytest_twisted.ensureDeferred

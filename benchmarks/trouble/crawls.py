@@ -74,11 +74,11 @@ class Watched:
         visits = len(self._state.visits) if self._state is not None else 0
         tracebacks = self._worker.log.read_text().split("Traceback")[1:]
         # A kill may tear the file in which Scrapy keeps `spider.state`, with this add-on or without.
-        own = sum("spiderstate.py" not in text[:2000] for text in tracebacks)
+        ours = sum("spiderstate.py" not in text[:2000] for text in tracebacks)
         note = f"{visits:,} visits compared{note}"
-        if own < len(tracebacks):
-            note += f"; {len(tracebacks) - own} tracebacks of Scrapy's own state file"
-        return Count(times, self._lost, self._doubled, hangs=len(self.hangs), ends=own, note=note)
+        if ours < len(tracebacks):
+            note += f"; {len(tracebacks) - ours} tracebacks of Scrapy's own state file"
+        return Count(times, self._lost, self._doubled, hangs=len(self.hangs), ends=ours, note=note)
 
 
 def killed_crawls(
@@ -101,13 +101,13 @@ def killed_crawls(
         more = {"JOBDIR": str(directory / "job")} if jobdir else None
         while kills < times:
             watched.begun()
-            given: dict[str, object] = {}
+            settings: dict[str, object] = {}
             if clocks:
-                given["clock_off_s"] = [numbers.choice(CLOCKS_S) for _ in range(4)]
+                settings["clock_off_s"] = [numbers.choice(CLOCKS_S) for _ in range(4)]
             in_fold = kills % 6 == 0
             if in_fold:
-                given["kill_in_fold"] = numbers.randrange(4)
-            pid = worker.begin(more, **given)
+                settings["kill_in_fold"] = numbers.randrange(4)
+            pid = worker.begin(more, **settings)
             with patience(pid, watched.hangs):
                 if not in_fold:
                     requests, delay_s = numbers.randrange(PAGES // 2), numbers.uniform(0.0, 0.05)

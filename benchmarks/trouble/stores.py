@@ -94,12 +94,12 @@ def power_cuts(times: int, numbers: random.Random, directory: Path) -> Count:
         before, now, after = (snapshots[at + step] for step in (-1, 0, 1))
         disk = bytearray(now.ljust(len(after), b"\0"))
         for page in range(2, len(after) // PAGE):
-            place = slice(page * PAGE, (page + 1) * PAGE)
-            if after[place] != now[place] and numbers.random() < 0.5:
-                disk[place] = after[place]
+            page_bytes = slice(page * PAGE, (page + 1) * PAGE)
+            if after[page_bytes] != now[page_bytes] and numbers.random() < 0.5:
+                disk[page_bytes] = after[page_bytes]
         if numbers.random() < 0.5:
-            for place in (slice(0, PAGE), slice(PAGE, 2 * PAGE)):
-                disk[place] = before[place]
+            for page_bytes in (slice(0, PAGE), slice(PAGE, 2 * PAGE)):
+                disk[page_bytes] = before[page_bytes]
         cut = directory / str(number)
         cut.mkdir()
         (cut / "data.mdb").write_bytes(disk)

@@ -44,11 +44,11 @@ def test_hunks_are_where_they_say(before: str, after: str, context: int) -> None
     """Each stands at its place in the text after, apart from the next, with at most so many words around."""
     end = 0
     for hunk in differences(before, after, context):
-        own = words([hunk], "-")
+        removed = words([hunk], "-")
         start = hunk.position - 1
-        assert after.split()[start : start + len(own)] == own
+        assert after.split()[start : start + len(removed)] == removed
         assert start >= end
-        end = start + len(own)
+        end = start + len(removed)
         assert {part.sign for part in hunk.segments} & {"-", "+"}
         assert all(part.words for part in hunk.segments)
         for part in (hunk.segments[0], hunk.segments[-1]):

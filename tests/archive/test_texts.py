@@ -79,17 +79,17 @@ class Model(RuleBasedStateMachine):
         if not hasattr(self, "texts"):
             return
         for key in KEYS:
-            kept = {one[0]: one for one in self.pages.get(key, [])}
+            by_cycle = {one[0]: one for one in self.pages.get(key, [])}
             for cycle in range(1, 7):
                 for value in (0, 7, 2**64 - 1):
                     frame = self.texts.frame(key, cycle, value)
-                    own = kept.get(cycle)
-                    is_it = own is not None and own[2] == value
+                    version = by_cycle.get(cycle)
+                    is_it = version is not None and version[2] == value
                     assert (frame is not None) == is_it
-                    assert frame is None or self.texts.text(frame) == own[4]
+                    assert frame is None or self.texts.text(frame) == version[4]
                     pair = self.texts.pair(key, cycle, value)
-                    has_both = own is not None and own[1] == value and own[3] in kept
-                    assert pair == (TextPair(kept[own[3]][4], own[4]) if has_both else None)
+                    has_both = version is not None and version[1] == value and version[3] in by_cycle
+                    assert pair == (TextPair(by_cycle[version[3]][4], version[4]) if has_both else None)
         assert self.texts.count() == sum(map(len, self.pages.values()))
 
 
@@ -160,12 +160,12 @@ def test_texts_with_nothing_in_common_have_no_dictionary() -> None:
 
 
 @given(st.binary(max_size=60), st.integers(0, 59), st.integers(1, 255))
-def test_a_damaged_frame_is_never_a_text(extra: bytes, place: int, flip: int) -> None:
+def test_a_damaged_frame_is_never_a_text(extra: bytes, position: int, flip: int) -> None:
     """Flipped bits and foreign bytes are told."""
     compressed = Compression([])
     frame = bytearray(compressed.compressed("a text that is long enough to be compressed " * 3))
-    place %= len(frame)
-    frame[place] ^= flip
+    position %= len(frame)
+    frame[position] ^= flip
     huge = b"\x28\xb5\x2f\xfd\xe4" + (2**40).to_bytes(8, "little") + b"\1\0\0"
     for bad in (bytes(frame), extra, huge, "no bytes", 3):
         with pytest.raises(ValueError, match=r"no text can be read|announces"):

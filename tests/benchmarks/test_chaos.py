@@ -31,9 +31,9 @@ SHORT = {
 @pytest.mark.parametrize("name", SHORT)
 def test_nothing_comes_of_some_trouble(name: str) -> None:
     """Each kind a few times, from a seed of its own."""
-    found = run(SHORT[name], seed=2026, only=name)
-    assert found
-    for count in found.values():
+    result = run(SHORT[name], seed=2026, only=name)
+    assert result
+    for count in result.values():
         assert count[1:6] == (0, 0, 0, 0, 0), count
 
 

@@ -30,7 +30,7 @@ def test_the_curve_grows_and_is_drawn(tmp_path: Path) -> None:
 def test_updates_come_again_until_they_are_enough(tmp_path: Path) -> None:
     """Each with the text that it takes the place of."""
     contents = contents_of(tmp_path, [{0: "a b", 2: "c d e"}, {0: "x"}])
-    found = updates_of(contents, 12)
-    assert found == [("a b", "c d e")] * 3
+    result = updates_of(contents, 12)
+    assert result == [("a b", "c d e")] * 3
     with pytest.raises(ValueError, match="no updates"):
         updates_of(contents_of(tmp_path, [{0: "x", 1: None}]), 1)

@@ -39,10 +39,10 @@ def case(ndcg: float, *freshness: float) -> np.ndarray:
 
 def test_candidates_are_named_functions_and_related_ones_with_rounds() -> None:
     """A function of a page's own past visits the same pages in rounds, so it is one candidate."""
-    found = candidates()
-    assert [one.policy for one in found if one.name == "cg"] == [TOP_K]
-    assert [one.policy for one in found if one.name == "t * near"] == list(POLICIES)
-    assert [one.policy for one in found if one.name == "default"] == list(POLICIES)
+    result = candidates()
+    assert [one.policy for one in result if one.name == "cg"] == [TOP_K]
+    assert [one.policy for one in result if one.name == "t * near"] == list(POLICIES)
+    assert [one.policy for one in result if one.name == "default"] == list(POLICIES)
 
 
 def test_each_kind_of_histories_weighs_half() -> None:

@@ -25,8 +25,8 @@ def contents(tmp_path: Path) -> Path:
 
 def test_rows_are_those_that_a_history_has_groups_for(contents: Path, tmp_path: Path) -> None:
     """A history without names knows sites alone; contents know all."""
-    ((case, found),) = cases(str(contents), None)
-    assert found is not None
+    ((case, policies),) = cases(str(contents), None)
+    assert policies is not None
     everything = rows(case.history)
     assert {row.policy.partition("(")[0] for row in everything} == {
         ORACLE, "top_k", "rounds", "rns", "rr", "gsb", "groups", "lb", "db", "cb"
@@ -42,12 +42,12 @@ def test_rows_are_those_that_a_history_has_groups_for(contents: Path, tmp_path: 
 def test_sites_are_left_out_with_their_clusters(contents: Path) -> None:
     """What is left keeps its clusters and links; a pattern that matches nothing leaves out nothing."""
     (whole, _), (part, _) = cases(str(contents), "b*")
-    kept = whole.history.site == 0
-    groups, own = (one.history.neighbours.groups_by_content for one in (whole, part))
+    of_first_site = whole.history.site == 0
+    groups, part_groups = (one.history.neighbours.groups_by_content for one in (whole, part))
     assert groups is not None
-    assert own is not None
-    assert np.array_equal(own.cluster, groups.cluster[kept])
-    assert np.array_equal(part.history.changed, whole.history.changed[:, kept])
+    assert part_groups is not None
+    assert np.array_equal(part_groups.cluster, groups.cluster[of_first_site])
+    assert np.array_equal(part.history.changed, whole.history.changed[:, of_first_site])
     assert len([*cases(str(contents), "c*")]) == 1
 
 
@@ -55,11 +55,11 @@ def test_weights_are_those_of_popularity_alone(contents: Path) -> None:
     """C^w weighs pages by their links; freshness and the rest are of pages that weigh the same."""
     ((case, _),) = cases(str(contents), None)
     crawl = CrawlChoices(0.1, seed=1)
-    found = tried(case, Row("rns"), crawl, 2)
+    result = tried(case, Row("rns"), crawl, 2)
     plain = try_policy(case.history, "rns", crawl, 2, [*TRIO, sampling.WEIGHTED])
     for metric in TRIO:
-        assert np.array_equal(found.per_cycle[metric], plain.per_cycle[metric])
-    assert not np.array_equal(found.per_cycle[sampling.WEIGHTED], plain.per_cycle[sampling.WEIGHTED])
+        assert np.array_equal(result.per_cycle[metric], plain.per_cycle[metric])
+    assert not np.array_equal(result.per_cycle[sampling.WEIGHTED], plain.per_cycle[sampling.WEIGHTED])
     bits = Case("bits", read_history(contents))
     assert sampling.WEIGHTED not in tried(bits, Row("rns"), crawl, 1).per_cycle
 

@@ -67,13 +67,13 @@ def contents(tmp_path: Path) -> Path:
 
 def test_pages_that_say_the_same_are_together(contents: Path) -> None:
     """By words alone; with the same seed the same clusters."""
-    told = read_contents(contents)
-    groups = group_pages(told, clusters=2, features=["content"])
+    versions = read_contents(contents)
+    groups = group_pages(versions, clusters=2, features=["content"])
     topic = np.array(
-        [int(name.rpartition("page")[2].removesuffix(".md")) % 2 for name in told.history.page_names]
+        [int(name.rpartition("page")[2].removesuffix(".md")) % 2 for name in versions.history.page_names]
     )
     assert len({*zip(groups.cluster.tolist(), topic.tolist(), strict=True)}) == 2
-    again = group_pages(told, clusters=2, features=["content"])
+    again = group_pages(versions, clusters=2, features=["content"])
     assert np.array_equal(groups.cluster, again.cluster)
     assert groups.order.tolist() == [[0, 1], [1, 0]]
 
@@ -150,8 +150,8 @@ def test_what_cannot_be_clustered(
 def test_nearest_is_by_euclidean_distance(centres: list[tuple[int, int]]) -> None:
     """Each cluster first in its own row; of equally far ones the smaller number first."""
     order = nearest(np.array(centres, np.float64))
-    for own, row in enumerate(order.tolist()):
-        far = [math.dist(centres[own], other) for other in centres]
+    for page, row in enumerate(order.tolist()):
+        far = [math.dist(centres[page], other) for other in centres]
         assert row == sorted(range(len(centres)), key=lambda other: (far[other], other))
 
 
@@ -167,24 +167,24 @@ def test_there_are_ten_columns_at_most() -> None:
     )
     assert ranks.shape == (130, 10)
     assert set(np.unique(ranks)) <= set(range(13))
-    own = (ranks == 0).sum(axis=1)
-    assert set(own.tolist()) == {0, 1}  # three clusters are not among the ten largest
+    nearest = (ranks == 0).sum(axis=1)
+    assert set(nearest.tolist()) == {0, 1}  # three clusters are not among the ten largest
     assert (ranks == 0).any(axis=0).all()
 
 
 @pytest.mark.parametrize("feature", FEATURES)
 def test_each_feature_alone_makes_clusters(contents: Path, feature: str) -> None:
     """Every page is in one of them, and the links are told whatever the features."""
-    told = read_contents(contents)
-    groups = group_pages(told, clusters=4, features=[feature])
+    versions = read_contents(contents)
+    groups = group_pages(versions, clusters=4, features=[feature])
     assert set(groups.cluster.tolist()) <= set(range(4))
     assert groups.order.shape == (len(groups.sizes),) * 2
     assert groups.order[:, 0].tolist() == list(range(len(groups.sizes)))
     assert 2 <= len(groups.sizes) <= 4  # equal pages are one cluster
     assert len(groups.links.source) > 0
-    names = told.history.page_names
+    names = versions.history.page_names
     for source, target in zip(groups.links.source.tolist(), groups.links.target.tolist(), strict=True):
-        assert told.history.site[source] == told.history.site[target]
+        assert versions.history.site[source] == versions.history.site[target]
         assert names[target].rpartition("/")[2] != names[source].rpartition("/")[2]
 
 
@@ -218,15 +218,15 @@ Visits = list[tuple[int, list[int]]]
 
 def visits(history: ChangeHistory, policy: str, warmup: int = 0) -> Visits:
     """Cycle and pages of all visits, in their order."""
-    found: Visits = []
+    results: Visits = []
     replay_dense(
         prepare(history, budget=4, warmup=warmup, seed=1),
         functions.load(SCORE),
         (),
-        lambda cycle, pages, _: found.append((cycle, pages.tolist())),
+        lambda cycle, pages, _: results.append((cycle, pages.tolist())),
         load_policy(policy),
     )
-    return found
+    return results
 
 
 def reclustered(contents: ContentHistory, every_cycles: int) -> ChangeHistory:
@@ -254,8 +254,8 @@ def texts(draw: np.random.Generator, changes: list[list[bool]]) -> list[dict[str
 def written(path: Path, versions: list[dict[str, str]]) -> ContentHistory:
     """Contents of so many pages of one site, in two directories."""
     lines = (
-        json.dumps({"site": "a", "page": f"{page % 2}/page{page}", "versions": own})
-        for page, own in enumerate(versions)
+        json.dumps({"site": "a", "page": f"{page % 2}/page{page}", "versions": versions_of_page})
+        for page, versions_of_page in enumerate(versions)
     )
     path.write_text("".join(f"{line}\n" for line in lines))
     return read_contents(path)
@@ -283,9 +283,9 @@ def test_what_comes_later_alters_no_earlier_visit(
     ours = texts(np.random.default_rng(seed), data.draw(rows))
     later = texts(np.random.default_rng(seed + 1), data.draw(rows))
     theirs = [
-        {key: text for key, text in own.items() if int(key) <= first}
+        {key: text for key, text in early.items() if int(key) <= first}
         | {key: text for key, text in other.items() if int(key) > first}
-        for own, other in zip(ours, later, strict=True)
+        for early, other in zip(ours, later, strict=True)
     ]
     for versions in (ours, theirs):
         versions[0][str(CYCLES)] = "the end"  # both files have all cycles
@@ -334,8 +334,8 @@ def test_recent_visits_are_counted_by_the_clusters_of_now() -> None:
     numbers = [rng.integers(0, 3, 6).astype(np.int32) for _ in range(9)]
     made = [PageGroups(cluster, order, Links(nobody, nobody, 6), "") for cluster in numbers]
     history.neighbours.groups_by_content = made[0]
-    left = iter(made[1:])
-    history.neighbours.regrouping = Regrouping(1, lambda copies: next(left))
+    later_texts = iter(made[1:])
+    history.neighbours.regrouping = Regrouping(1, lambda copies: next(later_texts))
     prepared = prepare(history, budget=3, warmup=2)
     evidence = ReplayEvidence(prepared, ("last_cycle", "cluster_recent"))
     log = [(cycle, page, bool(history.changed[cycle - 1, page])) for cycle in (1, 2) for page in range(6)]
@@ -344,12 +344,12 @@ def test_recent_visits_are_counted_by_the_clusters_of_now() -> None:
     ):
         evidence.begin(cycle, salt)
         cluster = numbers[number]
-        found = compute(("cluster_recent",), evidence.rows(np.arange(6, dtype=np.uint32)).state, cycle)[
+        result = compute(("cluster_recent",), evidence.rows(np.arange(6, dtype=np.uint32)).state, cycle)[
             "cluster_recent"
         ]
         for page in range(6):
             hits = [hit for when, other, hit in log if cycle - 3 <= when and cluster[other] == cluster[page]]
-            assert found[page] == (sum(hits) + 0.1) / (len(hits) + 1)
+            assert result[page] == (sum(hits) + 0.1) / (len(hits) + 1)
         pages = rng.permutation(6)[:3].astype(np.uint32)
         outcomes = history.changed[cycle - 1, pages]
         evidence.visit(Selection(pages, np.zeros(3), None), outcomes)
@@ -361,10 +361,10 @@ def test_copies_are_of_recorded_cycles(tmp_path: Path) -> None:
     """A history of every second cycle from the third on; groups as of the texts themselves; sites stay."""
     contents = contents_of(tmp_path, random_pages(1, 12, 9))
     copies = np.array([page % 4 for page in range(12)])
-    found = RecordedCycles(1, 2).texts(contents, copies)
-    assert found == [contents.texts_at(2 * (1 + cycle))[page] for page, cycle in enumerate(copies.tolist())]
+    result = RecordedCycles(1, 2).texts(contents, copies)
+    assert result == [contents.texts_at(2 * (1 + cycle))[page] for page, cycle in enumerate(copies.tolist())]
     groups = regrouping(contents, 1, RecordedCycles(1, 2), clusters=3).group(copies)
-    expected = group_texts(contents, found, 3, FEATURES)
+    expected = group_texts(contents, result, 3, FEATURES)
     assert np.array_equal(groups.cluster, expected.cluster)
     near = contents.history.neighbours
     near.groups_by_content = expected

@@ -81,7 +81,7 @@ def test_topics_are_clusters_and_links_are_known(
 
 
 @pytest.mark.parametrize(
-    ("given", "error"),
+    ("options", "error"),
     [
         (["--clusters", 41], "--clusters: expected from 1 to 40, the number of pages; found 41"),
         (["--clusters", 0], "--clusters: expected from 1 to 40"),
@@ -91,10 +91,10 @@ def test_topics_are_clusters_and_links_are_known(
         ),
     ],
 )
-def test_what_cannot_be_clustered_so_is_one_line(project: Project, given: list[object], error: str) -> None:
+def test_what_cannot_be_clustered_so_is_one_line(project: Project, options: list[object], error: str) -> None:
     """With what would be accepted; the store stays as it was."""
     with pytest.raises(StoreError, match=error):
-        in_process(project, "cluster", *given)
+        in_process(project, "cluster", *options)
     with project.open_store() as store:
         assert store.clusters() is None
 
@@ -135,25 +135,31 @@ def test_groups_of_a_store_serve_replays_of_its_history(
     """By the keys of pages, whose order in a history is another; of another store's pages there are none."""
     store, groups = tmp_path / "store", tmp_path / "groups.npz"
     crawled(store, described=PAGES - 5)
-    given = ["--clusters", "2", "--features", "content", "-o", str(groups)]
-    assert main([str(store), *given]) == 0
+    command = ["--clusters", "2", "--features", "content", "-o", str(groups)]
+    assert main([str(store), *command]) == 0
     assert "5 pages have no description, and are in no cluster" in capsys.readouterr().out
     history = read_history(store)
-    own = read_groups(groups, history)
+    groups_of_store = read_groups(groups, history)
     number = [int(name.rpartition("/")[2]) for name in history.page_names or ()]
     assert number != sorted(number)
-    assert [page for page, one in zip(number, own.cluster.tolist(), strict=True) if one == NOWHERE] == [
-        page for page in number if page >= PAGES - 5
-    ]
-    told = {(page % 2, one) for page, one in zip(number, own.cluster.tolist(), strict=True) if one != NOWHERE}
-    assert len(told) == 2
-    for source, target in zip(own.links.source.tolist(), own.links.target.tolist(), strict=True):
+    assert [
+        page for page, one in zip(number, groups_of_store.cluster.tolist(), strict=True) if one == NOWHERE
+    ] == [page for page in number if page >= PAGES - 5]
+    expected = {
+        (page % 2, one)
+        for page, one in zip(number, groups_of_store.cluster.tolist(), strict=True)
+        if one != NOWHERE
+    }
+    assert len(expected) == 2
+    for source, target in zip(
+        groups_of_store.links.source.tolist(), groups_of_store.links.target.tolist(), strict=True
+    ):
         assert (number[source] + 2) % PAGES == number[target]
     arguments = [str(store), "--budget", "0.3", "--warmup", "1", "--groups", str(groups)]
     assert evaluate([*arguments, "--policy", "cb(in_flight=2)", "gsb(level='cluster')", "lb"]) == 0
     crawled(tmp_path / "other")
-    with Store(tmp_path / "other") as kept:
-        assert kept.pages == PAGES
+    with Store(tmp_path / "other") as opened_store:
+        assert opened_store.pages == PAGES
     other = read_history(tmp_path / "other")
     foreign = type(other)(
         other.changed, other.site, page_names=other.page_names, key=other.key + np.uint64(1)

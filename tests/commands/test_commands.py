@@ -103,22 +103,24 @@ def test_the_commands_work_from_the_shell(project_directory: Path, tmp_path: Pat
         project_directory, "import", "news", listing, "--callback", "parse_article", "-s", store
     )
     assert (result.returncode, result.stderr) == (0, "5 pages added, 1 known already\n")
-    with Store(tmp_path / "store") as kept:
-        assert kept.requests(range(5)) == [{"url": url, "callback": "parse_article"} for url in urls(5)]
+    with Store(tmp_path / "store") as opened_store:
+        assert opened_store.requests(range(5)) == [
+            {"url": url, "callback": "parse_article"} for url in urls(5)
+        ]
         for outcome in ("first", "changed", "unchanged"):
-            kept.begin_cycle({"started": 86400.0, "score_function": "t * X"})
+            opened_store.begin_cycle({"started": 86400.0, "score_function": "t * X"})
             for page in range(3):
-                kept.record(NewVisit(page, outcome, time=1.0, fingerprint=page))
-            kept.finish_cycle(
+                opened_store.record(NewVisit(page, outcome, time=1.0, fingerprint=page))
+            opened_store.finish_cycle(
                 {"finished": 90000.0, "visited": 3, "changed": 3, "change_rate": 0.5, "planned": 4}
             )
-    with Store(tmp_path / "store") as kept:  # the commands work while a crawl has the store
-        kept.begin_cycle({"started": 86400.0})
-        kept.record(NewVisit(4, "first", time=1.0))
-        kept.commit()
+    with Store(tmp_path / "store") as opened_store:  # the commands work while a crawl has the store
+        opened_store.begin_cycle({"started": 86400.0})
+        opened_store.record(NewVisit(4, "first", time=1.0))
+        opened_store.commit()
         status = scrapy_gp4c(project_directory, "status", "news", "-s", store)
-        own = ("-s", "GP4C_SCORE_FUNCTION=t * (X + 0.5)")
-        pages = scrapy_gp4c(project_directory, "pages", "news", "--top", 2, "-s", store, *own)
+        options = ("-s", "GP4C_SCORE_FUNCTION=t * (X + 0.5)")
+        pages = scrapy_gp4c(project_directory, "pages", "news", "--top", 2, "-s", store, *options)
         output = scrapy_gp4c(project_directory, "export", "news", "-o", tmp_path / "h.tsv.gz", "-s", store)
     assert status.returncode == pages.returncode == output.returncode == 0, output.stderr
     text = " ".join(status.stdout.split())

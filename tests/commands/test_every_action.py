@@ -38,7 +38,7 @@ class News(Spider):
         """Read a page."""
 
 
-def given(action: str, url: str) -> list[str]:
+def arguments_of(action: str, url: str) -> list[str]:
     """What an action needs."""
     return [url] if action in ("why", "history") else []
 
@@ -74,9 +74,9 @@ async def test_actions_on_the_store_of_a_crawl_that_runs(
     project = make_project(project_directory, store_path, monkeypatch, SETTINGS)
     result = {}
     for action in READING:
-        in_process(project, action, *given(action, site.url("/0")))
+        in_process(project, action, *arguments_of(action, site.url("/0")))
         assert capsys.readouterr().out
-        in_process(project, action, *given(action, site.url("/0")), "--json")
+        in_process(project, action, *arguments_of(action, site.url("/0")), "--json")
         result[action] = checked(action, capsys.readouterr().out)
     in_process(project, "changes", "--last", "4", "--match", site.url("/1"), "--csv")
     table = capsys.readouterr().out.splitlines()
@@ -110,7 +110,7 @@ def test_actions_without_a_sound_store(
 ) -> None:
     """None: one error. Without pages: an empty answer, or an error that says so. Damaged: one error."""
     project = make_project(project_directory, store_path, monkeypatch, SETTINGS)
-    words = given(action, "http://site/1")
+    words = arguments_of(action, "http://site/1")
     with pytest.raises(StoreError, match="there is no page store"):
         in_process(project, action, *words)
     open_store(store_path).close()

@@ -51,19 +51,19 @@ def test_foreign_lines_of_a_history(written: Any, data: st.DataObject) -> None:
     """Each line is read, or named in one error; what is read can be checked."""
     project, text = written
     lines = text.splitlines()
-    told: list[str] = []
+    calls: list[str] = []
     line = data.draw(mutated(lines[1:])).decode("utf-8", "replace")
     try:
         page = read_page("file", 2, line, project.page)
         check_pages("file", [page], 3, lambda key: False)
     except ImportFileError as error:
-        told.append(str(error))
+        calls.append(str(error))
     header = data.draw(mutated(lines[:1])).decode("utf-8", "replace")
     try:
         read_header("file", header)
     except ImportFileError as error:
-        told.append(str(error))
-    assert all(", line " in line for line in told)
+        calls.append(str(error))
+    assert all(", line " in line for line in calls)
 
 
 @fuzzed

@@ -49,7 +49,7 @@ def visit(outcome: str, size_bytes: int = 0) -> NewVisit:
     return NewVisit(0, outcome, time=1.0, bytes=size_bytes)
 
 
-def left(project: Project) -> list[str]:
+def files_of(project: Project) -> list[str]:
     """URLs of a store."""
     with project.open_store() as store:
         assert store.verify() == []
@@ -91,13 +91,13 @@ def test_pages_are_chosen_by_all_that_is_given(
     )
     in_process(project, "forget", *options, "--dry-run", "--json")
     planned = checked("forget", capsys.readouterr().out)
-    assert left(project) == PAGES
+    assert files_of(project) == PAGES
     assert (planned["pages"], planned["forgotten"]) == (4, 4 - len(remaining))
     assert set(planned["examples"]) == set(PAGES) - set(remaining)
     assert sum(planned["hosts"].values()) == planned["forgotten"]
     in_process(project, "forget", *options, "--yes", "--json")
     assert checked("forget", capsys.readouterr().out) == {**planned, "dry_run": False}
-    assert left(project) == remaining
+    assert files_of(project) == remaining
 
 
 @given(st.lists(st.sampled_from(["a", "b", "*", "?", ".", "\n"])), st.text("ab?.\n"))
@@ -134,7 +134,7 @@ def test_it_asks_before(
             in_process(project, "forget", "--host", "a.example")
     out = capsys.readouterr().out
     assert goes or "2 of 4 pages" in out
-    assert len(left(project)) == (2 if goes else 4)
+    assert len(files_of(project)) == (2 if goes else 4)
 
 
 def test_what_is_not_said_is_not_guessed(project: Project) -> None:
@@ -144,7 +144,7 @@ def test_what_is_not_said_is_not_guessed(project: Project) -> None:
         in_process(project, "forget", "--yes")
     with pytest.raises(ForgetError, match="--json does not ask"):
         in_process(project, "forget", "*", "--json")
-    assert left(project) == PAGES
+    assert files_of(project) == PAGES
 
 
 def test_many_pages_are_told_in_few_lines(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,7 +192,7 @@ def test_it_works_from_the_shell(project_directory: Path, project: Project, stor
     assert refused.stderr.startswith("scrapy gp4c forget: expected a PATTERN")
     done = scrapy_gp4c(project_directory, "forget", "news", "*/tag/*", "--yes", *options)
     assert (done.returncode, done.stderr) == (0, "")
-    assert left(project) == PAGES[:2]
+    assert files_of(project) == PAGES[:2]
 
 
 class Wide(Spider):
@@ -253,7 +253,7 @@ async def test_status_names_pages_that_are_visited_in_vain(
     for line in lines:
         command = line.partition("scrapy gp4c forget ")[2].split()
         in_process(project, "forget", *command[1:], "--yes")
-    assert left(project) == [urls[0], urls[3]]
+    assert files_of(project) == [urls[0], urls[3]]
     capsys.readouterr()
     in_process(project, "status")
     assert "forget" not in capsys.readouterr().out

@@ -223,8 +223,8 @@ def finished_cycles(store: Path) -> int:
     """Number of finished cycles of a store that a killed crawl may not have made yet."""
     if not (store / "data.mdb").exists():
         return 0
-    with open_store(store, readonly=True) as kept:
-        return kept.last_cycle
+    with open_store(store, readonly=True) as opened_store:
+        return opened_store.last_cycle
 
 
 @pytest.mark.slow
@@ -261,8 +261,8 @@ def test_thirty_cycles_through_kills(tmp_path: Path) -> None:
             assert running == pid
     finished = [int(cycle) for _, cycle, what in log_lines if what == "ends"]
     assert finished == sorted(set(finished))
-    with open_store(store, readonly=True) as kept:
-        assert (kept.last_cycle, kept.open_cycle, kept.verify()) == (30, None, [])
+    with open_store(store, readonly=True) as opened_store:
+        assert (opened_store.last_cycle, opened_store.open_cycle, opened_store.verify()) == (30, None, [])
 
 
 @pytest.mark.slow
@@ -282,8 +282,8 @@ def test_one_monitor_per_store_and_a_clean_end(tmp_path: Path) -> None:
     again = run_monitor(store, log, 1)
     output, _ = again.communicate(timeout=30)
     assert again.returncode == 0, output
-    with open_store(store, readonly=True) as kept:
-        assert (kept.last_cycle, kept.open_cycle) == (1, None)
+    with open_store(store, readonly=True) as opened_store:
+        assert (opened_store.last_cycle, opened_store.open_cycle) == (1, None)
 
 
 SPIDER = """

@@ -70,14 +70,14 @@ async def test_commands_tell_what_crawls_found(
     assert (failing["status"], failing["error"], failing["since"]) == (404, None, second["time"])
     assert "no page fails" in run("failing", "--match", "*/a")
 
-    def told(*words: str) -> list[tuple[int, str, str]]:
+    def printed(*words: str) -> list[tuple[int, str, str]]:
         document = checked("changes", run("changes", "--json", "--last", "9", *words))
         return [(one["cycle"], one["kind"], one["url"].rpartition("/")[2]) for one in document["changes"]]
 
-    assert told() == [(2, "changed", "a")]
-    assert sorted(told("--new", "--match", "*/[ab]")) == [(1, "new", "a"), (1, "new", "b")]
-    assert told("--failing", "--gone") == [(2, "failing", "b"), (3, "gone", "b")]
-    assert sorted(told("--changed", "--failing")) == [(2, "changed", "a"), (2, "failing", "b")]
+    assert printed() == [(2, "changed", "a")]
+    assert sorted(printed("--new", "--match", "*/[ab]")) == [(1, "new", "a"), (1, "new", "b")]
+    assert printed("--failing", "--gone") == [(2, "failing", "b"), (3, "gone", "b")]
+    assert sorted(printed("--changed", "--failing")) == [(2, "changed", "a"), (2, "failing", "b")]
     assert "{+11+}" in run("changes", "--changed", "--failing", "--last", "9", "--diff")
     assert "failing in cycle 2" in run("changes", "--failing", "--last", "9", "--diff")
     assert run("changes", "--cycle", "99") == "there is no such cycle yet: the newest is 3\n"

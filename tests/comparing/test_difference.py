@@ -29,9 +29,9 @@ def test_visits_are_those_of_the_replay(seed: int, text: str) -> None:
         assert now.sum() == visited
         assert visits.changed[now].sum() == changed
     for page in np.unique(visits.page):
-        own = visits.page == page
+        of_page = visits.page == page
         n, X, last = 2, int(history.changed[:2, page].sum()), 2
-        for i in np.flatnonzero(own):
+        for i in np.flatnonzero(of_page):
             assert (visits.n[i], visits.X[i], visits.t[i]) == (n, X, visits.cycle[i] - last)
             missed = history.changed[last : visits.cycle[i], page].any()
             assert visits.changed[i] == missed
@@ -46,30 +46,30 @@ def test_by_hand() -> None:
         changed=changed, site=np.array([0, 0, 1, 1], np.int32), site_names=["a.example", "b.example"]
     )
     crawl = Choices(budget=0.25, warmup=2, ties="order").crawl()
-    found = differ([history], ["X"], ["t"], crawl)
+    result = differ([history], ["X"], ["t"], crawl)
     # X visits page 3 in both scored cycles; t visits pages 0 and 1.
-    assert found.common == 0.0
-    assert (found.alone_rate, found.other_alone_rate) == (1.0, 0.0)
-    assert [(group.name, group.share, group.other_share) for group in found.by["X"]] == [
+    assert result.common == 0.0
+    assert (result.alone_rate, result.other_alone_rate) == (1.0, 0.0)
+    assert [(group.name, group.share, group.other_share) for group in result.by["X"]] == [
         ("0", 0.0, 1.0),
         ("2", 0.5, 0.0),
         ("3–4", 0.5, 0.0),
     ]
-    sites = {group.name: (group.share, group.other_share, group.rate) for group in found.by_site}
+    sites = {group.name: (group.share, group.other_share, group.rate) for group in result.by_site}
     assert sites["b.example"] == (1.0, 0.0, 1.0)
     assert sites["a.example"][:2] == (0.0, 1.0)
     assert np.isnan(sites["a.example"][2])
-    assert found.X_t.sum() == pytest.approx(0.0)
+    assert result.X_t.sum() == pytest.approx(0.0)
 
 
 def test_a_function_does_not_differ_from_itself() -> None:
     """All visits are common, all shares equal."""
     history = generate("poisson", 200, 12, 1)
-    found = differ([history, history], ["t * X"] * 2, ["t * X"] * 2, CRAWL)
-    assert found.common == 1.0
-    assert np.isnan(found.alone_rate)
-    assert not found.X_t.any()
-    for groups in found.by.values():
+    result = differ([history, history], ["t * X"] * 2, ["t * X"] * 2, CRAWL)
+    assert result.common == 1.0
+    assert np.isnan(result.alone_rate)
+    assert not result.X_t.any()
+    for groups in result.by.values():
         assert all(group.share == group.other_share for group in groups)
         assert sum(group.share for group in groups) == pytest.approx(1.0)
 

@@ -33,9 +33,9 @@ def history() -> ChangeHistory:
 
 def ahead(board: Leaderboard, score: str, metric: str) -> tuple[float, float]:
     """Mean difference to the default and half width of its interval."""
-    found = next(row for row in board.rows if row.name == score).metrics[metric].ahead
-    assert found is not None
-    return found.mean, found.half_width
+    result = next(row for row in board.rows if row.name == score).metrics[metric].ahead
+    assert result is not None
+    return result.mean, result.half_width
 
 
 def test_with_one_seed_intervals_are_over_cycles(history: ChangeHistory) -> None:

@@ -144,8 +144,8 @@ def test_without_a_file_the_function_of_the_newest_cycle_is_in_use(tmp_path: Pat
         for formula in ("t", "t * X"):
             store.begin_cycle({"formula": formula, "clock": "cycles"})
             store.finish_cycle({})
-    found = in_use(path, tmp_path / "store")
-    assert (found.formula, found.clock) == ("t * X", "cycles")
+    result = in_use(path, tmp_path / "store")
+    assert (result.formula, result.clock) == ("t * X", "cycles")
     write(path, "cg", tmp_path)
     assert in_use(path, tmp_path / "store").formula == "cg"
 
@@ -301,7 +301,7 @@ def test_a_kill_at_any_moment_leaves_the_old_or_the_new_file(tmp_path: Path) -> 
     path = tmp_path / "score.json"
     write(path, "t", tmp_path)
     texts = ["t * X", "t * X + " + " + ".join(["n"] * 40), "t"]
-    found = set()
+    results = set()
 
     def forever() -> None:
         for text in texts * 10_000:
@@ -309,16 +309,18 @@ def test_a_kill_at_any_moment_leaves_the_old_or_the_new_file(tmp_path: Path) -> 
 
     for number in range(1_000):  # on a busy machine the first processes may get no turn
         killed(forever, random.Random(number).uniform(0.0, 0.06))
-        found.add(functions.load(str(path)).formula)
-        if number >= 30 and len(found) > 1:
+        results.add(functions.load(str(path)).formula)
+        if number >= 30 and len(results) > 1:
             break
-    assert found <= {functions.load(text).formula for text in texts}
-    assert len(found) > 1
+    assert results <= {functions.load(text).formula for text in texts}
+    assert len(results) > 1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("call", "left"), [("fsync", "random"), ("replace", "random")])
-def test_a_kill_in_the_middle_of_a_promotion(recorded: Path, tmp_path: Path, call: str, left: str) -> None:
+@pytest.mark.parametrize(("call", "expected"), [("fsync", "random"), ("replace", "random")])
+def test_a_kill_in_the_middle_of_a_promotion(
+    recorded: Path, tmp_path: Path, call: str, expected: str
+) -> None:
     """Just before the new file is on the disk, and just before it takes the old one's place."""
     path = tmp_path / "score.json"
     write(path, "random", recorded)
@@ -328,7 +330,7 @@ def test_a_kill_in_the_middle_of_a_promotion(recorded: Path, tmp_path: Path, cal
         learn.main([str(recorded), "--promote", str(path), *SMALL])
 
     killed(promote_and_die)
-    assert functions.load(str(path)).formula == left
+    assert functions.load(str(path)).formula == expected
     assert learn.main([str(recorded), "--promote", str(path), *SMALL]) == PROMOTED
 
 
@@ -358,13 +360,13 @@ def test_what_freshness_is_preferred_to_must_not_get_worse() -> None:
     """A challenger for freshness must not lose NDCG, one for changes must not lose freshness."""
     part, texts = models.generate("poisson", 1200, 40, 1), ["nad_rate", "X / n", "log(t + 1)", "t * X"]
     choices = Choices(front=True, prefer="freshness")
-    found = not_worse(texts, [part, part], functions.load("nad_rate"), choices)
+    result = not_worse(texts, [part, part], functions.load("nad_rate"), choices)
     values = {
         text: values_on(arrangements_of(part, choices), functions.load(text), load_fitness("ndcg"))[0].mean()
         for text in texts
     }
-    assert found == {text for text in texts if values[text] >= values["nad_rate"] - 0.01}
-    assert 0 < len(found) < len(texts)
+    assert result == {text for text in texts if values[text] >= values["nad_rate"] - 0.01}
+    assert 0 < len(result) < len(texts)
     assert "log(t + 1)" in not_worse(
         texts, [part], functions.load("nad_rate"), replace(choices, prefer="changes")
     )
@@ -539,9 +541,9 @@ def test_arrangements_of_two_objectives(
 ) -> None:
     """Every way in which a challenger may be better, level or worse in the two; a loss of 0.008 is none."""
     verdicts = Verdict.of("ndcg", one, 2), Verdict.of("freshness", other, 2)
-    found = on_two(*verdicts)
-    assert found[0] is promoted
-    assert found[1].startswith(reason)
+    result = on_two(*verdicts)
+    assert result[0] is promoted
+    assert result[1].startswith(reason)
 
 
 @pytest.mark.parametrize(

@@ -130,9 +130,9 @@ def test_a_selection_by_the_outcome_is_told_by_permutations() -> None:
 @given(arrays(np.float64, st.tuples(st.just(2), st.integers(3, 30)), elements=st.integers(0, 5).map(float)))
 def test_rank_correlation_agrees_with_scipy(values: np.ndarray) -> None:
     """Scipy's Spearman correlation of the selected pairs; nan where one side is constant."""
-    found = rank_correlation(*values, lambda x, y: np.ones(len(x), bool), 9)
-    assert found.selected == values.shape[1]
+    result = rank_correlation(*values, lambda x, y: np.ones(len(x), bool), 9)
+    assert result.selected == values.shape[1]
     if np.ptp(values[0]) == 0 or np.ptp(values[1]) == 0:
-        assert np.isnan(found.spearman)
+        assert np.isnan(result.spearman)
     else:
-        assert found.spearman == pytest.approx(stats.spearmanr(*values).statistic, abs=1e-9)
+        assert result.spearman == pytest.approx(stats.spearmanr(*values).statistic, abs=1e-9)

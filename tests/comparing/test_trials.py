@@ -25,13 +25,14 @@ def test_a_trial_is_the_mean_of_replays() -> None:
     history = generate("poisson", 120, 9, 3)
     crawl = CrawlChoices(0.1, warmup=1, seed=4)
     for policy, score in (("top_k", "t * X"), (ORACLE, "random")):
-        found = try_policy(history, policy, crawl, 3, METRICS, score)
-        given = ORACLE if policy == ORACLE else score
+        result = try_policy(history, policy, crawl, 3, METRICS, score)
+        function = ORACLE if policy == ORACLE else score
         for metric in METRICS:
             replays = [
-                getattr(replay(history, given, budget=0.1, warmup=1, seed=seed), metric) for seed in (4, 5, 6)
+                getattr(replay(history, function, budget=0.1, warmup=1, seed=seed), metric)
+                for seed in (4, 5, 6)
             ]
-            assert found.per_cycle[metric] == pytest.approx(np.mean(replays, axis=0), abs=1e-15)
+            assert result.per_cycle[metric] == pytest.approx(np.mean(replays, axis=0), abs=1e-15)
     one = try_policy(history, "rns", crawl, 1)
     assert np.array_equal(
         one.per_cycle["ndcg"], run(prepare_for(history, crawl), "random", policy="rns").ndcg
@@ -43,10 +44,10 @@ def test_intervals_are_over_cycles_and_differences_are_paired(pairs: list[tuple[
     """Student's t of the cycles' values, and of their differences, as scipy has it."""
     ours, theirs = (np.array(column) for column in zip(*pairs, strict=True))
     one, other = (PolicyTrial(name, "", {"ndcg": column}) for name, column in (("a", ours), ("b", theirs)))
-    for found, sample in ((one.mean("ndcg"), ours), (one.ahead(other, "ndcg"), ours - theirs)):
+    for interval, sample in ((one.mean("ndcg"), ours), (one.ahead(other, "ndcg"), ours - theirs)):
         expected = stats.t.ppf(0.975, len(sample) - 1) * stats.sem(sample)
-        assert found.mean == pytest.approx(sample.mean(), abs=1e-12)
-        assert found.half_width == pytest.approx(expected, abs=1e-12)
+        assert interval.mean == pytest.approx(sample.mean(), abs=1e-12)
+        assert interval.half_width == pytest.approx(expected, abs=1e-12)
 
 
 def test_means_are_written_with_their_intervals() -> None:

@@ -24,14 +24,14 @@ from tests.support.loopback import Site, crawl, html, outcomes, path_of, stats
 PAGES = 5
 
 
-class Own(RequestFingerprinter):
+class OwnFingerprinter(RequestFingerprinter):
     """A fingerprinter of the user's, who knows what it looks at."""
 
 
-@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("has_own", [False, True])
 @pytest_twisted.ensureDeferred
 async def test_links_that_stand_on_every_page_are_dropped(
-    site: Site, store_path: Path, own: bool, monkeypatch: pytest.MonkeyPatch
+    site: Site, store_path: Path, has_own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By their URLs alone where Scrapy tells pages apart so; another fingerprinter is asked every time."""
     names = [f"/{number}" for number in range(PAGES)]
@@ -55,12 +55,12 @@ async def test_links_that_stand_on_every_page_are_dropped(
         return plain(self, request)
 
     monkeypatch.setattr(RequestFingerprinter, "fingerprint", counted)
-    settings = {"REQUEST_FINGERPRINTER_CLASS": Own} if own else {}
+    settings = {"REQUEST_FINGERPRINTER_CLASS": OwnFingerprinter} if has_own else {}
     crawler = await crawl(Menu, store_path, settings)
     assert outcomes(store_path, 1) == {name: ["first"] for name in names}
     assert stats(crawler)["skipped/duplicate"] == 2 * PAGES * PAGES - (PAGES - 1)
     usual = max(calls[site.url(name)] for name in names)
-    assert usual >= PAGES if own else usual <= 3
+    assert usual >= PAGES if has_own else usual <= 3
 
 
 @pytest_twisted.ensureDeferred
@@ -159,11 +159,11 @@ def weights(path: Path) -> dict[str, float]:
     """Path of each page -> its weight."""
     with Store(path, readonly=True) as store:
         assert store.verify() == []
-        found = {}
+        results = {}
         for first, block in store.blocks():
             for row, weight in enumerate(block["weight"].tolist()):
-                found["/" + store.request(first + row)["url"].rpartition("/")[2]] = weight
-        return found
+                results["/" + store.request(first + row)["url"].rpartition("/")[2]] = weight
+        return results
 
 
 async def weighed(site: Site, path: Path, start: dict[str, Any], links: dict[str, Any]) -> Any:

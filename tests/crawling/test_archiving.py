@@ -46,7 +46,7 @@ class Reader(Spider):
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        self.told: dict[str, tuple[str, str | None, str]] = {}
+        self.infos: dict[str, tuple[str, str | None, str]] = {}
 
     async def start(self) -> AsyncIterator[Any]:
         """Ask for them."""
@@ -65,16 +65,16 @@ class Reader(Spider):
 
     def keep(self, response: Any) -> None:
         """Ask twice: what was read once stays."""
-        told = response.meta["gp4c"]
-        assert told.get("previous_text") == told["previous_text"]
+        info = response.meta["gp4c"]
+        assert info.get("previous_text") == info["previous_text"]
         path = "/" + response.url.split("/", 3)[3]
-        previous = told["previous_text"]
-        self.told[path] = (
-            told["outcome"],
+        previous = info["previous_text"]
+        self.infos[path] = (
+            info["outcome"],
             None if previous is None else " ".join(previous.split()),
-            told.diff(),
+            info.diff(),
         )
-        self.metas.append(told)
+        self.metas.append(info)
 
 
 def text_of(words: str) -> str:
@@ -105,17 +105,17 @@ async def test_a_callback_is_told_what_the_page_said_before(site: Site, store_pa
         (gone, large, ("gone", text_of(small), "")),
         (small, large, ("unchanged", text_of(small), "")),
     ]
-    for first, second, told in expected:
+    for first, second, expected_info in expected:
         site.pages["/"] = first if callable(first) else html(first)
         site.pages["/large"] = html(second)
         crawler = await crawl(Reader, store_path, ON, site=site, paths=("/", "/large", "/image"))
-        outcome, previous, shown = crawler.spider.told["/"]
-        assert (outcome, previous) == told[:2]
-        assert told[2] in shown
-        assert bool(told[2]) == bool(shown)
-        assert crawler.spider.told["/image"] == (crawler.spider.told["/image"][0], None, "")
+        outcome, previous, shown = crawler.spider.infos["/"]
+        assert (outcome, previous) == expected_info[:2]
+        assert expected_info[2] in shown
+        assert bool(expected_info[2]) == bool(shown)
+        assert crawler.spider.infos["/image"] == (crawler.spider.infos["/image"][0], None, "")
         if second != large:
-            assert "[-word7-]" in crawler.spider.told["/large"][2]
+            assert "[-word7-]" in crawler.spider.infos["/large"][2]
 
 
 @pytest_twisted.ensureDeferred
@@ -126,12 +126,12 @@ async def test_texts_begin_when_the_archive_is_switched_on(site: Site, store_pat
     assert not (store_path / ARCHIVE).exists()
     for previous in (None, text_of(WORDS)):
         crawler = await crawl(Reader, store_path, ON, site=site)
-        assert crawler.spider.told["/"] == ("unchanged", previous, "")
+        assert crawler.spider.infos["/"] == ("unchanged", previous, "")
     site.pages["/"] = html(WORDS + " anew")
     crawler = await crawl(Reader, store_path, ON, site=site)
-    assert crawler.spider.told["/"][2].endswith("that rarely changes at all {+anew+}")
+    assert crawler.spider.infos["/"][2].endswith("that rarely changes at all {+anew+}")
     crawler = await crawl(Reader, store_path, {"GP4C_BUDGET": 1.0}, site=site)
-    assert crawler.spider.told["/"] == ("unchanged", None, "")
+    assert crawler.spider.infos["/"] == ("unchanged", None, "")
 
 
 @pytest_twisted.ensureDeferred
@@ -143,10 +143,10 @@ async def test_a_text_that_moves_by_less_than_a_change_stays_the_version(
     for words in (WORDS, WORDS + " and", WORDS + " and so"):
         site.pages["/"] = html(words)
         crawler = await crawl(Reader, store_path, crawl_settings, site=site)
-    assert crawler.spider.told["/"][:2] == ("unchanged", text_of(WORDS))
+    assert crawler.spider.infos["/"][:2] == ("unchanged", text_of(WORDS))
     site.pages["/"] = html("something else entirely, of which nothing was ever said before by anybody here")
     crawler = await crawl(Reader, store_path, {**ON, "GP4C_DISTANCE": 3}, site=site)
-    assert crawler.spider.told["/"][:2] == ("changed", text_of(WORDS))
+    assert crawler.spider.infos["/"][:2] == ("changed", text_of(WORDS))
 
 
 @pytest_twisted.ensureDeferred
@@ -172,8 +172,8 @@ async def test_commands_and_the_report_show_the_differences(
                 in_process(project, "changes", "--diff")
     capsys.readouterr()
     in_process(project, "changes", "--last", "3", "--diff", "--json")
-    found = checked("changes", capsys.readouterr().out)["changes"]
-    diffs = {(one["cycle"], one["url"][-1]): one["diff"] for one in found}
+    printed = checked("changes", capsys.readouterr().out)["changes"]
+    diffs = {(one["cycle"], one["url"][-1]): one["diff"] for one in printed}
     assert diffs == {
         (2, "1"): None,
         (2, "2"): None,
@@ -243,7 +243,7 @@ async def test_what_is_wrong_with_the_archive_costs_texts_alone(
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             crawler = await crawl(Reader, store_path, ON, site=site, paths=paths)
-        assert {told[:2] for told in crawler.spider.told.values()} == {("changed", None)}
+        assert {info[:2] for info in crawler.spider.infos.values()} == {("changed", None)}
         lines = [
             record.getMessage() for record in caplog.records if "No texts are kept" in record.getMessage()
         ]
@@ -305,15 +305,15 @@ async def test_a_store_that_begins_anew_beside_old_texts(site: Site, store_path:
     for words, previous in ((WORDS, None), (WORDS, text_of(WORDS))):
         site.pages["/"] = html(words)
         crawler = await crawl(Reader, store_path, ON, site=site)
-        assert crawler.spider.told["/"][1] == previous
+        assert crawler.spider.infos["/"][1] == previous
     (store_path / "data.mdb").unlink()
-    for words, told in (
+    for words, expected_info in (
         (WORDS + " anew", ("first", None, "")),
         (WORDS, ("changed", text_of(WORDS + " anew"), "")),
     ):
         site.pages["/"] = html(words)
         crawler = await crawl(Reader, store_path, ON, site=site)
-        assert crawler.spider.told["/"][:2] == told[:2]
+        assert crawler.spider.infos["/"][:2] == expected_info[:2]
 
 
 @pytest_twisted.ensureDeferred
@@ -325,28 +325,28 @@ async def test_without_the_library_no_crawl_begins(
     crawler = await crawl(Reader, store_path, ON, site=site)
     assert "pip install 'scrapy-gp4c[archive]'" in caplog.text
     assert site.log == []
-    assert crawler.spider is None or not crawler.spider.told
+    assert crawler.spider is None or not crawler.spider.infos
 
 
 def test_what_is_told_travels_as_a_plain_dictionary() -> None:
     """Copied, pickled or as JSON, for requests that carry it to the disk; other names are missing as ever."""
-    told = VisitInfo({"page": 1, "outcome": "first"}, "text", lambda: "before")  # type: ignore[typeddict-item]
-    assert type(pickle.loads(pickle.dumps(told))) is dict
+    info = VisitInfo({"page": 1, "outcome": "first"}, "text", lambda: "before")  # type: ignore[typeddict-item]
+    assert type(pickle.loads(pickle.dumps(info))) is dict
     assert (
-        copy.deepcopy(told)
-        == json.loads(json.dumps(told))
+        copy.deepcopy(info)
+        == json.loads(json.dumps(info))
         == {"page": 1, "outcome": "first", "managed": False}
     )
     with pytest.raises(KeyError):
-        told["other"]
-    assert told.get("other", 5) == 5
-    assert told["previous_text"] == "before"
-    assert told.diff() == "@@ 1 @@ [-before-] {+text+}"
+        info["other"]
+    assert info.get("other", 5) == 5
+    assert info["previous_text"] == "before"
+    assert info.diff() == "@@ 1 @@ [-before-] {+text+}"
 
 
 def has_paired_rightly(path: Path) -> tuple[int, int]:
     """Check every version that the store could ask for; returns pairs that are there, and changes."""
-    pairs = found = 0
+    pairs = count = 0
     with Store(path, readonly=True) as store, Texts(path / ARCHIVE, readonly=True) as texts:
         copies: dict[int, int] = {}
         cycles = [*store.visits(), (store.open_cycle or 0, store.open_visits())]
@@ -354,7 +354,7 @@ def has_paired_rightly(path: Path) -> tuple[int, int]:
             for visit in visits:
                 page, outcome, now = (visit[name].item() for name in ("page", "outcome", "fingerprint"))
                 if outcome == CHANGED:
-                    found += 1
+                    count += 1
                     pair = texts.pair(store.page(page).key, cycle, now)
                     if pair is not None:
                         pairs += 1
@@ -367,7 +367,7 @@ def has_paired_rightly(path: Path) -> tuple[int, int]:
             frame = texts.frame(row.key, row.found_cycle, row.fingerprint)
             if row.has_copy and frame is not None:
                 assert not is_changed(fingerprint_of_text(texts.text(frame)), row.fingerprint, 3)
-    return pairs, found
+    return pairs, count
 
 
 @pytest.mark.slow
@@ -391,6 +391,6 @@ def test_kill_9_never_pairs_a_text_with_another_version(web: Web, worker: Worker
     assert kills >= 20
     worker.begin(crawl_settings)
     assert worker.wait() == 0
-    pairs, found = has_paired_rightly(worker.store)
-    assert found > 40
-    assert pairs > 0.8 * found
+    pairs, count = has_paired_rightly(worker.store)
+    assert count > 40
+    assert pairs > 0.8 * count

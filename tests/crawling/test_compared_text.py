@@ -137,18 +137,18 @@ async def test_changes_are_found_and_noise_is_left_alone(
 
     for name, (content_type, made) in (CHANGING | STILL | EMPTY).items():
         site.pages[f"/{name}"] = served(content_type, made)
-    found = []
+    results = []
     for now["cycle"] in range(1, 5):
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             await crawl(Reader, store_path, SETTINGS, site=site)
-        found.append(outcomes(store_path, now["cycle"]))
+        results.append(outcomes(store_path, now["cycle"]))
         assert "2 pages have no visible text" in caplog.text
-    told = {path[1:]: [one.get(path) for one in found] for path in found[0]}
+    by_page = {path[1:]: [one.get(path) for one in results] for path in results[0]}
     same, moves = [["first"], *[["unchanged"]] * 3], [["first"], ["unchanged"], ["changed"]]
-    assert {name: told[name] for name in STILL if told[name] != same} == {}
-    assert {name: told[name] for name in EMPTY if told[name] != same} == {}
-    assert {name: told[name] for name in CHANGING if told[name][:3] != moves} == {}
+    assert {name: by_page[name] for name in STILL if by_page[name] != same} == {}
+    assert {name: by_page[name] for name in EMPTY if by_page[name] != same} == {}
+    assert {name: by_page[name] for name in CHANGING if by_page[name][:3] != moves} == {}
     project = make_project(project_directory, store_path, monkeypatch, SETTINGS)
     in_process(project, "status", "--json")
     assert checked("status", capsys.readouterr().out)["no_text"] == 2
@@ -173,8 +173,8 @@ async def test_the_clock_of_a_page_stops_counting(site: Site, store_path: Path) 
         return page(f"<div>{now['cycle'] * 7} members like this</div>{blocks}<p>{price}</p>").encode()
 
     site.pages["/clock"] = served
-    found = []
+    results = []
     for now["cycle"] in range(1, 10):
         await crawl(Reader, store_path, SETTINGS, site=site)
-        found += outcomes(store_path, now["cycle"])["/clock"]
-    assert found == ["first", *["changed"] * 3, *["unchanged"] * 2, "changed", *["unchanged"] * 2]
+        results += outcomes(store_path, now["cycle"])["/clock"]
+    assert results == ["first", *["changed"] * 3, *["unchanged"] * 2, "changed", *["unchanged"] * 2]

@@ -31,14 +31,14 @@ TEXT = html(" ".join(f"word{number * 7919 % 1000}" for number in range(2000))).e
 @pytest.mark.parametrize("encoding", CODECS)
 def test_a_stream_that_is_cut_anywhere_lacks_its_end(encoding: bytes) -> None:
     """The whole does not, nor do several members or padding behind gzip's end."""
-    whole = CODECS[encoding](TEXT)
-    assert not lacks_end(whole, [encoding])
-    for size in [1, 20, len(whole) - 1, *random.Random(1).sample(range(1, len(whole)), 20)]:
-        assert lacks_end(whole[:size], [encoding]) or size < 3, size
+    stream = CODECS[encoding](TEXT)
+    assert not lacks_end(stream, [encoding])
+    for size in [1, 20, len(stream) - 1, *random.Random(1).sample(range(1, len(stream)), 20)]:
+        assert lacks_end(stream[:size], [encoding]) or size < 3, size
     if encoding == b"gzip":
-        assert not lacks_end(whole + whole, [encoding])
-        assert not lacks_end(whole + bytes(7), [encoding])
-        assert lacks_end(whole + whole[:-3], [encoding])
+        assert not lacks_end(stream + stream, [encoding])
+        assert not lacks_end(stream + bytes(7), [encoding])
+        assert lacks_end(stream + stream[:-3], [encoding])
 
 
 def test_what_cannot_be_known_is_no_error() -> None:
@@ -73,8 +73,8 @@ async def test_a_crawl_takes_truncated_pages_for_errors(tmp_path: Path) -> None:
     def page(encoding: bytes) -> Callable[[Any], bytes]:
         def render(request: Any) -> bytes:
             request.setHeader(b"Content-Encoding", encoding)
-            whole = CODECS[encoding](TEXT)
-            return whole[: len(whole) - cut["at"]]
+            stream = CODECS[encoding](TEXT)
+            return stream[: len(stream) - cut["at"]]
 
         return render
 
@@ -85,7 +85,7 @@ async def test_a_crawl_takes_truncated_pages_for_errors(tmp_path: Path) -> None:
         for cycle, cut["at"] in enumerate((0, 40, 0, 200), 1):
             await crawl(spider, tmp_path, settings)
             expected = ("first", "error", "unchanged", "error")[cycle - 1]
-            assert {tuple(found) for found in outcomes(tmp_path, cycle).values()} == {(expected,)}
+            assert {tuple(seen) for seen in outcomes(tmp_path, cycle).values()} == {(expected,)}
     finally:
         await site.close()
 

@@ -79,18 +79,18 @@ def test_estimates_are_shares_within_their_intervals(
     outdated = data.draw(st.integers(0, unchosen))
     changed = data.draw(st.integers(0, judged))
     first = data.draw(st.integers(0, 9))
-    found = estimates(Tally(unchosen, unchosen, outdated), judged + others, judged, changed, first)
+    result = estimates(Tally(unchosen, unchosen, outdated), judged + others, judged, changed, first)
     if not judged + others or (others and not unchosen):
-        assert found is None
+        assert result is None
         return
-    assert found is not None
+    assert result is not None
     for name in ("changed_share", "freshness"):
-        share = found[name]
+        share = result[name]
         assert -1e-12 <= share["low"] <= share["estimate"] <= share["high"] <= 1.0 + 1e-12
     if not others:
-        assert found["changed_share"]["low"] == found["changed_share"]["high"] == changed / judged
-        assert found["freshness"]["low"] == 1.0
-    assert "%" in describe_estimates(found)
+        assert result["changed_share"]["low"] == result["changed_share"]["high"] == changed / judged
+        assert result["freshness"]["low"] == 1.0
+    assert "%" in describe_estimates(result)
 
 
 def make(**given_settings: Any) -> Settings:
@@ -146,11 +146,11 @@ def test_shadows_equal_a_model(seed: int, warmup: int, score: str, failures: boo
             if visited:
                 mine.update(n=mine["n"] + 1, X=mine["X"] + outdated, last_cycle=cycle, copy=text)
         names = ("n", "X", "last_cycle")
-        found = {
+        results = {
             int(s["page"]): {**{name: int(s[name]) for name in names}, "copy": int(s["copy"])}
             for s in done.shadows
         }
-        assert found == model
+        assert results == model
         estimated = done.record["panel"]
         if estimated is not None:
             assert estimated["judged"] == judged
@@ -195,7 +195,7 @@ def test_shadows_are_told_of_related_pages_as_if_their_own_were_no_panel_page(
             elif len(mine[page]) >= 2:
                 reached, close = False, False
                 for number, (cut, one) in enumerate(zip(plan["cuts"], rounds, strict=True)):
-                    of_sites = {key: own for key, *own in plan["site_cuts"][number]}
+                    of_sites = {key: cuts for key, *cuts in plan["site_cuts"][number]}
                     cut = of_sites.get(site[directory[page]], cut)
                     spent = sum(part["planned"] for part in rounds[:number])
                     spent -= sum(plan[kind] for kind in ("panel", "warmup", "new")) if number else 0
@@ -215,8 +215,8 @@ def test_shadows_are_told_of_related_pages_as_if_their_own_were_no_panel_page(
                 assert close or reached == (shadow["last_cycle"] == cycle), (cycle, page)
                 decided += not close
             if shadow["last_cycle"] == cycle and page in seen_now:
-                found = shadow["found_cycle"] == cycle
-                mine[page].append(Visit(cycle, page, bool(found)))
+                result = shadow["found_cycle"] == cycle
+                mine[page].append(Visit(cycle, page, bool(result)))
         real += [visit for visit in judged if visit]
     assert decided > 20
 
@@ -236,15 +236,15 @@ def test_the_panel_speaks_for_weight(rows: list[tuple[int, int, float]], bits: i
     shadows = np.zeros(len(rows), SHADOW)
     shadows["page"] = np.arange(len(rows))[::-1]
     shadows["current"], shadows["copy"] = (np.array(one)[::-1] for one in list(zip(*rows, strict=True))[:2])
-    with tempfile.TemporaryDirectory() as place, Store(place) as store:
+    with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
         store.add_pages((number + 1, {"url": f"http://h/{number}"}) for number in range(len(rows)))
         store.weights.put(np.arange(len(rows)), weight)
-        found = control_group.weighted_freshness(store, shadows, bits)
+        result = control_group.weighted_freshness(store, shadows, bits)
     current = [(one ^ other).bit_count() < bits for one, other, _ in rows]
     if not weight.any() or (weight == 1.0).all():
-        assert found is None
+        assert result is None
     else:
-        assert found == pytest.approx(weight[current].sum() / weight.sum())
+        assert result == pytest.approx(weight[current].sum() / weight.sum())
 
 
 def test_a_crawl_with_weights_keeps_what_the_panel_says_of_them(tmp_path: Path) -> None:
@@ -259,11 +259,11 @@ def test_a_crawl_with_weights_keeps_what_the_panel_says_of_them(tmp_path: Path) 
     )
     with Store(tmp_path / "s") as store:
         assert store.verify() == []
-        found = [record["panel"] for record in store.cycles() if record["panel"]]
+        result = [record["panel"] for record in store.cycles() if record["panel"]]
         shadows = store.shadows(store.last_cycle)
-    assert len(found) > 3
-    told = [panel["weighted_freshness"] for panel in found[2:]]  # before, no panel page has a shadow
-    assert all(0.0 < share < 1.0 for share in told)
+    assert len(result) > 3
+    freshness = [panel["weighted_freshness"] for panel in result[2:]]  # before, no panel page has a shadow
+    assert all(0.0 < share < 1.0 for share in freshness)
     heavy = shadows["page"] < 100
     assert shadows["n"][heavy].mean() > 1.5 * shadows["n"][~heavy].mean()  # they would have been visited
     assert "weighted_freshness" not in run_cycles(tmp_path / "t", 8)[-1]["panel"]
@@ -445,8 +445,8 @@ def test_a_dotted_path_in_a_record_is_the_settings_or_nothing(
             control_group.choose_shadows(store, visits, shadows, record, 2, functions.load("t"))
         assert control_group.close_cycle(store, record, 0.5, 2, 3) is None
         assert not (tmp_path / "ran").exists()
-        own = functions.load("planted.score")
-        assert control_group.choose_shadows(store, visits, shadows, record, 2, own)[0].tolist() == [
+        function = functions.load("planted.score")
+        assert control_group.choose_shadows(store, visits, shadows, record, 2, function)[0].tolist() == [
             False,
             False,
         ]
@@ -476,14 +476,16 @@ async def test_a_crawl_shows_what_goes_on_elsewhere(
         def parse(self, response: Any) -> None:
             return None
 
-    found = {}
+    results = {}
     for day in range(6):
         for number, path in enumerate(paths):
             version = day if number % 2 else 0
             site.pages[path] = html(f"{words} {number}: " + " ".join(f"{word}{version}" for word in "abcdef"))
         caplog.clear()
         with caplog.at_level("INFO"):
-            found = stats(await run_spider(Monitor, tmp_path / "s", {"GP4C_PANEL": 0.25, "GP4C_BUDGET": 0.5}))
+            results = stats(
+                await run_spider(Monitor, tmp_path / "s", {"GP4C_PANEL": 0.25, "GP4C_BUDGET": 0.5})
+            )
     with Store(tmp_path / "s", readonly=True) as store:
         record = store.cycles()[-1]
         keys = np.concatenate([block["key"] for _, block in store.blocks()])
@@ -501,5 +503,5 @@ async def test_a_crawl_shows_what_goes_on_elsewhere(
     )
     STATUS(shown, Namespace(cycles=1, json=False, hubs=False))  # type: ignore[arg-type]
     assert f"cycle 6; by a panel of {pages} pages" in capsys.readouterr().out
-    assert found["panel/freshness"] == record["panel"]["freshness"]["estimate"]
-    assert found["panel/changed_share"] == record["panel"]["changed_share"]["estimate"]
+    assert results["panel/freshness"] == record["panel"]["freshness"]["estimate"]
+    assert results["panel/changed_share"] == record["panel"]["changed_share"]["estimate"]

@@ -128,7 +128,7 @@ async def test_panel(urls: tuple[str, ...], store_path: Path) -> None:
     for cycle in range(1, 6):
         await crawl(Pages, store_path, crawl_settings, urls=urls)
         with Store(store_path, readonly=True) as store:
-            visits = np.concatenate([found for number, found in store.visits() if number == cycle])
+            visits = np.concatenate([rows for number, rows in store.visits() if number == cycle])
         panels.append(frozenset(visits["page"][visits["kind"] == KINDS.index("panel")].tolist()))
         if cycle > 1:
             assert len(visits) == PAGES // 2
@@ -159,12 +159,12 @@ def price(response: Any) -> list[str]:
 async def test_features(site: Site, store_path: Path) -> None:
     """With GP4C_FEATURES only what the function returns counts as content."""
     crawl_settings = {"GP4C_FEATURES": f"{__name__}.price"}
-    found = []
+    results = []
     for text, amount in ((WORDS, 5), ("all of it new " * 9, 5), (WORDS, 6), (WORDS, 6)):
         site.pages["/"] = html(f'{text} <b class="price">{amount}</b>')
         crawler = await crawl(Pages, store_path, {**crawl_settings, "GP4C_BUDGET": 1}, urls=(site.url(),))
-        found.append(crawler.spider.visits[site.url()]["outcome"])
-    assert found == ["first", "unchanged", "changed", "unchanged"]
+        results.append(crawler.spider.visits[site.url()]["outcome"])
+    assert results == ["first", "unchanged", "changed", "unchanged"]
 
 
 @pytest_twisted.ensureDeferred
@@ -371,7 +371,7 @@ def test_every_page_is_found_where_it_is(pages: list[int], others: list[int], cu
     plan["score"] = np.arange(len(pages)) / 2
     planned = PlannedPages([plan[:cut], plan[cut:]])
     assert planned.pages.tolist() == pages
-    for place, page in enumerate(pages):
-        assert planned.position(page) == place
-        assert planned.kind_and_score(place) == (KINDS[place % len(KINDS)], place / 2)
+    for position, page in enumerate(pages):
+        assert planned.position(page) == position
+        assert planned.kind_and_score(position) == (KINDS[position % len(KINDS)], position / 2)
     assert all(planned.position(page) is None for page in set(others) - set(pages))

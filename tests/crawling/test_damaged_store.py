@@ -83,10 +83,10 @@ async def test_a_store_that_can_do_nothing_more_ends_the_crawl_with_one_line(
     broken = False
     transaction = Environment.transaction
 
-    def failing(self: Environment, **given: Any) -> Any:
+    def failing(self: Environment, **arguments: Any) -> Any:
         if broken:
             raise store_error(store_path, lmdb.PanicError("mdb_txn_begin"))
-        return transaction(self, **given)
+        return transaction(self, **arguments)
 
     def page(request: Any) -> bytes:
         nonlocal broken

@@ -87,7 +87,7 @@ class Pipeline:
         return item
 
 
-GIVEN = {**ALL, "ITEM_PIPELINES": {Pipeline: 1}}
+SETTINGS = {**ALL, "ITEM_PIPELINES": {Pipeline: 1}}
 
 
 def serve(site: Site, version: int, paths: list[str] = PATHS) -> None:
@@ -98,7 +98,7 @@ def serve(site: Site, version: int, paths: list[str] = PATHS) -> None:
 
 async def cycle(site: Site, path: Path, how: str = "", **settings: Any) -> Any:
     """Crawl once; the spider."""
-    return (await crawl(Failing, path, {**GIVEN, **settings}, site=site, how=how)).spider
+    return (await crawl(Failing, path, {**SETTINGS, **settings}, site=site, how=how)).spider
 
 
 @pytest.mark.parametrize("skip", [False, True])
@@ -325,7 +325,7 @@ async def test_an_answer_for_which_the_callback_asks_again_is_not_the_page(
 
     site.pages = dict.fromkeys(PATHS, page)
     for day, site.version in enumerate((1, 1, 2, 2), 1):
-        settings = {**GIVEN, "GP4C_SKIP_UNCHANGED": skip}
+        settings = {**SETTINGS, "GP4C_SKIP_UNCHANGED": skip}
         spider: Any = (await crawl(Retrying, store_path, settings, site=site, how="")).spider
         assert sorted(spider.items) == (PATHS if day in (1, 3) else []), day
         outcome = {1: "first", 3: "changed"}.get(day, "unchanged")

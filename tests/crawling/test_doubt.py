@@ -45,7 +45,7 @@ class Pages(Spider):
 
 def text_of(number: int) -> str:
     """A text of its own, of a hundred words."""
-    return " ".join(f"word{number * 7919 + place * 31}" for place in range(100))
+    return " ".join(f"word{number * 7919 + position * 31}" for position in range(100))
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ async def test_readers_of_another_country_and_parts_of_pages_are_no_changes(
         await crawl(Pages, store_path, FULL, urls=urls)
         ends = outcomes(store_path, cycle)
         assert ends.pop("/part") == ["error"]
-        assert {one for found in ends.values() for one in found} == {"doubtful"}
+        assert {one for outcomes_of_page in ends.values() for one in outcomes_of_page} == {"doubtful"}
 
 
 def judged(texts: SharedTexts, number: int, old: str, new: str) -> Doubt:
@@ -233,12 +233,12 @@ async def test_what_stays_doubtful_is_the_page_in_the_end(site: Site, store_path
     for _ in range(2):
         await crawl(Pages, store_path, crawl_settings, urls=(site.url(),))
     site.pages["/"] = html("we have moved")
-    found = []
+    results = []
     for cycle in range(3, 12):
         await crawl(Pages, store_path, crawl_settings, urls=(site.url(),))
-        found += outcomes(store_path, cycle).get("/", [])
-    assert found[:3] == ["doubtful", "doubtful", "changed"]
-    assert set(found[3:]) == {"unchanged"}
+        results += outcomes(store_path, cycle).get("/", [])
+    assert results[:3] == ["doubtful", "doubtful", "changed"]
+    assert set(results[3:]) == {"unchanged"}
 
 
 @pytest_twisted.ensureDeferred
@@ -259,14 +259,14 @@ async def test_a_server_that_always_says_not_modified_hides_no_change_for_ever(
     paths = ("/", "/a", "/ab", "/stuck")
     site.pages = dict.fromkeys(paths, page)
     crawl_settings = {**FULL, "GP4C_SKIP_UNCHANGED": True}
-    found: list[Counter[str]] = []
+    results: list[Counter[str]] = []
     with caplog.at_level(logging.WARNING):
         for cycle in range(1, 21):
             await crawl(Pages, store_path, crawl_settings, urls=tuple(map(site.url, paths)))
             text["now"] += cycle > 3
-            found.append(Counter(one for ends in outcomes(store_path, cycle).values() for one in ends))
-    assert all(one == {"not_modified": 4} for one in found[1:8])
-    assert found[-1] == {"changed": 4}
+            results.append(Counter(one for ends in outcomes(store_path, cycle).values() for one in ends))
+    assert all(one == {"not_modified": 4} for one in results[1:8])
+    assert results[-1] == {"changed": 4}
     assert "was answered 304 though it had changed" in caplog.text
 
 

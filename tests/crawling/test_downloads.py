@@ -69,11 +69,11 @@ def cluster(path: Path) -> None:
     """Put all pages into clusters that have pages of every host."""
     with Store(path) as store:
         nobody = np.empty(0, np.intp)
-        own = np.arange(store.pages, dtype=np.int32) % CLUSTERS
+        cluster_of = np.arange(store.pages, dtype=np.int32) % CLUSTERS
         order = np.stack(
             [np.roll(np.arange(CLUSTERS, dtype=np.int32), -number) for number in range(CLUSTERS)]
         )
-        groups = PageGroups(own, order, Links(nobody, nobody, store.pages), "")
+        groups = PageGroups(cluster_of, order, Links(nobody, nobody, store.pages), "")
         store.put_clusters(StoredGroups(groups, np.zeros(store.pages, np.uint8), {"clusters": CLUSTERS}))
 
 

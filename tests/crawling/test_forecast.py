@@ -134,17 +134,17 @@ def test_the_last_cycles_are_explained(tmp_path: Path) -> None:
     settings = loaded(SCORE_FUNCTION="t * (X + 0.5)")
     crawled(tmp_path / "store", settings)
     with open_store(tmp_path / "store", readonly=True) as store:
-        told = {page: visit_history(store, page, settings, 3) for page in range(PAGES)}
+        histories = {page: visit_history(store, page, settings, 3) for page in range(PAGES)}
         for cycle in range(CYCLES - 2, CYCLES + 1):
             ((_, visits),) = store.visits(cycle, cycle)
             visited = dict(zip(visits["page"].tolist(), visits, strict=True))
             for page in range(PAGES):
-                one = told[page][CYCLES - cycle]
+                one = histories[page][CYCLES - cycle]
                 assert one.cycle == cycle
                 if page in visited:
                     assert one.outcome == OUTCOMES[visited[page]["outcome"]]
                     assert one.why == KINDS[visited[page]["kind"]]
                 else:
                     assert one.outcome is None
-                    cut, own = (float(text) for text in one.why.split("score of ")[1].split(", its own "))
-                    assert own <= cut
+                    cut, score = (float(text) for text in one.why.split("score of ")[1].split(", its own "))
+                    assert score <= cut

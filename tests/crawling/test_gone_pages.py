@@ -239,7 +239,7 @@ async def test_a_site_that_moves_keeps_its_pages(store_path: Path, end: str, is_
             await crawl(LinkFollower, store_path, FULL, url=start)
             ends = outcomes(store_path, cycle)
             assert len(ends) == 13
-            assert sum(found.count("changed") for found in ends.values()) <= 1
+            assert sum(outcomes_of_page.count("changed") for outcomes_of_page in ends.values()) <= 1
         with Store(store_path, readonly=True) as store:
             assert store.pages == 13
             assert store.verify() == []

@@ -56,7 +56,7 @@ def sitemap(entries: dict[str, float | str | None]) -> bytes:
     return f'<urlset xmlns="{XML}">{urls}</urlset>'.encode()
 
 
-def kept(path: Path) -> dict[str, dict[str, int]]:
+def stored_hints(path: Path) -> dict[str, dict[str, int]]:
     """Path of a page -> its columns of claims."""
     with Store(path, readonly=True) as store:
         assert store.verify() == []
@@ -71,14 +71,14 @@ def kept(path: Path) -> dict[str, dict[str, int]]:
 def claims(path: Path) -> dict[int, list[tuple[str, str, int]]]:
     """Cycle -> path, kind, value of the claims that were new in it."""
     with Store(path, readonly=True) as store:
-        found: dict[int, list[tuple[str, str, int]]] = {}
+        results: dict[int, list[tuple[str, str, int]]] = {}
         for cycle, rows in store.hints.of_cycles():
             for row in rows:
                 url = store.request(int(row["page"]))["url"]
-                found.setdefault(cycle, []).append(
+                results.setdefault(cycle, []).append(
                     (path_of(url), hints.KINDS[row["kind"]], int(row["value"]))
                 )
-    return {cycle: sorted(rows) for cycle, rows in found.items()}
+    return {cycle: sorted(rows) for cycle, rows in results.items()}
 
 
 @pytest_twisted.ensureDeferred
@@ -131,7 +131,7 @@ async def test_a_true_sitemap_is_believed(site: Site, store_path: Path) -> None:
     first = {row[:2] for cycle in (1, 2) for row in page_claims[cycle] if row[1] == "sitemap"}
     assert first == {(path, "sitemap") for path in TRUE}
     assert [row[:2] for row in page_claims[7] if row[1] == "sitemap"] == [(TRUE[1], "sitemap")]
-    assert all(not columns["claims"] for path, columns in kept(store_path).items() if path in SILENT)
+    assert all(not columns["claims"] for path, columns in stored_hints(store_path).items() if path in SILENT)
     with Store(store_path, readonly=True) as store:
         (row,) = store.hints.trust()
     counts = row["counts"][hints.KINDS.index("sitemap")]
@@ -166,7 +166,7 @@ async def test_a_large_sitemap_is_read_beside_the_reactor(site: Site, store_path
     await Deferred.fromFuture(watching)
     assert stats(crawler)["hints/claims"] == 1
     assert stats(crawler)["hints/unknown_urls"] == 29_999
-    assert kept(store_path)["/page"]["claims"] != 0
+    assert stored_hints(store_path)["/page"]["claims"] != 0
     assert longest_s < 0.25
 
 
@@ -183,11 +183,11 @@ async def test_headers_are_heard(site: Site, store_path: Path) -> None:
     Listed.start_urls = [site.url("/a"), site.url("/b")]
     for _ in range(3):
         await crawl(Listed, store_path)
-    found = kept(store_path)
+    result = stored_hints(store_path)
     modified = 1 << hints.KINDS.index("modified")
-    assert found["/a"]["claims"] == modified, "an old date is no unseen change"
-    assert found["/a"]["fresh"] == hints.LONGEST + 1
-    assert (found["/b"]["claims"], found["/b"]["fresh"]) == (0, 0)
+    assert result["/a"]["claims"] == modified, "an old date is no unseen change"
+    assert result["/a"]["fresh"] == hints.LONGEST + 1
+    assert (result["/b"]["claims"], result["/b"]["fresh"]) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -215,22 +215,22 @@ def test_for_how_long_an_answer_stays_true(headers: dict[str, Any], span_s: floa
 async def test_only_the_own_site_is_spoken_for_unless_robots_name_the_sitemap(store_path: Path) -> None:
     """A sitemap of one host cannot claim anything of another's pages on its own."""
     site = Site(hosts=("127.0.0.1", "127.0.0.2"))
-    own, other = site.url("/own"), site.url("/other", "127.0.0.2")
+    ours, other = site.url("/own"), site.url("/other", "127.0.0.2")
     site.pages |= {"/own": html("one page"), "/other": html("another page"), "/robots.txt": "User-agent: *"}
-    site.pages["/sitemap.xml"] = sitemap({own: "2026-01-01", other: "2026-01-01"})
+    site.pages["/sitemap.xml"] = sitemap({ours: "2026-01-01", other: "2026-01-01"})
     everything = {"GP4C_BUDGET": 1.0}
     SitemapListed.sitemap_urls = (site.url("/sitemap.xml"),)
     await crawl(SitemapListed, store_path, everything)
     crawler = await crawl(SitemapListed, store_path, {"ROBOTSTXT_OBEY": True, **everything})
     assert stats(crawler)["hints/foreign_urls"] == 1
-    assert [columns["claims"] for columns in kept(store_path).values()] == [0, 1, 0]
+    assert [columns["claims"] for columns in stored_hints(store_path).values()] == [0, 1, 0]
     site.pages["/robots.txt"] = f"User-agent: *\nSitemap: {site.url('/sitemap.xml')}\n"
     SitemapListed.sitemap_urls = (site.url("/robots.txt", "127.0.0.2"),)
     await crawl(SitemapListed, store_path, everything)
     SitemapListed.sitemap_urls = (site.url("/sitemap.xml"),)
     crawler = await crawl(SitemapListed, store_path, everything)
     assert "hints/foreign_urls" not in stats(crawler)
-    assert kept(store_path)["/other"]["claims"] == 1
+    assert stored_hints(store_path)["/other"]["claims"] == 1
     await site.close()
 
 
@@ -261,8 +261,8 @@ async def test_bad_dates_are_counted_and_a_future_one_is_now(
     warnings = [record for record in caplog.records if "is no date" in record.getMessage()]
     assert len(warnings) == 1
     assert warnings[0].levelno == logging.WARNING
-    found = kept(store_path)
-    assert [found[path]["claims"] & 1 for path in paths] == [0, 0, 1, 1, 1, 1]
+    result = stored_hints(store_path)
+    assert [result[path]["claims"] & 1 for path in paths] == [0, 0, 1, 1, 1, 1]
     with Store(store_path, readonly=True) as store:
         assert store.last_cycle == 2
 
@@ -310,7 +310,7 @@ async def test_hints_can_be_turned_off(site: Site, store_path: Path) -> None:
     for _ in range(2):
         crawler = await crawl(SitemapListed, store_path, {"GP4C_HINTS": False})
     assert not [name for name in stats(crawler) if name.startswith("hints/")]
-    assert not any(any(columns.values()) for columns in kept(store_path).values())
+    assert not any(any(columns.values()) for columns in stored_hints(store_path).values())
 
 
 @pytest_twisted.ensureDeferred
@@ -335,7 +335,7 @@ async def test_what_passes_beside_the_visits_is_read_too(site: Site, store_path:
     for _ in range(2):
         crawler = await crawl(Beside, store_path)
     assert stats(crawler)["hints/claims"] == 1
-    assert kept(store_path)["/a"]["claims"] == 1 << hints.KINDS.index("feed")
+    assert stored_hints(store_path)["/a"]["claims"] == 1 << hints.KINDS.index("feed")
 
 
 def test_claims_told_between_cycles_are_due_in_the_next(tmp_path: Path) -> None:
@@ -356,8 +356,8 @@ def test_claims_told_between_cycles_are_due_in_the_next(tmp_path: Path) -> None:
         store.finish_cycle({})
         (block,) = [block for _, block in store.blocks()]
         assert (block["claims"][0], block["claimed_cycle"][0]) == (0x44, 2)
-        found = [(cycle, rows.tolist()) for cycle, rows in store.hints.of_cycles()]
-        assert found == [(1, [(1, 2, 2), (3, 2, 2)]), (1, [(4, 2, 2)]), (2, [(0, 2, 2)])]
+        result = [(cycle, rows.tolist()) for cycle, rows in store.hints.of_cycles()]
+        assert result == [(1, [(1, 2, 2), (3, 2, 2)]), (1, [(4, 2, 2)]), (2, [(0, 2, 2)])]
         assert store.verify() == []
 
 
@@ -385,7 +385,7 @@ def test_kill_9_leaves_whole_sitemaps_and_right_counts(web: Web, worker: Worker)
     listed = {"/a.xml": PAGES, "/b.xml": len(range(0, PAGES, 3))}
     settings = {"GP4C_SCORE_FUNCTION": "hinted + 0.1 * random", "GP4C_POLICY": "top_k"}
     moments = random.Random(18)
-    kills = partly = whole = 0
+    kills = partly = complete = 0
     while kills < 14:
         web.log.clear()
         if kills % 4 == 3:
@@ -407,7 +407,7 @@ def test_kill_9_leaves_whole_sitemaps_and_right_counts(web: Web, worker: Worker)
             expected = sum(listed[path] for path in listed if path in state.visited_paths)
             if state.open_cycle is not None:
                 assert count == expected, "claims of a sitemap and its visit are committed together"
-                whole += expected > 0
+                complete += expected > 0
                 partly += expected == 0
     assert worker.begin(settings)
     assert worker.wait() == 0
@@ -421,7 +421,7 @@ def test_kill_9_leaves_whole_sitemaps_and_right_counts(web: Web, worker: Worker)
         ages = np.concatenate([block["age_first"] for _, block in store.blocks()])
         assert ages.any(), "pages that the true sitemap dates before the crawl"
         assert np.any([rows["kind"] == 0 for _, rows in store.hints.of_cycles()][-1])
-    assert whole
+    assert complete
 
 
 def test_names_of_sitemaps_are_bounded() -> None:

@@ -158,14 +158,14 @@ def test_every_event_is_told_at_least_once_in_order_whenever_a_crawl_is_killed(
     for _ in range(2):
         worker.begin(settings)
         assert worker.wait() == 0
-    told: dict[int, list[tuple[str, str]]] = {}
+    events_of_cycle: dict[int, list[tuple[str, str]]] = {}
     for line in lines.read_text().splitlines():
         event = json.loads(line)
-        told.setdefault(event["cycle"], []).append((event["kind"], event["url"]))
+        events_of_cycle.setdefault(event["cycle"], []).append((event["kind"], event["url"]))
     with Store(worker.store, readonly=True) as store:
-        assert max(told) <= store.last_cycle
+        assert max(events_of_cycle) <= store.last_cycle
         for events in recorded_events(store.visits(), store.pages, gone_after=3, first_cycle=2):
             urls = [request["url"] for request in store.requests(events.visits["page"])]
             expected = [(EVENTS[kind], url) for kind, url in zip(events.kinds.tolist(), urls, strict=True)]
-            once = list(dict.fromkeys(told.get(events.cycle, ())))
+            once = list(dict.fromkeys(events_of_cycle.get(events.cycle, ())))
             assert once == expected, f"cycle {events.cycle}"

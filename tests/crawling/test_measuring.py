@@ -50,7 +50,7 @@ WORDS = [
 ]
 
 
-class Given(Spider):
+class GivenPages(Spider):
     """Asks for the pages that it is given."""
 
     name = "given"
@@ -89,21 +89,21 @@ def serve(site: Site, said: list[str | None]) -> None:
     site.pages = {f"/{page}": html(text) for page, text in enumerate(said) if text is not None}
 
 
-def settings_of(log: Path, **given: Any) -> dict[str, Any]:
+def settings_of(log: Path, **arguments: Any) -> dict[str, Any]:
     """Those of a crawl that measures; a page is gone at once."""
     usual = {"GP4C_SCORE_FUNCTION": "dq_rate * t + 0.001 * t", "GP4C_BUDGET": 10, "GP4C_GONE_AFTER": 1}
-    return {**usual, "GP4C_WARMUP_VISITS": 1, "GP4C_DISCOVERY": 0.0, "GP4C_QUERY_LOG": str(log), **given}
+    return {**usual, "GP4C_WARMUP_VISITS": 1, "GP4C_DISCOVERY": 0.0, "GP4C_QUERY_LOG": str(log), **arguments}
 
 
 async def crawled(
     site: Site, store: Path, said: list[list[str | None]], settings: dict[str, Any]
 ) -> list[Any]:
     """Crawl cycle after cycle; returns the finished crawlers."""
-    Given.start_urls = [site.url(f"/{page}") for page in range(PAGES)]
+    GivenPages.start_urls = [site.url(f"/{page}") for page in range(PAGES)]
     crawlers = []
     for row in said:
         serve(site, row)
-        crawlers.append(await crawl(Given, store, settings))
+        crawlers.append(await crawl(GivenPages, store, settings))
     return crawlers
 
 
@@ -219,9 +219,9 @@ async def test_another_log_counts_anew_without_fetching(
         state = dict(store.blocks())[0]
         assert set(state["dq_n"].tolist()) <= {0, 1}
         assert store.verify() == []
-    whole = tmp_path / "whole"
-    await crawled(site, whole, said[:4], {**settings, "GP4C_QUERY_LOG": str(other)})
-    with Store(whole) as store:
+    complete = tmp_path / "whole"
+    await crawled(site, complete, said[:4], {**settings, "GP4C_QUERY_LOG": str(other)})
+    with Store(complete) as store:
         assert switched == {key: ppm for key, ppm in gained(store).items() if key[0] == 4}
     assert any(switched.values())
 
@@ -358,9 +358,9 @@ async def test_a_function_learned_for_impact_crawls(
 ) -> None:
     """Learned offline with these terminals, it chooses the pages of a crawl that has the log."""
     said, score = [row for seed in (3, 4, 5) for row in texts(seed)[:3]], tmp_path / "score.json"
-    given = [str(contents(tmp_path / "contents.jsonl", said)), "--query-log", str(log), "-o", str(score)]
-    given += ["--fitness", "impact", "--terminals", "dq_rate,dq_last", "--budget", "4", "--warmup", "1"]
-    given += [
+    command = [str(contents(tmp_path / "contents.jsonl", said)), "--query-log", str(log), "-o", str(score)]
+    command += ["--fitness", "impact", "--terminals", "dq_rate,dq_last", "--budget", "4", "--warmup", "1"]
+    command += [
         "--population",
         "8",
         "--generations",
@@ -374,7 +374,7 @@ async def test_a_function_learned_for_impact_crawls(
         "--selection",
         "best",
     ]
-    assert learn.main(given) == 0
+    assert learn.main(command) == 0
     assert set(load(str(score)).terminals) & {"dq_rate", "dq_last"}
     settings = settings_of(log, GP4C_SCORE_FUNCTION=str(score))
     last = (await crawled(site, store_path, said[:4], settings))[-1]
@@ -394,11 +394,11 @@ def test_a_replay_of_the_same_texts_plans_what_the_crawl_does(
         changed = rng.random(pages) < np.linspace(0, 0.8, pages)
         new = [" ".join(rng.choice(WORDS, rng.integers(9, 50))) for _ in range(pages)]
         said.append([a if now else b for now, a, b in zip(changed, new, said[-1], strict=True)])
-    given = {"GP4C_SCORE_FUNCTION": score, "GP4C_BUDGET": 7, "GP4C_SEED": 3, "GP4C_QUERY_LOG": str(log)}
-    given |= {"GP4C_DISCOVERY": 0.0, "GP4C_SITE_SHARE": 1.0}
+    settings = {"GP4C_SCORE_FUNCTION": score, "GP4C_BUDGET": 7, "GP4C_SEED": 3, "GP4C_QUERY_LOG": str(log)}
+    settings |= {"GP4C_DISCOVERY": 0.0, "GP4C_SITE_SHARE": 1.0}
     monkeypatch.setattr(measuring, "REFIT_CYCLES", 99)
     plans: list[live_replay.Plan] = []
-    loaded = live_replay.settings_of(given)
+    loaded = live_replay.settings_of(settings)
     loaded = dataclasses.replace(loaded, policy=live_replay.noting("top_k", plans, columns=False))
     prints = np.array([[fingerprint_of_text(text) for text in row] for row in said], np.uint64)
     crawl_store(tmp_path / "s", prints, loaded, live_replay.KEYS, live_replay.URLS, said)
@@ -409,6 +409,6 @@ def test_a_replay_of_the_same_texts_plans_what_the_crawl_does(
     path = tmp_path / "contents.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     history = with_refresh_values(read_contents(path), QualityMeasure(read_query_log(log)))
-    expected = live_replay.replayed(history, {**given, "GP4C_POLICY": "top_k"})
+    expected = live_replay.replayed(history, {**settings, "GP4C_POLICY": "top_k"})
     assert len(expected) == cycles - live_replay.WARMUP
     assert [plan for plan in plans if plan.pages] == expected

@@ -73,13 +73,13 @@ class Steps:
     """Counts what is written; at the step that is to be the last one, the process is killed."""
 
     def __init__(self, last: float) -> None:
-        self.left, self.taken = last, 0
+        self.steps_left, self.taken = last, 0
 
     def take(self, *_: object) -> None:
         """One further step."""
-        self.left -= 1
+        self.steps_left -= 1
         self.taken += 1
-        if self.left < 0:
+        if self.steps_left < 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -87,8 +87,8 @@ def stepping(steps: Steps) -> None:
     """Take a step at each statement of SQLite and around each write transaction of LMDB, in this process."""
     connect, transaction = SqliteKind.connect, Environment.transaction
 
-    def traced(*given: Any, **more: Any) -> sqlite3.Connection:
-        connection = connect(*given, **more)
+    def traced(*arguments: Any, **more: Any) -> sqlite3.Connection:
+        connection = connect(*arguments, **more)
         connection.set_trace_callback(steps.take)
         return connection
 
@@ -105,24 +105,24 @@ def content(path: Path) -> dict[str, object]:
     """All that was measured, and all that the index holds."""
     with Store(path) as store:
         assert store.verify() == []
-        found: dict[str, object] = {
+        results: dict[str, object] = {
             name: b"".join(block[name].tobytes() for _, block in store.blocks())
             for name in refresh_value.COLUMNS
         }
-        found |= {f"gains {cycle}": gains.tobytes() for cycle, gains in store.gains.of_cycles()}
-        found["visits"] = [(cycle, sorted(rows["page"].tolist())) for cycle, rows in store.visits()]
+        results |= {f"gains {cycle}": gains.tobytes() for cycle, gains in store.gains.of_cycles()}
+        results["visits"] = [(cycle, sorted(rows["page"].tolist())) for cycle, rows in store.visits()]
         assert [record["gained"][0] > 0 for record in store.cycles()] == [False] + [True] * (CYCLES - 1)
     with closing(sqlite3.connect(path / FILE)) as index:
         for table in ("pages", "staged", "gains", "about", "texts"):
-            found[table] = sorted(
+            results[table] = sorted(
                 index.execute(
                     f"SELECT rowid, * FROM {table}" if table == "texts" else f"SELECT * FROM {table}"
                 )
             )
-        found["about"] = [row for row in found["about"] if row[0] != "store_id"]  # type: ignore[attr-defined]
-        assert found["staged"] == []
+        results["about"] = [row for row in results["about"] if row[0] != "store_id"]  # type: ignore[attr-defined]
+        assert results["staged"] == []
         assert index.execute("INSERT INTO texts (texts) VALUES ('integrity-check')") is not None
-    return found
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -137,15 +137,15 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_crawl_killed_anywhere_measures_what_it_would_have(tmp_path: Path, log: Path) -> None:
     """While staging, in the index's transaction, before the fold and in it, again and again or once."""
     undisturbed = Steps(np.inf)
-    told = tmp_path / "told"
+    contents = tmp_path / "told"
 
-    def whole() -> None:
+    def complete_crawl() -> None:
         stepping(undisturbed)
         crawl(tmp_path / "whole", log)
-        told.write_text(str(undisturbed.taken))
+        contents.write_text(str(undisturbed.taken))
 
-    assert wait(in_child(whole)) == 0
-    expected, steps = content(tmp_path / "whole"), int(told.read_text())
+    assert wait(in_child(complete_crawl)) == 0
+    expected, steps = content(tmp_path / "whole"), int(contents.read_text())
     assert steps > 300
 
     def work(path: Path, last: int) -> None:

@@ -48,16 +48,18 @@ def test_the_tree_of_a_store_is_that_of_its_urls(
     with pytest.MonkeyPatch.context() as patch, Store(path, sizes=Sizes(block_rows=4)) as store:
         patch.setattr(neighbourhood, "REQUESTS", size)
         store.add_pages((page + 1, {"url": url}) for page, url in enumerate(urls))
-        found = Neighbourhood(store, 1, ()).grouping("tree")
-    told = [place_of_url(url) for url in urls]
-    known = list(dict.fromkeys(told))
-    number = np.array([known.index(place) for place in told])
-    expected = groupings.tree_of_directories(number, [(place.site, place.directory) for place in known])
-    assert found.number.tolist() == expected.number.tolist()
-    assert found.groups == expected.groups
+        result = Neighbourhood(store, 1, ()).grouping("tree")
+    places_of_urls = [place_of_url(url) for url in urls]
+    known = list(dict.fromkeys(places_of_urls))
+    number = np.array([known.index(directory) for directory in places_of_urls])
+    expected = groupings.tree_of_directories(
+        number, [(directory.site, directory.directory) for directory in known]
+    )
+    assert result.number.tolist() == expected.number.tolist()
+    assert result.groups == expected.groups
     for page in range(len(urls)):
         for d in (-3, 3):
-            rings = [[ring.tolist() for ring in one.rings(page, d)] for one in (found, expected)]
+            rings = [[ring.tolist() for ring in one.rings(page, d)] for one in (result, expected)]
             assert rings[0] == rings[1]
 
 
@@ -124,9 +126,9 @@ async def test_a_changed_sample_brings_its_cluster(
         ((_, visits),) = store.visits(2, 2)
         assert set(visits["kind"]) == {SAMPLE}
         assert "groups" not in store.cycles()[-1]
-        told = {page_: unpack(packed) for page_, packed in store.descriptions()}
-    assert sorted(told) == list(range(3 * PAGES_OF_TOPIC))
-    assert all((one.images, len(one.links)) == (1, 1) for one in told.values())
+        descriptions = {page_: unpack(packed) for page_, packed in store.descriptions()}
+    assert sorted(descriptions) == list(range(3 * PAGES_OF_TOPIC))
+    assert all((one.images, len(one.links)) == (1, 1) for one in descriptions.values())
     clustered(store_path)
     assert "36 pages in 3 clusters, 36 links" in capsys.readouterr().out
     for number in range(1, 3 * PAGES_OF_TOPIC, 3):  # all of one topic change
@@ -191,12 +193,12 @@ async def test_pages_that_come_later_are_in_no_cluster(web: Site, store_path: Pa
         assert len(stored.groups.cluster) == late
         assert NOWHERE not in stored.groups.cluster
         first = next(one for one in range(late) if store.request(one)["url"] == web.url("/0"))
-        told = dict(store.descriptions())
-    assert unpack(told[first]).words > unpack(told[late - 1]).words
+        descriptions = dict(store.descriptions())
+    assert unpack(descriptions[first]).words > unpack(descriptions[late - 1]).words
 
 
 @pytest.mark.parametrize(
-    ("given", "asks"),
+    ("settings", "asks"),
     [
         ({"GP4C_POLICY": "cb"}, True),
         ({"GP4C_POLICY": "lb(phi=1)"}, True),
@@ -207,27 +209,27 @@ async def test_pages_that_come_later_are_in_no_cluster(web: Site, store_path: Pa
         ({}, False),
     ],
 )
-def test_descriptions_are_kept_where_somebody_asks(given: dict[str, str], asks: bool) -> None:
+def test_descriptions_are_kept_where_somebody_asks(settings: dict[str, str], asks: bool) -> None:
     """They cost a parse of every new copy."""
-    assert Settings.load(ScrapySettings(given)).asks_for_clusters == asks
+    assert Settings.load(ScrapySettings(settings)).asks_for_clusters == asks
 
 
 def test_shadows_are_told_of_clusters_without_their_own_pages() -> None:
     """The visits of a panel page go, and those that its shadow would have had take their place."""
-    told = np.array([(0, 10, 4, 0.0), (1, 5, 5, 0.0)], GROUP_VISITS)
+    visits = np.array([(0, 10, 4, 0.0), (1, 5, 5, 0.0)], GROUP_VISITS)
     now = np.array([(0, 3, 2, 0.0)], GROUP_VISITS)
     related = Related(
         Directories(np.zeros(1, np.intp), 1),
         RecentVisits(9, [NO_VISITS]),
         lambda: PageSums(np.zeros(1), np.zeros(1)),
-        Clustered(2, [told], now),
+        Clustered(2, [visits], now),
     )
     shadows = np.zeros(3, SHADOW)
     for name, bits in {"judged": 0b11, "changed": 0b01, "visited": 0b10, "outdated": 0b10}.items():
         shadows[name] = bits
-    own = PanelVisits({}, np.array([True, False, True]), np.array([True, False, True]), np.zeros(3))
+    panel = PanelVisits({}, np.array([True, False, True]), np.array([True, False, True]), np.zeros(3))
     state = {"cluster": np.array([0, 1, NOWHERE]), "group": np.zeros(3, np.intp)}
-    apart = LeaveOneOut(related, shadows, own, 9)
+    apart = LeaveOneOut(related, shadows, panel, 9)
     recent = [(4 - 1 + 1 + 0.1) / (10 - 2 + 1 + 1), (5 - 1 + 1 + 0.1) / (5 - 2 + 1 + 1), 0.1]
     assert apart.column("cluster_recent", state, 3).tolist() == recent
     expected = [(2 - 1 + recent[0]) / (3 - 1 + 1), recent[1], 0.1]

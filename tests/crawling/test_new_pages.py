@@ -59,12 +59,12 @@ def test_waiting_pages_are_taken_by_turns(
     """A site gets its n-th page only when all others have n, a finder likewise; then age and draw decide."""
     turns = []
     for site in range(4):
-        own = []
+        order = []
         for finder in range(3):
             of_both = (number for number, page in enumerate(pages) if page[::3] == (site, finder))
-            found = [(*pages[number][1:3], number) for number in of_both]
-            own += [(turn, *one) for turn, one in enumerate(sorted(found))]
-        turns += [(turn, *one[1:]) for turn, one in enumerate(sorted(own)[:of_site])]
+            result = [(*pages[number][1:3], number) for number in of_both]
+            order += [(turn, *one) for turn, one in enumerate(sorted(result))]
+        turns += [(turn, *one[1:]) for turn, one in enumerate(sorted(order)[:of_site])]
     assert in_turn(pages, of_site) == [number for *_, number in sorted(turns)]
 
 
@@ -168,9 +168,9 @@ async def test_new_pages_are_ranked_where_they_are_capped(site: Site, store_path
     long, short = [f"/long/{n}" for n in range(12)], [f"/short/{n}" for n in range(4)]
     site.pages = {"/": html("front", ["/a", "/b"]), "/a": html("long", long), "/b": html("short", short)}
     site.pages |= {path: html(f"page {path} of this site") for path in (*long, *short)}
-    given_ = {"GP4C_NEW_PAGES": 4, "GP4C_NEW_PAGE_FUNCTION": "cash", "GP4C_BUDGET": 1, "GP4C_HINTS": False}
+    settings = {"GP4C_NEW_PAGES": 4, "GP4C_NEW_PAGE_FUNCTION": "cash", "GP4C_BUDGET": 1, "GP4C_HINTS": False}
     for _ in range(2):
-        await crawl(Followed, store_path, given_, urls=(site.url(),))
+        await crawl(Followed, store_path, settings, urls=(site.url(),))
     assert set(short) <= set(site.fetched())
     with Store(store_path, readonly=True) as store:
         assert store.cycles()[-1]["new_page_function"] == "cash"
@@ -207,16 +207,16 @@ async def test_pages_of_more_links_and_better_words_come_first(
     targets = [f"/t{n}" for n in range(6)]
     links = {"/a": targets, "/b": targets[4:], "/c": targets[5:]}
     (tmp_path / "log.tsv").write_text("bread\t3\nstars\t1\n")
-    given_ = {"GP4C_BUDGET": 1, "GP4C_HINTS": False, "GP4C_QUERY_LOG": str(tmp_path / "log.tsv")}
-    given_["GP4C_NEW_PAGE_FUNCTION"] = "inlinks + 10 * anchor"
+    settings = {"GP4C_BUDGET": 1, "GP4C_HINTS": False, "GP4C_QUERY_LOG": str(tmp_path / "log.tsv")}
+    settings["GP4C_NEW_PAGE_FUNCTION"] = "inlinks + 10 * anchor"
     site.pages = {"/": html("front", [*links]), **{path: html(f"page {path}") for path in (*links, *targets)}}
-    await crawl(Ruled, store_path, given_, urls=(site.url(),))
+    await crawl(Ruled, store_path, settings, urls=(site.url(),))
     site.pages |= {path: html(f"page {path}", of_page) for path, of_page in links.items()}
     front = html("of bread", ["/t5"])
     site.pages["/c"] = front.replace("</body>", '<a href="/t1">bread of the day</a></body>')
     for cap in (0, 0, 3):
         site.log.clear()
-        await crawl(Ruled, store_path, {**given_, "GP4C_NEW_PAGES": cap}, urls=(site.url(),))
+        await crawl(Ruled, store_path, {**settings, "GP4C_NEW_PAGES": cap}, urls=(site.url(),))
     assert site.fetched() & {*targets} == {"/t1", "/t4", "/t5"}
     with Store(store_path, readonly=True) as store:
         bits = store.columns_of(np.arange(store.pages, dtype=np.uint32))["link_bits"].tolist()

@@ -63,8 +63,8 @@ async def test_a_crawl_tells_of_changed_new_and_gone_pages(
     (message,) = hook.received
     assert message["title"] == "watching: 1 new, 1 changed, 1 gone"
     assert "[-10-] {+12+}" in message["message"]
-    told = [json.loads(line) for line in lines.read_text().splitlines()]
-    assert {(one["kind"], one["url"]) for one in told} == {
+    events = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert {(one["kind"], one["url"]) for one in events} == {
         ("changed", site.url("/1")),
         ("gone", site.url("/2")),
         ("failing", site.url("/2")),
@@ -167,7 +167,7 @@ async def test_a_change_is_told_when_its_visit_is_delivered(site: Site, store_pa
 
     Failing.start_urls = [site.url(path) for path in PATHS]
     settings = {"GP4C_NOTIFY": [hook.url], "GP4C_BUDGET": 1.0}
-    told = []
+    calls = []
     for day in range(4):
         version = min(day, 1)
         site.pages.update({path: html(f"version {version} of {path}, as it was") for path in ("/0", "/1")})
@@ -176,6 +176,6 @@ async def test_a_change_is_told_when_its_visit_is_delivered(site: Site, store_pa
         hook.received.clear()
         signalled.clear()
         await crawl(Failing, store_path, settings)
-        told.append(([message["message"] for message in hook.received], sorted(signalled)))
+        calls.append(([message["message"] for message in hook.received], sorted(signalled)))
     first, second = (f"1 changed\n\nchanged: {site.url(path)}" for path in ("/0", "/1"))
-    assert told == [([], []), ([first], ["/0"]), ([second], ["/1"]), ([], [])]
+    assert calls == [([], []), ([first], ["/0"]), ([second], ["/1"]), ([], [])]

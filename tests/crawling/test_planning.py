@@ -153,7 +153,7 @@ ROW = st.fixed_dictionaries(
         "key": st.integers(0, 2**64 - 1),
     }
 )
-GIVEN = st.fixed_dictionaries(
+WEBS = st.fixed_dictionaries(
     {
         "GP4C_BUDGET": st.one_of(st.integers(1, 30), st.floats(0.0, 1.0, exclude_min=True)),
         "GP4C_NEW_PAGES": st.none() | st.integers(0, 5),
@@ -166,7 +166,7 @@ GIVEN = st.fixed_dictionaries(
 
 
 @settings(deadline=None)
-@given(GIVEN, st.lists(ROW, max_size=40, unique_by=lambda row: row["key"]), st.integers(1, 10))
+@given(WEBS, st.lists(ROW, max_size=40, unique_by=lambda row: row["key"]), st.integers(1, 10))
 def test_plan_equals_the_model(given_settings: dict[str, Any], rows: list[Row], block_rows: int) -> None:
     """Kinds, order, ties, budget, caps, back-off and gone pages, whatever the pages' state."""
     assert plan_of(given_settings, rows, block_rows) == model(given_settings, rows)

@@ -55,14 +55,14 @@ class Pages(Spider):
 def pages(site: Site) -> type[Pages]:
     """Spider of a site."""
 
-    class Own(Pages):
+    class OwnPages(Pages):
         paths: ClassVar[list[str]] = list(PAGES)
         meta: ClassVar[dict[str, dict[str, Any]]] = {}
         seen: ClassVar[list[Any]] = []
 
-    Own.site = site
+    OwnPages.site = site
     site.pages.update({path: html(f"the text of {path}, some words long") for path in PAGES})
-    return Own
+    return OwnPages
 
 
 def visited(site: Site) -> list[str]:
@@ -121,8 +121,8 @@ async def test_rules_say_how_often_pages_are_visited(
     assert plan["promises"]["late"] == 0
     assert plan["kinds"]["promised"] > 0
     assert "in time; they need" in run("plan")
-    told = "rule 1 ('*/terms/*') is for it: visited at least every 1 cycle"
-    assert told in run("why", site.url("/terms/1"))
+    line = "rule 1 ('*/terms/*') is for it: visited at least every 1 cycle"
+    assert line in run("why", site.url("/terms/1"))
     assert "rule 3 ('/slow/') is for it: visited at most every 2 cycles" in run("why", site.url("/slow/1"))
 
 
@@ -284,17 +284,17 @@ async def test_a_distance_in_words_counts_words(site: Site, pages: type[Pages], 
     ]
     settings = {"GP4C_BUDGET": 1.0, "GP4C_RULES": rules, "GP4C_ARCHIVE": True}
     pages.paths = ["/shop/0", "/slow/0", "/other/0"]
-    found: dict[str, list[str]] = {path: [] for path in pages.paths}
+    results: dict[str, list[str]] = {path: [] for path in pages.paths}
     for day in range(1, 7):
         for path in pages.paths:
             site.pages[path] = html(" ".join(words))
         await crawl(pages, store_path, settings)
         for path, (outcome,) in outcomes(store_path, day).items():
-            found[path].append(outcome)
+            results[path].append(outcome)
         words[day * 20] = f"other{day}"
-    assert found["/other/0"] == ["first"] + ["changed"] * 5
-    assert found["/shop/0"] == ["first", "unchanged", "unchanged", "changed", "unchanged", "unchanged"]
-    assert found["/slow/0"] == ["first", "unchanged", "unchanged", "unchanged", "unchanged", "changed"]
+    assert results["/other/0"] == ["first"] + ["changed"] * 5
+    assert results["/shop/0"] == ["first", "unchanged", "unchanged", "changed", "unchanged", "unchanged"]
+    assert results["/slow/0"] == ["first", "unchanged", "unchanged", "unchanged", "unchanged", "changed"]
 
 
 @pytest_twisted.ensureDeferred

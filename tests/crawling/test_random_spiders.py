@@ -168,14 +168,14 @@ class Mortal(Random):
     name = "mortal"
     file: Any
     moment: str
-    left: int
+    lives: int
     """So many moments of that kind come before the one of the kill."""
 
     def may_die(self, moment: str) -> None:
         """Kill this process if it is time."""
         if moment == self.moment:
-            self.left -= 1
-            if self.left < 0:
+            self.lives -= 1
+            if self.lives < 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def parse_list(self, response: Any, day: int | None = None) -> Iterator[Any]:
@@ -248,9 +248,11 @@ async def test_no_change_is_lost_when_runs_are_killed(seed: int, site: Site, tmp
             "moment": "" if is_clean else draw.choice(MOMENTS),
         }  # fmt: skip
         budget = 1.0 if is_clean else draw.choice([0.5, 1.0])
-        given = [{**settings, "GP4C_BUDGET": budget}, arguments, site.url(""), str(file)]
+        run_arguments = [{**settings, "GP4C_BUDGET": budget}, arguments, site.url(""), str(file)]
         file.write_text("")
-        run = subprocess.Popen([sys.executable, "-c", MORTAL, *map(json.dumps, given)], cwd=Path.cwd())
+        run = subprocess.Popen(
+            [sys.executable, "-c", MORTAL, *map(json.dumps, run_arguments)], cwd=Path.cwd()
+        )
         code = await deferToThread(run.wait)
         kills += code == -signal.SIGKILL
         assert code in (0, -signal.SIGKILL)

@@ -23,7 +23,7 @@ words = itertools.count()
 
 def text_of(number: int, version: int = 0) -> str:
     """A text of its own, of a hundred words."""
-    return " ".join(f"word{number * 7919 + version * 104_729 + place * 31}" for place in range(100))
+    return " ".join(f"word{number * 7919 + version * 104_729 + position * 31}" for position in range(100))
 
 
 def page(number: int, version: int, canonical: str | None = None) -> str:

@@ -27,11 +27,11 @@ def test_visits_are_counted_by_why_they_were_made() -> None:
     visits = np.zeros(7, VISIT)
     visits["kind"] = [SAMPLE, SAMPLE, NEIGHBOUR, NEIGHBOUR, NEIGHBOUR, 0, KINDS.index("new")]
     visits["outcome"] = [2, 1, 2, 2, 1, 2, 0]
-    found = sampled_counts(visits, seeds=1)
-    assert found == {
+    result = sampled_counts(visits, seeds=1)
+    assert result == {
         "samples": 2, "samples_changed": 1, "seeds": 1, "neighbours": 3, "neighbours_changed": 2,
     }  # fmt: skip
-    assert samples_of({"sampled": found}) == "2 samples (1 changed, 1 followed), 3 neighbours (2 changed)"
+    assert samples_of({"sampled": result}) == "2 samples (1 changed, 1 followed), 3 neighbours (2 changed)"
     assert sampled_counts(visits[5:], seeds=0) is None
     assert samples_of({}) == ""
 
@@ -92,11 +92,11 @@ def test_a_crawl_by_another_policy_than_the_learned_one_is_told(tmp_path: Path) 
 
     learned = score_file(tmp_path / "a.json", policy="rounds(rounds=4)")
     assert line(learned, "rounds(rounds=4)") is None
-    told = line(learned, "top_k")
-    assert told is not None
-    assert "was learned under the policy rounds(rounds=4), and this crawl has top_k" in told
-    assert "Set GP4C_POLICY = 'rounds(rounds=4)'" in told
-    assert "python -m training.learn --policy" in told
+    message = line(learned, "top_k")
+    assert message is not None
+    assert "was learned under the policy rounds(rounds=4), and this crawl has top_k" in message
+    assert "Set GP4C_POLICY = 'rounds(rounds=4)'" in message
+    assert "python -m training.learn --policy" in message
     before = score_file(tmp_path / "b.json")
     assert (line(before, "top_k"), line("t * X", "rounds()")) == (None, None)
     assert line(before, "rounds()") is not None

@@ -204,8 +204,8 @@ class UserOfUrl:
     def process_request(self, request: Request) -> Request | None:
         """Replace a request for such a URL."""
         scheme, _, rest = request.url.partition("://")
-        user, found, host = rest.partition("@")
-        return request.replace(url=f"{scheme}://{host}", headers={"X-User": user}) if found else None
+        user, at, host = rest.partition("@")
+        return request.replace(url=f"{scheme}://{host}", headers={"X-User": user}) if at else None
 
 
 EVERYTHING = {"GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 0, "LOG_LEVEL": "INFO"}
@@ -302,10 +302,10 @@ def everything_written(directory: Path, store: Path, caplog: pytest.LogCaptureFi
     in_process(project, "pages", "--match", MARK)
     assert report.main([str(store), "-o", str(directory / "report.html")]) == 0
     assert store_history.main([str(store), "-o", str(directory / "history.tsv"), "--max-errors", "9"]) == 0
-    found = [path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()]
-    found += [gzip.decompress((directory / "export.tsv.gz").read_bytes()), capsys.readouterr().out.encode()]
-    found += [record.getMessage().encode() for record in caplog.records if record.levelno > logging.DEBUG]
-    return b"\n".join(found)
+    result = [path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()]
+    result += [gzip.decompress((directory / "export.tsv.gz").read_bytes()), capsys.readouterr().out.encode()]
+    result += [record.getMessage().encode() for record in caplog.records if record.levelno > logging.DEBUG]
+    return b"\n".join(result)
 
 
 @pytest_twisted.ensureDeferred

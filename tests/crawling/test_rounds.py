@@ -65,10 +65,10 @@ def check_plans(path: Path, settings: dict[str, Any] = SETTINGS) -> int:
                 CycleVisits.of(seen),
             )
             rows = slice(start, start + one["planned"])
-            own = among(kinds[rows], CHOSEN)
-            assert plan[rows][own].tolist() == chosen.pages.tolist()
-            assert kinds[rows][own].tolist() == chosen.kinds_of_pages().tolist()
-            assert scores[rows][own].tobytes() == chosen.scores.tobytes()
+            chosen_rows = among(kinds[rows], CHOSEN)
+            assert plan[rows][chosen_rows].tolist() == chosen.pages.tolist()
+            assert kinds[rows][chosen_rows].tolist() == chosen.kinds_of_pages().tolist()
+            assert scores[rows][chosen_rows].tobytes() == chosen.scores.tobytes()
             start += one["planned"]
         return len(store.rounds())
 
@@ -238,7 +238,9 @@ def test_kill_9_while_samples_are_out(policy: str, slow_pages: int, web: Web, wo
         with open_store(worker.store, readonly=True) as store:
             cycles = [] if store.is_folding else store.cycles()[checked:]
             for record in (one for one in cycles if one.get("finished") and one["cycle"] > 1):
-                rows = np.concatenate([found for _, found in store.visits(record["cycle"], record["cycle"])])
+                rows = np.concatenate(
+                    [rows_of_cycle for _, rows_of_cycle in store.visits(record["cycle"], record["cycle"])]
+                )
                 assert len(np.unique(rows["page"])) == len(rows)
                 chosen = int(among(rows["kind"], CHOSEN).sum())
                 plan = record["plan"]

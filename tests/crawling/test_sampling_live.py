@@ -84,7 +84,7 @@ def replayed(policy: str, changed: npt.NDArray[np.bool_]) -> list[list[int]]:
     seed = (loaded.seed + CYCLE_STEP * pow(GOLDEN, -1, 2**64)) % 2**64
     visits: list[list[int]] = []
 
-    def watch(cycle: int, pages: npt.NDArray[np.int64], found: npt.NDArray[np.bool_]) -> None:
+    def watch(cycle: int, pages: npt.NDArray[np.int64], changed_pages: npt.NDArray[np.bool_]) -> None:
         visits.append(pages.tolist())
 
     prepared = prepare(history, budget=BUDGET, warmup=WARMUP, seed=seed)

@@ -308,7 +308,7 @@ async def test_items_have_the_data_of_today(
         assert sorted(crawler.spider.items) == [(path, day) for path in ITEMS], day
 
 
-class Whole(Daily):
+class WholePages(Daily):
     """A listing and its items, by callbacks that keep what they read on the spider."""
 
     token = ""
@@ -344,19 +344,19 @@ class Whole(Daily):
         yield Request(failure.request.url, self.parse_page, dont_filter=True)
 
 
-class Failing(Whole):
+class Failing(WholePages):
     """Errors instead of captchas."""
 
     name, first_status = "failing", 500
 
 
-class Asking(Whole):
+class Asking(WholePages):
     """Captchas."""
 
     name = "asking"
 
 
-class Twice(Whole):
+class Twice(WholePages):
     """Two callbacks for each page."""
 
     name, first_status = "twice", 0
@@ -367,7 +367,7 @@ class Twice(Whole):
             yield request.replace(cb_kwargs={"number": 2}, dont_filter=True)
 
 
-class LateStart(Whole):
+class LateStart(WholePages):
     """A start that waits for a database."""
 
     name = "latestart"

@@ -192,7 +192,7 @@ class Plain(Spider):
         self.spider_arguments = spider_arguments(self, Credentials())
 
 
-class Own(Plain):
+class OwnSpider(Plain):
     """A spider with parameters of its own, one of which it does not keep."""
 
     name = "own"
@@ -210,15 +210,15 @@ async def test_arguments_of_spiders(store_path: Path) -> None:
     Nor does a token, which is another in each run, and is written nowhere.
     """
     for kind, arguments, expected in (
-        (Own, {}, {}),
-        (Own, {"country": "de"}, {}),
-        (Own, {"country": "fr", "topic": "x"}, {"country": "fr", "topic": "x"}),
+        (OwnSpider, {}, {}),
+        (OwnSpider, {"country": "de"}, {}),
+        (OwnSpider, {"country": "fr", "topic": "x"}, {"country": "fr", "topic": "x"}),
         (Plain, {"page": "3", "_job": "17"}, {"page": "3"}),
         (Plain, {"page": "3", "api_token": "s3cret"}, {"page": "3"}),
     ):
         crawler = await crawl(kind, store_path / kind.name, **arguments)
         assert crawler.spider.spider_arguments == expected
-    crawler = Crawler(Own, {"ADDONS": ADDONS, "GP4C_STORE": f"{store_path}/own"})
+    crawler = Crawler(OwnSpider, {"ADDONS": ADDONS, "GP4C_STORE": f"{store_path}/own"})
     await crawler.crawl("es")
     assert crawler.spider.spider_arguments == {"country": "es"}
 

@@ -376,7 +376,7 @@ async def test_the_same_bytes_under_other_settings_have_another_fingerprint(
     monkeypatch.setattr(visits, "read", noted)
     site.pages["/"] = page
     served = {"kind": ""}
-    main, own = "scrapy_gp4c.fingerprint.main_features", "tests.crawling.test_visits.words_of"
+    main, dotted = "scrapy_gp4c.fingerprint.main_features", "tests.crawling.test_visits.words_of"
     for kind, features, times, outcome in (
         ("text/html", None, 1, "first"),
         ("text/html", None, 1, "unchanged"),
@@ -384,8 +384,8 @@ async def test_the_same_bytes_under_other_settings_have_another_fingerprint(
         ("text/html", main, 2, "unchanged"),
         ("text/plain", main, 3, "changed"),
         ("text/html", None, 4, "changed"),
-        ("text/html", own, 5, "changed"),
-        ("text/html", own, 6, "unchanged"),
+        ("text/html", dotted, 5, "changed"),
+        ("text/html", dotted, 6, "unchanged"),
         ("text/html", None, 7, "changed"),
         ("text/html", None, 7, "unchanged"),
     ):
@@ -406,8 +406,8 @@ async def test_a_run_that_closes_waits_for_its_large_pages(site: Site, store_pat
     assert len(ends) == len(site.fetched())
     assert {tuple(end) for end in ends.values()} == {("first",)}
     assert len(crawler.spider.results) == len(ends)
-    left = {*threading.enumerate()} - before
-    assert not [thread for thread in left if thread.name.startswith("gp4c")]
+    threads = {*threading.enumerate()} - before
+    assert not [thread for thread in threads if thread.name.startswith("gp4c")]
 
 
 @pytest_twisted.ensureDeferred
@@ -511,10 +511,10 @@ async def test_links_to_pages_of_this_run_go_no_further(
         crawler = await crawl(Menu, store_path, url=menu, waits=waits)
         assert crawler.stats is not None
         assert crawler.stats.get_value("item_scraped_count") == PAGES
-        told = stats(crawler)
-        dropped = told["skipped/duplicate"] + told.get("skipped/not_planned", 0)
+        counts = stats(crawler)
+        dropped = counts["skipped/duplicate"] + counts.get("skipped/not_planned", 0)
         assert dropped == PAGES * PAGES + 1 - PAGES  # the plan waits for what the first page links to
-        assert {len(found) for found in outcomes(store_path, cycle).values()} == {1}
+        assert {len(outcomes_of_page) for outcomes_of_page in outcomes(store_path, cycle).values()} == {1}
         assert len(enqueued) == PAGES
         assert sum(enqueued.values()) < PAGES * PAGES / 2
         assert crawler.stats.get_value("request_depth_max") == 2  # as without the add-on

@@ -149,13 +149,13 @@ async def test_zyte_api(site: Site, store_path: Path) -> None:
             answer["browserHtml"] = page
         return json.dumps(answer).encode()
 
-    for place in (400, 600):
+    for width in (400, 600):
         site.pages["/v1/extract"] = extract
         settings = {
-            "ADDONS": {**ADDONS, "scrapy_zyte_api.Addon": place},
+            "ADDONS": {**ADDONS, "scrapy_zyte_api.Addon": width},
             "ZYTE_API_URL": site.url("/v1/"), "ZYTE_API_KEY": "none",
         }  # fmt: skip
-        await four_cycles(Shop, site, store_path / str(place), settings)
+        await four_cycles(Shop, site, store_path / str(width), settings)
         assert not [path for _, path in site.log if path in PATHS]
 
 

@@ -103,8 +103,8 @@ def test_workers_go_without_until_the_file_is_there(tmp_path):
     before = fitness.values(functions(TEXTS[:3]), file)
     file.touch()
     after = fitness.values(functions(TEXTS[:3]), file)
-    assert {text: own.tolist() for text, own in after.items()} == {
-        text: own.tolist() for text, own in before.items()
+    assert {text: values.tolist() for text, values in after.items()} == {
+        text: values.tolist() for text, values in before.items()
     }
 
 

@@ -46,9 +46,9 @@ def choices_of(seed: int = 0, budget: float = 0.1) -> DiscoveryChoices:
     return DiscoveryChoices(crawl_, "visits", SMALL, 2, 7)
 
 
-def learned_from(grown: GrowthHistory, choices: DiscoveryChoices, told: list[float]) -> LearnedDiscovery:
+def learned_from(grown: GrowthHistory, choices: DiscoveryChoices, scores: list[float]) -> LearnedDiscovery:
     with workers(1) as parallel:
-        return learn_discovery(grown, choices, parallel, lambda number, best: told.append(best))
+        return learn_discovery(grown, choices, parallel, lambda number, best: scores.append(best))
 
 
 def same(one: DiscoveryCandidate, other: DiscoveryCandidate) -> bool:
@@ -62,21 +62,21 @@ def test_a_part_has_what_could_be_known_of_it(seed: int, last: int) -> None:
     """Pages born by its end with whoever leads to them, their changes and claims up to it."""
     grown = random_web(seed)
     rng = np.random.default_rng(seed)
-    told = np.zeros(20, DATED_CLAIM)
-    told["cycle"] = np.sort(rng.integers(1, 15, 20))
-    told["page"] = rng.integers(0, grown.history.pages, 20)
-    grown = GrowthHistory(grown.history, grown.born, grown.finder, told)
+    claims = np.zeros(20, DATED_CLAIM)
+    claims["cycle"] = np.sort(rng.integers(1, 15, 20))
+    claims["page"] = rng.integers(0, grown.history.pages, 20)
+    grown = GrowthHistory(grown.history, grown.born, grown.finder, claims)
     part = grown.until(last)
-    kept = np.flatnonzero(grown.born <= last)  # a page of this web is never older than its finder
+    pages = np.flatnonzero(grown.born <= last)  # a page of this web is never older than its finder
     assert part.history.cycles == last
-    assert part.history.changed.tolist() == grown.history.changed[:last, kept].tolist()
-    assert part.history.weights.tolist() == grown.history.weights[kept].tolist()
-    assert part.born.tolist() == grown.born[kept].tolist()
-    position = {page: place for place, page in enumerate(kept.tolist())} | {NO_FINDER: NO_FINDER}
-    assert part.finder.tolist() == [position[page] for page in grown.finder[kept].tolist()]
+    assert part.history.changed.tolist() == grown.history.changed[:last, pages].tolist()
+    assert part.history.weights.tolist() == grown.history.weights[pages].tolist()
+    assert part.born.tolist() == grown.born[pages].tolist()
+    position = {page: rank for rank, page in enumerate(pages.tolist())} | {NO_FINDER: NO_FINDER}
+    assert part.finder.tolist() == [position[page] for page in grown.finder[pages].tolist()]
     expected = [
         (position[page], cycle)
-        for page, cycle in zip(told["page"].tolist(), told["cycle"].tolist(), strict=True)
+        for page, cycle in zip(claims["page"].tolist(), claims["cycle"].tolist(), strict=True)
         if cycle <= last and page in position
     ]
     assert list(zip(part.claims["page"].tolist(), part.claims["cycle"].tolist(), strict=True)) == expected
@@ -95,11 +95,11 @@ def test_what_hangs_on_a_later_page_is_left_out() -> None:
 def test_learning_is_never_worse_by_what_it_chooses_by() -> None:
     """The default stands for selection too; a second run learns the same; later cycles have no say."""
     grown, choices = random_web(3, pages=60, cycles=24), choices_of()
-    told: list[float] = []
-    learned = learned_from(grown, choices, told)
+    calls: list[float] = []
+    learned = learned_from(grown, choices, calls)
     assert learned.best.selected >= learned.default.selected
-    assert len(told) == SMALL.generations
-    assert told == sorted(told)
+    assert len(calls) == SMALL.generations
+    assert calls == sorted(calls)
     again = learned_from(grown, choices, [])
     assert same(learned.best, again.best)
     assert learned.ends == (13, 18)
@@ -136,16 +136,16 @@ def test_a_crawl_plans_by_what_was_learned(tmp_path: Path) -> None:
     assert (content["format"], content["fitness"], content["clock"]) == ("gp4c-score/1", "current", "visits")
     assert content["test"] == {"current": learned.best.test}
     assert content["parameters"]["score_function"] == "t"
-    given_ = {
+    settings = {
         "GP4C_DISCOVERY_FUNCTION": str(path),
         "GP4C_DISCOVERY": 0.5,
         "GP4C_SCORE_FUNCTION": "t",
         "GP4C_BUDGET": 0.2,
     }
-    function = Settings.load(ScrapySettings(given_)).discovery_function
+    function = Settings.load(ScrapySettings(settings)).discovery_function
     assert function.expression is not None
     assert function.expression.text == content["expression"]
-    crawled = crawl(tmp_path / "store", grown, given_)
+    crawled = crawl(tmp_path / "store", grown, settings)
     seeds = range(seed, seed + REPLAYS)
     crawls = [GrowthCrawl(0.2, load("t"), table.load("top_k"), function, 0.5, 2, one) for one in seeds]
     replayed = [replay_growth(grown, one) for one in crawls]
@@ -214,9 +214,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     how = ["--population", "6", "--generations", "2", "--seeds", "1", "--jobs", "1", "--budget", "0.1"]
     arguments = [str(tmp_path / "grown.npz"), "--growth", "-o", str(tmp_path / "d.json"), *how]
     assert main([*arguments, "--score", "t", "--terminals", "t,w"]) == 0
-    told = capsys.readouterr()
-    assert "GP4C_DISCOVERY_FUNCTION" in told.out
-    assert "generation 2 of 2: best" in told.err
+    printed = capsys.readouterr()
+    assert "GP4C_DISCOVERY_FUNCTION" in printed.out
+    assert "generation 2 of 2: best" in printed.err
     content = json.loads((tmp_path / "d.json").read_text())
     assert content["parameters"]["terminals"] == ["brought", "brought_t", "t", "w"]
     assert content["parameters"]["budget"] == 0.1

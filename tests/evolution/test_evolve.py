@@ -139,11 +139,11 @@ def test_kept_are_the_best_over_all_generations():
         rank = (-outcome.value, len(parse(text).tokens), text)
         behaviours[outcome.behaviour] = min(behaviours.get(outcome.behaviour, rank), rank)
     expected = [rank[2] for rank in sorted(behaviours.values())[:10]]
-    assert [kept.text for kept in evolution.best_individuals] == expected
-    for kept in evolution.best_individuals:
-        assert canonical(parse(kept.text)).text == kept.text
-        assert kept.fitness == closeness(kept.text).value
-        assert kept.nodes == len(parse(kept.text).tokens)
+    assert [individual.text for individual in evolution.best_individuals] == expected
+    for individual in evolution.best_individuals:
+        assert canonical(parse(individual.text)).text == individual.text
+        assert individual.fitness == closeness(individual.text).value
+        assert individual.nodes == len(parse(individual.text).tokens)
 
 
 def test_initial_population_has_no_repeats_and_no_constants():
@@ -178,13 +178,13 @@ def test_nan_is_the_worst_value():
 
     evolution = evolve(spoiled, SMALL, 1)
     assert evolution.best_individuals
-    assert not any("log" in kept.text for kept in evolution.best_individuals)
+    assert not any("log" in individual.text for individual in evolution.best_individuals)
 
 
 @pytest.mark.parametrize("stop", [1, 5, 11])
 def test_a_restored_run_ends_as_if_never_interrupted(stop):
     """The state goes through JSON after any generation; the rest of the run is the same to the last bit."""
-    whole = evolve(evaluate, SMALL, 9, (1, 2))
+    uninterrupted = evolve(evaluate, SMALL, 9, (1, 2))
     evolution = Evolution(SMALL, 9, (1, 2))
     for _ in range(stop):
         evolution.tell(evaluate(evolution.ask()))
@@ -194,7 +194,7 @@ def test_a_restored_run_ends_as_if_never_interrupted(stop):
     again.restore(state)
     while not again.finished:
         again.tell(evaluate(again.ask()))
-    assert again.state() == whole.state()
+    assert again.state() == uninterrupted.state()
 
 
 def test_parsimony_makes_functions_shorter():
@@ -204,8 +204,8 @@ def test_parsimony_makes_functions_shorter():
     assert np.mean([k.nodes for k in dear.best_individuals]) < np.mean(
         [k.nodes for k in free.best_individuals]
     )
-    for kept in dear.best_individuals:
-        assert kept.fitness == closeness(kept.text).value - 0.1 * kept.nodes
+    for individual in dear.best_individuals:
+        assert individual.fitness == closeness(individual.text).value - 0.1 * individual.nodes
 
 
 @pytest.mark.parametrize(
@@ -667,8 +667,8 @@ def test_several_at_once_become_what_each_becomes_alone():
         return {number: order(one) == orders[number] for number, one in asked.items()}
 
     alone = [
-        simplify(one, lambda other, own=own: order(other) == own)
-        for one, own in zip(expressions, orders, strict=True)
+        simplify(one, lambda other, expected_order=expected_order: order(other) == expected_order)
+        for one, expected_order in zip(expressions, orders, strict=True)
     ]
     assert simplify_all(expressions, same) == alone
     assert sizes == sorted(sizes, reverse=True)

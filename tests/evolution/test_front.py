@@ -56,12 +56,12 @@ def dominates(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 def fronts(values: set[tuple[float, float]]) -> list[set[tuple[float, float]]]:
     """Deb's fronts of different values, straight from the definition."""
-    found = []
-    left = set(values)
-    while left:
-        found.append({one for one in left if not any(dominates(other, one) for other in left)})
-        left -= found[-1]
-    return found
+    results = []
+    remaining = set(values)
+    while remaining:
+        results.append({one for one in remaining if not any(dominates(other, one) for other in remaining)})
+        remaining -= results[-1]
+    return results
 
 
 @given(PAIRS)
@@ -84,11 +84,11 @@ def test_the_order_is_by_front_then_by_room_and_equals_come_last(values, count):
     firsts = order[: len(different)]
     assert len({values[index] for index in firsts}) == len(firsts)
     assert all(values.index(values[index]) == index for index in firsts)
-    place = {value: number for number, front in enumerate(fronts(different)) for value in front}
-    numbers = [place[values[index]] for index in firsts]
+    position = {value: number for number, front in enumerate(fronts(different)) for value in front}
+    numbers = [position[values[index]] for index in firsts]
     assert numbers == sorted(numbers)
     for number, front in enumerate(fronts(different)):
-        chosen = [values[index] for index in firsts if place[values[index]] == number]
+        chosen = [values[index] for index in firsts if position[values[index]] == number]
         if len(chosen) >= 2:
             assert set(chosen[:2]) == {min(front), max(front)}
 
@@ -120,14 +120,14 @@ def test_it_comes_to_both_ends_and_keeps_what_lies_between():
         evolution.tell(seen)
     best = {(one.value, one.second) for one in seen.values()}
     front = fronts(best)[0]
-    kept = [(seen[one.text].value, seen[one.text].second) for one in evolution.best_individuals]
+    individual = [(seen[one.text].value, seen[one.text].second) for one in evolution.best_individuals]
     assert len(front) > 2
-    assert set(kept[: len(front)]) == front or front > set(kept)
+    assert set(individual[: len(front)]) == front or front > set(individual)
     assert len({one.behaviour for one in evolution.best_individuals}) == len(evolution.best_individuals)
-    assert max(second for _, second in kept) > -1e-9
+    assert max(second for _, second in individual) > -1e-9
     alone = evolve(evaluate, Parameters(population=60, generations=12), 3)
-    assert max(first for first, _ in kept) > alone.best[0], "better than a first generation"
-    assert evolution.best_so_far == max(first for first, _ in kept)
+    assert max(first for first, _ in individual) > alone.best[0], "better than a first generation"
+    assert evolution.best_so_far == max(first for first, _ in individual)
 
 
 def test_the_front_never_falls_back():
@@ -154,7 +154,7 @@ def test_it_asks_for_children_alone_unless_it_was_restored():
     other = FrontEvolution(SMALL, 3)
     evolution = run()
     other.restore(evolution.state())
-    assert set(other.ask()) >= {kept.text for kept in evolution.best_individuals}
+    assert set(other.ask()) >= {individual.text for individual in evolution.best_individuals}
 
 
 @pytest.mark.parametrize("missing", ["value", "second"])
@@ -171,13 +171,16 @@ def test_what_has_no_value_in_one_objective_is_worst(missing):
     while not evolution.finished:
         evolution.tell(spoiled(evolution.ask()))
     assert evolution.best_individuals
-    assert not any("log" in kept.text for kept in evolution.best_individuals)
+    assert not any("log" in individual.text for individual in evolution.best_individuals)
 
 
 def test_a_price_of_nodes_shortens_the_front():
     """Parsimony counts in both objectives."""
     free, priced = run(), run(Parameters(population=30, generations=8, best_count=10, parsimony=0.05))
-    mean = [np.mean([kept.nodes for kept in evolution.best_individuals]) for evolution in (free, priced)]
+    mean = [
+        np.mean([individual.nodes for individual in evolution.best_individuals])
+        for evolution in (free, priced)
+    ]
     assert mean[1] < mean[0]
 
 
@@ -192,7 +195,7 @@ def parts_of(choices: Choices = CHOICES) -> PreparedSplit:
     return prepare_splits(HISTORY, choices)[0]
 
 
-def kept(texts: list[str]) -> list[BestIndividual]:
+def individual(texts: list[str]) -> list[BestIndividual]:
     """What a run kept, behaviour and values as if measured."""
     return [BestIndividual(text, 0.5, 0.0, text, len(parse(text).tokens)) for text in texts]
 
@@ -203,19 +206,19 @@ def choose(texts: list[str], parts: PreparedSplit, goal: SelectionGoal, prefer: 
     def values(asked: list[str]) -> Pairs:
         return list(zip(*(goal.values(part, asked) for part in parts[:2]), strict=True))
 
-    return choose_of_front([kept(texts)], parts, goal, prefer, values, **options)
+    return choose_of_front([individual(texts)], parts, goal, prefer, values, **options)
 
 
 def means(text: str, parts: PreparedSplit, choices: Choices) -> dict[str, list[list[float]]]:
     """Metric -> values per cycle in training (the mean over the draws) and in validation."""
-    found = {}
+    results = {}
     for metric in ("ndcg", "freshness"):
         rows = [
             getattr(replay(part, text, clock=choices.clock, policy=choices.goal.policy_of(text)), metric)
             for part in (parts.training, *parts.draws, parts.validation)
         ]
-        found[metric] = [np.mean(rows[:-1], axis=0), rows[-1]]
-    return found
+        results[metric] = [np.mean(rows[:-1], axis=0), rows[-1]]
+    return results
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -208,7 +208,7 @@ def test_several_rules_choose_of_one_evolution_what_each_chooses_alone(jobs):
     choices = [dataclasses.replace(CHOICES, protocol="journal", budget=0.2, selection=rule) for rule in RULES]
     with workers(jobs) as pool:
         together = learn_by_rules(HISTORY, choices, pool)
-    assert all(same(one, learned(own)) for one, own in zip(together, choices, strict=True))
+    assert all(same(one, learned(choice)) for one, choice in zip(together, choices, strict=True))
     assert len({tuple(fold.text for fold in one.folds) for one in together}) > 1
 
 
@@ -258,7 +258,7 @@ def test_the_first_run_is_told_of_while_others_wait(compiling, monkeypatch, tmp_
     """Its first generation, once, while code is compiled beside; what is learned stays the same."""
     expected = learned()
     compiled = tmp_path / "done" if compiling else None
-    monkeypatch.setattr(learning, "compiled_beside", lambda *given: nullcontext(compiled))
+    monkeypatch.setattr(learning, "compiled_beside", lambda *arguments: nullcontext(compiled))
     watch = Watch()
     assert same(learned(watch=watch), expected)
     messages = watch.messages
@@ -287,17 +287,17 @@ def test_runs_are_bred_on_while_others_are_evaluated(monkeypatch):
     assert learned(choices, watch=Listening()).complete
     generations, runs = SMALL.generations, [fold for fold in range(5) for _ in range(2)]
     bred = [("bred", fold) for fold in runs]
-    told = [*bred[:-1], ("told", -1), bred[-1]]  # by the last run, which goes on then
-    assert events == [*bred, *(told * (generations - 1)), ("told", -1)]
+    expected = [*bred[:-1], ("told", -1), bred[-1]]  # by the last run, which goes on then
+    assert events == [*bred, *(expected * (generations - 1)), ("told", -1)]
 
 
 def test_what_was_compared_before_is_remembered(monkeypatch):
     """The baselines are replayed on a part once, whatever is learned; nobody writes to what is remembered."""
     replayed: list[object] = []
 
-    def counting(prepared: Any, given: Any, **options: Any) -> Any:
-        replayed.append(given)
-        return run(prepared, given, **options)
+    def counting(prepared: Any, asked: Any, **options: Any) -> Any:
+        replayed.append(asked)
+        return run(prepared, asked, **options)
 
     monkeypatch.setattr(learning, "run", counting)
     (parts,) = prepare_splits(HISTORY, CHOICES)
@@ -351,10 +351,11 @@ def test_result_is_what_the_rule_selects(selection):
     (truths,) = prepare_splits(HISTORY, choices)
     judge = TextFitness(truths[0], load_fitness("ndcg"), "visits")
 
-    kept = [k.text for run in range(2) for k in evolve(judge.outcomes, SMALL, 1, (0, run)).best_individuals]
+    texts = [k.text for run in range(2) for k in evolve(judge.outcomes, SMALL, 1, (0, run)).best_individuals]
     rule = SELECTIONS[selection]
     values = {
-        text: rule(*(values_of(t, text, load_fitness("ndcg"), "visits") for t in truths[:2])) for text in kept
+        text: rule(*(values_of(t, text, load_fitness("ndcg"), "visits") for t in truths[:2]))
+        for text in texts
     }
     assert result.best.selected == max(values.values())
     shown = (values_of(t, result.best.text, load_fitness("ndcg"), "visits") for t in truths[:2])
@@ -388,19 +389,19 @@ def test_the_guard_has_the_say_among_what_is_allowed(monkeypatch):
         return len(candidates) - 1
 
     (truths,) = prepare_splits(HISTORY, CHOICES)
-    kept = [evolve_on(truths[0]).best_individuals]
+    best = [evolve_on(truths[0]).best_individuals]
     monkeypatch.setattr(selection, "named_or_better", last)
     goal = SelectionGoal("ndcg", "visits", "guarded")
 
     def values(texts: list[str]) -> Any:
         return list(zip(*(goal.values(part, texts) for part in truths[:2]), strict=True))
 
-    chosen = selection.pick(kept, truths, goal, values)
-    lowest = min(kept[0], key=lambda one: one.value)
-    assert seen == [len(kept[0])]
+    chosen = selection.pick(best, truths, goal, values)
+    lowest = min(best[0], key=lambda one: one.value)
+    assert seen == [len(best[0])]
     assert chosen.selected == pytest.approx(lowest.value)
-    for allowed, count in (({kept[0][0].text, kept[0][1].text}, 2), (set(), len(kept[0]))):
-        selection.pick(kept, truths, goal, values, lambda texts, of=allowed: of)
+    for allowed, count in (({best[0][0].text, best[0][1].text}, 2), (set(), len(best[0]))):
+        selection.pick(best, truths, goal, values, lambda texts, of=allowed: of)
         assert seen[-1] == count, "where nothing is allowed, everything is"
 
 
@@ -530,8 +531,8 @@ def test_deepest_tree_lives_through_text_replay_live_use_and_reload(tmp_path):
             live.scores(state, 15).view(np.int64), expression(computed, pages).view(np.int64)
         )
         replayed = [
-            learning.run(truths[2], given, metrics=("ndcg",)).ndcg
-            for given in (expression, live, str(path), expression.text)
+            learning.run(truths[2], source, metrics=("ndcg",)).ndcg
+            for source in (expression, live, str(path), expression.text)
         ]
         for values in replayed[1:]:
             np.testing.assert_array_equal(values, replayed[0])
@@ -551,8 +552,8 @@ def test_a_front_has_its_values_on_every_part():
 def test_evolution_may_begin_with_what_people_know():
     """The named functions of the terminals and t times each terminal come first, then trees as ever."""
     parameters = dataclasses.replace(SMALL, terminals=("n", "X", "t", "cg"), start="named")
-    begun = Evolution(parameters, 1)
-    asked = [*begun.ask()]
+    evolution = Evolution(parameters, 1)
+    asked = [*evolution.ask()]
     assert asked[:3] == ["t", "cg", "X * t"]
     assert {"n * t", "cg * t"} <= set(asked)
     assert len(asked) == len(set(asked)) == SMALL.population
@@ -570,13 +571,13 @@ def test_seeds_bring_operators_and_constants_of_their_own(monkeypatch):
     parameters = dataclasses.replace(SMALL, start="named")
     judge = TextFitness(prepare(HISTORY, budget=0.1), load_fitness("ndcg"), "visits")
 
-    begun = Evolution(parameters, 1)
-    asked = begun.ask()
+    evolution = Evolution(parameters, 1)
+    asked = evolution.ask()
     assert any("0.37" in text for text in asked)
-    begun.tell(judge.outcomes(asked))
+    evolution.tell(judge.outcomes(asked))
     other = Evolution(parameters, 1)
-    other.restore(EvolutionState.from_json(begun.state().to_json()))
-    assert other.ask() == begun.ask()
+    other.restore(EvolutionState.from_json(evolution.state().to_json()))
+    assert other.ask() == evolution.ask()
 
 
 def test_terminals_of_siblings_begin_with_named_functions_and_divide_sites():
@@ -586,9 +587,9 @@ def test_terminals_of_siblings_begin_with_named_functions_and_divide_sites():
     assert Choices(parameters=around).units(HISTORY) == ("sites", "pages")
     assert Choices(parameters=around, division="pages").units(HISTORY) == ("pages",)
     assert not dataclasses.replace(around, start="random").named_start
-    own = Parameters(terminals=terminals.PAPERS)
-    assert not own.named_start
-    assert Choices(parameters=own).units(HISTORY) == ("pages",)
+    parameters = Parameters(terminals=terminals.PAPERS)
+    assert not parameters.named_start
+    assert Choices(parameters=parameters).units(HISTORY) == ("pages",)
 
 
 def named_history(sites: int, directories: int) -> ChangeHistory:
@@ -613,10 +614,10 @@ def test_terminals_of_related_pages_divide_by_what_there_is(sites, directories, 
     split = choices.split(history)[0]
     assert all(part.changed.any() for part in split)
     if unit == "directories":
-        found = [
+        results = [
             {(s, n.split("/")[0]) for s, n in zip(p.site.tolist(), p.page_names, strict=True)} for p in split
         ]
-        assert not found[0] & found[1] | found[1] & found[2] | found[0] & found[2]
+        assert not results[0] & results[1] | results[1] & results[2] | results[0] & results[2]
 
 
 def test_all_terminals_are_those_that_the_history_can_replay():
@@ -653,10 +654,10 @@ def test_sampled_sites_train_and_nothing_else_changes():
     """Whole sites of the training part; validation and test stay as they are."""
     choices = dataclasses.replace(CHOICES, division="sites", sample_sites=0.4)
     history = generate("brdc12-like", 2000, 30, 3)
-    (whole,), (part,) = (
+    (all_sites,), (part,) = (
         prepare_splits(history, dataclasses.replace(choices, sample_sites=s)) for s in (1.0, 0.4)
     )
-    assert 0.1 < part.training.pages / whole.training.pages < 0.7
-    for one, other in zip(whole[1:3], part[1:3], strict=True):
+    assert 0.1 < part.training.pages / all_sites.training.pages < 0.7
+    for one, other in zip(all_sites[1:3], part[1:3], strict=True):
         assert np.array_equal(one.changed, other.changed)
     assert part.training.k == round(0.1 * part.training.pages)

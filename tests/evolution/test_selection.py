@@ -48,10 +48,12 @@ def constant(*means: float) -> list[tuple[np.ndarray, np.ndarray]]:
 def test_the_variance_is_the_jackknifes(leads):
     """(m - 1) / m times the sum of the squared deviations, for each candidate."""
     m = len(leads)
-    for candidate, found in enumerate(jackknife(np.array(leads))):
-        own = [row[candidate] for row in leads]
-        mean = math.fsum(own) / m
-        assert found == pytest.approx((m - 1) / m * math.fsum((one - mean) ** 2 for one in own), abs=1e-12)
+    for candidate, variance in enumerate(jackknife(np.array(leads))):
+        leads_of = [row[candidate] for row in leads]
+        mean = math.fsum(leads_of) / m
+        assert variance == pytest.approx(
+            (m - 1) / m * math.fsum((one - mean) ** 2 for one in leads_of), abs=1e-12
+        )
 
 
 @given(LEADS, LEADS, st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=3, max_size=3))

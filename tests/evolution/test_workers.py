@@ -154,17 +154,17 @@ def test_a_training_set_travels_only_when_it_is_missing(monkeypatch):
 def test_every_new_text_is_in_one_task(requests, most, least, jobs):
     """Each text that is new for its training set goes out once, in tasks for all workers, none too large."""
     requests = [(number, functions(f"t + {i}" for i in texts)) for number, texts in requests]
-    told: list[int] = []
+    calls: list[int] = []
     with mock.patch.multiple(module, MAX_TEXTS=most, MIN_TEXTS=least):
         evaluator = Evaluator(TRUTHS, "ndcg", "visits", Workers(SerialExecutor(), jobs))
         evaluator.known[1]["t + 3"] = Outcome(0.5, "known")
-        tasks = list(evaluator._tasks(iter(requests), lambda number, texts: told.append(texts)))
+        tasks = list(evaluator._tasks(iter(requests), lambda number, texts: calls.append(texts)))
     out = [(task.number, text) for task in tasks for text in task.functions]
     wanted = {(number, text) for number, texts in requests for text in texts} - {(1, "t + 3")}
     assert len(out) == len(set(out))
     assert set(out) == wanted
     assert all(0 < len(task.functions) <= most for task in tasks)
-    assert sum(told) + len(out) == sum(len(texts) for _, texts in requests)
+    assert sum(calls) + len(out) == sum(len(texts) for _, texts in requests)
     if len(requests) == 1 and least * jobs <= len(out) < most:
         assert len(tasks) == jobs
 

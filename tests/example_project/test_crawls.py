@@ -66,10 +66,10 @@ def test_copy(tmp_path):
     assert one.version.tolist() == [1, 1, 1]
     assert one.page_of == {0: 2}
     assert other.rows == []
-    whole = one.copy("random", {"GP4C_SCORE_FUNCTION": "random"}, 0.5, whole=True)
-    assert [(row.score, row.day) for row in whole.rows] == [("random", 1)]
-    assert (one.rows[0].score, whole.panel) == ("age", 0.5)
-    assert (one.compared, whole.compared) == (age, {"GP4C_SCORE_FUNCTION": "random"})
+    copy_of_all = one.copy("random", {"GP4C_SCORE_FUNCTION": "random"}, 0.5, whole=True)
+    assert [(row.score, row.day) for row in copy_of_all.rows] == [("random", 1)]
+    assert (one.rows[0].score, copy_of_all.panel) == ("age", 0.5)
+    assert (one.compared, copy_of_all.compared) == (age, {"GP4C_SCORE_FUNCTION": "random"})
 
 
 def test_rows_by_day(tmp_path):

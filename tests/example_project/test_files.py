@@ -33,9 +33,9 @@ START = datetime(2026, 3, 2, 6, tzinfo=UTC)
 DISTANCE = 3  # of a change, by default
 
 
-def answer(page, day, begun=START):
+def answer(page, day, start=START):
     """What a file says on a day, where every day before was shown for a minute, too."""
-    shown = {one: begun + timedelta(minutes=one) for one in range(1, day + 1)}
+    shown = {one: start + timedelta(minutes=one) for one in range(1, day + 1)}
     content_type, text = render_file(WEB, page, day, 80, shown)
     headers = {"Content-Type": content_type}
     return XmlResponse(WEB.url(page, 80), body=text.encode(), headers=headers), shown
@@ -105,11 +105,11 @@ async def test_a_crawl_reads_them(tmp_path: Path, monkeypatch) -> None:
     for host in range(web.hosts + 1):
         ports.append(reactor.listenTCP(port, site, interface=web.address(host)))
         port = ports[0].getHost().port
-    given = {"GP4C_BUDGET": 0.2, "GP4C_DISCOVERY": 0.5, "GP4C_MAX_PAGES_PER_SITE": MOST}
+    settings = {"GP4C_BUDGET": 0.2, "GP4C_DISCOVERY": 0.5, "GP4C_MAX_PAGES_PER_SITE": MOST}
     try:
         for day in range(1, DAYS + 1):
             day_file.write_text(f"{day}\n")
-            crawler = await crawl(MonitorSpider, store_path, given, port=str(port))
+            crawler = await crawl(MonitorSpider, store_path, settings, port=str(port))
     finally:
         await DeferredList([one.stopListening() for one in ports])
     assert stats(crawler)["hints/claims"] > 0
@@ -123,11 +123,11 @@ async def test_a_crawl_reads_them(tmp_path: Path, monkeypatch) -> None:
         new = web.grows[web.host] & (web.born > 1) & (web.gone == model.NEVER) & web.alive(DAYS)
         for page in np.flatnonzero(new).tolist():
             assert entered[page] == web.born[page], web.path(page)
-        found = read_new_pages(store)
-    names = [one.url.rpartition("/")[2] for one in found.bringers]
+        result = read_new_pages(store)
+    names = [one.url.rpartition("/")[2] for one in result.bringers]
     assert sorted(names)[-3:] == ["feed.xml", "sitemap.xml", "sitemap.xml"]
-    known = found.delay[found.delay >= 0]
-    assert found.by_hub.mean() > 0.4
+    known = result.delay[result.delay >= 0]
+    assert result.by_hub.mean() > 0.4
     assert known.mean() < 0.2
     assert new_pages_section(store_path) is not None
     table = hints_section(store_path).blocks[0]

@@ -32,11 +32,11 @@ def test_growth_is_what_the_web_shows(tmp_path):
     path = tmp_path / "web.npz"
     assert main(["--growth", "--seed", "3", "--days", "9", "-o", str(path)]) == 0
     grown, web = read_growth(path), Web(3)
-    own = grown.history
+    history = grown.history
     pages = np.array(
         [
-            web.find(own.site_names[site], name)
-            for site, name in zip(own.site.tolist(), own.page_names, strict=True)
+            web.find(history.site_names[site], name)
+            for site, name in zip(history.site.tolist(), history.page_names, strict=True)
         ]
     )
     stays = (web.born <= 9) & (web.gone == NEVER) & ~web.private & ~web.redirects
@@ -48,7 +48,7 @@ def test_growth_is_what_the_web_shows(tmp_path):
         assert page in web.listed(int(finder), int(born) + 1)
         assert page not in web.listed(int(finder), int(born))
     for cycle in range(8):
-        np.testing.assert_array_equal(own.changed[cycle], web.changed(cycle + 2)[pages])
+        np.testing.assert_array_equal(history.changed[cycle], web.changed(cycle + 2)[pages])
 
 
 def test_discovery_finds_new_pages_sooner_at_the_same_change_rate():
@@ -56,10 +56,10 @@ def test_discovery_finds_new_pages_sooner_at_the_same_change_rate():
     choices, rows = CrawlChoices(), {0.0: [], 0.1: []}
     for seed in (1, 2, 3):
         grown = growth_of(Web(seed))
-        for share, found in rows.items():
-            found.append(replay_growth(grown, growth_crawl("default", None, share, HUBS, choices)))
-    delay = {share: np.mean([one.delay.mean() for one in found]) for share, found in rows.items()}
-    rate = {share: np.mean([one.change_rate for one in found]) for share, found in rows.items()}
+        for share, delays in rows.items():
+            delays.append(replay_growth(grown, growth_crawl("default", None, share, HUBS, choices)))
+    delay = {share: np.mean([one.delay.mean() for one in delays]) for share, delays in rows.items()}
+    rate = {share: np.mean([one.change_rate for one in delays]) for share, delays in rows.items()}
     assert delay[0.1] <= 1.2
     assert delay[0.1] < delay[0.0]
     assert rate[0.1] >= 0.97 * rate[0.0]
@@ -76,7 +76,7 @@ def test_replays_of_several_seeds():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("arguments", "said"),
     [
         (["--days", "1", "-o", "a.tsv"], "2 to 400"),
         (["--hosts", "0", "-o", "a.tsv"], "1 to 250"),
@@ -85,10 +85,10 @@ def test_replays_of_several_seeds():
         (["-o", "nowhere/a.tsv"], "nowhere/a.tsv"),
     ],
 )
-def test_bad_input(capsys, monkeypatch, tmp_path, given, said):
+def test_bad_input(capsys, monkeypatch, tmp_path, arguments, said):
     """What cannot be made or written is one clear message."""
     monkeypatch.chdir(tmp_path)
-    assert main(given) == 2
+    assert main(arguments) == 2
     errors = capsys.readouterr().err
     assert said in errors
     assert len(errors.strip().splitlines()) == 1

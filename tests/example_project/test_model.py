@@ -197,9 +197,9 @@ def test_lives(web):
 
 def test_indexes_change_with_their_hosts(web):
     """An index page that lists all of its host changes whenever a page of it appears or goes."""
-    own = web.found_by[web.host] == model.BY_INDEX
+    is_index = web.found_by[web.host] == model.BY_INDEX
     for day in range(2, 30):
-        moved = np.unique(web.host[own & ((web.born == day) | (web.gone == day))])
+        moved = np.unique(web.host[is_index & ((web.born == day) | (web.gone == day))])
         assert web.changed(day)[web.first[moved]].all()
 
 

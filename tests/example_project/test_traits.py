@@ -54,24 +54,24 @@ def test_definitions(changed, directory):
     changed[0, :2] = True
     directory = np.unique(directory, return_inverse=True)[1]
     bits = Bits(changed, np.unique(directory // 2, return_inverse=True)[1], directory)
-    found = traits(bits)
+    result = traits(bits)
     for name, group in (("directory", bits.directory), ("site", bits.site)):
         for lag, when in ((0, "same cycle"), (1, "next cycle")):
             expected = others(changed, group.tolist(), lag)
-            got = found[f"{name}: others changed in the {when}"]
+            got = result[f"{name}: others changed in the {when}"]
             assert got == pytest.approx(expected, nan_ok=True)
     times = changed.sum(0)
-    assert found["pages that never changed"] == np.mean(times == 0)
+    assert result["pages that never changed"] == np.mean(times == 0)
     swept = []
     for one in range(directory.max() + 1):
         pages = np.flatnonzero(directory == one)
         if pages.size >= LEAST_SWEPT:
             swept += [changed[cycle, pages].mean() for cycle in range(len(changed))]
-    whole = [share for share in swept if share >= 0.5]
-    expected = len(whole) / len(swept) if swept else 0.0
-    assert found["sweeps (half a directory at once): per directory and cycle"] == pytest.approx(expected)
-    if whole:
-        assert found["sweeps: share of the directory"] == pytest.approx(np.mean(whole))
+    steady = [share for share in swept if share >= 0.5]
+    expected = len(steady) / len(swept) if swept else 0.0
+    assert result["sweeps (half a directory at once): per directory and cycle"] == pytest.approx(expected)
+    if steady:
+        assert result["sweeps: share of the directory"] == pytest.approx(np.mean(steady))
 
 
 def test_apart_and_together():
@@ -106,9 +106,9 @@ def test_directories_and_pages_left_out():
     )
     bits = bits_of(history)
     assert bits.directory.tolist() == [0, 0, 1, 2]
-    left = bits_of(history, ["one/a/"])
-    assert (left.site.tolist(), left.directory.tolist()) == ([0, 1], [0, 1])
-    np.testing.assert_array_equal(left.changed, history.changed[:, 2:])
+    remaining = bits_of(history, ["one/a/"])
+    assert (remaining.site.tolist(), remaining.directory.tolist()) == ([0, 1], [0, 1])
+    np.testing.assert_array_equal(remaining.changed, history.changed[:, 2:])
 
 
 def test_texts(tmp_path, capsys):

@@ -85,7 +85,7 @@ class Web:
             return 404, b""
         number = int(path.removeprefix("/p") if path.startswith("/p") else -1)
         version = self.day if number % 2 == 0 else 0
-        words = " ".join(f"word{number}x{version}x{place}" for place in range(30))
+        words = " ".join(f"word{number}x{version}x{position}" for position in range(30))
         return 200, f"<p>{words}</p>".encode()
 
 
@@ -229,8 +229,8 @@ def test_features_and_commands_work_with_fetchers_as_without(web: Web, tmp_path:
     for name in "02":
         # Without the cookie: which pages are asked for behind the one that sets it is a matter of time, too.
         items = map(json.loads, items_of(tmp_path / name).elements())
-        kept = ({**item, "info": item["info"][:-1]} for item in items if "x2x" in item["text"])
-        newest.append(Counter(map(json.dumps, kept)))
+        expected = ({**item, "info": item["info"][:-1]} for item in items if "x2x" in item["text"])
+        newest.append(Counter(map(json.dumps, expected)))
     assert newest[0] == newest[1]
     assert newest[0]
     assert any("[-word" in item for item in items_of(tmp_path / "2"))

@@ -23,7 +23,9 @@ from scrapy_gp4c.fingerprint.text import REASONS
         st.integers(0, 2**32 - 1),
         st.integers(0, 2**16 - 1),
         st.integers(0, 2**16 - 1),
-        st.sets(st.sampled_from(REASONS)).map(lambda found: tuple(one for one in REASONS if one in found)),
+        st.sets(st.sampled_from(REASONS)).map(
+            lambda reasons: tuple(one for one in REASONS if one in reasons)
+        ),
         st.sampled_from(KINDS),
         st.booleans(),
         st.booleans(),
@@ -72,10 +74,10 @@ def test_where_the_sums_are_equal_so_are_the_fingerprints(
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
-def test_a_sum_tells_the_fingerprint_that_it_was_kept_for(kept: int, now: int) -> None:
+def test_a_sum_tells_the_fingerprint_that_it_was_kept_for(stored: int, now: int) -> None:
     """Beside another fingerprint it says nothing, so that no mixture of two visits is ever believed."""
     page = response(0, "utf-8", b"<p>a page</p>")
-    assert (body_sum(page, None, kept) == body_sum(page, None, now)) == (kept == now)
+    assert (body_sum(page, None, stored) == body_sum(page, None, now)) == (stored == now)
 
 
 def test_features_part_sums() -> None:

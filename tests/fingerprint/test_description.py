@@ -56,10 +56,10 @@ def test_words_and_images_are_those_that_a_visitor_sees() -> None:
     """No menu, no advertisement, no script."""
     body = """<html><body><nav>menu</nav><p>two words</p><img src=a><img src=b><script>no()</script>
         <div class="ad">buy</div></body></html>"""
-    found = described(body)
-    assert (found.words, found.images) == (2, 2)
-    assert found.terms.tolist() == describe("two words", [], 0, 0).terms.tolist()
-    assert found.size_bytes == len(body)
+    result = described(body)
+    assert (result.words, result.images) == (2, 2)
+    assert result.terms.tolist() == describe("two words", [], 0, 0).terms.tolist()
+    assert result.size_bytes == len(body)
 
 
 @pytest.mark.parametrize(

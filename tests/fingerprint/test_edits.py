@@ -49,21 +49,21 @@ class Page:
 
     def edit(self) -> None:
         """Change, remove or add one word of the row."""
-        place = self.dice.randrange(len(self.row))
+        position = self.dice.randrange(len(self.row))
         how = self.dice.randrange(4)
         if how == 0:
-            old = self.row[place]
-            while self.row[place] == old:
-                self.row[place] = self.word()
+            old = self.row[position]
+            while self.row[position] == old:
+                self.row[position] = self.word()
         elif how == 1 and len(self.row) > 1:
-            del self.row[place]
+            del self.row[position]
         elif how == 2:
-            self.row.insert(place, self.word())
+            self.row.insert(position, self.word())
         else:  # one letter or digit
-            word = self.row[place]
+            word = self.row[position]
             letters = "0123456789" if word.isdigit() else LETTERS[self.script]
             at = self.dice.randrange(len(word))
-            self.row[place] = word[:at] + self.dice.choice(letters.replace(word[at], "")) + word[at + 1 :]
+            self.row[position] = word[:at] + self.dice.choice(letters.replace(word[at], "")) + word[at + 1 :]
 
     def response(self, noise: Random) -> HtmlResponse:
         """Return the page with dates, tokens and counters of this moment."""

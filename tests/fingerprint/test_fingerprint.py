@@ -201,13 +201,13 @@ def test_a_price_a_sentence_and_a_headline_count(words: int) -> None:
     missed = 0
     for seed in range(100):
         text = article(words, seed)
-        place = seed * 7 % (words - 12)
+        position = seed * 7 % (words - 12)
 
         def show(text: list[str], price: str = "12.99", headline: str = "quiet harbour opens") -> int:
             return fingerprint(page(f"<h1>{headline}</h1><b>${price}</b><p>{' '.join(text)}</p>"))
 
         before = show(text)
-        rewritten = [*text[:place], *article(12, seed + 1000), *text[place + 12 :]]
+        rewritten = [*text[:position], *article(12, seed + 1000), *text[position + 12 :]]
         for after in (show(text, price="13.99"), show(text, headline=f"new{seed} bridge"), show(rewritten)):
             missed += distance(before, after) < 3
     assert missed <= 3  # of 300: the acceptance asks for 99%; measured 99.9%

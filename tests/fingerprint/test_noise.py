@@ -23,16 +23,16 @@ QUOTES += ["Hope lasts", "Love stays"]
 
 def outcomes(pages: Sequence[str]) -> list[bool]:
     """Whether each visit of a page after the first finds a change."""
-    copy, notes, found = None, None, []
+    copy, notes, results = None, None, []
     for page in pages:
         kind = JsonResponse if page.startswith("{") else HtmlResponse
         response = kind("http://127.0.0.1/", body=page.encode(), encoding="utf-8")
         reading, notes = compared(response, read(response), None, copy, notes, 3)
         if copy is not None:
-            found.append(is_changed(reading.fingerprint, copy, 3))
+            results.append(is_changed(reading.fingerprint, copy, 3))
         copy = reading.kept_fingerprint
         assert len(notes) <= 128
-    return found
+    return results
 
 
 def page(*blocks: str, filler: Sequence[str] = FILLER) -> str:
@@ -189,8 +189,8 @@ def test_hostile_pages_take_time_in_proportion() -> None:
 
 def test_pages_that_change_are_no_clocks() -> None:
     """All of the text, the newest entry of a list, or other blocks each time."""
-    whole = [page(filler=[f"{one} {n}" for one in FILLER]) for n in range(7)]
-    assert outcomes(whole) == [True] * 6
+    pages = [page(filler=[f"{one} {n}" for one in FILLER]) for n in range(7)]
+    assert outcomes(pages) == [True] * 6
     news = [page(filler=[f"headline {30 + n - at} of the day" for at in range(30)]) for n in range(7)]
     assert outcomes(news) == [True] * 6
     wandering = [page(filler=[*FILLER[: 5 * n], f"corrected {n}", *FILLER[5 * n + 1 :]]) for n in range(7)]

@@ -50,8 +50,8 @@ async def made_reads(
         futures = [asyncio.wrap_future(beside.read(one, features, with_text=with_text)) for one in responses]
         return list(await asyncio.gather(*futures))
 
-    found: list[PageReading] = await Deferred.fromFuture(asyncio.ensure_future(gather()))
-    return found
+    results: list[PageReading] = await Deferred.fromFuture(asyncio.ensure_future(gather()))
+    return results
 
 
 async def made(beside: FingerprintProcess, responses: list[Any], features: Any = None) -> list[int]:
@@ -64,16 +64,16 @@ async def made(beside: FingerprintProcess, responses: list[Any], features: Any =
 def pages() -> list[Any]:
     """Pages of every class and several encodings, hostile texts, and one beyond what is looked at."""
     texts = [text.text(2 * LARGE_BYTES) for text in list(HOSTILE.values())[::4]]
-    found: list[Any] = [TextResponse(URL, body=text.encode()) for text in texts]
+    results: list[Any] = [TextResponse(URL, body=text.encode()) for text in texts]
     body = "<html><body><p>Grüße an alle</p><main>Größe</main>" + "<p>wörter</p>" * 20_000
     for encoding in ("utf-8", "latin-1", "utf-16", "gb18030"):
-        found.append(HtmlResponse(URL, body=body.encode(encoding), encoding=encoding))
-        found.append(XmlResponse(URL, body=body.encode(encoding), encoding=encoding))
+        results.append(HtmlResponse(URL, body=body.encode(encoding), encoding=encoding))
+        results.append(XmlResponse(URL, body=body.encode(encoding), encoding=encoding))
     for charset in ("hex_codec", "no-such", "punycode", ""):
         headers = {"Content-Type": f"text/html; charset={charset}"}
-        found.append(HtmlResponse(URL, body=body.encode("latin-1"), headers=headers))
-    found.append(HtmlResponse(URL, body=(body * 6).encode()))
-    return found
+        results.append(HtmlResponse(URL, body=body.encode("latin-1"), headers=headers))
+    results.append(HtmlResponse(URL, body=(body * 6).encode()))
+    return results
 
 
 @pytest.mark.slow

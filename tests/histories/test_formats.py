@@ -283,7 +283,7 @@ def test_tsv_skips_comments_and_further_columns_and_counts_pages_not_observed(tm
 
 
 @pytest.mark.parametrize(
-    ("field", "found"),
+    ("field", "text"),
     [
         ("-1", "-1"),
         ("NaN", "nan"),
@@ -293,13 +293,13 @@ def test_tsv_skips_comments_and_further_columns_and_counts_pages_not_observed(tm
         ("[2]", r"\[2\]"),
     ],
 )
-def test_a_tsv_line_with_a_wrong_weight_is_named(tmp_path, field, found):
+def test_a_tsv_line_with_a_wrong_weight_is_named(tmp_path, field, text):
     """With what was expected; what a fourth column says besides is none of a replay's business."""
     path = tmp_path / "history"
     path.write_text(f's\ta\t01\t{{"weight": 2}}\ns\tb\t.1\t{{"weight": {field}}}\n')
     assert read_history(path).weights.tolist() == [2.0]  # of a page that is left out anyway
     path.write_text(f's\ta\t01\t{{"weight": 2}}\ns\tb\t11\t{{"weight": {field}}}\n')
-    with pytest.raises(HistoryError, match=f"line 2: weight: expected a number.*; found {found}"):
+    with pytest.raises(HistoryError, match=f"line 2: weight: expected a number.*; found {text}"):
         read_history(path)
     path.write_text('s\ta\t01\t{"request": {"meta": {"weight": -3}}}\ns\tb\t11\t["weight"]\n')
     assert read_history(path).weight is None

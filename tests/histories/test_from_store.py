@@ -152,9 +152,9 @@ def test_errors_are_imputed_and_pages_with_too_many_left_out(tmp_path: Path) -> 
     ]
     crawl_rows(tmp_path / "s", rows, "panel")
     history, report = read_with_report(tmp_path / "s")
-    found = texts(history)
-    assert [found[page] for page in ("p0", "p1", "p2")] == ["0101011", "0101000", "0010010"]
-    assert not {"p3", "p4"} & found.keys()
+    result = texts(history)
+    assert [result[page] for page in ("p0", "p1", "p2")] == ["0101011", "0101000", "0010010"]
+    assert not {"p3", "p4"} & result.keys()
     assert (report.pages, report.first_cycle, report.last_cycle) == (12, 2, 8)
     assert (report.imputed, report.known, report.erroneous, report.late) == (2, 2, 2, 0)
     assert "12 pages, 7 cycles (cycles 2 to 8 of the store); 2 outcomes lost to errors" in str(report)

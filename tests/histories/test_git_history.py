@@ -61,14 +61,14 @@ class Repository:
 
     def done(self) -> Path:
         """Write the commits; returns the repository's path."""
-        git(self.path, "fast-import", "--quiet", "--date-format=raw-permissive", given="".join(self.stream))
+        git(self.path, "fast-import", "--quiet", "--date-format=raw-permissive", stdin="".join(self.stream))
         return self.path
 
 
-def git(path: Path, *arguments: str, given: str = "") -> str:
+def git(path: Path, *arguments: str, stdin: str = "") -> str:
     done = subprocess.run(
         ["git", "-C", str(path), *arguments],
-        input=given.encode(),
+        input=stdin.encode(),
         stdout=subprocess.PIPE,
         check=True,
         env=os.environ | QUIET,
@@ -200,9 +200,9 @@ def test_the_history_equals_that_of_downloads_by_hand(tmp_path_factory, data):
     downloads = [dict(state)]
     for cycle in range(1, cycles + 1):
         edits = data.draw(st.lists(st.tuples(st.integers(0, pages - 1), st.sampled_from("012")), max_size=4))
-        for place, (page, text) in enumerate(edits):
+        for position, (page, text) in enumerate(edits):
             state[f"p{page}"] = text
-            repository.commit(at(cycle) + 60 * place, {f"p{page}": text})
+            repository.commit(at(cycle) + 60 * position, {f"p{page}": text})
         downloads.append(dict(state))
     part = read_repository(repository.done(), window(cycles))
     assert bits(part) == {
@@ -401,8 +401,8 @@ def test_what_sitemaps_would_claim_of_a_repository_is_replayed(
     ndcg = {}
     for name, arguments in (("without", []), ("with", ["--claims", str(claims)])):
         document = tmp_path / f"{name}.json"
-        told = ["--score", "default", "--budget", "0.1", "--json", str(document)]
-        assert evaluate.main([str(out), *told, *arguments]) == 0
+        options = ["--score", "default", "--budget", "0.1", "--json", str(document)]
+        assert evaluate.main([str(out), *options, *arguments]) == 0
         ndcg[name] = json.loads(document.read_text())["results"][0]["ndcg"]["mean"]
     assert ndcg["with"] > ndcg["without"]
 

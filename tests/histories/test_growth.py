@@ -32,9 +32,9 @@ FINDER = np.array([NO_FINDER, 0, 1], np.int32)
 
 def test_a_page_is_observed_after_its_birth() -> None:
     """A page of the start in every cycle, one of the last cycle in none."""
-    found = GrowthHistory(HISTORY, BORN, FINDER).observed
-    assert found.dtype == np.bool_
-    assert found.T.tolist() == [[True] * 4, [False, False, True, True], [False] * 4]
+    result = GrowthHistory(HISTORY, BORN, FINDER).observed
+    assert result.dtype == np.bool_
+    assert result.T.tolist() == [[True] * 4, [False, False, True, True], [False] * 4]
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,10 @@ def test_a_file_keeps_everything(tmp_path: Path, seed: int) -> None:
     assert back.history.changed.tolist() == grown.history.changed.tolist()
     assert back.history.site.tolist() == grown.history.site.tolist()
     assert list(back.history.page_names or ()) == list(grown.history.page_names or ())
-    kept = grown.born == 0
+    at_start = grown.born == 0
     plain = read_history(tmp_path / "x.npz")
-    assert plain.changed.tolist() == grown.history.changed[:, kept].tolist()
-    assert plain.dropped_pages == np.count_nonzero(~kept)
+    assert plain.changed.tolist() == grown.history.changed[:, at_start].tolist()
+    assert plain.dropped_pages == np.count_nonzero(~at_start)
 
 
 EVERYTHING = {"GP4C_BUDGET": 1.0}
@@ -93,18 +93,18 @@ def test_an_export_tells_what_the_store_tells(seed: int, name: str, tmp_path: Pa
     """Births, finders, changes and claims of all pages; those of the claims are the store's own."""
     store_path = tmp_path / "store"
     planned_crawl(store_path, random_web(seed), EVERYTHING, during=Rumours(seed))
-    told, text = read_growth(store_path), read_growth(export(store_path, tmp_path / name))
+    of_store, text = read_growth(store_path), read_growth(export(store_path, tmp_path / name))
     for field in ("born", "finder", "claims"):
-        assert getattr(text, field).tolist() == getattr(told, field).tolist(), field
+        assert getattr(text, field).tolist() == getattr(of_store, field).tolist(), field
     for field in ("changed", "site"):
-        assert getattr(text.history, field).tolist() == getattr(told.history, field).tolist(), field
-    assert list(text.history.page_names or ()) == list(told.history.page_names or ())
+        assert getattr(text.history, field).tolist() == getattr(of_store.history, field).tolist(), field
+    assert list(text.history.page_names or ()) == list(of_store.history.page_names or ())
     with Store(store_path, readonly=True) as store:
         known = claims_in(store)
-    known["page"] = [np.asarray(told.history.key).tolist().index(page + 1) for page in known["page"]]
+    known["page"] = [np.asarray(of_store.history.key).tolist().index(page + 1) for page in known["page"]]
     assert len(known)
-    assert sorted(known.tolist()) == sorted(told.claims.tolist())
-    assert (np.diff(told.claims["cycle"]) >= 0).all()
+    assert sorted(known.tolist()) == sorted(of_store.claims.tolist())
+    assert (np.diff(of_store.claims["cycle"]) >= 0).all()
 
 
 @pytest.mark.parametrize(
@@ -164,8 +164,19 @@ async def test_the_replayed_delay_is_that_of_a_crawl(site: Site, tmp_path: Path)
     entered, first = (dates(tmp_path / name, column) for name, column in (("all", 0), ("some", 1)))
     delays = [first.get(path, CYCLES + 1) - born for path, born in entered.items() if born > 1]
     assert np.mean(delays) > 0.2
-    told, result = export(tmp_path / "all", tmp_path / "history.tsv"), tmp_path / "growth.json"
-    words = [told, "--growth", "--score", SCORE, "--discovery", SHARE, "--budget", BUDGET, "--json", result]
+    of_store, result = export(tmp_path / "all", tmp_path / "history.tsv"), tmp_path / "growth.json"
+    words = [
+        of_store,
+        "--growth",
+        "--score",
+        SCORE,
+        "--discovery",
+        SHARE,
+        "--budget",
+        BUDGET,
+        "--json",
+        result,
+    ]
     assert evaluate.main([str(word) for word in words]) == 0
     (row,) = json.loads(result.read_text())
     assert row["delay_cycles"] == pytest.approx(np.mean(delays), rel=0.1)

@@ -189,10 +189,10 @@ def history(names: list[str] | None) -> ChangeHistory:
 
 def test_addresses_have_site_and_path() -> None:
     """Of paths with and without a slash, and of whole URLs, which name their host themselves."""
-    found = addresses_of(history(["/x/1", "y", "https://c.gov:80/z?q=1"]))
-    assert found == ["www.a.edu/x/1", "ota/b/y", "c.gov:80/z?q=1"]
-    assert [domain_of(one) for one in found] == ["edu", "ota", "gov:80"]
-    assert [depth_of(one) for one in found] == [2, 2, 1]
+    result = addresses_of(history(["/x/1", "y", "https://c.gov:80/z?q=1"]))
+    assert result == ["www.a.edu/x/1", "ota/b/y", "c.gov:80/z?q=1"]
+    assert [domain_of(one) for one in result] == ["edu", "ota", "gov:80"]
+    assert [depth_of(one) for one in result] == [2, 2, 1]
 
 
 def test_pages_without_names_have_none() -> None:

@@ -106,10 +106,10 @@ def test_three_percent_errors_cost_at_most_a_hundredth_of_ndcg(model_name: str) 
     """Every baseline, replayed on the filled history, is within 0.01 NDCG of itself on the clean one."""
     clean = models.generate(model_name, 6000, 30, seed=3)
     seen, observed = with_errors(clean, 0.03, np.random.default_rng(4))
-    kept = (~observed).sum(axis=0) <= 2
-    filled, guessed = fill_lost_cycles(seen[:, kept], observed[:, kept])
+    is_complete = (~observed).sum(axis=0) <= 2
+    filled, guessed = fill_lost_cycles(seen[:, is_complete], observed[:, is_complete])
     assert guessed.any()
-    clean = clean.take(kept)
+    clean = clean.take(is_complete)
     dirty = ChangeHistory(filled, clean.site)
     for name in ("t*X", "nad", "cg", "age"):
         values = [replay(history, name, budget=0.05, metrics=["ndcg"]).ndcg for history in (clean, dirty)]

@@ -63,14 +63,14 @@ def test_the_history_agrees_with_every_visit(tmp_path_factory: pytest.TempPathFa
         assert history.site_names[history.site[page]] == host
         assert history.weights[page] == importance
         cycles = [int(time) for time in np.cumsum([offset, *(days for days, _ in visits)])]
-        found = {cycle for cycle, (_, changed) in zip(cycles[1:], visits, strict=True) if changed}
+        result = {cycle for cycle, (_, changed) in zip(cycles[1:], visits, strict=True) if changed}
         bits = [False, *history.changed[:, page]]  # by cycle; that of the first copies is 0
         for before, cycle, (_, changed) in zip(cycles, cycles[1:], visits, strict=False):
             if changed and cycle:
                 assert any(bits[min(before + 1, cycle) : cycle + 1])
             elif not changed:
                 assert not any(bits[before + 1 : cycle])
-                assert bits[cycle] == (cycle in found and cycle > 0) or before == cycle
+                assert bits[cycle] == (cycle in result and cycle > 0) or before == cycle
 
 
 def test_what_a_visit_settles_and_what_is_drawn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

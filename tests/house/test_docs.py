@@ -74,13 +74,13 @@ def resolves(dotted: str) -> bool:
         rest.insert(0, last)
         if not module:
             return False
-    found: Any = import_module(module) if rest else None
+    target: Any = import_module(module) if rest else None
     for attribute in rest:
-        if attribute in getattr(found, "__annotations__", {}):
+        if attribute in getattr(target, "__annotations__", {}):
             return True
-        if not hasattr(found, attribute):
+        if not hasattr(target, attribute):
             return False
-        found = getattr(found, attribute)
+        target = getattr(target, attribute)
     return True
 
 

@@ -91,8 +91,8 @@ def test_commands_of_training_are_understood(monkeypatch: pytest.MonkeyPatch) ->
     """Their parsers take all options that the documents show."""
     real = argparse.ArgumentParser.parse_args
 
-    def parse(parser: argparse.ArgumentParser, *given: Any) -> Any:
-        real(parser, *given)
+    def parse(parser: argparse.ArgumentParser, *arguments_: Any) -> Any:
+        real(parser, *arguments_)
         raise Understood
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse)

@@ -28,15 +28,15 @@ MISSING_ON_WINDOWS: Final = {
 
 def at_import(module: str) -> list[ast.stmt]:
     """Statements of a module that are executed when it is imported."""
-    found: list[ast.stmt] = []
+    results: list[ast.stmt] = []
     todo: list[ast.AST] = [tree(MODULES[module])]
     while todo:
         for node in ast.iter_child_nodes(todo.pop()):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
                 todo.append(node)
                 if isinstance(node, ast.stmt):
-                    found.append(node)
-    return found
+                    results.append(node)
+    return results
 
 
 def test_no_module_imports_what_one_system_alone_has() -> None:
@@ -55,7 +55,7 @@ def test_no_module_imports_what_one_system_alone_has() -> None:
 
 def test_the_crawling_side_uses_nothing_that_windows_lacks() -> None:
     """Names of ``os`` and ``signal``, in functions too: what a crawl calls must be there."""
-    found = {
+    results = {
         (module, f"{node.value.id}.{node.attr}")
         for module in MODULES
         if module.startswith("scrapy_gp4c")
@@ -63,7 +63,7 @@ def test_the_crawling_side_uses_nothing_that_windows_lacks() -> None:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         if node.attr in MISSING_ON_WINDOWS.get(node.value.id, ())
     }
-    assert found == set()
+    assert results == set()
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,8 @@ class _News(BaseHTTPRequestHandler):
         name = self.path.strip("/")
         links = "".join(f'<a href="/{number}">page {number}</a>' for number in range(9)) if not name else ""
         _News.visits += 1
-        told = "as ever" if name.isdigit() and int(name) % 3 else f"visit {_News.visits}"
-        text = f"<p>{'some words ' * 20}{told}</p>{links}"
+        answer_text = "as ever" if name.isdigit() and int(name) % 3 else f"visit {_News.visits}"
+        text = f"<p>{'some words ' * 20}{answer_text}</p>{links}"
         body = f"<html><head><title>{name}</title></head><body>{text}</body></html>"
         self.send_response(404 if name == "robots.txt" else 200)
         self.send_header("Content-Type", "text/html")
@@ -58,7 +58,7 @@ class _News(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body.encode())
 
-    def log_message(self, *given: object) -> None:
+    def log_message(self, *arguments: object) -> None:
         """Say nothing."""
 
 

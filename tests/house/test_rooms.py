@@ -73,31 +73,31 @@ def room_of(module: str) -> str:
 
 def imports(path: Path) -> set[str]:
     """All that a source imports: at its top, in functions, and for type checkers alone."""
-    found: set[str] = set()
+    results: set[str] = set()
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            results.update(alias.name for alias in node.names)
         if isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")
-            found.update(f"{module}.{alias.name}" for alias in node.names)
+            results.update(f"{module}.{alias.name}" for alias in node.names)
             if not all(f"{module}.{alias.name}" in MODULES for alias in node.names):
-                found.add(module)
-    return found
+                results.add(module)
+    return results
 
 
 IMPORTS: Final = {module: imports(path) for module, path in MODULES.items()}
-OURS: Final = {module: {name for name in found if name in MODULES} for module, found in IMPORTS.items()}
+OURS: Final = {module: {name for name in imported if name in MODULES} for module, imported in IMPORTS.items()}
 
 
 def arrows() -> dict[tuple[str, str], list[str]]:
     """All imports between rooms: (room, imported room) -> the imports."""
-    found: dict[tuple[str, str], list[str]] = {}
+    imported: dict[tuple[str, str], list[str]] = {}
     for module, targets in OURS.items():
         for target in targets:
             pair = room_of(module), room_of(target)
             if pair[0] != pair[1] and target not in EVERYBODYS:
-                found.setdefault(pair, []).append(f"{module} -> {target}")
-    return found
+                imported.setdefault(pair, []).append(f"{module} -> {target}")
+    return imported
 
 
 ALLOWED: Final = {(room, target) for room, targets in ARROWS.items() for target in targets.split()}
@@ -105,7 +105,7 @@ ALLOWED: Final = {(room, target) for room, targets in ARROWS.items() for target 
 
 def test_rooms_import_only_those_that_they_may() -> None:
     """One direction: a new arrow is a decision, to be made in `ARROWS`."""
-    assert {pair: found for pair, found in arrows().items() if pair not in ALLOWED} == {}
+    assert {pair: imported for pair, imported in arrows().items() if pair not in ALLOWED} == {}
 
 
 def test_every_arrow_is_used() -> None:
@@ -126,9 +126,9 @@ def circles(graph: dict[str, set[str]]) -> list[set[str]]:
 
     reach = {node: reached(node) for node in graph}
     return [
-        {other for other in found if node in reach.get(other, ())}
-        for node, found in reach.items()
-        if node in found
+        {other for other in imported if node in reach.get(other, ())}
+        for node, imported in reach.items()
+        if node in imported
     ]
 
 
@@ -152,14 +152,14 @@ def test_libraries_have_their_rooms() -> None:
     assert {(library, room) for library, room in users if room not in LIBRARIES[library]} == set()
 
 
-def uses(found: set[str], library: str) -> bool:
+def uses(imported: set[str], library: str) -> bool:
     """Tell whether imports include a library or a part of it."""
-    return any(name == library or name.startswith(library + ".") for name in found)
+    return any(name == library or name.startswith(library + ".") for name in imported)
 
 
 def test_lmdb_is_the_stores_own_affair() -> None:
     """Nobody outside the LMDB store sees a transaction."""
-    users = {module for module, found in IMPORTS.items() if uses(found, "lmdb")}
+    users = {module for module, imported in IMPORTS.items() if uses(imported, "lmdb")}
     assert users <= {module for module in MODULES if module.startswith("scrapy_gp4c.store.lmdb_store.")}
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.sources import PACKAGES, ROOT
 
-GIVEN: Final = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+FILES: Final = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 FOLDERS: Final = (*PACKAGES, "tests", "benchmarks", "example_project", "docs")
 """All that could slip into a wheel."""
 BUILD: Final = "from setuptools.build_meta import build_wheel; build_wheel('dist')"
@@ -57,7 +57,7 @@ COMMANDS: Final = (
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Directory with the contents of a wheel that was built from a copy of the sources."""
     copy = tmp_path_factory.mktemp("sources")
-    for name in GIVEN:
+    for name in FILES:
         shutil.copy(ROOT / name, copy)
     for name in FOLDERS:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))

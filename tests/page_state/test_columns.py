@@ -47,8 +47,8 @@ def test_a_row_has_the_columns_in_their_order() -> None:
 @given(KEYS)
 def test_new_pages_are_nothing_but_their_keys(keys: np.ndarray) -> None:
     """Each row is `NEW_ROW` with a key of its own."""
-    kept = pack(new_columns(keys))
-    assert [row(kept, i) for i in range(len(keys))] == [NEW_ROW._replace(key=int(key)) for key in keys]
+    packed = pack(new_columns(keys))
+    assert [row(packed, i) for i in range(len(keys))] == [NEW_ROW._replace(key=int(key)) for key in keys]
     assert not any(NEW_ROW)
 
 
@@ -58,9 +58,9 @@ def test_columns_in_full_width_are_read_by_their_dtypes() -> None:
     assert {name: values.tolist() for name, values in result.items()} == {"a": [1, 2], "b": [5, 6]}
     with pytest.raises(ValueError, match="read-only"):
         result["a"][0] = 1
-    own = bytearray(b"\5\6")
-    read_columns(own, {"b": "u1"})["b"][1] = 7
-    assert own == b"\5\7"
+    widths = bytearray(b"\5\6")
+    read_columns(widths, {"b": "u1"})["b"][1] = 7
+    assert widths == b"\5\7"
 
 
 def visits_of(outcomes: list[int]) -> np.ndarray:
@@ -132,9 +132,9 @@ def test_the_last_copy_is_compared_with() -> None:
 def test_what_a_first_visit_brings_is_no_growth(brought: list[int]) -> None:
     """Nor what a failed visit might have; later ones count with their cycles, decayed each time."""
     result = after([FIRST, CHANGED, ERROR, CHANGED], brought)
-    kept = 2 ** (-2 / 8)
-    assert result.brought_sum == pytest.approx(brought[1] * kept + brought[3], rel=2e-3)
-    assert result.brought_cycles == pytest.approx(1 * kept + 2, rel=2e-3)
+    decay = 2 ** (-2 / 8)
+    assert result.brought_sum == pytest.approx(brought[1] * decay + brought[3], rel=2e-3)
+    assert result.brought_cycles == pytest.approx(1 * decay + 2, rel=2e-3)
     assert result.brought_cycle == (4 if brought[3] else 2 if brought[1] else 1)
 
 

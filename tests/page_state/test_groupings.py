@@ -27,8 +27,8 @@ def test_pages_are_in_the_order_of_many_groups(number: list[int]) -> None:
     assert order.tolist() == sorted(range(len(number)), key=number.__getitem__)
     assert len(begin) == 131_077
     for group in {0, 131_075, *number} - {NOWHERE}:
-        own = [page for page, other in enumerate(number) if other == group]
-        assert order[begin[group] : begin[group + 1]].tolist() == own
+        members = [page for page, other in enumerate(number) if other == group]
+        assert order[begin[group] : begin[group + 1]].tolist() == members
 
 
 def test_places_are_directories_or_their_sites() -> None:

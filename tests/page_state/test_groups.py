@@ -166,8 +166,8 @@ def expected(visits: list[Visit]) -> list[tuple[int, int, int, float]]:
     """The same by definition: sums by directory, of probabilities in units of 2**-24."""
     sums: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
     for group, changed, predicted in visits:
-        for place, value in enumerate((1, int(changed), round(predicted * 2**24))):
-            sums[group][place] += value
+        for position, value in enumerate((1, int(changed), round(predicted * 2**24))):
+            sums[group][position] += value
     return [(group, n, result, units / 2**24) for group, (n, result, units) in sorted(sums.items())]
 
 

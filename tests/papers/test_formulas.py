@@ -81,9 +81,9 @@ def test_terminals_are_the_printed_sums(visits: list[tuple[int, bool]], t: int, 
     n, X = len(visits), sum(changed for _, changed in visits)
     expected = {"n": n, "X": X, "t": t, "cg": -math.log(Fraction(2 * (n - X) + 1, 2 * n + 1))}
     expected |= {name: probability(rate(name, outcomes), t) for name in ("nad", "sad", "aad", "gad")}
-    found = terminals.compute(tuple(expected), state, cycle + t, clock)  # type: ignore[arg-type]
+    result = terminals.compute(tuple(expected), state, cycle + t, clock)  # type: ignore[arg-type]
     for name, value in expected.items():
-        assert found[name][0] == pytest.approx(value, rel=2e-15, abs=2e-15), name
+        assert result[name][0] == pytest.approx(value, rel=2e-15, abs=2e-15), name
 
 
 SCORES: Final = {
@@ -139,9 +139,9 @@ def test_a_replay_is_algorithm_2_of_the_thesis(
         ratios.append(Fraction(sum(oracle), k))
         for page, has_changed in zip(visited, oracle, strict=True):
             n[page], X[page], last[page] = n[page] + 1, X[page] + has_changed, c
-    found = run(prepared, text, engine="dense")
-    assert [Fraction(float(value)).limit_denominator(pages) for value in found.change_rate] == ratios
-    assert float(found.change_rate.mean()) == pytest.approx(float(sum(ratios) / len(ratios)), abs=1e-15)
+    result = run(prepared, text, engine="dense")
+    assert [Fraction(float(value)).limit_denominator(pages) for value in result.change_rate] == ratios
+    assert float(result.change_rate.mean()) == pytest.approx(float(sum(ratios) / len(ratios)), abs=1e-15)
 
 
 def test_evolution_keeps_the_best_of_algorithm_1() -> None:
@@ -289,8 +289,8 @@ def test_page_rank_is_equation_9(links: list[tuple[int, int]]) -> None:
                 factor = rows[other][pivot]
                 rows[other] = [a - factor * b for a, b in zip(rows[other], rows[pivot], strict=True)]
     source, target = np.array(links, np.intp).reshape(-1, 2).T
-    found = groupings.Links(source, target, PAGES).page_rank()
-    assert found == pytest.approx([float(row[-1]) for row in rows], rel=1e-6)
+    result = groupings.Links(source, target, PAGES).page_rank()
+    assert result == pytest.approx([float(row[-1]) for row in rows], rel=1e-6)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=30), st.booleans(), st.integers(0, 10))

@@ -85,11 +85,11 @@ def test_a_fold_never_leaks(pages: int, cycles: int, seed: int, protocol: splits
 
 def test_learning_never_sees_the_test_days(history: Path) -> None:
     """Other bits on all test days: the same functions are learned and chosen, their test values differ."""
-    whole = read_history(history)
-    changed = whole.changed.copy()
-    first_test_day = 2 * (whole.cycles // 3)
+    history_ = read_history(history)
+    changed = history_.changed.copy()
+    first_test_day = 2 * (history_.cycles // 3)
     changed[first_test_day:] = np.random.default_rng(1).random(changed[first_test_day:].shape) < 0.2
-    other = ChangeHistory(changed=changed, site=whole.site)
+    other = ChangeHistory(changed=changed, site=history_.site)
     choices = Choices(
         protocol="journal",
         budget=0.1,
@@ -98,7 +98,7 @@ def test_learning_never_sees_the_test_days(history: Path) -> None:
         parameters=Parameters(population=12, generations=2, terminals=("n", "X", "t")),
     )
     with workers(1) as parallel:
-        one, two = (learn(some, choices, parallel) for some in (whole, other))
+        one, two = (learn(some, choices, parallel) for some in (history_, other))
     assert [fold.text for fold in one.folds] == [fold.text for fold in two.folds]
     for ours, theirs in zip(one.folds, two.folds, strict=True):
         for part in ("training", "validation"):

@@ -40,20 +40,20 @@ def test_visits_solve_equation_5(pages: list[tuple[int, float, bool]]) -> None:
 def test_probabilities_are_those_of_algorithm_2(pages: list[tuple[int, float, bool]], share: float) -> None:
     """Saturated pages leave the sum, and the others share what budget is left, until none saturates."""
     sources = sources_of([(weight, rate, True) for weight, rate, _ in pages])
-    left = budget = share * float(sources.rate.sum())
+    remaining = budget = share * float(sources.rate.sum())
     open_pages, expected = set(range(len(pages))), {}
     while open_pages:
         total = sum(sources.weight[page] for page in open_pages)
-        p_hat = {page: left * sources.weight[page] / (sources.rate[page] * total) for page in open_pages}
+        p_hat = {page: remaining * sources.weight[page] / (sources.rate[page] * total) for page in open_pages}
         saturated = {page for page, value in p_hat.items() if value >= 1}
         if not saturated:
             expected |= p_hat
             break
         expected |= dict.fromkeys(saturated, 1.0)
-        left -= sum(sources.rate[page] for page in saturated)
+        remaining -= sum(sources.rate[page] for page in saturated)
         open_pages -= saturated
-    found = lambda_crawl()(sources, budget).probability
-    assert found == pytest.approx([expected[page] for page in range(len(pages))], rel=1e-6)
+    result = lambda_crawl()(sources, budget).probability
+    assert result == pytest.approx([expected[page] for page in range(len(pages))], rel=1e-6)
 
 
 @given(PAGES)

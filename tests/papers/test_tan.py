@@ -43,9 +43,9 @@ QUICK = TanPlan(QUICK_DEPTHS, seeds=2)
 
 @pytest.fixture(scope="module")
 def contents(tmp_path_factory: pytest.TempPathFactory) -> ContentHistory:
-    found = read_contents(write_linked(tmp_path_factory.mktemp("tan") / "contents.jsonl"))
-    found.history.neighbours.groups_by_content = group_pages(found, clusters=4)
-    return found
+    result = read_contents(write_linked(tmp_path_factory.mktemp("tan") / "contents.jsonl"))
+    result.history.neighbours.groups_by_content = group_pages(result, clusters=4)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -85,14 +85,14 @@ def test_trials_are_replays_without_warm_up(contents: ContentHistory, results: T
     for policy, setting in (("rns", CrawlSetting(2, 0.351)), (following("cb"), TYPICAL), ("rr", ADAPTIVE)):
         history = replace(coarsened(contents, setting.weeks), weight=popular.astype(float))
         history.neighbours.groups_by_content = groups
-        found = results.trials[policy, setting]
+        result = results.trials[policy, setting]
         replays = [
             run(prepare(history, budget=setting.budget, warmup=0, seed=seed), "random", policy=policy)
             for seed in (1, 2)
         ]
         for metric in MEASURED:
             expected = np.mean([getattr(one, metric) for one in replays], axis=0)
-            assert found.per_cycle[metric] == pytest.approx(expected)
+            assert result.per_cycle[metric] == pytest.approx(expected)
     assert len(results.trials["rns", ADAPTIVE].per_cycle["ndcg"]) == 8
     assert results.changed_share[8] == coarsened(contents, 8).changed.mean()
 
@@ -113,14 +113,14 @@ def test_without_contents_what_needs_clusters_or_links_is_left_out() -> None:
     history = ChangeHistory(rng.random((16, 50)) < 0.2, np.zeros(50, np.int32), page_names=names)
     todo = planned(history, QUICK)
     assert {policy.partition("(")[0] for policy, _ in todo} == {"rns", "rr", "gsb", "db"}
-    found = run_all(history, QUICK._replace(seeds=1))
-    assert list(found.trials) == todo
-    assert found.trial(following("cb"), TYPICAL) is None
+    result = run_all(history, QUICK._replace(seeds=1))
+    assert list(result.trials) == todo
+    assert result.trial(following("cb"), TYPICAL) is None
     assert np.array_equal(
-        found.trials["rns", TYPICAL].per_cycle["change_rate"],
+        result.trials["rns", TYPICAL].per_cycle["change_rate"],
         replay(coarsened(history, 8), "random", budget=0.088, warmup=0, seed=1).change_rate,
     )
-    said = [claim.paper for claim in claims(found)]
+    said = [claim.paper for claim in claims(result)]
     assert "DB finds more in longer cycles" in said
     assert not [text for text in said if "CB" in text or "LB" in text or "PRA" in text]
 
@@ -145,8 +145,8 @@ def test_domains_count_every_page_once(pages: list[tuple[str, int]]) -> None:
     assert all(sum(row.by_depth) == row.pages for row in rows)
     assert [row.pages for row in rows] == sorted((row.pages for row in rows), reverse=True)
     for row in rows:
-        own = [address for address in addresses if address.split("/")[0].split(".")[-1] == row.name]
-        assert row.by_depth[-1] == sum(address.count("/") == len(row.by_depth) - 1 for address in own) > 0
+        members = [address for address in addresses if address.split("/")[0].split(".")[-1] == row.name]
+        assert row.by_depth[-1] == sum(address.count("/") == len(row.by_depth) - 1 for address in members) > 0
 
 
 def as_in_the_paper() -> TanResults:
@@ -169,29 +169,29 @@ def as_in_the_paper() -> TanResults:
             put(following("db", d, "pra"), setting, 1.0, 1.95)
     for phi, ahead_from, rate in (("ha", 18, 0.5), ("wha", 16, 0.6)):
         put(following("db", phi=phi), ADAPTIVE, trials["rns", ADAPTIVE].per_cycle["change_rate"][0])
-        own = trials[following("db", phi=phi), ADAPTIVE].per_cycle["change_rate"]
-        own[ahead_from - 1 :] = rate
+        following_db = trials[following("db", phi=phi), ADAPTIVE].per_cycle["change_rate"]
+        following_db[ahead_from - 1 :] = rate
     return TanResults("paper", "", TanPlan(), 0, 0, [], {}, trials)
 
 
 def test_claims_hold_where_results_are_those_of_the_paper(results: TanResults) -> None:
     """All of them; and each fails where its policies trade places."""
-    found = claims(as_in_the_paper())
-    assert [claim.paper for claim in found if not claim.holds] == []
-    assert len(found) == 23
+    result = claims(as_in_the_paper())
+    assert [claim.paper for claim in result if not claim.holds] == []
+    assert len(result) == 23
     turned = as_in_the_paper()
     for trial in turned.trials.values():
         for rates in trial.per_cycle.values():
             rates[:] = 1.0 / rates
     held = [claim.paper for claim in claims(turned) if claim.holds]
     assert held == ["RR is like RNS", "HA is like RNS in cycles 2 to 5", "WHA is like RNS in cycles 2 to 5"]
-    assert {claim.paper for claim in claims(results)} < {claim.paper for claim in found}
+    assert {claim.paper for claim in claims(results)} < {claim.paper for claim in result}
 
 
 def test_a_policy_that_is_never_ahead_is_told_so() -> None:
     """HA that stays behind DB to the end."""
-    found = as_in_the_paper()
-    found.trials[following("db", phi="ha"), ADAPTIVE].per_cycle["change_rate"][:] = 0.0
-    (said,) = [claim for claim in claims(found) if claim.paper.startswith("HA is above")]
+    result = as_in_the_paper()
+    result.trials[following("db", phi="ha"), ADAPTIVE].per_cycle["change_rate"][:] = 0.0
+    (said,) = [claim for claim in claims(result) if claim.paper.startswith("HA is above")]
     assert "in no cycle to the end" in said.measured
     assert not said.holds

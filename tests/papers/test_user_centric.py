@@ -48,7 +48,7 @@ def trial_of(tmp_path: Path, estimate="whole") -> Trial:
 def test_updates_are_the_versions_in_time(tmp_path: Path) -> None:
     """Each with the cycles since the one before, its gain and the share of its shingles that differ."""
     trial = trial_of(tmp_path)
-    found = updates_of(trial, 1, 10)
+    result = updates_of(trial, 1, 10)
     contents = trial.corpus.contents
     wanted = []
     for page in range(trial.pages):
@@ -57,14 +57,16 @@ def test_updates_are_the_versions_in_time(tmp_path: Path) -> None:
             if contents.history.changed[cycle - 1, page]:
                 wanted.append((page, cycle - last, int(contents.version[cycle, page])))
                 last = cycle
-    assert list(zip(found.page.tolist(), found.gap.tolist(), found.version.tolist(), strict=True)) == wanted
-    assert found.difference.min() >= 0.0
-    assert found.difference.max() <= 1.0
+    assert (
+        list(zip(result.page.tolist(), result.gap.tolist(), result.version.tolist(), strict=True)) == wanted
+    )
+    assert result.difference.min() >= 0.0
+    assert result.difference.max() <= 1.0
     rates = rates_of(trial)
-    page = int(found.page[0])
-    own = found.page == page
-    assert rates["user-centric"][page] == pytest.approx(np.mean(found.gained[own] / found.gap[own]))
-    assert rates["user-centric per cycle"][page] == pytest.approx(found.gained[own].sum() / 10)
+    page = int(result.page[0])
+    of_page = result.page == page
+    assert rates["user-centric"][page] == pytest.approx(np.mean(result.gained[of_page] / result.gap[of_page]))
+    assert rates["user-centric per cycle"][page] == pytest.approx(result.gained[of_page].sum() / 10)
 
 
 def test_refits_measure_updates_by_what_was_known_before_them(tmp_path: Path) -> None:
@@ -72,13 +74,13 @@ def test_refits_measure_updates_by_what_was_known_before_them(tmp_path: Path) ->
     trial = trial_of(tmp_path)
     never = updates_of(trial, 1, 10)
     assert updates_of(replace(trial, refit_cycles=10), 1, 10).gained == pytest.approx(never.gained, rel=1e-6)
-    found = updates_of(replace(trial, refit_cycles=3), 1, 10)
+    result = updates_of(replace(trial, refit_cycles=3), 1, 10)
     cycles = np.array([np.flatnonzero(trial.search.live[:, page] == version)[0] for page, version in
-                       zip(found.page, found.version, strict=True)])  # fmt: skip
+                       zip(result.page, result.version, strict=True)])  # fmt: skip
     at = {when: prepared("then", trial.corpus, trial.how._replace(cycle=when)) for when in (0, 3, 6, 9)}
     wanted = [updates_of(at[(cycle - 1) // 3 * 3], 1, 10).gained[row] for row, cycle in enumerate(cycles)]
-    assert found.gained == pytest.approx(wanted, rel=1e-6)
-    assert found.gained.tolist() != pytest.approx(never.gained.tolist(), rel=1e-6)
+    assert result.gained == pytest.approx(wanted, rel=1e-6)
+    assert result.gained.tolist() != pytest.approx(never.gained.tolist(), rel=1e-6)
 
 
 def test_every_policy_is_perfect_when_all_pages_are_refreshed(tmp_path: Path) -> None:
@@ -114,13 +116,13 @@ def test_thresholds_leave_out_small_updates(tmp_path: Path) -> None:
 
 def test_budgets_for_equal_quality_lie_between_those_tried() -> None:
     """By straight lines; none where no budget reaches the quality."""
-    found = [
+    results = [
         RefreshPoint("user-centric", 0.05, 5, 0.9, 0.5, None),
         RefreshPoint("age", 0.05, 5, 0.8, 0.5, None),
         RefreshPoint("age", 0.10, 10, 1.0, 0.5, None),
         RefreshPoint("t*X", 0.05, 5, 0.7, 0.5, None),
     ]
-    rows = {row.policy: row for row in resources(found)}
+    rows = {row.policy: row for row in resources(results)}
     assert rows["user-centric"].ratio == 1.0
     assert rows["age"].share == pytest.approx(0.075)
     assert rows["age"].ratio == pytest.approx(1.5)
@@ -138,10 +140,10 @@ def test_the_command_writes_figures_tables_and_results(
     printed = capsys.readouterr().out
     assert "docs, tfidf: 20 pages" in printed
     assert "Seed 1" in printed
-    found = json.loads((out / "results.json").read_text())
-    assert [panel["name"] for panel in found["panels"]] == ["docs, tfidf"]
-    assert found["refit_cycles"] == 2
-    assert len((out / "points.csv").read_text().splitlines()) == 1 + len(found["panels"][0]["points"])
+    result = json.loads((out / "results.json").read_text())
+    assert [panel["name"] for panel in result["panels"]] == ["docs, tfidf"]
+    assert result["refit_cycles"] == 2
+    assert len((out / "points.csv").read_text().splitlines()) == 1 + len(result["panels"][0]["points"])
     for name in (
         "figure-3.png",
         "figure-3.svg",
@@ -196,22 +198,23 @@ def test_halves_are_means_of_their_own_updates(halves_trial: Trial, halves_of_tr
     """A gap across the middle counts in full; pages without updates gain nothing."""
     earlier, later = gains(halves_trial, 1, 10), gains(halves_trial, 11, 20)
     assert max(map(len, earlier)) > LAST
-    assert halves_of_trial.earlier == pytest.approx([mean_of(own) for own in earlier])
-    assert halves_of_trial.later == pytest.approx([mean_of(own) for own in later])
+    assert halves_of_trial.earlier == pytest.approx([mean_of(gains_of_page) for gains_of_page in earlier])
+    assert halves_of_trial.later == pytest.approx([mean_of(gains_of_page) for gains_of_page in later])
     assert halves_of_trial.later.any()
 
 
 def test_forecasts_are_rank_correlations(halves_trial: Trial, halves_of_trial: Halves) -> None:
     """Of each way to look back with the later half, over pages that gain in either half and in both."""
     earlier = gains(halves_trial, 1, 10)
-    weigh = [[2.0 ** (-age / 4) for age in reversed(range(len(own)))] for own in earlier]
+    weigh = [[2.0 ** (-age / 4) for age in reversed(range(len(gains_of_page)))] for gains_of_page in earlier]
     looks = {
-        "all visits": [mean_of(own) for own in earlier],
-        f"last {LAST}": [mean_of(own[-LAST:]) for own in earlier],
+        "all visits": [mean_of(gains_of_page) for gains_of_page in earlier],
+        f"last {LAST}": [mean_of(gains_of_page[-LAST:]) for gains_of_page in earlier],
         "decayed": [
-            float(np.average(own, weights=w)) if own else 0.0 for own, w in zip(earlier, weigh, strict=True)
+            float(np.average(gains_of_page, weights=w)) if gains_of_page else 0.0
+            for gains_of_page, w in zip(earlier, weigh, strict=True)
         ],
-        "last": [own[-1] if own else 0.0 for own in earlier],
+        "last": [gains_of_page[-1] if gains_of_page else 0.0 for gains_of_page in earlier],
     }
     assert [row.name for row in halves_of_trial.forecasts] == list(looks)
     for row in halves_of_trial.forecasts:
@@ -266,7 +269,7 @@ def cycle_of(examples_trial: Trial, update: int) -> int:
     )
 
 
-def missed_by(examples_trial: Trial, found: list[RefreshPoint]) -> list[int]:
+def missed_by(examples_trial: Trial, results: list[RefreshPoint]) -> list[int]:
     """Updates that none of the plans fetches before the page's next one, walked through."""
     out = []
     for update in range(len(examples_trial.updates.page)):
@@ -278,7 +281,7 @@ def missed_by(examples_trial: Trial, found: list[RefreshPoint]) -> list[int]:
         ]
         until = min([c for c in later if c > cycle], default=examples_trial.history.cycles + 1)
         caught = False
-        for point in found:
+        for point in results:
             plan = planned_refreshes(examples_trial, point.policy, point.tau or 0.0, point.refreshes)
             caught |= any(page in plan[c - examples_trial.first - 1] for c in range(max(cycle, 1), until))
         if not caught and cycle > examples_trial.first:
@@ -290,13 +293,13 @@ def update_of(examples_trial: Trial, one: Example) -> int:
     """Number of the update that an example shows."""
     names = examples_trial.corpus.contents.history.page_names
     assert names is not None
-    (found,) = (
+    (result,) = (
         update
         for update in range(len(examples_trial.updates.page))
         if names[examples_trial.updates.page[update]] == one.page
         and cycle_of(examples_trial, update) == one.cycle
     )
-    return found
+    return result
 
 
 def test_the_largest_update_that_gains_nothing(examples_trial: Trial) -> None:
@@ -312,10 +315,10 @@ def test_the_largest_update_that_gains_nothing(examples_trial: Trial) -> None:
 @pytest.mark.parametrize(("tau", "refreshes"), [(0.0, 3), (0.0, 1), (0.9, 2)])
 def test_the_largest_gain_that_is_missed(examples_trial: Trial, tau: float, refreshes: int) -> None:
     """Of the updates that neither policy fetches in time."""
-    found = points_of(tau, refreshes)
-    missed = missed_by(examples_trial, found)
+    result = points_of(tau, refreshes)
+    missed = missed_by(examples_trial, result)
     assert 0 < len(missed) < len(examples_trial.updates.page)
-    one = examples(examples_trial, found)[-1]
+    one = examples(examples_trial, result)[-1]
     assert one.rule == "Most gained of what SBR and EBR miss at 5%"
     assert update_of(examples_trial, one) in missed
     assert one.gained == examples_trial.updates.gained[missed].max()
@@ -331,14 +334,14 @@ def test_only_policies_with_thresholds_at_the_share_count(examples_trial: Trial)
 def test_what_is_always_refreshed_is_missed_by_nobody(examples_trial: Trial) -> None:
     """Then there is one example, or none where every update gains."""
     everything = points_of(0.0, examples_trial.pages)
-    left = missed_by(examples_trial, everything)
-    found = examples(examples_trial, everything)
-    assert len(found) == 1 + bool(left)
+    missed = missed_by(examples_trial, everything)
+    result = examples(examples_trial, everything)
+    assert len(result) == 1 + bool(missed)
     gaining = replace(examples_trial)
     gaining.__dict__["updates"] = examples_trial.updates._replace(
         gained=np.full(len(examples_trial.updates.page), 1.0)
     )
-    assert len(examples(gaining, everything)) == len(found) - 1
+    assert len(examples(gaining, everything)) == len(result) - 1
 
 
 def test_an_example_shows_the_update(examples_trial: Trial) -> None:
@@ -348,8 +351,8 @@ def test_an_example_shows_the_update(examples_trial: Trial) -> None:
         new, page = int(examples_trial.updates.version[update]), int(examples_trial.updates.page[update])
         texts = [(examples_trial.corpus.contents.texts[v] or "").splitlines() for v in (new - 1, new)]
         wanted = [line for line in difflib.ndiff(*texts) if line[:1] in "+-"]
-        told = [line for line in one.diff.splitlines() if not line.startswith("@@")]
-        assert sorted(line[1:] for line in told) == sorted(line[2:] for line in wanted)
+        lines = [line for line in one.diff.splitlines() if not line.startswith("@@")]
+        assert sorted(line[1:] for line in lines) == sorted(line[2:] for line in wanted)
         assert len(one.diff.splitlines()) <= LINES
         after = examples_trial.search.live[one.cycle]
         before = after.copy()

@@ -28,7 +28,7 @@ from scrapy_gp4c.scoring.terminals import STATE
 from tests.support.policies import HOST_PAGES, Memory
 
 CYCLE = 30
-OWN = "tests.support.policies.changed_hosts"
+OWN_POLICY = "tests.support.policies.changed_hosts"
 SPENDERS = (
     "top_k", "rounds(rounds=1)", "rounds(rounds=2)", "rounds()", "rounds(rounds=7)", "rounds(sample=0.3)",
     "rns", "rr", "gsb", "gsb(level='directory', sample=2)", "db", "db(d=-2, phi=0.7, in_flight=3)",
@@ -36,7 +36,7 @@ SPENDERS = (
     "groups", "groups(level='directory', order='score', in_flight=2)",
 )  # fmt: skip
 """Policies that spend the whole budget as long as there are candidates."""
-POLICIES = (*SPENDERS, OWN)
+POLICIES = (*SPENDERS, OWN_POLICY)
 
 
 @st.composite
@@ -60,9 +60,9 @@ def make(text: str, score: str = "t * (X + 0.5)") -> Policy:
     return table.load(text).make(PolicySettings(functions.load(score), seed=1))
 
 
-def plans(text: str, given: dict[str, Any], k: int, block_rows: int = 7) -> list[Selection]:
+def plans(text: str, web: dict[str, Any], k: int, block_rows: int = 7) -> list[Selection]:
     """The plans of all rounds of one cycle, each held to the contract."""
-    memory = grouped(given, block_rows)
+    memory = grouped(web, block_rows)
     policy = make(text)
     chosen = []
     for number in rounds_of(policy):
@@ -74,9 +74,9 @@ def plans(text: str, given: dict[str, Any], k: int, block_rows: int = 7) -> list
     return chosen
 
 
-def grouped(given: dict[str, Any], block_rows: int) -> Memory:
+def grouped(web: dict[str, Any], block_rows: int) -> Memory:
     """Evidence with sites of ten pages, of four directories each, one of which lies within another."""
-    memory = Memory(**given, block_rows=block_rows)
+    memory = Memory(**web, block_rows=block_rows)
     pages = np.arange(len(memory.draws))
     places = [(str(number // 4), ("", "a/", "a/b/", "c/")[number % 4]) for number in range(24)]
     directory = pages // HOST_PAGES * 4 + pages % 4
@@ -110,36 +110,34 @@ def visited(chosen: list[Selection]) -> npt.NDArray[np.uint32]:
     return np.concatenate([NOTHING_CHOSEN.pages, *[plan.pages for plan in chosen]])
 
 
-@given(text=st.sampled_from(POLICIES), given_=evidence(), share=st.floats(0, 1.2))
+@given(text=st.sampled_from(POLICIES), web=evidence(), share=st.floats(0, 1.2))
 @settings(max_examples=150, deadline=None)
 def test_a_cycle_keeps_its_budget_and_visits_no_page_twice(
-    text: str, given_: dict[str, Any], share: float
+    text: str, web: dict[str, Any], share: float
 ) -> None:
     """Whatever the budget, from nothing to more than all pages."""
-    pages = len(given_["draws"])
+    pages = len(web["draws"])
     k = int(share * pages)
-    result = visited(plans(text, given_, k))
+    result = visited(plans(text, web, k))
     assert len(np.unique(result)) == len(result) <= k
     if text in SPENDERS:
         assert len(result) == min(k, pages)
 
 
-@given(text=st.sampled_from(POLICIES), given_=evidence(), k=st.integers(0, 60), block_rows=st.integers(1, 70))
+@given(text=st.sampled_from(POLICIES), web=evidence(), k=st.integers(0, 60), block_rows=st.integers(1, 70))
 @settings(max_examples=150, deadline=None)
-def test_the_size_of_blocks_does_not_matter(
-    text: str, given_: dict[str, Any], k: int, block_rows: int
-) -> None:
+def test_the_size_of_blocks_does_not_matter(text: str, web: dict[str, Any], k: int, block_rows: int) -> None:
     """Ties are broken by what belongs to the page, not by where it stands in a block."""
-    assert same(plans(text, given_, k, block_rows), plans(text, given_, k, 100))
+    assert same(plans(text, web, k, block_rows), plans(text, web, k, 100))
 
 
-@given(text=st.sampled_from(POLICIES), given_=evidence(), k=st.integers(0, 60), late=st.integers(0, 2**32))
+@given(text=st.sampled_from(POLICIES), web=evidence(), k=st.integers(0, 60), late=st.integers(0, 2**32))
 @settings(max_examples=150, deadline=None)
 def test_a_crawl_resumes_from_any_prefix_of_its_log(
-    text: str, given_: dict[str, Any], k: int, late: int
+    text: str, web: dict[str, Any], k: int, late: int
 ) -> None:
     """Outcomes come late: in every round an object that knows nothing plans what one plans that was there."""
-    memory, policy = grouped(given_, 7), make(text)
+    memory, policy = grouped(web, 7), make(text)
     delays = np.random.default_rng(late)
     memory.heard = 0
     for number in rounds_of(policy):
@@ -157,38 +155,38 @@ def test_a_crawl_resumes_from_any_prefix_of_its_log(
         assert len(memory.visited) == min(k, len(memory.draws))
 
 
-@given(text=st.sampled_from(POLICIES), given_=evidence(), k=st.integers(0, 60))
+@given(text=st.sampled_from(POLICIES), web=evidence(), k=st.integers(0, 60))
 @settings(max_examples=50, deadline=None)
-def test_planning_changes_nothing_it_is_shown(text: str, given_: dict[str, Any], k: int) -> None:
+def test_planning_changes_nothing_it_is_shown(text: str, web: dict[str, Any], k: int) -> None:
     """The columns are the store's own memory."""
-    before = {name: column.copy() for name, column in given_["state"].items()}
-    plans(text, given_, k)
-    assert all(np.array_equal(column, given_["state"][name]) for name, column in before.items())
+    before = {name: column.copy() for name, column in web["state"].items()}
+    plans(text, web, k)
+    assert all(np.array_equal(column, web["state"][name]) for name, column in before.items())
 
 
-@given(given_=evidence(), k=st.integers(0, 60), rounds=st.integers(1, 9))
+@given(web=evidence(), k=st.integers(0, 60), rounds=st.integers(1, 9))
 @settings(deadline=None)
-def test_rounds_visit_what_top_k_visits(given_: dict[str, Any], k: int, rounds: int) -> None:
+def test_rounds_visit_what_top_k_visits(web: dict[str, Any], k: int, rounds: int) -> None:
     """Scores of a page's own past are the same in every round: so are the pages, and their order."""
-    one, other = plans(f"rounds(rounds={rounds})", given_, k), plans("top_k", given_, k)
+    one, other = plans(f"rounds(rounds={rounds})", web, k), plans("top_k", web, k)
     assert visited(one).tolist() == visited(other).tolist()
     sizes = [len(plan.pages) for plan in one]
     assert len(one) == rounds
-    if k >= len(given_["draws"]):  # there is nothing to choose
+    if k >= len(web["draws"]):  # there is nothing to choose
         assert sizes[0] == sum(sizes)
     else:
         assert max(sizes) - min(sizes) <= 1
 
 
-@given(given_=evidence(), k=st.integers(0, 60))
+@given(web=evidence(), k=st.integers(0, 60))
 @settings(deadline=None)
-def test_the_second_round_knows_what_the_first_found(given_: dict[str, Any], k: int) -> None:
+def test_the_second_round_knows_what_the_first_found(web: dict[str, Any], k: int) -> None:
     """The tests' own policy visits only hosts with changes, and all of them that the budget allows."""
-    first, second = plans(OWN, given_, k)
-    hosts = set((first.pages[given_["changed"][first.pages]] // HOST_PAGES).tolist())
+    first, second = plans(OWN_POLICY, web, k)
+    hosts = set((first.pages[web["changed"][first.pages]] // HOST_PAGES).tolist())
     open_pages = [
         page
-        for page in range(len(given_["draws"]))
+        for page in range(len(web["draws"]))
         if page // HOST_PAGES in hosts and page not in first.pages.tolist()
     ]
     assert {page // HOST_PAGES for page in second.pages.tolist()} <= hosts

@@ -22,13 +22,13 @@ def a_page(draw: st.DrawFn) -> Page:
 
 def chosen(pages: list[Page], age: list[int], budget: int, all_of_it: bool = False) -> list[int]:
     """Pages that a cycle visits by their promises; ``all_of_it``: by earliest deadline, as many as fit."""
-    left = [most - now for (most, _, _), now in zip(pages, age, strict=True)]
+    slack = [most - now for (most, _, _), now in zip(pages, age, strict=True)]
     is_open = [now >= least for (_, least, _), now in zip(pages, age, strict=True)]
     if all_of_it:
-        order = sorted(range(len(pages)), key=lambda page: (left[page], *pages[page][:2], page))
+        order = sorted(range(len(pages)), key=lambda page: (slack[page], *pages[page][:2], page))
         return [page for page in order if is_open[page]][:budget]
     most, least = np.array([page[:2] for page in pages], np.int64).reshape(-1, 2).T
-    promised = PromisedPages(np.array(left, np.int64), most, least, np.array(is_open))
+    promised = PromisedPages(np.array(slack, np.int64), most, least, np.array(is_open))
     return promised_visits(promised, budget).tolist()
 
 
@@ -60,8 +60,8 @@ def test_a_page_is_visited_when_it_is_due_and_rarely_before(pages: list[Page], b
     age = [now for _, _, now in pages]
     now = chosen(pages, age, budget)
     due = [page for page, (most, least, one) in enumerate(pages) if one >= most and one >= least]
-    left = [pages[page][0] - age[page] for page in now]
-    assert left == sorted(left)
+    slack = [pages[page][0] - age[page] for page in now]
+    assert slack == sorted(slack)
     assert set(now) >= set(due) or (len(now) == budget and set(now) <= set(due))
     if budget >= len(pages):
         assert set(now) == set(due)

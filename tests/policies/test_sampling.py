@@ -127,12 +127,12 @@ def distance(seed: str, page: str) -> int:
 def by_history(web: Web, page: int, clock: str, weighted: bool) -> float:
     """Equations 5, 6 and 8 after the sample's own outcome."""
     past = [web.changes[page], web.n[page] + 1]
-    own = past[1] if clock == "visits" else CYCLE - FIRST
-    changes = past[0] + [own] * web.changed[page]
+    age = past[1] if clock == "visits" else CYCLE - FIRST
+    changes = past[0] + [age] * web.changed[page]
     if weighted:
         # The cycles of past changes are those that `Web.memory` says: equal to the visits' numbers.
-        return 1 - math.exp(-sum(changes) / (own * (own + 1) / 2))
-    return 1 - math.exp(-len(changes) / own)
+        return 1 - math.exp(-sum(changes) / (age * (age + 1) / 2))
+    return 1 - math.exp(-len(changes) / age)
 
 
 CHANCES: dict[str, Callable[[Web, int], float]] = {
@@ -249,19 +249,19 @@ def group_by_group(web: Web, k: int, sample: int | None, threshold: float, in_fl
         visited = (visited + near)[:k]
         if len(visited) == k:
             return visited
-        begun, sent = [], 0
+        begun_groups, sent = [], 0
         while waiting and sent < min(in_flight, k - len(visited)):
-            begun.append(waiting.pop(0))
-            sent += len(groups[begun[-1]][:each])
-        fresh = [page for site in begun for page in groups[site][:each]][: k - len(visited)]
+            begun_groups.append(waiting.pop(0))
+            sent += len(groups[begun_groups[-1]][:each])
+        fresh = [page for site in begun_groups for page in groups[site][:each]][: k - len(visited)]
         if not near and not fresh:
             rest = sorted(heard, key=lambda site: (-share[site], order.index(site)))
             return (visited + [page for site in rest for page in groups[site] if page not in visited])[:k]
         visited += fresh
-        for site in begun:
-            own = [web.changed[page] for page in fresh if web.site[page] == site]
-            share[site] = sum(own) / max(1, len(own))
-        heard += begun
+        for site in begun_groups:
+            outcomes = [web.changed[page] for page in fresh if web.site[page] == site]
+            share[site] = sum(outcomes) / max(1, len(outcomes))
+        heard += begun_groups
 
 
 @given(
@@ -295,15 +295,15 @@ def test_the_baselines(web: Web, k: int) -> None:
 def test_rounds_begin_with_a_sample_of_every_group(web: Web, k: int, share: float) -> None:
     """One page of each, then another of each that has one left; then the highest scores in equal parts."""
     result = visits(f"rounds(rounds=2, sample={share})", web, k)
-    left = web.groups()
+    unsampled = web.groups()
     sample = result[: int(share * k + 1e-9)]
     at = 0
     while at < len(sample):
-        layer = sample[at : at + len(left)]
+        layer = sample[at : at + len(unsampled)]
         assert len({web.site[page] for page in layer}) == len(layer)
         for page in layer:
-            assert left[web.site[page]].pop(0) == page
-        left = {site: pages for site, pages in left.items() if pages}
+            assert unsampled[web.site[page]].pop(0) == page
+        unsampled = {site: pages for site, pages in unsampled.items() if pages}
         at += len(layer)
     assert result == [*sample, *[page for page in visits("top_k", web, 60) if page not in sample]][:k]
 
@@ -407,14 +407,16 @@ def test_cb_visits_clusters_by_rank(web: Web, k: int, d: int, phi: str, in_fligh
     """A followed sample brings its own cluster, then the d nearest; a page of none brings nobody."""
     rng = np.random.default_rng(seed)
     centre = rng.random(4)
-    order = [sorted(range(4), key=lambda other: abs(centre[other] - centre[own])) for own in range(4)]
+    order = [
+        sorted(range(4), key=lambda other: abs(centre[other] - centre[cluster_])) for cluster_ in range(4)
+    ]
     cluster = rng.integers(NOWHERE, 4, len(web.urls)).tolist()
 
     def near(page: int) -> list[set[int]]:
         if cluster[page] == NOWHERE:
             return []
         ranked = order[cluster[page]][: 1 + max(d, 0)]
-        return [{other for other, own in enumerate(cluster) if own == number} for number in ranked]
+        return [{other for other, cluster_ in enumerate(cluster) if cluster_ == number} for number in ranked]
 
     memory = web.memory()
     ranks = ClusterRanks(np.array(order, np.int32))

@@ -142,16 +142,16 @@ def test_fixed_intervals_are_the_age() -> None:
         assert getattr(one, metric).tolist() == getattr(other, metric).tolist()
 
 
-def nutch(interval: float, found: bool, first: float) -> float:
+def nutch(interval: float, is_changed: bool, first: float) -> float:
     """Next interval in cycles: AdaptiveFetchSchedule with the values of nutch-default.xml."""
-    interval *= 0.8 if found else 1.4
+    interval *= 0.8 if is_changed else 1.4
     return min(max(interval, first * 60 / (30 * 24 * 3600), 1.0), first * 365 / 30)
 
 
-def stormcrawler(interval: float, found: bool, first: float) -> float:
+def stormcrawler(interval: float, is_changed: bool, first: float) -> float:
     """Next interval in cycles: AdaptiveScheduler with its defaults."""
     shortest = max(first * 60 / 1440, 1.0)
-    if found:
+    if is_changed:
         return 0.5 * interval + 0.5 * shortest
     return min(interval * 1.5, first * 14)
 
@@ -171,14 +171,14 @@ def prepared(pages: int, k: int) -> PreparedHistory:
     st.integers(1, 30),
     st.lists(st.lists(st.booleans(), min_size=3, max_size=3), max_size=60),
 )
-def test_intervals_step_as_the_crawlers_own_do(name: str, k: int, found: list[list[bool]]) -> None:
+def test_intervals_step_as_the_crawlers_own_do(name: str, k: int, results: list[list[bool]]) -> None:
     """Page by page, by the crawler's own rule, within its bounds scaled to cycles."""
     pages = 30
     first = pages / k
     peer = BASELINES[name].make(prepared(pages, k))
     assert isinstance(peer, Adaptive)
     expected = [first] * 3
-    for cycle, outcomes in enumerate(found, 1):
+    for cycle, outcomes in enumerate(results, 1):
         peer.observe(cycle, np.arange(3), np.array(outcomes))
         expected = [STEPS[name](one, hit, first) for one, hit in zip(expected, outcomes, strict=True)]
         assert peer.intervals[:3] == pytest.approx(expected)
@@ -203,7 +203,7 @@ def test_rates_are_those_of_the_terminal() -> None:
     expected[0] = censored(0.1, 1)
     cycles[2] = cycles[0] = 3
     expected[0] += censored((expected[0] + 0.1) / 2, 2)
-    known = [(found + 0.1) / (seen + 1) for found, seen in zip(expected, cycles, strict=True)]
+    known = [(changes + 0.1) / (seen + 1) for changes, seen in zip(expected, cycles, strict=True)]
     assert rates.rate(peer.state["E"], peer.state["T"]) == pytest.approx(known, abs=1e-6)
     assert peer.visits_per_cycle() == pytest.approx(allocate(HARMONIC, np.array(known), 2), abs=1e-5)
 
@@ -221,8 +221,8 @@ def plain_replay(name: str, changed: npt.NDArray[np.bool_]) -> list[list[int]]:
             due = [per_cycle[page] * (cycle - last[page]) for page in range(pages)]
             chosen = sorted(range(pages), key=lambda page: (-due[page], page))[:K]
             visited.append(chosen)
-        found = [bool(changed[last[page] : cycle, page].any()) for page in chosen]
-        peer.observe(cycle, np.array(chosen), np.array(found))
+        result = [bool(changed[last[page] : cycle, page].any()) for page in chosen]
+        peer.observe(cycle, np.array(chosen), np.array(result))
         for page in chosen:
             last[page] = cycle
     return visited
@@ -237,8 +237,8 @@ def test_the_most_overdue_pages_are_visited_first(name: str, seed: int) -> None:
     last = [WARMUP] * PAGES
     for number, pages in enumerate(plain_replay(name, recorded.changed)):
         cycle = WARMUP + number + 1
-        found = sum(bool(recorded.changed[last[page] : cycle, page].any()) for page in pages)
-        assert result.changed[number] == found
+        changes = sum(bool(recorded.changed[last[page] : cycle, page].any()) for page in pages)
+        assert result.changed[number] == changes
         for page in pages:
             last[page] = cycle
 
@@ -263,10 +263,10 @@ def test_a_policy_that_observes_is_told_of_every_cycle() -> None:
     prepared = prepare(recorded, budget=K, warmup=WARMUP)
     HEARD.clear()
     run(prepared, "age", policy="tests.support.policies.listening")
-    cycles, pages, found = zip(*HEARD, strict=True)
+    cycles, pages, outcomes = zip(*HEARD, strict=True)
     assert list(cycles) == list(range(1, CYCLES + 1))
     assert [len(one) for one in pages] == [PAGES] * WARMUP + [K] * (CYCLES - WARMUP)
-    assert found[0].tolist() == recorded.changed[0].tolist()
+    assert outcomes[0].tolist() == recorded.changed[0].tolist()
     last = np.full(PAGES, WARMUP)
     for cycle, visited, hits in HEARD[WARMUP:]:
         missed = [recorded.changed[last[page] : cycle, page].any() for page in visited]

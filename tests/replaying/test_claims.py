@@ -106,8 +106,8 @@ def test_claims_are_read_from_lines(tmp_path: Path) -> None:
         (5, 1, KINDS.index("feed"), 4),
     ]
     path = tmp_path / "claims.tsv"
-    place = "http://a\t/0/0\t"
-    for wrong in (f"{place}guess\t5", f"{place}feed\tsoon", "http://a", f"{place}feed\t1\t2\t3"):
+    line = "http://a\t/0/0\t"
+    for wrong in (f"{line}guess\t5", f"{line}feed\tsoon", "http://a", f"{line}feed\t1\t2\t3"):
         path.write_text(f"{lines}{wrong}\n", encoding="utf-8")
         with pytest.raises(
             HistoryError, match=r"claims.tsv, line 6: expected site<TAB>page.*kind of sitemap"
@@ -144,16 +144,16 @@ def test_sizes_find_more_and_none_change_no_bit(tmp_path: Path) -> None:
         changed = random.random((CYCLES, 300)) < np.where(is_large, 0.3, 0.003)
         names = [f"/{number}" for number in range(300)]
         history = ChangeHistory(changed, np.zeros(300, np.int32), site_names=["s"], page_names=names)
-        found = []
+        results = []
         for lengths in (np.where(is_large, 9_000, 500), np.full(300, "")):
             lines = (f"s\t{name}\t\t{length}\n" for name, length in zip(names, lengths, strict=True))
             path.write_text("".join(lines))
-            found.append(replay(with_evidence(history, None, path), "default", budget=0.02, seed=1))
+            results.append(replay(with_evidence(history, None, path), "default", budget=0.02, seed=1))
         without = replay(history, "default", budget=0.02, seed=1)
-        assert found[1].ndcg is not None
+        assert results[1].ndcg is not None
         assert without.ndcg is not None
-        assert found[1].ndcg.tobytes() == without.ndcg.tobytes()
-        gains.append(found[0].changed.sum() - without.changed.sum())
+        assert results[1].ndcg.tobytes() == without.ndcg.tobytes()
+        gains.append(results[0].changed.sum() - without.changed.sum())
     assert np.mean(gains) > 0
 
 
@@ -169,7 +169,7 @@ def test_true_ages_find_more(tmp_path: Path) -> None:
         ages = random.geometric(rate)
         path = tmp_path / "ages.tsv"
         path.write_text("".join(f"s\t{name}\t{age}\n" for name, age in zip(names, ages, strict=True)))
-        told = with_evidence(history, None, path)
-        with_ages, without = (replay(one, "default", budget=0.02, seed=1) for one in (told, history))
+        evidence = with_evidence(history, None, path)
+        with_ages, without = (replay(one, "default", budget=0.02, seed=1) for one in (evidence, history))
         gains.append(with_ages.changed.sum() - without.changed.sum())
     assert np.mean(gains) > 0

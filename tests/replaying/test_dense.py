@@ -81,16 +81,19 @@ def test_sums_kept_up_to_date_are_those_of_recounting(
         for page in renewed:
             missed[page] = 0
         stale = [page for page in range(PAGES) if missed[page]]
-        told = copies.tallies(cycle)
+        cycle_tallies = copies.tallies(cycle)
         assert copies.missed.tolist() == missed
         assert copies.outdated == len(stale)
-        assert told["stale_weight"] == sum(each[page] for page in stale) * unit
-        assert told["age_weight"] == sum(each[page] * (cycle - first[page] + 1) for page in stale) * unit
+        assert cycle_tallies["stale_weight"] == sum(each[page] for page in stale) * unit
+        assert (
+            cycle_tallies["age_weight"]
+            == sum(each[page] * (cycle - first[page] + 1) for page in stale) * unit
+        )
         penalty = sum(
             Fraction(each[page]) * sum(Fraction(1, i) for i in range(1, missed[page] + 1)) for page in stale
         )
-        found = math.ldexp(told["penalty"], -prepared.weights.penalty_bits)
-        assert found == pytest.approx(float(penalty) if everything else 0.0, abs=1e-12)
+        result = math.ldexp(cycle_tallies["penalty"], -prepared.weights.penalty_bits)
+        assert result == pytest.approx(float(penalty) if everything else 0.0, abs=1e-12)
     copies.visit(array({page for page in range(PAGES) if missed[page]}))
     assert not any(copies.tallies(CYCLES).values())
 
@@ -116,11 +119,13 @@ def test_copies_of_contents_lose_what_their_versions_lose(tmp_path: Path) -> Non
         rows.append(held.copy())
     never = [impact.between(impact.version[2], live).sum() for live in impact.version[3:]]
     lost = [impact.between(row, live).sum() for row, live in zip(rows, impact.version[3:], strict=True)]
-    told = {name: np.ldexp(row.astype(float), -CONTENT_BITS) for name, row in copies.tallies().items()}
-    assert told["impact"] == pytest.approx(1 - np.array(lost) / np.mean(never), abs=1e-9)
+    cycle_tallies = {
+        name: np.ldexp(row.astype(float), -CONTENT_BITS) for name, row in copies.tallies().items()
+    }
+    assert cycle_tallies["impact"] == pytest.approx(1 - np.array(lost) / np.mean(never), abs=1e-9)
     assert impact.quality is not None
-    assert told["quality"] == pytest.approx(impact.quality(np.array(rows)), abs=1e-9)
-    assert told["quality"].min() < 1.0
+    assert cycle_tallies["quality"] == pytest.approx(impact.quality(np.array(rows)), abs=1e-9)
+    assert cycle_tallies["quality"].min() < 1.0
 
 
 def test_where_nothing_is_to_be_gained_nothing_is_lost(tmp_path: Path) -> None:
@@ -131,8 +136,8 @@ def test_where_nothing_is_to_be_gained_nothing_is_lost(tmp_path: Path) -> None:
     )
     copies = ContentCopies(prepare(history, budget=1, warmup=1))
     copies.visit(2, np.array([1]), np.array([False]))
-    told = copies.tallies()
-    assert told["impact"].tolist() == told["quality"].tolist() == [2**CONTENT_BITS]
+    cycle_tallies = copies.tallies()
+    assert cycle_tallies["impact"].tolist() == cycle_tallies["quality"].tolist() == [2**CONTENT_BITS]
 
 
 def test_contents_are_needed() -> None:
@@ -157,25 +162,25 @@ def history(seed: int, pages: int, cycles: int = 6) -> ChangeHistory:
     rng = np.random.default_rng(seed)
     names = [f"{'a/' * rng.integers(0, 3)}{'b/' * rng.integers(0, 2)}{page}" for page in range(pages)]
     site = rng.integers(0, 3, pages).astype(np.int32)
-    found = ChangeHistory(rng.random((cycles, pages)) < rng.beta(0.5, 1.0, pages), site, page_names=names)
+    result = ChangeHistory(rng.random((cycles, pages)) < rng.beta(0.5, 1.0, pages), site, page_names=names)
     order = np.array([[(a + b) % CLUSTERS for b in range(CLUSTERS)] for a in range(CLUSTERS)], np.int32)
     cluster = rng.integers(NOWHERE, CLUSTERS, pages).astype(np.int32)
     nobody = np.empty(0, np.intp)
-    found.neighbours.groups_by_content = PageGroups(cluster, order, Links(nobody, nobody, pages), "")
-    return found
+    result.neighbours.groups_by_content = PageGroups(cluster, order, Links(nobody, nobody, pages), "")
+    return result
 
 
-def visits(found: ChangeHistory, policy: str, k: int, by_rounds: bool) -> list[tuple[int, list[int]]]:
+def visits(history_: ChangeHistory, policy: str, k: int, by_rounds: bool) -> list[tuple[int, list[int]]]:
     """Pages of every cycle in the order of visit."""
-    told: list[tuple[int, list[int]]] = []
+    cycle_tallies: list[tuple[int, list[int]]] = []
 
     def watch(cycle: int, pages: Ints, changed: np.ndarray) -> None:
-        told.append((cycle, pages.tolist()))
+        cycle_tallies.append((cycle, pages.tolist()))
 
-    prepared = prepare(found, budget=k, warmup=1)
+    prepared = prepare(history_, budget=k, warmup=1)
     choice = table.load(policy)
     replay_dense(prepared, functions.load("t * X"), (), watch, choice, by_rounds=by_rounds)
-    return told
+    return cycle_tallies
 
 
 @pytest.mark.slow
@@ -188,23 +193,23 @@ def visits(found: ChangeHistory, policy: str, k: int, by_rounds: bool) -> list[t
 @settings(max_examples=120, deadline=None)
 def test_a_compiled_cycle_is_that_of_the_policy(policy: str, seed: int, pages: int, share: float) -> None:
     """Whatever the budget, the groups and the changes."""
-    found = history(seed, pages)
+    result = history(seed, pages)
     k = max(1, round(share * pages))
-    assert visits(found, policy, k, by_rounds=False) == visits(found, policy, k, by_rounds=True)
+    assert visits(result, policy, k, by_rounds=False) == visits(result, policy, k, by_rounds=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["rns", "gsb(sample=50)", "db(d=2)", "cb(in_flight=5)"])
 def test_a_compiled_cycle_of_many_pages_is_that_of_the_policy(policy: str) -> None:
     """Sorts of many numbers, and samples by sorting instead of inserting."""
-    found = history(1, 4000, 3)
-    told = visits(found, policy, 700, by_rounds=False)
-    assert told == visits(found, policy, 700, by_rounds=True)
-    assert [len(pages) for _, pages in told] == [700, 700]
+    result = history(1, 4000, 3)
+    cycle_tallies = visits(result, policy, 700, by_rounds=False)
+    assert cycle_tallies == visits(result, policy, 700, by_rounds=True)
+    assert [len(pages) for _, pages in cycle_tallies] == [700, 700]
 
 
-def evidence(found: ChangeHistory, columns: tuple[str, ...] = ()) -> ReplayEvidence:
-    prepared = prepare(found, budget=5, warmup=1)
+def evidence(history_: ChangeHistory, columns: tuple[str, ...] = ()) -> ReplayEvidence:
+    prepared = prepare(history_, budget=5, warmup=1)
     made = ReplayEvidence(prepared, columns)
     made.begin(2, prepared.salts[0])
     return made
@@ -212,10 +217,10 @@ def evidence(found: ChangeHistory, columns: tuple[str, ...] = ()) -> ReplayEvide
 
 def test_only_what_has_a_loop_is_compiled() -> None:
     """Links, groups by a terminal, scores and policies of users plan by themselves."""
-    given_ = PolicySettings(functions.load("t"), 1)
-    own = evidence(history(3, 30))
+    settings = PolicySettings(functions.load("t"), 1)
+    evidence_ = evidence(history(3, 30))
     has_loop = {
-        text: dense.compiled_loop(table.load(text).make(given_), own) is not None
+        text: dense.compiled_loop(table.load(text).make(settings), evidence_) is not None
         for text in ("rns", "db", "cb", "gsb", "lb", "groups", "top_k", "rr", "rounds")
     }
     assert [text for text in has_loop if has_loop[text]] == ["rns", "db", "cb", "gsb"]
@@ -223,9 +228,9 @@ def test_only_what_has_a_loop_is_compiled() -> None:
 
 def test_equal_turns_and_too_many_rings_are_left_to_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop decides by whole draws, a turn is a float of them; and rings are not listed beyond a limit."""
-    found = history(4, 30)
-    own = evidence(found)
-    drawing = dense._Draws(own)
+    result = history(4, 30)
+    evidence_ = evidence(result)
+    drawing = dense._Draws(evidence_)
     drawing.draw()
     assert drawing.turns(30) is not None
     drawing.drawn[3] = drawing.drawn[7] + np.uint64(1)
@@ -257,11 +262,13 @@ def test_the_first_of_a_group_are_found_whatever_its_draws(bits: int, wanted: in
 
 def test_samples_of_groups_are_listed_as_the_policy_lists_them() -> None:
     """As many of each group as are needed, the earliest turns first."""
-    found = history(6, 90)
-    own = evidence(found)
-    grouping = found.neighbours.grouping("directory")
-    pages, begin, numbers = own.first_of_groups(grouping, 3)
-    turn = dict(zip(range(90), own.rows(np.arange(90, dtype=np.uint32)).state["draw"].tolist(), strict=True))
+    result = history(6, 90)
+    evidence_ = evidence(result)
+    grouping = result.neighbours.grouping("directory")
+    pages, begin, numbers = evidence_.first_of_groups(grouping, 3)
+    turn = dict(
+        zip(range(90), evidence_.rows(np.arange(90, dtype=np.uint32)).state["draw"].tolist(), strict=True)
+    )
     for row, number in enumerate(numbers.tolist()):
         members = np.flatnonzero(grouping.number == number).tolist()
         expected = sorted(members, key=turn.__getitem__, reverse=True)[:3]
@@ -273,15 +280,15 @@ def test_an_engine_that_is_asked_for_plans_by_rounds(monkeypatch: pytest.MonkeyP
     """So that the statement and the loop can be compared from a command line."""
     from training.replaying import replay
 
-    found = history(7, 50)
+    result = history(7, 50)
     asked: list[bool] = []
 
-    def note(*given_: object, **choices: object) -> object:
+    def note(*arguments: object, **choices: object) -> object:
         asked.append(bool(choices["by_rounds"]))
-        return replay_dense(*given_, **choices)  # type: ignore[arg-type]
+        return replay_dense(*arguments, **choices)  # type: ignore[arg-type]
 
     monkeypatch.setattr(replay, "replay_dense", note)
-    prepared = prepare(found, budget=5, warmup=1)
+    prepared = prepare(result, budget=5, warmup=1)
     one = replay.run(prepared, "t", policy="db", engine="dense")
     other = replay.run(prepared, "t", policy="db")
     assert asked == [True, False]
@@ -419,7 +426,7 @@ def test_it_counts_as_going_through_the_visits_does():
     tree = directories(rng.integers(0, 4, 12))
     finished = []
 
-    def told(window, plain):
+    def cycle_tallies(window, plain):
         for level in ("directory", "site"):
             for mine, other in ((window.window, plain.window), (window.this_cycle, plain.this_cycle)):
                 for one, same in zip(mine(level), other(level), strict=True):
@@ -429,17 +436,17 @@ def test_it_counts_as_going_through_the_visits_does():
     for cycle in range(1, 8):
         rows, changed = np.empty(0, np.intp), np.empty(0, np.bool_)
         for visits in (0, 30, 0, 7):
-            own = rng.integers(0, 12, visits), rng.random(visits) < 0.5
-            window.add(*own)
-            rows, changed = np.append(rows, own[0]), np.append(changed, own[1])
-            told(
+            drawn = rng.integers(0, 12, visits), rng.random(visits) < 0.5
+            window.add(*drawn)
+            rows, changed = np.append(rows, drawn[0]), np.append(changed, drawn[1])
+            cycle_tallies(
                 window,
                 Related(tree, RecentVisits(cycle, finished, count_visits(rows, changed, None)), lambda: None),
             )
         finished = [count_visits(rows, changed, None), *finished]
         window.finish()
-        told(window, Related(tree, RecentVisits(cycle, finished), lambda: None))
-    told(GroupWindow(tree, finished), Related(tree, RecentVisits(cycle, finished), lambda: None))
+        cycle_tallies(window, Related(tree, RecentVisits(cycle, finished), lambda: None))
+    cycle_tallies(GroupWindow(tree, finished), Related(tree, RecentVisits(cycle, finished), lambda: None))
 
 
 class _Passing:
@@ -523,23 +530,25 @@ def test_it_trusts_what_it_has_just_ranked_alone():
 def clustered(clusters: bool) -> ChangeHistory:
     """Six pages of three clusters, which go across directories."""
     changed = np.random.default_rng(3).random((9, 6)) < 0.4
-    found = ChangeHistory(changed, np.zeros(6, np.int32), page_names=[f"{n // 3}/{n}" for n in range(6)])
+    result = ChangeHistory(changed, np.zeros(6, np.int32), page_names=[f"{n // 3}/{n}" for n in range(6)])
     if clusters:
         nobody = np.empty(0, np.intp)
-        found.neighbours.groups_by_content = PageGroups(
+        result.neighbours.groups_by_content = PageGroups(
             np.array([0, 1, 2, 0, 1, 2], np.int32), np.zeros((3, 3), np.int32), Links(nobody, nobody, 6), ""
         )
-    return found
+    return result
 
 
 def test_clusters_are_told_from_their_visits() -> None:
     """In plain Python, in every round of every cycle: the share so far, begun with that of three cycles."""
-    told = clustered(clusters=True)
-    prepared = prepare(told, budget=4, warmup=2)
+    cycle_tallies = clustered(clusters=True)
+    prepared = prepare(cycle_tallies, budget=4, warmup=2)
     names = ("cluster_now", "cluster_recent")
     evidence = ReplayEvidence(prepared, ("last_cycle", *names))
     cluster = [0, 1, 2, 0, 1, 2]
-    log = [(cycle, page, bool(told.changed[cycle - 1, page])) for cycle in (1, 2) for page in range(6)]
+    log = [
+        (cycle, page, bool(cycle_tallies.changed[cycle - 1, page])) for cycle in (1, 2) for page in range(6)
+    ]
     draws = np.random.default_rng(1)
     for cycle, salt in zip(prepared.scored_cycles.tolist(), prepared.salts, strict=True):
         evidence.begin(cycle, salt)
@@ -547,15 +556,15 @@ def test_clusters_are_told_from_their_visits() -> None:
         for part in (pages[:2], pages[2:4]):
             values = compute(names, evidence.rows(np.arange(6, dtype=np.uint32)).state, cycle)
             for page in range(6):
-                own = [visit for visit in log if cluster[visit[1]] == cluster[page]]
-                before = [hit for when, _, hit in own if cycle - 3 <= when < cycle]
-                now = [hit for when, _, hit in own if when == cycle]
+                visits_of_cluster = [visit for visit in log if cluster[visit[1]] == cluster[page]]
+                before = [hit for when, _, hit in visits_of_cluster if cycle - 3 <= when < cycle]
+                now = [hit for when, _, hit in visits_of_cluster if when == cycle]
                 recent = (sum(before) + 0.1) / (len(before) + 1)
                 assert values["cluster_recent"][page] == recent
                 assert values["cluster_now"][page] == (sum(now) + recent) / (len(now) + 1)
-            found = told.changed[cycle - 1, part]
-            evidence.visit(Selection(part, np.zeros(2), None), found)
-            log += [(cycle, page, hit) for page, hit in zip(part.tolist(), found.tolist(), strict=True)]
+            result = cycle_tallies.changed[cycle - 1, part]
+            evidence.visit(Selection(part, np.zeros(2), None), result)
+            log += [(cycle, page, hit) for page, hit in zip(part.tolist(), result.tolist(), strict=True)]
         evidence.observe()
 
 

@@ -47,11 +47,11 @@ NAMES = ["X", "cg", "n", "t"]
 def assert_equal_bits(expression: Expression, values: np.ndarray, begin: int, rows: int) -> None:
     """The program's numbers for some columns, and those of the expression."""
     block = dict(zip(NAMES, np.ascontiguousarray(values[:, begin : begin + rows]), strict=True))
-    expected, found = np.empty(rows), np.empty(rows)
+    expected, computed = np.empty(rows), np.empty(rows)
     expression.evaluate({name: block[name] for name in expression.terminals}, expected)
     with np.errstate(**WATCH):
-        Program(expression, NAMES).evaluate(values, begin, found)
-    np.testing.assert_array_equal(found.view(np.int64), expected.view(np.int64), err_msg=expression.text)
+        Program(expression, NAMES).evaluate(values, begin, computed)
+    np.testing.assert_array_equal(computed.view(np.int64), expected.view(np.int64), err_msg=expression.text)
 
 
 @settings(deadline=None)

@@ -77,13 +77,13 @@ def live_terminals(store: Store) -> dict[int, tuple[float, ...]]:
     cycle = store.last_cycle + 1
     neighbourhood = Neighbourhood(store, cycle, terminals.columns_of(NAMES))
     related = neighbourhood.seen_by(NO_VISITS_YET, 0.0)
-    told: dict[int, tuple[float, ...]] = {}
+    values_by_page: dict[int, tuple[float, ...]] = {}
     for _, block in store.blocks():
         state = RoundState(block, slice(None), related, lambda rows: np.zeros(1, np.uint64))
         values = terminals.compute(NAMES, state, cycle)
         for row, key in enumerate(block["key"].tolist()):
-            told[key - 1] = tuple(values[name][row].item() for name in NAMES)
-    return told
+            values_by_page[key - 1] = tuple(values[name][row].item() for name in NAMES)
+    return values_by_page
 
 
 def test_first_visits_are_capped_and_ranked() -> None:
@@ -112,11 +112,11 @@ def test_capped_first_visits_are_those_of_a_crawl(function: str | None, tmp_path
     """The same pages in the same cycles: the plan's, those of links as they come, and by turns at last."""
     for seed in range(4):
         grown = random_web(seed)
-        given_ = {"GP4C_SCORE_FUNCTION": "t * (X + 0.5)", "GP4C_POLICY": "top_k", "GP4C_BUDGET": 0.3}
-        given_ |= {"GP4C_NEW_PAGES": 2 + seed % 2} | (
+        settings = {"GP4C_SCORE_FUNCTION": "t * (X + 0.5)", "GP4C_POLICY": "top_k", "GP4C_BUDGET": 0.3}
+        settings |= {"GP4C_NEW_PAGES": 2 + seed % 2} | (
             {"GP4C_NEW_PAGE_FUNCTION": function} if function else {}
         )
-        crawled = crawl(tmp_path / str(seed), grown, given_)
+        crawled = crawl(tmp_path / str(seed), grown, settings)
         capped = replace(crawl_of("t * (X + 0.5)", budget=0.3), new_pages=2 + seed % 2)
         web = GrowthReplay(grown, replace(capped, new_page_function=load(function) if function else None))
         hubs = [web.cycle(cycle)[3] for cycle in range(1, grown.history.cycles + 1)]
@@ -132,10 +132,10 @@ def test_capped_first_visits_are_those_of_a_crawl(function: str | None, tmp_path
 def test_a_replay_is_told_what_a_crawl_was(seed: int, score: str, reopen: bool) -> None:
     """Whatever was claimed when, and however often the process ended in between."""
     grown = random_web(seed)
-    given_ = {"GP4C_SCORE_FUNCTION": score, "GP4C_POLICY": "top_k", "GP4C_BUDGET": 0.3}
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place, "store")
-        crawled = crawl(path, grown, given_, reopen, Rumours(seed))
+    crawl_settings = {"GP4C_SCORE_FUNCTION": score, "GP4C_POLICY": "top_k", "GP4C_BUDGET": 0.3}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "store")
+        crawled = crawl(path, grown, crawl_settings, reopen, Rumours(seed))
         with Store(path) as store:
             assert store.verify() == []
             claims = claims_in(store)
@@ -150,11 +150,11 @@ def test_a_replay_is_told_what_a_crawl_was(seed: int, score: str, reopen: bool) 
     assert hubs == crawled.by_hubs[1:]
     known = np.flatnonzero(web.known)
     assert {page: int(web.state["entered"][page]) for page in known} == crawled.first_visit
-    told = columns["claims"] & 15 > 0
-    for page, row in zip(columns["key"].astype(int) - 1, range(len(told)), strict=True):
+    is_claimed = columns["claims"] & 15 > 0
+    for page, row in zip(columns["key"].astype(int) - 1, range(len(is_claimed)), strict=True):
         for name in ("claims", "fresh"):
             assert web.state[name][page] == columns[name][row], (name, page)
-        if told[row]:
+        if is_claimed[row]:
             assert web.state["claimed_cycle"][page] == columns["claimed_cycle"][row] - 1
     web.open(grown.history.cycles + 1)
     block = web.rows(known)
@@ -213,8 +213,8 @@ def test_a_replay_finds_what_a_crawl_finds(seed: int, how: tuple[str, str, float
         "GP4C_BUDGET": 0.2,
     }
     choices = crawl_of(score, policy, discovery)
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place, "store")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "store")
         crawled = crawl(path, grown, settings_, reopen)
         with Store(path) as store:
             assert store.verify() == []
@@ -241,11 +241,11 @@ def by_hand() -> GrowthHistory:
 
 def test_a_small_web_by_hand() -> None:
     """One visit a cycle after two of warm-up: taking turns finds the page at once or a cycle later."""
-    found = replay_growth(by_hand(), crawl_of("t", "top_k", 0.0, budget=1))
-    assert found.visited.tolist() == [1, 1, 1, 1]
-    assert found.missed == 0
-    assert found.delay[0] <= 1
-    assert found.changed.sum() == 1
+    result = replay_growth(by_hand(), crawl_of("t", "top_k", 0.0, budget=1))
+    assert result.visited.tolist() == [1, 1, 1, 1]
+    assert result.missed == 0
+    assert result.delay[0] <= 1
+    assert result.changed.sum() == 1
     never = replay_growth(by_hand(), crawl_of("t", "top_k", 0.0, budget=0.0))
     assert (never.missed, never.delay.tolist(), never.visited.sum()) == (1, [3], 0)
     assert never.coverage.tolist() == [1.0, 2 / 3, 2 / 3, 2 / 3]
@@ -256,19 +256,19 @@ def test_the_delay_in_a_store_is_that_of_the_replay(tmp_path: Path) -> None:
     """A crawl of everything is a history of growth; at a lower budget its replay tells a crawl's delay."""
     grown = random_web(5)
     crawl(tmp_path / "all", grown, {"GP4C_BUDGET": 1.0})
-    told = read_store_growth(tmp_path / "all")
-    order = np.argsort(told.history.key)
-    assert told.born[order].tolist() == grown.born.tolist()
-    assert told.history.changed[:, order].tolist() == grown.history.changed.tolist()
-    finder = np.append(np.asarray(told.history.key).astype(int) - 1, NO_FINDER)[told.finder[order]]
+    growth = read_store_growth(tmp_path / "all")
+    order = np.argsort(growth.history.key)
+    assert growth.born[order].tolist() == grown.born.tolist()
+    assert growth.history.changed[:, order].tolist() == grown.history.changed.tolist()
+    finder = np.append(np.asarray(growth.history.key).astype(int) - 1, NO_FINDER)[growth.finder[order]]
     assert finder.tolist() == grown.finder.tolist()
-    assert told.history.weights[order].tolist() == grown.history.weights.tolist()
+    assert growth.history.weights[order].tolist() == grown.history.weights.tolist()
     score = "t * (X + 0.5) * (1 + 0.001 * brought)"
-    given_ = {"GP4C_SCORE_FUNCTION": score, "GP4C_POLICY": "top_k", "GP4C_BUDGET": 0.2}
-    crawled = crawl(tmp_path / "some", grown, given_)
+    settings = {"GP4C_SCORE_FUNCTION": score, "GP4C_POLICY": "top_k", "GP4C_BUDGET": 0.2}
+    crawled = crawl(tmp_path / "some", grown, settings)
     new = np.flatnonzero(grown.born)
     delay = [crawled.first_visit.get(page, grown.history.cycles + 1) - grown.born[page] for page in new]
-    replayed = replay_growth(told, crawl_of(score))
+    replayed = replay_growth(growth, crawl_of(score))
     assert sorted(replayed.delay.tolist()) == sorted(delay)
 
 
@@ -326,9 +326,9 @@ def test_pages_that_nobody_finds_are_known_when_they_appear() -> None:
     grown = GrowthHistory(
         history, np.array([0, 4, 2], np.int32), np.array([NO_FINDER, NO_FINDER, 1], np.int32)
     )
-    found = replay_growth(grown, crawl_of("t", discovery=0.0, budget=0))
-    assert (found.missed, found.delay.tolist()) == (0, [0, 2])
-    assert found.coverage.tolist() == [0.5, 1.0, 1.0]
+    result = replay_growth(grown, crawl_of("t", discovery=0.0, budget=0))
+    assert (result.missed, result.delay.tolist()) == (0, [0, 2])
+    assert result.coverage.tolist() == [0.5, 1.0, 1.0]
 
 
 def reweighed(grown: GrowthHistory, weight: Any) -> GrowthHistory:
@@ -356,9 +356,9 @@ def test_pages_count_as_much_as_they_weigh() -> None:
     never = replay_growth(grown, crawl_of("t", "top_k", 0.0, budget=0.0))
     assert never.current.tolist() == [1.0, 0.05, 0.05, 0.05]  # the list is out of date from then on
     assert never.changed_weight.tolist() == [0.0] * 4
-    found = replay_growth(grown, crawl_of("w", "top_k", 1.0, budget=1))
-    assert found.changed_weight.sum() == 0.5
-    assert found.weighted_change_rate == 0.5 / 4
+    result = replay_growth(grown, crawl_of("w", "top_k", 1.0, budget=1))
+    assert result.changed_weight.sum() == 0.5
+    assert result.weighted_change_rate == 0.5 / 4
 
 
 @settings(max_examples=12, deadline=None)
@@ -370,39 +370,41 @@ def test_pages_count_as_much_as_they_weigh() -> None:
 def test_the_sums_of_a_replay_fit_together(seed: int, budget: float, discovery: float) -> None:
     """Shares lie between 0 and 1, changes and hubs are visits, and no visit is above the budget."""
     grown = random_web(seed)
-    found = replay_growth(grown, crawl_of("t * X", discovery=discovery, budget=budget))
+    result = replay_growth(grown, crawl_of("t * X", discovery=discovery, budget=budget))
     pages, cycles = grown.history.pages, grown.history.cycles
     most = budget if isinstance(budget, int) else int(budget * pages + 1e-9)
-    assert (found.visited <= most).all()
-    assert ((found.changed >= 0) & (found.changed <= found.visited)).all()
-    assert (found.hubs <= (found.visited if discovery else 0)).all()
-    assert ((found.current >= 0) & (found.current <= 1)).all()
-    assert ((found.changed_weight > 0) <= (found.changed > 0)).all()
-    assert (found.coverage <= 1).all()
-    assert len(found.delay) == np.count_nonzero(grown.born)
-    assert (found.delay >= 0).all()
-    assert (len(found.visited), len(found.coverage)) == (cycles - 2, cycles - 2)
-    assert found.change_rate == found.changed.sum() / max(1, found.visited.sum())
+    assert (result.visited <= most).all()
+    assert ((result.changed >= 0) & (result.changed <= result.visited)).all()
+    assert (result.hubs <= (result.visited if discovery else 0)).all()
+    assert ((result.current >= 0) & (result.current <= 1)).all()
+    assert ((result.changed_weight > 0) <= (result.changed > 0)).all()
+    assert (result.coverage <= 1).all()
+    assert len(result.delay) == np.count_nonzero(grown.born)
+    assert (result.delay >= 0).all()
+    assert (len(result.visited), len(result.coverage)) == (cycles - 2, cycles - 2)
+    assert result.change_rate == result.changed.sum() / max(1, result.visited.sum())
     again = replay_growth(grown, crawl_of("t * X", discovery=discovery, budget=budget))
-    assert again.current.tolist() == found.current.tolist()
+    assert again.current.tolist() == result.current.tolist()
 
 
 def test_a_crawl_of_everything_misses_nothing_and_is_current() -> None:
     """With a visit for every page in every cycle the copies are those of the web."""
-    found = replay_growth(random_web(11), crawl_of("t", discovery=0.0, budget=1.0))
-    assert (found.missed, found.delay.sum()) == (0, 0)
-    assert set(found.coverage.tolist()) == set(found.current.tolist()) == {1.0}
+    result = replay_growth(random_web(11), crawl_of("t", discovery=0.0, budget=1.0))
+    assert (result.missed, result.delay.sum()) == (0, 0)
+    assert set(result.coverage.tolist()) == set(result.current.tolist()) == {1.0}
 
 
 def test_importance_weighs_what_is_current_but_not_what_is_covered() -> None:
     """A missed page of weight 6 among others of weight 1 leaves a quarter of the weight, two thirds known."""
-    own = by_hand()
-    history = ChangeHistory(own.history.changed * False, own.history.site, weight=np.array([1.0, 1.0, 6.0]))
-    found = replay_growth(
-        GrowthHistory(history, own.born, own.finder), crawl_of("t", discovery=0.0, budget=0.0)
+    grown = by_hand()
+    history = ChangeHistory(
+        grown.history.changed * False, grown.history.site, weight=np.array([1.0, 1.0, 6.0])
     )
-    assert found.coverage.tolist() == [1.0, 2 / 3, 2 / 3, 2 / 3]
-    assert found.current.tolist() == [1.0, 0.25, 0.25, 0.25]
+    result = replay_growth(
+        GrowthHistory(history, grown.born, grown.finder), crawl_of("t", discovery=0.0, budget=0.0)
+    )
+    assert result.coverage.tolist() == [1.0, 2 / 3, 2 / 3, 2 / 3]
+    assert result.current.tolist() == [1.0, 0.25, 0.25, 0.25]
 
 
 def test_a_crawl_by_texts_brings_the_policy_of_its_score() -> None:

@@ -31,15 +31,15 @@ KERNELS = "training.replaying.kernels"
 
 def called_without_a_way_in(tree: ast.AST, loops: set[tuple[str, str]]) -> list[str]:
     """Names in a module's tree of `loops` (module, function) by either way to take them."""
-    found = []
+    results = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             owner = ast.unparse(node.value).rpartition(".")[2]
-            found += [name for module, name in loops if node.attr == name and owner in (module, "_kernels")]
+            results += [name for module, name in loops if node.attr == name and owner in (module, "_kernels")]
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(KERNELS):
             module = node.module.rpartition(".")[2]
-            found += [one.name for one in node.names if (module, one.name) in loops]
-    return found
+            results += [one.name for one in node.names if (module, one.name) in loops]
+    return results
 
 
 def test_no_loop_is_called_from_python_that_only_loops_may_call():
@@ -55,8 +55,8 @@ def test_no_loop_is_called_from_python_that_only_loops_may_call():
     assert called_without_a_way_in(ast.parse("from training.replaying.kernels.bits import mix"), loops)
     assert called_without_a_way_in(ast.parse("kernels.bits.mix(1)"), loops)
     users = {name: path for name, path in MODULES.items() if name not in kernels}
-    found = {name: called_without_a_way_in(tree(path), loops) for name, path in users.items()}
-    assert not any(found.values()), found
+    result = {name: called_without_a_way_in(tree(path), loops) for name, path in users.items()}
+    assert not any(result.values()), result
 
 
 @njit
@@ -86,8 +86,8 @@ def test_the_foremost_groups_are_those_of_a_sort(groups, share):
         int(sizes[[other for other in order if scores[other] > scores[group]]].sum()) for group in order
     ]
     expected = [group for group, pages in zip(order, before, strict=True) if pages < k]
-    found = foremost(scores, sizes, k, by_slot(np.empty((1, len(groups))))[0])
-    assert found.tolist() == expected
+    result = foremost(scores, sizes, k, by_slot(np.empty((1, len(groups))))[0])
+    assert result.tolist() == expected
 
 
 @settings(deadline=None)
@@ -101,11 +101,11 @@ def test_functions_part_where_they_choose_otherwise(functions, sizes, share):
     k = max(1, round(share * sum(sizes)))
 
     def classes(scores: list[float]) -> list[list[int]]:
-        found: list[list[int]] = []
+        results: list[list[int]] = []
         for score in sorted({score for score, size in zip(scores, sizes, strict=True) if size}, reverse=True):
-            if sum(sizes[group] for own in found for group in own) < k:
-                found.append([group for group in range(5) if scores[group] == score and sizes[group]])
-        return found
+            if sum(sizes[group] for members in results for group in members) < k:
+                results.append([group for group in range(5) if scores[group] == score and sizes[group]])
+        return results
 
     expected: dict[str, list[int]] = {}
     for number, scores in enumerate(functions):
@@ -162,21 +162,21 @@ def test_a_cache_that_cannot_be_written_is_left_alone(tmp_path):
     assert not (tmp_path / "__pycache__").exists()
 
 
-class Told(logging.Handler):
+class LogHandler(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
-        self.told = threading.Event()
+        self.has_logged = threading.Event()
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(record.getMessage())
-        self.told.set()
+        self.has_logged.set()
 
 
 @pytest.mark.parametrize("patience_s", [0.001, 1000.0])
 def test_a_long_compilation_is_told_once(monkeypatch: pytest.MonkeyPatch, patience_s: float) -> None:
     """While it lasts, not when it is over; functions compiled within another are part of it."""
-    handler, logger = Told(), logging.getLogger("training.replaying.kernels.compiling")
+    handler, logger = LogHandler(), logging.getLogger("training.replaying.kernels.compiling")
     logger.addHandler(handler)
     monkeypatch.setattr("training.replaying.kernels.compiling.PATIENCE_S", patience_s)
     teller = CompileNotice()
@@ -187,7 +187,7 @@ def test_a_long_compilation_is_told_once(monkeypatch: pytest.MonkeyPatch, patien
                 event.start_event("numba:compile")
                 event.end_event("numba:compile")
                 if patience_s < 1:
-                    assert handler.told.wait(30)
+                    assert handler.has_logged.wait(30)
                 event.end_event("numba:compile")
     finally:
         logger.removeHandler(handler)

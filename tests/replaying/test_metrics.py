@@ -51,9 +51,9 @@ def test_gains(k):
     sums = gain_sums(k)
     assert len(sums) == k + 1
     assert sums[0] == 0
-    found = np.ldexp(np.diff(sums).astype(float), -GAIN_BITS)
-    np.testing.assert_allclose(found, expected, rtol=2e-12)
-    assert (np.diff(found) < 0).all()
+    result = np.ldexp(np.diff(sums).astype(float), -GAIN_BITS)
+    np.testing.assert_allclose(result, expected, rtol=2e-12)
+    assert (np.diff(result) < 0).all()
     assert sums[-1] / 2**GAIN_BITS == pytest.approx(math.fsum(expected), rel=2e-12, abs=0)
 
 
@@ -116,8 +116,8 @@ def test_fixed_point_weights(values, cycles):
     """Weights keep at least 1e-12 of their total, and no sum over pages and cycles overflows."""
     weights = FixedPointWeights.of(np.array(values), len(values), cycles)
     total = math.fsum(values)
-    found = [math.ldexp(int(w), -weights.bits) for w in weights.fixed]
-    np.testing.assert_allclose(found, values, rtol=0, atol=1e-12 * total)
+    result = [math.ldexp(int(w), -weights.bits) for w in weights.fixed]
+    np.testing.assert_allclose(result, values, rtol=0, atol=1e-12 * total)
     assert weights.total * (cycles + 1) < 2**62
     assert weights.penalty_total * harmonic(cycles)[-1] < 2**62
 

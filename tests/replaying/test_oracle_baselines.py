@@ -47,21 +47,21 @@ def test_allocations_are_the_best_of_all(rates: list[float], weights: list[float
     def value(visits) -> float:
         return float(weights @ current_share(np.array(visits, float), rates * 3))
 
-    found = allocate_visits(rates, weights, budget, 3)
-    assert found.sum() <= budget * 3
-    assert found.max() <= 3
+    result = allocate_visits(rates, weights, budget, 3)
+    assert result.sum() <= budget * 3
+    assert result.max() <= 3
     ways = (way for way in product(range(4), repeat=len(rates)) if sum(way) <= budget * 3)
-    assert value(found) == pytest.approx(max(map(value, ways)), rel=1e-12)
+    assert value(result) == pytest.approx(max(map(value, ways)), rel=1e-12)
 
 
 def test_with_many_cycles_they_are_the_known_optimum() -> None:
     """Within 1% of the Lagrange solution; a page that changes all the time is left alone."""
     rates = np.array([0.05, 0.1, 0.4, 1.0, 50.0])
-    found = allocate_visits(rates, np.ones(5), 1, 2_000) / 2_000
+    result = allocate_visits(rates, np.ones(5), 1, 2_000) / 2_000
     wanted = allocate(REGULAR_FRESHNESS, rates, 1.0)
-    objective = [current_share(x, rates).sum() for x in (found, wanted)]
+    objective = [current_share(x, rates).sum() for x in (result, wanted)]
     assert objective[0] == pytest.approx(objective[1], rel=0.01)
-    assert found[-1] == 0.0
+    assert result[-1] == 0.0
 
 
 def test_rates_follow_the_updates_seen() -> None:
@@ -117,10 +117,10 @@ def test_a_replay_refreshes_what_the_experiment_does(name: str, tmp_path: Path) 
         history_prepared = prepare(history, budget=expected.refreshes, warmup=0, seed=5)
         peer = baselines.load_oracle_baseline(f"{name}(tau={tau})")
         assert peer is not None
-        found = run(history_prepared, peer, metrics=tuple(CONTENTS))
-        judged = Judged(*(float(getattr(found, metric).mean()) for metric in Judged._fields))
+        result = run(history_prepared, peer, metrics=tuple(CONTENTS))
+        judged = Judged(*(float(getattr(result, metric).mean()) for metric in Judged._fields))
         assert judged == pytest.approx((expected.quality, expected.impact), abs=1e-6)
-        assert found.visited.tolist() == [expected.refreshes] * 10
+        assert result.visited.tolist() == [expected.refreshes] * 10
 
 
 @given(
@@ -144,8 +144,8 @@ def test_the_warm_up_is_no_part_of_the_timetable(tmp_path: Path) -> None:
     )
     peer = baselines.load_oracle_baseline(" sbr( tau = .5 ) ")
     assert peer is not None
-    found = run(prepare(history, budget=3, warmup=4), peer, metrics=("quality",))
-    assert found.visited.tolist() == [3] * 5
+    result = run(prepare(history, budget=3, warmup=4), peer, metrics=("quality",))
+    assert result.visited.tolist() == [3] * 5
 
 
 @pytest.mark.parametrize(

@@ -78,15 +78,15 @@ def test_commands_tell_what_promises_cost(tmp_path: Path, capsys: pytest.Capture
     rules.write_text(json.dumps([*RULES, {"match": "*/none/*", "max_age": 1}]))
     words = [str(path), "--score", "changes", "age", "--rules", str(rules)]
     assert evaluate_command.main([*words, "--budget", "0.2", "--cycles-a-day", "1"]) == 0
-    told = capsys.readouterr().out
-    assert "promises about 15 pages need 8 visits a cycle, the budget is 12" in told
-    assert "no page of the history matches rule 4 ('*/none/*')" in told
-    assert "with the rules" in told
+    printed = capsys.readouterr().out
+    assert "promises about 15 pages need 8 visits a cycle, the budget is 12" in printed
+    assert "no page of the history matches rule 4 ('*/none/*')" in printed
+    assert "with the rules" in printed
     figure = ["--figure", str(tmp_path / "figure.png"), "--budgets", "10%,30%"]
     assert budget_command.main([*words, *figure]) == 0
-    told = capsys.readouterr().out
-    assert "the budget is 6, 18: some pages are late" in told
-    assert "18 visits: changes: change rate" in told
+    printed = capsys.readouterr().out
+    assert "the budget is 6, 18: some pages are late" in printed
+    assert "18 visits: changes: change rate" in printed
     rules.write_text("[{")
     assert evaluate_command.main(words) == 2
     assert f"--rules {rules}" in capsys.readouterr().err

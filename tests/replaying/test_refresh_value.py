@@ -64,8 +64,8 @@ def test_every_pair_is_what_the_estimator_makes_of_the_two_texts(tmp_path: Path)
                 for words in sides
             )
             wanted = impacts(estimator, Refreshes(np.zeros(len(terms), int), before, after), 1)[0]
-            found = impact.between(np.array([old]), np.array([new]), np.array([page]))[0]
-            assert found == pytest.approx(wanted, rel=1e-6)
+            result = impact.between(np.array([old]), np.array([new]), np.array([page]))[0]
+            assert result == pytest.approx(wanted, rel=1e-6)
     assert impact.gain.max() > 0
 
 

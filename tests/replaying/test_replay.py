@@ -64,8 +64,8 @@ def terminal_values(visits, first, cycle, clock):
     if clock == "visits":
         outcomes = [outcome for _, outcome in visits]
     else:
-        found = {c for c, outcome in visits if outcome}
-        outcomes = [int(c in found) for c in range(first + 1, cycle)]
+        result = {c for c, outcome in visits if outcome}
+        outcomes = [int(c in result) for c in range(first + 1, cycle)]
     m = len(outcomes)
     rates = dict.fromkeys(("nad", "sad", "aad", "gad"), 0.0)
     if m:
@@ -115,11 +115,11 @@ def naive(history, text, k, warmup, ties, clock, seed):
         outcomes = []
         for rank, page in enumerate(chosen, 1):
             gain = 1.0 if rank == 1 else 1.0 / math.log(rank + 1)
-            found = bool(missed(page, cycle))
-            outcomes.append(int(found))
-            changed += found
-            changed_weight += weight[page] * found
-            dcg += gain * found
+            result = bool(missed(page, cycle))
+            outcomes.append(int(result))
+            changed += result
+            changed_weight += weight[page] * result
+            dcg += gain * result
             ideal += gain * (rank <= pending)
             new += len(visits[page]) == warmup
             idle += (visits[page][-1][0] if visits[page] else 0) != cycle - 1
@@ -242,8 +242,10 @@ def test_functions_replayed_together_do_what_each_does_alone(
     cycles, warmup = sizes
     generator = np.random.default_rng(seed)
     history = history_of(generator.random((cycles, 150)) < generator.beta(0.3, 2, 150))
-    told = [name for name in terminals.ALWAYS_KNOWN if name not in {*discovery.TERMINALS, *hints.TERMINALS}]
-    names = [name for name in told if name != "random" and name not in BY_DIRECTORY]
+    known_names = [
+        name for name in terminals.ALWAYS_KNOWN if name not in {*discovery.TERMINALS, *hints.TERMINALS}
+    ]
+    names = [name for name in known_names if name != "random" and name not in BY_DIRECTORY]
     primitives = primitive_set(names)
     with drawing_from(random.Random(seed)):
         grown = [expression_of(gp.genGrow(primitives, 0, 2)) for _ in range(12)]
@@ -431,11 +433,11 @@ def test_clock_of_a_score_file_counts_unless_overruled(tmp_path):
 def test_only_the_metrics_asked_for():
     """A metric that was not asked for is None, and asking for less changes nothing in the rest."""
     history = history_of(EXAMPLE)
-    whole = replay(history, "t * X", budget=2)
+    complete = replay(history, "t * X", budget=2)
     for metric in METRICS:
         for engine in ("grouped", "dense"):
             part = replay(history, "t * X", budget=2, metrics=(metric,), engine=engine)
-            assert_same(part, whole, ("visited", "changed", "pending", "change_rate", metric))
+            assert_same(part, complete, ("visited", "changed", "pending", "change_rate", metric))
             for other in set(METRICS) - {metric, "change_rate"}:
                 assert getattr(part, other) is None
 
@@ -491,15 +493,15 @@ def test_bad_score_functions():
 
 def test_every_visit_can_be_watched():
     """The dense engine tells of each cycle's pages by rank and what was found there."""
-    told = []
+    calls = []
     truth = prepare(history_of(EXAMPLE), budget=2, ties="order")
     replay_dense(
         truth,
         load("t * X"),
         (),
-        lambda *visits: told.append([v if isinstance(v, int) else v.tolist() for v in visits]),
+        lambda *visits: calls.append([v if isinstance(v, int) else v.tolist() for v in visits]),
     )
-    assert told == [
+    assert calls == [
         [3, [0, 2], [True, False]],
         [4, [0, 4], [True, False]],
         [5, [0, 2], [False, True]],

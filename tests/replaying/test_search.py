@@ -35,7 +35,7 @@ def contents_of_versions(pages: list[list[str | None]]) -> ContentHistory:
     return ContentHistory(history, version, first, [text for page in pages for text in page])
 
 
-def told(corpus: Corpus) -> list[dict[str, int]]:
+def documents(corpus: Corpus) -> list[dict[str, int]]:
     """Terms of every version with how often they stand there."""
     name = {number: term for term, number in corpus.number.items()}
     bounds = zip(corpus.start[:-1].tolist(), corpus.start[1:].tolist(), strict=True)
@@ -52,7 +52,7 @@ def test_every_version_is_counted(pages: list[list[str | None]]) -> None:
     calls: list[None] = []
     corpus = count(contents, lambda: calls.append(None))
     words = [tokens(text or "") for text in contents.texts]
-    assert told(corpus) == [dict(Counter(of_one)) for of_one in words]
+    assert documents(corpus) == [dict(Counter(of_one)) for of_one in words]
     assert corpus.length.tolist() == [len(of_one) for of_one in words]
     assert sorted(corpus.number.values()) == list(range(len(set().union(*words))))
     assert corpus.exists.tolist() == [text is not None for text in contents.texts]
@@ -82,20 +82,22 @@ def test_differences_are_of_word_shingles_within_a_page(pages: list[list[str | N
 @given(PAGES, st.lists(st.sampled_from(("two", "y", "absent", "one", "3")), min_size=1, unique=True))
 def test_a_workload_keeps_its_own_terms_alone(pages: list[list[str | None]], terms: list[str]) -> None:
     """In its own numbers; lengths stay those of the whole texts, and all versions stay."""
-    whole = count(contents_of_versions(pages))
+    full = count(contents_of_versions(pages))
     log = workload({(term,): 1.0 for term in terms})
-    part = whole.of(log)
+    part = full.of(log)
     assert part.number == {term: number for number, term in enumerate(terms)}
-    assert told(part) == [{t: tf for t, tf in of_one.items() if t in terms} for of_one in told(whole)]
-    assert part.length.tolist() == whole.length.tolist()
-    assert part.difference.tolist() == whole.difference.tolist()
-    assert len(part.start) == len(whole.start)
+    assert documents(part) == [
+        {t: tf for t, tf in of_one.items() if t in terms} for of_one in documents(full)
+    ]
+    assert part.length.tolist() == full.length.tolist()
+    assert part.difference.tolist() == full.difference.tolist()
+    assert len(part.start) == len(full.start)
 
 
 def test_a_workload_of_strange_terms_leaves_nothing() -> None:
     """The last term of the corpus is not taken for one that is not there."""
-    whole = count(contents_of_versions([["one two", "two three"]]))
-    part = whole.of(workload({("absent",): 1.0}))
+    full = count(contents_of_versions([["one two", "two three"]]))
+    part = full.of(workload({("absent",): 1.0}))
     assert part.start.tolist() == [0, 0, 0]
     assert len(part.term) == len(part.tf) == len(part.version) == 0
 
@@ -130,14 +132,14 @@ def test_quality_of_every_cycle_is_as_defined(tmp_path: Path, scoring: str) -> N
     cycles = np.arange(len(contents.version))[:, None]
     seen = np.minimum(rng.integers(0, len(cycles), contents.version.shape), cycles)
     copies = np.take_along_axis(contents.version, np.maximum.accumulate(seen, axis=0), axis=0)
-    found = one.quality(copies)
+    result = one.quality(copies)
     clicked = np.zeros(contents.history.pages)
     for cycle, live in enumerate(contents.version):
         tables = [scores_of(one, scoring, corpus, versions) for versions in (copies[cycle], live)]
-        assert found[cycle] == pytest.approx(measuring.quality(*tables, LOG.frequency), abs=1e-12)
+        assert result[cycle] == pytest.approx(measuring.quality(*tables, LOG.frequency), abs=1e-12)
         if cycle:
             clicked += LOG.frequency @ measuring.inspection(measuring.ranks(tables[1]))
-    assert found.min() < 1.0
-    assert one.quality(contents.version).tolist() == [1.0] * len(found)
-    assert one.quality(copies[-2:]).tolist() == pytest.approx(found[-2:].tolist(), abs=1e-15)
-    assert one.clicks(len(found) - 1) == pytest.approx(clicked / (len(found) - 1), abs=1e-12)
+    assert result.min() < 1.0
+    assert one.quality(contents.version).tolist() == [1.0] * len(result)
+    assert one.quality(copies[-2:]).tolist() == pytest.approx(result[-2:].tolist(), abs=1e-15)
+    assert one.clicks(len(result) - 1) == pytest.approx(clicked / (len(result) - 1), abs=1e-12)

@@ -51,9 +51,9 @@ def visits(history: ChangeHistory, score: str) -> list[tuple[list[int], list[int
     rows: list[tuple[list[int], list[int], list[int]]] = []
     outdated = np.zeros(history.pages, bool)
 
-    def watch(cycle: int, pages: npt.NDArray[np.int64], found: npt.NDArray[np.bool_]) -> None:
+    def watch(cycle: int, pages: npt.NDArray[np.int64], changed_pages: npt.NDArray[np.bool_]) -> None:
         outdated[history.changed[cycle - 1]] = True
-        rows.append((pages.tolist(), pages[found].tolist(), np.flatnonzero(outdated).tolist()))
+        rows.append((pages.tolist(), pages[changed_pages].tolist(), np.flatnonzero(outdated).tolist()))
         outdated[pages] = False
 
     function = None if score == "oracle" else load(score)
@@ -65,18 +65,18 @@ def visits(history: ChangeHistory, score: str) -> list[tuple[list[int], list[int
 @given(webs(), st.sampled_from(SCORES))
 def test_weighted_metrics_are_what_they_are_defined_as(history: ChangeHistory, score: str) -> None:
     """Gains times weights over those of the heaviest pending pages first; weight found per visit."""
-    found, weight = replayed(history, score), history.weights
-    assert found.weighted_ndcg is not None
-    assert found.weighted_change_rate is not None
+    result, weight = replayed(history, score), history.weights
+    assert result.weighted_ndcg is not None
+    assert result.weighted_change_rate is not None
     k = min(BUDGET, history.pages)
     for row, (pages, changed, pending) in enumerate(visits(history, score)):
         dcg = math.fsum(gain(rank) * weight[page] for rank, page in enumerate(pages, 1) if page in changed)
         heaviest = sorted((weight[page] for page in pending), reverse=True)[:k]
         best = math.fsum(gain(rank) * one for rank, one in enumerate(heaviest, 1))
-        assert found.weighted_ndcg[row] == pytest.approx(dcg / best if best else 0.0, rel=1e-9)
-        assert 0.0 <= found.weighted_ndcg[row] <= 1.0 + 1e-12
+        assert result.weighted_ndcg[row] == pytest.approx(dcg / best if best else 0.0, rel=1e-9)
+        assert 0.0 <= result.weighted_ndcg[row] <= 1.0 + 1e-12
         rate = math.fsum(weight[page] for page in changed) / len(pages)
-        assert found.weighted_change_rate[row] == pytest.approx(rate, rel=1e-9, abs=1e-9)
+        assert result.weighted_change_rate[row] == pytest.approx(rate, rel=1e-9, abs=1e-9)
 
 
 @settings(max_examples=60, deadline=None)
@@ -91,9 +91,9 @@ def test_equal_weights_are_none(history: ChangeHistory, score: str, weight: floa
     assert bare.weighted_ndcg.tobytes() == bare.ndcg.tobytes()
     assert bare.weighted_change_rate.tobytes() == bare.change_rate.tobytes()
     for name in (*METRICS, *WEIGHTED):
-        own, other = getattr(equal, name), getattr(bare, name)
+        ours, other = getattr(equal, name), getattr(bare, name)
         factor = weight if name == "weighted_change_rate" else 1.0
-        assert (other * factor).tobytes() == own.tobytes(), name
+        assert (other * factor).tobytes() == ours.tobytes(), name
 
 
 @settings(max_examples=30, deadline=None)
@@ -101,10 +101,10 @@ def test_equal_weights_are_none(history: ChangeHistory, score: str, weight: floa
 def test_heavier_pages_count_more(history: ChangeHistory, policy: str) -> None:
     """Under any policy: what the weights add up to over all changes found is what the visits say."""
     prepared = prepare(history, budget=BUDGET, warmup=WARMUP)
-    found = run(prepared, "t", policy=policy, metrics=("weighted_change_rate", "weighted_ndcg"))
-    assert found.weighted_ndcg is not None
-    assert found.weighted_change_rate is not None
-    assert ((found.weighted_ndcg > 0) == (found.weighted_change_rate > 0)).all()
+    result = run(prepared, "t", policy=policy, metrics=("weighted_change_rate", "weighted_ndcg"))
+    assert result.weighted_ndcg is not None
+    assert result.weighted_change_rate is not None
+    assert ((result.weighted_ndcg > 0) == (result.weighted_change_rate > 0)).all()
     assert table.load(policy).text == policy
 
 
@@ -112,8 +112,8 @@ def test_the_heaviest_first_is_best() -> None:
     """By hand: all three pages change in every cycle, one visit each: the page of weight 6 is 6/6 of it."""
     history = ChangeHistory(np.ones((3, 3), bool), np.zeros(3, int), np.array([6.0, 3.0, 0.0]))
     how: dict[str, Any] = {"budget": 1, "warmup": 1, "ties": "order", "metrics": tuple(WEIGHTED)}
-    told = {score: replay(history, score, **how).weighted_ndcg for score in ("w", "1 / (w + 1)", "t")}
-    assert {score: None if one is None else one.tolist() for score, one in told.items()} == {
+    by_score = {score: replay(history, score, **how).weighted_ndcg for score in ("w", "1 / (w + 1)", "t")}
+    assert {score: None if one is None else one.tolist() for score, one in by_score.items()} == {
         "w": [1.0, 1.0],
         "1 / (w + 1)": [0.0, 0.0],
         "t": [1.0, 0.5],

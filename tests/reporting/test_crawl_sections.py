@@ -56,12 +56,12 @@ def growing_store(path: Path) -> Path:
 def test_new_pages_by_hand(store_path: Path) -> None:
     """The list was seen in cycle 2: what it lists in 5 may be there since 3. Page c has no copy."""
     with Store(growing_store(store_path), readonly=True) as store:
-        found = read_new_pages(store)
-    assert found is not None
-    assert found.entered.tolist() == [2, 5, 5]
-    assert found.by_hub.tolist() == [False, True, False]
-    assert found.delay.tolist() == [0, 2, UNKNOWN]
-    (best,) = found.bringers
+        result = read_new_pages(store)
+    assert result is not None
+    assert result.entered.tolist() == [2, 5, 5]
+    assert result.by_hub.tolist() == [False, True, False]
+    assert result.delay.tolist() == [0, 2, UNKNOWN]
+    (best,) = result.bringers
     assert (best.url, best.brought, best.hub_visits, best.last_cycle) == (URLS[2], 2, 2, 5)
 
 
@@ -79,19 +79,19 @@ def by_definition(store: Store) -> NewPages:
     visits = [(cycle, *row) for cycle, rows in store.visits() for row in rows[["page", "kind", "outcome"]]]
     rows = columns(store, "entered", "found_by", "first_cycle")
     entered, by_hub, delay = [], [], []
-    for own, found_by, first in rows:
-        if own < 2:
+    for page_key, found_by, first in rows:
+        if page_key < 2:
             continue
         root = found_by
-        while root and root != START and rows[root - 1][0] == own:
+        while root and root != START and rows[root - 1][0] == page_key:
             root = rows[root - 1][1]
         before = [
             cycle
             for cycle, page, _, outcome in visits
-            if page + 1 == root and cycle < own and outcome not in FAILED
+            if page + 1 == root and cycle < page_key and outcome not in FAILED
         ]
-        entered.append(own)
-        by_hub.append(any((own, found_by - 1, "hub") == (c, p, KINDS[k]) for c, p, k, _ in visits))
+        entered.append(page_key)
+        by_hub.append(any((page_key, found_by - 1, "hub") == (c, p, KINDS[k]) for c, p, k, _ in visits))
         delay.append(first - max(before) - 1 if before and first else UNKNOWN)
     return NewPages(np.array(entered), np.array(by_hub), np.array(delay), [])
 
@@ -101,11 +101,11 @@ def test_crawls_of_growing_webs(seed: int, store_path: Path) -> None:
     """Of the pages that a planner's crawl has found, everything is as page by page from its log."""
     crawl(store_path, random_web(seed), {"GP4C_BUDGET": 0.2, "GP4C_WARMUP_VISITS": 1})
     with Store(store_path, readonly=True) as store:
-        found, wanted = read_new_pages(store), by_definition(store)
-    assert found is not None
-    assert len(found.entered) > 3
+        counts, wanted = read_new_pages(store), by_definition(store)
+    assert counts is not None
+    assert len(counts.entered) > 3
     for name in ("entered", "by_hub", "delay"):
-        assert getattr(found, name).tolist() == getattr(wanted, name).tolist(), name
+        assert getattr(counts, name).tolist() == getattr(wanted, name).tolist(), name
 
 
 def test_stores_that_tell_nothing(store_path: Path) -> None:
@@ -197,17 +197,17 @@ def test_what_visits_found_by_weight(store_path: Path) -> None:
     """By hand: three judged visits in cycle 2, four in cycle 3, none before or after."""
     weighted_store(store_path, [8.0, 1.0, 0.5, 2.5])
     with Store(store_path, readonly=True) as store:
-        told = read_weighted_visits(store)
-    assert told is not None
-    assert told.others == 3
-    assert told.judged.tolist() == [0.0, 3.0, 4.0, 0.0]
-    assert told.changed_weight.tolist() == [0.0, 8.5, 3.0, 0.0]
-    assert told.judged_weight.tolist() == [0.0, 9.5, 12.0, 0.0]
-    assert told.rate(1, weighted=True) == 8.5 / 3
-    assert told.rate(slice(None), weighted=False) == 4 / 7
-    assert told.share(2) == 3.0 / 12.0
-    assert math.isnan(told.share(0))
-    assert math.isnan(told.rate(3, weighted=True))
+        by_weight = read_weighted_visits(store)
+    assert by_weight is not None
+    assert by_weight.others == 3
+    assert by_weight.judged.tolist() == [0.0, 3.0, 4.0, 0.0]
+    assert by_weight.changed_weight.tolist() == [0.0, 8.5, 3.0, 0.0]
+    assert by_weight.judged_weight.tolist() == [0.0, 9.5, 12.0, 0.0]
+    assert by_weight.rate(1, weighted=True) == 8.5 / 3
+    assert by_weight.rate(slice(None), weighted=False) == 4 / 7
+    assert by_weight.share(2) == 3.0 / 12.0
+    assert math.isnan(by_weight.share(0))
+    assert math.isnan(by_weight.rate(3, weighted=True))
     text = render(crawl_page(store_path))
     section = text[text.index("By weight</h2>") :]
     section = section[: section.index("</section>")]

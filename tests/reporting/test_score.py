@@ -71,8 +71,8 @@ def test_on_one_line(text: str, shown: str) -> None:
 def test_in_two_dimensions(text: str, element: str, parts: tuple[str, ...]) -> None:
     """Fractions, powers and roots group by their shape."""
     root = ElementTree.fromstring(formula.mathml(text, ""))
-    found = next(root.iter(element))
-    assert tuple("".join("".join(part.itertext()).split()) for part in found) == parts
+    result = next(root.iter(element))
+    assert tuple("".join("".join(part.itertext()).split()) for part in result) == parts
 
 
 def test_a_power_of_a_power_or_fraction_is_enclosed() -> None:
@@ -100,8 +100,8 @@ def test_nodes_of_a_tree_do_not_touch(tokens: tuple[Token, ...]) -> None:
     width = float(root.get("width", "0"))
     boxes: dict[str, list[tuple[float, float]]] = {}
     for box in root.iter("rect"):
-        left = float(box.get("x", "0"))
-        boxes.setdefault(box.get("y", ""), []).append((left, left + float(box.get("width", "0"))))
+        x = float(box.get("x", "0"))
+        boxes.setdefault(box.get("y", ""), []).append((x, x + float(box.get("width", "0"))))
     for level in boxes.values():
         ordered = sorted(level)
         assert all(one[1] <= two[0] + 0.2 for one, two in itertools.pairwise(ordered))

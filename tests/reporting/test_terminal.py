@@ -55,7 +55,7 @@ def a_front() -> Learned:
         FrontMember("t * (X + 0.3333333333)", 1, False, values(0.6, 0.85)),
         FrontMember("t", -1, True, values(0.3, 0.9)),
     )
-    table = {name: values(0.1 + 0.05 * place, 0.7) for place, name in enumerate((*NAMED, "oracle"))}
+    table = {name: values(0.1 + 0.05 * position, 0.7) for position, name in enumerate((*NAMED, "oracle"))}
     best = Fold("t", -1, 0.9, {"learned": members[2].values} | table, members)
     return Learned([best], best, 3, True, 10, 0.1)
 

@@ -30,12 +30,12 @@ def test_terminals_are_as_defined(visits: list[tuple[int, int]], t: int) -> None
     """Both sums by their definition, as exactly as 16 bits hold them; no number of pages overflows."""
     state, cycle = state_after(visits)
     ages = [sum(gap for gap, _ in visits[n + 1 :]) for n in range(len(visits))]
-    told = {
+    expected_values = {
         "brought_sum": [brought * 2 ** (-age / 8) for (_, brought), age in zip(visits, ages, strict=True)],
         "brought_cycles": [gap * 2 ** (-age / 8) for (gap, _), age in zip(visits, ages, strict=True)],
     }
     if all(brought < 10**6 for _, brought in visits):
-        for name, parts in told.items():
+        for name, parts in expected_values.items():
             assert math.isclose(state[name][0], math.fsum(parts), rel_tol=0.01, abs_tol=1e-4)
     values = terminals.compute(("brought", "brought_t"), state, cycle + t)
     new, looked = float(state["brought_sum"][0]), float(state["brought_cycles"][0])

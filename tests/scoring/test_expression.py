@@ -108,12 +108,12 @@ def test_blocks_do_not_show(program, seed, block):
     tree = Expression(tuple(program))
     rows = 67
     values = {name: generator.gamma(1.0, 3.0, rows) - 1.0 for name in tree.terminals}
-    whole = tree(values, rows)
+    full = tree(values, rows)
     alone = [tree({k: v[i : i + 1] for k, v in values.items()}, 1)[0] for i in range(rows)]
-    assert whole.tobytes() == np.array(alone).tobytes()
+    assert full.tobytes() == np.array(alone).tobytes()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(expression, "BLOCK_ROWS", block)
-        assert tree(values, rows).tobytes() == whole.tobytes()
+        assert tree(values, rows).tobytes() == full.tobytes()
 
 
 @given(st.sampled_from(["n", "X"]), st.sampled_from(["<i4", "u1", "<f8", "<u8", "?"]))
@@ -320,7 +320,7 @@ def test_the_result_may_replace_an_argument(name, pairs):
     out = np.empty(len(pairs))
     with np.errstate(**WATCH):
         primitive.apply(*columns, out=out)
-        for place in range(primitive.arity):
-            own = [column.copy() for column in columns]
-            primitive.apply(*own, out=own[place])
-            np.testing.assert_array_equal(own[place].view(np.int64), out.view(np.int64))
+        for position in range(primitive.arity):
+            copies = [column.copy() for column in columns]
+            primitive.apply(*copies, out=copies[position])
+            np.testing.assert_array_equal(copies[position].view(np.int64), out.view(np.int64))

@@ -161,7 +161,7 @@ def test_a_function_of_an_expression_needs_terminals_that_exist():
         of_expression(parse("t * pagerank"))
 
 
-def own() -> str:
+def own_path() -> str:
     """A callable of a user's own."""
     return "own"
 
@@ -184,7 +184,7 @@ def test_how_dotted_paths_look(text: str, dotted: bool) -> None:
 
 def test_a_callable_is_loaded() -> None:
     """The object itself."""
-    assert load_callable(f"{__name__}.own") is own
+    assert load_callable(f"{__name__}.own") is own_path
 
 
 @pytest.mark.parametrize(

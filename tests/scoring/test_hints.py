@@ -40,44 +40,44 @@ def pages(*sites: tuple[int, int]) -> np.ndarray:
 def test_claims_are_unseen_until_a_visit() -> None:
     """Due after the last visit: unseen, whichever came first; a visit clears all kinds, and keeps that there
     were."""
-    own = state(3)
+    pages = state(3)
     rows, kinds = np.array([0, 0, 1, 1]), np.array([SITEMAP, FEED, SITEMAP, SITEMAP])
-    hints.claim(own, rows, kinds, np.array([5, 3, 6, 2]))
-    assert own["claims"].tolist() == [0b0001_0011, 0b0001_0001, 0]
-    assert own["claimed_cycle"].tolist() == [5, 6, 0]
-    assert hints.is_claimed(own, SITEMAP, 7).tolist() == [True, True, False]
-    assert hints.is_claimed(own, FEED, 7).tolist() == [False, False, False]
-    assert hints.has_claims(own, FEED).tolist() == [True, False, False]
-    hints.see(own, np.array([0, 2]), np.array([1.5, 2.0]))
-    assert own["claims"].tolist() == [0b0011, 0b0001_0001, 0]
-    assert own["seen_min"].tolist() == [1.5, 0.0, 2.0]
+    hints.claim(pages, rows, kinds, np.array([5, 3, 6, 2]))
+    assert pages["claims"].tolist() == [0b0001_0011, 0b0001_0001, 0]
+    assert pages["claimed_cycle"].tolist() == [5, 6, 0]
+    assert hints.is_claimed(pages, SITEMAP, 7).tolist() == [True, True, False]
+    assert hints.is_claimed(pages, FEED, 7).tolist() == [False, False, False]
+    assert hints.has_claims(pages, FEED).tolist() == [True, False, False]
+    hints.see(pages, np.array([0, 2]), np.array([1.5, 2.0]))
+    assert pages["claims"].tolist() == [0b0011, 0b0001_0001, 0]
+    assert pages["seen_min"].tolist() == [1.5, 0.0, 2.0]
 
 
 def test_an_answer_stays_true_for_so_many_cycles() -> None:
     """Visited in cycle 4 and true for 2: claimed to have changed from cycle 7 on; headers go before
     changefreq."""
-    own = state(4)
+    pages = state(4)
     kinds = np.array([hints.EXPIRES, hints.EXPIRES, hints.CHANGEFREQ, hints.CHANGEFREQ, hints.CHANGEFREQ])
-    hints.claim(own, np.array([0, 1, 1, 2, 2]), kinds, np.array([2, 0, 9, 3, 10**6]))
-    assert [hints.is_claimed(own, hints.EXPIRES, cycle)[0] for cycle in (5, 6, 7)] == [False, False, True]
-    assert hints.is_claimed(own, hints.EXPIRES, 5).tolist() == [False, True, False, False]
-    assert hints.has_claims(own, hints.CHANGEFREQ).tolist() == [False, False, True, False]
-    assert not hints.is_claimed(own, hints.CHANGEFREQ, 4 + hints.LONGEST)[2]
-    assert hints.is_claimed(own, hints.CHANGEFREQ, 5 + hints.LONGEST)[2]
-    hints.claim(own, np.array([2]), np.array([hints.EXPIRES]), np.array([1]))
-    assert hints.has_claims(own, hints.EXPIRES).tolist() == [True, True, True, False]
+    hints.claim(pages, np.array([0, 1, 1, 2, 2]), kinds, np.array([2, 0, 9, 3, 10**6]))
+    assert [hints.is_claimed(pages, hints.EXPIRES, cycle)[0] for cycle in (5, 6, 7)] == [False, False, True]
+    assert hints.is_claimed(pages, hints.EXPIRES, 5).tolist() == [False, True, False, False]
+    assert hints.has_claims(pages, hints.CHANGEFREQ).tolist() == [False, False, True, False]
+    assert not hints.is_claimed(pages, hints.CHANGEFREQ, 4 + hints.LONGEST)[2]
+    assert hints.is_claimed(pages, hints.CHANGEFREQ, 5 + hints.LONGEST)[2]
+    hints.claim(pages, np.array([2]), np.array([hints.EXPIRES]), np.array([1]))
+    assert hints.has_claims(pages, hints.EXPIRES).tolist() == [True, True, True, False]
 
 
 @given(st.integers(0, 2**32))
 def test_a_tally_is_what_was_claimed_and_found(seed: int) -> None:
     """Page by page and kind by kind, by the definition."""
     rng = np.random.default_rng(seed)
-    own = state(6, claims=rng.integers(0, 256, 6).tolist(), fresh=rng.integers(0, 256, 6).tolist())
+    pages = state(6, claims=rng.integers(0, 256, 6).tolist(), fresh=rng.integers(0, 256, 6).tolist())
     rows, changed = np.array([5, 0, 3]), rng.random(3) < 0.5
-    tallies = hints.tally(own, rows, changed, 9)
+    tallies = hints.tally(pages, rows, changed, 9)
     for visit, row in enumerate(rows):
         for kind in range(len(hints.KINDS)):
-            one = {name: column[[row]] for name, column in own.items()}
+            one = {name: column[[row]] for name, column in pages.items()}
             expected = -1
             if hints.has_claims(one, kind)[0]:
                 expected = 2 * int(hints.is_claimed(one, kind, 9)[0]) + int(changed[visit])
@@ -93,11 +93,11 @@ def test_a_tally_is_what_was_claimed_and_found(seed: int) -> None:
 
 @given(COUNTS, COUNTS, st.integers(1, 100))
 def test_a_site_that_claims_the_same_of_all_its_pages_adds_nothing(
-    own: list[int], other: list[int], many: int
+    site: list[int], other: list[int], many: int
 ) -> None:
     """Always now, or never: exactly nothing for the pages that are there, whatever was counted."""
-    always = hints.lifts(counts(own, other), pages((0, many), (many, many)))
-    never = hints.lifts(counts(own, other), pages((many, 0), (many, many)))
+    always = hints.lifts(counts(site, other), pages((0, many), (many, many)))
+    never = hints.lifts(counts(site, other), pages((many, 0), (many, many)))
     assert always[0, SITEMAP, 1] == pytest.approx(0.0, abs=1e-12)
     assert never[0, SITEMAP, 0] == pytest.approx(0.0, abs=1e-12)
     for table in (always, never):
@@ -105,9 +105,9 @@ def test_a_site_that_claims_the_same_of_all_its_pages_adds_nothing(
 
 
 @given(COUNTS, COUNTS)
-def test_claims_never_turn_the_wrong_way(own: list[int], other: list[int]) -> None:
+def test_claims_never_turn_the_wrong_way(site: list[int], other: list[int]) -> None:
     """What a claim adds and what silence adds have opposite signs, or both are nothing."""
-    table = hints.lifts(counts(own, other), pages((5, 5), (7, 1)))
+    table = hints.lifts(counts(site, other), pages((5, 5), (7, 1)))
     assert (table[..., 0] * table[..., 1] <= 0).all()
 
 
@@ -146,10 +146,10 @@ def test_more_silence_that_was_true_is_more_trust(right: int, silent: int, more:
 def test_hinted_is_the_rate_alone_without_hints() -> None:
     """And moves with the lift; what was not told of is the last cycle, and all of it is told of by a
     claim."""
-    own = state(4, E=[2.0] * 4, T=[8] * 4, claims=[0, 1, 0x11, 0x11])
-    own["hint_listed"], own["hint_span"] = np.array([0.0, -3.0, 3.0, -50.0]), np.zeros(4)
+    pages = state(4, E=[2.0] * 4, T=[8] * 4, claims=[0, 1, 0x11, 0x11])
+    pages["hint_listed"], pages["hint_span"] = np.array([0.0, -3.0, 3.0, -50.0]), np.zeros(4)
     names = ("hinted", "p", "hint_age")
-    values = terminals.compute(names, own | {"claimed_cycle": np.array([0, 3, 6, 8])}, 8)
+    values = terminals.compute(names, pages | {"claimed_cycle": np.array([0, 3, 6, 8])}, 8)
     p = values["p"][0]
     assert values["hinted"][0] == p
     rate = 2.1 / 9
@@ -160,18 +160,18 @@ def test_hinted_is_the_rate_alone_without_hints() -> None:
     assert values["hinted"][2] == pytest.approx(odds / (1 + odds))
     assert 0 < values["hinted"][3] < 1e-9
     assert values["hint_age"].tolist() == [0, 6, 3, 1]
-    own["hint_span"][:] = 2.0
-    spanned = terminals.compute(["hinted"], own, 8)["hinted"]
+    pages["hint_span"][:] = 2.0
+    spanned = terminals.compute(["hinted"], pages, 8)["hinted"]
     odds = p / (1 - p) * np.exp(2)
     assert spanned[0] == pytest.approx(odds / (1 + odds))
 
 
 def test_counts_halve_in_sixteen_cycles() -> None:
     """New ones count in full."""
-    kept = np.ones((1, 1, 2, 2))
+    counts = np.ones((1, 1, 2, 2))
     for _ in range(16):
-        kept = hints.decayed(kept, np.zeros(1))
-    assert kept == pytest.approx(0.5)
+        counts = hints.decayed(counts, np.zeros(1))
+    assert counts == pytest.approx(0.5)
     assert hints.decayed(np.zeros(1), np.ones(1)).tolist() == [1.0]
 
 

@@ -23,7 +23,7 @@ def state_of(rows: int) -> dict[str, np.ndarray]:
     return {name: np.zeros(rows, dtype) for name, dtype in COLUMNS.items()}
 
 
-def told(visits: list[tuple[float, int]]) -> dict[str, float]:
+def values_of(visits: list[tuple[float, int]]) -> dict[str, float]:
     """The terminals of one page after its visits, observed one by one."""
     state = state_of(1)
     for gained, gap in visits:
@@ -34,7 +34,7 @@ def told(visits: list[tuple[float, int]]) -> dict[str, float]:
 @given(VISITS)
 def test_terminals_are_means_over_measured_visits(visits: list[tuple[float, int]]) -> None:
     """Plain, of the last one, and with weights that halve every few visits; 0 before the first."""
-    result = told(visits)
+    result = values_of(visits)
     x = [gained / max(gap, 1) for gained, gap in visits if gained == gained]
     weights = [2.0 ** (-age / HALF_LIFE) for age in reversed(range(len(x)))]
     scale = max(map(abs, x), default=0.0)
@@ -47,7 +47,7 @@ def test_terminals_are_means_over_measured_visits(visits: list[tuple[float, int]
 @given(st.floats(0.0, 1e6), st.integers(1, 30))
 def test_equal_visits_have_their_value_for_every_mean(gained: float, visits: int) -> None:
     """However many there were: the weights of the decayed mean add up to 1."""
-    assert told([(gained, 2)] * visits) == pytest.approx(dict.fromkeys(FORMULAS, gained / 2))
+    assert values_of([(gained, 2)] * visits) == pytest.approx(dict.fromkeys(FORMULAS, gained / 2))
 
 
 def test_pages_are_observed_side_by_side() -> None:
@@ -67,4 +67,4 @@ def test_a_terminal_reads_the_columns_that_it_names(name: str, visits: list[tupl
     some = {column: np.zeros(1, COLUMNS[column]) for column in columns}
     for gained, gap in visits:
         observe(some, np.array([gained]), np.array([gap]))
-    assert float(formula(some, 1)[0]) == told(visits)[name]
+    assert float(formula(some, 1)[0]) == values_of(visits)[name]

@@ -30,22 +30,22 @@ def test_numbers_from_0_to_a_million_are_weights(number: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "found"),
+    ("wrong", "message"),
     [
         (True, "found True"),
         (None, "found None"),
         ("3.0", "found '3.0'"),
         (Decimal(3), "found Decimal"),
         ([3.0], r"found \[3.0\]"),
-        (3 + 0j, "found"),
+        (3 + 0j, "message"),
         (1e308, "found 1e[+]308"),
         (float("nan"), "found nan"),
-        (np.bool_(True), "found"),
+        (np.bool_(True), "message"),
     ],
 )
-def test_what_is_no_weight_is_named(wrong: object, found: str) -> None:
+def test_what_is_no_weight_is_named(wrong: object, message: str) -> None:
     """Whatever a spider puts there."""
-    with pytest.raises(ValueError, match=found):
+    with pytest.raises(ValueError, match=message):
         read_weight(wrong)
 
 

@@ -73,10 +73,10 @@ def expected(old: str | None, new: str | None, scoring: str = "tfidf") -> np.flo
     """What a text gains that takes the place of another, by its definition."""
     terms = Terms(workload().number)
     known = [terms.count(words.encode()) for words in TEXTS.values()]
-    one = compared([(NOTHING, own) for own in known])
+    one = compared([(NOTHING, state) for state in known])
     postings = Postings(one[1], one[4], one[5])
     learnt = refit(
-        scoring, workload().term_frequency, postings, len(known), np.mean([own.length for own in known])
+        scoring, workload().term_frequency, postings, len(known), np.mean([state.length for state in known])
     )
     both = [
         NOTHING if words is None else Terms(workload().number).count(words.encode()) for words in (old, new)
@@ -337,7 +337,7 @@ def test_counts_are_those_of_the_terms_that_are_asked_for(words: list[str]) -> N
 @given(TOKENS, TOKENS)
 def test_words_of_any_length_and_script_are_told_apart(terms: list[str], words: list[str]) -> None:
     """Those of up to eight bytes, and longer ones that begin alike; with terms that are nowhere, or none."""
-    number = {term: place for place, term in enumerate(dict.fromkeys(terms))}
+    number = {term: position for position, term in enumerate(dict.fromkeys(terms))}
     words = [*words, *terms[:3]]
     result = count(words, number)
     expected = {number[word]: times for word, times in Counter(words).items() if word in number}

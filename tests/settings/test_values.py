@@ -44,31 +44,31 @@ ANYTHING = (
 @given(st.integers(-20, 20), st.integers(-20, 20), st.integers(-20, 20))
 def test_a_count_is_what_lies_between_its_limits(number: int, low: int, high: int) -> None:
     """As a number, as text and as a float without a fraction alike; an int comes back each time."""
-    for given_ in (number, str(number), float(number)):
+    for value in (number, str(number), float(number)):
         if low <= number <= high:
-            result = count(given_, low, high)
+            result = count(value, low, high)
             assert (result, type(result)) == (number, int)
         else:
             with pytest.raises(ValueError):  # noqa: PT011
-                count(given_, low, high)
+                count(value, low, high)
 
 
 @given(st.floats(), st.floats(0.0, 1.0))
 def test_a_share_ends_at_one(number: float, low: float) -> None:
     """From its lower limit on, text or not; never NaN."""
-    for given_ in (number, repr(number)):
+    for value in (number, repr(number)):
         if low <= number <= 1.0:
-            assert share(given_, low) == number
+            assert share(value, low) == number
         else:
             with pytest.raises(ValueError):  # noqa: PT011
-                share(given_, low)
+                share(value, low)
 
 
 @given(st.integers(1, 10**9), st.floats(0.0, 1.0, exclude_min=True))
 def test_a_budget_is_a_count_or_a_share_by_its_point(pages: int, part: float) -> None:
     """``1`` is one page, ``1.0`` are all, as numbers and on the command line."""
-    for given_ in (pages, str(pages)):
-        result = budget(given_)
+    for value in (pages, str(pages)):
+        result = budget(value)
         assert (result, type(result)) == (pages, int)
     for share_ in (part, repr(part)):
         result = budget(share_)

@@ -101,14 +101,14 @@ def test_a_backup_is_what_was_committed(path: Path, tmp_path: Path) -> None:
 
 def test_old_backups_go(path: Path, tmp_path: Path) -> None:
     """The newest stay, and whatever has another name."""
-    place = tmp_path / "backups"
+    folder = tmp_path / "backups"
     for name in (
         "store-20200101-000000", "store-20210101-000000", "store-20220101-000000", "store-other",
         "store-20230101-000000.part",
     ):  # fmt: skip
-        (place / name).mkdir(parents=True)
-    made = backup(path, place, 2, SMALL)
-    assert sorted(one.name for one in place.iterdir()) == ["store-20220101-000000", made.name, "store-other"]
+        (folder / name).mkdir(parents=True)
+    made = backup(path, folder, 2, SMALL)
+    assert sorted(one.name for one in folder.iterdir()) == ["store-20220101-000000", made.name, "store-other"]
 
 
 def named_copy(path: Path, name: str) -> None:
@@ -119,13 +119,13 @@ def named_copy(path: Path, name: str) -> None:
 
 def test_a_running_backup_of_another_store_or_process_stays(path: Path, tmp_path: Path) -> None:
     """Names are compared as a whole, and unfinished backups that a process is writing are left alone."""
-    place = tmp_path / "backups"
+    folder = tmp_path / "backups"
     for name in ("store-b-20230101-000000.part", "store-20230101-000000.part", "store-20230102-000000.part"):
-        (place / name).mkdir(parents=True)
-    lock = WriterLock(place / "store-20230101-000000.part")
-    made = backup(path, place, 1, SMALL)
+        (folder / name).mkdir(parents=True)
+    lock = WriterLock(folder / "store-20230101-000000.part")
+    made = backup(path, folder, 1, SMALL)
     lock.release()
-    assert sorted(one.name for one in place.iterdir()) == sorted(
+    assert sorted(one.name for one in folder.iterdir()) == sorted(
         ["store-b-20230101-000000.part", "store-20230101-000000.part", made.name]
     )
 
@@ -134,25 +134,25 @@ def test_the_new_backup_stays_though_the_clock_is_behind(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Backups with the highest cycles stay, whatever their names say."""
-    place = tmp_path / "backups"
-    named_copy(place, "store-20300101-000000")
+    folder = tmp_path / "backups"
+    named_copy(folder, "store-20300101-000000")
     with Store(path, sizes=SMALL) as store:
         store.finish_cycle({})
-    named_copy(place, "store-20200101-000000")
+    named_copy(folder, "store-20200101-000000")
     monkeypatch.setattr(time, "strftime", lambda stamp: "20100101-000000")
-    made = backup(path, place, 2, SMALL)
+    made = backup(path, folder, 2, SMALL)
     assert made.exists()
-    assert sorted(one.name for one in place.iterdir()) == ["store-20100101-000000", "store-20200101-000000"]
+    assert sorted(one.name for one in folder.iterdir()) == ["store-20100101-000000", "store-20200101-000000"]
 
 
 def test_a_store_with_any_name_is_backed_up(path: Path, tmp_path: Path) -> None:
     """Brackets and stars in names stand for themselves."""
     strange = path.rename(tmp_path / "[st]o*re")
-    place = tmp_path / "backups"
-    (place / "so-20200101-000000").mkdir(parents=True)
-    (place / "[st]o*re-20200101-000000").mkdir()
-    made = backup(strange, place, 1, SMALL)
-    assert sorted(one.name for one in place.iterdir()) == sorted([made.name, "so-20200101-000000"])
+    folder = tmp_path / "backups"
+    (folder / "so-20200101-000000").mkdir(parents=True)
+    (folder / "[st]o*re-20200101-000000").mkdir()
+    made = backup(strange, folder, 1, SMALL)
+    assert sorted(one.name for one in folder.iterdir()) == sorted([made.name, "so-20200101-000000"])
 
 
 @pytest.mark.parametrize("inner", ["", "backups", "a/b"])

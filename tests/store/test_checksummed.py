@@ -52,8 +52,8 @@ def test_any_flipped_bit_is_noticed(key: bytes, value: bytes, bit: int) -> None:
 
 def flipped(content: bytes, bit: int) -> bytes:
     """The same bytes but for one bit."""
-    byte, place = divmod(bit % (8 * len(content)), 8)
-    return content[:byte] + bytes([content[byte] ^ 1 << place]) + content[byte + 1 :]
+    byte, bit_number = divmod(bit % (8 * len(content)), 8)
+    return content[:byte] + bytes([content[byte] ^ 1 << bit_number]) + content[byte + 1 :]
 
 
 JSON = st.recursive(
@@ -161,13 +161,13 @@ def test_no_table_is_silently_different(tmp_path: Path, crawled: Path, table: st
         db = environment.open_db(table.encode(), create=False)
         with environment.begin() as txn:
             rows = list(txn.cursor(db))
-    for number, (place, value) in list(enumerate(rows))[:: max(1, len(rows) // 4)]:
+    for number, (position, value) in list(enumerate(rows))[:: max(1, len(rows) // 4)]:
         path = tmp_path / str(number)
         shutil.copytree(crawled, path)
         with lmdb.open(str(path), max_dbs=32, map_size=2**30) as environment:
             db = environment.open_db(table.encode())
             with environment.begin(write=True) as txn:
-                txn.put(place, flipped(value, 7 * number + 3), db=db)
+                txn.put(position, flipped(value, 7 * number + 3), db=db)
         with pytest.raises(StoreDamagedError, match=f"is damaged: {table} "):
             assert list(read_all(path)) == sound
 
@@ -243,7 +243,7 @@ def test_other_bytes_stay_as_they_are_if_they_are_text(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "kept"),
+    ("request_", "stored"),
     [
         ({"url": "https://www.h/1"}, b"\xffh/1\xf9"),
         ({"url": "http://www.h/1"}, b"\xfeh/1\xf9"),
@@ -254,18 +254,18 @@ def test_other_bytes_stay_as_they_are_if_they_are_text(raw: bytes) -> None:
         ({"url": "http://h/1", "priority": 3}, b'\xfch/1","priority":3}'),
     ],
 )
-def test_what_a_code_stands_for_is_never_another(request_: dict[str, Any], kept: bytes) -> None:
+def test_what_a_code_stands_for_is_never_another(request_: dict[str, Any], stored: bytes) -> None:
     """Stores have them."""
-    assert shortened(encode(request_)) == kept
-    assert json.loads(in_full(kept)) == request_
+    assert shortened(encode(request_)) == stored
+    assert json.loads(in_full(stored)) == request_
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.dictionaries(PAGES, REQUESTS, min_size=1, max_size=8), st.data())
 def test_the_table_has_requests_in_full(requests: dict[int, dict[str, Any]], data: st.DataObject) -> None:
     """However they are written and read."""
-    with TemporaryDirectory() as place, lmdb.open(place, max_dbs=1) as environment:
-        table = RequestTable(Path(place), "urls", environment.open_db(b"urls"))
+    with TemporaryDirectory() as folder, lmdb.open(folder, max_dbs=1) as environment:
+        table = RequestTable(Path(folder), "urls", environment.open_db(b"urls"))
         expected = {U32.pack(page): encode(request) for page, request in requests.items()}
         first = data.draw(st.sampled_from(sorted(expected)))
         with environment.begin(write=True) as txn:

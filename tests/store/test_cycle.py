@@ -32,7 +32,7 @@ def planned(store: Store) -> list[int]:
     return [page for chunk in store.plan() for page in chunk["page"].tolist()]
 
 
-def begun(path: Path) -> Store:
+def begun_store(path: Path) -> Store:
     """A store of 100 pages with an open cycle, whose first round has 10 pages."""
     store = Store(path, sizes=SMALL)
     store.add_pages(pages(100))
@@ -43,7 +43,7 @@ def begun(path: Path) -> Store:
 
 def test_rounds_follow_each_other(tmp_path: Path) -> None:
     """A further round is appended; the record counts all pages, and each round with what it saw."""
-    with begun(tmp_path / "store") as store:
+    with begun_store(tmp_path / "store") as store:
         for page in range(7):
             store.record(NewVisit(page, "first", time=1.0))
         store.add_round([rows(50), rows(51, 52)], 7, plan={"known": 100, "ranked": 13})
@@ -67,7 +67,7 @@ def test_rounds_follow_each_other(tmp_path: Path) -> None:
 
 def test_what_a_round_saw_is_in_the_log(tmp_path: Path) -> None:
     """Visits that are still buffered are committed before the round is written; unknown ones are refused."""
-    with begun(tmp_path / "store") as store:
+    with begun_store(tmp_path / "store") as store:
         for page in range(3):
             store.record(NewVisit(page, "first", time=1.0))
         with pytest.raises(ValueError, match="the cycle has 3 visits; found seen = 4"):
@@ -86,7 +86,7 @@ def test_what_a_round_saw_is_in_the_log(tmp_path: Path) -> None:
 def test_an_unfinished_round_is_none(tmp_path: Path, written: int, how: str) -> None:
     """Killed or broken off after so many pages: the rounds before it are there, and the next one is whole."""
     path = tmp_path / "store"
-    begun(path).close()
+    begun_store(path).close()
     child = os.fork()
     if not child:
 
@@ -123,7 +123,7 @@ def test_an_unfinished_round_is_none(tmp_path: Path, written: int, how: str) -> 
 )
 def test_verify_finds_rounds_that_do_not_fit(tmp_path: Path, rounds: Any, expected: str) -> None:
     """Their pages must be the plan's, and what they saw must be in the log."""
-    with begun(tmp_path / "store") as store:
+    with begun_store(tmp_path / "store") as store:
         store.amend_record(rounds=rounds)
         (problem,) = store.verify()
         assert problem == expected.replace("\\", "")

@@ -227,17 +227,17 @@ def test_a_store_is_its_owners_alone(tmp_path: Path, umask: int) -> None:
     between.parent.mkdir()
     old = os.umask(umask)
     try:
-        for place in (path, between):
-            Store(place).close()
+        for path_ in (path, between):
+            Store(path_).close()
         (path / "lock.mdb").unlink()
         Store(path, readonly=True).close()
         import_history(imported, "history", iter([(1, "h\thttp://h/\t01")]), lambda request: (1, request))
     finally:
         os.umask(old)
-    for place in (path, between, imported):
-        assert stat.S_IMODE(place.stat().st_mode) == 0o700
-        for name in os.listdir(place):
-            assert stat.S_IMODE((place / name).stat().st_mode) == 0o600, name
+    for path_ in (path, between, imported):
+        assert stat.S_IMODE(path_.stat().st_mode) == 0o700
+        for name in os.listdir(path_):
+            assert stat.S_IMODE((path_ / name).stat().st_mode) == 0o600, name
     assert stat.S_IMODE(between.parent.stat().st_mode) != 0o700
 
 
@@ -438,14 +438,14 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("who", ["reader", "writer"])
 def test_a_truncated_store_ends_nobody_with_a_signal(tmp_path: Path, crawled: Path, who: str) -> None:
     """Cut by 1 to 32 pages and at random: an error, or nothing that was cut off was ever referred to."""
-    whole = (crawled / "data.mdb").stat().st_size // PAGE
-    left = {whole - cut for cut in (1, 2, 3, 5, 8, 13, 21, 32)}
-    left |= {int(one) for one in np.random.default_rng(7).integers(2, whole, 12)}
+    pages = (crawled / "data.mdb").stat().st_size // PAGE
+    lengths = {pages - cut for cut in (1, 2, 3, 5, 8, 13, 21, 32)}
+    lengths |= {int(one) for one in np.random.default_rng(7).integers(2, pages, 12)}
     copies = []
-    for kept in sorted(left):
-        copies.append(tmp_path / str(kept))
+    for length in sorted(lengths):
+        copies.append(tmp_path / str(length))
         shutil.copytree(crawled, copies[-1])
-        os.truncate(copies[-1] / "data.mdb", kept * PAGE)
+        os.truncate(copies[-1] / "data.mdb", length * PAGE)
     command = [sys.executable, "-c", READ_ALL, who, *map(str, copies)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -487,11 +487,11 @@ def test_a_header_is_read_while_a_writer_commits(tmp_path: Path, commits: int) -
     class Overtaken(io.FileIO):
         """A file that is written as soon as its first meta page is read."""
 
-        left = 2
+        remaining = 2
 
         def seek(self, at: int, whence: int = 0, /) -> int:
-            if at and self.left:
-                self.left -= 1
+            if at and self.remaining:
+                self.remaining -= 1
                 for _ in range(commits):
                     store.begin_cycle({})
                     store.finish_cycle({})
@@ -556,7 +556,7 @@ def test_errors_of_lmdb_are_translated_and_no_others(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be used") as caught, translated(tmp_path):
         lmdb.open(str(tmp_path / "no" / "such" / "place"), create=False)
     assert isinstance(caught.value.__cause__, lmdb.Error)
-    for own in (KeyError("x"), damaged(PATH, "y")):
-        with pytest.raises(type(own)) as kept, translated(tmp_path):
-            raise own
-        assert kept.value is own
+    for error in (KeyError("x"), damaged(PATH, "y")):
+        with pytest.raises(type(error)) as raised, translated(tmp_path):
+            raise error
+        assert raised.value is error

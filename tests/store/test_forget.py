@@ -57,7 +57,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def told(path: Path) -> dict[str, dict[str, Any]]:
+def state_of(path: Path) -> dict[str, dict[str, Any]]:
     """All that a store has of each page, by URL; finders by URL too."""
     with Store(path, readonly=True, sizes=SMALL) as store:
         urls = [request["url"] for request in store.requests(range(store.pages))]
@@ -115,10 +115,10 @@ def test_the_other_pages_have_what_they_had(
             store_id, records = store.store_id, store.cycles()
     with Store(path, sizes=SMALL) as store:
         store_id, records = store.store_id, store.cycles()
-    before = told(path)
+    before = state_of(path)
     gone = {url for number, url in enumerate(before) if number % step == 0}
     assert forget(path, SMALL, partial(every, step)) == len(gone)
-    after = told(path)
+    after = state_of(path)
     expected = {url: content for url, content in before.items() if url not in gone}
     for content in expected.values():
         content["finder"] = 0 if content["finder"] in gone else content["finder"]
@@ -139,7 +139,7 @@ def test_the_other_pages_have_what_they_had(
 
 def test_killed_in_any_transaction_there_is_the_old_store_or_the_new(tmp_path: Path, crawled: Path) -> None:
     """Killed in its n-th transaction for every n; what is left of the building does not stay."""
-    before, transactions, status = told(crawled), 0, -signal.SIGKILL
+    before, transactions, status = state_of(crawled), 0, -signal.SIGKILL
     path = tmp_path / "store"
     shutil.copytree(crawled, path)
 
@@ -148,12 +148,12 @@ def test_killed_in_any_transaction_there_is_the_old_store_or_the_new(tmp_path: P
             forget(path, SMALL, partial(every, 3))
 
     while status == -signal.SIGKILL:
-        assert told(path) == before
+        assert state_of(path) == before
         transactions += 7
         status = wait(in_child(partial(work, transactions)))
     assert status == 0
     assert transactions > 30
-    assert len(told(path)) == len(before) - -(-len(before) // 3)
+    assert len(state_of(path)) == len(before) - -(-len(before) // 3)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["store"]
 
 
@@ -163,13 +163,13 @@ def test_forgetting_twice_adds_up_and_a_repair_misses_nothing(tmp_path: Path, cr
     shutil.copytree(crawled, path)
     for _ in range(2):
         forget(path, SMALL, partial(every, 4))
-    left = told(path)
+    state = state_of(path)
     damage(path, "copies", 1)
     assert check(path, SMALL) != []
     repaired = recover(path, SMALL, lambda request: 0)
     assert [lost.partition(" of copies: ")[2] for lost in repaired.lost] == ["the notes of a page's copy"]
-    after = told(path)
-    assert [one["visits"] for one in after.values()] == [one["visits"] for one in left.values()]
+    after = state_of(path)
+    assert [one["visits"] for one in after.values()] == [one["visits"] for one in state.values()]
 
 
 def test_nothing_chosen_writes_nothing(tmp_path: Path, crawled: Path) -> None:
@@ -199,4 +199,4 @@ def test_a_store_that_is_busy_or_damaged_is_left_alone(tmp_path: Path, crawled: 
     with pytest.raises(StoreDamagedError, match="urls"):
         forget(path, SMALL, partial(every, 2))
     with Store(path, readonly=True) as store:
-        assert store.pages == len(told(crawled))
+        assert store.pages == len(state_of(crawled))

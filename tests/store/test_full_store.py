@@ -113,8 +113,8 @@ def scrapy_runspider(
 ) -> subprocess.CompletedProcess[str]:
     """Crawl as cron does, in a process of its own."""
     (directory / "spider.py").write_text(SPIDER)
-    given = ['ADDONS={"scrapy_gp4c.Addon": 500}', f"GP4C_STORE={directory / 'store'}", *settings]
-    options = [option for setting in given for option in ("-s", setting)]
+    arguments = ['ADDONS={"scrapy_gp4c.Addon": 500}', f"GP4C_STORE={directory / 'store'}", *settings]
+    options = [option for setting in arguments for option in ("-s", setting)]
     command = [sys.executable, "-m", "scrapy", "runspider", "spider.py", "-a", f"url={url}", *options]
     return subprocess.run(
         command, cwd=directory, capture_output=True, text=True, timeout=120, check=False,

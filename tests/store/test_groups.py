@@ -119,6 +119,6 @@ def test_the_last_eight_cycles_are_kept(tmp_path: Path) -> None:
         sums = [store.group_visits(cycle) for cycle in range(14)]
         assert [len(visits) for visits in sums] == [*[0] * 4, *[2] * 8, 0, 0]
         assert sums[5][["group", "visits", "changes"]].tolist() == [(0, 1, 1), (1, 2, 0)]
-        whole = add_up(sums)
-        assert whole[["group", "visits", "changes"]].tolist() == [(0, 8, 8), (1, 16, 0)]
+        full = add_up(sums)
+        assert full[["group", "visits", "changes"]].tolist() == [(0, 8, 8), (1, 16, 0)]
         assert store.verify() == []

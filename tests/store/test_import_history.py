@@ -24,16 +24,16 @@ def to_page(request: StoredRequest) -> tuple[int, StoredRequest]:
     return int(request["url"].rpartition("/")[2]) + 1, request
 
 
-def lines(place: Path, count: int = 3) -> Iterator[tuple[int, str]]:
+def lines(folder: Path, count: int = 3) -> Iterator[tuple[int, str]]:
     """Yield the lines of a history; `place` is where it goes."""
-    assert not (place / "data.mdb").exists()
+    assert not (folder / "data.mdb").exists()
     for number in range(count):
         yield number + 1, LINE.format(number)
 
 
-def crawl(place: Path) -> None:
+def crawl(folder: Path) -> None:
     """Finish one cycle."""
-    with Store(place) as store:
+    with Store(folder) as store:
         store.add_pages(pages(2))
         store.begin_cycle({})
         store.record(NewVisit(1, "first", time=1.0))
@@ -42,43 +42,43 @@ def crawl(place: Path) -> None:
 
 def test_a_crawl_that_begins_during_an_import_is_told_who_has_the_store(tmp_path: Path) -> None:
     """The import holds the store from its first line to its last."""
-    place = tmp_path / "store"
+    folder = tmp_path / "store"
 
     def beside() -> Iterator[tuple[int, str]]:
-        for line in lines(place):
+        for line in lines(folder):
             with pytest.raises(StoreInUseError, match=f"process {os.getpid()}"):
-                crawl(place)
+                crawl(folder)
             yield line
 
-    assert import_history(place, "history", beside(), to_page) == (3, 3)
-    with Store(place) as store:
+    assert import_history(folder, "history", beside(), to_page) == (3, 3)
+    with Store(folder) as store:
         assert (store.pages, store.last_cycle, store.verify()) == (3, 3, [])
 
 
 def test_an_import_replaces_no_finished_cycle(tmp_path: Path) -> None:
     """Nor where somebody removed the lock: what is there by then stays, and the import is an error."""
-    place = tmp_path / "store"
+    folder = tmp_path / "store"
 
     def beside() -> Iterator[tuple[int, str]]:
-        yield from lines(place)
-        (place / "writer.lock").unlink()
-        crawl(place)
+        yield from lines(folder)
+        (folder / "writer.lock").unlink()
+        crawl(folder)
 
     with pytest.raises(StoreError, match="has 2 pages and 1 cycle"):
-        import_history(place, "history", beside(), to_page)
-    with Store(place) as store:
+        import_history(folder, "history", beside(), to_page)
+    with Store(folder) as store:
         assert (store.pages, store.last_cycle, store.verify()) == (2, 1, [])
     assert os.listdir(tmp_path) == ["store"]
 
 
 def test_an_import_during_a_crawl_is_told_who_has_the_store(tmp_path: Path) -> None:
     """An empty store that a crawl has open is not replaced under it."""
-    place = tmp_path / "store"
-    with Store(place) as store:
+    folder = tmp_path / "store"
+    with Store(folder) as store:
         with pytest.raises(StoreInUseError):
-            import_history(place, "history", iter([(1, LINE.format(0))]), to_page)
+            import_history(folder, "history", iter([(1, LINE.format(0))]), to_page)
         store.add_pages(pages(2))
-    with Store(place, readonly=True) as store:
+    with Store(folder, readonly=True) as store:
         assert store.pages == 2
 
 
@@ -97,8 +97,8 @@ def test_an_imported_history_survives_a_power_cut(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", replaced)
-    place = tmp_path / "store"
-    import_history(place, "history", lines(place), to_page)
+    folder = tmp_path / "store"
+    import_history(folder, "history", lines(folder), to_page)
     assert events == [
         ("sync", "store.import/data.mdb"),
         ("rename", "store/data.mdb"),
@@ -109,20 +109,20 @@ def test_an_imported_history_survives_a_power_cut(tmp_path: Path, monkeypatch: p
 
 def test_leftovers_of_a_killed_import_go_with_the_next(tmp_path: Path) -> None:
     """A half-built store beside the place is removed; a directory of other files by that name is not."""
-    place, leftover = tmp_path / "store", tmp_path / "store.import"
+    folder, leftover = tmp_path / "store", tmp_path / "store.import"
     for clean in ("restore", "urls"):
         crawl(leftover)
         if clean == "restore":
-            import_history(place, "history", lines(place), to_page)
+            import_history(folder, "history", lines(folder), to_page)
         else:
-            remove_leftovers(place)
+            remove_leftovers(folder)
         assert os.listdir(tmp_path) == ["store"]
     leftover.mkdir()
     (leftover / "thesis.tex").write_text("years of work")
-    remove_leftovers(place)
-    place.rename(tmp_path / "old")
+    remove_leftovers(folder)
+    folder.rename(tmp_path / "old")
     with pytest.raises(StoreError, match="holds other files: move it away"):
-        import_history(place, "history", lines(place), to_page)
+        import_history(folder, "history", lines(folder), to_page)
     assert (leftover / "thesis.tex").read_text() == "years of work"
 
 

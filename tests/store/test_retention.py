@@ -47,11 +47,11 @@ def test_what_visits_did_stays(tmp_path: Path) -> None:
     crawl(tmp_path / "all", 15, None)
     crawl(tmp_path / "some", 15, 4)
     assert columns_of(tmp_path / "some") == columns_of(tmp_path / "all")
-    with Store(tmp_path / "all") as store, Store(tmp_path / "some") as kept:
-        whole = [(cycle, visits.tobytes()) for cycle, visits in store.visits() if cycle > 11]
-        assert [(cycle, visits.tobytes()) for cycle, visits in kept.visits()] == whole
-        assert np.array_equal(kept.group_visits(15), store.group_visits(15))
-        assert len(kept.cycles()) == 15
+    with Store(tmp_path / "all") as store, Store(tmp_path / "some") as trimmed:
+        expected = [(cycle, visits.tobytes()) for cycle, visits in store.visits() if cycle > 11]
+        assert [(cycle, visits.tobytes()) for cycle, visits in trimmed.visits()] == expected
+        assert np.array_equal(trimmed.group_visits(15), store.group_visits(15))
+        assert len(trimmed.cycles()) == 15
     assert check(tmp_path / "some", SMALL, deep=True) == []
 
 

@@ -48,59 +48,59 @@ def outcome(page: int, cycle: int) -> str:
     return OUTCOMES[(page * 7 + cycle * 3) % len(OUTCOMES)]
 
 
-def crawl(kept: Store, committed: Callable[[int, int], object]) -> None:
+def crawl(store: Store, committed: Callable[[int, int], object]) -> None:
     """Run, or go on with, cycles 1..CYCLES; a pure function of the store's state."""
-    while kept.last_cycle < CYCLES:
-        cycle = kept.open_cycle or kept.begin_cycle({"started": 1.0})
-        for number in range(len(kept.rounds()), ROUNDS + 1):
-            for chunk in list(kept.plan()):
+    while store.last_cycle < CYCLES:
+        cycle = store.open_cycle or store.begin_cycle({"started": 1.0})
+        for number in range(len(store.rounds()), ROUNDS + 1):
+            for chunk in list(store.plan()):
                 for page in chunk["page"].tolist():
-                    if not kept.visited(page):
+                    if not store.visited(page):
                         visit = NewVisit(
                             page, outcome(page, cycle), float(cycle), "other", page * 1000 + cycle
                         )
-                        kept.set_copy_notes(page, b"%d" % (page * 1000 + cycle))
-                        kept.note(page, "weight", (page * cycle) % 4 / 2)
-                        kept.record(visit)
+                        store.set_copy_notes(page, b"%d" % (page * 1000 + cycle))
+                        store.note(page, "weight", (page * cycle) % 4 / 2)
+                        store.record(visit)
                         if page % 5 == 0:
-                            kept.commit()
-                            committed(cycle, len(kept.open_visits()))
+                            store.commit()
+                            committed(cycle, len(store.open_visits()))
             if number < ROUNDS:
-                rows = np.zeros(len(range(number, kept.pages, ROUNDS)), PLAN)
-                rows["page"] = range(number, kept.pages, ROUNDS)
-                kept.add_round(iter([rows]), seen=len(kept.open_visits()))
+                rows = np.zeros(len(range(number, store.pages, ROUNDS)), PLAN)
+                rows["page"] = range(number, store.pages, ROUNDS)
+                store.add_round(iter([rows]), seen=len(store.open_visits()))
         for number in range(NEW_PER_CYCLE):
             new = key(PAGES + cycle * NEW_PER_CYCLE + number)
-            if kept.find(new) is None:
-                page = kept.add_page(new, {"url": f"http://h{number % 2}/new/{cycle}/{number}"})
-                kept.record(NewVisit(page, "first", time=float(cycle), fingerprint=page))
-        kept.finish_cycle({"finished": 2.0})
+            if store.find(new) is None:
+                page = store.add_page(new, {"url": f"http://h{number % 2}/new/{cycle}/{number}"})
+                store.record(NewVisit(page, "first", time=float(cycle), fingerprint=page))
+        store.finish_cycle({"finished": 2.0})
         committed(cycle, -1)
 
 
 def content(path: Path) -> dict[str, Any]:
     """All that a store holds but its id."""
-    with Store(path, sizes=SMALL) as kept:
-        assert kept.verify() == []
+    with Store(path, sizes=SMALL) as store:
+        assert store.verify() == []
         return {
             "blocks": [
-                (first, {name: block[name].tobytes() for name in COLUMNS}) for first, block in kept.blocks()
+                (first, {name: block[name].tobytes() for name in COLUMNS}) for first, block in store.blocks()
             ],
-            "visits": [(cycle, visits.tobytes()) for cycle, visits in kept.visits()],
-            "cycles": kept.cycles(),
-            "directories": kept.directories().tobytes(),
-            "group_visits": [kept.group_visits(cycle).tobytes() for cycle in range(kept.last_cycle + 2)],
-            "requests": kept.requests(range(kept.pages)),
-            "copies": [kept.copy_notes(page) for page in range(kept.pages)],
-            "weights": [kept.weights.of(page) for page in range(kept.pages)],
-            "ids": [kept.find(key(number)) for number in range(PAGES + (CYCLES + 1) * NEW_PER_CYCLE)],
+            "visits": [(cycle, visits.tobytes()) for cycle, visits in store.visits()],
+            "cycles": store.cycles(),
+            "directories": store.directories().tobytes(),
+            "group_visits": [store.group_visits(cycle).tobytes() for cycle in range(store.last_cycle + 2)],
+            "requests": store.requests(range(store.pages)),
+            "copies": [store.copy_notes(page) for page in range(store.pages)],
+            "weights": [store.weights.of(page) for page in range(store.pages)],
+            "ids": [store.find(key(number)) for number in range(PAGES + (CYCLES + 1) * NEW_PER_CYCLE)],
         }
 
 
 def build(path: Path) -> None:
     """Create a store with PAGES pages."""
-    with Store(path, sizes=SMALL) as kept:
-        kept.add_pages((key(number), {"url": f"http://h/{number % 7}/{number}"}) for number in range(PAGES))
+    with Store(path, sizes=SMALL) as store:
+        store.add_pages((key(number), {"url": f"http://h/{number % 7}/{number}"}) for number in range(PAGES))
 
 
 def in_child(work: Callable[[], None]) -> int:
@@ -122,8 +122,8 @@ def crawl_and_confirm(path: Path, parent: socket.socket) -> None:
         parent.sendall(f"{cycle} {count}\n".encode())
         parent.recv(1)
 
-    with Store(path, sizes=SMALL) as kept:
-        crawl(kept, committed)
+    with Store(path, sizes=SMALL) as store:
+        crawl(store, committed)
 
 
 def wait(child: int) -> int:
@@ -134,8 +134,8 @@ def wait(child: int) -> int:
 def uninterrupted(path: Path) -> dict[str, Any]:
     """The content of a store whose crawl was never killed."""
     build(path)
-    with Store(path, sizes=SMALL) as kept:
-        crawl(kept, lambda cycle, count: None)
+    with Store(path, sizes=SMALL) as store:
+        crawl(store, lambda cycle, count: None)
     return content(path)
 
 
@@ -143,17 +143,17 @@ def uninterrupted(path: Path) -> dict[str, Any]:
 def kill_at(transactions: int, after_commit: bool) -> Iterator[None]:
     """Kill this process in its n-th write transaction: just before its commit, or just after."""
     original = Environment.transaction
-    left = transactions
+    remaining = transactions
 
     @contextmanager
     def transaction(self: Environment, *, write: bool = False, buffers: bool = False) -> Iterator[Any]:
-        nonlocal left
-        left -= write
+        nonlocal remaining
+        remaining -= write
         with original(self, write=write, buffers=buffers) as txn:
             yield txn
-            if write and left == 0 and not after_commit:
+            if write and remaining == 0 and not after_commit:
                 os.kill(os.getpid(), signal.SIGKILL)
-        if write and left == 0:
+        if write and remaining == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
     Environment.transaction = transaction  # type: ignore[method-assign]
@@ -169,8 +169,8 @@ def test_a_kill_in_any_transaction_changes_nothing(tmp_path: Path, after_commit:
     build(killed)
 
     def work(transactions: int) -> None:
-        with kill_at(transactions, after_commit), Store(killed, sizes=SMALL) as kept:
-            crawl(kept, lambda cycle, count: None)
+        with kill_at(transactions, after_commit), Store(killed, sizes=SMALL) as store:
+            crawl(store, lambda cycle, count: None)
 
     kills = 0
     numbers = random.Random(7)
@@ -209,17 +209,17 @@ def test_a_kill_at_any_time_loses_no_committed_visit(tmp_path: Path) -> None:
             status = wait(child)
             with suppress(ConnectionResetError):  # it died before it had read the last leave
                 lines.extend(confirmed)
-        with Store(killed, readonly=True) as kept:
+        with Store(killed, readonly=True) as store:
             if lines:
                 cycle, count = map(int, lines[-1].split())
                 if count < 0:
-                    assert kept.last_cycle >= cycle
-                elif kept.last_cycle < cycle:
-                    assert kept.open_cycle == cycle
-                    assert len(kept.open_visits()) >= count
-            finished = kept.last_cycle == CYCLES and not kept.is_folding
-        with Store(killed, sizes=SMALL) as kept:
-            assert kept.verify() == []
+                    assert store.last_cycle >= cycle
+                elif store.last_cycle < cycle:
+                    assert store.open_cycle == cycle
+                    assert len(store.open_visits()) >= count
+            finished = store.last_cycle == CYCLES and not store.is_folding
+        with Store(killed, sizes=SMALL) as store:
+            assert store.verify() == []
         kills += status == -signal.SIGKILL
         if finished:
             break

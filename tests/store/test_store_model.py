@@ -77,9 +77,9 @@ class Page:
             if outcome == "first" and not judged:
                 brought_cycle = cycle
             else:
-                kept = 2.0 ** (-(cycle - last_cycle) / 8)
-                new = np.float16(float(new) * kept + self.brought.get(cycle, 0))
-                looked = np.float16(float(looked) * kept + cycle - last_cycle)
+                decay = 2.0 ** (-(cycle - last_cycle) / 8)
+                new = np.float16(float(new) * decay + self.brought.get(cycle, 0))
+                looked = np.float16(float(looked) * decay + cycle - last_cycle)
                 brought_cycle = cycle if self.brought.get(cycle) else brought_cycle
             judged |= outcome in JUDGED
             last_cycle = cycle
@@ -144,7 +144,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.cycle = 0
         self.open: dict[int, tuple[str, int]] | None = None
         self.new: list[int] = []
-        self.found: dict[int, int] = {}
+        self.results: dict[int, int] = {}
         """New page -> who found it, as the column says."""
         self.plan: list[int] | None = None
         self.rounds: list[dict[str, int]] = []
@@ -237,7 +237,7 @@ class StoreMachine(RuleBasedStateMachine):
             finder = data.draw(st.integers(0, page) | st.just(START))
             if finder:
                 self.store.note(page, "found_by", finder)
-            self.found[page] = finder
+            self.results[page] = finder
 
     @precondition(lambda self: self.open is not None and self.pages)
     @rule(data=st.data(), outcome=st.sampled_from(OUTCOMES), fingerprint=st.integers(0, 2**64 - 1))
@@ -288,12 +288,12 @@ class StoreMachine(RuleBasedStateMachine):
         for page, (outcome, fingerprint) in self.open.items():
             self.pages[page].visits.append((self.cycle, outcome, fingerprint))
         self.folded[self.cycle] = {page: outcome for page, (outcome, _) in self.open.items()}
-        for page, finder in self.found.items():
+        for page, finder in self.results.items():
             self.pages[page].entered, self.pages[page].found_by = self.cycle, finder
             if 0 < finder < START:
                 brought = self.pages[finder - 1].brought
                 brought[self.cycle] = brought.get(self.cycle, 0) + 1
-        self.open, self.new, self.plan, self.rounds, self.found = None, [], None, [], {}
+        self.open, self.new, self.plan, self.rounds, self.results = None, [], None, [], {}
 
     @rule(
         outcomes=st.lists(
@@ -318,7 +318,7 @@ class StoreMachine(RuleBasedStateMachine):
                 self.reopen()
             self.finish()
 
-    def told(self, cycle: int) -> set[tuple[int, int, int, float]]:
+    def rows_(self, cycle: int) -> set[tuple[int, int, int, float]]:
         """What the visits of a cycle tell of directories: number, visits, changes, changes expected."""
         result: dict[int, tuple[int, int, float]] = {}
         for number, outcome in self.folded.get(cycle, {}).items():
@@ -337,34 +337,34 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def agrees(self) -> None:
         """Everything that can be read is as in the model, and the store finds itself sound."""
-        kept = self.store
-        assert kept.verify() == []
-        assert kept.pages == len(self.pages)
-        assert kept.open_cycle == (None if self.open is None else self.cycle)
-        assert kept.last_cycle == self.cycle - (self.open is not None)
-        assert list(kept.new_pages()) == self.new
-        assert kept.planned() == (None if self.plan is None else len(self.plan))
-        assert kept.rounds() == self.rounds
-        assert [page for chunk in kept.plan() for page in chunk["page"].tolist()] == (self.plan or [])
-        opened = {v["page"]: (OUTCOMES[v["outcome"]], v["fingerprint"]) for v in kept.open_visits()}
+        store = self.store
+        assert store.verify() == []
+        assert store.pages == len(self.pages)
+        assert store.open_cycle == (None if self.open is None else self.cycle)
+        assert store.last_cycle == self.cycle - (self.open is not None)
+        assert list(store.new_pages()) == self.new
+        assert store.planned() == (None if self.plan is None else len(self.plan))
+        assert store.rounds() == self.rounds
+        assert [page for chunk in store.plan() for page in chunk["page"].tolist()] == (self.plan or [])
+        opened = {v["page"]: (OUTCOMES[v["outcome"]], v["fingerprint"]) for v in store.open_visits()}
         assert opened == (self.open or {})
         every = range(len(self.pages))
-        assert [kept.visited(page) for page in every] == [page in opened for page in every]
-        assert [kept.find(page.key) for page in self.pages] == list(every)
-        assert kept.find(12345) is None
-        assert kept.requests(every[::-1]) == [page.request for page in self.pages[::-1]]
-        assert [kept.validators(page) for page in every] == [page.validators for page in self.pages]
+        assert [store.visited(page) for page in every] == [page in opened for page in every]
+        assert [store.find(page.key) for page in self.pages] == list(every)
+        assert store.find(12345) is None
+        assert store.requests(every[::-1]) == [page.request for page in self.pages[::-1]]
+        assert [store.validators(page) for page in every] == [page.validators for page in self.pages]
         numbers: dict[Place, int] = {}
-        for page in self.pages[: kept.merged_pages]:
+        for page in self.pages[: store.merged_pages]:
             page.group = numbers.setdefault(place_of_url(page.found_at), len(numbers))
-        assert [tuple(group) for group in kept.directories().tolist()] == [place.keys() for place in numbers]
+        assert [tuple(group) for group in store.directories().tolist()] == [place.keys() for place in numbers]
         for number, page in enumerate(self.pages):
-            assert kept.page(number)._asdict() == page.expected()
+            assert store.page(number)._asdict() == page.expected()
         for cycle in range(self.cycle + 1):
-            told = {tuple(row) for row in kept.group_visits(cycle).tolist()}
-            assert told == (self.told(cycle) if kept.last_cycle - 8 < cycle <= kept.last_cycle else set())
+            rows_ = {tuple(row) for row in store.group_visits(cycle).tolist()}
+            assert rows_ == (self.told(cycle) if store.last_cycle - 8 < cycle <= store.last_cycle else set())
         folded: dict[int, dict[int, str]] = {cycle: {} for cycle in self.folded}
-        for cycle, visits in kept.visits():
+        for cycle, visits in store.visits():
             folded[cycle] |= {v["page"]: OUTCOMES[v["outcome"]] for v in visits}
         assert folded == self.folded
 
@@ -377,15 +377,15 @@ class StoreMachine(RuleBasedStateMachine):
                 assert {name: block[name][row].item() for name in COLUMNS} == page._asdict()
             with pytest.raises(ValueError, match="read-only"):
                 block["n"][0] = 1
-        names, told = ("key", "T"), 0
+        names, rows_ = ("key", "T"), 0
         result: dict[str, list[int]] = {name: [] for name in names}
         for first, some in self.store.blocks(names):  # those of several blocks, one behind the other
-            assert first == told
-            told += len(some["key"])
+            assert first == rows_
+            rows_ += len(some["key"])
             for name in names:
                 result[name] += some[name].tolist()
-        whole = [block for _, block in self.store.blocks()]
-        assert result == {name: [each for one in whole for each in one[name].tolist()] for name in names}
+        blocks = [block for _, block in self.store.blocks()]
+        assert result == {name: [each for one in blocks for each in one[name].tolist()] for name in names}
 
 
 TestStoreModel = StoreMachine.TestCase

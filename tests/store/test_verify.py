@@ -76,7 +76,7 @@ def test_nothing_is_wrong_with_a_sound_store(sound: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "key", "place"),
+    ("table", "key", "folder"),
     [
         ("urls", U32.pack(7), "urls: page 7"),
         ("columns", U32.pack(1), "columns: pages 8 to 15"),
@@ -87,10 +87,10 @@ def test_nothing_is_wrong_with_a_sound_store(sound: Path) -> None:
         ("log", U32.pack(3) + U32.pack(0), "log: cycle 3, part 0"),
     ],
 )
-def test_damage_is_told_by_its_place(path: Path, table: str, key: bytes, place: str) -> None:
+def test_damage_is_told_by_its_place(path: Path, table: str, key: bytes, folder: str) -> None:
     """One sentence: which pages, which cycle, and what they lost."""
     assert spoil(path, table, [key]) == 1
-    assert check(path, SIZES) == [f"{place}: {MEANING[table]} is damaged"]
+    assert check(path, SIZES) == [f"{folder}: {MEANING[table]} is damaged"]
 
 
 def test_every_damaged_value_is_named(path: Path) -> None:
@@ -116,16 +116,16 @@ def test_every_table_has_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "key", "place"),
+    ("table", "key", "folder"),
     [
         ("urls", U32.pack(29), "urls: there should be 30 values or more; found 29"),
         ("columns", U32.pack(3), "columns: there should be 4 values; found 3"),
     ],
 )
-def test_missing_values_are_counted(path: Path, table: str, key: bytes, place: str) -> None:
+def test_missing_values_are_counted(path: Path, table: str, key: bytes, folder: str) -> None:
     """What is not there has no checksum that could be wrong."""
     rewrite(path, table, key, None)
-    assert check(path, SIZES) == [place]
+    assert check(path, SIZES) == [folder]
 
 
 def test_ids_are_held_against_the_keys_of_pages(path: Path) -> None:

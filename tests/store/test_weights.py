@@ -73,8 +73,8 @@ def weights_of(path: Path) -> list[float]:
 )
 def test_the_newest_weight_wins(steps: list[tuple[str, int | None, float | None]]) -> None:
     """Noted in a cycle or put outside of one, reopened at any moment; columns follow with the fold."""
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place, "store")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "store")
         store = Store(path, sizes=SMALL)
         store.add_pages(to_page({"url": f"http://h/{page}"}) for page in range(PAGES))
         expected = [1.0] * PAGES

@@ -62,7 +62,7 @@ class Cluster:
         protocol = "tls" if settings else "tcp"
         try:
             self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--protocol", protocol)
-            self.address = self._told(lambda told: told["address"])
+            self.address = self._told(lambda message: message["address"])
             self.workers = [self.join() for _ in range(workers)]
         except BaseException:
             self.stop()

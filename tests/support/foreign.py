@@ -51,9 +51,9 @@ def mutated_json(draw: st.DrawFn, samples: Sequence[Any]) -> Any:
     """A sample with something in it, however deep, removed or replaced by other JSON."""
     content = json.loads(json.dumps(draw(st.sampled_from(samples))))
     for _ in range(draw(st.integers(1, 3))):
-        holder, place = {"": content}, ""
+        holder, path = {"": content}, ""
         for _ in range(draw(st.integers(0, 6))):
-            inner = holder[place]
+            inner = holder[path]
             names = (
                 list(inner)
                 if isinstance(inner, dict)
@@ -63,11 +63,11 @@ def mutated_json(draw: st.DrawFn, samples: Sequence[Any]) -> Any:
             )
             if not names:
                 break
-            holder, place = inner, draw(st.sampled_from(names))
-        if place != "" and draw(st.booleans()):
-            del holder[place]
+            holder, path = inner, draw(st.sampled_from(names))
+        if path != "" and draw(st.booleans()):
+            del holder[path]
         else:
-            holder[place] = draw(JSON)
-            if place == "":
+            holder[path] = draw(JSON)
+            if path == "":
                 content = holder[""]
     return content

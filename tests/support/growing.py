@@ -56,7 +56,7 @@ class Crawled(NamedTuple):
 def crawl(
     path: Path,
     grown: GrowthHistory,
-    given: dict[str, object],
+    settings: dict[str, object],
     reopen: bool = False,
     during: Callable[[Store, int], None] = lambda store, page: None,
 ) -> Crawled:
@@ -64,7 +64,7 @@ def crawl(
 
     ``during``: called after each visit of a page.
     """
-    loaded = Settings.load(ScrapySettings({"GP4C_SITE_SHARE": 1.0, **given}))
+    loaded = Settings.load(ScrapySettings({"GP4C_SITE_SHARE": 1.0, **settings}))
     history = grown.history
     assert history.page_names is not None
     version = np.vstack([np.zeros(history.pages, int), np.cumsum(history.changed, axis=0)])

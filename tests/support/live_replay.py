@@ -33,7 +33,9 @@ URLS = [f"http://h{site}.example/{name}" for site, name in zip(SITE.tolist(), NA
 SIZE_BYTES: npt.NDArray[np.int64] = np.array([0, 90, 700, 2_000, 2_100])[np.arange(PAGES) * 7 % 5]
 """Bodies of the pages in cycle 1; of some pages nothing is known."""
 WARMUP = 2
-TOLD = [name for name in terminals.ALWAYS_KNOWN if name not in {*discovery.TERMINALS, *hints.TERMINALS}]
+ALWAYS_TERMINALS = [
+    name for name in terminals.ALWAYS_KNOWN if name not in {*discovery.TERMINALS, *hints.TERMINALS}
+]
 """What a history of changes tells."""
 CYCLE_STEP = 0xD1342543DE82EF95
 """Factor of the cycle in `scrapy_gp4c.scoring.ranking.draw_salt`."""
@@ -74,7 +76,7 @@ class Noting:
         for block in evidence.candidates() if self.columns else ():
             candidates += block.pages.tolist()
             for clock in terminals.CLOCKS:
-                terminals_of = terminals.compute(TOLD, block.state, round.cycle, clock)
+                terminals_of = terminals.compute(ALWAYS_TERMINALS, block.state, round.cycle, clock)
                 for name, column in terminals_of.items():
                     column = column.astype(np.float64)
                     values.setdefault(f"{name} by {clock}", []).append(column.tobytes())
@@ -93,27 +95,27 @@ def noting(text: str, plans: list[Plan], columns: bool) -> PolicyChoice:
     return PolicyChoice("tests.support.live_replay.noting" if columns else text, make)
 
 
-def settings_of(given: dict[str, Any]) -> Settings:
+def settings_of(settings: dict[str, Any]) -> Settings:
     """Settings of a crawl without a panel."""
-    return Settings.load(ScrapySettings({"GP4C_WARMUP_VISITS": WARMUP, **given}))
+    return Settings.load(ScrapySettings({"GP4C_WARMUP_VISITS": WARMUP, **settings}))
 
 
 def crawled(
-    path: Path, changed: npt.NDArray[np.bool_], given: dict[str, Any], columns: bool = False
+    path: Path, changed: npt.NDArray[np.bool_], settings: dict[str, Any], columns: bool = False
 ) -> list[Plan]:
     """Plans of a crawl into the store at `path` that chose by score: the first cycle sets the copies."""
     plans: list[Plan] = []
-    loaded = settings_of(given)
+    loaded = settings_of(settings)
     texts = texts_of(changed, np.random.default_rng(0))
     loaded = dataclasses.replace(loaded, policy=noting(loaded.policy.text, plans, columns))
     crawl_store(path, texts, loaded, KEYS, URLS, size_bytes=SIZE_BYTES)
     return [plan for plan in plans if plan.pages or plan.candidates]
 
 
-def replayed(history: ChangeHistory, given: dict[str, Any], columns: bool = False) -> list[Plan]:
+def replayed(history: ChangeHistory, settings: dict[str, Any], columns: bool = False) -> list[Plan]:
     """Plans of a replay, with the draws of a crawl that was one cycle further."""
     plans: list[Plan] = []
-    loaded = settings_of(given)
+    loaded = settings_of(settings)
     seed = (loaded.seed + CYCLE_STEP * pow(GOLDEN, -1, 2**64)) % 2**64
     crawl = CrawlChoices(loaded.budget, WARMUP, seed=seed, site_share=loaded.site_share)
     prepared = prepare_for(history, crawl)

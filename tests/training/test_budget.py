@@ -60,23 +60,23 @@ def test_every_point_is_the_evaluation_at_its_budget(
     """Shares and counts, bit for bit; table, answers and figure are there."""
     out, figure = tmp_path / "budget.json", tmp_path / "budget.svg"
     scores = ["t * X", "-n", "random"]
-    given = ["--score", *scores, "--budgets", "10%,0.05,30", "--json", str(out), "--figure", str(figure)]
-    assert budget.main([str(path), *given, "--cycles-a-day", "2"]) == 0
+    command = ["--score", *scores, "--budgets", "10%,0.05,30", "--json", str(out), "--figure", str(figure)]
+    assert budget.main([str(path), *command, "--cycles-a-day", "2"]) == 0
     printed = capsys.readouterr().out
-    found = json.loads(out.read_text())
+    document = json.loads(out.read_text())
     for number, share in enumerate(("0.05", "0.1", "30")):
         one = tmp_path / "one.json"
         assert evaluate.main([str(path), "--score", *scores, "--budget", share, "--json", str(one)]) == 0
         expected = json.loads(one.read_text())
-        assert found["evaluations"][number] == expected
-        for curve, result in zip(found["curves"], expected["results"], strict=True):
+        assert document["evaluations"][number] == expected
+        for curve, result in zip(document["curves"], expected["results"], strict=True):
             point = curve["points"][number]
             assert (curve["score"], point["visits"]) == (result["score"], expected["settings"]["k"])
             assert point["freshness"]["mean"] == result["freshness"]["mean"]
             assert point["change_rate"]["ci95"] == result["change_rate"]["ci95"]
             assert point["changes_a_day"]["mean"] == pytest.approx(2 * np.mean(result["changed"]))
     assert "<svg" in figure.read_text()
-    assert all(line in printed for line in found["answers"])
+    assert all(line in printed for line in document["answers"])
     assert all(text in printed for text in ("age (cycles)", "10.0%", "Figure: "))
 
 
@@ -124,16 +124,25 @@ def test_a_panel_speaks_for_all_pages(tmp_path: Path, capsys: pytest.CaptureFixt
     )
     crawl_store(tmp_path / "store", texts, settings, keys)
     out = tmp_path / "out.json"
-    given = ["--score", "age", "--budgets", "10%,40", "--json", str(out), "--figure", str(tmp_path / "f.svg")]
-    assert budget.main([str(tmp_path / "store"), *given]) == 0
-    found = json.loads(out.read_text())
+    command = [
+        "--score",
+        "age",
+        "--budgets",
+        "10%,40",
+        "--json",
+        str(out),
+        "--figure",
+        str(tmp_path / "f.svg"),
+    ]
+    assert budget.main([str(tmp_path / "store"), *command]) == 0
+    document = json.loads(out.read_text())
     assert "a random sample of 400 pages" in capsys.readouterr().out
     history = read_history(tmp_path / "store")
-    assert (found["panel"], found["pages"]) == (True, pages)
+    assert (document["panel"], document["pages"]) == (True, pages)
     assert history.pages < pages / 2
-    (point,) = found["curves"][0]["points"]  # 40 of 400 pages are 10%
+    (point,) = document["curves"][0]["points"]  # 40 of 400 pages are 10%
     assert (point["visits"], point["budget"]) == (40, 0.1)
-    changes = np.mean(found["evaluations"][0]["results"][0]["changed"])
+    changes = np.mean(document["evaluations"][0]["results"][0]["changed"])
     assert point["changes_a_day"]["mean"] == pytest.approx(changes * pages / history.pages)
     for name in FIGURES:
         assert point[name]["ci95"] > 0
@@ -160,7 +169,7 @@ def test_bad_input_is_one_error(
 
 
 @pytest.fixture(scope="module")
-def found() -> Budgets:
+def document() -> Budgets:
     rng = np.random.default_rng(2)
     history = ChangeHistory(
         rng.random((8, 40)) < rng.random(40) * 0.6, np.arange(40) % 3, source="/far/away/h.npz"
@@ -168,36 +177,36 @@ def found() -> Budgets:
     return study(history, ["t * X", "random"], [0.1, 0.25, 0.5])
 
 
-def shown(found: Budgets) -> str:
+def shown(document: Budgets) -> str:
     """What is printed, in a wide terminal without colours."""
     console = Console(file=io.StringIO(), width=200, color_system=None)
-    budget.show(found, console)
+    budget.show(document, console)
     file = console.file
     assert isinstance(file, io.StringIO)
     return file.getvalue()
 
 
-def cells(found: Budgets) -> list[list[str]]:
-    columns = [[str(cell) for cell in column.cells] for column in budget.table(found).columns]
+def cells(document: Budgets) -> list[list[str]]:
+    columns = [[str(cell) for cell in column.cells] for column in budget.table(document).columns]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def with_value(found: Budgets, name: str, value: Value) -> Budgets:
+def with_value(document: Budgets, name: str, value: Value) -> Budgets:
     """The first point alone, with another figure."""
-    curve = found.curves[0]
+    curve = document.curves[0]
     point = curve.points[0]._replace(figures={**curve.points[0].figures, name: value})
-    return Budgets(found.evaluations, [curve._replace(points=[point])], 40, False, 1.0)
+    return Budgets(document.evaluations, [curve._replace(points=[point])], 40, False, 1.0)
 
 
-def test_the_table_has_a_row_for_every_point(found: Budgets) -> None:
+def test_the_table_has_a_row_for_every_point(document: Budgets) -> None:
     """The score function is named once; every figure has its name for people."""
-    rows = cells(found)
+    rows = cells(document)
     assert [row[0] for row in rows] == ["t * X", "", "", "random", "", ""]
     assert [row[1:3] for row in rows] == [["10.0%", "4"], ["25.0%", "10"], ["50.0%", "20"]] * 2
-    headers = [str(column.header) for column in budget.table(found).columns]
+    headers = [str(column.header) for column in budget.table(document).columns]
     assert headers == ["score function", "budget", "visits", *(SHOWN[name] for name in FIGURES)]
     for number, row in enumerate(rows):
-        figures = found.curves[number // 3].points[number % 3].figures
+        figures = document.curves[number // 3].points[number % 3].figures
         assert row[3].startswith(f"{figures['change_rate'].mean:.1%} ± ")
         assert row[6].startswith(f"{figures['age'].mean:,.1f} ± ")
 
@@ -214,49 +223,49 @@ def test_the_table_has_a_row_for_every_point(found: Budgets) -> None:
         ("age", Value(0.0, 0.0), "0.0 ± 0.0"),
     ],
 )
-def test_figures_in_words(found: Budgets, name: str, value: Value, text: str) -> None:
+def test_figures_in_words(document: Budgets, name: str, value: Value, text: str) -> None:
     """Shares as per cent, numbers with a digit; an interval only where there is one, a dash for no number."""
-    (row,) = cells(with_value(found, name, value))
+    (row,) = cells(with_value(document, name, value))
     assert row[3 + FIGURES.index(name)] == text
 
 
-def test_what_is_printed_says_what_was_replayed(found: Budgets) -> None:
+def test_what_is_printed_says_what_was_replayed(document: Budgets) -> None:
     """History, intervals, the table, and the answers of the first score function, each on a line."""
-    printed = shown(found).splitlines()
+    printed = shown(document).splitlines()
     assert printed[0] == (
         "/far/away/h.npz: 40 pages, 8 cycles; mean ± half-width of the 95% interval, over cycles"
     )
-    told = answers(found)
-    assert told
-    assert printed[-len(told) :] == [f"t * X: {line}" for line in told]
+    texts = answers(document)
+    assert texts
+    assert printed[-len(texts) :] == [f"t * X: {line}" for line in texts]
 
 
-def test_markup_in_a_score_stays_as_it_is(found: Budgets) -> None:
+def test_markup_in_a_score_stays_as_it_is(document: Budgets) -> None:
     """A name in brackets is no colour."""
-    curves = [found.curves[0]._replace(score="[bold]t[/bold]")]
-    printed = shown(Budgets(found.evaluations, curves, 40, False, 1.0))
-    assert printed.count("[bold]t[/bold]") == 1 + len(answers(found))
+    curves = [document.curves[0]._replace(score="[bold]t[/bold]")]
+    printed = shown(Budgets(document.evaluations, curves, 40, False, 1.0))
+    assert printed.count("[bold]t[/bold]") == 1 + len(answers(document))
 
 
-def test_a_panel_is_said_to_be_one(found: Budgets) -> None:
+def test_a_panel_is_said_to_be_one(document: Budgets) -> None:
     """In words and above the figure; the pages that it speaks for are told, not its own."""
-    panel = Budgets(found.evaluations, found.curves, 12_000, True, 1.0)
+    panel = Budgets(document.evaluations, document.curves, 12_000, True, 1.0)
     assert "a random sample of 12,000 pages" in shown(panel)
     assert "over samples" in shown(panel)
     assert budget.draw(panel).get_suptitle() == "h.npz: 12,000 pages, estimated from its panel"
-    assert budget.draw(found).get_suptitle() == "h.npz: 40 pages"
+    assert budget.draw(document).get_suptitle() == "h.npz: 40 pages"
 
 
-def test_the_lines_of_the_figure_are_the_curves(found: Budgets) -> None:
+def test_the_lines_of_the_figure_are_the_curves(document: Budgets) -> None:
     """Each figure in its own panel, a line per score function, with a band where there are intervals."""
-    axes: list[Any] = budget.draw(found).axes
+    axes: list[Any] = budget.draw(document).axes
     assert [panel.get_title(loc="left") for panel in axes] == [SHOWN[name] for name in DRAWN]
     for name, panel in zip(DRAWN, axes, strict=True):
         assert [line.get_label() for line in panel.lines] == ["t * X", "random"]
-        for line, curve in zip(panel.lines, found.curves, strict=True):
+        for line, curve in zip(panel.lines, document.curves, strict=True):
             assert line.get_xdata().tolist() == [point.budget for point in curve.points]
             assert line.get_ydata().tolist() == [point.figures[name].mean for point in curve.points]
-        has_interval = found.curves[0].points[0].figures[name].ci95 is not None
+        has_interval = document.curves[0].points[0].figures[name].ci95 is not None
         assert len(panel.collections) == (2 if has_interval else 0)
         low, high = panel.get_ylim()
         assert high == 1.0 if name == "freshness" else low == 0.0
@@ -278,12 +287,12 @@ def answered(points: list[BudgetPoint]) -> list[str]:
 
 
 @given(st.lists(st.one_of(st.integers(1, 10**6), st.floats(1e-6, 1.0)), min_size=1, max_size=5))
-def test_budgets_come_back_as_they_were_written(given_: list[int | float]) -> None:
+def test_budgets_come_back_as_they_were_written(shares: list[int | float]) -> None:
     """A count stays a whole number, a share a float; per cent are hundredths; spaces do not count."""
-    found = read_budgets(" , ".join(map(repr, given_)))
-    assert found == given_
-    assert list(map(type, found)) == list(map(type, given_))
-    assert read_budgets(",".join(f"{value!r}%" for value in given_)) == [value / 100 for value in given_]
+    document = read_budgets(" , ".join(map(repr, shares)))
+    assert document == shares
+    assert list(map(type, document)) == list(map(type, shares))
+    assert read_budgets(",".join(f"{value!r}%" for value in shares)) == [value / 100 for value in shares]
 
 
 @pytest.mark.parametrize("text", ["", "1%,", "%", "1%%", "ten", "1;2", "5 %x", "0.1,,0.2"])
@@ -296,25 +305,25 @@ def test_other_text_is_one_error(text: str) -> None:
 def test_points_come_by_ascending_budget_each_once() -> None:
     """Shares and counts mixed; two budgets that are equal in text or number are one."""
     calls: list[None] = []
-    found = study(a_history(40), ["t", "X"], [0.5, 4, 0.25, 0.5], advance=lambda: calls.append(None))
-    for curve in found.curves:
+    document = study(a_history(40), ["t", "X"], [0.5, 4, 0.25, 0.5], advance=lambda: calls.append(None))
+    for curve in document.curves:
         assert [(one.visits, one.budget) for one in curve.points] == [(4, 0.1), (10, 0.25), (20, 0.5)]
-    assert [curve.score for curve in found.curves] == ["t", "X"]
-    assert [one.settings.budget for one in found.evaluations] == [4, 0.25, 0.5]
+    assert [curve.score for curve in document.curves] == ["t", "X"]
+    assert [one.settings.budget for one in document.evaluations] == [4, 0.25, 0.5]
     assert len(calls) == 6
-    assert (found.pages, found.is_sample) == (40, False)
+    assert (document.pages, document.is_sample) == (40, False)
 
 
 @pytest.mark.parametrize(
-    ("given_", "visits"),
+    ("shares", "visits"),
     [([0.1, 4], [4]), ([4, 0.1, 0.11], [4]), ([1, 1.0], [1, 40]), ([1.0, 40, 99], [40]), ([0.01, 1], [1])],
 )
-def test_budgets_of_as_many_visits_are_one(given_: list[float], visits: list[int]) -> None:
+def test_budgets_of_as_many_visits_are_one(shares: list[float], visits: list[int]) -> None:
     """A share and a count that come to the same are one point, a page and 100% are two; answers follow."""
-    found = study(a_history(40), ["t"], given_)
-    assert [one.visits for one in found.curves[0].points] == visits
-    assert len(found.evaluations) == len(visits)
-    assert sum("more changes a day" in line for line in answers(found)) == len(visits) - 1
+    document = study(a_history(40), ["t"], shares)
+    assert [one.visits for one in document.curves[0].points] == visits
+    assert len(document.evaluations) == len(visits)
+    assert sum("more changes a day" in line for line in answers(document)) == len(visits) - 1
 
 
 @settings(max_examples=8, deadline=None)
@@ -322,9 +331,9 @@ def test_budgets_of_as_many_visits_are_one(given_: list[float], visits: list[int
 def test_figures_follow_from_the_counts_of_the_replay(budget: float, a_day: float) -> None:
     """Little's law for the delay, and changes a day with the interval of the cycles."""
     history = a_history(20)
-    found = study(history, ["t * X"], [budget], cycles_a_day=a_day)
-    figures = found.curves[0].points[0].figures
-    result = found.evaluations[0].results[0]
+    document = study(history, ["t * X"], [budget], cycles_a_day=a_day)
+    figures = document.curves[0].points[0].figures
+    result = document.evaluations[0].results[0]
     changed = np.array(result.counts["changed"])
     stale = [round((1 - fresh) * 20) for fresh in result.metrics["freshness"].per_cycle]
     assert figures["delay_cycles"].mean == pytest.approx(sum(stale) / changed.sum())
@@ -341,27 +350,27 @@ def test_figures_follow_from_the_counts_of_the_replay(budget: float, a_day: floa
 def test_a_panel_speaks_for_its_pages_and_says_how_surely() -> None:
     """Counts are of all pages, changes are scaled up, and each tenth is left out once for the interval."""
     history, crawl = a_history(20), CrawlChoices(warmup=1)
-    found = study(history, ["X"], [50, 0.5], crawl, known_pages=100, cycles_a_day=2.0)
-    assert (found.pages, found.is_sample) == (100, True)
-    (one,) = {(one.budget, one.visits) for one in found.curves[0].points}
+    document = study(history, ["X"], [50, 0.5], crawl, known_pages=100, cycles_a_day=2.0)
+    assert (document.pages, document.is_sample) == (100, True)
+    (one,) = {(one.budget, one.visits) for one in document.curves[0].points}
     assert one == (0.5, 50)
-    figures = found.curves[0].points[0].figures
-    changed = found.evaluations[0].results[0].counts["changed"]
+    figures = document.curves[0].points[0].figures
+    changed = document.evaluations[0].results[0].counts["changed"]
     assert figures["changes_a_day"].mean == pytest.approx(np.mean(changed) * 5 * 2)
-    left = []
+    deviations = []
     for part in range(10):
-        own = history.take(np.flatnonzero(np.arange(20) % 10 != part))
-        (curve,) = study(own, ["X"], [0.5], crawl).curves
-        left.append(curve.points[0].figures["freshness"].mean)
-    square = sum((value - sum(left) / 10) ** 2 for value in left) * 9 / 10
+        others = history.take(np.flatnonzero(np.arange(20) % 10 != part))
+        (curve,) = study(others, ["X"], [0.5], crawl).curves
+        deviations.append(curve.points[0].figures["freshness"].mean)
+    square = sum((value - sum(deviations) / 10) ** 2 for value in deviations) * 9 / 10
     assert figures["freshness"].ci95 == pytest.approx(math.sqrt(square) * t_quantile(9))
 
 
 def test_a_small_panel_has_the_interval_of_its_cycles() -> None:
     """Below twenty pages no part is left out."""
-    whole = study(a_history(19), ["X"], [0.5])
+    study_ = study(a_history(19), ["X"], [0.5])
     panel = study(a_history(19), ["X"], [0.5], known_pages=19)
-    assert panel.curves == whole.curves
+    assert panel.curves == study_.curves
 
 
 @given(
@@ -369,10 +378,10 @@ def test_a_small_panel_has_the_interval_of_its_cycles() -> None:
         st.tuples(st.integers(1, 99), st.integers(0, 1000)), min_size=1, max_size=6, unique_by=lambda p: p[0]
     )
 )
-def test_every_level_of_freshness_is_answered_once(told: list[tuple[int, int]]) -> None:
+def test_every_level_of_freshness_is_answered_once(answers: list[tuple[int, int]]) -> None:
     """On the line between two budgets, below the first one, or out of reach of all: never beyond."""
-    shares = sorted(share / 100 for share, _ in told)
-    fresh = sorted(value / 1000 for _, value in told)
+    shares = sorted(share / 100 for share, _ in answers)
+    fresh = sorted(value / 1000 for _, value in answers)
     lines = answered([point(share, value) for share, value in zip(shares, fresh, strict=True)])
     reached = [level for level in FRESHNESS if fresh[0] < level <= fresh[-1]]
     needs = [line for line in lines if " needs a budget of " in line]
@@ -388,12 +397,12 @@ def test_every_level_of_freshness_is_answered_once(told: list[tuple[int, int]]) 
 def test_the_document_has_null_for_what_is_no_number() -> None:
     """Pages that never change have no delay; the document is JSON that every reader takes."""
     quiet = ChangeHistory(np.zeros((6, 8), bool), np.zeros(8, int))
-    found = study(quiet, ["t"], [0.25, 0.5])
-    told = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    first, last = told["curves"][0]["points"]
+    document = study(quiet, ["t"], [0.25, 0.5])
+    document_ = json.loads(json.dumps(document.to_json(), allow_nan=False))
+    first, last = document_["curves"][0]["points"]
     assert first["delay_cycles"] == {"mean": None, "ci95": None}
     assert first["freshness"]["mean"] == 1.0
     assert (first["visits"], last["visits"]) == (2, 4)
     assert set(first) == {"budget", "visits", *FIGURES}
-    assert told["answers"] == answers(found)
-    assert len(told["evaluations"]) == 2
+    assert document_["answers"] == answers(document)
+    assert len(document_["evaluations"]) == 2

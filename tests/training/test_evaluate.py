@@ -143,9 +143,9 @@ def test_rounds_find_what_top_k_finds(rounds: int, path: Path, tmp_path: Path) -
 
 def test_a_policy_of_ones_own_is_replayed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """By its dotted path; the table's heading names it."""
-    own = "tests.support.policies.changed_hosts"
-    assert main([str(path), "--score", "nad", "--policy", own]) == 0
-    assert f"policy {own};" in capsys.readouterr().out.replace("\n", " ")
+    policy = "tests.support.policies.changed_hosts"
+    assert main([str(path), "--score", "nad", "--policy", policy]) == 0
+    assert f"policy {policy};" in capsys.readouterr().out.replace("\n", " ")
 
 
 @pytest.mark.parametrize(
@@ -190,14 +190,14 @@ def test_a_named_function_brings_its_policy(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unless `--policy` says otherwise; the others go with `top_k`."""
-    own = "rounds(rounds=3)"
-    monkeypatch.setitem(NAMED, "mine", Named("t * X", "tests", "for this test", own))
+    policy = "rounds(rounds=3)"
+    monkeypatch.setitem(NAMED, "mine", Named("t * X", "tests", "for this test", policy))
     out = tmp_path / "out.json"
     assert main([str(path), "--score", "mine", "cg", "--json", str(out)]) == 0
-    assert f"mine, {own}" in capsys.readouterr().out.replace("│\n│", "")
+    assert f"mine, {policy}" in capsys.readouterr().out.replace("│\n│", "")
     document = json.loads(out.read_text())
     assert document["settings"]["policy"] == "top_k"
-    assert [one.get("policy") for one in document["results"]] == [own, None]
+    assert [one.get("policy") for one in document["results"]] == [policy, None]
     assert main([str(path), "--score", "mine", "cg", "--policy", "top_k", "--json", str(out)]) == 0
     assert [one.get("policy") for one in json.loads(out.read_text())["results"]] == [None, None]
 
@@ -211,9 +211,9 @@ def test_default_is_what_a_crawl_does(path: Path, tmp_path: Path) -> None:
     assert json.loads(out.read_text())["reference"] == "default"
     assert main([str(named), "--score", "default", "--json", str(out)]) == 0
     document = json.loads(out.read_text())
-    found = document["results"][0]
-    assert found["formula"] == settings.score_function.for_pages().formula
-    assert found.get("policy", document["settings"]["policy"]) == settings.policy.text
+    result = document["results"][0]
+    assert result["formula"] == settings.score_function.for_pages().formula
+    assert result.get("policy", document["settings"]["policy"]) == settings.policy.text
 
 
 @pytest.mark.parametrize("arguments", [["--seeds", "2"], ["--figure", "a.png"]])
@@ -244,9 +244,11 @@ def test_weights_are_shown_and_written(tmp_path: Path, capsys: pytest.CaptureFix
     assert head.count("weighted") == 2
     results = json.loads((tmp_path / "o.json").read_text())["results"]
     for result in results:
-        found = replay(history, result["score"], budget=0.2, metrics=("weighted_ndcg", "ndcg", "freshness"))
+        replayed = replay(
+            history, result["score"], budget=0.2, metrics=("weighted_ndcg", "ndcg", "freshness")
+        )
         for name in ("weighted_ndcg", "ndcg", "freshness"):
-            assert result[name]["per_cycle"] == getattr(found, name).tolist()
+            assert result[name]["per_cycle"] == getattr(replayed, name).tolist()
     assert results[0]["weighted_change_rate"]["mean"] > results[1]["weighted_change_rate"]["mean"]
     assert "weighted_ndcg" in (tmp_path / "o.csv").read_text().partition("\n")[0]
     for others in (["--all"], ["--seeds", "2", "--policy", "top_k"]):
@@ -264,10 +266,10 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def rates(contents: Path, output: Path, *more: str) -> list[float]:
     """The change rate of cb in every scored cycle."""
-    given = [str(contents), "--policy", "cb(in_flight=1)", "--budget", "0.2", "--json", str(output), *more]
-    assert evaluate.main(given) == 0
-    (found,) = json.loads(output.read_text())["results"]
-    rates: list[float] = found["change_rate"]["per_cycle"]
+    command = [str(contents), "--policy", "cb(in_flight=1)", "--budget", "0.2", "--json", str(output), *more]
+    assert evaluate.main(command) == 0
+    (result,) = json.loads(output.read_text())["results"]
+    rates: list[float] = result["change_rate"]["per_cycle"]
     return rates
 
 
@@ -331,16 +333,16 @@ def test_first_sight_beside_a_history_is_used_and_said(tmp_path, capsys):
     write_tsv(tmp_path / "h.tsv", history)
     lines = "".join(f"s\t{name}\t\t{100 * 3 ** (page // 20)}\n" for page, name in enumerate(names))
     (tmp_path / "h.first_sight.tsv.gz").write_bytes(gzip.compress(lines.encode()))
-    found = []
+    results = []
     for more in ([], ["--first-sight", str(tmp_path / "h.first_sight.tsv.gz")], ["--first-sight", "none"]):
         asked = [str(tmp_path / "h.tsv"), "--score", "default", "--json", str(tmp_path / "o.json")]
         assert main([*asked, "--budget", "0.1", *more]) == 0
         assert (BESIDE in capsys.readouterr().err) == (not more)
-        found.append(json.loads((tmp_path / "o.json").read_text())["results"][0])
-    assert "size_lift" in found[0]["formula"]
-    assert found[0] == found[1]
+        results.append(json.loads((tmp_path / "o.json").read_text())["results"][0])
+    assert "size_lift" in results[0]["formula"]
+    assert results[0] == results[1]
     plain = replay(history, "default", budget=0.1)
-    assert found[2]["ndcg"]["per_cycle"] == plain.ndcg.tolist() != found[0]["ndcg"]["per_cycle"]
+    assert results[2]["ndcg"]["per_cycle"] == plain.ndcg.tolist() != results[0]["ndcg"]["per_cycle"]
     quick = ["--population", "12", "--generations", "1", "--seeds", "1", "--jobs", "1", "--budget", "0.2"]
     learned = tmp_path / "s.json"
     assert learn.main([str(tmp_path / "h.tsv"), "-o", str(learned), "--divide", "pages", *quick]) in (0, 1)

@@ -84,8 +84,8 @@ def test_results_are_those_of_replays(done: Path, history: Path) -> None:
             assert set(SPLITS) <= set(one)
     oracle = np.array(content["series"][ORACLE]["change_rate"])
     for name in BASELINES:  # in the first cycle; later the oracle has left less to find
-        found = np.array(content["series"][name]["change_rate"])
-        assert (found[:, 0] <= oracle[:, 0]).all()
+        replayed = np.array(content["series"][name]["change_rate"])
+        assert (replayed[:, 0] <= oracle[:, 0]).all()
     assert set(content["smaller_budgets"]) == {"0.02", "0.04", "0.06", "0.08"}
 
 
@@ -255,5 +255,5 @@ def test_a_preset_is_one_paper(
 
 def test_options_overrule_a_preset() -> None:
     """What is written out counts."""
-    given = experiment.parser().parse_args(["h", "-o", "d", "--operators", "thesis"])
-    assert (given.operators, given.preset) == ("thesis", None)
+    arguments = experiment.parser().parse_args(["h", "-o", "d", "--operators", "thesis"])
+    assert (arguments.operators, arguments.preset) == ("thesis", None)

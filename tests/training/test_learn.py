@@ -144,12 +144,12 @@ def test_ctrl_c_writes_what_it_has(history, tmp_path):
     out, err = run.communicate(timeout=60)
     assert run.returncode == 130, err
     assert "Traceback" not in err
-    found = re.search(r"Stopped after generation (\d+) of 500", err)
-    assert found
+    result = re.search(r"Stopped after generation (\d+) of 500", err)
+    assert result
     assert "--resume" in err
     assert functions.load(str(output)).expression is not None
-    assert content(output)["parameters"]["generations_done"] == int(found[1])
-    assert json.loads(checkpoint.read_text())["states"][0]["generation"] == int(found[1])
+    assert content(output)["parameters"]["generations_done"] == int(result[1])
+    assert json.loads(checkpoint.read_text())["states"][0]["generation"] == int(result[1])
     assert "GP4C_SCORE_FUNCTION" in out
 
 
@@ -230,24 +230,24 @@ def test_a_front_is_a_directory_of_score_files(history, tmp_path, capsys):
     """All load as crawls load them; the preferred one is the score file, and one of them."""
     output = tmp_path / "score.json"
     arguments = [str(history), *FAST, *FRONT, "--generations", "3", "-o", str(output)]
-    found = {}
+    results = {}
     for prefer in ("changes", "freshness", "balanced"):
         assert main([*arguments, "--prefer", prefer]) == 0
         out = capsys.readouterr().out
         assert f"the front of ndcg and freshness; taken: {prefer}" in out
         assert "GP4C_POLICY" not in out
         files = sorted((tmp_path / "score.json.front").glob("*.json"))
-        assert [path.stem for path in files] == [f"{place:02}" for place in range(1, len(files) + 1)]
+        assert [path.stem for path in files] == [f"{position:02}" for position in range(1, len(files) + 1)]
         texts = [functions.load(str(path)).formula for path in files]
-        found[prefer] = content(output)
-        assert found[prefer]["expression"] in texts
-        assert found[prefer]["parameters"]["prefer"] == prefer
-        assert found[prefer]["parameters"]["front"] is True
+        results[prefer] = content(output)
+        assert results[prefer]["expression"] in texts
+        assert results[prefer]["parameters"]["prefer"] == prefer
+        assert results[prefer]["parameters"]["front"] is True
         ndcg = [content(path)["test"]["ndcg"] for path in files]
         assert len(ndcg) == len(files)
     assert (tmp_path / "score.json.front" / "front.png").read_bytes()[1:4] == b"PNG"
-    least = [found["changes"]["training"], found["balanced"]["training"]]
-    assert found["freshness"]["training"]["freshness"] >= max(one["freshness"] for one in least) - 0.01
+    least = [results["changes"]["training"], results["balanced"]["training"]]
+    assert results["freshness"]["training"]["freshness"] >= max(one["freshness"] for one in least) - 0.01
 
 
 @pytest.mark.slow
@@ -283,10 +283,10 @@ def test_the_policy_is_recorded_and_comes_with_its_setting(history, tmp_path, ca
 
 def test_related_terminals_divide_whole_sites(tmp_path, capsys):
     """The set by its name; of a history of one site, the directories, unless sites are asked for."""
-    whole = generate("brdc12-like", 900, 24, 1)
+    history = generate("brdc12-like", 900, 24, 1)
     names = [f"/{page // 7}/{page}" for page in range(900)]
-    write_npz(tmp_path / "h.npz", dataclasses.replace(whole, page_names=names))
-    one = dataclasses.replace(whole, site=np.zeros(900, np.int32), page_names=names)
+    write_npz(tmp_path / "h.npz", dataclasses.replace(history, page_names=names))
+    one = dataclasses.replace(history, site=np.zeros(900, np.int32), page_names=names)
     write_npz(tmp_path / "one.npz", one)
     output = tmp_path / "score.json"
     arguments = [*FAST, "--generations", "2", "--terminals", "related", "-o", str(output)]

@@ -54,9 +54,9 @@ def test_quality_stands_beside_the_other_metrics(
         arguments = [*files, "--score", "user-centric", "t", "--scoring", scoring, "--budget", "4"]
         assert evaluate.main([*arguments, "--json", str(out), "--csv", str(rows)]) == 0
         assert "search quality" in capsys.readouterr().out
-        found = json.loads(out.read_text())["results"]
-        assert [one["score"] for one in found] == ["user-centric", "t"]
-        assert all(0.0 < one["quality"]["mean"] <= 1.0 for one in found)
+        result = json.loads(out.read_text())["results"]
+        assert [one["score"] for one in result] == ["user-centric", "t"]
+        assert all(0.0 < one["quality"]["mean"] <= 1.0 for one in result)
         assert {"impact", "quality", "change_rate"} <= set(rows.read_text().splitlines()[0].split(","))
 
 
@@ -102,12 +102,12 @@ def test_policies_that_know_all_updates_stand_beside_the_others(
 ) -> None:
     """Alone, and with score functions, which choose as ever."""
     out = tmp_path / "out.json"
-    told = {}
+    rows = {}
     for more in (["--policy", "sbr(tau=.3)"], ["--policy", "sbr(tau=.3)", "ebr(tau=.5)", "--score", "t"]):
         assert evaluate.main([*files, *more, "--budget", "4", "--json", str(out)]) == 0
-        told = {one["score"]: one["quality"]["mean"] for one in json.loads(out.read_text())["results"]}
-    assert told.keys() == {"t", "sbr(tau=.3)", "ebr(tau=.5)"}
-    assert all(0.0 < quality <= 1.0 for quality in told.values())
+        rows = {one["score"]: one["quality"]["mean"] for one in json.loads(out.read_text())["results"]}
+    assert rows.keys() == {"t", "sbr(tau=.3)", "ebr(tau=.5)"}
+    assert all(0.0 < quality <= 1.0 for quality in rows.values())
     assert evaluate.main([*files, "--policy", "sbr(tau=.3)", "--budget", "4", "--seeds", "2"]) == 0
     assert "Pandey & Olston 2005" in capsys.readouterr().out
     assert evaluate.main([*files, "--policy", "sbr(tau=2)"]) == 2

@@ -12,7 +12,7 @@ from scrapy_gp4c.words.tokens import spaced, tokens, tokens_of
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "results"),
     [
         ("New Technology: A new chipset", ["new", "technology", "a", "new", "chipset"]),
         ("snake_case, C++ and C#", ["snake", "case", "c", "and", "c"]),
@@ -22,9 +22,9 @@ from scrapy_gp4c.words.tokens import spaced, tokens, tokens_of
         ("", []),
     ],
 )
-def test_texts_are_cut_at_all_that_is_no_letter_or_digit(text: str, found: list[str]) -> None:
+def test_texts_are_cut_at_all_that_is_no_letter_or_digit(text: str, results: list[str]) -> None:
     """Lower case, compatible forms made equal, unspaced scripts by character, times masked."""
-    assert tokens(text) == found
+    assert tokens(text) == results
 
 
 @given(st.text())
