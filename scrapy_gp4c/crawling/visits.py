@@ -238,7 +238,7 @@ class Visit:
         except Exception as error:
             return error, False
         if page.kind == "bytes" and is_text(watched.response):
-            line = f"The text of {response} takes too long to read: its bytes are compared"
+            line = f"The text of {response} takes too much time or memory to read: its bytes are compared"
             log_first(visits.cycle.stats, "gp4c/too_slow", line, {}, logging.WARNING)
         return page, False
 

@@ -10,7 +10,7 @@ answers each on standard output, until the input ends.
 from __future__ import annotations
 
 import os
-import select
+import selectors
 import signal
 import struct
 import subprocess
@@ -38,13 +38,18 @@ from scrapy_gp4c.fingerprint import (
 from scrapy_gp4c.fingerprint.answers import MAX_PDF_BYTES, PDF_MAGIC, is_text
 from scrapy_gp4c.fingerprint.copy_notes import CopyState, read_and_compare
 from scrapy_gp4c.fingerprint.text import MAX_SOURCE_BYTES
+from scrapy_gp4c.foreign_text import foreign_safe_logger
+
+logger = foreign_safe_logger(__name__)
 
 LARGE_BYTES: Final = 65_536
 """Smaller bodies take a few milliseconds, at most a fifth of a second: less than the wait for the process."""
 TIMEOUT_S: Final = 60.0
-"""Time after which the crawl gives up on the process and fingerprints the page itself."""
+"""Time after which the crawl gives up on the process: the page's bytes are compared then."""
 CPU_S: Final = 10
 """Processor time after which the process gives up on a page: its bytes are compared then."""
+NO_MEMORY: Final = 3
+"""Exit code of the process for a page that it has not enough memory for."""
 _PACKAGES: Final = str(Path(__file__).parents[2])
 _SIZE: Final = struct.Struct("<I")
 """Bytes of the message that follows; 0 is the answer for a page that raises."""
@@ -70,6 +75,7 @@ class FingerprintProcess:
         """Start nothing yet."""
         self._process: subprocess.Popen[bytes] | None = None
         self._thread: ThreadPoolExecutor | None = None
+        self._was_killed = False
 
     def read(
         self,
@@ -81,7 +87,8 @@ class FingerprintProcess:
     ) -> Future[PageReading]:
         """Return the future of `read_and_compare` of the response, with the same errors.
 
-        The process takes pages in the order of the calls. A page that takes it too long is compared by bytes.
+        The process takes pages in the order of the calls. A page that takes it too long, or too much memory,
+        is compared by bytes, and so is one that ends two processes by a signal: it might end the crawl.
         """
         self._thread = self._thread or ThreadPoolExecutor(1, "gp4c-fingerprint")
         page = _page(response, _encoding(response), _FEATURES.index(features), with_text, copy)
@@ -121,22 +128,33 @@ class FingerprintProcess:
         return _unpacked(answer)
 
     def _answer(self, page: _Page) -> bytes | None:
-        """Answer of the process; None: it has none. Raises TimeoutError for a page that takes too long."""
-        try:
-            return self._ask(_message(page)) or None
-        except (OSError, ValueError) as error:  # the process could not start, was killed, or took too long
-            has_given_up = self._has_given_up()
-            self._end()
-            if has_given_up:
-                raise TimeoutError from error
-            return None
+        """Answer of the process; None: it has none. Raises TimeoutError for a page that is too much."""
+        message = _message(page)
+        for is_last in (False, True):
+            try:
+                return self._ask(message) or None
+            except (OSError, ValueError) as error:  # it could not start, was killed, or took too long
+                code = self._exit_code()
+                self._end()
+                if isinstance(error, TimeoutError) or code in _GIVEN_UP or (is_last and code < 0):
+                    raise TimeoutError from error
+                if code >= 0:
+                    return None
+                if not self._was_killed:
+                    self._was_killed = True
+                    logger.warning(
+                        "The process that reads large pages was ended by signal %d, maybe for want of "
+                        "memory. It starts anew, and reads the page again; further such lines are left out.",
+                        -code,
+                    )
+        return None
 
-    def _has_given_up(self) -> bool:
-        """Whether the process has ended because a page took it too much processor time."""
+    def _exit_code(self) -> int:
+        """Exit code of the process, negative for a signal; 0: it never started, or has not ended."""
         try:
-            return self._process is not None and self._process.wait(1) == -getattr(signal, "SIGPROF", 0)
+            return 0 if self._process is None else self._process.wait(1)
         except subprocess.TimeoutExpired:
-            return False
+            return 0
 
     def _ask(self, message: bytes) -> bytes:
         process = self._process = self._process or _start()
@@ -144,8 +162,10 @@ class FingerprintProcess:
         assert process.stdout is not None
         process.stdin.write(message)
         process.stdin.flush()
-        if not select.select([process.stdout], [], [], TIMEOUT_S)[0]:
-            raise TimeoutError
+        with selectors.DefaultSelector() as selector:  # select() knows no descriptor beyond 1,023
+            selector.register(process.stdout, selectors.EVENT_READ)
+            if not selector.select(TIMEOUT_S):
+                raise TimeoutError
         answer = _next_message(process.stdout)
         if answer is None:
             raise ChildProcessError
@@ -172,6 +192,10 @@ def _start() -> subprocess.Popen[bytes]:
         env={**os.environ, "PYTHONPATH": path},
         start_new_session=True,
     )
+
+
+_GIVEN_UP: Final = (-getattr(signal, "SIGPROF", 1024), NO_MEMORY)
+"""Exit codes of the process that gives up on a page."""
 
 
 class _Page(msgspec.Struct, array_like=True):
@@ -253,6 +277,8 @@ def _serve(pages: IO[bytes], answers: IO[bytes]) -> None:
                 answer = _message(cut_body(response, *page.parts))
             else:
                 answer = _packed(read_and_compare(response, features, with_text=with_text, copy=page.copy))
+        except MemoryError:
+            sys.exit(NO_MEMORY)
         except Exception:  # the crawl reads the page itself then, and logs the error
             answer = _SIZE.pack(0)
         answers.write(answer)

@@ -70,10 +70,10 @@ def _divided(run: re.Match[str]) -> str:
 def _nfkc(text: str) -> str:
     """Return a text without long runs of marks in NFKC, in time linear in its length.
 
-    One sign may become 18: the text is cut at twice its length, or `MAX_GROWN_CHARACTERS`.
+    One sign may become 18: the text is cut at its length, or `MAX_GROWN_CHARACTERS`.
     """
     normal = unicodedata.normalize("NFKC", text)
-    return normal[: max(2 * len(text), MAX_GROWN_CHARACTERS)]
+    return normal[: max(len(text), MAX_GROWN_CHARACTERS)]
 
 
 # A superscript behind a digit is another number: 10² is not 102. Behind a letter it is how some write m2.

@@ -38,6 +38,7 @@ def test_signs_that_grow_are_cut_in_long_texts_only() -> None:
     assert len(normalise("\ufdfa" * 5000)) == 18 * 5000
     assert MAX_GROWN_CHARACTERS - len(normalise("\ufdfa" * 100_000)) in (0, 1)  # a last blank
     assert len(normalise("…" * 300_000)) == 3 * 300_000
+    assert len(normalise("10:1x\ufdfa" * 170_000)) <= MAX_GROWN_CHARACTERS  # 1.0 million signs, 3.9 as NFKC
 
 
 @pytest.mark.parametrize("line", ["-" * 1000, "…" * 1000, "■" * 1000, "😀" * 1000, "、" * 1000])

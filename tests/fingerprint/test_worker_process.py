@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -112,6 +114,53 @@ async def test_a_process_that_is_killed_costs_no_fingerprint(beside: Fingerprint
     first.wait()
     assert await made(beside, responses) == expected
     assert beside._process is not first
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_page_that_ends_processes_is_compared_by_bytes(
+    beside: FingerprintProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is tried twice, with one line in all, and never read in the crawl, which it might end too."""
+    started: list[Any] = []
+
+    def start_badly() -> Any:
+        started.append(subprocess.Popen(["sh", "-c", "kill -9 $$"], stdin=-1, stdout=-1))
+        return started[-1]
+
+    monkeypatch.setattr(worker_process, "_start", start_badly)
+    monkeypatch.setattr(worker_process, "read_and_compare", None)
+    responses = pages()[-2:]
+    assert await made(beside, responses) == [read_bytes(response).fingerprint for response in responses]
+    assert len(started) == 4
+    assert [record.getMessage()[:51] for record in caplog.records] == [
+        "The process that reads large pages was ended by sig"
+    ]
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_page_that_lacks_memory_there_is_compared_by_bytes(
+    beside: FingerprintProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The crawl, which has no more memory than its process, does not try it."""
+    [small] = await made(beside, pages()[-1:])
+    assert beside._process is not None
+    resource.prlimit(beside._process.pid, resource.RLIMIT_DATA, (1, 1))
+    monkeypatch.setattr(worker_process, "read_and_compare", None)
+    assert await made(beside, pages()[-1:]) == [read_bytes(pages()[-1]).fingerprint] != [small]
+
+
+def test_descriptors_beyond_those_of_select_are_no_hindrance(beside: FingerprintProcess) -> None:
+    """A crawl with a thousand connections has its process as any other."""
+    response = pages()[-1]
+    held = [os.dup(0)]
+    while held[-1] <= 1024:
+        held.append(os.dup(0))
+    try:
+        assert beside.read(response, None).result() == read(response)
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+    assert beside._process is not None
 
 
 @pytest_twisted.ensureDeferred
