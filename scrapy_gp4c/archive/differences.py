@@ -17,6 +17,8 @@ from scrapy_gp4c.foreign_text import printable
 CONTEXT_WORDS: Final = 8
 MOST_WORDS: Final = 1_500
 """Longest differing stretch, both sides together, for difflib: its time grows with the square, or worse."""
+MOST_COMPARED_WORDS: Final = 20_000
+"""Words of all differing stretches, after which the rest of both texts is one difference."""
 _BEFORE: Final = {" ": "", "-": "[-", "+": "{+"}
 _BEHIND: Final = {" ": "", "-": "-]", "+": "+}"}
 _MARKED: Final = re.compile(r"\[-.*?-\]|\{\+.*?\+\}")
@@ -114,24 +116,29 @@ def _inner_opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
     """Edit steps between word lists; long ones are cut at anchors, in time and memory linear in their length.
 
     Anchors are words that each side has once, in the longest order that both share: the idea of Bram Cohen's
-    patience diff. A long stretch without anchors is replaced as a whole.
+    patience diff. A long stretch without anchors is replaced as a whole, as is what follows many short ones.
     """
     if len(old) + len(new) <= MOST_WORDS:
         return [*SequenceMatcher(None, old, new).get_opcodes()]
     codes: list[Opcode] = []
-    i = k = 0
+    i = k = compared = 0
     for j, m in [*_anchors(old, new), (len(old), len(new))]:
-        codes += [(tag, a + i, b + i, c + k, d + k) for tag, a, b, c, d in _short_opcodes(old[i:j], new[k:m])]
+        if compared > MOST_COMPARED_WORDS:
+            codes.append(("replace", i, len(old), k, len(new)))
+            break
+        before, after = old[i:j], new[k:m]
+        size = len(before) + len(after)
+        if before == after or not before or not after or size > MOST_WORDS:
+            compared += before != after
+            codes.append(("equal" if before == after else "replace", i, j, k, m))
+        else:
+            compared += size
+            steps = SequenceMatcher(None, before, after).get_opcodes()
+            codes += [(tag, a + i, b + i, c + k, d + k) for tag, a, b, c, d in steps]
         if j < len(old) and m < len(new):
             codes.append(("equal", j, j + 1, m, m + 1))
         i, k = j + 1, m + 1
     return _joined(codes)
-
-
-def _short_opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
-    if len(old) + len(new) <= MOST_WORDS:
-        return [*SequenceMatcher(None, old, new).get_opcodes()]
-    return [("replace", 0, len(old), 0, len(new))]
 
 
 def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:

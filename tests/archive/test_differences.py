@@ -90,6 +90,7 @@ def test_long_texts_are_cut_at_anchors(old: list[str], new: list[str], most_word
     """The steps cover both texts in order; equal stretches are equal, whatever counts as long."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MOST_WORDS", most_words)
+        patch.setattr(module, "MOST_COMPARED_WORDS", most_words)
         codes = module._opcodes(old, new)
     ends = (0, 0)
     for tag, a, b, c, d in codes:
@@ -97,6 +98,31 @@ def test_long_texts_are_cut_at_anchors(old: list[str], new: list[str], most_word
         assert (tag == "equal") == (old[a:b] == new[c:d] and b > a)
         ends = b, d
     assert ends == (len(old), len(new))
+
+
+def test_many_stretches_of_few_words_cost_no_square(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the first of those between anchors are compared word by word; what follows is one difference."""
+    compared: list[int] = []
+    matcher = module.SequenceMatcher
+
+    def counting(isjunk: None, before: list[str], after: list[str]) -> object:
+        compared.append(len(before) + len(after))
+        return matcher(isjunk, before, after)
+
+    monkeypatch.setattr(module, "SequenceMatcher", counting)
+    old, new = (
+        " ".join(f"anchor{n} same {piece}" for n in range(1_000)) for piece in ("a b " * 90, "b a a " * 60)
+    )
+    assert differing_words(old + " end", new + " end") > 100_000
+    assert 0 < sum(compared) <= module.MOST_COMPARED_WORDS + 2 * MOST_WORDS
+
+
+def test_what_follows_a_new_chapter_is_compared() -> None:
+    """A long stretch that only one side has is not what ends the comparison."""
+    chapter = " ".join(["new"] * 2 * module.MOST_COMPARED_WORDS)
+    old = " ".join(f"word{number}" for number in range(MOST_WORDS))
+    new = old.replace("word9 ", f"word9 {chapter} ").replace("word1400", "other")
+    assert [len(hunk.segments) for hunk in differences(old, new)] == [3, 4]
 
 
 def test_a_change_in_a_long_text_is_shown_in_its_place() -> None:
