@@ -56,7 +56,7 @@ def _notify(project: Project, options: Namespace) -> None:
             )  # fmt: skip
             always = [receiver.for_test() for receiver in settings.notify]
             outbox.put(1, always, [event], command=bool(settings.on_change))
-            problems = deliver(outbox, always, settings.on_change)
+            problems = deliver(outbox, always, settings.on_change, is_test=True)
     else:
         outbox = Outbox(project.store_path)
         problems = deliver(outbox, settings.notify, settings.on_change)

@@ -37,7 +37,7 @@ from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.groups import Place, place_of_url
 from scrapy_gp4c.page_state.page_names import head_and_path, other_ends
-from scrapy_gp4c.page_state.rules import STORED_META, read_span, read_tag
+from scrapy_gp4c.page_state.rules import STORED_META, contradiction, own_span, read_span, read_tag
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.first_visits import COUNTED, bit_of
 from scrapy_gp4c.scoring.weights import read_weight
@@ -725,6 +725,12 @@ class Admission:
                     url = self.rebuilder.credentials.url(request.url)
                     line = f"{url}: {name} in its meta is not used: {error}. Correct it, or leave it out."
                     self._log_first("gp4c/no_promise", line, logging.WARNING)
+        spans = (own_span(request.meta, name) for name in ("gp4c_max_age", "gp4c_min_interval"))
+        if problem := contradiction(*spans):
+            del request.meta["gp4c_max_age"], request.meta["gp4c_min_interval"]
+            url = self.rebuilder.credentials.url(request.url)
+            line = f"{url}: gp4c_max_age and gp4c_min_interval in its meta are not used: {problem}."
+            self._log_first("gp4c/no_promise", line, logging.WARNING)
         if has_promise(request.meta) and not self._is_promised:
             self._is_promised = True
             self._cycle.store.amend_record(promised=True)
@@ -736,7 +742,13 @@ class Admission:
         before = store.request(page)
         said: dict[str, Any] = {name: request.meta[name] for name in STORED_META if name in request.meta}
         if said.items() - before.get("meta", {}).items():
-            store.set_request(page, {**before, "meta": {**before.get("meta", {}), **said}})
+            meta = {**before.get("meta", {}), **said}
+            if contradiction(own_span(meta, "gp4c_max_age"), own_span(meta, "gp4c_min_interval")):
+                # The newest request counts: what an earlier one has said is set aside.
+                meta = {
+                    name: value for name, value in meta.items() if name in said or name not in STORED_META[:2]
+                }
+            store.set_request(page, {**before, "meta": meta})
 
     # --- further requests of a page, which are most links of a site, at little cost
 

@@ -98,20 +98,28 @@ class Notifier:
 
     def cycle_ended(self) -> None:
         """Write the feed and the metrics, after the cycle is finished."""
-        settings, store, spider = self._settings, self._store, self._spider.name
-        try:
-            if settings.feed:
-                write_feed(Path(settings.feed), spider, store.store_id, self._recent_events())
-        except (Gp4cError, OSError) as error:
-            self._warn("The feed is not written: %s", error)
-        try:
-            if settings.metrics:
-                record = store.cycles(store.last_cycle)[-1]
-                counts = page_counts(store, settings)
-                text = metrics(spider, record, counts, mean_age_cycles(store))
-                write(Path(settings.metrics), text)
-        except (Gp4cError, OSError) as error:
-            self._warn("The metrics are not written: %s", error)
+        settings, spider = self._settings, self._spider
+        arguments = spider_arguments(spider, Credentials(settings.secret_params))
+        files = {
+            "GP4C_FEED": (settings.feed, self._write_feed),
+            "GP4C_METRICS": (settings.metrics, self._write_metrics),
+        }
+        for name, (template, write_to) in files.items():
+            try:
+                if template:
+                    write_to(settings.filled_path(template, spider.name, arguments))
+            except Gp4cError as error:
+                self._warn("%s is not written: %s", name, error)
+            except OSError as error:
+                self._warn("%s is not written (%s): name a file that this user can write", name, error)
+
+    def _write_feed(self, path: Path) -> None:
+        write_feed(path, self._spider.name, self._store.store_id, self._recent_events())
+
+    def _write_metrics(self, path: Path) -> None:
+        store, settings = self._store, self._settings
+        record, counts = store.cycles(store.last_cycle)[-1], page_counts(store, settings)
+        write(path, metrics(self._spider.name, record, counts, mean_age_cycles(store)))
 
     def _recent_events(self) -> list[PageEvent]:
         """Newest events of the finished cycles: those that were kept, or else by a pass over all visits."""

@@ -512,6 +512,7 @@ class Run:
                 beside.close()
         if self.warnings is not None:
             self.warnings.keep(self.cycle.store.path)
+        set_mode(self.cycle.store.path, self.cycle.settings.store_mode)  # of files that this run has made
 
 
 def run_of(crawler: Crawler) -> Run | None:

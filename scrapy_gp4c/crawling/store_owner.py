@@ -151,9 +151,9 @@ def owner_of(path: Path) -> dict[str, Any]:
 
 
 def set_mode(path: Path, mode: int | None) -> None:
-    """Set the permissions of a store's directory and files; files of other users stay as they are."""
+    """Set the permissions of a store's directories and files; those of other users stay as they are."""
     if mode is None:
         return
-    for entry in (path, *path.iterdir()):
+    for entry in (path, *path.rglob("*")):
         with suppress(PermissionError):
             entry.chmod(mode if entry.is_dir() else mode & 0o666)

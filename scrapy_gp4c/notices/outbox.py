@@ -7,7 +7,6 @@ once more by the next run, but never lost. Files hold no addresses, since these 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import Final, NamedTuple
 
 from scrapy_gp4c.notices.events import PageEvent
 from scrapy_gp4c.notices.receivers import Message, Receiver, messages_of
+from scrapy_gp4c.store.atomic_files import write
 
 DIRECTORY: Final = "outbox"
 """Name of the directory in that of the store."""
@@ -23,7 +23,7 @@ COMMAND: Final = "command"
 """Key of the command of ``GP4C_ON_CHANGE``, in place of a receiver's."""
 DAY_S: Final = 86_400.0
 MAX_MESSAGES: Final = 1_000
-"""Messages that wait; beyond these the oldest are dropped, which a warning says."""
+"""Messages of a receiver that wait; beyond these the oldest are dropped, which a warning says."""
 
 
 class QueuedMessage(NamedTuple):
@@ -49,18 +49,16 @@ class Outbox:
             lines = "".join(event.to_json() + "\n" for event in events)
             messages.append(Message(COMMAND, "", lines))
         for number, message in enumerate(messages):
-            self._write(f"{cycle:010}-{number:06}.json", message)
+            text = json.dumps(message._asdict(), ensure_ascii=False)
+            self._write(f"{cycle:010}-{number:06}.json", text)
 
-    def _write(self, name: str, message: Message) -> None:
+    def _write(self, name: str, text: str) -> None:
+        mode = self.path.parent.stat().st_mode & 0o770  # as GP4C_STORE_MODE has it
         if not self.path.exists():
             self.path.mkdir()
-            self.path.chmod(self.path.parent.stat().st_mode & 0o770)  # as GP4C_STORE_MODE has it
-        temporary = self.path / f"{name}.part"
-        with temporary.open("w", encoding="utf-8", errors="replace") as file:
-            json.dump(message._asdict(), file, ensure_ascii=False)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.path / name)
+            self.path.chmod(mode)
+        write(self.path / name, text.encode(errors="replace"))
+        (self.path / name).chmod(mode & 0o660)
 
     def waiting(self) -> Iterator[QueuedMessage]:
         """Yield the messages that wait, oldest first, as far as their files can be read."""
@@ -81,24 +79,28 @@ class Outbox:
         return messages
 
     def drop(self, known: Iterable[str]) -> tuple[int, int]:
-        """Delete messages to receivers that the settings no longer have, and the oldest beyond the limit.
+        """Delete messages to receivers that the settings no longer have, and each one's oldest ones.
 
         ``known``: keys of receivers. Returns how many of each were deleted.
         """
         messages, keys = list(self.waiting()), set(known)
         unknown = [one for one in messages if one.message.receiver not in keys]
-        oldest = [one for one in messages if one.message.receiver in keys][:-MAX_MESSAGES]
+        oldest = [
+            one
+            for key in keys
+            for one in [one for one in messages if one.message.receiver == key][:-MAX_MESSAGES]
+        ]
         for one in [*unknown, *oldest]:
             one.path.unlink(missing_ok=True)
         return len(unknown), len(oldest)
 
     def sent(self, receiver: Receiver | None, messages: list[QueuedMessage]) -> None:
         """Delete messages that were sent; ``receiver``: None for the command."""
+        # Noted first: killed in between, a second message on one day would follow.
+        if messages and receiver is not None and receiver.digest == "daily":
+            self._write(f"daily-{receiver.key}", str(time.time()))
         for one in messages:
             one.path.unlink(missing_ok=True)
-        # A daily receiver that had failed was left alone for a day, too.
-        if messages and receiver is not None and receiver.digest == "daily":
-            (self.path / f"daily-{receiver.key}").write_text(str(time.time()))
 
     def _last_sent_s(self, receiver: Receiver) -> float:
         with suppress(OSError, ValueError):

@@ -213,24 +213,25 @@ def _rule(number: int, value: Any) -> PageRule:
             except ValueError as error:
                 raise ValueError(f"{where}: {key!r}: {error}") from None
     rule = PageRule(number, None if is_tag else match, tag if is_tag else None, **fields)
-    if (most := rule.max_age) and (least := rule.min_interval) and bool(most.cycles) != bool(least.cycles):
+    if rule.never and rule.max_age is not None:
         raise ValueError(
-            f"{where}: max_age ({most}) and min_interval ({least}) cannot be compared: give both as times, "
-            "or both in cycles"
+            f"{where}: never visits its pages, and max_age promises visits: leave one of them out"
         )
-    if problem := contradiction(rule):
+    if problem := contradiction(rule.max_age, rule.min_interval):
         raise ValueError(f"{where}: {problem}")
     return rule
 
 
-def contradiction(rule: PageRule) -> str | None:
-    """Reason why keys of a rule contradict each other; None: they do not."""
-    most, least = rule.max_age, rule.min_interval
-    if rule.never and most is not None:
-        return "never visits its pages, and max_age promises visits: leave one of them out"
+def contradiction(most: Span | None, least: Span | None) -> str | None:
+    """Reason why a page cannot have this ``max_age`` and this ``min_interval``; None: it can."""
     if most is None or least is None:
         return None
-    if least.cycles > most.cycles > 0 or least.seconds > most.seconds > 0:
+    if bool(most.cycles) != bool(least.cycles):
+        return (
+            f"max_age ({most}) and min_interval ({least}) cannot be compared: give both as times, or both in "
+            "cycles"
+        )
+    if least > most:
         return f"min_interval ({least}) must not be longer than max_age ({most})"
     return None
 
@@ -250,18 +251,23 @@ NO_RULE: Final = PageRule()
 def rule_of(rules: Sequence[PageRule], url: str, meta: Mapping[str, Any]) -> PageRule:
     """Rule of a page: the first that matches, with what the page's request says itself in place of it.
 
-    ``meta``: of the page's request; what cannot be read of it counts as not said.
+    ``meta``: of the page's request; what cannot be read of it counts as not said. Of the rule, a time is set
+    aside that contradicts what the request says.
     """
     tag = meta.get("gp4c_tag")
     rule = next((one for one in rules if one.is_for(url, tag)), NO_RULE)
-    if meta:
-        most, least = _own_span(meta, "gp4c_max_age"), _own_span(meta, "gp4c_min_interval")
-        changed = replace(rule, max_age=most or rule.max_age, min_interval=least or rule.min_interval)
-        return rule if contradiction(changed) else changed
-    return rule
+    most, least = own_span(meta, "gp4c_max_age"), own_span(meta, "gp4c_min_interval")
+    if rule.never or most is least is None or contradiction(most, least):
+        return rule
+    return replace(
+        rule,
+        max_age=most or (None if contradiction(rule.max_age, least) else rule.max_age),
+        min_interval=least or (None if contradiction(most, rule.min_interval) else rule.min_interval),
+    )
 
 
-def _own_span(meta: Mapping[str, Any], key: str) -> Span | None:
+def own_span(meta: Mapping[str, Any], key: str) -> Span | None:
+    """Span that a request's meta gives by one of `META_KEYS`; None: none that can be read."""
     try:
         return read_span(meta[key]) if key in meta else None
     except ValueError:

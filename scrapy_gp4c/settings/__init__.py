@@ -172,12 +172,9 @@ class Settings:
 
         Raises StoreError where the project's own cannot be made.
         """
-        others = {name: value for name, value in (arguments or {}).items() if name not in self.shared_args}
-        named = [f"{_escaped(argument)}={_escaped(value)}" for argument, value in sorted(others.items())]
-        name, text = _shortened(_escaped(spider_name)), _shortened(",".join(named))
         if self.store is not None:
-            return Path(self.store.replace("{spider}", name).replace("{args}", text))
-        directory = name + (f",{text}" if text else "")
+            return self.filled_path(self.store, spider_name, arguments)
+        directory = str(self.filled_path("{spider},{args}", spider_name, arguments)).removesuffix(",")
         if closest_scrapy_cfg():
             try:
                 return Path(data_path(str(Path("gp4c", directory))))  # which makes .scrapy
@@ -188,6 +185,13 @@ class Settings:
                 ) from None
         state = os.environ.get("XDG_STATE_HOME")  # a container or an egg of scrapyd has no scrapy.cfg
         return Path(state, "scrapy-gp4c", directory) if state else Path(".scrapy", "gp4c", directory)
+
+    def filled_path(self, template: str, spider_name: str, arguments: Mapping[str, object] | None) -> Path:
+        """Path of a setting with {spider} and {args} filled in; arguments of `shared_args` are left out."""
+        others = {name: value for name, value in (arguments or {}).items() if name not in self.shared_args}
+        named = [f"{_escaped(argument)}={_escaped(value)}" for argument, value in sorted(others.items())]
+        name, text = _shortened(_escaped(spider_name)), _shortened(",".join(named))
+        return Path(template.replace("{spider}", name).replace("{args}", text))
 
     def store_paths(self) -> list[Path]:
         """Paths that may be stores of the project's spiders, whatever their names and arguments."""

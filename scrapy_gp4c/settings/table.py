@@ -17,12 +17,13 @@ from scrapy_gp4c.settings import values
 from scrapy_gp4c.store.credentials import SECRET_PARAMS
 
 _CAP: Final = values.optional(partial(values.count, low=0))
+_FILE: Final = "the path of a file, in which only {spider} and {args} stand for something, or None"
 TABLE: Final[dict[str, values.Setting]] = {
     "GP4C_STORE": values.Setting(
         None,
         "a local directory, in whose path only {spider} and {args} stand for something, or None for "
         ".scrapy/gp4c/<spider>",
-        values.store_template,
+        values.path_template,
     ),
     "GP4C_SCORE_FUNCTION": values.Setting(
         DEFAULT,
@@ -102,9 +103,9 @@ TABLE: Final[dict[str, values.Setting]] = {
     "GP4C_NOTIFY": values.Setting(
         None, "a list of addresses that Apprise knows, or of dicts with an address as `url`", values.receivers
     ),
-    "GP4C_ON_CHANGE": values.Setting(None, "a command line, or None", values.optional_text),
-    "GP4C_FEED": values.Setting(None, "the path of a file, or None", values.path),
-    "GP4C_METRICS": values.Setting(None, "the path of a file, or None", values.path),
+    "GP4C_ON_CHANGE": values.Setting(None, "a command line with closed quotes, or None", values.command),
+    "GP4C_FEED": values.Setting(None, _FILE, values.path_template),
+    "GP4C_METRICS": values.Setting(None, _FILE, values.path_template),
     "GP4C_FREEZE_GC": values.on_off(False),
     "GP4C_REDELIVER": values.whole_number(3, "a count from 1 to 1000", 1, 1000),
     "GP4C_SHARED_ARGS": values.Setting(

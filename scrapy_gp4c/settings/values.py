@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -85,8 +86,8 @@ def path(value: Any) -> str | None:
     return optional_text(str(value)) if value else None
 
 
-def store_template(value: Any) -> str | None:
-    """Path of a store, in which {spider} and {args} alone stand for something; raises ValueError."""
+def path_template(value: Any) -> str | None:
+    """Path of a store or file, in which {spider} and {args} alone stand for something; raises ValueError."""
     template = path(value)
     if template is not None and re.search(r"\{(?!spider\}|args\})[^}]*\}|%\(|\$|://", template):
         raise ValueError
@@ -174,6 +175,12 @@ def optional_text(value: Any) -> str | None:
     if value and "\0" in value:
         raise ValueError
     return value or None
+
+
+def command(value: Any) -> str | None:
+    """A command line, or None; raises ValueError for one that no shell could take apart, or TypeError."""
+    text = optional_text(value)
+    return text if text and shlex.split(text) else None
 
 
 def fetchers(value: Any) -> int | str:

@@ -45,8 +45,8 @@ async def test_a_crawl_tells_of_changed_new_and_gone_pages(
     settings = {
         "GP4C_NOTIFY": [hook.url],
         "GP4C_ON_CHANGE": f'{sys.executable} -c "{script}"',
-        "GP4C_FEED": str(tmp_path / "new" / "changes.json"),
-        "GP4C_METRICS": str(tmp_path / "gp4c.prom"),
+        "GP4C_FEED": str(tmp_path / "{spider}" / "changes.json"),  # else the next spider's would replace it
+        "GP4C_METRICS": str(tmp_path / "{spider}.prom"),
         "GP4C_ARCHIVE": True,
         "GP4C_GONE_AFTER": 1,
         "GP4C_BUDGET": 1.0,
@@ -70,9 +70,9 @@ async def test_a_crawl_tells_of_changed_new_and_gone_pages(
         ("failing", site.url("/2")),
         ("new", site.url("/new")),
     }
-    feed = json.loads((tmp_path / "new" / "changes.json").read_text())
+    feed = json.loads((tmp_path / "watching" / "changes.json").read_text())
     assert {item["title"] for item in feed["items"]} >= {f"changed: {site.url('/1')}"}
-    assert 'gp4c_visits{outcome="changed",spider="watching"} 1.0' in (tmp_path / "gp4c.prom").read_text()
+    assert 'gp4c_visits{outcome="changed",spider="watching"} 1.0' in (tmp_path / "watching.prom").read_text()
 
 
 @pytest_twisted.ensureDeferred

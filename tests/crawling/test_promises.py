@@ -186,7 +186,12 @@ async def test_requests_promise_for_their_own_page_alone(
 
     site.pages["/terms/0"] = html("terms", links=["/shop/0"])
     Copying.paths = PAGES[:4] + PAGES[8:]
-    Copying.meta = {"/terms/0": {"gp4c_max_age": 1}, "/terms/1": {"gp4c_max_age": "1"}}
+    Copying.meta = {
+        "/terms/0": {"gp4c_max_age": 1},
+        "/terms/1": {"gp4c_max_age": "1"},
+        "/terms/2": {"gp4c_max_age": "1d", "gp4c_min_interval": 3},
+        "/terms/3": {"gp4c_max_age": 9},
+    }
     settings = {
         "GP4C_BUDGET": 2,
         "GP4C_WARMUP_VISITS": 0,
@@ -194,7 +199,8 @@ async def test_requests_promise_for_their_own_page_alone(
     }
     await crawl(Copying, store_path, settings)
     assert "gp4c_max_age in its meta is not used: expected a time with its unit" in caplog.text
-    Copying.meta = {}
+    Copying.meta = {"/terms/2": Copying.meta["/terms/2"], "/terms/3": {"gp4c_min_interval": "6h"}}
+    caplog.clear()
     for _ in range(3):
         site.log.clear()
         await crawl(Copying, store_path, settings)
@@ -202,6 +208,8 @@ async def test_requests_promise_for_their_own_page_alone(
     with Store(store_path, readonly=True) as store:
         said = {path_of(one["url"]): one.get("meta", {}) for one in store.requests(range(store.pages))}
     assert {path for path, meta in said.items() if "gp4c_max_age" in meta} == {"/terms/0"}
+    assert "are not used: max_age (1d) and min_interval (3 cycles) cannot be compared" in caplog.text
+    assert said["/terms/3"] == {"gp4c_min_interval": "6h"}  # the newest request counts
 
 
 @pytest_twisted.ensureDeferred

@@ -17,6 +17,7 @@ from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.crawling.store_owner import owner_of, spider_arguments
 from scrapy_gp4c.errors import SettingsError
+from scrapy_gp4c.notices.feeds import FEED_EVENTS
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import Credentials
 from tests.support.loopback import ADDONS, Site, crawl, html, outcomes
@@ -157,12 +158,21 @@ def test_a_budget_in_percent(project: Path) -> None:
 
 
 def test_a_store_for_a_group(project: Path) -> None:
-    """Its directory and files have the permissions that an operator wants."""
+    """Its directory and files have the permissions that an operator wants, those of the last run, too."""
     with_config(project)
-    assert run(project, "crawl", "shop", "-s", "GP4C_STORE_MODE=0o770")[0] == 0
+    settings = [word for one in ("STORE_MODE=0o770", "FEED=feed.json") for word in ("-s", f"GP4C_{one}")]
+    umask = os.umask(0o077)
+    try:
+        for _ in range(2):  # the second one makes the file of the feed's events
+            assert run(project, "crawl", "shop", *settings)[0] == 0
+    finally:
+        os.umask(umask)
     path = project / ".scrapy" / "gp4c" / "shop"
     assert path.stat().st_mode & 0o777 == 0o770
-    assert (path / "data.mdb").stat().st_mode & 0o777 == 0o660
+    assert {one.name: oct(one.stat().st_mode & 0o777) for one in path.iterdir()} == {
+        one.name: "0o660" for one in path.iterdir()
+    }
+    assert (path / FEED_EVENTS).exists()
 
 
 def test_long_names_and_arguments_are_shortened() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.policy
 import json
+import os
 import socket
 import sys
 import threading
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from aiosmtpd.controller import Controller
 
+from scrapy_gp4c.notices import outbox as outbox_module
 from scrapy_gp4c.notices import sending
 from scrapy_gp4c.notices.outbox import Outbox
 from scrapy_gp4c.notices.receivers import Receiver, read_receivers
@@ -73,7 +75,8 @@ def put(store: Path, receivers: tuple[Receiver, ...], cycle: int = 3, command: b
 
 
 def test_a_web_server_gets_a_digest(tmp_path: Path, hook: Hook) -> None:
-    """Once: what was sent does not wait any more."""
+    """Once: what was sent does not wait any more, and the server may take some seconds."""
+    hook.wait_s = 4.5  # by Apprise's own limit of 4 s that was no answer
     receivers = read_receivers(hook.url)
     outbox = put(tmp_path / "store", receivers)
     assert deliver(outbox, receivers, None) == deliver(outbox, receivers, None) == []
@@ -196,20 +199,53 @@ def test_a_command_that_fails_is_named(tmp_path: Path) -> None:
 
 
 def test_a_daily_receiver_gets_one_message_a_day(tmp_path: Path, hook: Hook) -> None:
-    """The messages of all cycles of the day in one."""
+    """The messages of all cycles of the day in one; a group that shares the store can go on with it."""
     receivers = read_receivers([{"url": hook.url, "digest": "daily"}])
-    outbox = put(tmp_path / "store", receivers, cycle=3)
-    put(tmp_path / "store", receivers, cycle=4)
-    hook.status = 500  # the day begins when a message was sent
-    assert len(deliver(outbox, receivers, None)) == 1
-    hook.status = 200
-    deliver(outbox, receivers, None)
+    store, umask = tmp_path / "store", os.umask(0o077)
+    try:
+        store.mkdir()
+        store.chmod(0o770)
+        outbox = put(store, receivers, cycle=3)
+        put(store, receivers, cycle=4)
+        hook.status = 500  # the day begins when a message was sent
+        assert len(deliver(outbox, receivers, None)) == 1
+        assert {path.stat().st_mode & 0o777 for path in outbox.path.iterdir()} == {0o660}
+        hook.status = 200
+        deliver(outbox, receivers, None)
+        assert [path.stat().st_mode & 0o777 for path in outbox.path.iterdir()] == [0o660]
+    finally:
+        os.umask(umask)
     put(tmp_path / "store", receivers, cycle=5)
     deliver(outbox, receivers, None)
     (message,) = hook.received
     assert message["title"] == "news: 2 cycles with events"  # it named the first cycle's events alone
     assert message["message"].count("news: 1 changed, 1 gone") == 2
     assert len(list(outbox.waiting())) == 1
+
+
+def test_a_daily_receiver_that_was_told_is_told_no_more_that_day(tmp_path: Path) -> None:
+    """Even where a run ends before the messages that it has sent are deleted."""
+    receivers = read_receivers([{"url": "json://h", "digest": "daily"}])
+    outbox = put(tmp_path / "store", receivers)
+    (message,) = outbox.due(receivers[0])
+    with pytest.raises(OSError, match="directory"):
+        outbox.sent(receivers[0], [message._replace(path=outbox.path)])
+    assert list(outbox.waiting()) == [message]
+    assert outbox.due(receivers[0]) == []
+
+
+def test_a_receiver_that_fails_costs_no_other_one_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest messages that are dropped are those of the receiver for whom too many wait."""
+    monkeypatch.setattr(outbox_module, "MAX_MESSAGES", 3)
+    daily, failing = read_receivers([{"url": "json://daily", "digest": "daily"}, "json://failing"])
+    outbox = put(tmp_path / "store", (daily,), cycle=1)
+    for cycle in range(2, 7):
+        put(tmp_path / "store", (failing,), cycle)
+    assert outbox.drop([daily.key, failing.key]) == (0, 2)
+    waiting = [one.path.name[:10] for one in outbox.waiting()]
+    assert waiting == [f"{cycle:010}" for cycle in (1, 4, 5, 6)]
 
 
 def test_messages_to_a_receiver_that_is_gone_are_dropped(tmp_path: Path, hook: Hook) -> None:

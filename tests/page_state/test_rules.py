@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scrapy_gp4c.page_state.rules import read_rules, read_span, url_matches
+from scrapy_gp4c.page_state.rules import PageRule, Span, read_rules, read_span, rule_of, url_matches
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,8 @@ from scrapy_gp4c.page_state.rules import read_rules, read_span, url_matches
         ({"max_age": "1 month"}, "units: s, m, h, d, w"),
         ({"never": True, "max_age": "1d"}, "leave one of them out"),
         ({"distance": "share:200%"}, "at most 100%"),  # no page would ever have changed
+        ({"max_age": "1d", "min_interval": 3}, "give both as times, or both in cycles"),
+        ({"max_age": "1d", "min_interval": "2d"}, "must not be longer than max_age"),
     ],
 )
 def test_a_rule_that_cannot_be_kept_is_one_error(rule: dict[str, Any], message: str) -> None:
@@ -28,6 +30,26 @@ def test_times_have_units() -> None:
     """From seconds to weeks."""
     seconds = [read_span(f"2{unit}").seconds for unit in "smhdw"]
     assert seconds == [2, 120, 7200, 172_800, 1_209_600]
+
+
+@pytest.mark.parametrize(
+    ("rule", "meta", "spans"),
+    [
+        ({"max_age": "1d"}, {"gp4c_max_age": 2}, (Span(2), None)),
+        ({"min_interval": "6h"}, {"gp4c_max_age": "1d"}, (read_span("1d"), read_span("6h"))),
+        ({"min_interval": "6h"}, {"gp4c_max_age": "1h"}, (read_span("1h"), None)),  # the rule had won
+        ({"min_interval": "6h"}, {"gp4c_max_age": 2}, (Span(2), None)),  # a promise that none could keep
+        ({"max_age": 2}, {"gp4c_min_interval": "6h"}, (None, read_span("6h"))),
+        ({"max_age": 2}, {"gp4c_max_age": 1, "gp4c_min_interval": 3}, (Span(2), None)),
+        ({"never": True}, {"gp4c_max_age": 1}, (None, None)),
+    ],
+)
+def test_of_a_rule_what_contradicts_the_request_is_set_aside(
+    rule: dict[str, Any], meta: dict[str, Any], spans: tuple[Span | None, Span | None]
+) -> None:
+    """The request wins; but where it contradicts itself it says nothing, and ``never`` stays."""
+    result: PageRule = rule_of(read_rules([{"match": "*", **rule}]), "http://h/", meta)
+    assert (result.max_age, result.min_interval) == spans
 
 
 def test_globs_match_decoded_hosts_and_paths() -> None:

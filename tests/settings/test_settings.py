@@ -51,9 +51,9 @@ BAD: dict[str, list[Any]] = {
     "GP4C_NOTIFY": [5, True, ["no address"], [{"url": "json://h", "digest": "weekly"}]],
     "GP4C_RULES": [5, True, "*", [5], [{"match": "*"}]],
     "GP4C_CHANGE_ITEMS": ["maybe", 2, []],
-    "GP4C_ON_CHANGE": [5, True, "nul\0"],
-    "GP4C_FEED": [5, True, "nul\0"],
-    "GP4C_METRICS": [5, True, "nul\0"],
+    "GP4C_ON_CHANGE": [5, True, "nul\0", "echo 'open"],
+    "GP4C_FEED": [5, True, "nul\0", "{name}.xml"],
+    "GP4C_METRICS": [5, True, "nul\0", "$HOME/x.prom"],
     "GP4C_SECRET_PARAMS": [5, True, [5], math.nan, ["a", None], b"ab"],
     "GP4C_ARCHIVE": ["maybe", 2, []],
     "GP4C_ARCHIVE_VERSIONS": [0, 1001, 1.5, "many", True],
@@ -150,6 +150,7 @@ def test_bad_value_is_one_error_that_names_setting_and_value() -> None:
         ("GP4C_SECRET_PARAMS", "secret_params", "", ()),
         ("GP4C_URL_PARAMS_IGNORED", "url_params_ignored", "utm_*, ref", ("utm_*", "ref")),
         ("GP4C_ARCHIVE", "archive", "1", True),
+        ("GP4C_ON_CHANGE", "on_change", "  ", None),
         ("GP4C_FREEZE_GC", "freeze_gc", "1", True),
         ("GP4C_REDELIVER", "redeliver", "5", 5),
         ("GP4C_SHARED_ARGS", "shared_args", "level, limit", ("level", "limit")),
@@ -292,5 +293,4 @@ def test_rules_from_a_command_line_are_json() -> None:
     assert rule_of(rules, "http://h/a/", {"gp4c_tag": "x"}).max_age == Span(cycles=2)
     assert rule_of(rules, "http://h/a/", {}).min_interval == Span(cycles=3)
     assert rule_of(rules, "http://h/b/", {}) == NO_RULE
-    assert rule_of(rules, "http://h/a/", {"gp4c_max_age": 1}) == rules[2]
     assert rule_of(rules, "http://h/a/", {"gp4c_max_age": "1d"}).max_age == Span(seconds=86_400.0)
