@@ -4,26 +4,35 @@ BIN := .venv/bin
 # Files in their order: that of xdist begins the files of few but long tests last.
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo demo-fetchers report test slow ecosystem matrix check fuzz lint bench chaos docs release-check audit clean
+.PHONY: demo demo-learning demo-fetchers report test slow ecosystem matrix check fuzz lint bench chaos docs release-check audit clean
 
 .venv/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	touch $@
 
-.venv/demo: setup.cfg pyproject.toml
+.venv/crawling: setup.cfg pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[demo]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable .
 	touch $@
 
-demo: .venv/demo
+.venv/training: setup.cfg pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[train]'
+	touch $@
+
+demo: .venv/crawling
 	$(BIN)/python -m example_project.demo
+
+# With a crawl that visits every page for two weeks, learns from that, and goes on at the same budget.
+demo-learning: .venv/training
+	$(BIN)/python -m example_project.demo --collect 14
 
 # The demo's web crawled by one process, and by three fetchers of which one is killed a day.
 demo-fetchers: .venv/installed
-	$(BIN)/python -m example_project.demo --fetchers 3 --collect 0 --days 12 --output demo-fetchers
+	$(BIN)/python -m example_project.demo --fetchers 3 --days 12 --output demo-fetchers
 
-report: .venv/demo
+report: .venv/training
 	@test -f demo/default/data.mdb || { echo "make report: run make demo first" >&2; exit 1; }
 	$(BIN)/scrapy gp4c report monitor -s GP4C_STORE=demo/default -o demo/report.html
 

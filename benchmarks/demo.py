@@ -17,7 +17,7 @@ import tempfile
 import time
 
 from benchmarks.common import machine, verdict
-from example_project.history import DAYS
+from example_project.crawls import DAYS
 from example_project.tables import STEPS
 
 CURVE_S, WHOLE_S = 30.0, 180.0

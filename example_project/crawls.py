@@ -25,6 +25,9 @@ from .model import Web
 
 ROOT = Path(__file__).resolve().parents[1]
 BUDGET = 0.05
+DAYS, HOSTS = 31, 40
+LEARNED, CONTROL = "learned", "control"
+"""Names of the crawl that learns, and of its store crawled on by the default."""
 WARMUP_VISITS = 2
 FIRST_RANKED_DAY = 2 + WARMUP_VISITS  # day 1 is for first visits, then every page is warmed up
 CRAWL_LIMIT_S = 300

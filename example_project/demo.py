@@ -1,13 +1,13 @@
 """The demo: ``python -m example_project.demo`` crawls the monitored web day by day, in several ways.
 
 Each simulated day is one stock ``scrapy crawl monitor`` per score function, with a store of its own; all
-crawl the same web with the same budget. One of them collects on a panel first, learns a score function from
-what it saw, and goes on with that. The demo knows the truth because it can import the web's change model,
-so it also shows what no crawl can know: how many of the copies are current. docs/lab/demo.md explains it.
+crawl the same web with the same budget. With ``--collect`` one more visits everything at first, learns a
+score function from what it saw, and goes on with that. The demo knows the truth because it can import the
+web's change model, so it also shows what no crawl can know: how many of the copies are current.
+docs/lab/demo.md explains it.
 """
 
 import argparse
-import shlex
 import shutil
 import signal
 import subprocess
@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from scrapy_gp4c.errors import Gp4cError
+from training import remedy_of
 
-from . import searching
 from .crawls import (
     BUDGET,
+    CONTROL,
+    DAYS,
     FIRST_RANKED_DAY,
+    HOSTS,
+    LEARNED,
     ROOT,
     DemoError,
     Row,
@@ -38,11 +38,10 @@ from .crawls import (
     stop,
     write_days,
 )
-from .history import DAYS, HOSTS
 from .machines import fetching
 from .model import LAST_DAY, Web
 from .plot import draw
-from .tables import FIRST_CURVE_DAY, curves_table, days_table, detection, leads, summary_table
+from .tables import FIRST_CURVE_DAY, curves_table, detection, summary_table
 
 CRAWLS: Final[dict[str, dict[str, str]]] = {
     "default": {},
@@ -50,25 +49,10 @@ CRAWLS: Final[dict[str, dict[str, str]]] = {
     "random": {"GP4C_SCORE_FUNCTION": "random", "GP4C_POLICY": "top_k"},
 }
 """Name -> settings of a compared crawl, none: as installed; the first one warms up for all."""
-LEARNED, CONTROL, FETCHERS = "learned", "control", "fetchers"
+FETCHERS = "fetchers"
 KEPT_LABEL: Final = "all, then default"
 """Name of the crawl that learns in the picture, where it kept the default."""
 PORT = 8420  # fixed: URLs name it, and what is drawn of a page's URL (ties, the held-out half) is to repeat
-COLLECT_DAYS = 14
-PANEL = 1.0  # half of the panel is held out to judge the challenger: the web is too small for a share
-# Few cycles are little to learn from: with a price on length, less is learned that holds on the pages of the
-# training alone.
-LEARNING = {
-    "--budget": BUDGET,
-    "--terminals": "related",
-    "--parsimony": 0.001,
-    "--population": 200,
-    "--generations": 10,
-    "--seeds": 3,
-}
-PROMOTED, KEPT_CODE = 0, 3  # exit codes of the learning
-LEARNING_LIMIT_S = 600
-SUMMARY_DAYS = 7  # where nothing is learned; else the summary begins with the learned function
 
 
 @contextmanager
@@ -112,47 +96,6 @@ def show(day_file: Path, day: int) -> None:
     draft.replace(day_file)
 
 
-def learn(store: Path, score_file: Path, console: Console) -> bool:
-    """Learn from a store as a user would; tell whether what was learned was promoted to the score file.
-
-    Raises:
-        DemoError: nothing could be learned.
-    """
-    command = ["-m", "training.learn", str(store), "--promote", str(score_file)]
-    command += [str(part) for item in LEARNING.items() for part in item]
-    console.print(shlex.join(["python", *command]), highlight=False, soft_wrap=True)
-    process = subprocess.Popen(
-        [sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        output, errors = process.communicate(timeout=LEARNING_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        raise DemoError(f"learning takes more than {LEARNING_LIMIT_S} s") from None
-    finally:
-        stop(process)
-    if process.returncode not in (PROMOTED, KEPT_CODE):
-        reason = errors.strip().splitlines() or [f"status {process.returncode}"]
-        raise DemoError(f"learning failed: {reason[-1]}")
-    console.print(output.strip(), highlight=False, soft_wrap=True, markup=False)
-    return process.returncode == PROMOTED
-
-
-def switch(series: list[Series], console: Console) -> bool:
-    """End the collection: learn, and crawl on by what was learned; tell whether it was promoted.
-
-    A copy of the store goes on with the default function, to tell what the function does from what the
-    visits of the collection do.
-    """
-    learner = series[-1]
-    score_file = learner.folder / "score.json"
-    learner.panel = 0.0
-    if not learn(learner.store, score_file, console):
-        return False
-    series.append(learner.copy(CONTROL, {}))
-    learner.compared = {"GP4C_SCORE_FUNCTION": str(score_file)}
-    return True
-
-
 def message(series: Sequence[Series]) -> str:
     """Title of the picture: how many changes the first crawl found, by those of the oldest first."""
     changes = {
@@ -167,15 +110,7 @@ def message(series: Sequence[Series]) -> str:
     )
 
 
-def shown(series: Sequence[Series], rows: Sequence[Row], day: int, height: int) -> Iterator[Table]:
-    """Yield what a terminal of so many lines shows after a crawl: the last rows, and the curves so far."""
-    curves = 5 + len(series) if day >= FIRST_CURVE_DAY else 0
-    yield days_table(rows, max(5, height - 15 - curves))
-    if curves:
-        yield curves_table(series, day)
-
-
-def run(options: argparse.Namespace, console: Console) -> None:
+def run(options: argparse.Namespace) -> None:
     """Run the whole demo.
 
     Raises:
@@ -186,6 +121,8 @@ def run(options: argparse.Namespace, console: Console) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     first_learned_day = FIRST_RANKED_DAY + options.collect
     learns = options.collect > 0 and options.days >= first_learned_day
+    if learns:
+        from . import learning  # the libraries of scrapy-gp4c[train]; the other crawls need none of them
     first, *others = CRAWLS.items()
     if options.fetchers:
         others = [(FETCHERS, {})]
@@ -195,13 +132,6 @@ def run(options: argparse.Namespace, console: Console) -> None:
         (folder / f"{name}.log").unlink(missing_ok=True)
     (folder / "score.json").unlink(missing_ok=True)
     day_file = folder / "day"
-    progress = Progress(
-        TextColumn("crawls"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
-    )
-    ranked_days = max(0, options.days + 1 - FIRST_RANKED_DAY)
-    crawls = options.days + ranked_days * (len(others) + learns)
-    crawls += options.days + 1 - first_learned_day if learns else 0
-    task = progress.add_task("", total=crawls)
     rows: list[Row] = []
     promoted = False
     show(day_file, 1)
@@ -212,41 +142,33 @@ def run(options: argparse.Namespace, console: Console) -> None:
     ):
         if machines is not None:
             others = [(FETCHERS, {"GP4C_FETCHERS": machines.address})]
-        console.print(
+        print(
             f"Serving {web.pages:,} pages on {web.hosts + 1} hosts at {web.url(0, port)}; "
-            f"logs and stores: {folder}"
+            f"logs and stores: {folder}",
+            flush=True,
         )
-        with Live(progress, console=console, refresh_per_second=2) as live:
-            for day in range(1, options.days + 1):
-                if day == FIRST_RANKED_DAY:  # until then, every crawl would visit every page
-                    series += [series[0].copy(name, compared, whole=True) for name, compared in others]
-                    if learns:
-                        series.append(series[0].copy(LEARNED, {}, PANEL, whole=True))
-                if learns and day == first_learned_day:
-                    promoted = switch(series, console)
-                show(day_file, day)
-                rankings = {one.score: one.ranking() for one in series}
-                if machines is not None and day >= FIRST_RANKED_DAY:
-                    machines.kill_one()
-                for one in crawl_day(series, port):
-                    row = one.observe(web, day, rankings[one.score])
-                    rows.append(row)
-                    progress.advance(task)
-                    if console.is_terminal:
-                        live.update(Group(*shown(series, rows, day, console.height), progress))
-                    else:  # a file or a pipe shows only what is printed
-                        console.print(f"day {day}, {one.score}: {row.visited} visited, {row.changed} changed")
-                if day == FIRST_CURVE_DAY and not console.is_terminal:
-                    console.print(curves_table(series, day))
-    if not console.is_terminal:
-        console.print(days_table(rows, len(rows)))
-        if options.days >= FIRST_CURVE_DAY:
-            console.print(curves_table(series, options.days))
+        for day in range(1, options.days + 1):
+            if day == FIRST_RANKED_DAY:  # until then, every crawl would visit every page
+                series += [series[0].copy(name, compared, whole=True) for name, compared in others]
+                if learns:
+                    series.append(series[0].copy(LEARNED, {}, learning.PANEL, whole=True))
+            if learns and day == first_learned_day:
+                promoted = learning.switch(series)
+            show(day_file, day)
+            rankings = {one.score: one.ranking() for one in series}
+            if machines is not None and day >= FIRST_RANKED_DAY:
+                machines.kill_one()
+            for one in crawl_day(series, port):
+                row = one.observe(web, day, rankings[one.score])
+                rows.append(row)
+                print(f"day {day}, {one.score}: {row.visited:,} visited, {row.changed:,} changed", flush=True)
+            if day >= FIRST_CURVE_DAY and (day == FIRST_CURVE_DAY or day % 7 == 0 or day == options.days):
+                print(curves_table(series, day), flush=True)
     write_days(
         folder / "days.tsv", sorted((row for one in series for row in one.rows), key=lambda row: row.day)
     )
-    picture = folder / "demo.png"
-    summed_from = first_learned_day if learns else max(1, options.days - SUMMARY_DAYS + 1)
+    picture = folder / "demo.svg"
+    summed_from = first_learned_day if learns else min(FIRST_RANKED_DAY, options.days)
     last_days = range(summed_from, options.days + 1)
     draw(
         picture,
@@ -256,24 +178,20 @@ def run(options: argparse.Namespace, console: Console) -> None:
         first_learned_day if learns else None,
         labels={} if promoted else {LEARNED: KEPT_LABEL},
     )
-    console.print(summary_table(series, last_days))
-    if learns:
-        console.print(leads(series, LEARNED, last_days), highlight=False, soft_wrap=True)
+    print(summary_table(series, last_days))
     for one in series:
         used = one.loaded()
-        console.print(
-            f"{one.score}: {used.score_function.formula}, {used.policy.text}", highlight=False, soft_wrap=True
-        )
+        print(f"{one.score}: {used.score_function.formula}, {used.policy.text}")
     if learns:
-        console.print(
+        print(learning.leads(series, LEARNED, last_days))
+        print(
             f"{CONTROL}: the store of {LEARNED} copied before day {first_learned_day}, crawled on by default"
-            if series[-1].score == CONTROL
-            else f"{LEARNED} kept the default function: no better one was found",
-            highlight=False,
-            soft_wrap=True,
+            if promoted
+            else f"{LEARNED} kept the default function: no better one was found"
         )
-    console.print(detection(rows))
-    console.print(f"Picture: {picture}", soft_wrap=True)
+    print(detection(rows))
+    print(f"{message(series)}.")
+    print(f"Picture: {picture}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -283,8 +201,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--collect",
         type=int,
-        default=COLLECT_DAYS,
-        help=f"days to collect what is learned from, 0: learn nothing ({COLLECT_DAYS})",
+        default=0,
+        help="a crawl that learns, and days on which it visits all pages for that, 14 or so (0: none)",
     )
     parser.add_argument("--hosts", type=int, default=HOSTS, help=f"hosts, about 60 pages each ({HOSTS})")
     parser.add_argument("--seed", type=int, default=1, help="seed of the web's change model (1)")
@@ -308,13 +226,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--days: expected 1 to {LAST_DAY}, found {options.days}")
     if options.collect < 0:
         parser.error(f"--collect: expected 0 or more, found {options.collect}")
-    console = Console()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop like on Ctrl-C, leave no process behind
     try:
         if options.user_centric:
-            searching.run(options, console, serving, show, CRAWLS)
+            from . import searching  # needs scrapy-gp4c[train], too
+
+            searching.run(options, serving, show, CRAWLS)
         else:
-            run(options, console)
+            run(options)
+    except ModuleNotFoundError as error:
+        if (remedy := remedy_of(error)) is None:
+            raise
+        print(f"example_project.demo: {remedy}", file=sys.stderr)
+        return 1
     except (DemoError, Gp4cError, ValueError, OSError) as problem:
         print(f"example_project.demo: {problem}", file=sys.stderr)
         return 1

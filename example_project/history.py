@@ -19,9 +19,8 @@ from training.histories.formats import WRITERS
 from training.histories.growth import NO_FINDER, GrowthHistory, write_growth
 from training.histories.history import ChangeHistory
 
+from .crawls import DAYS, HOSTS
 from .model import BY_INDEX, LAST_DAY, NEVER, Web
-
-DAYS, HOSTS = 31, 40  # the demo's
 
 
 def history_of(web: Web, days: int = DAYS) -> ChangeHistory:

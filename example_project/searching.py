@@ -17,8 +17,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 
 from scrapy_gp4c.search.queries import Workload, read_query_log
 from scrapy_gp4c.store.opening import open_store
@@ -30,7 +28,7 @@ from .model import Web
 from .page_text import main_text
 from .plot import SEARCH_PANELS
 from .plot import draw as draw_picture
-from .tables import percent, summary_table
+from .tables import percent, summary_table, titled
 
 MEASURED: Final = "user-centric"
 QUERIES: Final = 400
@@ -100,7 +98,6 @@ def gone_pages(series: Series, web: Web) -> NDArray[np.bool_]:
 
 def run(
     options: argparse.Namespace,
-    console: Console,
     serving: Serving,
     show: Show,
     compared: dict[str, dict[str, str]],
@@ -136,10 +133,10 @@ def run(
     day_file = folder / "day"
     show(day_file, 1)
     with serving(day_file, options) as port:
-        console.print(
+        print(
             f"Serving {web.pages:,} pages on {web.hosts + 1} hosts at {web.url(0, port)}; {QUERIES} queries "
             f"drawn from its headings: {log}",
-            soft_wrap=True,
+            flush=True,
         )
         for day in range(1, options.days + 1):
             if day == FIRST_RANKED_DAY:  # until then, every crawl would visit every page
@@ -152,9 +149,10 @@ def run(
                 row = one.observe(web, day, rankings[one.score])
                 result = judge.quality(day, one.version, gone_pages(one, web))
                 quality[one.score][day - 1] = result
-                console.print(
+                print(
                     f"day {day}, {one.score}: {row.visited} visited, {row.changed} changed, "
-                    f"search quality {result:.4f}"
+                    f"search quality {result:.4f}",
+                    flush=True,
                 )
     write_days(
         folder / "days.tsv", sorted((row for one in series for row in one.rows), key=lambda row: row.day)
@@ -162,12 +160,12 @@ def run(
     write_quality(folder / "quality.tsv", quality)
     values = {name: by_day(series, name, options.days) for name in ("current", "change_rate")}
     title = f"{web.pages:,} pages on {web.hosts + 1} hosts, {BUDGET:.0%} revisited per day, {QUERIES} queries"
-    picture = folder / "user-centric.png"
+    picture = folder / "user-centric.svg"
     draw_picture(picture, {"quality": quality, **values}, FIRST_RANKED_DAY, title, panels=SEARCH_PANELS)
     last = range(min(FIRST_RANKED_DAY, options.days), options.days + 1)
-    console.print(summary_table(series, last))
-    console.print(quality_table(quality, last))
-    console.print(f"Picture: {picture}", soft_wrap=True)
+    print(summary_table(series, last))
+    print(quality_table(quality, last))
+    print(f"Picture: {picture}")
 
 
 def write_quality(path: Path, quality: dict[str, NDArray[np.float64]]) -> None:
@@ -180,15 +178,13 @@ def write_quality(path: Path, quality: dict[str, NDArray[np.float64]]) -> None:
     path.write_text("\n".join(rows) + "\n")
 
 
-def quality_table(quality: dict[str, NDArray[np.float64]], days: range) -> Table:
+def quality_table(quality: dict[str, NDArray[np.float64]], days: range) -> str:
     """Return the mean quality over some days, the least, and the loss beside the first crawl's."""
-    table = Table(title=f"Search quality, days {days[0]} to {days[-1]}")
-    for name in ("score", "mean", "least", "loss, to user-centric's"):
-        table.add_column(name, justify="left" if name == "score" else "right")
+    table = [("score", "mean", "least", "loss, to user-centric's")]
     of_days = {name: values[days[0] - 1 : days[-1]] for name, values in quality.items()}
     first = 1.0 - float(np.nanmean(of_days[MEASURED]))
     for name, values in of_days.items():
         loss = 1.0 - float(np.nanmean(values))
         ratio = percent(loss / first if first > 0.0 else float("nan"))
-        table.add_row(name, f"{1.0 - loss:.4f}", f"{np.nanmin(values):.4f}", ratio)
-    return table
+        table.append((name, f"{1.0 - loss:.4f}", f"{np.nanmin(values):.4f}", ratio))
+    return titled(f"Search quality, days {days[0]} to {days[-1]}", table)

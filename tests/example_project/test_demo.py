@@ -1,32 +1,36 @@
 """The demo: its numbers against the truth, its picture, and its end."""
 
+import contextlib
 import csv
+import io
 import json
 import signal
 import socket
 import subprocess
 import sys
 import time
-from io import StringIO
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from rich.console import Console
 from scipy import stats
 from scrapy.settings import BaseSettings
 
 from benchmarks.simulated_crawl import crawl_store, texts_of
 from example_project import demo as program
-from example_project.crawls import FIRST_RANKED_DAY, DemoError, Row, Series
-from example_project.demo import CONTROL, LEARNED, PANEL, learn, main, switch
+from example_project import learning
+from example_project.crawls import CONTROL, FIRST_RANKED_DAY, LEARNED, DemoError, Row, Series
+from example_project.demo import main
+from example_project.learning import PANEL, leads, learn, switch
 from example_project.model import Web
-from example_project.tables import STEPS, curve, curves_table, leads
+from example_project.tables import STEPS, curve, curves_table
 from scrapy_gp4c.scoring.functions import FORMAT, load
 from scrapy_gp4c.scoring.named import DEFAULT
 from scrapy_gp4c.scoring.ranking import draws
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
+from training import EXTRAS
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTS, COLLECT = 2, 1
@@ -59,7 +63,7 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def learned(store, score_file, console):
+def learned(store, score_file):
     """Stand in for the learning, which has tests of its own and needs more days than these have."""
     assert (store / "data.mdb").exists()
     score_file.write_text(
@@ -74,11 +78,10 @@ def learned(store, score_file, console):
 def finished(tmp_path_factory):
     """A whole demo of a few days and hosts: its folder, its output, and its port."""
     folder, port = tmp_path_factory.mktemp("demo"), free_port()
-    written = StringIO()
-    with pytest.MonkeyPatch.context() as patch:
+    written = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(written):
         patch.setattr(program, "CRAWLS", COMPARED)
-        patch.setattr(program, "learn", learned)
-        patch.setattr(program, "Console", lambda: Console(file=written, width=200))
+        patch.setattr(learning, "learn", learned)
         sizes = {"--days": DAYS, "--collect": COLLECT, "--hosts": HOSTS, "--port": port, "--output": folder}
         handler = signal.getsignal(signal.SIGTERM)
         try:
@@ -172,9 +175,9 @@ def test_ndcg(rows):
 def test_output(finished):
     """The output names the picture, the learned formula and every crawl; the web is stopped."""
     folder, output, port = finished
-    assert str(folder / "demo.png") in output
-    assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
-    assert "current copies" in " ".join(output.split())
+    assert str(folder / "demo.svg") in output
+    assert ElementTree.parse(folder / "demo.svg").getroot().tag.endswith("svg")
+    assert "current copies" in output
     for text in ("default", "random", CONTROL, f"{LEARNED}: {LEARNED_FORMULA}", "random, rounds(rounds=2)"):
         assert text in output
     assert not accepts(port)
@@ -220,12 +223,12 @@ def collected(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_learn_and_switch(collected, monkeypatch):
+def test_learn_and_switch(collected, monkeypatch, capsys):
     """What is learned from a store is promoted or not, as the file tells; the copy keeps the old function."""
-    monkeypatch.setattr(program, "LEARNING", SMALL)
-    series, console = [collected], Console(file=StringIO(), width=200)
-    promoted = switch(series, console)
-    output = console.file.getvalue()
+    monkeypatch.setattr(learning, "LEARNING", SMALL)
+    series = [collected]
+    promoted = switch(series)
+    output = capsys.readouterr().out
     score_file = collected.folder / "score.json"
     assert collected.panel == 0.0
     assert "python -m training.learn" in output
@@ -243,7 +246,7 @@ def test_learning_that_cannot_be(tmp_path):
     settings = Settings.load(BaseSettings(web.settings()))
     crawl_store(web.store, texts_of(changed, np.random.default_rng(1)), settings, keys)
     with pytest.raises(DemoError, match=r"learning failed: .*cycles"):
-        learn(web.store, tmp_path / "score.json", Console(file=StringIO()))
+        learn(web.store, tmp_path / "score.json")
 
 
 @pytest.mark.slow
@@ -277,6 +280,17 @@ def test_port_taken(tmp_path):
     assert "choose another --port" in errors
 
 
+def test_it_needs_no_library_of_an_extra():
+    """What `make demo` installs is Scrapy and the add-on; a crawl that learns says at once what it lacks."""
+    block = "import sys; sys.modules |= dict.fromkeys(sys.argv[1:], None); "
+    run = "from example_project.demo import main; sys.exit(main(['--days', '5', '--collect', '1']))"
+    done = subprocess.run(
+        [sys.executable, "-c", block + run, *EXTRAS], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == "example_project.demo: scipy is not installed: pip install 'scrapy-gp4c[train]'\n"
+
+
 @pytest.mark.parametrize(("option", "value"), [("--days", "0"), ("--days", "401"), ("--collect", "-1")])
 def test_bad_numbers(capsys, option, value):
     """A number of days that the model does not have is refused."""
@@ -294,7 +308,7 @@ def test_the_first_curve_is_on_the_screen_before_anything_is_ranked(finished):
     assert drawn[0] < fourth
     assert len(drawn) == 1 + len(COMPARED) + 2
     last = next(line for line in reversed(lines) if "default" in line and set(line) & set(STEPS))
-    assert [len(set_of.strip()) for set_of in last.split("│")[2:4]] == [DAYS - 1, DAYS - 1]
+    assert [len(curve) for curve in last.split()[1:]] == [DAYS - 1, DAYS - 1]
 
 
 def test_curves_are_drawn_to_one_scale():
@@ -307,10 +321,8 @@ def test_curves_are_drawn_to_one_scale():
         for day, rate in enumerate(rates, 1):
             one.rows.append(Row(day, score, 9, 5, 5, 1, rate, 0.5, 1.0 - rate, 0, 0))
         series.append(one)
-    console = Console(file=StringIO(), width=120)
-    console.print(curves_table(series, 3))
-    text = console.file.getvalue()
+    text = curves_table(series, 3)
     assert "change rate, 0.0% to 80.0%" in text
     assert "current, 20.0% to 80.0%" in text
-    a, b = (line.split("│")[2].strip() for line in text.splitlines() if line.startswith(("│ a", "│ b")))
+    a, b = (line.split()[1] for line in text.splitlines() if line.startswith(("a ", "b ")))
     assert (a, b) == ("▅█", "▃")
