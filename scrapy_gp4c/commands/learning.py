@@ -21,8 +21,9 @@ from typing import Any, Final
 
 import numpy as np
 from scrapy.spiderloader import get_spider_loader
+from scrapy.utils.conf import arglist_to_dict
 
-from scrapy_gp4c.commands.action import JSON, Action, option, say
+from scrapy_gp4c.commands.action import JSON, Action, option, positive, say
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import SettingsError, StoreError
 from scrapy_gp4c.foreign_text import counted
@@ -31,6 +32,11 @@ from scrapy_gp4c.store.records import StoredGroups
 
 PACKAGES: Final = Path(__file__).parents[2]
 """Directory in which this package and ``training`` are installed."""
+
+
+OF_SCRAPY: Final = ArgumentParser(add_help=False, allow_abbrev=False)
+OF_SCRAPY.add_argument("-s", "--set", action="append", default=[])
+"""Scrapy's own option, among those of a command."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,8 @@ class TrainingCommand:
         main = _main_of(self.name)
         if options.help or options.spider is None:
             return main(["--help"])
-        history, arguments = options.spider, options.arguments
+        history, (given, arguments) = options.spider, OF_SCRAPY.parse_known_args(options.arguments)
+        scrapy_settings.setdict(arglist_to_dict(given.set), "cmdline")
         if history in get_spider_loader(scrapy_settings).list():
             project = Project(scrapy_settings, history)
             history = str(project.store_path)
@@ -210,13 +217,14 @@ CLUSTER = Action(
     "cluster a spider's pages by what they say and link to, for policies such as cb and lb",
     _cluster,
     [
-        option("--clusters", type=int, default=100, help="number of clusters (default: %(default)s)"),
+        option("--clusters", type=positive, default=100, metavar="N", help="clusters to make (default: 100)"),
         option(
             "--features",
+            metavar="NAMES",
             default="content,url,page,links",
             help="what pages are alike by: content, url, page, links, history (default: %(default)s)",
         ),
-        option("--seed", type=int, default=0, help="seed of the clustering (default: %(default)s)"),
+        option("--seed", type=int, default=0, metavar="N", help="seed of the clustering (default: 0)"),
         JSON,
     ],
     Clustering,

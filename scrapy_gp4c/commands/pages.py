@@ -84,7 +84,10 @@ def _run(project: Project, options: Namespace) -> Pages:
 
 
 def _show(best: Pages, options: Namespace) -> None:
-    if best.groups is not None:
+    if not (best.pages or best.groups):
+        matching = "" if options.match is None else f" that matches {options.match}"
+        say(f"no page{matching} was fetched yet")
+    elif best.groups is not None:
         counts = [(one.recent_visits, one.pages, one.n, one.X, one.group) for one in best.groups]
         shares = ["-" if one.recent_share is None else f"{one.recent_share:.3f}" for one in best.groups]
         rows = [(share, *map(str, row)) for share, row in zip(shares, counts, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
@@ -14,6 +15,8 @@ from scrapy.settings import Settings
 
 from scrapy_gp4c.commands import Command
 from scrapy_gp4c.commands.action import positive, table_lines, width_of
+from scrapy_gp4c.commands.actions import ACTIONS
+from scrapy_gp4c.commands.learning import TrainingCommand
 
 
 def test_commands_of_scrapy_load_none_of_the_actions() -> None:
@@ -69,3 +72,28 @@ def test_the_help_fits_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch)
         texts |= {name: added.format_help() for name, added in actions.choices.items()}
     long = [(name, line) for name, text in texts.items() for line in text.splitlines() if len(line) > 80]
     assert not long
+
+
+def test_counts_begin_with_one_and_help_fits_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every option that takes a count refuses 0 and less alike; no line of help is longer than 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    counts = 0
+    for name, action in ACTIONS.items():
+        if isinstance(action, TrainingCommand):
+            continue
+        command, parser = Command(), argparse.ArgumentParser()
+        command.settings = Settings()
+        command.add_options(parser)
+        with pytest.raises(SystemExit):
+            parser.parse_args([*name.split(), "--help"])
+        text = capsys.readouterr().out
+        assert max(map(len, text.splitlines())) <= 80, name
+        for option in {*re.findall(r"(--\w+) N\b", text)} - {"--seed"}:
+            counts += 1
+            for number in ("0", "-1", "-3"):
+                with pytest.raises(SystemExit):
+                    parser.parse_args([*name.split(), "news", f"{option}={number}"])
+                assert f"expected a count of at least 1; found '{number}'" in capsys.readouterr().err, name
+    assert counts >= 7

@@ -27,7 +27,7 @@ def test_replays_know_store_budget_and_policy_of_a_spider(
     (project_directory / "training" / "__init__.py").write_text("raise SystemExit('not ours')")
     options = ("-s", f"GP4C_STORE={store_path}", "-s", "GP4C_BUDGET=0.25", "-s", "GP4C_POLICY=top_k")
     written = tmp_path / "values.json"
-    done = scrapy_gp4c(project_directory, "evaluate", *options, "news", "--score", "age", "--json", written)
+    done = scrapy_gp4c(project_directory, "evaluate", "news", "--score", "age", "--json", written, *options)
     assert done.returncode == 0, done.stderr
     values = json.loads(written.read_text())
     assert str(store_path) in json.dumps(values)
