@@ -30,8 +30,8 @@ from scrapy_gp4c.fingerprint import (
     is_changed,
     part_sum,
     read,
+    read_bytes,
 )
-from scrapy_gp4c.fingerprint.answers import is_text
 from scrapy_gp4c.fingerprint.copy_notes import CopyState, compared, known_fingerprint, unpack
 from scrapy_gp4c.fingerprint.description import description
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
@@ -61,6 +61,8 @@ CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
 """Headers that ask for a 304; without them it says nothing of the page."""
 UNCONDITIONAL: Final = 8
 """One in so many judged visits goes without validators; the page's key decides which."""
+MAX_VALIDATOR_BYTES: Final = 1_024
+"""Longest remembered ETag or Last-Modified: every page may have one, and servers refuse long headers."""
 MAX_LIES: Final = 3
 """Pages with false 304s after which no request to their site has validators."""
 MAX_LYING_SITES: Final = 1_000
@@ -154,6 +156,8 @@ class Visit:
             if self._lacks_text() or self._is_rebased() or visits.cycle.needs_callback(page):
                 return
             row, lies = visits.store.page(page), visits.lies.get(site_of(self._request), ())
+            if row.failures:
+                return  # maybe for what was asked: a header beyond a server's limit is answered 400, for ever
             if is_drawn(row.key, row.n) or page in lies or len(lies) >= MAX_LIES:
                 return  # a server that answers 304 whatever happens would hide all changes
             etag, last_modified = visits.store.validators(page)
@@ -235,11 +239,12 @@ class Visit:
             page = await awaitable(
                 visits.process.read(watched.response, watched.features, with_text=visits.with_text, copy=copy)
             )
+        except TimeoutError:
+            line = f"{response} takes too much time or memory to read: its bytes are compared"
+            log_first(visits.cycle.stats, "gp4c/too_slow", line, {}, logging.WARNING)
+            return read_bytes(watched.response), False
         except Exception as error:
             return error, False
-        if page.kind == "bytes" and is_text(watched.response):
-            line = f"The text of {response} takes too much time or memory to read: its bytes are compared"
-            log_first(visits.cycle.stats, "gp4c/too_slow", line, {}, logging.WARNING)
         return page, False
 
     def _copy_state(self) -> CopyState | None:
@@ -646,11 +651,12 @@ def is_drawn(key: int, n: int) -> bool:
 
 
 def validators_of(response: Response) -> tuple[str | None, str | None]:
-    """ETag and Last-Modified of a response."""
-    etag, last_modified = (response.headers.get(name) for name in ("ETag", "Last-Modified"))
-    return (etag and etag.decode("latin-1")) or None, (
-        last_modified and last_modified.decode("latin-1")
-    ) or None
+    """ETag and Last-Modified of a response; None for a missing, empty or very long one."""
+    values = [response.headers.get(name) or b"" for name in ("ETag", "Last-Modified")]
+    etag, last_modified = (
+        value.decode("latin-1") if 0 < len(value) <= MAX_VALIDATOR_BYTES else None for value in values
+    )
+    return etag, last_modified
 
 
 def plain_outcome(response: Response, request: Request) -> str | None:

@@ -30,7 +30,6 @@ from scrapy_gp4c.fingerprint import (
     PageReading,
     cut_body,
     main_features,
-    read_bytes,
     simhash_words,
     watched_features,
     with_cut_body,
@@ -87,8 +86,8 @@ class FingerprintProcess:
     ) -> Future[PageReading]:
         """Return the future of `read_and_compare` of the response, with the same errors.
 
-        The process takes pages in the order of the calls. A page that takes it too long, or too much memory,
-        is compared by bytes, and so is one that ends two processes by a signal: it might end the crawl.
+        The process takes pages in the order of the calls. Raises TimeoutError for a page that takes it too
+        long, or too much memory, and for one that ends two processes by a signal: it might end the crawl.
         """
         self._thread = self._thread or ThreadPoolExecutor(1, "gp4c-fingerprint")
         page = _page(response, _encoding(response), _FEATURES.index(features), with_text, copy)
@@ -118,10 +117,7 @@ class FingerprintProcess:
         self._end()
 
     def _read(self, response: Response, page: _Page) -> PageReading:
-        try:
-            answer = self._answer(page)
-        except TimeoutError:
-            return read_bytes(response)
+        answer = self._answer(page)
         if answer is None:
             features, with_text = _FEATURES[page.features], page.with_text
             return read_and_compare(response, features, with_text=with_text, copy=page.copy)

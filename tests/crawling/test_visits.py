@@ -99,6 +99,43 @@ async def test_what_splash_renders_is_asked_for_without_validators(site: Site, s
 
 
 @pytest_twisted.ensureDeferred
+async def test_validators_that_a_server_refuses_are_no_end_of_a_page(site: Site, store_path: Path) -> None:
+    """Very long ones are never sent back, and after a failure none is."""
+    asked: dict[str, list[str | None]] = {"/long": [], "/refused": []}
+
+    def page(request: ServerRequest) -> bytes:
+        path = request.path.decode()
+        etag = request.getHeader("If-None-Match")
+        asked[path].append(etag and etag[:3])
+        if etag is not None:
+            request.setResponseCode(400)
+            return b"Request Header Or Cookie Too Large"
+        request.setHeader("ETag", '"' + ("e" * 9_000 if path == "/long" else "1") + '"')
+        return html(WORDS).encode()
+
+    site.pages = {"/long": page, "/refused": page}
+    found: dict[str, list[str]] = {}
+    for cycle in (1, 2, 3):
+        for path in site.pages:
+            await crawl(One, store_path / path[1:], {"GP4C_SKIP_UNCHANGED": True}, url=site.url(path))
+            found.setdefault(path, []).extend(outcomes(store_path / path[1:], cycle)[path])
+    assert found == {
+        "/long": ["first", "unchanged", "unchanged"],
+        "/refused": ["first", "error", "unchanged"],
+    }
+    assert asked == {"/long": [None] * 3, "/refused": [None, '"1"', None]}
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_damaged_pdf_is_not_said_to_take_long(site: Site, store_path: Path) -> None:
+    """Its bytes are compared, as those of any PDF without text, whatever type it is sent as."""
+    site.pages["/"] = "%PDF-1.7 " + html(WORDS)
+    crawler = await crawl(One, store_path, url=site.url())
+    assert outcomes(store_path, 1) == {"/": ["first"]}
+    assert "too_slow" not in stats(crawler)
+
+
+@pytest_twisted.ensureDeferred
 async def test_compression_is_no_change(site: Site, store_path: Path) -> None:
     """The same page with and without gzip has the same fingerprint: we see it decoded."""
     served = {"gzip": False}
