@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import Request, signals
 from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import HtmlResponse
+from scrapy.http.request import NO_CALLBACK
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 from scrapy.utils.misc import load_object
 from scrapy.utils.response import get_meta_refresh
@@ -20,6 +22,7 @@ from scrapy.utils.response import get_meta_refresh
 from scrapy_gp4c.crawling.cycle import VisitInfo
 from scrapy_gp4c.crawling.requests import (
     META,
+    UNKNOWN_FINDER,
     WISHES,
     finder_for,
     finder_of,
@@ -60,6 +63,8 @@ logger = foreign_safe_logger(__name__)
 
 REFRESHES: Final = "gp4c_refreshes"
 """Key in ``Request.meta`` between two middlewares: the page refreshes itself."""
+_in_callback: ContextVar[int] = ContextVar("in_callback", default=UNKNOWN_FINDER)
+"""Page whose callback runs, as `finder_for` has it: a coroutine keeps its own."""
 
 
 class FinderMiddleware(BaseSpiderMiddleware):
@@ -68,6 +73,7 @@ class FinderMiddleware(BaseSpiderMiddleware):
     def process_spider_input(self, response: Response) -> None:
         """Hide the mark of a response's request, and put its visit into ``response.meta["gp4c"]``."""
         hide_finder(response)
+        _in_callback.set(finder_for(response))
         request = response.request
         if request is None:
             return
@@ -161,6 +167,10 @@ class FingerprintMiddleware:
         visit = self._visit(request)
         if visit is not None:
             visit.add_validators()
+            return
+        run = run_of(self._crawler)
+        if run is not None and META not in request.meta and request.callback is not NO_CALLBACK:
+            run.note_download(_in_callback.get())  # nobody has queued it: a callback waits for it
 
     async def process_response(self, request: Request, response: Response) -> Response:
         """End a visit; raises IgnoreRequest for an unchanged page that is to be skipped."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cached_property
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +16,7 @@ from scrapy_gp4c.crawling.cycle import Cycle, VisitInfo
 from scrapy_gp4c.crawling.promises import has_promise
 from scrapy_gp4c.crawling.requests import (
     FETCH_NOTES,
+    FOLLOWS,
     FOUND_BY,
     JAR,
     META,
@@ -32,6 +33,7 @@ from scrapy_gp4c.crawling.requests import (
     has_new_data,
     is_opted_out,
     is_page_request,
+    new_data,
 )
 from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
 from scrapy_gp4c.foreign_text import foreign_safe_logger
@@ -58,6 +60,8 @@ MAX_REMEMBERED: Final = 100_000
 """Pages of a kind whose next request is skipped without a look into the store: about 20 MB."""
 MAX_VARYING: Final = 20
 """Names of varying data after which no further ones are remembered."""
+MIN_STEADY: Final = 5
+"""Times that data was the same again from which on it counts as what does not vary."""
 MAX_OFFERED: Final = 10_000
 """Requests that only the spider can make and that may be needed, for pages that lead to planned ones."""
 MAX_START_PAGES: Final = 16
@@ -297,6 +301,15 @@ class Admission:
         self._logins: set[int] = set(cycle.store.newest_record("logins").get("logins", ()))
         """Keys of the pages by which the spider comes to its first POST."""
         self._has_posted = False
+        self._followers: set[int] = set()
+        """Pages whose callbacks have followed links in this run."""
+        self._may_log_in, self._cookies = True, 0
+        self._finders: dict[int, int] = {}
+        """First new pages of the run -> their finders, which the store has from the end of the cycle on."""
+        self._handed: dict[int, Collection[str]] = {}
+        """Page -> names of what the spider has handed on to it in this run, and that was another before."""
+        self._handed_values: dict[str, Any] = {}
+        """Name of such data -> the value that all pages get; None: each its own."""
         self._is_seen: Callable[[Request], bool] | None = None
         function = cycle.settings.new_page_function
         read = () if function is None else COUNTED if function.callable else function.columns
@@ -307,7 +320,7 @@ class Admission:
         """Key of a page that was asked for with secrets in its URL -> key of that request with them."""
         self._memories: tuple[set[Any] | dict[Any, Any], ...] = (
             self._duplicates, self._settled, self._unplanned, self.restored, self.offered, self._copies,
-            self._secret_keys, self._links,
+            self._secret_keys, self._links, self._handed, self._followers,
         )  # fmt: skip
 
     def use_filter(self, is_seen: Callable[[Request], bool]) -> None:
@@ -411,6 +424,14 @@ class Admission:
         if self._cycle.settings.skip_unchanged and stored.get(NEEDS_CALLBACK) not in (how, "always"):
             self._cycle.store.set_request(page, {**stored, NEEDS_CALLBACK: how})
 
+    def _note_follower(self, page: int) -> None:
+        """Note that a page's callback follows links, and is to run where these may differ."""
+        if page not in self._followers:
+            self._followers.add(page)
+            stored = self._cycle.store.request(page)
+            if FOLLOWS not in stored:
+                self._cycle.store.set_request(page, {**stored, FOLLOWS: True})
+
     @cached_property
     def _words(self) -> dict[str, float]:
         """Word of the query log -> its share of all of them."""
@@ -435,27 +456,42 @@ class Admission:
             store.note(page, "anchor", worth)
         return False
 
-    def _note_login(self, request: Request) -> None:
+    def _note_login(self, request: Request, what: str = "first POST") -> None:
         """Remember the pages by which the spider came from its start to its first POST, as to a login.
 
         Without them a run would have no session: the spider visits them in every run, and before the plan.
         """
-        store, finder, keys = self._cycle.store, finder_of(request, self._cycle.store), list[int]()
-        while finder not in (UNKNOWN_FINDER, START) and len(keys) < MAX_LOGIN_PAGES:
-            page = store.page(finder - 1)
-            keys.append(page.key)
-            finder = page.found_by
-        if not keys or finder != START:
+        keys = self._way_to(request)
+        if not keys:
             return
         if not self._logins.issuperset(keys):
             url = self.rebuilder.credentials.url(request.url)
             line = (
-                f"The way to the first POST, {url}, may be a login: its {len(keys)} page(s) are visited in "
+                f"The way to the {what}, {url}, may be a login: its {len(keys)} page(s) are visited in "
                 'every cycle, before the others. Requests with meta={"gp4c": False} are left alone.'
             )
             self._log_first("gp4c/leads_to_login", line)
         self._logins.update(keys)
-        store.amend_record(logins=sorted(self._logins))
+        self._cycle.store.amend_record(logins=sorted(self._logins))
+
+    def _way_to(self, request: Request) -> list[int]:
+        """Keys of the pages from the spider's start to a request; none where there are too many."""
+        store, finder, keys = self._cycle.store, finder_of(request, self._cycle.store), list[int]()
+        while finder not in (UNKNOWN_FINDER, START) and len(keys) < MAX_LOGIN_PAGES:
+            page = store.page(finder - 1)
+            keys.append(page.key)
+            finder = page.found_by or self._finders.get(finder - 1, UNKNOWN_FINDER)
+        return keys if finder == START else []
+
+    def _note_session(self, request: Request) -> None:
+        """Remember pages that have brought cookies before any other was asked for, as those of a login."""
+        ended, cookies = self._cycle.ended_visits, self.rebuilder.count_cookies()
+        self._may_log_in = ended <= MAX_LOGIN_PAGES
+        if cookies > self._cookies and not self._cycle.is_busy:
+            keys = self._way_to(request)
+            if len(keys) == ended and self._logins <= set(keys):
+                self._note_login(request, "first page with cookies")
+        self._cookies = cookies
 
     def _admit_page(self, request: Request, weight: float | None, has_wishes: bool) -> bool:
         cycle, store = self._cycle, self._cycle.store
@@ -483,6 +519,10 @@ class Admission:
             if page is None and self._waits_for_twin(request):
                 return False
         finder = finder_of(request, store)
+        if self._may_log_in:
+            self._note_session(request)
+        if cycle.settings.skip_unchanged and finder not in (UNKNOWN_FINDER, START):
+            self._note_follower(finder - 1)
         if page is not None:
             if finder == START and store.page(page).found_by == UNKNOWN_FINDER:
                 store.note(page, "found_by", START)  # an imported page, of which only now this is known
@@ -520,6 +560,8 @@ class Admission:
             self.restored.add(page)
             if finder != UNKNOWN_FINDER:
                 store.note(page, "found_by", finder)
+            if len(self._finders) < MAX_START_PAGES:
+                self._finders[page] = finder
             self._note_weight(page, weight)
             claim = cycle.claim_new(page, finder)
             self._stats.inc_value("gp4c/new_pages")
@@ -654,16 +696,64 @@ class Admission:
         said = {name: value for name, value in before.get("meta", {}).items() if name in WISHES}
         if said:
             stored = {**stored, "meta": {**said, **stored.get("meta", {})}}
+        if FOLLOWS in before:
+            stored = {**stored, FOLLOWS: True}
         if NEEDS_CALLBACK in before:
             stored = {**stored, NEEDS_CALLBACK: before[NEEDS_CALLBACK]}
         elif self._cycle.settings.skip_unchanged and has_new_data(before, stored):
             stored = {**stored, NEEDS_CALLBACK: "once"}
-        if stored != before:
-            self._note_varying(self.rebuilder.data_of(before), self.rebuilder.data_of(stored))
+        now = self.rebuilder.data_of(stored)
+        if stored == before:
+            self._note_steady(now, now)
+        else:
+            data = self.rebuilder.data_of(before)
+            self._note_steady(data, now)
+            self._note_varying(data, now)
+            self._note_handed(page, before, stored)
             jars = [one.get("meta", {}).get("cookiejar") for one in (before, stored)]
             if None not in jars:  # of the page that sets up the session, too
                 self._note_varying({JAR: jars[0]}, {JAR: jars[1]})
             self._cycle.store.set_request(page, stored)
+
+    def _note_handed(self, page: int, before: StoredRequest, stored: StoredRequest) -> None:
+        """Note what a page's callback would get that it did not get before."""
+        handed = new_data(before, stored)
+        for name, value in handed.items():
+            if self._handed_values.setdefault(name, value) != value:
+                self._handed_values[name] = None
+        if handed:
+            self._handed[page] = handed.keys()
+
+    def warn_of_handed(self) -> None:
+        """Warn of pages that were handed new data and not visited: their items are old or missing."""
+        store = self._cycle.store
+        of_pages = {name for name, value in self._handed_values.items() if value is None}  # no date of today
+        pages = [
+            page
+            for page, names in self._handed.items()
+            if not of_pages.isdisjoint(names) and not store.visited(page)
+        ]
+        if not pages:
+            return
+        self._stats.inc_value("gp4c/handed_and_not_visited", len(pages))
+        logger.warning(
+            "%d known pages were handed new data (%s) and are not visited in this cycle: what their "
+            "callbacks would make of it is missing. The first is %s. If an item is made of several pages, "
+            'give the further requests meta={"gp4c": False}; else raise GP4C_BUDGET, or yield the item where '
+            "the data is.",
+            len(pages),
+            ", ".join(sorted(of_pages)[:MAX_VARYING]),
+            self.rebuilder.credentials.url(store.request(pages[0])["url"]),
+            extra=self._extra,
+        )
+
+    def _note_steady(self, before: dict[str, Any], now: dict[str, Any]) -> None:
+        """Count how often data was the same again, so that it need not be doubted."""
+        steady = self._cycle.steady_data
+        for name in before.keys() & now.keys():
+            if before[name] == now[name] and steady.get(name, 0) < MIN_STEADY and len(steady) < MAX_VARYING:
+                steady[name] = steady.get(name, 0) + 1
+                self._cycle.store.amend_record(steady_data=steady.copy())
 
     def _note_varying(self, before: dict[str, Any], now: dict[str, Any]) -> None:
         """Note the names of data whose values differ from those of the run before."""

@@ -42,7 +42,7 @@ from scrapy_gp4c.crawling.planning import (
 from scrapy_gp4c.crawling.promises import PageRules, put_weights, rule_of_request
 from scrapy_gp4c.crawling.repeats import Repeats
 from scrapy_gp4c.crawling.reports import report_of, sampled_counts
-from scrapy_gp4c.crawling.requests import META, NEEDS_CALLBACK, UNKNOWN_FINDER, Claim
+from scrapy_gp4c.crawling.requests import FOLLOWS, META, NEEDS_CALLBACK, UNKNOWN_FINDER, Claim
 from scrapy_gp4c.errors import ExpressionError, Gp4cError, PolicyError, ScoreError, SettingsError, StoreError
 from scrapy_gp4c.fingerprint import PageReading, distance, is_changed
 from scrapy_gp4c.foreign_text import foreign_safe_logger
@@ -546,6 +546,15 @@ def retry_after(value: bytes | None, now_s: float) -> float:
     return now_s + min(wait_s, MAX_WAIT_S) if wait_s > 0.0 else 0.0
 
 
+class Refusal(NamedTuple):
+    """Doubtful answer, which counts as a refusal if the spider does not ask again."""
+
+    page: int
+    request: Request
+    host: str
+    until_s: float
+
+
 class PlannedPages:
     """Plan of a cycle over all its rounds, looked up by page."""
 
@@ -611,6 +620,8 @@ class Cycle:
         self.rules = LiveRules(store, settings, self._planner.rules)
         self.varying_data = set(store.newest_record("varying_data").get("varying_data", ()))
         """Names of data that the spider hands on with other values in other runs, as `data_of` names them."""
+        self.steady_data = dict(store.newest_record("steady_data").get("steady_data", {}))
+        """Name of such data -> how often it had the value of the run before, up to a few times."""
         self.moves = Moves(store.newest_record("moved").get("moved", []))
         self.deliveries = Deliveries(store, self.resumed, settings.redeliver)
         self.on_delivered: Callable[[PageRow, NewVisit, VisitInfo], None] = lambda row, visit, info: None
@@ -637,6 +648,8 @@ class Cycle:
         self.archive: Archive | None = None
         """Where texts are kept; whoever opens it closes it."""
         self.patience = Patience(self.record.get("left_alone", {}))
+        self.refusals: list[Refusal] = []
+        """Doubtful answers whose callbacks may still ask for the page again."""
         self.repeats = Repeats(store, settings.trap_pages)
         self.chosen_left_out = 0
         """Visits that the policy chose and that were left out: of sites that are left alone, and the like."""
@@ -678,6 +691,16 @@ class Cycle:
     def without_outcome(self) -> int:
         """Number of pages in the rounds planned so far without an outcome yet."""
         return self._without_outcome - sum(is_planned for _, _, is_planned in self._doubted.values())
+
+    @property
+    def ended_visits(self) -> int:
+        """Visits of the cycle that are over for the downloader."""
+        return self.recorded + len(self.held)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether requests of visits are under way, or in the queue."""
+        return bool(self._under_way)
 
     def plan_round(self) -> list[int]:
         """Plan the next round; returns its pages, best first.
@@ -860,6 +883,7 @@ class Cycle:
         is_refused = info.doubtful is not None or held.withdrawn is not None or "retry_times" in request.meta
         if not (is_refused and request.dont_filter):
             return None
+        self.refusals = [one for one in self.refusals if one.page != page]
         self.held.pop(page, None)
         self._doubted.pop(page, None)
         info.held = None
@@ -917,13 +941,14 @@ class Cycle:
         reading: PageReading | None = None,
         read_hints: Callable[[], None] = lambda: None,
         is_rebased: bool = False,
+        is_known: bool = False,
     ) -> VisitInfo:
         """Record the outcome of a visit; returns what the callback finds in ``response.meta["gp4c"]``.
 
         ``reading``: of the page, which is compared with its copy in place of an outcome; ``request``: whose
         callback the visit is held for, None: it is recorded at once; ``read_hints``: called just before
         that, so that a commit has both or none; ``is_rebased``: whether the copy was compared by another
-        rule, so that the page counts as unchanged.
+        rule, so that the page counts as unchanged; ``is_known``: whether the body is that of the copy.
         """
         row, bits = self.store.page(visit.page), None
         if reading is not None:
@@ -973,6 +998,7 @@ class Cycle:
             return info
         is_skipped = self.settings.skip_unchanged and info.outcome in ("unchanged", "not_modified")
         is_skipped = is_skipped and not self.needs_callback(visit.page)
+        is_skipped = is_skipped and (is_known or reading is None or not self.follows(visit.page))
         if request is None or is_skipped or new.outcome not in HELD_OUTCOMES:
             self._record(held)
         else:
@@ -980,8 +1006,15 @@ class Cycle:
         return info
 
     def needs_callback(self, page: int) -> bool:
-        """Whether the callback of a page is to run though the page did not change."""
-        return NEEDS_CALLBACK in self.store.request(page)
+        """Whether the callback of a page is to run though the page did not change.
+
+        So it is after a failure: the spider may have heard of that, and is to hear that the page is back.
+        """
+        return self.store.page(page).failures > 0 or NEEDS_CALLBACK in self.store.request(page)
+
+    def follows(self, page: int) -> bool:
+        """Whether the callback of a page follows its links, so that it runs unless the body is the same."""
+        return FOLLOWS in self.store.request(page)
 
     def _since_delivered(self, page: int, copy: PageRow | None, reading: PageReading) -> dict[str, object]:
         """Result of a visit by comparison with the copy that was delivered last."""
@@ -1112,8 +1145,17 @@ class Cycle:
         if held.validators != self.store.validators(page):
             self.store.set_validators(page, *held.validators)
 
-    def doubt(self, page: int, notes: bytes) -> None:
-        """Doubt a visit of this cycle that counted as a change; ``notes``: packed, of the copy that stays."""
+    def count_refusals(self, under_way: Collection[Request]) -> list[str]:
+        """Count the doubtful answers that the spider is through with; returns hosts to leave alone."""
+        over = [one for one in self.refusals if one.request not in under_way]
+        self.refusals = [one for one in self.refusals if one.request in under_way]
+        return [one.host for one in over if self.patience.note(one.host, one.until_s)]
+
+    def doubt(self, page: int, notes: bytes) -> bool:
+        """Doubt a visit of this cycle that counted as a change; False: the page is being asked for again.
+
+        ``notes``: packed, of the copy that stays.
+        """
         self.store.set_copy_notes(page, notes)
         if self.settings.skip_unchanged:
             self.store.set_validators(page, None, None)
@@ -1123,6 +1165,9 @@ class Cycle:
             self.store.doubt_visit(page)
             self.stats.inc_value("gp4c/outcome/changed", -1)
             self.stats.inc_value("gp4c/outcome/doubtful")
+        else:
+            return False
+        return True
 
     def leave_alone(self, host: str, wait: bytes | None) -> None:
         """Leave a host alone for the rest of the cycle; ``wait``: header Retry-After of its answer."""

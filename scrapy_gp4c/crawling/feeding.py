@@ -15,7 +15,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from scrapy_gp4c.crawling.admission import SECRET_NOT_GIVEN, Admission, log_first, secret_not_given
+from scrapy_gp4c.crawling.admission import (
+    MIN_STEADY,
+    SECRET_NOT_GIVEN,
+    Admission,
+    log_first,
+    secret_not_given,
+)
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.requests import UNKNOWN_FINDER, CallbackMissingError
 from scrapy_gp4c.crawling.scrapy_internals import has_started
@@ -169,7 +175,7 @@ class Feeder:
         self._unasked: dict[int, tuple[StoredRequest, list[str]]] = {}
         """Page that only the spider can request -> its stored request, and what that lacks."""
         self._outdated: dict[int, StoredRequest] = {}
-        """Pages queued as stored whose data varies from run to run."""
+        """Pages queued as stored, with data that may be another today."""
         self.not_left: set[int] = set()
         """Pages that only the spider can request, and whose places other pages do not have yet."""
         self.extend(pages)
@@ -244,14 +250,20 @@ class Feeder:
         )
 
     def warn_of_outdated(self) -> None:
-        """Warn of visited pages whose callbacks got data of an earlier run."""
+        """Warn of visited pages whose callbacks got data of an earlier run that varies, or may vary."""
         cycle = self._cycle
-        pages = [page for page in self._outdated if page not in cycle.asked and cycle.store.visited(page)]
+        steady = {name for name, times in cycle.steady_data.items() if times >= MIN_STEADY}
+        steady -= cycle.varying_data
+        doubted = {
+            page: self._rebuilder.data_of(stored).keys() - steady
+            for page, stored in self._outdated.items()
+            if page not in cycle.asked and cycle.store.visited(page)
+        }
+        pages = [page for page, names in doubted.items() if names]
         if not pages:
             return
         cycle.stats.inc_value("gp4c/data_of_earlier_run", len(pages))
-        data = map(self._rebuilder.data_of, (self._outdated[page] for page in pages))
-        names = cycle.varying_data.intersection(*data)
+        names = set.intersection(*(doubted[page] for page in pages))
         logger.warning(
             "%d of %d visited pages got data of an earlier run (%s), because the spider did not ask for them "
             "in this run. The first is %s. Give the requests of the pages that hand it on "
@@ -329,8 +341,7 @@ class Feeder:
         if request is None:
             self._cycle.end(claim, "error", answer=LastAnswer(error="the request cannot be rebuilt"))
             return False
-        data = self._rebuilder.data_of(stored)
-        if not (page in self._admission.restored or self._cycle.varying_data.isdisjoint(data)):
+        if page not in self._admission.restored and self._rebuilder.data_of(stored):
             self._outdated[page] = stored
         level = self._fed * RANK_LEVELS // self._planned
         request.priority += RANK_LEVELS - min(level, RANK_LEVELS - 1)

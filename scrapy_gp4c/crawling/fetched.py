@@ -48,6 +48,8 @@ class KnownCopy:
     fingerprint that it is compared with."""
     needs_callback: bool
     """Whether the callback is to run though the page did not change."""
+    follows: bool
+    """Whether the callback follows links, and is to run unless the body is the same."""
     rule: PageRule
     distance_bits: int
     was_redirected: bool
@@ -85,6 +87,7 @@ def known_copy(cycle: Cycle, claim: Claim) -> KnownCopy:
         None if archive is None or before is None else archive.previous(before)(),
         delivered,
         cycle.needs_callback(claim.page),
+        cycle.follows(claim.page),
         rule,
         cycle.distance_bits(rule),
         cycle.was_redirected(claim.page),

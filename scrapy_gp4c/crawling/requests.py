@@ -88,6 +88,7 @@ _NO_DATA: Final = frozenset({"cookiejar", "depth", "link_text"})
 JAR: Final = "meta cookiejar"
 _FOR_SERVER: Final = ("cookies", "flags", "header ", "meta proxy", JAR)
 NEEDS_CALLBACK: Final = "needs_callback"
+FOLLOWS: Final = "follows"
 IDENTIFYING: Final = ("cb_kwargs", "meta", "cookies")
 """Fields of a stored request by which a fingerprinter may tell pages apart, besides URL and headers."""
 
@@ -110,6 +111,7 @@ _FIELDS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
     "lacks": (list, "a list of texts"),
     "unstorable": (list, "a list of texts"),
     "needs_callback": (str, "always or once"),
+    "follows": (bool, "true or false"),
     "session": (bool, "true or false"),
 }
 _JSON_SCALARS: Final = (str, int, bool, type(None))
@@ -433,15 +435,29 @@ def _is_option(name: str) -> bool:
 
 def has_new_data(before: StoredRequest, now: StoredRequest) -> bool:
     """Whether the callback, or the data that it gets, is another than before, as far as anybody can tell."""
+    old, new = data_for_callback(before), data_for_callback(now)
+    return (
+        bool(new_data(before, now))
+        or old.keys() != new.keys()
+        or "callback" in now.get("unstorable", ())
+        or before.get("callback") != now.get("callback")
+    )
+
+
+def new_data(before: StoredRequest, now: StoredRequest) -> dict[str, Any]:
+    """Data that a callback gets now and did not get before, as far as anybody can tell: name -> value."""
+    old = data_for_callback(before)
+    new = {name: value for name, value in data_for_callback(now).items() if old.get(name) != value}
     for name in now.get("unstorable", ()):
         field, _, key = name.partition(" ")
-        if field in ("callback", "cb_kwargs") or (field == "meta" and not _is_option(key)):
-            return True
-    old, new = (
-        {name: value for name, value in data_of(stored).items() if not name.startswith(_FOR_SERVER)}
-        for stored in (before, now)
-    )
-    return old != new or before.get("callback") != now.get("callback")
+        if field == "cb_kwargs" or (field == "meta" and not _is_option(key)):
+            new[name] = object()  # equal to no other
+    return new
+
+
+def data_for_callback(stored: StoredRequest) -> dict[str, Any]:
+    """Data of a request that no server gets: name -> value."""
+    return {name: value for name, value in data_of(stored).items() if not name.startswith(_FOR_SERVER)}
 
 
 def check_stored(stored: StoredRequest) -> None:
@@ -624,6 +640,11 @@ class Rebuilder:
         if jar is not None:
             cookies = self._crawler.get_downloader_middleware(CookiesMiddleware)
         return isinstance(cookies, CookiesMiddleware) and jar in cookies.jars and len(cookies.jars[jar]) > 0
+
+    def count_cookies(self) -> int:
+        """Number of cookies of the session."""
+        cookies: Any = self._crawler.get_downloader_middleware(CookiesMiddleware)
+        return len(cookies.jars[None]) if isinstance(cookies, CookiesMiddleware) else 0
 
     def build(self, stored: StoredRequest, varying: Set[str] = frozenset()) -> tuple[Request, list[str]]:
         """Return the request of a planned visit, and names of what it lacks and nobody adds.

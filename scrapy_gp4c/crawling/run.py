@@ -20,7 +20,7 @@ from pydispatch.robustapply import robustApply
 from scrapy import signals
 from scrapy.exceptions import DontCloseSpider
 from scrapy.extensions.feedexport import FeedExporter
-from scrapy.spidermiddlewares.httperror import HttpError
+from scrapy.spidermiddlewares.httperror import HttpError, HttpErrorMiddleware
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import (
@@ -43,7 +43,7 @@ from scrapy_gp4c.crawling.neighbourhood import missing_clusters
 from scrapy_gp4c.crawling.notifying import Notifier
 from scrapy_gp4c.crawling.promises import unmatched_warning
 from scrapy_gp4c.crawling.reports import collect_stats, count_without_text, resting_pages
-from scrapy_gp4c.crawling.requests import META, Claim, Rebuilder, finder_for, finder_of
+from scrapy_gp4c.crawling.requests import META, UNKNOWN_FINDER, Claim, Rebuilder, finder_for, finder_of
 from scrapy_gp4c.crawling.scrapy_internals import has_receivers, has_started, under_way, wake
 from scrapy_gp4c.crawling.signalling import SignalSender
 from scrapy_gp4c.crawling.store_owner import (
@@ -56,6 +56,7 @@ from scrapy_gp4c.crawling.store_owner import (
 )
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.foreign_text import foreign_safe_logger
+from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import SECRET_PARAMS, Credentials
 from scrapy_gp4c.store.opening import USUAL, Sizes, Store, open_store
@@ -373,8 +374,17 @@ class Run:
 
     def settle(self) -> None:
         """Record the visits that the spider is through with."""
-        if self.cycle.held:
-            self.cycle.settle(under_way(self._crawler))
+        if self.cycle.held or self.cycle.refusals:
+            requests = under_way(self._crawler)
+            self.cycle.settle(requests)
+            self._count_refusals(requests)
+
+    def _count_refusals(self, requests: Collection[Request]) -> None:
+        if hosts := self.cycle.count_refusals(requests):
+            self.cycle.keep_left_alone()
+            for host in hosts:
+                line = messages.refusing(host, self.cycle.patience.left_alone[host])
+                logger.warning("%s", line, extra=self.extra)
 
     def _note_error(self, failure: Failure, response: Response | None) -> None:
         if response is not None:  # else of a start, or of an item of a page event
@@ -414,6 +424,21 @@ class Run:
         if held is not None:
             held.failure = repr(error)[:200]
 
+    def reads(self, request: Request, response: Response) -> bool:
+        """Whether the spider reads a response with this status, as Scrapy tells."""
+        errors = self._crawler.get_spider_middleware(HttpErrorMiddleware)
+        try:
+            if isinstance(errors, HttpErrorMiddleware):
+                errors.process_spider_input(response.replace(request=request))
+        except HttpError:
+            return False
+        return True
+
+    def note_download(self, finder: int) -> None:
+        """Note that a callback downloads something by itself; ``finder``: its page, as by `finder_for`."""
+        if finder not in (UNKNOWN_FINDER, START) and finder - 1 in self.cycle.held:
+            self._admission.need_callback(finder - 1, "always")
+
     def note_reached(self, info: VisitInfo) -> None:
         """Note that a response has come to the spider."""
         self.cycle.sees_responses = True
@@ -444,6 +469,7 @@ class Run:
         cycle = self.cycle
         self._admission.count_duplicates()
         cycle.settle((), is_closing=True)
+        self._count_refusals(())
         if cycle.failure is None:  # else the store may be beyond reading; the next run visits them
             cycle.end_lost()
             if reason != "shutdown":
@@ -454,6 +480,7 @@ class Run:
             return
         self._feeder.end_unasked()
         self._feeder.warn_of_outdated()
+        self._admission.warn_of_handed()
         if (cause := self._idle_cause()) is not None:
             logger.warning("scrapy-gp4c found nothing to do: %s", cause, extra=self.extra)
         is_explained = cause is not None or any(map(self.stats.get_value, (FROM_CACHE, NO_DOWNLOAD)))

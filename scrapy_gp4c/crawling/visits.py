@@ -10,10 +10,11 @@ from urllib.parse import urlsplit
 
 import numpy as np
 from scrapy.exceptions import IgnoreRequest
+from scrapy.http import TextResponse
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c.crawling.admission import FROM_CACHE, NO_DOWNLOAD, log_first
-from scrapy_gp4c.crawling.cycle import VisitInfo, retry_after
+from scrapy_gp4c.crawling.cycle import Refusal, VisitInfo, retry_after
 from scrapy_gp4c.crawling.doubt import Changed, SharedTexts
 from scrapy_gp4c.crawling.fetched import FetchedResponse, NotFetchedError
 from scrapy_gp4c.crawling.messages import refusing
@@ -56,6 +57,7 @@ LATENCY: Final = "download_latency"
 """Key in ``Request.meta``; other download handlers than Scrapy's may not measure it."""
 GONE_STATUS: Final = (404, 410)
 REFUSALS: Final = (403, 429, 503)
+REDIRECTS: Final = (301, 302, 303, 307, 308)
 PERMANENT: Final = (301, 308)
 CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
 """Headers that ask for a 304; without them it says nothing of the page."""
@@ -80,6 +82,11 @@ CUT_OFF: Final = "dataloss"
 class Unchanged(IgnoreRequest):
     """An unchanged page is skipped: what the errback of its request gets with ``GP4C_SKIP_UNCHANGED``."""
 
+    def __init__(self, response: Response) -> None:
+        super().__init__("unchanged since the last visit")
+        self.response = response
+        """As `HttpError` has it, which errbacks expect."""
+
 
 class Visits:
     """Visits of a run, with the values that are the same for all responses."""
@@ -96,6 +103,7 @@ class Visits:
         self.features = settings.features
         self.skip_unchanged = settings.skip_unchanged
         self.url_keys = run.url_keys
+        self.reads = run.reads
         self.describes = settings.asks_for_clusters
         self.texts = SharedTexts(self.store.newest_record("doubted").get("doubted", []))
         run.doubted = lambda: list(self.texts.doubted)
@@ -270,7 +278,19 @@ class Visit:
         """Outcome that follows without the page's text; None: the text decides."""
         if "cached" in response.flags and self._visits.store.page(self._claim.page).has_copy:
             return "not_modified"  # the server has validated it
-        return plain_outcome(response, self._request)
+        outcome = plain_outcome(response, self._request)
+        return None if outcome == "error" and self._is_read_redirect(response) else outcome
+
+    def _is_read_redirect(self, response: Response) -> bool:
+        """Whether the spider reads where a page redirects to, so that this is what is compared."""
+        location = response.headers.get("Location")
+        if response.status not in REDIRECTS or location is None:
+            return False
+        if not self._visits.reads(self._request, response):
+            return False
+        text = f"{response.status} {location.decode('latin-1')}".encode()
+        self._watched = ComparedPart(TextResponse(response.url, body=text), None)
+        return True
 
     def _is_no_download(self, response: Response) -> bool:
         """Whether nobody has asked the server for this response; the first time of each kind, say so."""
@@ -355,7 +375,7 @@ class Visit:
             return self._finish(response, info)
         is_rebased = not is_known and self._is_rebased()
         if not is_known and not is_rebased and (doubt := self._doubt(response, page)) is not None:
-            self._note_refusal(response, refuses=True)
+            self._note_doubtful(response, claim.page)
             info = self._end(response, "doubtful", doubt, self._request)
             info["doubtful"] = doubt
             return self._finish(response, info)
@@ -379,6 +399,7 @@ class Visit:
             reading=page,
             read_hints=partial(self._read_hints, response),
             is_rebased=is_rebased,
+            is_known=is_known,
         )
         if info.outcome == "first":
             self._note_first(page, response)
@@ -420,8 +441,8 @@ class Visit:
                 self._request, response, page, copy, bits, was_redirected=was_redirected
             )
         for one in doubt.taken_back:
-            visits.cycle.doubt(one.page, one.notes)
-            self._note_refusal(response, refuses=True)
+            if visits.cycle.doubt(one.page, one.notes):
+                self._note_doubtful(response, one.page)
         if doubt.is_remembered and page.fingerprint not in visits.texts.doubted:
             visits.store.amend_record(doubted=visits.texts.doubt(page.fingerprint))
         return doubt.reason
@@ -538,6 +559,13 @@ class Visit:
             cycle.keep_left_alone()
             logger.warning("%s", refusing(host, cycle.patience.left_alone[host]))
 
+    def _note_doubtful(self, response: Response, page: int) -> None:
+        """Count a doubtful answer as a refusal, unless the spider asks for the page again."""
+        held = self._visits.cycle.held.get(page)
+        request = self._request if held is None or held.request is None else held.request
+        until_s = retry_after(response.headers.get("Retry-After"), time.time())
+        self._visits.cycle.refusals.append(Refusal(page, request, site_of(self._request), until_s))
+
     def _learn(self, response: Response, page: PageReading) -> PageReading:
         """Reading of a page without its clock; learned noise is kept in the notes of the copy."""
         visits, number = self._visits, self._claim.page
@@ -594,7 +622,7 @@ class Visit:
                 browser_page = self._request.meta.get("playwright_page")
                 if browser_page is not None and self._request.errback is None:  # which would close it
                     deferred_from_coro(browser_page.close())
-                raise Unchanged("unchanged since the last visit")
+                raise Unchanged(response)
         return response
 
     def _tell(self, response: Response, info: VisitInfo) -> None:

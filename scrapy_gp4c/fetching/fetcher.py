@@ -368,8 +368,10 @@ class FetcherCrawl:
             result.body = response.body
         copy = task.copy
         is_unchanged = copy is not None and self._read(response, copy, result) and not copy.needs_callback
+        if copy is not None and copy.follows:
+            is_unchanged &= result.is_known or response.status == 304
         if is_unchanged and self.config.skip_unchanged:
-            await self._fail(request, Unchanged("unchanged since the last visit"), result)
+            await self._fail(request, Unchanged(response), result)
             return
         output = engine.scraper.spidermw.scrape_response_async(
             engine.scraper.call_spider_async, response, request

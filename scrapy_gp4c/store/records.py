@@ -149,6 +149,8 @@ class CycleRecord(TypedDict, total=False):
     """Rules by which sites moved: begin and end of new addresses, begin and end of the old ones."""
     varying_data: list[str]
     """Names of data that requests hand on with other values in other runs."""
+    steady_data: dict[str, int]
+    """Name of such data -> how often it had the value of the run before, up to a few times."""
     traps: list[list[Any]]
     """Scopes of traps: site, begin of the directory, whether URLs have a query."""
     repeats: list[list[Any]]
@@ -156,7 +158,7 @@ class CycleRecord(TypedDict, total=False):
     url_parts: dict[str, list[int]]
     """Part of URLs, such as a parameter -> hashes of some URLs of pages without it."""
     logins: list[int]
-    """Keys of the pages by which the spider comes to its first POST."""
+    """Keys of the pages by which the spider comes to its first POST, or to the cookies of its session."""
     doubted: list[int]
     """Fingerprints of texts that are blocks and the like, of this cycle and before."""
     secret_params: list[str]
@@ -247,6 +249,8 @@ class StoredRequest(TypedDict, total=False):
     needs_callback: str
     """Why the callback runs though the page is unchanged: ``always``, as it yields what no plan keeps, or
     ``once``, as the request has data that was not delivered."""
+    follows: bool
+    """Whether its callback has followed links of the page, which may change though the text does not."""
 
 
 class LastAnswer(NamedTuple):

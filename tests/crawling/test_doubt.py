@@ -153,7 +153,8 @@ async def test_a_site_that_blocks_for_some_cycles(
             await crawl(Pages, store_path, FULL, urls=urls)
             all_outcomes = [one for ends in outcomes(store_path, cycle).values() for one in ends]
             false_changes += all_outcomes.count("changed")
-            assert len(site.log) <= 10, (cycle, all_outcomes)
+            # Five doubtful answers, each after a redirect, and what is sent while the spider reads the last.
+            assert len(site.log) <= 12, (cycle, all_outcomes)
     assert "is left alone for the rest of the cycle" in caplog.text
     assert false_changes == 0
     site.pages = dict(pages)

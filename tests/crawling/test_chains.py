@@ -1,0 +1,255 @@
+"""Spiders whose pages need each other: sessions, items of several pages, answers that the spider handles."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from scrapy import Request, Spider
+from scrapy.downloadermiddlewares.retry import get_retry_request
+from twisted.internet.defer import inlineCallbacks
+
+from scrapy_gp4c import visit
+from tests.support.loopback import Site, crawl, html, outcomes
+
+ALL = {"GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 1, "CONCURRENT_REQUESTS": 4}
+SMALL = {**ALL, "GP4C_BUDGET": 4, "GP4C_WARMUP_VISITS": 0}
+SKIP = {**ALL, "GP4C_SKIP_UNCHANGED": True}
+LINKS = [f"/item/{number}" for number in range(6)]
+
+
+class Catalogue(Spider):
+    """Follows the links of a list, and notes what its items say."""
+
+    name = "catalogue"
+    site: Site
+    handle_httpstatus_list: tuple[int, ...] = ()
+
+    async def start(self) -> AsyncIterator[Any]:
+        self.seen: list[Any] = []
+        yield Request(self.site.url("/"))
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        yield from response.follow_all(css="a", callback=self.parse_item, errback=self.failed)
+
+    def parse_item(self, response: Any) -> Any:
+        self.seen.append((response.status, response.css("p::text").get()))
+
+    def failed(self, failure: Any) -> None:
+        self.seen.append((type(failure.value).__name__, failure.value.response.status))
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Warnings since the last call."""
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    caplog.clear()
+    return lines
+
+
+def catalogue(site: Site, item: Callable[[Any, int], str]) -> None:
+    """Serve a list and its items; ``item(request, number)``: text of an item."""
+
+    def made(number: int) -> Callable[[Any], bytes]:
+        return lambda request: html(item(request, number)).encode()
+
+    site.pages = {"/": html("the list", LINKS), **{path: made(at) for at, path in enumerate(LINKS)}}
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_redirect_that_the_spider_reads_is_compared(site: Site, store_path: Path) -> None:
+    """By its status and address; one that the spider does not read stays an error."""
+    targets = {path: f"/to{path}" for path in LINKS}
+
+    def redirect(request: Any) -> bytes:
+        request.setResponseCode(302)
+        request.setHeader("Location", targets[request.path.decode()])
+        return b""
+
+    class Reading(Catalogue):
+        def parse(self, response: Any) -> Iterator[Any]:
+            yield from response.follow_all(css="a", callback=self.parse_item, meta={"dont_redirect": True})
+
+        def parse_item(self, response: Any) -> None:
+            self.seen.append((response.headers["Location"].decode(), visit(response).outcome))
+
+    site.pages = {"/": html("the list", LINKS), **dict.fromkeys(LINKS, redirect)}
+    for outcome in ("first", "unchanged", "changed"):
+        if outcome == "changed":
+            targets |= {path: f"/elsewhere{path}" for path in LINKS}
+        crawler = await crawl(Reading, store_path, ALL, site=site, handle_httpstatus_list=(302,))
+        assert sorted(crawler.spider.seen) == sorted((targets[path], outcome) for path in LINKS)
+    await crawl(Reading, store_path, ALL, site=site)
+    assert outcomes(store_path, 4)[LINKS[0]] == ["error"]
+
+
+@pytest.mark.parametrize("handled", [(404, 500), ()])
+@pytest_twisted.ensureDeferred
+async def test_a_page_that_is_back_after_a_failure_is_not_skipped(
+    handled: tuple[int, ...], site: Site, store_path: Path
+) -> None:
+    """The spider has heard of the failure; an errback finds a response with what was skipped."""
+    status = 200
+
+    def item(request: Any, number: int) -> str:
+        request.setHeader("ETag", f'"{number}"')
+        if number < 2:
+            request.setResponseCode((404, status)[number] if status != 200 else 200)
+        return f"item {number}"
+
+    catalogue(site, item)
+    seen = []
+    for status in (200, 500, 200, 200):  # noqa: B007
+        settings = {**SKIP, "RETRY_ENABLED": False, "GP4C_GONE_AFTER": 9}
+        crawler = await crawl(Catalogue, store_path, settings, site=site, handle_httpstatus_list=handled)
+        seen.append(Counter(what for what, _ in crawler.spider.seen))
+    failures = {404: 1, 500: 1} if handled else {"HttpError": 2}
+    assert seen == [{200: 6}, {**failures, "Unchanged": 4}, {200: 2, "Unchanged": 4}, {"Unchanged": 6}]
+
+
+class Downloading(Catalogue):
+    """A callback that asks for the stock by itself."""
+
+    async def parse_item(self, response: Any) -> None:
+        assert self.crawler.engine is not None
+        stock = await self.crawler.engine.download_async(Request(response.url.replace("item", "stock")))
+        self.seen.append(stock.text)
+
+
+class DownloadingByDeferreds(Catalogue):
+    """The same with Deferreds."""
+
+    @inlineCallbacks
+    def parse_item(self, response: Any) -> Any:
+        assert self.crawler.engine is not None
+        stock = yield self.crawler.engine.download(Request(response.url.replace("item", "stock")))
+        self.seen.append(stock.text)
+        return []
+
+
+@pytest.mark.parametrize("kind", [Downloading, DownloadingByDeferreds])
+@pytest_twisted.ensureDeferred
+async def test_a_callback_that_downloads_by_itself_is_not_skipped(
+    kind: type[Spider], site: Site, store_path: Path
+) -> None:
+    """What it downloads may have changed, though the page did not."""
+    for day in (1, 2, 3):
+        catalogue(site, lambda request, number: f"item {number}")
+        site.pages |= {path.replace("item", "stock"): f"{day} left" for path in LINKS}
+        crawler = await crawl(kind, store_path, SKIP, site=site)
+        assert crawler.spider.seen == [f"{day} left"] * len(LINKS)
+
+
+@pytest.mark.parametrize("query", ["", "?day={}"])
+@pytest_twisted.ensureDeferred
+async def test_links_that_alone_change_are_followed(query: str, site: Site, store_path: Path) -> None:
+    """A list whose text is as before is read where its body is not; the same body is skipped."""
+    for day in (1, 2, 3, 3):
+        catalogue(site, lambda request, number: f"item {number} {request.args.get(b'day')}")
+        links = [path + query.format(day) for path in LINKS]
+        site.pages["/"] = html("the list", [*links, f"/item/0{day}"])
+        site.pages[f"/item/0{day}"] = html("a new item")
+        settings = {**SKIP, "GP4C_URL_PARAMS_IGNORED": ["day"]}
+        site.log.clear()
+        await crawl(Catalogue, store_path, settings, site=site)
+        # A parameter that the project has named makes no page, and the page is asked for with that of today.
+        assert {path for path in site.fetched() if len(path) < 8 or "?" in path} == {"/", *links}
+        assert f"/item/0{day}" in site.fetched()
+
+
+@pytest_twisted.ensureDeferred
+async def test_pages_that_bring_the_session_are_visited_first(site: Site, store_path: Path) -> None:
+    """A cookie of a second page serves all others, as after a POST, whatever the budget."""
+    day = 0
+
+    def session(request: Any) -> bytes:
+        request.addCookie("session", str(day))
+        return html("welcome", ["/list"]).encode()
+
+    def guarded(request: Any, number: int) -> str:
+        return f"item {number}" if request.getCookie(b"session") == str(day).encode() else "please log in"
+
+    class Member(Catalogue):
+        def parse(self, response: Any) -> Iterator[Any]:
+            for link in response.css("a::attr(href)").getall():
+                yield response.follow(link, self.parse_item if "item" in link else self.parse)
+
+    catalogue(site, guarded)
+    site.pages |= {"/list": site.pages["/"], "/": html("home", ["/session"]), "/session": session}
+    for day in (1, 2, 3, 4):  # noqa: B007
+        crawler = await crawl(Member, store_path, SMALL, site=site)
+        assert crawler.spider.seen
+        assert "please log in" not in str(crawler.spider.seen)
+
+
+class Chain(Catalogue):
+    """An item of two pages: the second gets what the first says."""
+
+    def parse_item(self, response: Any) -> Iterator[Any]:
+        text = response.css("p::text").get()
+        yield response.follow(response.url.replace("item", "stock"), self.parse_stock, meta={"item": text})
+
+    def parse_stock(self, response: Any) -> None:
+        self.seen.append(response.meta["item"])
+
+
+@pytest_twisted.ensureDeferred
+async def test_items_of_several_pages_that_a_cycle_has_not_are_counted(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Second pages with data of an earlier run, or with new data that is not delivered, are one line each."""
+    for day in range(1, 6):
+        catalogue(site, lambda request, number, day=day: f"item {number} of day {day}")
+        site.pages |= {path.replace("item", "stock"): html(f"the stock {path}") for path in LINKS}
+        warnings(caplog)
+        crawler = await crawl(Chain, store_path, SMALL, site=site)
+        lines = " ".join(warnings(caplog))
+        old = sum(not text.endswith(str(day)) for text in crawler.spider.seen)
+        ends = outcomes(store_path, day)
+        waiting = {path.replace("item", "stock") for path in LINKS if path in ends} - ends.keys()
+        assert (f"{old} of {len(ends)} visited pages got data of an earlier run (meta item)" in lines) == (
+            old > 0
+        )
+        # What all pages get is no page's data: one alone is not told from that.
+        assert (f"{len(waiting)} known pages were handed new data (meta item)" in lines) == (len(waiting) > 1)
+
+
+@pytest_twisted.ensureDeferred
+async def test_data_that_does_not_vary_is_not_doubted(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once pages have got the same again, there is no warning of it."""
+    catalogue(site, lambda request, number: f"item {number}")
+    site.pages |= {path.replace("item", "stock"): html(f"the stock {path}") for path in LINKS}
+    for settings in (ALL, ALL, SMALL, SMALL, SMALL):
+        warnings(caplog)
+        await crawl(Chain, store_path, settings, site=site)
+        assert not warnings(caplog)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_site_is_not_left_alone_where_the_spider_asks_again(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Answers that many pages share are doubted; a spider that handles them by itself gets its items."""
+    hits: Counter[int] = Counter()
+
+    def item(request: Any, number: int) -> str:
+        hits[number] += 1
+        return f"item {number}" if hits[number] > 2 else "your request is being processed"
+
+    class Patient(Catalogue):
+        def parse_item(self, response: Any) -> Any:
+            if "processed" in response.text:
+                return get_retry_request(response.request, spider=self, reason="not yet")
+            return super().parse_item(response)
+
+    for _ in range(3):
+        hits.clear()
+        catalogue(site, item)
+        crawler = await crawl(Patient, store_path, {**ALL, "CONCURRENT_REQUESTS": 16}, site=site)
+        assert sorted(crawler.spider.seen) == [(200, f"item {number}") for number in range(len(LINKS))]
