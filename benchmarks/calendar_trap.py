@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.common import in_fresh_process, machine, peak_mb, verdict
+from benchmarks.common import in_fresh_process, machine, peak_mb, printed, verdict
 from scrapy_gp4c.store.opening import open_store
 
 SITES, PAGES = 5, 60
@@ -199,9 +199,13 @@ def main() -> int:
         )
     held = []
     for calendar in (DEEP, TURNING):
-        more, named = rows[calendar].delay_cycles - rows[NONE].delay_cycles, f"{calendar}: more delay, cycles"
+        delays, own = (
+            [printed(getattr(rows[one], name), form) for one in (calendar, NONE)]
+            for name, form in (("delay_cycles", ".2f"), ("own_mb", ".0f"))
+        )
+        more, named = delays[0] - delays[1], f"{calendar}: more delay, cycles"
         held.append(verdict(named, more, DELAY_CYCLES, at_least=False))
-        more, named = rows[calendar].own_mb - rows[NONE].own_mb, f"{calendar}: more memory, MB"
+        more, named = own[0] - own[1], f"{calendar}: more memory, MB"
         held.append(verdict(named, more, MEMORY_MB, at_least=False))
     return 0 if all(held) else 1
 

@@ -43,6 +43,15 @@ def median_ratio(pairs: Sequence[tuple[float, float]]) -> float:
     return statistics.median(first / second for first, second in pairs)
 
 
+def printed(value: float, form: str) -> float:
+    """Return a number as a row of a table shows it; ``form``: such as ``.3f`` or ``.0%``.
+
+    A verdict under a table is computed from these: whoever reads the rows comes to the same one.
+    """
+    text = format(value, form).replace(",", "")
+    return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+
+
 def verdict(name: str, value: float, target: float, *, at_least: bool) -> bool:
     """Print the final line of a figure; tell whether the printed number meets the printed target.
 

@@ -32,7 +32,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from benchmarks.common import in_fresh_process, machine, median_ratio, verdict
+from benchmarks.common import in_fresh_process, machine, printed, verdict
 from benchmarks.server import server, vocabulary
 
 TARGET = 0.95
@@ -202,11 +202,11 @@ def main() -> int:
         print(f"Other processes had this machine's cores (CPU/wall below {CPU_BOUND}): CPU time decides.")
     holds = True
     for cycle, measured in pairs.items():
-        ratios = [(of(one), of(other)) for one, other in measured]
-        spread = ", ".join(f"{ratio:.2f}" for ratio in sorted(a / b for a, b in ratios))
+        ratios = sorted(printed(of(one) / of(other), ".2f") for one, other in measured)
+        spread = ", ".join(f"{ratio:.2f}" for ratio in ratios)
         print(f"{cycle}, pair by pair: {spread} by {clock}")
         (base, name), target = PAIRS[cycle]
-        figure, ratio = f"pages/s, {name} / {base}, {cycle}", median_ratio(ratios)
+        figure, ratio = f"pages/s, {name} / {base}, {cycle}", statistics.median(ratios)
         if target is None:
             print(f"{figure}: {ratio:.2f}")
         else:

@@ -31,7 +31,7 @@ import psutil
 from scrapy import Request, Spider, signals
 from scrapy.http import Response
 
-from benchmarks.common import machine, verdict
+from benchmarks.common import machine, printed, verdict
 from benchmarks.server import Pace, server
 from benchmarks.trouble.fleet import BIN, LIMIT_S, ManyMachines, least_gap_s
 from example_project.demo import serving, show
@@ -136,7 +136,7 @@ def growth(counts: list[int], folder: Path) -> bool:
             pages = min(40 * HOSTS, 150 * count)
             settings = {"CONCURRENT_REQUESTS": 10, "LOG_LEVEL": "WARNING"}
             (done, wall_s, *_), _ = crawl(folder / f"growth{count}", count, port, settings, pages=pages)
-            speeds[count] = done / wall_s
+            speeds[count] = printed(done / wall_s, ".1f")
             print(f"{count} fetchers: {speeds[count]:.1f} pages/s", flush=True)
     first, last = min(counts), max(counts)
     target = GROWTH * last / (8 * first)

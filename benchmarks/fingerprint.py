@@ -22,7 +22,7 @@ import numpy as np
 import simhash
 from scrapy.http import HtmlResponse
 
-from benchmarks.common import machine, median_ratio, verdict
+from benchmarks.common import machine, median_ratio, printed, verdict
 from benchmarks.hostile_texts import HOSTILE
 from example_project.model import Web
 from example_project.page_text import Noise, render
@@ -227,8 +227,9 @@ def hostile() -> bool:
     for name, hostile_text in HOSTILE.items():
         half, longest = (hostile_text.text(size) for size in (MAX_TEXT_CHARACTERS // 2, MAX_TEXT_CHARACTERS))
         pairs = [(seconds(longest), seconds(half)) for _ in range(3)]
-        took.append(min(pair[0] for pair in pairs))
-        doubling.append(took[-1] / min(pair[1] for pair in pairs))
+        longest_s, half_s = (min(times) for times in zip(*pairs, strict=True))
+        took.append(printed(longest_s, ".3f"))
+        doubling.append(printed(longest_s / half_s, ".2f"))
         print(f"{name:<32} {took[-1]:.3f} s  {doubling[-1]:.2f}")
     print(f"median: {statistics.median(took):.3f} s")
     slowest = verdict("slowest hostile text, seconds", max(took), HOSTILE_SECONDS, at_least=False)

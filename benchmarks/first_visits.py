@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.common import machine, verdict
+from benchmarks.common import machine, printed, verdict
 from scrapy_gp4c.page_state.groupings import Links
 from scrapy_gp4c.scoring import functions
 from training.histories.contents import ContentHistory, read_contents
@@ -92,7 +92,8 @@ def coverage(grown: GrowthHistory, function: str, cap: int, seeds: int) -> list[
             crawl, new_pages=cap, new_page_function=functions.load(function), from_start=True, seed=seed
         )
         coverages.append(replay_growth(grown, one).weighted_coverage)
-    return [float(np.mean([row[cycle - 1] for row in coverages])) for cycle in AFTER]
+    means = (float(np.mean([row[cycle - 1] for row in coverages])) for cycle in AFTER)
+    return [printed(mean, ".3f") for mean in means]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.common import in_fresh_process, machine, verdict
+from benchmarks.common import in_fresh_process, machine, printed, verdict
 from scrapy_gp4c.page_state.outcomes import CHANGED, FAILED, KINDS
 from scrapy_gp4c.policies.base import read_budget
 from scrapy_gp4c.store.opening import open_store
@@ -257,6 +257,8 @@ def main() -> int:
     )
     print("|---|---|---|---|---|---|---|---|")
     rows: dict[str, Row] = {}
+    kept: list[float] = []
+    lies = 0.0
     for way in WAYS if arguments.only is None else ("honest", *arguments.only):
         row = rows[way] = trial(way, arguments.cycles, settings)
         changes, current = (column[-1] / column[0] for column in list(zip(*rows.values(), strict=True))[2:4])
@@ -265,14 +267,11 @@ def main() -> int:
             f"{changes:.0%} | {row.current:.1%} | {current:.0%} | {row.false_changes:.2f} |",
             flush=True,
         )
-    honest = rows["honest"]
-    worst = min(
-        min(row.honest_changes / honest.honest_changes, row.current / honest.current) for row in rows.values()
-    )
-    if max(row.false_changes for row in rows.values()) > 1:
-        worst = 0.0
+        kept += [printed(changes, ".0%"), printed(current, ".0%")]
+        lies = max(lies, printed(row.false_changes, ".2f"))
     label = "changes and current copies of honest hosts kept, worst way"
-    return 0 if verdict(label, worst, TARGET, at_least=True) else 1
+    holds = verdict(label, min(kept), TARGET, at_least=True)
+    return 0 if verdict("false changes a page, worst way", lies, 1.0, at_least=False) and holds else 1
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.request import RequestFingerprinter
 from scrapy.utils.sitemap import Sitemap
 
-from benchmarks.common import machine, median_ratio, verdict
+from benchmarks.common import machine, median_ratio, printed, verdict
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.hints import HintReader
@@ -123,7 +123,7 @@ def worth(pages: int, cycles: int, seeds: int) -> bool:
     ratios = {}
     for site in SITES:
         by_hints, by_rate = (means[site, score] for score in SCORES)
-        ratios[site] = by_hints / by_rate
+        ratios[site] = printed(by_hints / by_rate, ".3f")
         print(f"| {site} | {by_hints:.3f} | {by_rate:.3f} | {ratios[site]:.3f} |")
     rate = {score: float(np.mean(values)) for score, values in rates.items()}
     hinted, unhinted = rate.values()

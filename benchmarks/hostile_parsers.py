@@ -4,7 +4,7 @@
 
 Every body of `benchmarks.hostile_bodies` is visited three times, with an archive and a callback that asks for
 the difference: by stock Scrapy once, by scrapy-gp4c three times. A turn is one callback of the event loop, by
-processor time.
+processor time. Targets: 0.25 s and 100 MB more than stock Scrapy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from time import thread_time
 from typing import Any, NamedTuple
 
-from benchmarks.common import in_fresh_process, machine, peak_mb
+from benchmarks.common import in_fresh_process, machine, peak_mb, printed, verdict
 from benchmarks.hostile_bodies import BODIES, NO_RULES
 
 TARGET_S = 0.25
@@ -141,13 +141,13 @@ class Row(NamedTuple):
     outcomes: list[str]
 
     @property
-    def more_mb(self) -> float:
-        return self.ours.peak_mb - self.stock.peak_mb
+    def more_s(self) -> float:
+        """What the longest turn takes more than with stock Scrapy."""
+        return printed(self.ours.turn_s, ".2f") - printed(self.stock.turn_s, ".2f")
 
     @property
-    def holds(self) -> bool:
-        """Whether the targets hold; where stock Scrapy takes long itself, the turns it adds count."""
-        return self.ours.turn_s <= max(TARGET_S, self.stock.turn_s + TARGET_S) and self.more_mb <= TARGET_MB
+    def more_mb(self) -> float:
+        return printed(self.ours.peak_mb - self.stock.peak_mb, ".0f")
 
 
 def rows(names: list[str], size: int) -> dict[str, Row]:
@@ -185,9 +185,14 @@ def main() -> int:
             f"| {name} | {row.stock.turn_s:.2f} | {row.stock.peak_mb:.0f} | {row.ours.turn_s:.2f} | "
             f"{row.more_mb:.0f} | {', '.join(row.outcomes)} |"
         )
-    missed = [name for name, row in measured.items() if not row.holds]
-    print(f"\nmissed: {', '.join(missed) or 'none'} ({TARGET_S} s and {TARGET_MB:.0f} MB more than stock)")
-    return int(bool(missed))
+    slow, large = (
+        max(measured, key=key) for key in (lambda n: measured[n].more_s, lambda n: measured[n].more_mb)
+    )
+    holds = verdict(
+        f"{slow}: longest turn, s more than stock", measured[slow].more_s, TARGET_S, at_least=False
+    )
+    holds &= verdict(f"{large}: peak, MB more than stock", measured[large].more_mb, TARGET_MB, at_least=False)
+    return 0 if holds else 1
 
 
 if __name__ == "__main__":

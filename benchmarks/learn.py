@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import resource
+import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from typing import Any, NamedTuple
 
 from distributed import Client, LocalCluster
 
-from benchmarks.common import in_fresh_process, machine, median_ratio, verdict
+from benchmarks.common import in_fresh_process, machine, printed, verdict
 from scrapy_gp4c.scoring import terminals
 from training.evolution.choices import Choices, prepare_splits
 from training.evolution.evolve import Parameters
@@ -120,18 +121,19 @@ def dask_s(jobs: int) -> DaskTimes:
 
 def compare_dask() -> bool:
     """Print how many times faster two workers are; tells whether the target is held."""
-    pairs = []
+    ratios = []
     for _ in range(DASK_RUNS):
         two, one = (in_fresh_process(dask_s, jobs) for jobs in (2, 1))
-        pairs.append((one.wall_s, two.wall_s))
+        ratios.append(printed(one.wall_s / two.wall_s, ".2f"))
         busy = " and ".join(f"{seconds:.1f}" for seconds in two.workers_s)
         print(
-            f"one worker {one.wall_s:.1f} s, two {two.wall_s:.1f} s: {one.wall_s / two.wall_s:.2f} times "
+            f"one worker {one.wall_s:.1f} s, two {two.wall_s:.1f} s: {ratios[-1]:.2f} times "
             f"faster; processor time of the one {one.workers_s[0]:.1f} s, of the two {busy} s",
             flush=True,
         )
-    ratio = median_ratio(pairs)
-    return verdict("two workers of a Dask cluster, times faster", ratio, DASK_TARGET, at_least=True)
+    return verdict(
+        "two workers of a Dask cluster, times faster", statistics.median(ratios), DASK_TARGET, at_least=True
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -30,7 +30,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.common import machine, verdict
+from benchmarks.common import machine, printed, verdict
 from benchmarks.learn_related import synthetic
 from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.scoring.named import BASELINES, FOUR_ROUNDS, NAMED
@@ -151,6 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ]
     means = {name: np.mean([one[name].mean(axis=1) for one in cases], axis=0) for name in cases[0]}
     print(f"\nmeans of {len(cases)} cases: NDCG, freshness")
+    means = {name: [printed(mean, ".4f") for mean in both] for name, both in means.items()}
     for name, (ndcg, freshness) in sorted(means.items(), key=lambda item: -item[1][0]):
         print(f"  {name:20s} {ndcg:.4f} {freshness:.4f}")
     best = max(means[name][0] for name in PEERS)

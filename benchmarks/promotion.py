@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import binomtest
 
-from benchmarks.common import machine, verdict
+from benchmarks.common import machine, printed, verdict
 from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.named import FOUR_ROUNDS
@@ -117,7 +117,7 @@ def judge_next(histories: list[Path], runs: int) -> int:
             gained = "kept" if lead is None else f"promoted, NDCG {lead[0]:+.4f}, freshness {lead[1]:+.4f}"
             print(f"{path.name}, in use {champion}: {gained}", flush=True)
             if lead is not None:
-                leads.append(lead[1])
+                leads.append(printed(lead[1], ".4f"))
     print(f"{len(leads)} of {runs} promoted")
     worst = min(leads, default=0.0)
     return 0 if verdict("least lead in freshness", worst, -GUARD_MARGIN, at_least=True) else 1

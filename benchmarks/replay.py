@@ -19,7 +19,7 @@ import time
 
 import numpy as np
 
-from benchmarks.common import machine, verdict
+from benchmarks.common import machine, printed, verdict
 from scrapy_gp4c.scoring.expression import Expression, parse
 from scrapy_gp4c.scoring.terminals import BASIC, PAPERS
 from training.evolution.evolve import Evolution, Parameters
@@ -127,13 +127,13 @@ def engines(runs: int) -> bool:
             print(f"{name:12}" + "".join(f"{ms:11.2f} ms" for ms in row) + f"{slow:7.0f} ms{ratio:7.0f}x")
         medians = np.median(grouped, axis=0)
         for column, name in enumerate(("change rate", "change rate and NDCG")):
-            judged = statistics.median(lowest[:JUDGED, column])
+            judged = statistics.median(printed(ms, ".2f") for ms in lowest[:JUDGED, column])
             held.append(verdict(f"{size}, {name}, ms", judged, most, at_least=False))
             print(
                 f"  (medians of {runs} runs: {statistics.median(medians[:JUDGED, column]):.2f} ms; "
                 f"with the trees over all terminals: {statistics.median(lowest[:, column]):.2f} ms)"
             )
-        ratio = statistics.median(ratios[:JUDGED])
+        ratio = statistics.median(printed(one, ".0f") for one in ratios[:JUDGED])
         held.append(verdict(f"{size}, times as fast as dense", ratio, least, at_least=True))
         sys.stdout.flush()
     return all(held)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.common import machine, verdict
+from benchmarks.common import machine, printed, verdict
 from scrapy_gp4c.scoring.terminals import CLOCKS, Clock
 from training.histories.models import generate
 from training.histories.splits import page_folds, time_parts
@@ -66,7 +66,7 @@ def show(title: str, means_of: dict[str, list[list[float]]], published: dict[str
         ours = statistics.fmean(means)
         row = ["–", f"{ours:.4f}", "–"]
         if name in published:
-            worst = max(worst, abs(round(ours, 4) - round(published[name], 4)))  # as printed
+            worst = max(worst, abs(printed(ours - published[name], ".4f")))
             row = [f"{published[name]:.4f}", f"{ours:.4f}", f"{ours - published[name]:+.4f}"]
         spread = [f"{min(means):.4f}..{max(means):.4f}", f"{min(every):.4f}..{max(every):.4f}"]
         print(f"| {name} | {' | '.join([*row, *spread])} |")

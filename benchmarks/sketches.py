@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.common import machine, verdict
+from benchmarks.common import machine, printed, verdict
 from scrapy_gp4c.page_state.groupings import PageGroups
 from scrapy_gp4c.words.descriptions import MOST_TERMS, describe
 from tests.support.linked import write_linked
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, pages in told_by(contents).items():
         rates = found_by(contents, pages, options.clusterings, options.seeds)
         print(f"{POLICY} by {name}: {', '.join(f'{rate:.3f}' for rate in rates)}; mean {np.mean(rates):.4f}")
-        means.append(float(np.mean(rates)))
+        means.append(printed(float(np.mean(rates)), ".4f"))
     full, sketched = means
     return 0 if verdict("lost by sketches", full - sketched, MOST_LOST, at_least=False) else 1
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.common import in_fresh_process, machine, verdict
+from benchmarks.common import in_fresh_process, machine, printed, verdict
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import USUAL, Tables
 from scrapy_gp4c.store.records import NewVisit, StoredRequest
@@ -96,11 +96,10 @@ def main() -> int:
     parser.add_argument("--directory", help="where the stores are written (default: a temporary directory)")
     options = parser.parse_args()
     print(machine())
-    costs = {}
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         for name, has_directories in (("one directory", False), ("a directory per page", True)):
             path = Path(directory) / name
-            costs[name] = cost = in_fresh_process(
+            cost = in_fresh_process(
                 measure, path, options.pages, options.cycles, options.visited, has_directories
             )
             print(
@@ -108,8 +107,9 @@ def main() -> int:
                 f"{cost.of_directories:.1f} of directories; added in {cost.adding_s:.1f} s, a fold takes "
                 f"{cost.folding_s:.2f} s, peak {cost.memory_mb:.0f} MB"
             )
-    share = costs["a directory per page"].of_directories / costs["a directory per page"].of_pages
-    return 0 if verdict("bytes of directories by those of pages", share, 1.0, at_least=False) else 1
+    of_directories, of_pages = (printed(one, ".1f") for one in (cost.of_directories, cost.of_pages))
+    name = "a directory per page: bytes of directories by those of pages"
+    return 0 if verdict(name, of_directories / of_pages, 1.0, at_least=False) else 1
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.common import in_fresh_process, machine, verdict
+from benchmarks.common import in_fresh_process, machine, printed, verdict
 from scrapy_gp4c.store.opening import USUAL, verify
 
 PAGES: Final = 60
@@ -196,6 +196,7 @@ def main() -> int:
     early, late = (
         rows[part].mean(axis=0) for part in (slice(cycles // 8, cycles // 4), slice(-cycles // 8, None))
     )
+    early, late = ([printed(value, ",.2f") for value in part] for part in (early, late))
     for name, values in (("early", early), ("late", late)):
         print(f"| {name} | {' | '.join(f'{value:,.2f}' for value in values)} |")
     print(f"\nverify --deep: {problems or 'sound'}")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import common, reproduction
-from benchmarks.common import verdict
+from benchmarks import common, first_visits, hostile_parsers, reproduction
+from benchmarks.common import printed, verdict
+from training.replaying.growth import GrowthCrawl
 
 numbers = st.floats(1e-6, 1e6) | st.sampled_from([0.0, 0.0111, 0.00996, 0.01, 0.010004])
 
@@ -49,12 +51,65 @@ def test_every_published_figure_counts(
     assert f"largest difference: {largest:.4g} (" in said
 
 
-def test_no_benchmark_words_a_verdict_of_its_own() -> None:
-    """`verdict` alone says that a target was missed."""
+def test_a_verdict_follows_from_the_rows_above_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Differences that no row shows decide nothing: 0.1394 and 0.1386 are .139 in both rows."""
+    grown = SimpleNamespace(history=SimpleNamespace(pages=100))
+    monkeypatch.setattr(first_visits, "linked_sites", lambda contents: grown)
+    monkeypatch.setattr(first_visits, "read_contents", str)
+    result = SimpleNamespace(weighted_coverage=[0.1386] * 20)
+
+    def replayed(grown: object, crawl: GrowthCrawl) -> SimpleNamespace:
+        assert crawl.new_page_function is not None
+        is_random = crawl.new_page_function.text == "random"
+        return SimpleNamespace(weighted_coverage=[0.1394] * 20) if is_random else result
+
+    monkeypatch.setattr(first_visits, "replay_growth", replayed)
+    assert first_visits.main(["contents.jsonl"]) == 0
+    assert "best order less random: 0 (target: at least 0): holds" in capsys.readouterr().out
+    result.weighted_coverage = [0.1384] * 20
+    assert first_visits.main(["contents.jsonl"]) == 1
+    assert "best order less random: -0.001 (" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("turn_s", "peak_mb", "code"), [(1.254, 150.4, 0), (1.256, 150.0, 1), (1.2, 151.6, 1)]
+)
+def test_the_worst_body_decides(
+    turn_s: float,
+    peak_mb: float,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By what its row shows beside stock Scrapy: 0.25 s and 100 MB more."""
+    stock = hostile_parsers.Cost(1.0, 50.0, "")
+    measured = {
+        "large": hostile_parsers.Row(stock, hostile_parsers.Cost(turn_s, peak_mb, ""), ["first"]),
+        "small": hostile_parsers.Row(stock, stock, ["first"]),
+    }
+    monkeypatch.setattr(hostile_parsers, "rows", lambda names, size: measured)
+    monkeypatch.setattr("sys.argv", ["hostile_parsers"])
+    assert hostile_parsers.main() == code
+    said = capsys.readouterr().out
+    assert said.count("large: ") == 2
+    assert said.count("MISSED") == code
+
+
+@pytest.mark.parametrize(("value", "form", "shown"), [(0.9449, ".0%", 0.94), (1234.565, ",.2f", 1234.57)])
+def test_numbers_as_rows_show_them(value: float, form: str, shown: float) -> None:
+    """Shares and thousands too."""
+    assert printed(value, form) == shown
+
+
+def test_whoever_has_a_target_prints_its_verdict() -> None:
+    """Scripts that name a target call `verdict`; it alone says that a target was missed."""
     folder = Path(common.__file__).parent
-    others = [
-        path.name
-        for path in folder.rglob("*.py")
-        if path.name != "common.py" and "MISSED" in path.read_text()
+    texts = {path.name: path.read_text() for path in folder.glob("*.py") if path.name != "common.py"}
+    assert [name for name, text in texts.items() if "MISSED" in text] == []
+    named = [
+        name for name, text in texts.items() if re.search(r"\btargets?\b(?! *[=:.(\[]| in )", text, re.I)
     ]
-    assert others == []
+    assert len(named) > 20
+    assert [name for name in named if "verdict(" not in texts[name]] == []
