@@ -37,7 +37,6 @@ from training.comparing.evaluation import (
 )
 from training.comparing.leaderboard import Leaderboard, leaderboard, names
 from training.histories.contents import ContentHistory
-from training.histories.growth import read_growth
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_contents_or_history
 from training.papers import lambdacrawl
@@ -124,7 +123,7 @@ def _evaluate_growth(args: Namespace) -> None:
             "--claims, --first-sight: expected a history without growth, which has the claims that its "
             "crawl read: leave the option out with --growth"
         )
-    grown = read_growth(Path(args.history))
+    grown = options.growth_of(args)
     rows = []
     choices = CrawlChoices(
         parse_budget(args.budget),

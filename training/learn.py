@@ -34,7 +34,7 @@ from training.evolution.front import PREFERENCES
 from training.evolution.score_file import front_of, learn_to_file
 from training.evolution.selection import GUARDED, RULES
 from training.evolution.workers import workers
-from training.histories.growth import read_growth
+from training.histories.growth import GrowthHistory
 from training.histories.reading import read_history
 from training.replaying.growth import HUBS, GrowthCrawl, growth_crawl
 from training.replaying.metrics import IMPACT, MEASURES
@@ -55,9 +55,8 @@ TERMINALS: Final[dict[Target, tuple[str, ...]]] = {
 }
 """Function -> its terminals besides the chosen ones."""
 OTHERS: Final = (
-    "promote", "fitness", "protocol", "division", "sample_sites", "query_log", "site", "changed_only",
-    "importance", "every", "claims", "first_sight", "selection", "front", "prefer", "ties", "forget",
-    "checkpoint", "resume",
+    "promote", "fitness", "protocol", "division", "sample_sites", "importance", "every", "claims",
+    "first_sight", "selection", "front", "prefer", "ties", "forget", "checkpoint", "resume",
 )  # fmt: skip
 """Options that ``--growth`` refuses: they are for functions that rank pages."""
 
@@ -82,7 +81,7 @@ def _learn_growth(args: Namespace, parser: ArgumentParser, errors: Console) -> N
         raise LearningError(f"{named}: of what ranks pages, not hubs; leave out with --growth")
     if not 0.0 < args.discovery <= 1.0:
         raise LearningError(f"--discovery: expected a share above 0, at most 1; found {args.discovery}")
-    grown = read_growth(Path(args.history))
+    grown = options.growth_of(args)
     page_choices = options.choices_of(args).fitting(grown.history)
     crawl = growth_crawl(
         args.score, getattr(args, "policy", None), args.discovery, HUBS, page_choices.crawl()
@@ -91,7 +90,7 @@ def _learn_growth(args: Namespace, parser: ArgumentParser, errors: Console) -> N
     targets: list[Target] = ["hub_function"] if args.new_pages is None else ["new_page_function"]
     if args.jointly:
         targets = list(dict.fromkeys(("hub_function", *targets, "score_function")))
-    choices = [_growth_choices(page_choices, crawl, target) for target in targets]
+    choices = [_growth_choices(page_choices, crawl, target, grown) for target in targets]
     outputs = dict.fromkeys(targets, args.output)
     if args.jointly:
         stem: str = args.output.stem
@@ -119,8 +118,13 @@ def _learn_growth(args: Namespace, parser: ArgumentParser, errors: Console) -> N
         console.out(f'    {SETTINGS[target]} = "{path}"', highlight=False)
 
 
-def _growth_choices(pages: Choices, crawl: GrowthCrawl, target: Target) -> DiscoveryChoices:
-    chosen = () if target == "new_page_function" else pages.parameters.terminals
+def _growth_choices(
+    pages: Choices, crawl: GrowthCrawl, target: Target, grown: GrowthHistory
+) -> DiscoveryChoices:
+    chosen = pages.parameters.terminals
+    if target == "new_page_function":
+        linked = first_visits.COUNTED if grown.links["anchor"].any() else first_visits.COUNTED[:-1]
+        chosen = linked if len(grown.links) else ()
     start = "named" if pages.parameters.start == "auto" else pages.parameters.start
     names = tuple(dict.fromkeys((*TERMINALS[target], *chosen)))
     parameters = replace(pages.parameters, terminals=names, start=start)

@@ -25,12 +25,14 @@ from training.evolution.choices import Choices
 from training.evolution.evolve import QUOTIENTS, RATES, Parameters
 from training.histories import claims, splits
 from training.histories.claims import FIRST_SIGHT, LINE
-from training.histories.contents import read_contents
+from training.histories.contents import has_contents, read_contents
 from training.histories.formats import WRITERS
 from training.histories.git_history import parse_length
+from training.histories.growth import GrowthHistory, is_export, read_growth
 from training.histories.history import ChangeHistory
 from training.histories.offset_history import MAX_PAGES
 from training.histories.reading import read_coarsened, read_history
+from training.replaying.linked import growth_of_contents
 from training.replaying.metrics import parse_budget
 from training.replaying.prepared import TIES
 from training.replaying.refresh_value import QualityMeasure, with_refresh_values
@@ -201,6 +203,22 @@ def with_evidence(args: Namespace, history: ChangeHistory, first_cycle: int = 1)
             print(f"{line} (--first-sight {WITHOUT}: without)", file=sys.stderr)
     known = None if first_sight == WITHOUT else first_sight
     return claims.with_evidence(history, args.claims, known, first_cycle)
+
+
+def growth_of(args: Namespace) -> GrowthHistory:
+    """Read the history of growth of a command with `search`; raises HistoryError or QueryLogError.
+
+    A file of contents is a web of links: see `training.replaying.linked`.
+    """
+    path = Path(args.history)
+    given = [name for name in ("query_log", "site", "changed_only") if getattr(args, name)]
+    if not path.is_dir() and not is_export(path) and has_contents(path):
+        log = read_query_log(args.query_log) if args.query_log else None
+        return growth_of_contents(read_contents(path, args.site, args.changed_only), log)
+    if given:
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise HistoryError(f"{named} with --growth: expected a file of contents; {path} has no texts")
+    return read_growth(path)
 
 
 def history_of(args: Namespace, steps: Callable[..., Any]) -> ChangeHistory:

@@ -37,15 +37,15 @@ from scrapy_gp4c.crawling.requests import (
 )
 from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
 from scrapy_gp4c.foreign_text import foreign_safe_logger
+from scrapy_gp4c.page_state.claims import link_notes
 from scrapy_gp4c.page_state.groups import Place, place_of_url
 from scrapy_gp4c.page_state.page_names import head_and_path, other_ends
 from scrapy_gp4c.page_state.rules import STORED_META, contradiction, own_span, read_span, read_tag
 from scrapy_gp4c.scoring.discovery import START
-from scrapy_gp4c.scoring.first_visits import COUNTED, bit_of
+from scrapy_gp4c.scoring.first_visits import COUNTED
 from scrapy_gp4c.scoring.weights import read_weight
-from scrapy_gp4c.search.queries import read_query_log
+from scrapy_gp4c.search.queries import Workload, read_query_log
 from scrapy_gp4c.store.records import LastAnswer, StoredRequest
-from scrapy_gp4c.words.tokens import tokens
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
@@ -70,8 +70,6 @@ MAX_PATH_RETURNS: Final = 5
 """Redirects of a visit to one path, with other queries, that are followed."""
 MAX_LOGIN_PAGES: Final = 3
 """Pages on the way from the start to a login."""
-MAX_LINK_TEXT: Final = 1_000
-"""Characters of the text of a link that are read."""
 MAX_UNCOUNTED: Final = 100
 """Duplicates after which the statistic is brought up to date, as it is at the end of a run."""
 RECENT_PAGES: Final = 1_000
@@ -433,13 +431,9 @@ class Admission:
                 self._cycle.store.set_request(page, {**stored, FOLLOWS: True})
 
     @cached_property
-    def _words(self) -> dict[str, float]:
-        """Word of the query log -> its share of all of them."""
+    def _query_log(self) -> Workload | None:
         path = self._cycle.settings.query_log
-        if path is None:
-            return {}
-        log = read_query_log(path)
-        return dict(zip(log.terms, (log.term_frequency / log.term_frequency.sum()).tolist(), strict=True))
+        return None if path is None else read_query_log(path)
 
     def _note_link(self, page: int, finder: int, request: Request, statistic: str) -> bool:
         """Skip the request of a page that waits for its first visit, but not those of further pages."""
@@ -448,11 +442,11 @@ class Admission:
         if finder not in (UNKNOWN_FINDER, START) and (page, finder) not in self._links:
             self._links.add((page, finder))
             site = place_of_url(store.request(finder - 1)["url"]).site_key
-            for what, key in (("link", store.page(finder - 1).key), ("link_site", site)):
-                store.note(page, what, float(bit_of(np.array([key], np.uint64))[0]))
+            keys = (np.array([key], np.uint64) for key in (store.page(finder - 1).key, site))
+            for what, value in link_notes(*keys).items():
+                store.note(page, what, float(value[0]))
         text = request.meta.get("link_text")  # a rule of Scrapy's CrawlSpider sets it
-        words = set(tokens(text[:MAX_LINK_TEXT])) if isinstance(text, str) and self._words else ()
-        if worth := sum(self._words.get(word, 0.0) for word in words):
+        if isinstance(text, str) and (log := self._query_log) and (worth := log.worth_of(text)):
             store.note(page, "anchor", worth)
         return False
 

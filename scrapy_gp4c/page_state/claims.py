@@ -18,6 +18,7 @@ from scrapy_gp4c.page_state.columns import Columns, shorten_wait
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, among
 from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.scoring.discovery import START
+from scrapy_gp4c.scoring.first_visits import bit_of
 from scrapy_gp4c.scoring.hints import CLAIMED, KINDS, LONGEST
 
 SET: Final = ("found_by",)
@@ -56,6 +57,11 @@ def apply_notes(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Ar
 def of_links(notes: Array) -> npt.NDArray[np.bool_]:
     """Notes of links to pages that wait for their first visit: bool ``[N]``."""
     return np.asarray(notes["what"] >= WHAT.index("link"))
+
+
+def link_notes(page_key: Array, site_key: Array) -> dict[str, npt.NDArray[np.uint8]]:
+    """Subject of a note -> its value, ``[N]``, for links from some pages; keys of these and their sites."""
+    return {"link": bit_of(page_key), "link_site": bit_of(site_key)}
 
 
 def apply_links(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Array) -> None:

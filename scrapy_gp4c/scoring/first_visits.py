@@ -44,7 +44,7 @@ Each is a column that a crawl makes for pages that wait for their first visit, s
 COUNTED: Final = ("inlinks", "inlink_sites", "anchor")
 """Terminals for which a crawl notes every link to a page that waits."""
 REPLAYED: Final = tuple(name for name in TERMINALS if name not in COUNTED)
-"""Terminals that files of growth tell: they have one finder of each page."""
+"""Terminals that every history of growth tells; for the others it has to have links."""
 COLUMNS: Final[dict[str, str]] = {
     "link_bits": "<u8",  # a bit for each page that links to the page, while it waits for its first visit
     "link_site_bits": "<u8",  # a bit for each site of these pages

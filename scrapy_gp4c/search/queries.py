@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,8 @@ from scrapy_gp4c.errors import QueryLogError
 from scrapy_gp4c.words.tokens import tokens
 
 LAYOUT = "a line per query, query<TAB>count, in UTF-8"
+MAX_LINK_TEXT: Final = 1_000
+"""Characters of a link's text that count."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +49,15 @@ class Workload:
         for terms, frequency in zip(self.queries, self.frequency.tolist(), strict=True):
             summed[list(terms)] += frequency
         return summed
+
+    @cached_property
+    def _share_of_word(self) -> dict[str, float]:
+        return dict(zip(self.terms, (self.term_frequency / self.term_frequency.sum()).tolist(), strict=True))
+
+    def worth_of(self, text: str) -> float:
+        """Share of the words that users ask for which a text has, such as that of a link: 0 to 1."""
+        words = set(tokens(text[:MAX_LINK_TEXT]))
+        return sum(self._share_of_word.get(word, 0.0) for word in words)
 
     def take(self, queries: npt.NDArray[np.intp]) -> Workload:
         """A part of the queries, with frequencies scaled to sum 1."""

@@ -25,6 +25,7 @@ from scrapy_gp4c.store.history_fields import (
     BROUGHT,
     CHANGED_BIT,
     FORMAT,
+    LINKS,
     NOT_JUDGED,
     UNCHANGED_BIT,
     PageState,
@@ -35,7 +36,7 @@ from scrapy_gp4c.store.records import StoredRequest
 MATRIX_BYTES: Final = 64_000_000
 _COLUMNS: Final = (
     "first_cycle", "last_cycle", "n", "fingerprint", "has_copy", "failures", "gone", "last_attempt",
-    "outcome", "entered", "found_by", *BROUGHT, "seen_min", "weight", "size",
+    "outcome", "entered", "found_by", *BROUGHT, "seen_min", "weight", "size", *LINKS,
 )  # fmt: skip
 DATED: Final = np.dtype([("cycle", "<i4"), *CLAIM.descr])
 """A claim, and the cycle in which it was new."""
@@ -150,6 +151,9 @@ def _state(columns: dict[str, Any], last_judged: int) -> PageState:
         names.append("last_cycle")
     if columns["has_copy"]:
         values["fingerprint"] = f"{columns['fingerprint']:016x}"
+    if any(linked := [columns[name] for name in LINKS]):
+        page_bits, site_bits, anchor = linked
+        values["links"] = f"{page_bits:x}", f"{site_bits:x}", anchor
     if columns["weight"] != DEFAULT_WEIGHT:
         values["weight"] = columns["weight"]
     # msgspec takes 0.0 for no default.

@@ -20,7 +20,7 @@ import numpy as np
 from scrapy_gp4c.errors import ImportFileError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.outcomes import FAILED, OUTCOMES
-from scrapy_gp4c.scoring import discovery, sizes
+from scrapy_gp4c.scoring import discovery, first_visits, sizes
 from scrapy_gp4c.scoring.hints import KINDS
 from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT, MAX_WEIGHT
 from scrapy_gp4c.store.records import CycleRecord, StoredRequest
@@ -31,6 +31,8 @@ CHANGED_BIT, UNCHANGED_BIT, NOT_JUDGED = (ord(character) for character in "10.")
 _SHOWN: Final = 80
 """Characters of a wrong value in an error."""
 
+_Hex = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Fa-f]{1,16}\Z")]
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1.001)]  # rounded to 16 bits
 _Byte = Annotated[int, msgspec.Meta(ge=0, le=255)]
 _Cycle = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 _Count = Annotated[float, msgspec.Meta(ge=0, lt=2**31)]
@@ -51,7 +53,7 @@ class PageState(msgspec.Struct, omit_defaults=True):
     first_cycle: _Cycle = 0
     last_cycle: _Cycle = 0
     """Cycle of the last copy, where no bit says it."""
-    fingerprint: Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Fa-f]{1,16}\Z")] | None = None
+    fingerprint: _Hex | None = None
     """Hex digits; None: there is no copy."""
     failures: _Byte = 0
     gone: _Byte = 0
@@ -63,6 +65,8 @@ class PageState(msgspec.Struct, omit_defaults=True):
     """Line of the page that found it; 0: that is not known."""
     brought: tuple[_Count, _Count, _Cycle] | None = None
     """Columns `BROUGHT`."""
+    links: tuple[_Hex, _Hex, _Share] | None = None
+    """Columns `LINKS` of a page that waits for its first visit; bits as hex digits."""
     claims: list[tuple[_Cycle, _Kind, _Value]] = []
     """Cycle, kind and value of each claim."""
     seen_min: Annotated[float, msgspec.Meta(ge=0, lt=65_504)] = 0.0
@@ -78,6 +82,8 @@ class PageState(msgspec.Struct, omit_defaults=True):
 
 BROUGHT: Final = ("brought_sum", "brought_cycles", "brought_cycle")
 """Columns of what a page's visits brought."""
+LINKS: Final = tuple(first_visits.COLUMNS)
+"""Columns of links to pages that wait."""
 
 
 _WORDS: Final = {

@@ -56,7 +56,7 @@ def test_a_verdict_follows_from_the_rows_above_it(
 ) -> None:
     """Differences that no row shows decide nothing: 0.1394 and 0.1386 are .139 in both rows."""
     grown = SimpleNamespace(history=SimpleNamespace(pages=100))
-    monkeypatch.setattr(first_visits, "linked_sites", lambda contents: grown)
+    monkeypatch.setattr(first_visits, "growth_of_contents", lambda contents, log: grown)
     monkeypatch.setattr(first_visits, "read_contents", str)
     result = SimpleNamespace(weighted_coverage=[0.1386] * 20)
 

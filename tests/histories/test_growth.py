@@ -14,8 +14,10 @@ import pytest_twisted
 from scrapy import Spider
 
 from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.store.export import lines
 from scrapy_gp4c.store.lmdb_store.store import Store
+from scrapy_gp4c.store.records import StoredGroups
 from tests.replaying.test_growth import Rumours, claims_in
 from tests.support.growing import crawl as planned_crawl
 from tests.support.growing import random_web
@@ -188,3 +190,22 @@ def dates(path: Path, column: int) -> dict[str, int]:
         (block,) = [block for _, block in store.blocks()]
         urls = [path_of(stored["url"]) for stored in store.requests(range(store.pages))]
     return dict(zip(urls, block[("entered", "first_cycle")[column]].tolist(), strict=True))
+
+
+def test_links_of_a_store_with_clusters(tmp_path: Path) -> None:
+    """Those between pages of the history, by their positions in it."""
+    planned_crawl(tmp_path / "store", random_web(3), EVERYTHING)
+    assert not len(read_growth(tmp_path / "store").links)
+    with Store(tmp_path / "store") as store:
+        pages = store.pages
+        source, target = np.array([0, 4, pages - 1]), np.array([2, 0, 1])
+        groups = PageGroups(
+            np.zeros(pages, np.int32), np.zeros((1, 1), np.int32), Links(source, target, pages), ""
+        )
+        store.put_clusters(StoredGroups(groups, np.zeros(pages, np.uint8), {}))
+        urls = [store.request(page)["url"] for page in range(pages)]
+    grown = read_growth(tmp_path / "store")
+    names = list(grown.history.page_names or ())
+    assert [(names[one], names[other]) for one, other, _ in grown.links.tolist()] == [
+        (urls[one], urls[other]) for one, other in zip(source.tolist(), target.tolist(), strict=True)
+    ]

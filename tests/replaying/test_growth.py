@@ -20,8 +20,8 @@ from scrapy_gp4c.errors import Gp4cError, HistoryError, PolicyError, ScoreError
 from scrapy_gp4c.page_state.related import RoundState
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import NO_VISITS_YET
-from scrapy_gp4c.scoring import hints, terminals
-from scrapy_gp4c.scoring.functions import load
+from scrapy_gp4c.scoring import first_visits, hints, terminals
+from scrapy_gp4c.scoring.functions import ScoreFunction, load
 from scrapy_gp4c.scoring.ranking import GOLDEN
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.growing import brought, columns, crawl, random_web
@@ -36,6 +36,8 @@ from training.replaying.prepared import CrawlChoices
 
 READ = ("claims", "fresh", "claimed_cycle")
 NAMES = (*hints.TERMINALS, "p")
+WAITING = (*first_visits.TERMINALS, "near", "w")
+"""Terminals that rank first visits."""
 
 
 class Rumours:
@@ -123,6 +125,52 @@ def test_capped_first_visits_are_those_of_a_crawl(function: str | None, tmp_path
         assert hubs == crawled.by_hubs[1:]
         known = np.flatnonzero(web.known)
         assert {page: int(web.state["first_cycle"][page]) for page in known} == crawled.first_visit
+
+
+def noted_scores(patch: pytest.MonkeyPatch, function: str) -> list[list[tuple[float, ...]]]:
+    """Terminals of the pages that wait, cycle by cycle, wherever this function ranks them from now on."""
+    noted: list[list[tuple[float, ...]]] = []
+    scores = ScoreFunction.scores
+
+    def noting(self: ScoreFunction, state: Any, cycle: int) -> npt.NDArray[np.float64]:
+        if self.text == function:
+            values = terminals.compute(WAITING, state, cycle)
+            columns = (np.asarray(values[name], np.float64).tolist() for name in WAITING)
+            noted.append(sorted(zip(*columns, strict=True)))
+        return scores(self, state, cycle)
+
+    patch.setattr(ScoreFunction, "scores", noting)
+    return noted
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_terminal_of_first_visits_is_that_of_a_crawl(seed: int, tmp_path: Path) -> None:
+    """In every cycle, for all pages that wait, bit for bit: links, sites and words of links among them."""
+    grown = random_web(seed, pages=60, is_linked=True)
+    function = " + ".join(WAITING)
+    given_ = {"GP4C_SCORE_FUNCTION": "t * (X + 0.5)", "GP4C_POLICY": "top_k", "GP4C_BUDGET": 0.3}
+    given_ |= {"GP4C_NEW_PAGES": 2, "GP4C_NEW_PAGE_FUNCTION": function, "GP4C_QUERY_LOG": str(tmp_path / "q")}
+    given_ |= {"GP4C_WARMUP_VISITS": 0}
+    (tmp_path / "q").write_text("bread\t1\n")
+    with pytest.MonkeyPatch.context() as patch:
+        live = noted_scores(patch, function)
+        crawled = crawl(tmp_path / "store", grown, given_)
+    choices = replace(
+        crawl_of("t * (X + 0.5)", budget=0.3), new_pages=2, new_page_function=load(function), warmup=0
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        replayed = noted_scores(patch, function)
+        web = GrowthReplay(grown, choices)
+        for cycle in range(1, grown.history.cycles + 1):
+            web.cycle(cycle)
+    first = {page: int(web.state["first_cycle"][page]) for page in np.flatnonzero(web.known)}
+    assert first == crawled.first_visit
+    assert replayed == live
+    of_links = [row for rows in live for row in rows]
+    links, sites, worth = ({row[WAITING.index(name)] for row in of_links} for name in first_visits.COUNTED)
+    assert max(links) > 3
+    assert max(sites) == 3
+    assert len(worth) > 1
 
 
 @pytest.mark.slow

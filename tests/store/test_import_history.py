@@ -7,9 +7,11 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import StoreError, StoreInUseError
+from scrapy_gp4c.scoring import first_visits
 from scrapy_gp4c.store import export
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import import_history, remove_leftovers
@@ -140,14 +142,20 @@ def test_rates_and_directories_come_back(tmp_path: Path, pages_per_batch: int) -
                 outcome = numbers.choice(("changed", "unchanged", "not_modified", "error"))
                 if not seen.has_copy or (cycle == cycles and page % 9 == 0):
                     outcome = numbers.choice(("first", "error"))
-                if numbers.random() < 0.7:
+                if numbers.random() < 0.7 and page != 31:
                     one.record(NewVisit(page, outcome, 1.0, fingerprint=page))
+            for what, value in (("link", 63), ("link", 5), ("link_site", 7), ("anchor", 0.7)):
+                one.note(31, what, value)  # a page that waits for its first visit
             one.finish_cycle({"finished": 1.0})
         text = list(enumerate(export.lines(one), 1))
         columns = [one.page(page) for page in range(count)]
+        links = {
+            name: one.columns_of(np.arange(count, dtype=np.uint32))[name] for name in first_visits.COLUMNS
+        }
         directories, sums = one.directories(), [one.group_visits(cycle) for cycle in range(cycles + 1)]
     assert len(directories) > 20
     assert any(len(visits) for visits in sums)
+    assert [column[31].item() for column in links.values()] == [2**63 + 2**5, 2**7, np.float16(0.7)]
     restored = import_history(
         tmp_path / "other", "history", iter(text), to_page, pages_per_batch=pages_per_batch
     )
@@ -158,6 +166,8 @@ def test_rates_and_directories_come_back(tmp_path: Path, pages_per_batch: int) -
             result = other.page(page)
             for name in ("n", "X", "first_cycle", "last_cycle", "E", "T", "found_cycle", "group"):
                 assert getattr(result, name) == getattr(expected, name), (page, name)
+        for name, column in other.columns_of(np.arange(count, dtype=np.uint32)).items():
+            assert name not in links or column.tolist() == links[name].tolist(), name
         assert other.directories().tobytes() == directories.tobytes()
         assert [other.group_visits(cycle).tobytes() for cycle in range(cycles + 1)] == [
             visits.tobytes() for visits in sums

@@ -14,20 +14,25 @@ from scrapy.settings import Settings as ScrapySettings
 from benchmarks.simulated_crawl import Counts
 from scrapy_gp4c.crawling.cycle import Claim, Cycle
 from scrapy_gp4c.fingerprint import PageReading
+from scrapy_gp4c.page_state.claims import link_notes
+from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import FAILED, FIRST, JUDGED
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.ranking import GOLDEN
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.opening import Store, open_store
-from training.histories.growth import NO_FINDER, GrowthHistory
+from training.histories.growth import LINK, NO_FINDER, GrowthHistory
 from training.histories.history import ChangeHistory
 
 SMALL = Sizes(block_rows=4, commit_visits=3, blocks_per_transaction=2, pages_per_transaction=3)
 
 
-def random_web(seed: int, pages: int = 24, cycles: int = 14) -> GrowthHistory:
-    """Three sites, each with a start page, further hubs, and pages that they come to link to."""
+def random_web(seed: int, pages: int = 24, cycles: int = 14, is_linked: bool = False) -> GrowthHistory:
+    """Three sites, each with a start page, further hubs, and pages that they come to link to.
+
+    ``is_linked``: with links besides those of the finders, from any page to any.
+    """
     rng = np.random.default_rng(seed)
     born = np.where(rng.random(pages) < 0.4, 0, rng.integers(1, cycles + 1, pages)).astype(np.int32)
     finder = np.array([rng.integers(0, max(1, page // 3)) for page in range(pages)], np.int32)
@@ -36,12 +41,30 @@ def random_web(seed: int, pages: int = 24, cycles: int = 14) -> GrowthHistory:
         born[page] = max(born[page], born[finder[page]])
     changed = rng.random((cycles, pages)) < rng.beta(0.5, 1.5, pages)
     changed &= np.arange(1, cycles + 1)[:, None] > born
+    links = np.zeros(6 * pages if is_linked else 0, LINK)
+    links["source"], links["target"] = rng.integers(0, pages, (2, len(links)))
+    links["anchor"] = rng.choice([0.0, 0.1, 0.7], len(links))
     names = [f"d{page % 4}/{page}.html" for page in range(pages)]
     weight = rng.choice([0.0, 0.1, 1.0, 3.7], pages)
     history = ChangeHistory(
-        changed, np.arange(pages) % 3, weight, page_names=names, key=np.arange(1, pages + 1, dtype=np.uint64)
+        changed,
+        np.arange(pages) % 3,
+        weight,
+        site_names=["h0", "h1", "h2"],
+        page_names=names,
+        key=np.arange(1, pages + 1, dtype=np.uint64),
     )
-    return GrowthHistory(history, born, finder)
+    return GrowthHistory(history, born, finder, links=links)
+
+
+def note_link(store: Store, page: int, source: int, worth: float) -> None:
+    """Note a link to a page that waits, as the admission of its request does."""
+    place = place_of_url(store.request(source)["url"])
+    keys = (np.array([key], np.uint64) for key in (store.page(source).key, place.site_key))
+    for what, value in link_notes(*keys).items():
+        store.note(page, what, float(value[0]))
+    if worth:
+        store.note(page, "anchor", worth)
 
 
 class Crawled(NamedTuple):
@@ -96,8 +119,15 @@ def crawl(
                 text = (finder * 1_000 + int(version[now, finder]) + 1) * GOLDEN % 2**64
                 cycle.end(claim, size_bytes=10, reading=PageReading(text))
                 during(store, page_id)
-            for child in np.flatnonzero((grown.finder == finder) & (grown.born <= now)).tolist():
-                if store.find(child + 1) is None:
+            worth = dict.fromkeys(np.flatnonzero(grown.finder == finder).tolist(), 0.0)
+            if now:
+                for _, target, anchor in grown.links[grown.links["source"] == finder].tolist():
+                    worth[target] = max(worth.get(target, 0.0), anchor)
+            for child in sorted(child for child in worth if grown.born[child] <= now):
+                known = store.find(child + 1)
+                if known is not None and page_id is not None and not store.page(known).has_copy:
+                    note_link(store, known, page_id, worth[child])
+                if known is None:
                     new_page = store.add_page(child + 1, {"url": urls[child]})
                     found_by = START if page_id is None else page_id + 1
                     store.note(new_page, "found_by", found_by)
@@ -105,6 +135,8 @@ def crawl(
                     if claimed := cycle.claim_new(new_page, found_by):
                         todo.append(new_page)
                         claims[new_page] = claimed
+                    elif page_id is not None:
+                        note_link(store, new_page, page_id, worth[child])
             if reopen and page_id is not None:
                 store.close()
                 store = open_store(path, sizes=SMALL)

@@ -12,10 +12,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import HistoryError, ImportFileError, StoreError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.claims import CLAIM_KINDS, finder_pages
-from scrapy_gp4c.page_state.groupings import Links
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.export import claims_between
@@ -36,6 +36,8 @@ from training.histories.history import ChangeHistory, sizes_or_none, weights_or_
 
 NO_FINDER: Final = -1
 """Finder of a page that needs none: a start request."""
+LINK: Final = np.dtype([("source", "<i4"), ("target", "<i4"), ("anchor", "<f2")])
+"""Positions of the linking and the linked page; share of the words of a query log in the text of the link."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,8 @@ class GrowthHistory:
     """``[P]``: position of the page that links to each page; `NO_FINDER`: known from birth on."""
     claims: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, DATED_CLAIM))
     """Dtype `DATED_CLAIM`: what sites claimed of pages, in order of cycles."""
-    links: Links | None = None
-    """All links; None: only those of the finders are known. No file has them."""
+    links: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, LINK))
+    """Dtype `LINK`: links of pages, each from the birth of both on; of none: those of the finders alone."""
 
     def __post_init__(self) -> None:
         pages, cycles = self.history.pages, self.history.cycles
@@ -70,6 +72,11 @@ class GrowthHistory:
             raise HistoryError(
                 f"'claims' of a growth history must be of its {pages:,} pages and of known kinds"
             )
+        if self.links.dtype != LINK:
+            raise HistoryError(f"'links' of a growth history must be {LINK}; found {self.links.dtype}")
+        ends = [self.links[name] for name in ("source", "target")]
+        if len(self.links) and not (np.min(ends) >= 0 and np.max(ends) < pages):
+            raise HistoryError(f"'links' of a growth history must be between its {pages:,} pages")
         if (self.finder == np.arange(pages)).any():
             raise HistoryError("a page of a growth history must not be its own finder")
 
@@ -88,7 +95,17 @@ class GrowthHistory:
         claims = self.claims[(self.claims["cycle"] <= cycle) & known[self.claims["page"]]].copy()
         claims["page"] = position[claims["page"]]
         history = self.history.take(known, slice(0, cycle))
-        return GrowthHistory(history, self.born[known], position[self.finder[known]], claims)
+        links = numbered_links(self.links, position)
+        return GrowthHistory(history, self.born[known], position[self.finder[known]], claims, links)
+
+
+def numbered_links(links: Array, position: Array) -> npt.NDArray[Any]:
+    """Links between pages that are left, dtype `LINK`; ``position``: new number of each page, -1: none."""
+    left = links[(position[links["source"]] >= 0) & (position[links["target"]] >= 0)]
+    numbered = np.empty(len(left), LINK)
+    numbered["source"], numbered["target"] = position[left["source"]], position[left["target"]]
+    numbered["anchor"] = left["anchor"]
+    return numbered
 
 
 def write_growth(path: Path, growth: GrowthHistory) -> None:
@@ -107,7 +124,8 @@ def write_growth(path: Path, growth: GrowthHistory) -> None:
         history.key,
         size=history.size,
     )
-    write_npz(path, known, {"born": growth.born, "finder": growth.finder, "claims": growth.claims})
+    arrays = {name: getattr(growth, name) for name in ("born", "finder", "claims", "links")}
+    write_npz(path, known, arrays)
 
 
 MAX_MISSED: Final = 2
@@ -196,7 +214,19 @@ def _growth_of(store: Store, source: str) -> GrowthHistory:
         source=source,
     )
     claims = of_crawl(claims_between(store, 0, pages), position, 1)
-    return GrowthHistory(history, (entered[regular] - 1).astype(np.int32), finder.astype(np.int32), claims)
+    born = (entered[regular] - 1).astype(np.int32)
+    return GrowthHistory(history, born, finder.astype(np.int32), claims, _links_of(store, position))
+
+
+def _links_of(store: Store, position: Array) -> npt.NDArray[Any]:
+    """Links as `scrapy gp4c cluster` has found them; ``position``: of each page in the history, -1: none."""
+    clusters = store.clusters()
+    if clusters is None:
+        return np.empty(0, LINK)
+    of_store = clusters.groups.links
+    links = np.zeros(len(of_store.source), LINK)
+    links["source"], links["target"] = of_store.source, of_store.target
+    return numbered_links(links, position)
 
 
 def read_growth(path: Path) -> GrowthHistory:
@@ -221,7 +251,7 @@ def read_growth(path: Path) -> GrowthHistory:
     arrays: dict[str, npt.NDArray[Any]] = {}
     if zipfile.is_zipfile(path):
         with open(path, "rb") as file:
-            arrays = read_arrays(path, file, ("born", "finder", "claims"), "expected growth", check)
+            arrays = read_arrays(path, file, ("born", "finder", "claims", "links"), "expected growth", check)
     if not {"born", "finder"} <= arrays.keys():
         raise HistoryError(
             f"{path} tells nothing of growth: expected an npz archive with the arrays born and finder, as "
@@ -229,6 +259,5 @@ def read_growth(path: Path) -> GrowthHistory:
             "export` writes of one"
         )
     history = ChangeHistory(**fields._replace(observed=None)._asdict(), source=str(path))
-    return GrowthHistory(
-        history, arrays["born"], arrays["finder"], arrays.get("claims", np.empty(0, DATED_CLAIM))
-    )
+    extras = {name: arrays[name] for name in ("claims", "links") if name in arrays}
+    return GrowthHistory(history, arrays["born"], arrays["finder"], **extras)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -13,16 +14,27 @@ import numpy as np
 from scrapy_gp4c.page_state.groupings import Links
 
 _LINK: Final = re.compile(
-    r"\]\(\s*<?([^)\s>]+)|href=[\"']([^\"']+)|^\s*\[[^\]]+\]:\s*(\S+)|`[^`<]*<([^>`]+)>`_"
-    r"|:doc:`(?:[^`<]*<)?([^`>]+)>?`|:pep:`(?:[^`<]*<)?\s*(?P<pep>\d+)",
+    r"(?:\[([^\[\]]{0,1000}))?\]\(\s*<?([^)\s>]+)"
+    r"|href=[\"'](?=[^\"']+(?:[\"'][^<>]{0,1000}>([^<]{0,1000}))?)([^\"']+)"
+    r"|^\s*\[([^\]]+)\]:\s*(\S+)|`([^`<]*)<([^>`]+)>`_"
+    r"|:doc:`(?:([^`<]*)<)?([^`>]+)>?`|:pep:`(?:([^`<]*)<)?\s*(?P<pep>\d+)",
     re.M,
 )
+"""In every alternative the text of a link, where it has any, comes before its target."""
 _ENDINGS: Final = (".md", ".mdx", ".rst", ".txt", ".html", ".markdown")
 _INDEXES: Final = ("index", "_index", "readme")
 
 
 def links_of(sites: Sequence[int], pages: Sequence[str], texts: Sequence[str | None]) -> Links:
-    """Links between pages of a site, each once, none from a page to itself.
+    """Links between pages of a site, each once, none from a page to itself: see `link_texts`."""
+    pairs = np.array(list(link_texts(sites, pages, texts)), np.intp).reshape(-1, 2)
+    return Links(np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]), len(pages))
+
+
+def link_texts(
+    sites: Sequence[int], pages: Sequence[str], texts: Sequence[str | None]
+) -> dict[tuple[int, int], list[str]]:
+    """Linking and linked page, ascending, of every link within a site -> what the link says.
 
     A link leads to the page beside the one that has it, below that one as a directory, or from the root or
     its folder ``docs``: the first of these that is there, whatever the ending. Images count as links.
@@ -30,20 +42,21 @@ def links_of(sites: Sequence[int], pages: Sequence[str], texts: Sequence[str | N
     known: dict[tuple[int, str], int] = {}
     for number, (site, page) in enumerate(zip(sites, pages, strict=True)):
         known.setdefault((site, _name(page)), number)
-    links: set[tuple[int, int]] = set()
+    links: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
     for source, (site, page, text) in enumerate(zip(sites, pages, texts, strict=True)):
-        for path in _paths(text or ""):
+        for path, said in _paths(text or ""):
             names = ((site, name) for name in _names(page, path))
             target = next((known[name] for name in names if name in known), source)
             if target != source:
-                links.add((source, target))
-    pairs = np.array(sorted(links), np.intp).reshape(-1, 2)
-    return Links(np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]), len(pages))
+                links[source, target].append(said)
+    return dict(sorted(links.items()))
 
 
-def _paths(text: str) -> Iterator[str]:
+def _paths(text: str) -> Iterator[tuple[str, str]]:
+    """Path and text of every link."""
     for match in _LINK.finditer(text):
-        target = next((group for group in match.groups() if group), "")
+        last = match.lastindex or 0
+        target = match[last]
         if match["pep"]:
             target = f"pep-{target:0>4}"
         try:
@@ -51,7 +64,7 @@ def _paths(text: str) -> Iterator[str]:
         except ValueError:  # no address, such as //[
             continue
         if parts.path and not parts.netloc and "://" not in target:
-            yield unquote(parts.path)
+            yield unquote(parts.path), match[last - 1] or ""
 
 
 def _names(page: str, path: str) -> tuple[str, str]:

@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Bools
 from scrapy_gp4c.errors import ScoreError
+from scrapy_gp4c.page_state.claims import NOTE, WHAT, apply_links, link_notes
 from scrapy_gp4c.page_state.groupings import Grouping, Name
-from scrapy_gp4c.page_state.groups import KEPT_CYCLES, count_visits
+from scrapy_gp4c.page_state.groups import KEPT_CYCLES, Place, count_visits
 from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED, WARMUP
 from scrapy_gp4c.page_state.related import PageSums, RecentVisits, Related, RoundState
 from scrapy_gp4c.policies.base import (
@@ -48,7 +49,7 @@ from scrapy_gp4c.scoring.first_visits import (
 )
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import draw_salt, salted_draws
-from training.histories.growth import NO_FINDER, GrowthHistory
+from training.histories.growth import LINK, NO_FINDER, GrowthHistory
 from training.replaying.claims import ReplayedClaims
 from training.replaying.metrics import FixedPointWeights
 from training.replaying.prepared import CrawlChoices
@@ -194,7 +195,15 @@ class GrowthReplay:
         groups = history.neighbours.groups
         self.state["group"] = groups.group
         self._directories = groups.directories
+        names = history.site_names or [str(site) for site in range(int(history.site.max(initial=-1)) + 1)]
+        self._site_keys = np.array([Place(name, "/").site_key for name in names], np.uint64)
         self._finished: list[npt.NDArray[Any]] = []
+        self._links = grown.links
+        if len(self._links):  # those of finders are links too
+            found = np.flatnonzero(grown.finder != NO_FINDER)
+            by_finders = np.zeros(len(found), LINK)
+            by_finders["source"], by_finders["target"] = grown.finder[found], found
+            self._links = np.concatenate((self._links, by_finders))
         self.claimed = ReplayedClaims(grown.claims, self._directories)
         self.claimed.begin(self.state, self.known)
 
@@ -361,6 +370,7 @@ class GrowthReplay:
         ``order``: visits of the cycle in the order in which their links count, those ``planned`` among them.
         """
         finder, found_by = self._grown.finder, self.state["found_by"]
+        links = self._links[exists[self._links["target"]]]
         brought = np.zeros(len(finder), np.int64)
         counts = FirstVisits(
             lambda pages: self._site_of(np.array(pages)).tolist(), self._crawl.new_pages, None
@@ -371,12 +381,16 @@ class GrowthReplay:
         while len(visits):
             turn = np.full(len(finder) + 1, len(visits))
             turn[visits] = np.arange(len(visits))
-            linked = np.flatnonzero(exists & ~self._linked & (turn[finder] < len(visits)))
-            linked = linked[np.argsort(turn[finder[linked]], kind="stable")]
-            np.add.at(brought, finder[linked][finder[linked] != NO_FINDER], 1)
+            first = turn[finder]
+            np.minimum.at(first, links["target"], turn[links["source"]])
+            linked = np.flatnonzero(exists & ~self._linked & (first < len(visits)))
+            linked = linked[np.argsort(first[linked], kind="stable")]
+            finders = visits[first[linked]]
+            np.add.at(brought, finders[finders != NO_FINDER], 1)
+            found_by[linked] = np.where(finders == NO_FINDER, discovery.START, finders + 1)
             self._linked[linked] = True
             self.state["entered"][linked] = self._number
-            self._count_links(visits)
+            self._count_links(links[turn[links["source"]] < len(visits)])
             if self._crawl.new_pages is not None:
                 found = zip(linked.tolist(), found_by[linked].tolist(), strict=True)
                 linked = np.array([page for page, by in found if counts.takes(page, by)], np.intp)
@@ -386,16 +400,15 @@ class GrowthReplay:
             visits = linked
         return brought
 
-    def _count_links(self, visits: Array) -> None:
-        """Count the links of visits to pages that wait."""
-        links = self._grown.links
-        if links is None:
-            return
-        rows = np.flatnonzero(np.isin(links.source, visits) & ~self.known[links.target])
-        source, target = links.source[rows], links.target[rows]
-        for name, keys in (("link_bits", self._keys[source]), ("link_site_bits", self._site_of(source))):
-            bits = np.uint64(1) << first_visits.bit_of(keys).astype(np.uint64)
-            np.bitwise_or.at(self.state[name], target, bits)
+    def _count_links(self, links: Array) -> None:
+        """Count links, dtype `LINK`, to pages that wait, as a crawl's fold does its notes."""
+        links = links[~self.known[links["target"]]]
+        source = links["source"]
+        bits = link_notes(self._keys[source], self._site_keys[self._grown.history.site[source]])
+        for what, values in (bits | {"anchor": links["anchor"]}).items():
+            notes = np.empty(len(links), NOTE)
+            notes["what"], notes["value"] = WHAT.index(what), values
+            apply_links(self.state, links["target"].astype(np.intp), notes)
 
     def _visit_first(self, pages: Array) -> None:
         self.known[pages] = True

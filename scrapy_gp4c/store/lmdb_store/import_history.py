@@ -59,6 +59,7 @@ from scrapy_gp4c.store.lmdb_store.tables import (
     GAINS,
     GROUP_ROWS,
     HINTS,
+    LINKS,
     REFRESH_VALUES,
     USUAL,
     WEIGHTS,
@@ -247,6 +248,12 @@ def _import_batch(
     tables.append_pages([encode(page.request) for page in batch], state, numbered.new)
     tables.put_consecutive(HINTS, first_page, state)
     tables.put_consecutive(WEIGHTS, first_page, {"weight": np.array([line.weight for line in lines])})
+    links = LINKS.none(len(lines))
+    for row, line in enumerate(lines):
+        if line.links is not None:
+            pages, sites, links["anchor"][row] = line.links
+            links["link_bits"][row], links["link_site_bits"][row] = int(pages, 16), int(sites, 16)
+    tables.put_consecutive(LINKS, first_page, links)
     with tables.transaction(write=True) as txn:
         for number, line in enumerate(lines, first_page):
             validators = line.etag, line.last_modified
