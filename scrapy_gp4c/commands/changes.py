@@ -77,25 +77,29 @@ def _run(project: Project, options: Namespace) -> None:
                 newest + 1,
             )
         of_kinds = _changes if options.kinds in (None, ["changed"]) else _events
-        changes = list(of_kinds(project, store, first, last, options, texts))
+        _show(of_kinds(project, store, first, last, options, texts), options, first, last, newest)
+
+
+def _show(changes: Iterator[Change], options: Namespace, first: int, last: int, newest: int) -> None:
+    """Print changes; those with differences as they are made, since these take a while."""
     if options.json:
-        print_json(Changes(first, last, changes))
+        print_json(Changes(first, last, list(changes)))
     elif options.csv:
         names = [field.name for field in fields(Change) if options.diff or field.name != "diff"]
         writer = csv.DictWriter(sys.stdout, names, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows({**asdict(one), "diff": "\n".join(one.diff or ())} for one in changes)
-    elif options.diff and changes:
+    elif (earliest := next(changes, None)) is None:
+        say(_why_none(options, first, last, newest))
+    elif options.diff:
         in_colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        for one in changes:
+        for one in chain([earliest], changes):
             found_at = f"cycle {one.cycle}, {local_time(one.time)}"
             bits = "" if one.distance is None else f", {one.distance} bits"
             say(f"{one.url}  {one.kind} in {found_at}, change {one.changes}{bits}")
             nothing = ("the archive has not both texts",) if one.kind == "changed" else ()
             for line in nothing if one.diff is None else one.diff:
                 print(f"  {coloured(line) if in_colour else line}")
-    elif not changes:
-        say(_why_none(options, first, last, newest))
     else:
         rows = [
             (
@@ -106,7 +110,7 @@ def _run(project: Project, options: Namespace) -> None:
                 str(one.changes),
                 one.url,
             )
-            for one in changes
+            for one in chain([earliest], changes)
         ]
         print_table([("cycle", "event", "found", "bits", "changes", "URL"), *rows])
 
