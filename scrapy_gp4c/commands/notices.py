@@ -65,7 +65,7 @@ def _notify(project: Project, options: Namespace) -> None:
         raise NoticeError("\n".join(problems))
     receivers = counted(len(settings.notify) + bool(settings.on_change), "receiver")
     if daily:
-        say(f"{counted(daily, 'notice')} will be sent when a day is over since the last daily message")
+        say(f"{counted(daily, 'notice')} will be sent by the first run of another day")
     else:
         say(f"{'A test message was sent to' if options.test else 'Nothing waits for'} {receivers}")
 

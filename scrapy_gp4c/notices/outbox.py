@@ -21,7 +21,7 @@ DIRECTORY: Final = "outbox"
 """Name of the directory in that of the store."""
 COMMAND: Final = "command"
 """Key of the command of ``GP4C_ON_CHANGE``, in place of a receiver's."""
-DAY_S: Final = 86_400.0
+HALF_DAY_S: Final = 43_200.0
 MAX_MESSAGES: Final = 1_000
 """Messages of a receiver that wait; beyond these the oldest are dropped, which a warning says."""
 
@@ -72,11 +72,13 @@ class Outbox:
         return len(self._files()) - len(list(self.waiting()))
 
     def due(self, receiver: Receiver) -> list[QueuedMessage]:
-        """Messages to a receiver that are to be sent now; to a daily one none before a day is over."""
-        messages = [one for one in self.waiting() if one.message.receiver == receiver.key]
-        if receiver.digest == "daily" and time.time() - self._last_sent_s(receiver) < DAY_S:
+        """Messages to a receiver that are to be sent now; to a daily one only by the first run of a day."""
+        now_s, last_s = time.time(), self._last_sent_s(receiver)
+        # Within 24 h of the last one, a daily crawl that ended seconds earlier than the day before sent none.
+        is_today = time.localtime(now_s)[:3] == time.localtime(last_s)[:3] or now_s - last_s < HALF_DAY_S
+        if receiver.digest == "daily" and is_today:
             return []
-        return messages
+        return [one for one in self.waiting() if one.message.receiver == receiver.key]
 
     def drop(self, known: Iterable[str]) -> tuple[int, int]:
         """Delete messages to receivers that the settings no longer have, and each one's oldest ones.

@@ -176,6 +176,7 @@ def crawl():
         "ADDONS": {"scrapy_gp4c.Addon": 500}, "GP4C_STORE": sys.argv[2], "LOG_LEVEL": "ERROR",
         "GP4C_BUDGET": 1.0, "CONCURRENT_REQUESTS_PER_DOMAIN": 4, "TELNETCONSOLE_ENABLED": False,
         "GP4C_CHANGE_ITEMS": True, "ITEM_PIPELINES": {Pipeline: 100},
+        "GP4C_ON_CHANGE": f"tee -a {sys.argv[5]}",
     })
     process.crawl(Killed)
     process.start()
@@ -191,12 +192,16 @@ for line in sys.stdin:  # forks start faster than programs
 
 
 @pytest.mark.slow
-def test_a_killed_crawl_loses_no_signal_and_no_item(tmp_path: Path) -> None:
-    """Killed at fifty moments of several cycles, a crawl sends the events of all changes at least once."""
+def test_a_killed_crawl_loses_no_signal_no_item_and_no_notice(tmp_path: Path) -> None:
+    """Killed at fifty moments of several cycles, a crawl sends the events of all changes at least once.
+
+    A command is told of them in the order of their visits.
+    """
     script, web, rng = tmp_path / "killed.py", Web(), random.Random(1)
     script.write_text(KILLED)
     site, files = web.url.removesuffix("/list"), (tmp_path / "signals", tmp_path / "items")
-    command = [sys.executable, str(script), site, str(tmp_path / "store"), *map(str, files)]
+    notices = tmp_path / "notices"
+    command = [sys.executable, str(script), site, str(tmp_path / "store"), *map(str, files), str(notices)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     parent = subprocess.Popen(
         command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -210,7 +215,9 @@ def test_a_killed_crawl_loses_no_signal_and_no_item(tmp_path: Path) -> None:
             is_over = False
             while not is_over:
                 web.log.clear()
-                requests, delay_s = rng.randint(1, PAGES + 20), rng.uniform(0, 0.2)
+                # Some are killed as they send notices, and some not at all.
+                requests = rng.choice([*range(1, PAGES + 2), *[PAGES + 1] * 10, *[PAGES + 20] * 10])
+                delay_s = rng.uniform(0, 0.6)
                 parent.stdin.write("\n")
                 parent.stdin.flush()
                 pid = int(parent.stdout.readline())
@@ -233,3 +240,10 @@ def test_a_killed_crawl_loses_no_signal_and_no_item(tmp_path: Path) -> None:
             # Of the last version, the next run may still send the event.
             assert kinds["new"] == 1
             assert kinds["changed"] >= web.version - 2
+    told = {}
+    for line in notices.read_text().splitlines():
+        event = json.loads(line)
+        told.setdefault((event["url"], event["kind"], event["cycle"]), (event["cycle"], event["time"]))
+    assert list(told.values()) == sorted(told.values())
+    changes = Counter(url for url, kind, _ in told if kind == "changed")
+    assert all(changes[f"{site}{path}"] >= web.version - 2 for path in filter(is_changing, LIST))

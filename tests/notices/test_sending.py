@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -221,6 +222,28 @@ def test_a_daily_receiver_gets_one_message_a_day(tmp_path: Path, hook: Hook) -> 
     assert message["title"] == "news: 2 cycles with events"  # it named the first cycle's events alone
     assert message["message"].count("news: 1 changed, 1 gone") == 2
     assert len(list(outbox.waiting())) == 1
+
+
+@pytest.mark.parametrize(
+    ("last", "now", "is_due"),
+    [
+        ("2026-11-02 10:00:30", "2026-11-03 10:00:20", True),  # of a daily crawl: it came every other day
+        ("2026-11-02 10:00:30", "2026-11-02 23:00:00", False),
+        ("2026-11-02 23:50:00", "2026-11-03 00:10:00", False),
+        ("2026-11-03 00:05:00", "2026-11-04 00:02:00", True),  # of an hourly crawl
+    ],
+)
+def test_a_day_is_that_of_the_calendar(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str, now: str, is_due: bool
+) -> None:
+    """But two messages are half a day apart at least."""
+    receivers = read_receivers([{"url": "json://h", "digest": "daily"}])
+    outbox = put(tmp_path / "store", receivers)
+    monkeypatch.setattr(outbox_module.time, "time", datetime.fromisoformat(last).timestamp)
+    outbox.sent(receivers[0], outbox.due(receivers[0]))
+    put(tmp_path / "store", receivers, cycle=4)
+    monkeypatch.setattr(outbox_module.time, "time", datetime.fromisoformat(now).timestamp)
+    assert bool(outbox.due(receivers[0])) == is_due
 
 
 def test_a_daily_receiver_that_was_told_is_told_no_more_that_day(tmp_path: Path) -> None:
