@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -66,7 +66,7 @@ def deliver(
     if any(receiver for receiver, _ in jobs) and find_spec("apprise") is None:
         problems.append("No notices are sent: Apprise is missing. pip install 'scrapy-gp4c[notify]'")
         jobs = [(receiver, messages) for receiver, messages in jobs if receiver is None]
-    work = [
+    work: list[dict[str, Any]] = [
         {
             "url": None if receiver is None else receiver.url,
             "command": command if receiver is None else None,
@@ -74,16 +74,20 @@ def deliver(
         }
         for receiver, messages in jobs
     ]
-    results = _run(work)
-    for number, (receiver, messages) in enumerate(jobs):
-        sent, error = results.get(number, (0, NO_ANSWER.format(LIMIT_S)))
-        if error is None:
-            outbox.sent(receiver, messages)
-        else:
+    errors: list[str | None] = [NO_ANSWER.format(LIMIT_S)] * len(jobs)
+    counts = [0] * len(jobs)
+    for number, sent, error in _run(work):
+        receiver, messages = jobs[number]
+        is_done = error is None or sent == len(work[number]["messages"])  # a daily receiver gets one for all
+        before, counts[number] = counts[number], len(messages) if is_done else sent
+        # At once: a kill while another receiver takes its time would send them once more.
+        outbox.sent(receiver, messages[before : counts[number]])
+        errors[number] = None if is_done else error
+    for (receiver, messages), error, sent in zip(jobs, errors, counts, strict=True):
+        if error is not None:
             name = "The command of GP4C_ON_CHANGE" if receiver is None else f"The receiver {receiver.name}"
-            outbox.sent(receiver, messages[:sent])
-            count = counted(len(messages) - sent, "notice")
-            again = "" if is_test else f": {count} will be sent again by the next run"
+            waiting = counted(len(messages) - sent, "notice")
+            again = "" if is_test else f": {waiting} will be sent again by the next run"
             problems.append(f"{name} failed ({error}){again}")
     return problems
 
@@ -102,8 +106,8 @@ def _merged(receiver: Receiver | None, messages: list[QueuedMessage]) -> list[Me
     ]
 
 
-def _run(work: list[dict[str, Any]]) -> dict[int, tuple[int, str | None]]:
-    """Messages sent and the error, by number of the job; a job without a result got no answer in time."""
+def _run(work: list[dict[str, Any]]) -> Iterator[tuple[int, int, str | None]]:
+    """Yield number of a job, messages sent and error as it goes on; nothing of a job that is given up."""
     path = os.pathsep.join(filter(None, (_PACKAGES, os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(
         [sys.executable, "-m", "scrapy_gp4c.notices.sending"],
@@ -113,17 +117,20 @@ def _run(work: list[dict[str, Any]]) -> dict[int, tuple[int, str | None]]:
         env={**os.environ, "PYTHONPATH": path},
         text=True,
     )
+    timer = threading.Timer(LIMIT_S + _START_S, process.kill)
+    timer.start()
     try:
-        output, _ = process.communicate(json.dumps(work), timeout=LIMIT_S + _START_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        output, _ = process.communicate()
-    results: dict[int, tuple[int, str | None]] = {}
-    for line in output.splitlines():
-        with suppress(ValueError, TypeError):
-            number, sent, error = json.loads(line)
-            results[number] = sent, error
-    return results
+        with process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            with suppress(OSError), process.stdin:  # it may have ended
+                process.stdin.write(json.dumps(work))
+            for line in process.stdout:
+                with suppress(ValueError, TypeError):
+                    number, sent, error = json.loads(line)
+                    yield number, sent, error
+    finally:
+        timer.cancel()
 
 
 def run_command(command: str, lines: str) -> str | None:

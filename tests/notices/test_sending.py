@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -32,12 +32,15 @@ class Hook:
     def __init__(self) -> None:
         self.received: list[Any] = []
         self.status, self.wait_s, self.most = 200, 0.0, 1_000
+        self.may_answer: Callable[[], bool] = lambda: True
         hook = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 time.sleep(hook.wait_s)
+                while not hook.may_answer():
+                    time.sleep(0.01)
                 status = hook.status if len(hook.received) < hook.most else 503
                 if status == 200:
                     hook.received.append(body)
@@ -159,6 +162,16 @@ def test_a_slow_receiver_delays_nobody(tmp_path: Path, hook: Hook, monkeypatch: 
         ("gone", "http://h/b"),
     ]
     assert len(list(outbox.waiting())) == 1
+
+
+def test_a_message_is_deleted_when_it_was_sent(tmp_path: Path, hook: Hook) -> None:
+    """Not when all receivers are through: a kill in between would send it once more."""
+    receivers = read_receivers(hook.url)
+    outbox = put(tmp_path / "store", receivers, command=True)
+    (path,) = (one.path for one in outbox.waiting() if one.message.receiver == outbox_module.COMMAND)
+    hook.may_answer = lambda: not path.exists()
+    assert deliver(outbox, receivers, "cat") == []
+    assert len(hook.received) == 1
 
 
 def test_messages_that_were_sent_are_not_sent_again(tmp_path: Path, hook: Hook) -> None:
