@@ -227,8 +227,12 @@ class Listener:
 
     def running(self, path: Path) -> None:
         """A crawl runs; called about once a second."""
-        if self._is_terminal:
-            _draw_progress(path)
+        if self._is_terminal and (text := _progress(path)):
+            self._say(ANEW + text, end="")
+
+    def not_started(self, error: OSError) -> None:
+        """A crawl could not be started; the next one is tried when it is due."""
+        self._say(f"The crawl cannot be started ({error}): free memory, or end other processes")
 
     def outlasting(self, took_s: float) -> None:
         """A crawl still runs after one more interval."""
@@ -347,7 +351,12 @@ class Monitor:
             self._clock.wait(self._wake_ups, min(remaining_s or CLOCK_CHECK_S, CLOCK_CHECK_S))
 
     def _crawl(self, started: Now) -> int:
-        crawl, stops_passed_on, intervals = self._start(), 0, 1
+        try:
+            crawl = self._start()
+        except OSError as error:
+            self._listener.not_started(error)
+            return 1
+        stops_passed_on, intervals = 0, 1
         limit_s, is_asked = self._schedule.max_duration_s, False
         while (exit_code := crawl.poll()) is None:
             took_s = self._clock.now().steady_s - started.steady_s
@@ -461,16 +470,16 @@ def warning(cycle: MonitoredCycle, every_s: float, delay_s: float) -> str:
     )
 
 
-def _draw_progress(path: Path) -> None:
-    """Draw a bar of the visited share of the plan on the terminal's last line."""
+def _progress(path: Path) -> str:
+    """Bar of the visited share of the plan; empty without a plan."""
     try:
         with open_store(path, readonly=True) as store:
             cycle, planned, visited = store.open_cycle, store.planned(), len(store.open_visits())
     except StoreError:
-        return
-    if cycle is not None and planned:
-        text = f"cycle {cycle} {bar(visited, planned)} {visited:,} visited, {planned:,} planned"
-        print(f"{ANEW}{text}", end="", file=sys.stderr, flush=True)
+        return ""
+    if cycle is None or not planned:
+        return ""
+    return f"cycle {cycle} {bar(visited, planned)} {visited:,} visited, {planned:,} planned"
 
 
 MONITOR = Action(

@@ -248,10 +248,13 @@ class Visit:
                 visits.process.read(watched.response, watched.features, with_text=visits.with_text, copy=copy)
             )
         except TimeoutError:
-            line = f"{response} takes too much time or memory to read: its bytes are compared"
+            line = f"{response} takes too long to read: its bytes are compared"
             log_first(visits.cycle.stats, "gp4c/too_slow", line, {}, logging.WARNING)
             return read_bytes(watched.response), False
         except Exception as error:
+            if isinstance(error, ChildProcessError):
+                line = f"{response} is not read: {error}. Its visit is an error; give the crawl more memory"
+                log_first(visits.cycle.stats, "gp4c/not_read", line, {}, logging.WARNING)
             return error, False
         return page, False
 
@@ -325,7 +328,7 @@ class Visit:
         try:
             cut = visits.process.cut(response, visits.features, rule.watch, rule.ignore)
             self._watched = await awaitable(cut)
-        except TimeoutError:
+        except (TimeoutError, ChildProcessError):
             self._watched = ComparedPart(response, visits.features)
             line = f"What {rule.name} cuts out of {response} takes too long to find: all of it is compared"
             log_first(visits.cycle.stats, "gp4c/too_slow", line, {}, logging.WARNING)
@@ -367,7 +370,8 @@ class Visit:
         if isinstance(page, Exception):
             self._read_hints(response)
             reason = "its text cannot be read" if visits.features is None else "GP4C_FEATURES failed"
-            logger.error("No fingerprint of %s: %s", response, reason, exc_info=page)
+            if not isinstance(page, ChildProcessError):
+                logger.error("No fingerprint of %s: %s", response, reason, exc_info=page)
             return self._finish(response, self._end(response, "error", reason))
         if self._lacks_watched(response):
             info = self._end(response, "doubtful", NOT_WATCHED_REASON, self._request)

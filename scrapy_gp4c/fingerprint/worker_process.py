@@ -87,7 +87,7 @@ class FingerprintProcess:
         """Return the future of `read_and_compare` of the response, with the same errors.
 
         The process takes pages in the order of the calls. Raises TimeoutError for a page that takes it too
-        long, or too much memory, and for one that ends two processes by a signal: it might end the crawl.
+        long, ChildProcessError for one that lacks memory or ends two processes: it might end the crawl.
         """
         self._thread = self._thread or ThreadPoolExecutor(1, "gp4c-fingerprint")
         page = _page(response, _encoding(response), _FEATURES.index(features), with_text, copy)
@@ -98,7 +98,7 @@ class FingerprintProcess:
     ) -> Future[ComparedPart]:
         """Return the future of `scrapy_gp4c.fingerprint.compared_part` of a response with parts.
 
-        Raises TimeoutError for a page that takes the process too long.
+        Raises TimeoutError and ChildProcessError as `read` does.
         """
         self._thread = self._thread or ThreadPoolExecutor(1, "gp4c-fingerprint")
         page = _page(response, _encoding(response), parts=(watch, ignore))
@@ -124,7 +124,7 @@ class FingerprintProcess:
         return _unpacked(answer)
 
     def _answer(self, page: _Page) -> bytes | None:
-        """Answer of the process; None: it has none. Raises TimeoutError for a page that is too much."""
+        """Answer of the process; None: it has none. Raises TimeoutError and ChildProcessError as `read`."""
         message = _message(page)
         for is_last in (False, True):
             try:
@@ -132,8 +132,12 @@ class FingerprintProcess:
             except (OSError, ValueError) as error:  # it could not start, was killed, or took too long
                 code = self._exit_code()
                 self._end()
-                if isinstance(error, TimeoutError) or code in _GIVEN_UP or (is_last and code < 0):
+                if isinstance(error, TimeoutError) or code == _TIME_OVER:
                     raise TimeoutError from error
+                if code == NO_MEMORY or (is_last and code < 0):
+                    raise ChildProcessError(
+                        "it ended the process for large pages, maybe for want of memory"
+                    ) from error
                 if code >= 0:
                     return None
                 if not self._was_killed:
@@ -190,8 +194,8 @@ def _start() -> subprocess.Popen[bytes]:
     )
 
 
-_GIVEN_UP: Final = (-getattr(signal, "SIGPROF", 1024), NO_MEMORY)
-"""Exit codes of the process that gives up on a page."""
+_TIME_OVER: Final = -getattr(signal, "SIGPROF", 1024)
+"""Exit code of the process that gives up on a page after `CPU_S`."""
 
 
 class _Page(msgspec.Struct, array_like=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import random
 import re
 import shutil
@@ -14,7 +15,7 @@ import threading
 import time
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
@@ -92,6 +93,9 @@ class Record(Listener):
 
     def ended(self, cycle: MonitoredCycle) -> None:
         self.cycles.append(cycle)
+
+    def not_started(self, error: OSError) -> None:
+        self.warnings.append(str(error))
 
 
 class HangingCrawl:
@@ -431,6 +435,40 @@ def test_a_closed_standard_output_ends_no_monitor(
         for number in range(2):
             terminal.ended(MonitoredCycle(0.0, 9.0, 0, number, True, 4, 0, 0.0, 1, 4, False, 100.0))
     assert capsys.readouterr().err.count("Cannot write to standard output") == 1
+
+
+def test_a_crawl_that_cannot_be_started_is_tried_again(tmp_path: Path) -> None:
+    """Without memory for a process, the cycle is due again after the interval."""
+    clock, record = FakeClock(), Record()
+    starts = iter((OSError("no memory"), FakeCrawl(clock, 9.0)))
+
+    def start() -> Any:
+        crawl = next(starts)
+        if isinstance(crawl, OSError):
+            raise crawl
+        return crawl
+
+    assert Monitor(tmp_path / "store", start, Schedule(60.0), record, clock).run(2) == 1
+    assert record.warnings == ["no memory"]
+    assert [cycle.exit_code for cycle in record.cycles] == [1, 0]
+
+
+def test_a_terminal_that_has_gone_ends_no_monitor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be closed while a monitor runs that ignores the hangup; what is drawn on it is lost."""
+    with open_store(tmp_path / "store") as store:
+        store.begin_cycle({"started": 1.0})
+        store.amend_record(planned=1)
+        store.commit()
+    own, terminal = pty.openpty()
+    stderr = open(terminal, "w")  # noqa: SIM115 # to close it is an error then
+    monkeypatch.setattr(sys, "stderr", stderr)
+    listener = Listener(60.0, 1.0)
+    listener.running(tmp_path / "store")
+    assert b"1 planned" in os.read(own, 1_000)
+    os.close(own)
+    listener.running(tmp_path / "store")
+    with suppress(OSError):
+        stderr.close()
 
 
 def test_no_clock_makes_a_wait_longer_than_the_interval(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -17,7 +18,7 @@ from scrapy.pipelines.media import MediaPipeline
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c.crawling import visits
-from scrapy_gp4c.fingerprint import PageReading, read
+from scrapy_gp4c.fingerprint import PageReading, read, worker_process
 from scrapy_gp4c.scheduler import RecrawlScheduler
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Site, crawl, html, outcomes, path_of, stats
@@ -133,6 +134,40 @@ async def test_a_damaged_pdf_is_not_said_to_take_long(site: Site, store_path: Pa
     crawler = await crawl(One, store_path, url=site.url())
     assert outcomes(store_path, 1) == {"/": ["first"]}
     assert "too_slow" not in stats(crawler)
+
+
+@pytest_twisted.ensureDeferred
+async def test_large_pages_whose_reader_is_killed_are_errors(
+    site: Site, store_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """None is doubted, so that the site is not left alone for it; one line says so, without a traceback."""
+    paths = [f"/{number}" for number in range(30)]
+
+    class Large(Spider):
+        name = "large"
+
+        async def start(self) -> Any:
+            for path in paths:
+                yield Request(site.url(path))
+
+        def parse(self, response: Any) -> None:
+            """Read it."""
+
+    site.pages = {path: html("".join(f"<p>{path} word{n}</p>" for n in range(9_000))) for path in paths}
+    await crawl(Large, store_path)
+    for path in paths:
+        site.pages[path] = html("".join(f"<p>{path} other{n}</p>" for n in range(9_000)))
+
+    def killed() -> Any:
+        return subprocess.Popen(["sh", "-c", "kill -9 $$"], stdin=-1, stdout=-1)
+
+    monkeypatch.setattr(worker_process, "_start", killed)
+    crawler = await crawl(Large, store_path, {"GP4C_BUDGET": 1.0})
+    assert outcomes(store_path, 2) == {path: ["error"] for path in paths}
+    assert stats(crawler)["not_read"] == len(paths)
+    lines = [record for record in caplog.records if "is not read" in record.getMessage()]
+    assert len(lines) == 1
+    assert not any(record.exc_info for record in caplog.records)
 
 
 @pytest_twisted.ensureDeferred

@@ -130,7 +130,7 @@ async def test_a_page_that_ends_processes_is_given_up(
     monkeypatch.setattr(worker_process, "read_and_compare", None)
     responses = pages()[-2:]
     for response in responses:
-        with pytest.raises(TimeoutError):
+        with pytest.raises(ChildProcessError):
             await made(beside, [response])
     assert len(started) == 4
     assert [record.getMessage()[:51] for record in caplog.records] == [
@@ -147,7 +147,7 @@ async def test_a_page_that_lacks_memory_there_is_given_up(
     assert beside._process is not None
     resource.prlimit(beside._process.pid, resource.RLIMIT_DATA, (1, 1))
     monkeypatch.setattr(worker_process, "read_and_compare", None)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(ChildProcessError):
         await made(beside, pages()[-1:])
 
 
