@@ -62,23 +62,21 @@ _NAMING_ATTRIBUTES: Final = (
 )
 """Attributes whose values name elements as classes do."""
 _LABELS: Final = (
-    (b"data-", re.compile(rb"(data-(?:test-?id|test|qa|cy|component))=[\"']([^\"'\\]{4,80})[\"']")),
-    (b"aria-label", re.compile(rb"(aria-label)=[\"']([^\"'\\]{2,80})[\"']")),
+    re.compile(rb"(data-(?:test-?id|test|qa|cy|component))=[\"']([^\"'\\]{4,80})[\"']"),
+    re.compile(rb"(aria-label)=[\"']([^\"'\\]{2,80})[\"']"),
 )
-# What may be left out; names of classes and ids are sought in the source itself: a selector costs 2% of the
-# parsing, and as much as looking whether the source has its word.
+# What may be left out; names of classes and ids are sought in the source itself: a selector for all that may
+# be would take longer. To look whether the source has the word of a selector takes longer than the selector.
 _CANDIDATES: Final = (
     "nav,footer,aside,[role],[hidden],[style*=none i],time,amp-ad,amp-embed,[data-ad-slot],[data-ad-client]"
 )
 _MOST_NAMES: Final = 64
 # Never text, and what says more than its text.
-_FIRST: Final = f"{_NEVER_TEXT},img[alt],input,[role=img],[disabled],[aria-disabled=true]"
-_SILENT: Final = ("script", "style", "noscript", "title", "desc", "defs", "metadata", "symbol")
-_RARE_FIRST: Final = (
-    (b"<meter", "meter"),
-    (b"<progress", "progress"),
-    (b"aria-label", "[aria-label]:empty:not(input)"),
+_FIRST: Final = (
+    f"{_NEVER_TEXT},img[alt],input,meter,progress,[role=img],[disabled],[aria-disabled=true]"
+    ",[aria-label]:empty:not(input)"
 )
+_SILENT: Final = ("script", "style", "noscript", "title", "desc", "defs", "metadata", "symbol")
 _TEXTLESS: Final = (*_SILENT, "iframe")
 _UNSEEN_INPUTS: Final = ("hidden", "password", "checkbox", "radio", "file", "image")
 _MOMENT_NAME: Final = re.compile(
@@ -276,8 +274,7 @@ def _parsed(html: str) -> _Parsed:
         if document is None:
             return _Parsed(None, Content("", (), has_text=False))
         left_out = list(_take_out(document, source, kept_reasons))
-        if b"<th" in source:
-            _mark_columns(document)
+        _mark_columns(document)
         text = document.text(separator=SEPARATOR, strip=True)
         if not _ALONE.isdisjoint(text.split(SEPARATOR)) or any(
             _is_count(count[0][1:]) for count in _COUNT_ALONE.finditer(text)
@@ -290,7 +287,7 @@ def _parsed(html: str) -> _Parsed:
         kept_reasons |= too_much
     roots: tuple[LexborNode, ...] = (document,)
     if OUTSIDE not in kept_reasons:
-        text, roots = _main_part(document, source, text, left_out)
+        text, roots = _main_part(document, text, left_out)
     text = marked_prose(text, SEPARATOR)
     if len(text.split(None, LITTLE_TEXT_WORDS)) > LITTLE_TEXT_WORDS:
         return _Parsed(document, Content(text, tuple(left_out)), roots)
@@ -325,12 +322,9 @@ def content_of(html: str) -> LexborNode | None:
 def _document(html: str, source: bytes) -> LexborNode | None:
     if b"shadowrootmode" in source:  # a visitor reads such a template in its place
         html = _SHADOW_ROOT.sub("<div", html)
-    if b"<wbr" in source:
-        html = html.replace("<wbr>", "")
-    document = LexborHTMLParser(html).root
+    document = LexborHTMLParser(html.replace("<wbr>", "")).root
     if document is not None:
-        rare = (selector for word, selector in _RARE_FIRST if word in source)
-        for node in _SELECTOR.find(",".join((_FIRST, *rare)), document):
+        for node in _SELECTOR.find(_FIRST, document):
             tag = node.tag
             if tag not in _SILENT and (said := _said(node)) and node.parent is not None:
                 node.insert_before(f" {said} ")
@@ -405,14 +399,10 @@ def _take_out(document: LexborNode, source: bytes, kept_reasons: frozenset[str])
         names = {name for value in set(pattern.findall(source)) for name in b" ".join(value).split()}
         meaningful = [name for name in names if _has_meaning(name)][:_MOST_NAMES]
         selectors += [f'[{attribute}~="{name.decode()}"]' for name in meaningful]
-    for word, pattern in _LABELS:
-        if word in source:
-            named = {
-                (name.decode(), value.decode("utf-8", "replace")) for name, value in pattern.findall(source)
-            }
-            selectors += [f'[{name}="{value}"]' for name, value in named if _is_ad_attribute((name, value))]
-    if b"data-" in source:
-        selectors += [f"[{attribute.decode()}]" for attribute in set(_AD_ATTRIBUTE.findall(source))]
+    for pattern in _LABELS:
+        named = {(name.decode(), value.decode("utf-8", "replace")) for name, value in pattern.findall(source)}
+        selectors += [f'[{name}="{value}"]' for name, value in named if _is_ad_attribute((name, value))]
+    selectors += [f"[{attribute.decode()}]" for attribute in set(_AD_ATTRIBUTE.findall(source))]
     selector = ",".join(selectors)
     candidates = [(_reason(node), node) for node in _SELECTOR.find(selector, document)]
     for reason, node in candidates:
@@ -670,7 +660,7 @@ class _InMain:
 
 
 def _main_part(
-    document: LexborNode, source: bytes, text: str, left_out: list[LeftOut]
+    document: LexborNode, text: str, left_out: list[LeftOut]
 ) -> tuple[str, tuple[LexborNode, ...]]:
     """Return the text and elements of the main part, the title and alerts, if they hold most of the words."""
     nodes = _SELECTOR.find("main,[role=main],article", document)
@@ -679,8 +669,7 @@ def _main_part(
         return text, (document,)
     title = next(iter(_SELECTOR.find("title", document)), None)
     in_main = _InMain(document)
-    loud = _SELECTOR.find(_LOUD, document)[:8] if b"role=" in source else []
-    loud = [node for node in loud if not in_main.has(node)]
+    loud = [node for node in _SELECTOR.find(_LOUD, document)[:8] if not in_main.has(node)]
     roots = (*([] if title is None else [title]), *loud, mains[0])
     texts = [root.text(separator=SEPARATOR, strip=True) for root in roots]
     outside = _without(text, texts[-1])

@@ -366,7 +366,6 @@ _MOMENT_WORDS: Final = (
     }
 )
 _MOMENTS: Final = tuple(moment.strip() for moment in WORDS["moments"].split("|"))
-_ASCII_MOMENTS: Final = tuple(filter(str.isascii, _MOMENTS))
 _SAYS_VERSION: Final = frozenset(WORDS["version"].split())
 _VERSION_SIGNS: Final = re.compile("バージョン|版本|버전|เวอร์ชัน")
 CHECKSUMS: Final = re.compile(
@@ -421,12 +420,13 @@ del _TABLE  # 2,000 lists, which every garbage collection of a crawl would look 
 
 def mask(text: str) -> str:
     """Return a lower-case text with every time, date, session token and view counter replaced by `MASK`."""
-    for moment in _ASCII_MOMENTS if text.isascii() else _MOMENTS:
-        if moment in text:
+    is_ascii = text.isascii()
+    for moment in _MOMENTS:
+        if (moment.isascii() or not is_ascii) and moment in text:
             text = text.replace(moment, MASK)
-    if not text.isascii() and any(sign in text for sign in ("昨", "今", "前天", "어제", "오늘")):
+    if not is_ascii and any(sign in text for sign in ("昨", "今", "前天", "어제", "오늘")):
         text = _CJK_RECENT.sub(lambda match: (match[1] or "") + MASK, text)
-    if any(word in text for word in _NAME_DAYS):
+    if any((word.isascii() or not is_ascii) and word in text for word in _NAME_DAYS):
         text = _NAME_DAY.sub(MASK, text)
     # One byte for each character, whatever its script.
     digits = text.encode("ascii", "replace").translate(_IS_DIGIT)
@@ -686,28 +686,33 @@ def marked_prose(text: str, separator: str) -> str:
     """
     # One byte for each character: a pattern that looks at each takes longer than all of the fingerprint.
     digits = text.encode("ascii", "replace").translate(_IS_DIGIT)
-    pieces = text.split(separator)
-    begin = 0
-    for at, piece in enumerate(pieces):
-        end = begin + len(piece)
-        if end - begin >= _SHORTEST_PROSE and _has_date(text, digits, begin, end) and _is_prose(piece):
-            pieces[at] = f"{PROSE_BEGIN} {piece} {PROSE_END}"
-        begin = end + len(separator)
-    return " ".join(pieces)
-
-
-def _has_date(text: str, digits: bytes, begin: int, end: int) -> bool:
-    """Whether a year stands in a part of a text, or a day beside the name of a month."""
-    for number in _DIGITS.finditer(digits, begin, end):
+    pieces: list[str] = []
+    begin = end = done = 0
+    is_judged = False
+    for number in _DIGITS.finditer(digits):
         first, last = number.span()
-        if last - first == 4 and _YEAR_DIGITS.match(text, first):
-            return True
-        if last - first <= 2:
-            after = _WORD_AFTER.match(text, last, end)
-            before = None if after else _WORD_BEFORE.search(text, max(first - 16, begin), first)
-            if (word := after or before) is not None and _is_month(word[1]):
-                return True
-    return False
+        if first >= end:  # the next text with digits
+            begin = text.rfind(separator, end, first) + 1
+            end = text.find(separator, last)
+            end = end if end >= 0 else len(text)
+            is_judged = end - begin < _SHORTEST_PROSE
+        if not is_judged and _is_of_date(text, first, last, begin, end):
+            is_judged = True
+            if _is_prose(piece := text[begin:end]):
+                pieces += (text[done:begin], f"{PROSE_BEGIN} {piece} {PROSE_END}")
+                done = end
+    return "".join((*pieces, text[done:])).replace(separator, " ")
+
+
+def _is_of_date(text: str, first: int, last: int, begin: int, end: int) -> bool:
+    """Whether digits of a part of a text are a year, or a day beside the name of a month."""
+    if last - first == 4 and _YEAR_DIGITS.match(text, first):
+        return True
+    if last - first > 2:
+        return False
+    after = _WORD_AFTER.match(text, last, end)
+    word = after or _WORD_BEFORE.search(text, max(first - 16, begin), first)
+    return word is not None and _is_month(word[1])
 
 
 def _is_month(word: str) -> bool:
@@ -726,7 +731,7 @@ def _is_prose(piece: str) -> bool:
 _PUNCTUATION: Final = ".,;:!?()[]|·•–-/\"'«»“”„"
 _PROSE_WORDS: Final = 3
 _SHORTEST_PROSE: Final = 12  # characters
-_DIGITS: Final = re.compile(rb"1++")
+_DIGITS: Final = re.compile(rb"11*+")  # its literal begin makes the search fast
 _WORD_AFTER: Final = re.compile(r"(?:st|nd|rd|th|er|º|°)?\.?[\s-]?(?:de |of )?([月월]|[^\W\d]++)", re.I)
 _WORD_BEFORE: Final = re.compile(r"(?<![^\W\d])([^\W\d]++)\.?[\s-]$")
 _YEAR_DIGITS: Final = re.compile(r"(?:19|20)[0-9][0-9]|25[5-9][0-9]")
