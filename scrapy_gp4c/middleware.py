@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextvars import ContextVar
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy import Request, signals
@@ -123,12 +124,17 @@ class CallbackMiddleware(BaseSpiderMiddleware):
 
     def _skipping_run(self, response: Response | None) -> Run | None:
         """The run that drops links here; None where a middleware, signal or statistic is to have each."""
-        run, of_each = run_of(self.crawler), (signals.request_scheduled, signals.request_dropped)
-        if run is None or response is None or observes_requests(self.crawler, self, of_each):
+        run = run_of(self.crawler)
+        if run is None or response is None or self._is_observed:
             return None
         # DepthMiddleware has its statistics of all links.
         is_deepest = response.meta.get("depth", 0) >= run.stats.get_value("request_depth_max", 0)
         return None if is_deepest or self.crawler.settings.getbool("DEPTH_STATS_VERBOSE") else run
+
+    @cached_property
+    def _is_observed(self) -> bool:
+        """Whether anybody who is there at the first response would miss a request."""
+        return observes_requests(self.crawler, self, (signals.request_scheduled, signals.request_dropped))
 
     def _skips(self, run: Run, entry: Any) -> bool:
         is_skipped = isinstance(entry, Request) and run.skips(entry)

@@ -592,9 +592,10 @@ class Visit:
 
     def _note_returns(self, notes: bytes) -> None:
         """Name the first page that alternates between texts that it had before."""
+        if (returns := unpack(notes).returns) < MIN_RETURNS:
+            return
         packed = self._visits.store.copy_notes(self._claim.page)
-        returns = unpack(notes).returns
-        if returns < MIN_RETURNS or packed is None or returns == unpack(packed).returns:
+        if packed is None or returns == unpack(packed).returns:
             return
         line = (
             f"{self._visits.public_url(self._url)} has come back {returns} times to the text before its last "

@@ -265,7 +265,8 @@ class Store(Tables):
             return self._row[1]
         self._check(page)
         if page >= self.merged_pages:
-            return columns.NEW_ROW._replace(key=self._pending_keys[page - self.merged_pages])
+            self._row = page, columns.NEW_ROW._replace(key=self._pending_keys[page - self.merged_pages])
+            return self._row[1]
         block, index = divmod(page, self.block_rows)
         with self.transaction(buffers=True) as txn:
             self._row = page, columns.row(self.block(txn, block), index)
