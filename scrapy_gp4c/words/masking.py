@@ -16,6 +16,7 @@ import re
 import tomllib
 from bisect import bisect_left
 from collections.abc import Callable
+from functools import cached_property
 from importlib.resources import files
 from typing import Final
 
@@ -196,7 +197,7 @@ _DIGIT_FIRST: Final = "|".join(
         rf"(?P<clock>{_CLOCK}|(?:1[0-2]|0?[1-9])\s?(?:[ap]\.m\.|[ap]m\b)|(?:[01]?\d|2[0-4])(?:[.:][0-5]\d)?\s?uhr\b"
         r"|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b|\d\d?\s?[時时点點시]\s?(?:\d\d?\s?[分분])?(?:\s?\d\d?\s?[秒초])?)",
         r"(?P<unix>1[5-9]\d{8}(?:\d{3})?(?:\.\d++)?)(?![.,]?\d)",  # Unix time, 2017 to 2033
-        rf"(?P<views>{_GROUPED}\+?\s?{_MANY}?(?:\s{_VIEWS}"
+        rf"(?P<views>{_GROUPED}\+?(?=\s{{0,3}}[a-z\x80-\U0010ffff])\s?{_MANY}?(?:\s{_VIEWS}"
         rf"|\s?(?:次|人|回|명이?)?(?:正在|が)?(?:この[^を]{{1,5}}を)?\s?{_CJK_VIEWS}))",
         rf"(?P<people>[0-9]++\s(?:registered|hidden|bots?|{_PEOPLE})(?!\w))",
         rf"(?P<run>{_NUMBER}\s?(?:{_SHORT_UNIT}|{_any_of(_UNIT)}))(?!\w)",
@@ -442,7 +443,7 @@ def mask(text: str) -> str:
             _SHAPE.search(text, first, last + 8) is None
             and (last - first < 2 or _HEX_SHAPE.search(text, max(first - _REACH, 0), last + _REACH) is None)
             and _HINTS.isdisjoint(words := _HINT_WORD.findall(around))
-            and not ("a" in words and FRENCH_AGO in text)
+            and not ("a" in words and masks.has_french_ago)
             and (around.isascii() or _HANGING_HINT.search(around) is None)
         ):
             continue
@@ -537,8 +538,24 @@ class _Masks:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._is_about_checksums: bool | None = None
-        self._is_law: bool | None = None
+
+    @cached_property
+    def has_french_ago(self) -> bool:
+        """Whether the text may say "il y a"."""
+        return FRENCH_AGO in self._text
+
+    @cached_property
+    def _has_prose(self) -> bool:
+        return PROSE_BEGIN in self._text
+
+    @cached_property
+    def _is_about_checksums(self) -> bool:
+        return CHECKSUMS.search(self._text) is not None
+
+    @cached_property
+    def _is_law(self) -> bool:
+        """Whether the page's title names terms."""
+        return _LAW.search(self._text[:_LONGEST_TITLE]) is not None
 
     def of_window(self, start: int, end: int) -> str:
         """Return a part of the text, masked."""
@@ -572,7 +589,6 @@ class _Masks:
             before = restored(max(begin - size, 0), begin)  # a window may be a megabyte
             return before if begin >= size else self._text[max(start - size, 0) : start] + before
 
-        has_prose = PROSE_BEGIN in self._text
         period_end = -1
         pieces: list[str] = []
         done = 0
@@ -582,7 +598,9 @@ class _Masks:
             words = originals[bisect_left(marks, begin) : bisect_left(marks, end)]
             before = ""
             if kind in _JUDGED_BY_CONTEXT:
-                before = words_before(begin, _PROSE_CONTEXT if kind in _DATES and has_prose else _CONTEXT)
+                before = words_before(
+                    begin, _PROSE_CONTEXT if kind in _DATES and self._has_prose else _CONTEXT
+                )
             if kind in _DATES and (second := _second_of_period(short, match)) is not None:
                 period_end = second
             if not (kind in _DATES and begin < period_end) and self._is_noise(kind, match, words, before):
@@ -596,8 +614,6 @@ class _Masks:
 
     def _is_of_law(self, before: str, text: str) -> bool:
         """Whether a date says when the terms changed that the page's title names."""
-        if self._is_law is None:
-            self._is_law = _LAW.search(self._text[:_LONGEST_TITLE]) is not None
         said = before[-_CONTEXT:] if self._is_law and _HAS_CLOCK.search(text) is None else ""
         return _CHANGED.search(said) is not None or said.rstrip(" :").endswith("stand")
 
@@ -661,8 +677,6 @@ class _Masks:
         if kind == "hex":
             if text[2:].isdecimal():  # the number of a card, an account, a parcel
                 return False
-            if self._is_about_checksums is None:
-                self._is_about_checksums = CHECKSUMS.search(self._text) is not None
             return not self._is_about_checksums
         return True
 

@@ -154,3 +154,20 @@ def test_words_of_tables_come_back_wherever_they_stand() -> None:
         mask("5min by train, 5std in march 2026, 7sek april") == f"5min by train, 5std in {MASK}, 7sek april"
     )
     assert mask("takes 5min by updated 12:34") != mask("takes 5std by updated 12:34")
+
+
+class _Watched(str):
+    """Text that counts how often it is looked through."""
+
+    looks = 0
+
+    def __contains__(self, word: str) -> bool:
+        self.looks += 1
+        return super().__contains__(word)
+
+
+def test_a_text_is_looked_through_as_often_whatever_its_length() -> None:
+    """What a text has is sought once, not at each of its numbers."""
+    short, long = (_Watched("a may 7 of many other words, a 7 of more, " * times) for times in (1, 50))
+    assert mask(short) in mask(long)
+    assert short.looks == long.looks
