@@ -197,6 +197,35 @@ def visit(response: Response) -> VisitInfo:
     return made
 
 
+def outcome_of(
+    reading: PageReading, before: int | None, distance_bits: int, rule: PageRule, previous: PreviousText
+) -> tuple[str, int | None]:
+    """Outcome of a visit, and the bits in which the page differs from its copy.
+
+    ``before``: fingerprint of the copy, None: there is none; ``distance_bits``: from which on the page may
+    have changed; ``previous``: text of the copy.
+    """
+    if before is None:
+        return "first", None
+    changed = is_changed(reading.fingerprint, before, distance_bits)
+    if changed and rule.distance is not None:
+        changed = is_far(rule.distance, previous(), reading.text)
+    return ("changed" if changed else "unchanged"), distance(reading.fingerprint, before)
+
+
+def with_outcome(before: dict[str, Any], outcome: str, bits: int | None) -> dict[str, Any]:
+    """Result of a visit; ``before``: what was known before it."""
+    judged, changed = OUTCOMES.index(outcome) in JUDGED, outcome == "changed"
+    return {
+        **before,
+        "outcome": outcome,
+        "changed": changed if judged else None,
+        "distance": bits,
+        "n": before["n"] + judged,
+        "X": before["X"] + changed,
+    }
+
+
 @dataclasses.dataclass(slots=True, eq=False)
 class HeldVisit:
     """A visit that is over for the downloader, and not yet for the spider."""
@@ -920,14 +949,22 @@ class Cycle:
         return self.settings.distance_bits if rule.distance is None else 1
 
     def _compared(self, reading: PageReading, copy: PageRow, page: int) -> tuple[str, int | None]:
-        if not copy.has_copy:
-            return "first", None
+        previous = no_text if self.archive is None else self.archive.previous(copy)
         rule = self.rules.of_page(page)
-        bits = distance(reading.fingerprint, copy.fingerprint)
-        changed = is_changed(reading.fingerprint, copy.fingerprint, self.distance_bits(rule))
-        if changed and rule.distance is not None and self.archive is not None:
-            changed = is_far(rule.distance, self.archive.previous(copy)(), reading.text)
-        return ("changed" if changed else "unchanged"), bits
+        before = copy.fingerprint if copy.has_copy else None
+        return outcome_of(reading, before, self.distance_bits(rule), rule, previous)
+
+    def info_before(self, visit: Claim, row: PageRow) -> dict[str, Any]:
+        """Result of a visit as far as it is known before it; ``row``: its page."""
+        return {
+            "page": visit.page,
+            "cycle": self.number,
+            "kind": visit.kind,
+            "score": None if math.isnan(visit.score) else visit.score,
+            "n": row.n,
+            "X": row.X,
+            "managed": True,
+        }
 
     def end(
         self,
@@ -964,19 +1001,7 @@ class Cycle:
             latency_s,
         )
         self._note_answer(row, new, answer)
-        judged = OUTCOMES.index(new.outcome) in JUDGED
-        result: dict[str, object] = {
-            "page": visit.page,
-            "outcome": new.outcome,
-            "changed": new.outcome == "changed" if judged else None,
-            "distance": bits,
-            "n": row.n + judged,
-            "X": row.X + (new.outcome == "changed"),
-            "cycle": self.number,
-            "kind": visit.kind,
-            "score": None if math.isnan(visit.score) else visit.score,
-            "managed": True,
-        }
+        result = with_outcome(self.info_before(visit, row), outcome, bits)
         if is_rebased:
             result["compared_anew"] = True
         copy = self.deliveries.copy_of(visit.page, row)

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
 from scrapy_gp4c.crawling.doubt import NO_DOUBT, Doubt
-from scrapy_gp4c.errors import FetcherError
 from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.page_state.rules import PageRule
-
-if TYPE_CHECKING:
-    from scrapy_gp4c.crawling.cycle import Cycle
-    from scrapy_gp4c.crawling.requests import Claim
-
 
 FETCHERS_FILE: Final = "fetchers.json"
 """File beside the store: the fetchers of the crawl that runs, for ``status``."""
@@ -29,10 +23,10 @@ class NotFetchedError(IgnoreRequest):
     """A page was not fetched because the crawl closes: the next run visits it."""
 
 
-@dataclass(frozen=True)
-class KnownCopy:
-    """Data of a visited page that its fetcher needs."""
+class KnownCopy(NamedTuple):
+    """Data of a visited page that its judgement needs."""
 
+    page: int
     fingerprint: int | None
     """Fingerprint of the page's copy; None: there is none."""
     notes: bytes | None
@@ -41,58 +35,30 @@ class KnownCopy:
     """Whether answers were doubted so often that the next one is the page."""
     needs_text: bool
     """Whether the owner needs the text of a body that is the copy's."""
-    previous_text: str | None
-    """Text of the copy that was delivered last, from the archive."""
-    delivered: tuple[str, int | None] | None
-    """Where the copy was not delivered to the spider: outcome of this visit for the callback, or else the
-    fingerprint that it is compared with."""
-    needs_callback: bool
-    """Whether the callback is to run though the page did not change."""
-    follows: bool
-    """Whether the callback follows links, and is to run unless the body is the same."""
     rule: PageRule
     distance_bits: int
     was_redirected: bool
     """Whether the page's last answer came after a redirect."""
-    info: dict[str, Any]
-    """Fields of ``response.meta["gp4c"]`` that are known before the visit: page, cycle, kind, score, n, X."""
 
 
-def known_copy(cycle: Cycle, claim: Claim) -> KnownCopy:
-    """Data of a page's last copy that its fetcher needs."""
-    row, rule = cycle.store.page(claim.page), cycle.rules.of_page(claim.page)
-    info = {
-        "page": claim.page,
-        "cycle": cycle.number,
-        "kind": claim.kind,
-        "score": None if claim.score != claim.score else claim.score,
-        "n": row.n,
-        "X": row.X,
-    }
-    delivered: tuple[str, int | None] | None = None
-    before = cycle.deliveries.copy_of(claim.page, row)
-    if before is None:
-        delivered = "first" if cycle.deliveries.pages[claim.page].is_new else "changed", None
-    elif before is not row:
-        delivered = "", before.fingerprint
-    archive, measuring = cycle.archive, cycle.measuring
-    needs_text = measuring is not None and measuring.lacks(claim.page, row)
-    if archive is not None:
-        needs_text |= delivered is not None or archive.lacks(row)
-    return KnownCopy(
-        row.fingerprint if row.has_copy else None,
-        cycle.store.copy_notes(claim.page) if row.has_copy else None,
-        cycle.believes(row),
-        needs_text,
-        None if archive is None or before is None else archive.previous(before)(),
-        delivered,
-        cycle.needs_callback(claim.page),
-        cycle.follows(claim.page),
-        rule,
-        cycle.distance_bits(rule),
-        cycle.was_redirected(claim.page),
-        info,
-    )
+class Judgement(NamedTuple):
+    """Page as its body is, compared with its copy."""
+
+    reading: PageReading | None = None
+    """None: the page has no fingerprint, as its status says, or as `error` says."""
+    error: Exception | None = None
+    """Error that kept the fingerprint from being made."""
+    is_known: bool = False
+    """Whether the body is that of the page's copy."""
+    is_rebased: bool = False
+    """Whether another rule made the copy, so that the page is compared anew."""
+    doubt: Doubt = NO_DOUBT
+    """Whether the answer is the page."""
+    notes: bytes | None = None
+    """Packed notes of this copy; None: they stay as they are."""
+
+
+NOT_JUDGED: Final = Judgement()
 
 
 @dataclass(frozen=True)
@@ -103,6 +69,17 @@ class PageTask:
     """`Request.to_dict`, without marks of the add-on."""
     copy: KnownCopy | None
     """None: the request is no visit of a page, but a POST or the like."""
+    info: dict[str, Any] = field(default_factory=dict)
+    """Fields of ``response.meta["gp4c"]`` that are known before the visit."""
+    previous_text: str | None = None
+    """Text of the copy that was delivered last, from the archive."""
+    delivered: tuple[str, int | None] | None = None
+    """Where the copy was not delivered to the spider: outcome of this visit for the callback, or else the
+    fingerprint that it is compared with."""
+    needs_callback: bool = False
+    """Whether the callback is to run though the page did not change."""
+    follows: bool = False
+    """Whether the callback follows links, and is to run unless the body is the same."""
 
 
 @dataclass(frozen=True)
@@ -159,18 +136,7 @@ class PageResult:
     size_bytes: int = 0
     meta: dict[str, Any] = field(default_factory=dict)
     """Entries of the last request's ``meta`` that visits read: `VISIT_META`."""
-    reading: PageReading | None = None
-    """None: the page has no fingerprint, as its status says, or as `unread` says."""
-    is_known: bool = False
-    """Whether the body is that of the page's copy."""
-    unread: str = ""
-    """Error that kept the fingerprint from being made."""
-    notes: bytes | None = None
-    """Packed notes of this copy; None: they stay as they are."""
-    doubt: Doubt = NO_DOUBT
-    """Whether the answer is the page."""
-    is_missing: bool = False
-    """Whether its rule leaves nothing to compare."""
+    judgement: Judgement = NOT_JUDGED
     verdict: bool | None = None
     """Whether the page changed, by the callback; None: the fingerprint decides."""
     withdrawn: str | None = None
@@ -204,7 +170,3 @@ class FetchedResponse(Response):
         response = cls(result.url, result.status, result.headers, result.body, flags=list(result.flags))
         response.result = result
         return response
-
-    def reading(self) -> PageReading | Exception:
-        """Fingerprint of the page, or the error that kept it from being made."""
-        return self.result.reading or FetcherError(self.result.unread or "the fetcher made no fingerprint")

@@ -15,8 +15,8 @@ from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c.crawling.admission import FROM_CACHE, NO_DOWNLOAD, log_first
 from scrapy_gp4c.crawling.cycle import Refusal, VisitInfo, retry_after
-from scrapy_gp4c.crawling.doubt import Changed, SharedTexts
-from scrapy_gp4c.crawling.fetched import FetchedResponse, NotFetchedError
+from scrapy_gp4c.crawling.doubt import NO_DOUBT, Changed, Doubt, SharedTexts
+from scrapy_gp4c.crawling.fetched import FetchedResponse, Judgement, KnownCopy, NotFetchedError
 from scrapy_gp4c.crawling.messages import refusing
 from scrapy_gp4c.crawling.repeats import are_related, canonical_url
 from scrapy_gp4c.crawling.requests import META, Claim, site_of
@@ -141,6 +141,7 @@ class Visit:
         self._visits, self._claim, self._request = visits, claim, request
         self._page_claims: PageClaims | None = None
         self._watched: ComparedPart | None = None
+        """What is compared in place of the body: where a redirect leads that the spider reads."""
         self._rule_of_page: PageRule | None = None
 
     @property
@@ -161,11 +162,14 @@ class Visit:
         try:
             if "cookiejar" in self._request.meta and not visits.store.request(page).get("session"):
                 return  # the first page of a session: a 304 may set no cookies
-            if self._lacks_text() or self._is_rebased() or visits.cycle.needs_callback(page):
-                return
             row, lies = visits.store.page(page), visits.lies.get(site_of(self._request), ())
             if row.failures:
                 return  # maybe for what was asked: a header beyond a server's limit is answered 400, for ever
+            measuring = visits.cycle.measuring
+            lacks_text = measuring is not None and measuring.lacks(page, row)
+            notes = visits.store.copy_notes(page) if row.has_copy else None
+            if lacks_text or is_rebased(notes, self._rule) or visits.cycle.needs_callback(page):
+                return
             if is_drawn(row.key, row.n) or page in lies or len(lies) >= MAX_LIES:
                 return  # a server that answers 304 whatever happens would hide all changes
             etag, last_modified = visits.store.validators(page)
@@ -219,53 +223,67 @@ class Visit:
                 is_empty = visits.skip_unchanged and response.status == 304  # nothing for a callback to read
                 request = None if is_empty else self._request
                 return self._finish(response, self._end(response, outcome, error, request))
-            if has_parts(response, self._rule.watch, self._rule.ignore) and is_large(response, None):
-                await self._cut(response)
-                if not visits.cycle.is_under_way(claim):
-                    return response
-            page, is_known = await self._read(response)
             if visits.hints is not None and visits.hints.is_slow(response):
                 self._page_claims = await visits.hints.read_file(response)
-            if visits.cycle.is_under_way(claim):
-                return self._judge(response, page, is_known=is_known)
+            judgement = await self._judged(response)
+            if judgement is not None and visits.cycle.is_under_way(claim):
+                return self._end_judged(response, judgement)
         except StoreError as error:
             visits.cycle.failure = error
         return response
 
-    async def _read(self, response: Response) -> tuple[PageReading | Exception, bool]:
-        """Reading of the page, or the error that prevented it; and whether the body is that of the copy."""
+    async def _judged(self, response: Response) -> Judgement | None:
+        """Judgement of the page, by its fetcher or made here; None: the visit has ended meanwhile."""
         if isinstance(response, FetchedResponse):
-            return response.reading(), response.result.is_known
-        if (fingerprint := self._known_fingerprint(response)) is not None:
-            return PageReading(fingerprint), True
-        visits, watched = self._visits, self._compared_part(response)
-        is_slow = is_large(watched.response, watched.features)
-        copy = self._copy_state() if is_slow else None
+            return response.result.judgement
+        visits, request = self._visits, self._request
+        copy = known_copy(visits.cycle, self._claim, is_redirected="redirect_urls" in request.meta)
+        watched = await self._compared_part(response)
+        if (judgement := known_judgement(watched, copy)) is not None:
+            return judgement
         try:
-            if not is_slow:
-                return read(watched.response, watched.features, with_text=visits.with_text), False
-            page = await awaitable(
-                visits.process.read(watched.response, watched.features, with_text=visits.with_text, copy=copy)
-            )
-        except TimeoutError:
-            line = f"{response} takes too long to read: its bytes are compared"
-            log_first(visits.cycle.stats, "gp4c/too_slow", line, {}, logging.WARNING)
-            return read_bytes(watched.response), False
+            reading = await self._read(watched, copy)
         except Exception as error:
             if isinstance(error, ChildProcessError):
                 line = f"{response} is not read: {error}. Its visit is an error; give the crawl more memory"
                 log_first(visits.cycle.stats, "gp4c/not_read", line, {}, logging.WARNING)
-            return error, False
-        return page, False
-
-    def _copy_state(self) -> CopyState | None:
-        """Copy that the page is compared with; None: it has none."""
-        store, page = self._visits.store, self._claim.page
-        row, packed = store.page(page), store.copy_notes(page)
-        if not row.has_copy or (packed is not None and unpack(packed).part_sum != self._part_sum):
+            return Judgement(error=error)
+        if not visits.cycle.is_under_way(self._claim):
             return None
-        learned = b"" if packed is None else unpack(packed).learned
-        return CopyState(row.fingerprint, learned, self._visits.cycle.distance_bits(self._rule))
+        return judge(request, response, watched, reading, copy, visits.texts)
+
+    async def _compared_part(self, response: Response) -> ComparedPart:
+        """What is compared of a response; it is cut out of a large one beside the reactor."""
+        visits, rule = self._visits, self._rule
+        if self._watched is not None:
+            return self._watched
+        if not (has_parts(response, rule.watch, rule.ignore) and is_large(response, None)):
+            return compared_part(response, visits.features, rule.watch, rule.ignore)
+        try:
+            cut = visits.process.cut(response, visits.features, rule.watch, rule.ignore)
+            return await awaitable(cut)
+        except (TimeoutError, ChildProcessError):
+            line = f"What {rule.name} cuts out of {response} takes too long to find: all of it is compared"
+            log_first(visits.cycle.stats, "gp4c/too_slow", line, {}, logging.WARNING)
+            return ComparedPart(response, visits.features)
+
+    async def _read(self, watched: ComparedPart, copy: KnownCopy) -> PageReading:
+        """Reading of what is compared, of a large page beside the reactor."""
+        visits, response, features = self._visits, watched.response, watched.features
+        if not is_large(response, features):
+            return read(response, features, with_text=visits.with_text)
+        state = None
+        if copy.fingerprint is not None and not is_rebased(copy.notes, copy.rule):
+            learned = b"" if copy.notes is None else unpack(copy.notes).learned
+            state = CopyState(copy.fingerprint, learned, copy.distance_bits)
+        try:
+            return await awaitable(
+                visits.process.read(response, features, with_text=visits.with_text, copy=state)
+            )
+        except TimeoutError:
+            line = f"{response} takes too long to read: its bytes are compared"
+            log_first(visits.cycle.stats, "gp4c/too_slow", line, {}, logging.WARNING)
+            return read_bytes(response)
 
     def _read_hints(self, response: Response) -> None:
         """Read the hints of a response just before its visit is recorded: a commit has both or none."""
@@ -316,85 +334,33 @@ class Visit:
         log_first(stats, FROM_CACHE, line, {}, logging.WARNING)
         return True
 
-    def _compared_part(self, response: Response) -> ComparedPart:
-        if self._watched is None:
-            self._watched = compared_part(
-                response, self._visits.features, self._rule.watch, self._rule.ignore
-            )
-        return self._watched
-
-    async def _cut(self, response: Response) -> None:
-        visits, rule = self._visits, self._rule
-        try:
-            cut = visits.process.cut(response, visits.features, rule.watch, rule.ignore)
-            self._watched = await awaitable(cut)
-        except (TimeoutError, ChildProcessError):
-            self._watched = ComparedPart(response, visits.features)
-            line = f"What {rule.name} cuts out of {response} takes too long to find: all of it is compared"
-            log_first(visits.cycle.stats, "gp4c/too_slow", line, {}, logging.WARNING)
-
-    def _known_fingerprint(self, response: Response) -> int | None:
-        """Fingerprint of the page's copy where the body is the copy's; None where it may be another."""
-        visits = self._visits
-        row = visits.store.page(self._claim.page)
-        if not row.has_copy or self._lacks_text():
-            return None
-        packed = visits.store.copy_notes(self._claim.page)
-        if packed is None:
-            return None
-        watched = self._compared_part(response)
-        is_same, notes = known_fingerprint(watched.response, watched.features, row.fingerprint, packed)
-        if notes is not None:
-            visits.store.set_copy_notes(self._claim.page, notes)
-        if not is_same:
-            return None
-        archive = visits.cycle.archive
-        if archive is not None and self._claim.page in visits.deliveries.pages:
-            return None  # it is compared with another copy, word by word if need be
-        return None if archive is not None and archive.lacks(row) else row.fingerprint
-
-    def _lacks_text(self) -> bool:
-        """Whether the search index needs the page's text, changed or not."""
-        measuring = self._visits.cycle.measuring
-        page = self._claim.page
-        return measuring is not None and measuring.lacks(page, self._visits.store.page(page))
-
-    def _judge(
-        self, response: Response, page: PageReading | Exception, *, is_known: bool = False
-    ) -> Response:
-        """End the visit by the page's fingerprint; as an error if there is none.
-
-        ``is_known``: whether the body is that of the page's copy.
-        """
-        visits, claim = self._visits, self._claim
-        if isinstance(page, Exception):
+    def _end_judged(self, response: Response, judgement: Judgement) -> Response:
+        """End the visit by the page's judgement; as an error if the page has no fingerprint."""
+        visits, page = self._visits, judgement.reading
+        if page is None:
             self._read_hints(response)
             reason = "its text cannot be read" if visits.features is None else "GP4C_FEATURES failed"
-            if not isinstance(page, ChildProcessError):
-                logger.error("No fingerprint of %s: %s", response, reason, exc_info=page)
+            if not isinstance(judgement.error, ChildProcessError):
+                logger.error("No fingerprint of %s: %s", response, reason, exc_info=judgement.error)
             return self._finish(response, self._end(response, "error", reason))
-        if self._lacks_watched(response):
-            info = self._end(response, "doubtful", NOT_WATCHED_REASON, self._request)
-            info["doubtful"] = NOT_WATCHED_REASON
-            return self._finish(response, info)
-        is_rebased = not is_known and self._is_rebased()
-        if not is_known and not is_rebased and (doubt := self._doubt(response, page)) is not None:
-            self._note_doubtful(response, claim.page)
+        self._note_doubt(response, page, judgement.doubt)
+        if (doubt := judgement.doubt.reason) is not None:
             info = self._end(response, "doubtful", doubt, self._request)
             info["doubtful"] = doubt
             return self._finish(response, info)
         self._note_refusal(response, refuses=False)
-        if not is_rebased and (other := self._repeated(response, page)) is not None:
+        if not judgement.is_rebased and (other := self._repeated(response, page)) is not None:
             return self._finish(response, self._end_repeat(response, page, other))
-        if visits.cycle.failure is None and (not is_known or isinstance(response, FetchedResponse)):
-            page = self._learn(response, page)
-        if is_rebased:
+        if visits.cycle.failure is None and judgement.notes is not None:
+            self._note_returns(judgement.notes)
+            visits.store.set_copy_notes(self._claim.page, judgement.notes)
+        if judgement.is_rebased:
             line = (
                 f"{response.url} is compared anew from this visit on: GP4C_RULES watches other parts of it."
             )
             log_first(visits.cycle.stats, "gp4c/compared_anew", line, {})
         info = visits.cycle.end(
-            claim,
+            self._claim,
             "",
             _size_of(response),
             self._latency_s,
@@ -402,8 +368,8 @@ class Visit:
             LastAnswer(final_url=self._final_url(response)),
             reading=page,
             read_hints=partial(self._read_hints, response),
-            is_rebased=is_rebased,
-            is_known=is_known,
+            is_rebased=judgement.is_rebased,
+            is_known=judgement.is_known,
         )
         if info.outcome == "first":
             self._note_first(page, response)
@@ -426,30 +392,23 @@ class Visit:
         """URL after redirects; None: there was none."""
         return self._visits.public_url(response.url) if "redirect_urls" in self._request.meta else None
 
-    def _doubt(self, response: Response, page: PageReading) -> str | None:
-        """Reason to doubt that an answer is the page; None: it is, or has been doubted often enough."""
-        visits, number = self._visits, self._claim.page
-        row = visits.store.page(number)
-        if visits.cycle.believes(row):
-            return None
-        if isinstance(response, FetchedResponse):
-            doubt = response.result.doubt
-        else:
-            is_text = self._compared_part(response).features is None
-            packed = visits.store.copy_notes(number) if row.has_copy and is_text else None
-            copy = None if packed is None else Changed(number, row.fingerprint, packed)
-            bits = visits.cycle.settings.distance_bits
-            # The last answer is read from the store for redirects alone: no other answer is judged by it.
-            was_redirected = "redirect_urls" in self._request.meta and visits.cycle.was_redirected(number)
-            doubt = visits.texts.judge(
-                self._request, response, page, copy, bits, was_redirected=was_redirected
+    def _note_doubt(self, response: Response, page: PageReading, doubt: Doubt) -> None:
+        """Note why an answer is perhaps not the page, and which earlier ones were not theirs either."""
+        visits = self._visits
+        if doubt.reason == NOT_WATCHED_REASON:
+            line = (
+                f"{self._rule.name} leaves nothing of {response.url} to compare: correct its `watch` or "
+                "`ignore` if the page is right."
             )
+            log_first(visits.cycle.stats, "gp4c/nothing_watched", line, {}, logging.WARNING)
+            return
         for one in doubt.taken_back:
             if visits.cycle.doubt(one.page, one.notes):
                 self._note_doubtful(response, one.page)
         if doubt.is_remembered and page.fingerprint not in visits.texts.doubted:
             visits.store.amend_record(doubted=visits.texts.doubt(page.fingerprint))
-        return doubt.reason
+        if doubt.reason is not None:
+            self._note_doubtful(response, self._claim.page)
 
     @property
     def _url(self) -> str:
@@ -529,32 +488,6 @@ class Visit:
         if line is not None:
             logger.warning("%s", line)
 
-    @property
-    def _part_sum(self) -> int:
-        return part_sum(self._rule.watch, self._rule.ignore)
-
-    def _is_rebased(self) -> bool:
-        """Whether another rule made the copy, so that the answer cannot be compared with it."""
-        store, page = self._visits.store, self._claim.page
-        packed = store.copy_notes(page) if store.page(page).has_copy else None
-        return packed is not None and unpack(packed).part_sum != self._part_sum
-
-    def _lacks_watched(self, response: Response) -> bool:
-        """Whether the page's rule leaves nothing to compare, which is not believed at once."""
-        visits, page = self._visits, self._claim.page
-        if isinstance(response, FetchedResponse):
-            is_missing = response.result.is_missing
-        else:
-            is_missing = self._compared_part(response).is_missing
-        if not is_missing or visits.cycle.believes(visits.store.page(page)):
-            return False
-        line = (
-            f"{self._rule.name} leaves nothing of {response.url} to compare: correct its `watch` or `ignore` "
-            "if the page is right."
-        )
-        log_first(visits.cycle.stats, "gp4c/nothing_watched", line, {}, logging.WARNING)
-        return True
-
     def _note_refusal(self, response: Response, *, refuses: bool) -> None:
         """Count answers by which a site refuses the crawl; the first time it is left alone, say so."""
         cycle, host = self._visits.cycle, site_of(self._request)
@@ -569,26 +502,6 @@ class Visit:
         request = self._request if held is None or held.request is None else held.request
         until_s = retry_after(response.headers.get("Retry-After"), time.time())
         self._visits.cycle.refusals.append(Refusal(page, request, site_of(self._request), until_s))
-
-    def _learn(self, response: Response, page: PageReading) -> PageReading:
-        """Reading of a page without its clock; learned noise is kept in the notes of the copy."""
-        visits, number = self._visits, self._claim.page
-        notes: bytes | None
-        if isinstance(response, FetchedResponse):
-            notes = response.result.notes
-        else:
-            row = visits.store.page(number)
-            copy = row.fingerprint if row.has_copy else None
-            packed = visits.store.copy_notes(number) if row.has_copy else None
-            distance_bits = visits.cycle.distance_bits(self._rule)
-            watched = self._compared_part(response)
-            page, notes = compared(
-                watched.response, page, watched.features, copy, packed, distance_bits, self._part_sum
-            )
-        if notes is not None:
-            self._note_returns(notes)
-            visits.store.set_copy_notes(number, notes)
-        return page
 
     def _note_returns(self, notes: bytes) -> None:
         """Name the first page that alternates between texts that it had before."""
@@ -671,6 +584,76 @@ class Visit:
             f"asked for without validators from now on, and so is its whole site after {MAX_LIES} such pages."
         )
         log_first(visits.cycle.stats, "gp4c/false_not_modified", line, {}, logging.WARNING)
+
+
+def known_copy(cycle: Cycle, claim: Claim, *, is_redirected: bool = True) -> KnownCopy:
+    """Data of a page's copy; ``is_redirected``: whether the answer came, or may come, after a redirect."""
+    page, store = claim.page, cycle.store
+    row, rule = store.page(page), cycle.rules.of_page(page)
+    archive, measuring = cycle.archive, cycle.measuring
+    needs_text = measuring is not None and measuring.lacks(page, row)
+    if archive is not None:  # of a page that was not delivered, another copy is compared word by word
+        needs_text |= page in cycle.deliveries.pages or archive.lacks(row)
+    return KnownCopy(
+        page,
+        row.fingerprint if row.has_copy else None,
+        store.copy_notes(page) if row.has_copy else None,
+        cycle.believes(row),
+        needs_text,
+        rule,
+        cycle.distance_bits(rule),
+        is_redirected and cycle.was_redirected(page),
+    )
+
+
+def is_rebased(notes: bytes | None, rule: PageRule) -> bool:
+    """Whether another rule made a page's copy, by its notes, so that no answer can be compared with it."""
+    return notes is not None and unpack(notes).part_sum != part_sum(rule.watch, rule.ignore)
+
+
+def known_judgement(watched: ComparedPart, copy: KnownCopy) -> Judgement | None:
+    """Judgement of a body that is the copy's, and so need not be read; None: it may be another."""
+    if copy.fingerprint is None or copy.notes is None or copy.needs_text:
+        return None
+    is_same, notes = known_fingerprint(watched.response, watched.features, copy.fingerprint, copy.notes)
+    return Judgement(PageReading(copy.fingerprint), is_known=True, notes=notes) if is_same else None
+
+
+def judge(
+    request: Request,
+    response: Response,
+    watched: ComparedPart,
+    reading: PageReading,
+    copy: KnownCopy,
+    texts: SharedTexts,
+) -> Judgement:
+    """Judgement of a page by its reading: here, or on its fetcher.
+
+    ``request``: as it was sent last; ``watched``: what is compared of the response; ``texts``: of the pages
+    judged before.
+    """
+    if watched.is_missing and not copy.is_believed:
+        return Judgement(reading, doubt=Doubt(NOT_WATCHED_REASON))
+    is_anew, doubt = is_rebased(copy.notes, copy.rule), NO_DOUBT
+    if not copy.is_believed and not is_anew:
+        before = None
+        if copy.fingerprint is not None and copy.notes is not None and watched.features is None:
+            before = Changed(copy.page, copy.fingerprint, copy.notes)
+        doubt = texts.judge(
+            request, response, reading, before, copy.distance_bits, was_redirected=copy.was_redirected
+        )
+        if doubt.reason is not None:
+            return Judgement(reading, doubt=doubt)
+    reading, notes = compared(
+        watched.response,
+        reading,
+        watched.features,
+        copy.fingerprint,
+        copy.notes,
+        copy.distance_bits,
+        part_sum(copy.rule.watch, copy.rule.ignore),
+    )
+    return Judgement(reading, is_rebased=is_anew, doubt=doubt, notes=notes)
 
 
 def _usage(stored: StoredRequest) -> tuple[object, ...]:

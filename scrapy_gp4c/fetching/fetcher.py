@@ -19,7 +19,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from hashlib import sha1
 from importlib import import_module, metadata
 from typing import Any, Final
@@ -34,26 +34,25 @@ from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.request import request_from_dict
 from twisted.python.failure import Failure
 
-from scrapy_gp4c.crawling.archiving import is_far
 from scrapy_gp4c.crawling.claim_files import kind_of
-from scrapy_gp4c.crawling.cycle import VisitInfo
-from scrapy_gp4c.crawling.doubt import Changed, Doubt, SharedTexts
-from scrapy_gp4c.crawling.fetched import VISIT_META, Batch, KnownCopy, PageResult, PageTask, Reply
+from scrapy_gp4c.crawling.cycle import VisitInfo, outcome_of, with_outcome
+from scrapy_gp4c.crawling.doubt import SharedTexts
+from scrapy_gp4c.crawling.fetched import (
+    VISIT_META,
+    Batch,
+    Judgement,
+    KnownCopy,
+    PageResult,
+    PageTask,
+    Reply,
+)
 from scrapy_gp4c.crawling.requests import META
 from scrapy_gp4c.crawling.run import freeze_gc
 from scrapy_gp4c.crawling.scrapy_internals import guard_downloads
-from scrapy_gp4c.crawling.visits import Unchanged, plain_outcome
+from scrapy_gp4c.crawling.visits import Unchanged, judge, known_judgement, plain_outcome
 from scrapy_gp4c.errors import FetcherError
-from scrapy_gp4c.fingerprint import (
-    NOT_WATCHED_REASON,
-    PageReading,
-    compared_part,
-    distance,
-    is_changed,
-    part_sum,
-    read,
-)
-from scrapy_gp4c.fingerprint.copy_notes import compared, known_fingerprint, rules_digest, unpack
+from scrapy_gp4c.fingerprint import compared_part, read
+from scrapy_gp4c.fingerprint.copy_notes import rules_digest
 from scrapy_gp4c.fingerprint.description import description
 
 PAGE: Final = "gp4c_batch_page"
@@ -366,11 +365,10 @@ class FetcherCrawl:
         result.meta = {name: request.meta[name] for name in VISIT_META if name in request.meta}
         if kind_of(response.body, response.url) is not None:
             result.body = response.body
-        copy = task.copy
-        is_unchanged = copy is not None and self._read(response, copy, result) and not copy.needs_callback
-        if copy is not None and copy.follows:
-            is_unchanged &= result.is_known or response.status == 304
-        if is_unchanged and self.config.skip_unchanged:
+        is_unchanged = task.copy is not None and self._judge(response, task, task.copy, result)
+        if task.follows:
+            is_unchanged &= result.judgement.is_known or response.status == 304
+        if is_unchanged and self.config.skip_unchanged and not task.needs_callback:
             await self._fail(request, Unchanged(response), result)
             return
         output = engine.scraper.spidermw.scrape_response_async(
@@ -386,94 +384,54 @@ class FetcherCrawl:
 
     # --- reading and callbacks
 
-    def _read(self, response: Response, copy: KnownCopy, result: PageResult) -> bool:
-        """Fingerprint a visited page and judge it; returns whether the page is unchanged."""
+    def _judge(self, response: Response, task: PageTask, copy: KnownCopy, result: PageResult) -> bool:
+        """Judge a visited page, and tell its callback; returns whether the page is unchanged."""
         assert response.request is not None
         outcome: str | None = None
         if "cached" in response.flags:
             outcome = "not_modified" if "download_latency" in result.meta else "excluded"
-        outcome = outcome or plain_outcome(response, response.request)
+        outcome, bits = outcome or plain_outcome(response, response.request), None
         if outcome is None:
-            outcome = self._judge(response, copy, result)
-        bits = None
-        if outcome in ("changed", "unchanged") and result.reading is not None:
-            assert copy.fingerprint is not None
-            bits = distance(result.reading.fingerprint, copy.fingerprint)
-        judged = outcome in ("unchanged", "changed", "not_modified")
-        changed = outcome == "changed"
-        n, X = copy.info["n"] + judged, copy.info["X"] + changed
-        if copy.delivered is not None and result.reading is not None and result.doubt.reason is None:
-            outcome, before = copy.delivered
-            bits = None if before is None else distance(result.reading.fingerprint, before)
-            if before is not None:
-                is_other = is_changed(result.reading.fingerprint, before, copy.distance_bits)
-                is_other = is_other and is_far(copy.rule.distance, copy.previous_text, result.reading.text)
-                outcome = "changed" if is_other else "unchanged"
-            judged, changed = True, outcome != "unchanged"
-        fields = {
-            "managed": True, "outcome": outcome, "changed": changed if judged else None, "distance": bits,
-            "n": n, "X": X,
-        }  # fmt: skip
-        text, previous = None, copy.previous_text
-        if result.doubt.reason is not None:
-            fields["doubtful"] = result.doubt.reason
-        elif result.reading is not None:
-            text = result.reading.text
-            if not result.is_known and _is_rebased(copy):
-                fields["compared_anew"], previous = True, None
-        info = VisitInfo({**copy.info, **fields}, text, lambda: previous)
+            result.judgement = self._judgement(response, copy)
+        reading, doubt = result.judgement.reading, result.judgement.doubt.reason
+        is_rebased = result.judgement.is_rebased
+        compare = partial(
+            outcome_of, distance_bits=copy.distance_bits, rule=copy.rule, previous=lambda: task.previous_text
+        )
+        if outcome is None and (reading is None or doubt is not None):
+            outcome = "error" if reading is None else "doubtful"
+        elif reading is not None:
+            outcome, bits = ("unchanged", None) if is_rebased else compare(reading, copy.fingerprint)
+        assert outcome is not None
+        text = None if reading is None or doubt is not None else reading.text
+        previous = None if is_rebased else task.previous_text
+        info = VisitInfo(with_outcome(task.info, outcome, bits), text, lambda: previous)
+        if doubt is not None:
+            info["doubtful"] = doubt
+        elif reading is not None:
+            if self.config.describes:
+                result.description = description(response)
+            if task.delivered is not None:
+                outcome, before = task.delivered
+                outcome, bits = (outcome, None) if before is None else compare(reading, before)
+                info.update(outcome=outcome, changed=outcome != "unchanged", distance=bits)
+            if is_rebased:
+                info["compared_anew"] = True
         info.held = result  # type: ignore[assignment]  # which takes the callback's verdict
         response.request.meta[META] = info
         return outcome in ("unchanged", "not_modified")
 
-    def _judge(self, response: Response, copy: KnownCopy, result: PageResult) -> str:
-        config, is_rebased = self.config, _is_rebased(copy)
+    def _judgement(self, response: Response, copy: KnownCopy) -> Judgement:
+        config = self.config
         watched = compared_part(response, config.features, copy.rule.watch, copy.rule.ignore)
-        if copy.fingerprint is not None and copy.notes is not None and not copy.needs_text:
-            is_same, result.notes = known_fingerprint(
-                watched.response, watched.features, copy.fingerprint, copy.notes
-            )
-            if is_same:
-                result.reading, result.is_known = PageReading(copy.fingerprint), True
-                return "unchanged"
+        if (known := known_judgement(watched, copy)) is not None:
+            return known
         try:
             reading = read(watched.response, watched.features, with_text=config.with_text)
         except Exception:  # GP4C_FEATURES is the project's
-            result.unread = traceback.format_exc()
-            return "error"
-        result.reading = reading
-        result.is_missing = watched.is_missing
-        if watched.is_missing and not copy.is_believed:
-            result.doubt = Doubt(NOT_WATCHED_REASON)
-            return "doubtful"
-        if not copy.is_believed and not is_rebased:
-            before = None
-            if copy.fingerprint is not None and copy.notes is not None and watched.features is None:
-                before = Changed(copy.info["page"], copy.fingerprint, copy.notes)
-            request = response.request or Request(response.url)
-            result.doubt = self._texts.judge(
-                request, response, reading, before, copy.distance_bits, was_redirected=copy.was_redirected
-            )
-            if result.doubt.reason is not None:
-                return "doubtful"
-        result.reading, result.notes = compared(
-            watched.response,
-            reading,
-            watched.features,
-            copy.fingerprint,
-            copy.notes,
-            copy.distance_bits,
-            part_sum(copy.rule.watch, copy.rule.ignore),
-        )
-        if config.describes:
-            result.description = description(response)
-        if copy.fingerprint is None:
-            return "first"
-        if is_rebased:
-            return "unchanged"
-        is_other = is_changed(result.reading.fingerprint, copy.fingerprint, copy.distance_bits)
-        is_other = is_other and is_far(copy.rule.distance, copy.previous_text, result.reading.text)
-        return "changed" if is_other else "unchanged"
+            return Judgement(error=FetcherError(traceback.format_exc()))
+        request = response.request or Request(response.url)
+        return judge(request, response, watched, reading, copy, self._texts)
 
     async def _collect(self, output: Any, result: PageResult) -> None:
         try:
@@ -598,12 +556,6 @@ class FetcherCrawl:
 def cookie_key(jar: Any, cookie: Any) -> tuple[Any, ...]:
     """Identity of a cookie of a jar."""
     return jar, cookie.domain, cookie.path, cookie.name
-
-
-def _is_rebased(copy: KnownCopy) -> bool:
-    """Whether other parts of the page were compared when the copy was made."""
-    total = part_sum(copy.rule.watch, copy.rule.ignore)
-    return copy.notes is not None and unpack(copy.notes).part_sum != total
 
 
 @cache

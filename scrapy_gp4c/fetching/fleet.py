@@ -19,7 +19,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -425,7 +425,7 @@ class Fleet:
     def _follow(self, page: PendingPage, stored: dict[str, Any]) -> None:
         task = page.task()
         meta = {name: value for name, value in stored.get("meta", {}).items() if name != "download_slot"}
-        moved = PageTask({**task.request, **stored, "meta": meta}, task.copy)
+        moved = replace(task, request={**task.request, **stored, "meta": meta})
         page.task = lambda: moved
         host = stored["url"].split("/", 3)[2].rpartition("@")[2]
         host = host.partition("]")[0].strip("[") if host.startswith("[") else host.partition(":")[0]

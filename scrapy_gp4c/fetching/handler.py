@@ -25,11 +25,12 @@ from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThread
 
 from scrapy_gp4c.crawling.cycle import visit
-from scrapy_gp4c.crawling.fetched import FetchedResponse, PageResult, PageTask, Reply, known_copy
+from scrapy_gp4c.crawling.fetched import FetchedResponse, PageResult, PageTask, Reply
 from scrapy_gp4c.crawling.requests import FOUND_BY, META, WEIGHT, Claim
 from scrapy_gp4c.crawling.run import Run, run_of
 from scrapy_gp4c.crawling.scrapy_internals import is_closing, is_seen, observes_requests, wake
 from scrapy_gp4c.crawling.store_owner import fail_exit_code
+from scrapy_gp4c.crawling.visits import known_copy
 from scrapy_gp4c.errors import CallbackError, FetcherError
 from scrapy_gp4c.fetching.fetcher import FetcherConfig
 from scrapy_gp4c.fetching.fleet import CONNECT_S, TURN_S, Fleet, PendingPage
@@ -121,7 +122,22 @@ class FetcherHandler(BaseDownloadHandler):
         claim = request.meta.get(META)
         if not isinstance(claim, Claim):
             return PageTask(stored, None)
-        return PageTask(stored, known_copy(run.cycle, claim))
+        cycle, row = run.cycle, run.cycle.store.page(claim.page)
+        delivered: tuple[str, int | None] | None = None
+        before = cycle.deliveries.copy_of(claim.page, row)
+        if before is None:
+            delivered = "first" if cycle.deliveries.pages[claim.page].is_new else "changed", None
+        elif before is not row:
+            delivered = "", before.fingerprint
+        return PageTask(
+            stored,
+            known_copy(cycle, claim),
+            cycle.info_before(claim, row),
+            None if cycle.archive is None or before is None else cycle.archive.previous(before)(),
+            delivered,
+            cycle.needs_callback(claim.page),
+            cycle.follows(claim.page),
+        )
 
     def _leads_to_seen(self, run: Run, request: Request, result: PageResult) -> bool:
         """Whether Scrapy's duplicate filter would have dropped a redirect of a page new in this cycle."""

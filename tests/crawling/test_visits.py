@@ -421,7 +421,7 @@ async def test_bytes_that_are_the_same_need_no_fingerprint(
             recorded.append((urls_of, of_cycles))
         if path == store_path:
             assert Counter(made) == {"/same": 1, "/dated": 5, "/other": 3, "/empty": 1}
-            monkeypatch.setattr(visits.Visit, "_known_fingerprint", lambda visit, response: None)
+            monkeypatch.setattr(visits, "known_judgement", lambda watched, copy: None)
     assert recorded[0] == recorded[1]
 
 
