@@ -58,6 +58,8 @@ def text_of(words: Sequence[str]) -> str:
 
 def differing_words(before: str, after: str) -> int:
     """Count the words in which two texts differ; a word in place of another is one."""
+    if before == after:
+        return 0
     steps = _opcodes(words_of(before), words_of(after))
     return sum(max(b - a, d - c) for tag, a, b, c, d in steps if tag != "equal")
 
@@ -80,6 +82,8 @@ class Hunk(NamedTuple):
 
 def differences(before: str, after: str, context: int = CONTEXT_WORDS) -> list[Hunk]:
     """Return the differences of two texts; none if they have the same words, whatever the white space."""
+    if before == after:
+        return []  # words of a megabyte of Han take a hundred
     old, new = words_of(before), words_of(after)
     hunks = []
     for group in _grouped(_opcodes(old, new), context):

@@ -23,8 +23,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             yield file
         return
     temporary = _temporary(target)
+    temporary.unlink(missing_ok=True)  # of a killed process, or a link that somebody laid in its way
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "xb") as file:
             if mode is not None:
                 temporary.chmod(mode)
             yield file

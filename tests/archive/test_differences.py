@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -115,6 +117,18 @@ def test_many_stretches_of_few_words_cost_no_square(monkeypatch: pytest.MonkeyPa
     )
     assert differing_words(old + " end", new + " end") > 100_000
     assert 0 < sum(compared) <= module.MOST_COMPARED_WORDS + 2 * MOST_WORDS
+
+
+def test_the_same_text_costs_no_memory() -> None:
+    """Its words are not looked at: in Han each letter is one."""
+    text = "漢字" * 50_000
+    tracemalloc.start()
+    try:
+        assert differences(text, text) == []
+        assert differing_words(text, text) == 0
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_follows_a_new_chapter_is_compared() -> None:

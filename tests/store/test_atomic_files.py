@@ -81,3 +81,14 @@ def test_an_error_leaves_the_old_file(tmp_path: Path) -> None:
         interrupted()
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_link_in_the_way_is_not_followed(tmp_path: Path) -> None:
+    """Whoever may write to the directory lays a link by the name of the file to come: its target stays."""
+    victim, target = tmp_path / "victim", tmp_path / "feed.json"
+    victim.write_bytes(b"precious")
+    (tmp_path / f".feed.json.{os.getpid()}.tmp").symlink_to(victim)
+    with replacing(target) as file:
+        file.write(b"feed")
+    assert (victim.read_bytes(), target.read_bytes(), target.is_symlink()) == (b"precious", b"feed", False)
+    assert sorted(os.listdir(tmp_path)) == ["feed.json", "victim"]
