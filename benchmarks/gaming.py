@@ -1,9 +1,10 @@
 """Loss of nine honest hosts to a tenth one, which games the schedule or does not want to be crawled.
 
-    python -m benchmarks.gaming [--cycles 15] [--share 0.1] [--budget 60] [--seed 0] [--only WAY]
+    python -m benchmarks.gaming [--cycles 20] [--share 0.1] [--budget 25%] [--seeds 2] [--only WAY ...]
 
 Real crawls of ten loopback hosts by a spider that follows every link. Each has a start page and 40 pages, of
-which a quarter changes in every fourth cycle. The tenth host is honest, or
+which a quarter changes in every fourth cycle, each in a turn of its own: where all change in one cycle, the
+last such cycle decides the figures. The tenth host is honest, or
 
 - *changes*: all of its pages change at every visit;
 - *spreads*: they do, and each links to new ones that do;
@@ -18,23 +19,27 @@ an error sink by redirect; a refusal by status, with or without Retry-After.
 
 Counted from cycle 6 on: ranked visits to the tenth host, changes of the nine honest hosts that were found,
 and their current copies; for each trouble, changes of the tenth host that are none, by page. Each way must
-leave at least 95% of those with an honest tenth host, and at most one false change a page.
+leave at least 95% of those with an honest tenth host, and at most one false change a page. Two honest crawls
+of this web differ by a tenth in the changes that they find, so each way has a trial for each seed.
 """
 
 from __future__ import annotations
 
 import argparse
 import http.server
+import statistics
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.common import in_fresh_process, machine, printed, verdict
+from benchmarks.common import machine, printed, verdict
 from scrapy_gp4c.page_state.outcomes import CHANGED, FAILED, KINDS
 from scrapy_gp4c.policies.base import read_budget
 from scrapy_gp4c.store.opening import open_store
@@ -66,9 +71,11 @@ TROUBLED = range(6, 10)
 WAYS = ("honest", *GAMES, *TROUBLE)
 LINKS = 100_000
 TARGET = 0.95
+FORKED = get_context("forkserver")
+FORKED.set_forkserver_preload(["scrapy.crawler", "scrapy_gp4c.middleware", "scrapy_gp4c.scheduler"])
 SETTINGS = {
     "ADDONS": {"scrapy_gp4c.Addon": 500},
-    "LOG_LEVEL": "WARNING",
+    "LOG_LEVEL": "ERROR",
     "TELNETCONSOLE_ENABLED": False,
     "CONCURRENT_REQUESTS": 32,
     "CONCURRENT_REQUESTS_PER_DOMAIN": 8,
@@ -86,8 +93,8 @@ class Web:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                is_tenth = self.headers.get("Host", "").startswith(f"127.0.0.{HOSTS}:")
-                way = web.way if is_tenth else "honest"
+                host = int(self.server.server_address[0].rpartition(".")[2])
+                way = web.way if host == HOSTS else "honest"
                 if way in TROUBLE and web.cycle in TROUBLED and self.path != "/robots.txt":
                     status, headers, text = TROUBLE[way]
                     if status == 302 and self.path.startswith(("/consent", "/error")):
@@ -97,7 +104,7 @@ class Web:
                     status, headers, text = (
                         200,
                         {},
-                        web.page(self.path, way).replace("{", "").replace("}", ""),
+                        web.page(host, self.path, way).replace("{", "").replace("}", ""),
                     )
                 values = {"path": self.path, "number": time.time_ns()}
                 body = text.format(**values).encode()
@@ -128,8 +135,8 @@ class Web:
             server.shutdown()
             server.server_close()
 
-    def page(self, path: str, way: str) -> str:
-        """Text of a page in this cycle."""
+    def page(self, host: int, path: str, way: str) -> str:
+        """Text of a page of a host in this cycle."""
         self._visits += 1
         if path == "/sitemap.xml":
             now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -147,7 +154,7 @@ class Web:
         if not path.startswith("/p/"):
             return "<html><body>nothing else is here</body></html>"
         number = int(path.rpartition("/")[2].partition("?")[0])
-        version = version_of(number, self.cycle)
+        version = version_of(host, number, self.cycle)
         links = ""
         if way in ("changes", "spreads"):
             version = self._visits
@@ -159,9 +166,9 @@ class Web:
         return f"<html><body><p>{text}</p>{links}</body></html>"
 
 
-def version_of(number: int, cycle: int) -> int:
+def version_of(host: int, number: int, cycle: int) -> int:
     """Version of an honest page in a cycle."""
-    return (cycle + number) // 4 if number % 4 == 0 else 0
+    return (cycle + host + number // 4) // 4 if number % 4 == 0 else 0
 
 
 def crawl(starts: Sequence[str], folder: str, settings: dict[str, Any]) -> None:
@@ -203,12 +210,14 @@ def trial(way: str, cycles: int, settings: dict[str, Any]) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         for cycle in range(1, cycles + 1):
             web.cycle = cycle
-            in_fresh_process(crawl, web.starts, f"{folder}/store", settings)
+            with ProcessPoolExecutor(1, mp_context=FORKED) as executor:  # imports are paid once
+                executor.submit(crawl, web.starts, f"{folder}/store", settings).result()
         web.close()
         with open_store(f"{folder}/store", readonly=True) as store:
             pages = np.arange(store.pages)
             urls = [one["url"] for one in store.requests(pages)]
-            is_tenth = np.array([f"//127.0.0.{HOSTS}:" in url for url in urls])
+            host = [int(url.partition("//127.0.0.")[2].partition(":")[0]) for url in urls]
+            is_tenth = np.array(host) == HOSTS
             number = [int("0" + url.partition("/p/")[2].partition("?")[0]) for url in urls]
             ranked, honest, changes, current = [], 0, 0, []
             false_changes = 0
@@ -219,13 +228,15 @@ def trial(way: str, cycles: int, settings: dict[str, Any]) -> Row:
                 tenth = is_tenth[visits["page"]]
                 visits = visits[~np.isin(visits["outcome"], FAILED) | ~tenth]
                 tenth = is_tenth[visits["page"]]
-                versions = np.array([version_of(number[page], cycle) for page in visits["page"]], int)
+                versions = np.array(
+                    [version_of(host[page], number[page], cycle) for page in visits["page"]], int
+                )
                 is_real = copy[visits["page"]] != versions
                 false_changes += int((tenth & (visits["outcome"] == CHANGED) & ~is_real).sum())
                 copy[visits["page"]] = versions
                 if cycle < FIRST_COUNTED:
                     continue
-                now = np.array([version_of(one, cycle) for one in number])
+                now = np.array([version_of(*one, cycle) for one in zip(host, number, strict=True)])
                 current.append((copy == now)[~is_tenth].mean())
                 ranked.append(ranked_tenth)
                 honest += int((~tenth).sum())
@@ -238,40 +249,67 @@ def trial(way: str, cycles: int, settings: dict[str, Any]) -> Row:
 def main() -> int:
     """Print a row for each way; return 1 where honest hosts keep less than the target."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--cycles", type=int, default=15)
+    parser.add_argument("--cycles", type=int, default=20)
     parser.add_argument("--share", type=float, default=0.1, help="GP4C_SITE_SHARE (default: its default)")
-    parser.add_argument("--budget", type=read_budget, default=60, help="GP4C_BUDGET (default: 60 visits)")
-    parser.add_argument("--seed", type=int, default=0, help="GP4C_SEED")
-    parser.add_argument("--only", choices=WAYS[1:], nargs="+", help="some ways, beside the honest trial")
+    parser.add_argument("--budget", type=read_budget, default=0.25, help="GP4C_BUDGET (default: 25%%)")
+    parser.add_argument("--seeds", type=int, default=2, help="trials of each way")
+    parser.add_argument("--only", choices=WAYS[1:], nargs="+", help="some ways, beside the honest trials")
     arguments = parser.parse_args()
     print(machine())
     print(f"python -m benchmarks.gaming {' '.join(sys.argv[1:])}\n")
-    settings = {
-        "GP4C_SITE_SHARE": arguments.share,
-        "GP4C_BUDGET": arguments.budget,
-        "GP4C_SEED": arguments.seed,
-    }
     print(
         "| tenth host | its share of ranked visits | visits to honest hosts | their changes found | kept | "
         "their current copies | kept | false changes a page |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    rows: dict[str, Row] = {}
+    honest: list[Row] | None = None
     kept: list[float] = []
     lies = 0.0
     for way in WAYS if arguments.only is None else ("honest", *arguments.only):
-        row = rows[way] = trial(way, arguments.cycles, settings)
-        changes, current = (column[-1] / column[0] for column in list(zip(*rows.values(), strict=True))[2:4])
+        rows = []
+        for seed in range(arguments.seeds):
+            settings = {
+                "GP4C_SITE_SHARE": arguments.share,
+                "GP4C_BUDGET": arguments.budget,
+                "GP4C_SEED": seed,
+            }
+            rows.append(trial(way, arguments.cycles, settings))
+        honest = honest or rows
+        share, visits, _, _, false_changes = (statistics.fmean(column) for column in zip(*rows, strict=True))
+        changes, current = (Compared.of(rows, honest, name) for name in ("honest_changes", "current"))
         print(
-            f"| {way} | {row.hostile_share:.0%} | {row.honest_visits:,} | {row.honest_changes} | "
-            f"{changes:.0%} | {row.current:.1%} | {current:.0%} | {row.false_changes:.2f} |",
+            f"| {way} | {share:.0%} | {visits:,.0f} | {changes.mean:.0f} | {changes.kept:.0%} "
+            f"± {changes.error:.0%} | {current.mean:.1%} | {current.kept:.0%} ± {current.error:.0%} | "
+            f"{false_changes:.2f} |",
             flush=True,
         )
-        kept += [printed(changes, ".0%"), printed(current, ".0%")]
-        lies = max(lies, printed(row.false_changes, ".2f"))
+        kept += [printed(changes.kept, ".0%"), printed(current.kept, ".0%")]
+        lies = max(lies, printed(false_changes, ".2f"))
     label = "changes and current copies of honest hosts kept, worst way"
     holds = verdict(label, min(kept), TARGET, at_least=True)
     return 0 if verdict("false changes a page, worst way", lies, 1.0, at_least=False) and holds else 1
+
+
+class Compared(NamedTuple):
+    """A figure of some trials, beside that of the trials with an honest tenth host."""
+
+    mean: float
+    kept: float
+    """Ratio of the means."""
+    error: float
+    """Standard error of the ratio, NaN for a single trial."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], honest: Sequence[Row], name: str) -> Compared:
+        """Compare the means of a field."""
+        one, other = ([float(getattr(row, name)) for row in some] for some in (rows, honest))
+        mean, kept = statistics.fmean(one), statistics.fmean(one) / statistics.fmean(other)
+        if len(one) < 2:
+            return cls(mean, kept, float("nan"))
+        squares = (
+            statistics.variance(some) / len(some) / statistics.fmean(some) ** 2 for some in (one, other)
+        )
+        return cls(mean, kept, 0.0 if rows is honest else kept * sum(squares) ** 0.5)
 
 
 if __name__ == "__main__":

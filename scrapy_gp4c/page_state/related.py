@@ -334,8 +334,8 @@ _NUMBERS: Final = {**dict.fromkeys(CLUSTERED, "cluster"), "size_lift": "size"}
 """Column of a round -> column with the row of each page in its table; that of others is the directory."""
 
 
-_NOT_KNOWN: Final = {**refresh_value.COLUMNS, **hints.COLUMNS, **sizes.COLUMNS}
-"""Columns that are 0 where nothing was measured, no page has claims, or a history has no sizes."""
+_NOT_KNOWN: Final = {**refresh_value.COLUMNS, **hints.COLUMNS, **sizes.COLUMNS, "entered": "<i4"}
+"""Columns that are 0 where nothing was measured, no page has claims, or a history has no sizes or growth."""
 
 
 class RoundState(Mapping[str, Array]):

@@ -29,7 +29,7 @@ ALL: Final = Cut(-sys.float_info.max, 0)
 """Cut that every score reaches."""
 NONE: Final = Cut(sys.float_info.max, 0)
 """Cut that no score reaches."""
-COLUMNS: Final = ("n", "X", "first_cycle")
+COLUMNS: Final = ("n", "X", "entered")
 """Columns by which a site is restless or swelling."""
 REGULAR: Final = 0.98
 """Share of the pages of a restless site that change at every visit, of those that ever changed."""
@@ -37,7 +37,7 @@ JUDGED_TWICE: Final = 2
 SWELLING: Final = 0.5
 """Pages that a swelling site brings in a cycle, as a share of the budget."""
 SWELLING_CYCLES: Final = 3
-"""Finished cycles over which the new pages of a site are counted."""
+"""Finished cycles over which the pages of a site that became known are counted."""
 SAMPLE: Final = 4_096
 
 
@@ -127,17 +127,17 @@ def _takes_too_much(
     Restless: more than ``most`` pages, and nearly all that ever changed, changed at every visit. All visits
     count since the first, which the warm-up makes in cycles that follow each other: visited every sixth
     cycle, pages that change in nine of ten cycles look restless.
-    Swelling: in each of the last cycles, in the mean, it brought more new pages than half of the budget; the
-    pages of its own first cycle are not new.
+    Swelling: in each of the last cycles, in the mean, more of its pages became known than half of the
+    budget. Pages that became known with its first one are not new, however late a cap lets them be visited.
     """
     step = max(1, len(pages) // SAMPLE)
-    n, changes, first = (evidence.rows(pages[::step].astype(np.uint32)).state[name] for name in COLUMNS)
+    n, changes, entered = (evidence.rows(pages[::step].astype(np.uint32)).state[name] for name in COLUMNS)
     is_judged = n >= JUDGED_TWICE
     restless = int(np.count_nonzero(is_judged & (changes == n)))
     changing = int(np.count_nonzero(is_judged & (changes > 0)))
     if step * restless > most and restless >= REGULAR * changing:
         return True
-    is_new = (first >= cycle - SWELLING_CYCLES) & (first > first[first > 0].min(initial=cycle))
+    is_new = entered > max(cycle - SWELLING_CYCLES - 1, int(entered.min()))
     return step * int(np.count_nonzero(is_new)) > SWELLING * SWELLING_CYCLES * budget
 
 

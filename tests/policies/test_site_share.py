@@ -82,11 +82,17 @@ def test_a_site_whose_pages_were_once_found_unchanged_has_no_limit(still: int, m
     assert (chosen.pages < 100).sum() == most
 
 
-@pytest.mark.parametrize(("cycles_of_birth", "is_limited"), [((2, 3, 4, 5, 6), True), ((1,), False)])
+@pytest.mark.parametrize(
+    ("cycles_of_birth", "is_capped", "is_limited"),
+    [((2, 3, 4, 5, 6), False, True), ((1,), False, False), ((1,), True, False)],
+)
 def test_a_site_that_brings_ever_more_pages_has_a_limit(
-    cycles_of_birth: tuple[int, ...], is_limited: bool
+    cycles_of_birth: tuple[int, ...], is_capped: bool, is_limited: bool
 ) -> None:
-    """Six new pages a cycle against ten visits have it, all of them in the site's first cycle have not."""
+    """Six new pages a cycle against ten visits have it, all of them in the site's first cycle have not.
+
+    Nor have those that a cap lets in over many cycles.
+    """
     born = np.repeat(cycles_of_birth, 30 // len(cycles_of_birth))
     pages = len(born) + 40
     history = ChangeHistory(np.zeros((8, pages), bool), np.repeat([0, 1], [len(born), 40]))
@@ -95,6 +101,8 @@ def test_a_site_that_brings_ever_more_pages_has_a_limit(
     web = GrowthReplay(grown, crawl)
     for cycle in range(1, 7):
         web.cycle(cycle)
+    if is_capped:
+        web.state["first_cycle"][: len(born)] = np.repeat([2, 3, 4, 5, 6], 6)
     web.state["found_cycle"][: len(born)] = -9
     web.cycle(7)
     assert (web.planned().pages < len(born)).sum() == (5 if is_limited else 10)

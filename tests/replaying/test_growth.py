@@ -279,6 +279,32 @@ def test_a_replay_finds_what_a_crawl_finds(seed: int, how: tuple[str, str, float
         assert tuple(web.state[name][page].item() for name in COMPARED) == live[page]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("reopen", [False, True])
+def test_a_swelling_site_has_its_share_in_both(tmp_path: Path, reopen: bool) -> None:
+    """A site to which all pages belong that appear later: the share decides, and in both alike."""
+    limited = 0
+    for seed in range(3):
+        grown = random_web(seed, pages=70, cycles=12)
+        history = dataclasses.replace(grown.history, site=np.where(grown.born > 0, 0, grown.history.site))
+        grown = dataclasses.replace(grown, history=history)
+        given_ = {"GP4C_SCORE_FUNCTION": "default", "GP4C_POLICY": "rounds(rounds=4)", "GP4C_BUDGET": 5}
+        crawl(tmp_path / str(seed), grown, {**given_, "GP4C_DISCOVERY": 0.0, "GP4C_SITE_SHARE": 0.1}, reopen)
+        with Store(tmp_path / str(seed)) as store:
+            keys = [page[0] - 1 for page in columns(store, "key")]
+            live = dict(zip(keys, columns(store, *COMPARED), strict=True))
+        states = []
+        for share in (0.1, 1.0):
+            choices = crawl_of("default", "rounds(rounds=4)", 0.0, budget=5)
+            web = GrowthReplay(grown, replace(choices, site_share=share))
+            for cycle in range(1, grown.history.cycles + 1):
+                web.cycle(cycle)
+            states.append({page: tuple(web.state[name][page].item() for name in COMPARED) for page in keys})
+        assert states[0] == live
+        limited += states[0] != states[1]
+    assert limited
+
+
 def by_hand() -> GrowthHistory:
     """A list, a page that it always had, and one that it links to from cycle 4 on; the list changes then."""
     changed = np.zeros((6, 3), np.bool_)
