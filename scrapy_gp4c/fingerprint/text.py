@@ -6,6 +6,7 @@ that a script shows later is the page itself. Nothing here raises on any body.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from scrapy.http import TextResponse
 from selectolax.lexbor import LexborCSSSelector, LexborHTMLParser, LexborNode
+from w3lib.encoding import html_body_declared_encoding
 
 from scrapy_gp4c.fingerprint.data import script_data
 from scrapy_gp4c.words.masking import (
@@ -723,10 +725,29 @@ _SCRIPT: Final = re.compile(r"<(script|style)\b[^>]{0,2000}>")
 
 
 def source_of(response: TextResponse, most_bytes: int) -> str:
-    """Return the source of a page, as far as so many bytes go."""
-    if len(response.body) > most_bytes:
-        response = response.replace(body=response.body[:most_bytes])
+    """Return the source of a page, as far as so many bytes go.
+
+    Bytes that are UTF-8 are read as that, whatever a header or the page declares: texts in other charsets
+    hardly ever are. Where the declared charset does not fit, the page's own is read, if it does.
+    """
+    body = response.body[:most_bytes]
+    if len(body) < len(response.body):
+        response = response.replace(body=body)
     try:
-        return response.text
+        text, declared = response.text, response.encoding
     except (LookupError, ValueError):  # a charset that is known and is none of text, such as hex_codec
-        return response.body.decode("utf-8", "replace")
+        return body.decode("utf-8", "replace")
+    others = []
+    if declared != "utf-8" and not body.isascii():
+        others.append("utf-8-sig")
+    if "\ufffd" in text:
+        others.append(html_body_declared_encoding(body[:4096]) or declared)
+    return next((other for charset in others if (other := _decoded(body, charset)) is not None), text)
+
+
+def _decoded(body: bytes, charset: str) -> str | None:
+    """Return the text of bytes, which may end within a character; None: they are none in this charset."""
+    try:
+        return codecs.getincrementaldecoder(charset)().decode(body)
+    except (LookupError, ValueError):
+        return None

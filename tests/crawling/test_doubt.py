@@ -203,6 +203,43 @@ async def test_readers_of_another_country_and_parts_of_pages_are_no_changes(
         assert {one for outcomes_of_page in ends.values() for one in outcomes_of_page} == {"doubtful"}
 
 
+LETTERS = "Съешь же ещё этих мягких французских булок, да выпей чаю"
+CHARSETS = [  # of the bytes, of the page's own word, of the header's from cycle to cycle
+    (
+        "utf-8",
+        "",
+        ("; charset=utf-8", "; charset=iso-8859-1", "; charset=windows-1251", "", "; charset=none"),
+    ),
+    ("utf-8", "koi8-r", ("; charset=utf-8", "", "; charset=shift_jis")),
+    ("cp1251", "windows-1251", ("; charset=windows-1251", "; charset=utf-8", "", "; charset=utf-8")),
+    ("koi8-r", "koi8-r", ("", "; charset=utf-8", "; charset=euc-jp")),
+]
+
+
+@pytest.mark.parametrize(("bytes_of", "own", "headers"), CHARSETS)
+@pytest_twisted.ensureDeferred
+async def test_a_false_charset_is_no_change(
+    site: Site, store_path: Path, bytes_of: str, own: str, headers: tuple[str, ...]
+) -> None:
+    """The bytes stay, and what the header says of their charset does not; other words are a change."""
+    words, header = f"{LETTERS} {text_of(1)} {LETTERS}", headers[0]
+
+    def page(request: ServerRequest) -> bytes:
+        request.setHeader("Content-Type", f"text/html{header}")
+        meta = f'<meta charset="{own}">' if own else ""
+        return f"<html><head>{meta}</head><body>{words}</body></html>".encode(bytes_of)
+
+    site.pages["/"] = page
+    ends = []
+    for header in headers:  # noqa: B007, the page reads it
+        await crawl(Pages, store_path, FULL, urls=(site.url("/"),))
+        ends += outcomes(store_path, len(ends) + 1)["/"]
+    words = f"{LETTERS[::-1]} {text_of(1)} {LETTERS[::-1]}"
+    await crawl(Pages, store_path, FULL, urls=(site.url("/"),))
+    ends += outcomes(store_path, len(ends) + 1)["/"]
+    assert ends == ["first", *["unchanged"] * (len(headers) - 1), "changed"]
+
+
 def judged(texts: SharedTexts, number: int, old: str, new: str) -> Doubt:
     """Judgement of a page that was one text and is another."""
     copy, page = (HtmlResponse(f"http://a.example/{number}", body=html(text).encode()) for text in (old, new))
