@@ -129,6 +129,34 @@ def test_a_broken_line_is_named(tmp_path: Path, line: str) -> None:
         read_history(path)
 
 
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("url_urlid_hostid.txt", "other.org/\t3\th1.org"),
+        ("urlid_imp.txt", "3\t7"),
+        ("urlid_offset_history.txt", "3\t0.5\t[[1.0, 1]]"),
+    ],
+)
+def test_a_page_has_one_line(name: str, line: str, tmp_path: Path) -> None:
+    """A second one is an error that names it: it would be a further page, or a weight that nobody chose."""
+    path = write(tmp_path / "data", crawl(1))
+    with open(path / name, "a") as file:
+        file.write(line + "\n")
+    with pytest.raises(
+        HistoryError, match=rf"{name}, line 41: expected every number of a URL once; found '3'"
+    ):
+        read_history(path)
+
+
+@pytest.mark.parametrize("name", ["url_urlid_hostid.txt", "urlid_offset_history.txt"])
+def test_a_missing_file_is_named(name: str, tmp_path: Path) -> None:
+    """Importance and known rates may be missing, URLs and visits not."""
+    path = write(tmp_path / "data", crawl(1))
+    (path / name).unlink()
+    with pytest.raises(HistoryError, match=rf"expected the file {name} or {name}\.gz; there is none"):
+        read_offset_history(path)
+
+
 def test_evaluate_reads_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In cycles of any length, of gzip files too; other histories have the cycles that they have."""
     path = write(tmp_path / "data", crawl(2))

@@ -109,8 +109,10 @@ def read_offset_history(path: Path, cycle_s: int = DAY_S, max_pages: int = MAX_P
     site_names = [""] * len(hosts)
 
     def names() -> Iterator[bytes]:
-        for _, (url, number, host) in _rows(path, URLS, 3):
-            if host in hosts and position.setdefault(number, len(site)) == len(site):
+        for row, (url, number, host) in _rows(path, URLS, 3):
+            if host in hosts:
+                if position.setdefault(number, len(site)) != len(site):
+                    raise _twice(path, URLS, row, number)
                 site.append(hosts[host])
                 site_names[site[-1]] = (
                     site_names[site[-1]] or _host_of(url) or host.decode("utf-8", UNDECODED)
@@ -184,7 +186,9 @@ def _rows(path: Path, name: str, columns: int) -> Iterator[tuple[int, list[bytes
     """Number and fields of every line of a file of the directory; none where there is no file."""
     file = _file(path, name)
     if file is None:
-        return
+        if name in (IMPORTANCE, CHANGE_RATES):
+            return
+        raise HistoryError(f"{path}: expected the file {name} or {name}.gz; there is none. Fetch it, too.")
     try:
         with opened(file) as content:
             for number, line in enumerate(lines(file, content), start=1):
@@ -202,17 +206,34 @@ def _unexpected(file: Path, number: int, expected: str, line: bytes) -> HistoryE
     return HistoryError(f"{file}, line {number}: expected {expected}; found {beginning!r}")
 
 
+def _twice(path: Path, name: str, row: int, number: bytes) -> HistoryError:
+    return _unexpected(path / name, row, "every number of a URL once", number)
+
+
+def _chosen_rows(
+    path: Path, name: str, columns: int, position: dict[bytes, int]
+) -> Iterator[tuple[int, list[bytes]]]:
+    """Number and fields of the line of every page taken. Raises HistoryError for a second line of a page."""
+    seen = np.zeros(len(position), np.bool_)
+    for row, fields in _rows(path, name, columns):
+        page = position.get(fields[0])
+        if page is not None:
+            if seen[page]:
+                raise _twice(path, name, row, fields[0])
+            seen[page] = True
+            yield row, fields
+
+
 def _numbers(path: Path, name: str, position: dict[bytes, int]) -> Iterator[tuple[int, float]]:
     """Position and number of every page taken."""
-    for row, (number, text) in _rows(path, name, 2):
-        if number in position:
-            try:
-                value = float(text)
-            except ValueError:
-                value = np.nan
-            if not 0.0 <= value < np.inf:
-                raise _unexpected(path / name, row, "a number of at least 0 in column 2", text)
-            yield position[number], value
+    for row, (number, text) in _chosen_rows(path, name, 2, position):
+        try:
+            value = float(text)
+        except ValueError:
+            value = np.nan
+        if not 0.0 <= value < np.inf:
+            raise _unexpected(path / name, row, "a number of at least 0 in column 2", text)
+        yield position[number], value
 
 
 def _host_of(url: bytes) -> str:
@@ -245,8 +266,7 @@ def _drawn_hosts(path: Path, sizes: Counter[bytes], max_pages: int) -> dict[byte
 
 def _visits(path: Path, position: dict[bytes, int], cycle_s: int) -> Iterator[_PageBatch]:
     """Visits of the pages that were visited at least twice."""
-    chosen = (row for row in _rows(path, VISITS, 3) if row[1][0] in position)
-    for batch in batches(chosen, BATCH):
+    for batch in batches(_chosen_rows(path, VISITS, 3, position), BATCH):
         pages, offsets, pairs = [], [], []
         for row, (number, offset, text) in batch:
             try:
