@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from scrapy_gp4c.errors import PolicyError, did_you_mean
@@ -179,7 +180,7 @@ def load(value: str, *, trusted: bool = True) -> PolicyChoice:
     check_arguments(text, name, entry.parameters, arguments)
     return PolicyChoice(
         text,
-        lambda settings: entry.make(settings, **arguments),
+        partial(entry.make, **arguments),  # a lambda could not travel to other processes
         *_reading(name, {key: one.default for key, one in entry.parameters.items()} | arguments),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 import tempfile
 import time
 from dataclasses import replace
@@ -125,6 +126,16 @@ def test_capped_first_visits_are_those_of_a_crawl(function: str | None, tmp_path
         assert hubs == crawled.by_hubs[1:]
         known = np.flatnonzero(web.known)
         assert {page: int(web.state["first_cycle"][page]) for page in known} == crawled.first_visit
+
+
+@pytest.mark.parametrize("policy", [None, "rounds(rounds=2)", "gsb(level='directory')"])
+def test_a_crawl_travels_to_other_processes(policy: str | None) -> None:
+    """Learning hands it to its workers: with functions and policy it replays there as here."""
+    grown = random_web(1)
+    crawl_ = replace(growth_crawl("default", policy, 0.1, HUBS, CrawlChoices(0.2)), new_pages=2)
+    crawl_ = replace(crawl_, new_page_function=load("waited"))
+    there = replay_growth(grown, pickle.loads(pickle.dumps(crawl_)))
+    assert there.current.tolist() == replay_growth(grown, crawl_).current.tolist()
 
 
 def noted_scores(patch: pytest.MonkeyPatch, function: str) -> list[list[tuple[float, ...]]]:
