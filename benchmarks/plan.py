@@ -182,7 +182,7 @@ def measure(path: str) -> dict[str, float]:
             frontier = Frontier(cycle.remaining(), store.requests, MIN_WINDOW_PAGES)
             assert next(frontier.feed())
             fed = time.perf_counter()
-            plan = np.concatenate([chunk["page"] for chunk in store.plan()])
+            plan = store.plan()["page"]
             assert read_requests(store, np.sort(plan), IN_ID_ORDER) == len(plan) == int(BUDGET * store.pages)
             done = time.perf_counter()
             cpu_s = time.process_time() - cpu_start

@@ -24,7 +24,7 @@ from scrapy_gp4c.crawling.planning import PlannedRound, Planner
 from scrapy_gp4c.fingerprint import PageReading, differ
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.groups import GROUP
-from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, JUDGED, KINDS, PLAN, UNCHANGED, VISIT
+from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, JUDGED, KINDS, UNCHANGED, VISIT
 from scrapy_gp4c.policies.base import CycleVisits, Planned
 from scrapy_gp4c.scoring import ranking
 from scrapy_gp4c.settings import Settings
@@ -103,10 +103,10 @@ def _known(keys: npt.NDArray[np.uint64], groups: PageDirectories) -> PagesInMemo
     directories = np.zeros(len(groups.directories), GROUP)
     directories["site"] = groups.directories.site
 
-    def requests(pages: npt.NDArray[Any]) -> list[StoredRequest]:
-        return [{"url": f"http://h/{page}"} for page in pages]
+    def each_request(pages: npt.NDArray[Any]) -> Iterator[StoredRequest]:
+        return iter([{"url": f"http://h/{page}"} for page in pages])
 
-    return PagesInMemory(state, directories, {}, requests)
+    return PagesInMemory(state, directories, {}, each_request)
 
 
 def texts_of(changed: npt.NDArray[np.bool_], rng: np.random.Generator) -> Texts:
@@ -169,7 +169,7 @@ def _visit_all(
     planned: PlannedRound | None = planner.plan_first()
     while planned is not None:
         counts = planned.counts
-        plan = np.concatenate([*planned.chunks(), np.empty(0, PLAN)])
+        plan = planned.plan()
         rounds.append({"planned": len(plan), "seen": len(visits)})
         made = np.zeros(len(plan), VISIT)
         made["page"], made["kind"] = plan["page"], plan["kind"]

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from scrapy_gp4c.commands.project import Project
 
 SHOWN: Final = 10
-BATCH: Final = 16_384
 
 
 @dataclass(frozen=True)
@@ -102,17 +101,13 @@ def _leaving(project: Project, store: Store, options: Namespace) -> npt.NDArray[
 def _forgotten(project: Project, store: Store, chosen: npt.NDArray[np.bool_], dry_run: bool) -> Forgotten:
     hosts: Counter[str] = Counter()
     examples: list[str] = []
-    for url in _urls(store, np.flatnonzero(chosen)):
+    for request in store.each_request(np.flatnonzero(chosen)):
+        url = request["url"]
         hosts[place_of_url(url).site] += 1
         if len(examples) < SHOWN:
             examples.append(project.credentials.url(url))
     by_host = dict(hosts.most_common())
     return Forgotten(str(store.path), store.pages, int(chosen.sum()), by_host, examples, dry_run)
-
-
-def _urls(store: Store, pages: npt.NDArray[np.intp]) -> Iterator[str]:
-    for start in range(0, len(pages), BATCH):
-        yield from (request["url"] for request in store.requests(pages[start : start + BATCH]))
 
 
 def _lines(forgotten: Forgotten) -> Iterator[str]:

@@ -27,7 +27,7 @@ from scrapy_gp4c.commands.action import JSON, Action, option, positive, say
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import SettingsError, StoreError
 from scrapy_gp4c.foreign_text import counted
-from scrapy_gp4c.page_state.groupings import Links, PageGroups
+from scrapy_gp4c.page_state.groupings import PageGroups
 from scrapy_gp4c.store.records import StoredGroups
 
 PACKAGES: Final = Path(__file__).parents[2]
@@ -200,8 +200,7 @@ def _cluster(project: Project, options: Namespace) -> Clustering:
 def _read_groups(file: Path) -> PageGroups:
     try:
         with np.load(file, allow_pickle=False) as arrays:
-            links = Links(arrays["source"], arrays["target"], len(arrays["cluster"]))
-            return PageGroups(arrays["cluster"], arrays["order"], links, str(arrays["identity"]))
+            return PageGroups.of_arrays(arrays)
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise StoreError(f"the clusters that were made cannot be read: {error}") from error
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from scrapy_gp4c.commands.action import JSON, OTHER_SETTINGS, Action, option, print_table, say
 from scrapy_gp4c.crawling.forecast import forecast, pages_before, rules_before
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 PLANNED = ("promised", "hub", "ranked", "warmup", "panel", "recheck", "new")
 SITES = 20
 """Sites in the table; JSON has all."""
-BATCH = 10_000
 
 
 @dataclass(frozen=True)
@@ -118,8 +115,9 @@ def _run(project: Project, options: Namespace) -> Plan:
         rounds = np.repeat(np.arange(1, len(expected.rounds) + 1), [len(one) for one in expected.rounds])
         sites: dict[str, Counter[str]] = {}
         urls = []
-        for url, row, number in zip(_urls(project, store, rows), rows, rounds.tolist(), strict=True):
-            kind = KINDS[row["kind"]]
+        requests = store.each_request(rows["page"])
+        for request, row, number in zip(requests, rows, rounds.tolist(), strict=True):
+            url, kind = project.credentials.url(request["url"]), KINDS[row["kind"]]
             sites.setdefault(place_of_url(url).site, Counter())[kind] += 1
             if options.urls:
                 score = float(row["score"])
@@ -142,12 +140,6 @@ def _run(project: Project, options: Namespace) -> Plan:
         expected.counts.get("promises"),
         urls if options.urls else None,
     )
-
-
-def _urls(project: Project, store: Any, rows: npt.NDArray[Any]) -> Iterator[str]:
-    for start in range(0, len(rows), BATCH):
-        for request in store.requests(rows["page"][start : start + BATCH]):
-            yield project.credentials.url(request["url"])
 
 
 PLAN = Action(

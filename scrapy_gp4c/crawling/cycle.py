@@ -58,7 +58,6 @@ from scrapy_gp4c.page_state.outcomes import (
     NO_DISTANCE,
     NOT_MODIFIED,
     OUTCOMES,
-    PLAN,
     UNCHANGED,
     among,
 )
@@ -587,9 +586,9 @@ class Refusal(NamedTuple):
 class PlannedPages:
     """Plan of a cycle over all its rounds, looked up by page."""
 
-    def __init__(self, chunks: Iterable[npt.NDArray[Any]]) -> None:
-        """Take the plan in chunks of dtype `PLAN`."""
-        self._plan = np.concatenate([*chunks, np.empty(0, PLAN)])
+    def __init__(self, plan: npt.NDArray[Any]) -> None:
+        """Take the plan, dtype `PLAN`."""
+        self._plan = plan
         self.pages: Pages = np.ascontiguousarray(self._plan["page"])
         """In the order of the plan."""
         self.planned = Planned.of(self._plan)
@@ -765,7 +764,7 @@ class Cycle:
         return pages
 
     def _write(self, planned: PlannedRound, seen: int) -> None:
-        self.store.add_round(planned.chunks(), seen=seen, plan=planned.counts)
+        self.store.add_round(planned.plan(), seen=seen, plan=planned.counts)
 
     @property
     def rounds(self) -> tuple[int, int | None]:

@@ -25,7 +25,6 @@ from scrapy_gp4c.store.records import StoredRequest
 IsOffsite = Callable[[str], bool]
 """Function that says whether the spider may not visit a host (without port)."""
 
-_BATCH: Final = 16_384
 LOST_AFTER: Final = 3
 """Failed visits in a row, of every page, after which a host counts as vanished."""
 
@@ -47,12 +46,8 @@ def wildcard(pattern: str) -> re.Pattern[str]:
 
 def matching(store: Store, pattern: str, shown: Callable[[str], str]) -> Bools:
     """Whether the URL of each page, as `shown`, matches a pattern: bool ``[P]``."""
-    fits = wildcard(pattern).fullmatch
-    matches = np.zeros(store.merged_pages, np.bool_)
-    for first, block in store.blocks():
-        pages = np.arange(first, first + len(block["n"]))
-        matches[pages] = [fits(shown(request["url"])) is not None for request in store.requests(pages)]
-    return matches
+    fits, requests = wildcard(pattern).fullmatch, store.each_request(np.arange(store.merged_pages))
+    return np.array([fits(shown(request["url"])) is not None for request in requests], np.bool_)
 
 
 def of_host(store: Store, host: str) -> Bools:
@@ -100,9 +95,7 @@ def kept_out(store: Store, is_offsite: IsOffsite) -> Bools:
     sites, number = _sites(store)
     offsite = np.array([is_offsite(urlsplit(f"//{host}").hostname or "") for host in sites], np.bool_)
     pages = np.flatnonzero(offsite[number] & ~excluded)
-    for start in range(0, len(pages), _BATCH):
-        batch = pages[start : start + _BATCH]
-        excluded[batch] = [not _goes_anywhere(request) for request in store.requests(batch)]
+    excluded[pages] = [not _goes_anywhere(request) for request in store.each_request(pages)]
     return excluded
 
 

@@ -69,11 +69,11 @@ class PagesInMemory:
         state: Columns,
         directories: Array,
         group_visits: dict[int, Array],
-        requests: Callable[[Array], list[StoredRequest]],
+        each_request: Callable[[Array], Iterator[StoredRequest]],
         before: KnownPages | None = None,
     ) -> None:
         """Take columns ``[P]``, which `fold` changes, directories of dtype `GROUP`, and the pages."""
-        self.requests = requests
+        self.each_request = each_request
         self._before = before
         self._folded: dict[int, Array] = {}
         self.hints = NothingClaimed() if before is None else before.hints
@@ -89,7 +89,7 @@ class PagesInMemory:
         state = {name: np.concatenate([columns[name] for columns in parts]) for name in parts[0]}
         cycles = range(max(1, last_cycle - KEPT_CYCLES + 1), last_cycle + 1)
         visits = {cycle: pages.group_visits(cycle) for cycle in cycles}
-        return cls(state, pages.directories(), visits, pages.requests, pages)
+        return cls(state, pages.directories(), visits, pages.each_request, pages)
 
     @property
     def merged_pages(self) -> int:
@@ -197,8 +197,7 @@ def pages_before(store: Store, rules: PageRules | None = None) -> tuple[KnownPag
     if store.open_cycle is None:
         return pages, cycle
     visited = store.open_visits()
-    planned = np.concatenate([np.empty(0, np.uint32), *(chunk["page"] for chunk in store.plan())])
-    unvisited = np.setdiff1d(planned, visited["page"])
+    unvisited = np.setdiff1d(store.plan()["page"], visited["page"])
     visits = np.concatenate((visited, _unchanged_visits(pages, unvisited)))
     pages.fold(visits[visits["page"] < pages.merged_pages], cycle)
     return pages, cycle + 1
@@ -212,7 +211,7 @@ def forecast(pages: KnownPages, cycle: int, settings: Settings, rules: PageRules
     visits = np.empty(0, VISIT)
     while planned is not None:
         counts = planned.counts
-        plan = np.concatenate([*planned.chunks(), np.empty(0, PLAN)])
+        plan = planned.plan()
         rounds.append(plan)
         position = _unchanged_visits(pages, plan["page"])
         position["kind"] = plan["kind"]

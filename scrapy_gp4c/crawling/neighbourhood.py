@@ -6,6 +6,7 @@ A store without clusters knows of no pages that are near: its pages are sampled,
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import Final, Protocol
 
@@ -18,7 +19,6 @@ from scrapy_gp4c.page_state.claims import KINDS_OF, SiteClaims, evidence_of_ages
 from scrapy_gp4c.page_state.columns import COLUMNS, EXTRAS, Columns
 from scrapy_gp4c.page_state.groupings import (
     NOWHERE,
-    ClusterRanks,
     Grouping,
     Links,
     Name,
@@ -57,8 +57,6 @@ PLAIN: Final = frozenset((*COLUMNS, *terminals.ROUND)) - {*terminals.CLUSTERED, 
 """Columns that follow from the columns that every page has, and from its directory."""
 _LIFTED: Final = frozenset(KINDS_OF)
 """Columns that lifts of claims decide."""
-REQUESTS: Final = 4_096
-"""Requests in memory at a time, where one of every directory is read."""
 
 
 class SiteTrust(Protocol):
@@ -91,8 +89,8 @@ class KnownPages(Protocol):
     def hints(self) -> SiteTrust:
         """Claims of sites, and how far these can be trusted."""
 
-    def requests(self, pages: Array) -> list[StoredRequest]:
-        """Stored requests of some pages."""
+    def each_request(self, pages: Array) -> Iterator[StoredRequest]:
+        """Yield the stored requests of some pages."""
 
     def clusters(self) -> StoredGroups | None:
         """Clusters of pages and links between pages; None: nobody made any."""
@@ -126,39 +124,30 @@ class Clusters:
 
     @cached_property
     def _stored(self) -> StoredGroups:
-        return self._known.clusters() or NO_GROUPS
+        """Groups of all pages; those that became known since clusters were made are in none."""
+        (groups, popularity, about), pages = self._known.clusters() or NO_GROUPS, self._known.merged_pages
+        new = pages - len(popularity)
+        cluster = np.append(groups.cluster, np.full(new, NOWHERE, np.int32))
+        groups = replace(groups, cluster=cluster, links=replace(groups.links, pages=pages))
+        return StoredGroups(groups, np.append(popularity, np.zeros(new, np.uint8)), about)
 
     @cached_property
     def number(self) -> npt.NDArray[np.intp]:
-        """Cluster of each page, ``[P]``; `NOWHERE` of pages that became known since clusters were made."""
-        number = np.full(self._known.merged_pages, NOWHERE)
-        known = self._stored.groups.cluster[: len(number)]
-        number[: len(known)] = known
-        return number
-
-    @property
-    def clusters(self) -> int:
-        """Number of clusters."""
-        return len(self._stored.groups.order)
+        """Cluster of each page, ``[P]``."""
+        return self._stored.groups.cluster.astype(np.intp)
 
     def grouping(self, name: Name) -> Grouping:
         """The pages by cluster, or each on its own among links."""
-        pages = len(self.number)
-        if name == "cluster":
-            return Grouping(self.number, self.clusters, ClusterRanks(self._stored.groups.order))
-        links = self._stored.groups.links
-        return Grouping(np.arange(pages), pages, Links(links.source, links.target, pages))
+        return self._stored.groups.grouping(name)
 
     def popularity(self) -> npt.NDArray[np.uint8]:
         """Popularity from 0 to 10, ``[P]``; 0: nothing is known of the page."""
-        popularity = np.zeros(self._known.merged_pages, np.uint8)
-        known = self._stored.popularity[: len(popularity)]
-        popularity[: len(known)] = known
-        return popularity
+        return self._stored.popularity
 
     def seen_by(self, visits: CycleVisits) -> Clustered:
         """Visits to clusters for a round that has seen these visits of the cycle."""
-        return Clustered(self.clusters, self._finished, self._counted(visits.pages, visits.outcomes))
+        clusters = len(self._stored.groups.order)
+        return Clustered(clusters, self._finished, self._counted(visits.pages, visits.outcomes))
 
     @cached_property
     def _finished(self) -> list[Array]:
@@ -243,9 +232,7 @@ class Neighbourhood:
     def _tree(self, group: Array) -> Grouping:
         """Directories as a tree. The store has their keys alone: a URL in each says where it is."""
         _, first, position = np.unique(group, return_index=True, return_inverse=True)
-        parts = np.split(first, range(REQUESTS, len(first), REQUESTS))
-        requests = (stored for pages in parts for stored in self._known.requests(pages))
-        places = (place_of_url(stored["url"]) for stored in requests)
+        places = (place_of_url(stored["url"]) for stored in self._known.each_request(first))
         parents = ((url_place.site, url_place.directory) for url_place in places)
         return groupings.tree_of_directories(position.astype(np.uint32), parents)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
@@ -242,7 +242,6 @@ def scores_of_waiting(
     return np.concatenate(out)
 
 
-CHUNK_PAGES: Final = 16_384
 READ: Final = {
     "n", "has_copy", "gone", "failures", "last_attempt", "last_cycle",
     "found_by", "brought_sum", "brought_cycles",
@@ -351,17 +350,15 @@ class PlannedRound(NamedTuple):
     counts: PlanCounts
     """Counts of the cycle's plan, this round included."""
 
-    def chunks(self) -> Iterator[Array]:
-        """The plan in chunks of dtype `PLAN`, first to visit first."""
+    def plan(self) -> Array:
+        """Plan, dtype `PLAN`, first to visit first."""
+        parts = [np.empty(0, PLAN)]
         for kind, chosen in self.parts.items():
-            kinds = chosen.kinds_of_pages()
-            for start in range(0, len(chosen.pages), CHUNK_PAGES):
-                rows = slice(start, start + CHUNK_PAGES)
-                chunk = np.zeros(len(chosen.pages[rows]), PLAN)
-                chunk["page"] = chosen.pages[rows]
-                chunk["kind"] = kinds[rows] if kind == RANKED else kind
-                chunk["score"] = chosen.scores[rows]
-                yield chunk
+            rows = np.zeros(len(chosen.pages), PLAN)
+            rows["page"], rows["score"] = chosen.pages, chosen.scores
+            rows["kind"] = chosen.kinds_of_pages() if kind == RANKED else kind
+            parts.append(rows)
+        return np.concatenate(parts)
 
 
 class FirstRound(NamedTuple):

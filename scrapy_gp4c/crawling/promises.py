@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 TOLERANCE: Final = 0.01
 """Part of a time by which a visit may come early or late: cycles do not start to the second."""
-REQUESTS: Final = 4_096
 INTERVALS: Final = 5
 """Number of last intervals whose median is the time between two cycles."""
 NO_PAGES: Final = np.empty(0, np.uint32)
@@ -122,14 +121,12 @@ class PageRules:
         self.clock = clock
         numbers: dict[PageRule, int] = {NO_RULE: 0}
         self.number = np.zeros(known.merged_pages, np.uint32)
-        for first in range(0, len(self.number), REQUESTS):
-            pages = np.arange(first, min(first + REQUESTS, len(self.number)), dtype=np.uint32)
-            for page, stored in zip(pages.tolist(), known.requests(pages), strict=True):
-                rule = rule_of_request(rules, stored)
-                number = numbers.setdefault(rule, len(self._rules))
-                if number == len(self._rules):
-                    self._rules.append(rule)
-                self.number[page] = number
+        for page, stored in enumerate(known.each_request(np.arange(len(self.number)))):
+            rule = rule_of_request(rules, stored)
+            number = numbers.setdefault(rule, len(self._rules))
+            if number == len(self._rules):
+                self._rules.append(rule)
+            self.number[page] = number
 
     def at(self, cycle: int) -> PageRules:
         """The same rules for a later cycle, as if cycles went on as they did."""

@@ -17,7 +17,7 @@ Clusters of pages and links between them, from outside: a file of groups, or wha
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal, Protocol, get_args
@@ -252,6 +252,19 @@ class PageGroups:
     """Digest of the pages that they are of."""
     keys: npt.NDArray[np.uint64] | None = None
     """``[P]``: keys of the pages of a store; None: of a history, in its order."""
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> PageGroups:
+        """Groups by the arrays of a file or a store; raises KeyError where one is missing."""
+        source, target = (arrays[name].astype(np.intp) for name in ("source", "target"))
+        links = Links(source, target, len(arrays["cluster"]))
+        return cls(arrays["cluster"], arrays["order"], links, str(arrays["identity"]), arrays.get("keys"))
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Arrays that `of_arrays` reads."""
+        arrays = {"cluster": self.cluster, "order": self.order, "identity": np.array(self.identity)}
+        arrays |= {"source": self.links.source.astype("<u4"), "target": self.links.target.astype("<u4")}
+        return arrays if self.keys is None else arrays | {"keys": self.keys}
 
     @property
     def sizes(self) -> npt.NDArray[np.intp]:

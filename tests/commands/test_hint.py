@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import ImportFileError, StoreError
+from scrapy_gp4c.page_state.outcomes import PLAN
 from scrapy_gp4c.store.opening import open_store
 from scrapy_gp4c.store.records import SAME_PAGE, LastAnswer, NewVisit
 from tests.commands.test_commands import in_process, make_project
@@ -61,7 +63,7 @@ def test_pages_that_moved_are_known_by_either_address(hint: Run, store_path: Pat
     hint(str(urls), action="import")
     with open_store(store_path) as store:
         store.begin_cycle({"moved": [["https://new.h", "", "http://h", ""]]})
-        store.add_round([], seen=0)
+        store.add_round(np.empty(0, PLAN), seen=0)
         store.record(NewVisit(2, "excluded", 1.0))
         store.set_answer(2, LastAnswer(200, f"{SAME_PAGE}http://h/b"))
         store.finish_cycle({"moved": [["https://new.h", "", "http://h", ""]]})

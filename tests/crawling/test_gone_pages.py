@@ -178,12 +178,12 @@ def test_from_any_state_a_page_is_visited_again_within_33_cycles(
         for name in states[0]:
             state[name][:] = [one[name] for one in states]
         state["gone"] = np.minimum(state["gone"], state["failures"])
-        known = PagesInMemory(state, directories, {}, lambda pages: [])
+        known = PagesInMemory(state, directories, {}, lambda pages: iter(()))
         waiting = set(range(len(states)))
         for cycle in range(41, 41 + alone_cycles + 33):
             alone = ["a.example"] if cycle < 41 + alone_cycles else []
             planner = Planner(known, loaded, cycle, left_alone=alone)
-            plan = np.concatenate([*planner.plan_first().chunks(), np.empty(0, PLAN)])
+            plan = planner.plan_first().plan()
             assert not (alone and len(plan))
             waiting -= set(plan["page"].tolist())
             visits = np.zeros(len(plan), VISIT)
@@ -198,7 +198,7 @@ def test_hints_and_imports_shorten_the_wait_of_gone_pages(store_path: Path) -> N
         store.add_pages((key, {"url": f"http://a.example/{key}"}) for key in (11, 12, 13, 14))
         for cycle in range(1, 7):
             store.begin_cycle({})
-            store.add_round([], seen=0)
+            store.add_round(np.empty(0, PLAN), seen=0)
             for page, outcome in enumerate(("gone", "gone", "gone", "doubtful")):
                 store.record(NewVisit(page, outcome, float(cycle)))
             store.finish_cycle({})

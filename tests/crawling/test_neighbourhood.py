@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.commands.learning import CLUSTER
-from scrapy_gp4c.crawling import neighbourhood
 from scrapy_gp4c.crawling.control_group import LeaveOneOut, PanelVisits
 from scrapy_gp4c.crawling.forecast import forecasts
 from scrapy_gp4c.crawling.neighbourhood import Neighbourhood
@@ -25,6 +24,7 @@ from scrapy_gp4c.page_state.groups import GROUP_VISITS, NO_VISITS, Directories, 
 from scrapy_gp4c.page_state.outcomes import KINDS, NEIGHBOUR, SAMPLE
 from scrapy_gp4c.page_state.related import Clustered, PageSums, RecentVisits, Related
 from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.lmdb_store import store as store_module
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.opening import open_store
@@ -46,7 +46,7 @@ def test_the_tree_of_a_store_is_that_of_its_urls(
     urls = [f"http://{site}/{path}{page}.html" for page, (site, path) in enumerate(places)]
     path = Path(tmp_path_factory.mktemp("tree"), "store")
     with pytest.MonkeyPatch.context() as patch, Store(path, sizes=Sizes(block_rows=4)) as store:
-        patch.setattr(neighbourhood, "REQUESTS", size)
+        patch.setattr(store_module, "_READ_PAGES", size)
         store.add_pages((page + 1, {"url": url}) for page, url in enumerate(urls))
         result = Neighbourhood(store, 1, ()).grouping("tree")
     places_of_urls = [place_of_url(url) for url in urls]

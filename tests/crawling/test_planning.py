@@ -17,7 +17,7 @@ from scrapy.settings import Settings as ScrapySettings
 from scrapy_gp4c.crawling.planning import Planner, best_hubs
 from scrapy_gp4c.page_state.columns import MAX_WAIT_CYCLES
 from scrapy_gp4c.page_state.groups import GROUP
-from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
+from scrapy_gp4c.page_state.outcomes import KINDS
 from scrapy_gp4c.policies.base import Selection
 from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.scoring.ranking import draws
@@ -77,7 +77,7 @@ def planned(
     store = Blocks(rows, block_rows, cycle)
     loaded = Settings.load(ScrapySettings({"GP4C_SCORE_FUNCTION": "t * (X + 0.5)", **given_settings}))
     first = Planner(store, loaded, cycle).plan_first()  # type: ignore[arg-type]
-    store.plans.append(np.concatenate([*first.chunks(), np.empty(0, PLAN)]))
+    store.plans.append(first.plan())
     store.counts = dict(first.counts)
     return store
 

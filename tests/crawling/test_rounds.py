@@ -49,9 +49,7 @@ def check_plans(path: Path, settings: dict[str, Any] = SETTINGS) -> int:
         if store.is_folding or store.open_cycle is None:
             return 0
         planner = Planner.of(store, Settings.load(ScrapySettings(settings)))
-        plan = np.concatenate([np.empty(0, np.uint32), *(chunk["page"] for chunk in store.plan())])
-        kinds = np.concatenate([np.empty(0, np.uint8), *(chunk["kind"] for chunk in store.plan())])
-        scores = np.concatenate([np.empty(0), *(chunk["score"] for chunk in store.plan())])
+        plan, kinds, scores = (store.plan()[name] for name in ("page", "kind", "score"))
         visits = store.open_visits()
         start = 0
         for number, one in enumerate(store.rounds()):

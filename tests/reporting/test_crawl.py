@@ -17,7 +17,7 @@ from twisted.internet import reactor
 from twisted.web.http import Request
 
 from scrapy_gp4c.errors import HistoryError, SettingsError
-from scrapy_gp4c.page_state.outcomes import OUTCOMES
+from scrapy_gp4c.page_state.outcomes import OUTCOMES, PLAN
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
 from tests.commands.test_commands import in_process, make_project, scrapy_gp4c, urls
@@ -47,7 +47,7 @@ def make_store(path: Path, open_cycle: bool = False) -> Path:
             started = 1000.0 * number
             record = {"started": started, "budget": 0.3, "score_function": score, "formula": formula}
             store.begin_cycle(record)
-            store.add_round([], seen=0)
+            store.add_round(np.empty(0, PLAN), seen=0)
             for page, (kind, outcome, latency_s) in visits.items():
                 store.record(
                     NewVisit(page, outcome, time=started, kind=kind, latency_s=latency_s, fingerprint=page)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scrapy_gp4c.page_state.outcomes import FAILED, KINDS
+from scrapy_gp4c.page_state.outcomes import FAILED, KINDS, PLAN
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
@@ -41,7 +41,7 @@ def growing_store(path: Path) -> Path:
     with Store(path) as store:
         for number, visits in enumerate(cycles):
             store.begin_cycle({"started": 1000.0 * number, "score_function": "age", "formula": "t"})
-            store.add_round([], seen=0)
+            store.add_round(np.empty(0, PLAN), seen=0)
             for page, (kind, outcome) in visits.items():
                 if page == store.pages:
                     store.add_page(page + 1, {"url": URLS[page]})

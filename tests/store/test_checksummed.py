@@ -132,7 +132,7 @@ def varied(path: Path) -> Path:
         store.begin_cycle({})
         plan = np.zeros(3, PLAN)
         plan["page"] = [5, 3, 9]
-        store.add_round([plan], 0)
+        store.add_round(plan, 0)
         store.record(NewVisit(3, "changed", 1.0))
         store.add_page(99, {"url": "http://h/new/1"})
         store.set_validators(5, "etag", None)
@@ -150,7 +150,7 @@ def read_all(path: Path) -> Iterator[Any]:
         yield [(cycle, visits.tobytes()) for cycle, visits in store.visits()]
         yield [store.group_visits(cycle).tobytes() for cycle in range(9)]
         yield store.open_visits().tobytes(), store.cycles(), store.directories().tobytes()
-        yield [chunk.tobytes() for chunk in store.plan()], store.shadows(2).tobytes(), store.store_id
+        yield store.plan().tobytes(), store.shadows(2).tobytes(), store.store_id
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -276,8 +276,6 @@ def test_the_table_has_requests_in_full(requests: dict[int, dict[str, Any]], dat
             pages = np.array(data.draw(st.lists(st.sampled_from(sorted(requests)), min_size=1)))
             values = [expected[U32.pack(page)] for page in pages.tolist()]
             assert table.get_many(txn, pages) == values
-            assert table.joined(txn, pages) == b",".join(values)
             missing = next(page for page in range(9) if page not in requests)
-            assert table.joined(txn, np.array([*pages, missing])) is None
             assert table.get_many(txn, np.array([*pages, missing])) is None
             assert not list(table.wrong_keys(txn))

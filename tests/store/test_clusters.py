@@ -11,8 +11,6 @@ import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
-from scrapy_gp4c.store.lmdb_store import page_facts
-from scrapy_gp4c.store.lmdb_store.environment import U32_PAIR
 from scrapy_gp4c.store.lmdb_store.forget import forget
 from scrapy_gp4c.store.lmdb_store.recover import recover
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -63,9 +61,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def test_clusters_are_read_as_they_were_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In several parts too; those before are gone."""
-    monkeypatch.setattr(page_facts, "PART_BYTES", 48)
+def test_clusters_are_read_as_they_were_written(path: Path) -> None:
+    """Those before are gone."""
     with Store(path) as store:
         assert store.clusters() is None
         for seed in (1, 2):
@@ -130,19 +127,13 @@ def test_damaged_clusters_are_told_and_left_out_by_a_repair(path: Path) -> None:
     with Store(path) as store:
         store.put_clusters(some_groups())
         with store.transaction(write=True) as txn:
-            table = store.db["clusters"]
-            table.put(txn, U32_PAIR.pack(1, 0), b"short")
-        with pytest.raises(StoreDamagedError, match="expected 50 of cluster, found"):
+            txn.put(b"all", b"altered by nobody", db=store.db["clusters"].handle)
+        with pytest.raises(StoreDamagedError, match="clusters all: its checksum is another"):
             store.clusters()
-        with store.transaction(write=True) as txn:
-            txn.put(U32_PAIR.pack(3, 0), b"altered by nobody", db=store.db["clusters"].handle)
-    assert check(path, USUAL) == [
-        "clusters: part 3, 0: a part of the clusters of pages, and of their links is damaged"
-    ]
+    damaged = "what pages are in which cluster, and how they are linked"
+    assert check(path, USUAL) == [f"clusters: all: {damaged} is damaged"]
     lost = recover(path, USUAL, lambda stored: int(stored["url"].rpartition("/")[2])).lost
-    assert [one.partition(" values of ")[2] for one in lost] == [
-        "clusters: a part of the clusters of pages, and of their links"
-    ]
+    assert [one.partition(" values of ")[2] for one in lost] == [f"clusters: {damaged}"]
     with Store(path, readonly=True) as store:
         assert store.clusters() is None
         assert len(dict(store.descriptions())) == PAGES // 2

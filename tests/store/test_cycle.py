@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,10 @@ from scrapy_gp4c.page_state.outcomes import PLAN
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.records import CycleRecord, NewVisit
+from tests.store.test_store_kill import in_child, kill_at, wait
 from tests.support.stores import pages
 
-SMALL = Sizes(plan_rows=4, chunks_per_transaction=2, commit_visits=100)
+SMALL = Sizes(plan_rows=4, commit_visits=100)
 
 
 def rows(*ids: int) -> Any:
@@ -29,7 +28,7 @@ def rows(*ids: int) -> Any:
 
 def planned(store: Store) -> list[int]:
     """Pages of the open cycle's plan."""
-    return [page for chunk in store.plan() for page in chunk["page"].tolist()]
+    return store.plan()["page"].tolist()
 
 
 def begun_store(path: Path) -> Store:
@@ -37,7 +36,7 @@ def begun_store(path: Path) -> Store:
     store = Store(path, sizes=SMALL)
     store.add_pages(pages(100))
     store.begin_cycle({"started": 1.0})
-    store.add_round([rows(*range(10))], 0, plan={"known": 100})
+    store.add_round(rows(*range(10)), 0, plan={"known": 100})
     return store
 
 
@@ -46,8 +45,8 @@ def test_rounds_follow_each_other(tmp_path: Path) -> None:
     with begun_store(tmp_path / "store") as store:
         for page in range(7):
             store.record(NewVisit(page, "first", time=1.0))
-        store.add_round([rows(50), rows(51, 52)], 7, plan={"known": 100, "ranked": 13})
-        store.add_round([], 7)
+        store.add_round(rows(50, 51, 52), 7, plan={"known": 100, "ranked": 13})
+        store.add_round(rows(), 7)
         assert planned(store) == [*range(10), 50, 51, 52]
         assert store.planned() == 13
         assert store.cycles()[0] == {
@@ -71,46 +70,33 @@ def test_what_a_round_saw_is_in_the_log(tmp_path: Path) -> None:
         for page in range(3):
             store.record(NewVisit(page, "first", time=1.0))
         with pytest.raises(ValueError, match="the cycle has 3 visits; found seen = 4"):
-            store.add_round([rows(20)], 4)
+            store.add_round(rows(20), 4)
 
-        def looking() -> Iterator[Any]:
-            with store.transaction() as txn:
-                assert store.db["log"].entries(txn) == 1
-            yield rows(20)
-
-        store.add_round(looking(), 3)
+        store.add_round(rows(20), 3)
+        with store.transaction() as txn:
+            assert store.db["log"].entries(txn) == 1
 
 
-@pytest.mark.parametrize("written", [0, 3, 8, 9, 30])
-@pytest.mark.parametrize("how", ["kill", "error"])
-def test_an_unfinished_round_is_none(tmp_path: Path, written: int, how: str) -> None:
-    """Killed or broken off after so many pages: the rounds before it are there, and the next one is whole."""
+@pytest.mark.parametrize("after_commit", [False, True])
+def test_an_unfinished_round_is_none(tmp_path: Path, after_commit: bool) -> None:
+    """Killed before its commit, a round is none; the rounds before it are there, and so are those behind."""
     path = tmp_path / "store"
     begun_store(path).close()
-    child = os.fork()
-    if not child:
 
-        def broken() -> Iterator[Any]:
-            yield rows(*range(60, 60 + written))
-            if how == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            raise RuntimeError
+    def work() -> None:
+        with kill_at(1, after_commit), Store(path, sizes=SMALL) as store:
+            store.add_round(rows(*range(60, 90)), 0, plan={"known": 5})
 
-        try:
-            with Store(path, sizes=SMALL) as store:
-                store.add_round(broken(), 0, plan={"known": 5})
-        finally:
-            os._exit(1)
-    os.waitpid(child, 0)
+    assert wait(in_child(work)) == -signal.SIGKILL
+    expected = [*range(10), *(range(60, 90) if after_commit else ())]
     with Store(path, sizes=SMALL) as store:
         assert store.verify() == []
-        assert planned(store) == [*range(10)]
-        assert store.rounds() == [{"planned": 10, "seen": 0}]
-        assert store.cycles()[-1]["plan"] == {"known": 100}
-        store.add_round([rows(99)], 0)
-        assert planned(store) == [*range(10), 99]
-        store.add_round([rows(98), rows(97)], 0)
-        assert planned(store) == [*range(10), 99, 98, 97]
+        assert planned(store) == expected
+        assert len(store.rounds()) == 1 + after_commit
+        assert store.cycles()[-1]["plan"] == {"known": 5 if after_commit else 100}
+        store.add_round(rows(99), 0)
+        store.add_round(rows(98, 97), 0)
+        assert planned(store) == [*expected, 99, 98, 97]
         assert store.verify() == []
 
 

@@ -35,7 +35,7 @@ def build(path: Path) -> None:
         for cycle in range(1, CYCLES + 1):
             store.begin_cycle({"started": 1.0})
             visited = range(cycle % 4, PAGES, 4)
-            store.add_round([np.array([(0.0, page, 0) for page in visited], PLAN)], 0)
+            store.add_round(np.array([(0.0, page, 0) for page in visited], PLAN), 0)
             for page in visited:
                 outcome = OUTCOMES[(page * 7 + cycle * 3) % len(OUTCOMES)]
                 store.record(NewVisit(page, outcome, float(cycle), "other", page * 1000 + cycle))
@@ -189,9 +189,7 @@ def test_a_sound_store_loses_nothing(tmp_path: Path, sound: tuple[bytes, Content
     assert done.lost == []
     assert Content.of(tmp_path / "store") == before
     with Store(tmp_path / "store", sizes=SIZES) as store, Store(done.aside, sizes=SIZES) as old:
-        assert [chunk["page"].tolist() for chunk in store.plan()] == [
-            chunk["page"].tolist() for chunk in old.plan()
-        ]
+        assert store.plan().tolist() == old.plan().tolist()
         every = range(store.pages)
         assert [store.validators(page) for page in every] == [old.validators(page) for page in every]
         assert (store.cycles(), store.store_id) == (old.cycles(), old.store_id)

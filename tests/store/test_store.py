@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.page_state import columns
+from scrapy_gp4c.page_state.outcomes import PLAN
 from scrapy_gp4c.scoring import first_visits
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.tables import USUAL, Sizes
@@ -30,7 +31,7 @@ def test_wrong_calls_are_refused(tmp_path: Path) -> None:
             lambda: store.record(NewVisit(0, "first", time=0.0)),
             lambda: store.finish_cycle({}),
             lambda: store.add_page(1, {}),
-            lambda: store.add_round([], seen=0),
+            lambda: store.add_round(np.empty(0, PLAN), seen=0),
         ):
             with pytest.raises(ValueError, match="no cycle is open"):
                 call()

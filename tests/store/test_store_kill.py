@@ -53,22 +53,19 @@ def crawl(store: Store, committed: Callable[[int, int], object]) -> None:
     while store.last_cycle < CYCLES:
         cycle = store.open_cycle or store.begin_cycle({"started": 1.0})
         for number in range(len(store.rounds()), ROUNDS + 1):
-            for chunk in list(store.plan()):
-                for page in chunk["page"].tolist():
-                    if not store.visited(page):
-                        visit = NewVisit(
-                            page, outcome(page, cycle), float(cycle), "other", page * 1000 + cycle
-                        )
-                        store.set_copy_notes(page, b"%d" % (page * 1000 + cycle))
-                        store.note(page, "weight", (page * cycle) % 4 / 2)
-                        store.record(visit)
-                        if page % 5 == 0:
-                            store.commit()
-                            committed(cycle, len(store.open_visits()))
+            for page in store.plan()["page"].tolist():
+                if not store.visited(page):
+                    visit = NewVisit(page, outcome(page, cycle), float(cycle), "other", page * 1000 + cycle)
+                    store.set_copy_notes(page, b"%d" % (page * 1000 + cycle))
+                    store.note(page, "weight", (page * cycle) % 4 / 2)
+                    store.record(visit)
+                    if page % 5 == 0:
+                        store.commit()
+                        committed(cycle, len(store.open_visits()))
             if number < ROUNDS:
                 rows = np.zeros(len(range(number, store.pages, ROUNDS)), PLAN)
                 rows["page"] = range(number, store.pages, ROUNDS)
-                store.add_round(iter([rows]), seen=len(store.open_visits()))
+                store.add_round(rows, seen=len(store.open_visits()))
         for number in range(NEW_PER_CYCLE):
             new = key(PAGES + cycle * NEW_PER_CYCLE + number)
             if store.find(new) is None:

@@ -251,12 +251,12 @@ def _double_visit(txn: lmdb.Transaction, db: Table) -> None:
 
 
 BREAKS: dict[str, tuple[str, Callable[[lmdb.Transaction, Table], object]]] = {
-    "page 1 has another key": ("ids", _swap_ids),
+    "1 cannot be found by their keys": ("ids", _swap_ids),
     "should be 5 values": ("ids", lambda txn, db: db.delete(txn, next(db.items(txn))[0])),
     "has X": ("columns", _count_more),
     "no request": ("urls", lambda txn, db: db.delete(txn, b"\0\0\0\2")),
     "two visits of one page": ("visits", _double_visit),
-    "plans 4, 0: it is missing": ("plans", lambda txn, db: db.drop(txn)),
+    "the plan should have 2 pages; found 0": ("plans", lambda txn, db: db.drop(txn)),
     "the cycles should be": ("cycles", lambda txn, db: db.delete(txn, b"\0\0\0\1")),
     "page 2 has E 2.05": ("columns", _change("E")),
     "page 2 has T 3, but 2 by its visits": ("columns", _change("T")),
@@ -292,7 +292,7 @@ def test_verify_finds_what_does_not_fit(tmp_path: Path, expected: str) -> None:
         store.begin_cycle({})
         plan = np.zeros(2, PLAN)
         plan["page"] = [3, 1]
-        store.add_round([plan], seen=0)
+        store.add_round(plan, seen=0)
         assert store.verify() == []
     _break(path, *BREAKS[expected])
     with Store(path, readonly=True) as store:

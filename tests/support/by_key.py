@@ -82,7 +82,7 @@ def content(store: Store) -> dict[str, Any]:
         "counts": (store.pages, store.merged_pages, last, store.open_cycle, store.planned()),
         "cycles": store.cycles(),
         "rounds": store.rounds(),
-        "plan": [row for chunk in store.plan() for row in rows_by_key(chunk, keys)],
+        "plan": rows_by_key(store.plan(), keys),
         "open": rows_by_key(store.open_visits(), keys),
         "visits": visits,
         "claims": {cycle: Counter(rows) for cycle, rows in claims.items()},

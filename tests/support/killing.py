@@ -167,7 +167,7 @@ class Recorded:
             chunks = [*store.visits(), (store.open_cycle or 0, store.open_visits())]
             self.visits = {(cycle, int(row["page"])): row.tobytes() for cycle, rows in chunks for row in rows}
             assert len(self.visits) == sum(len(rows) for _, rows in chunks), "a page was visited twice"
-            plan = np.concatenate([np.empty(0, np.uint32), *(chunk["page"] for chunk in store.plan())])
+            plan = store.plan()["page"]
             assert len(np.unique(plan)) == len(plan)
             urls = [request["url"] for request in store.requests(range(store.pages))]
             assert len(set(urls)) == len(urls)

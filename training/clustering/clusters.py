@@ -26,7 +26,7 @@ from scrapy_gp4c.words.descriptions import Description, link_hash, unpack
 from training.histories.contents import ContentHistory
 from training.histories.history import ChangeHistory, addresses_of, depth_of, domain_of
 from training.histories.links import links_of
-from training.histories.names import BATCH, PackedNames
+from training.histories.names import PackedNames
 from training.histories.neighbours import Regrouping
 
 _IMAGE: Final = re.compile(r"!\[[^\]\n]*\]\(\s*<?[^)\s>]+|\.\. image::")
@@ -269,9 +269,7 @@ def read_copies(path: Path) -> StoredCopies:
     try:
         with open_store(path, readonly=True) as store:
             urls = PackedNames()
-            for start in range(0, store.merged_pages, BATCH):
-                stop = min(start + BATCH, store.merged_pages)
-                urls.extend([request["url"] for request in store.requests(range(start, stop))])
+            urls.extend(request["url"] for request in store.each_request(range(store.merged_pages)))
             described_pages = [(page, packed) for page, packed in store.descriptions() if page < len(urls)]
             pages = np.array([page for page, _ in described_pages], np.intp)
             blocks = [block for _, block in store.blocks()]
@@ -385,14 +383,9 @@ def identity_of(history: ChangeHistory) -> str:
 
 def write_groups(path: Path, groups: PageGroups) -> None:
     """Write a file; raises HistoryError where it cannot."""
-    columns: dict[str, npt.NDArray[Any]] = {"cluster": groups.cluster, "order": groups.order}
-    columns |= {"source": groups.links.source, "target": groups.links.target}
-    if groups.keys is not None:
-        columns["keys"] = groups.keys
-    about = {"format": np.array(FORMAT), "identity": np.array(groups.identity)}
     try:
         with open(path, "wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **about, **columns)
+            np.savez_compressed(file, allow_pickle=False, format=np.array(FORMAT), **groups.arrays())
     except OSError as error:
         raise HistoryError(f"cannot write {path}: {error.strerror or error}") from error
 
@@ -403,11 +396,9 @@ def read_groups(path: Path, history: ChangeHistory) -> PageGroups:
         with np.load(path, allow_pickle=False) as arrays:
             if str(arrays["format"]) != FORMAT:
                 raise ValueError(f"its format is {arrays['format']}")
-            links = Links(arrays["source"], arrays["target"], len(arrays["cluster"]))
-            keys = arrays.get("keys")
-            groups = PageGroups(arrays["cluster"], arrays["order"], links, str(arrays["identity"]), keys)
-            if keys is not None and history.key is not None:
-                return _of_keys(groups, keys, history.key)
+            groups = PageGroups.of_arrays(arrays)
+            if groups.keys is not None and history.key is not None:
+                return _of_keys(groups, groups.keys, history.key)
     except OSError as error:
         raise HistoryError(f"cannot read the groups {path}: {error.strerror or error}") from error
     except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, MemoryError) as error:

@@ -621,16 +621,10 @@ class Table:
 
     def get_many(self, txn: Any, numbers: npt.NDArray[Any]) -> list[bytes] | None:
         """Read the values of whole numbers ``[N]``, as keys of 4 bytes; None where one is missing."""
-        contents = self._contents(txn, numbers)
-        return None if contents is None else list(map(self.of_content, contents))
-
-    def _contents(self, txn: Any, numbers: npt.NDArray[Any]) -> list[bytes] | None:
         keys = split(numbers.astype(">u4").tobytes(), U32.size)
         values: list[bytes] = list(map(txn.cursor(self.handle).get, keys))  # `getmulti` copies the keys too
         if None in values:
             return None
-        if self._plain:
-            return values
         contents = list(map(_CONTENT, values))
         seeds = (numbers.astype(np.int64) % _PRIME + self._seed_base).tolist()
         sums = np.fromiter(map(xxh3_64_intdigest, contents, seeds), np.uint64, len(contents))
@@ -638,20 +632,15 @@ class Table:
         wrong = np.flatnonzero(sums.astype(np.uint32) != kept_sums)
         if len(wrong):
             raise self.wrong(keys[wrong[0]], "its checksum is another")
-        return contents
-
-    def joined(self, txn: Any, numbers: npt.NDArray[Any]) -> bytes | None:
-        """Read what `get_many` reads, with commas between: many requests are made full at once."""
-        contents = self._contents(txn, numbers)
-        return None if contents is None else self.of_content(b",".join(contents))
+        return self.of_contents(contents)
 
     def to_content(self, value: bytes) -> bytes:
         """Kept form of a value, without its checksum."""
         return value
 
-    def of_content(self, content: bytes) -> bytes:
-        """Value of a kept form."""
-        return content
+    def of_contents(self, contents: list[bytes]) -> list[bytes]:
+        """Values of kept forms."""
+        return contents
 
     def put(self, txn: Any, key: bytes, value: bytes, *, overwrite: bool = True) -> None:
         """Write a value."""
@@ -799,9 +788,9 @@ class RequestTable(Table):
         """Kept form of a request."""
         return shortened(value)
 
-    def of_content(self, content: bytes) -> bytes:
-        """JSON of one request, or of many with commas between."""
-        return in_full(content)
+    def of_contents(self, contents: list[bytes]) -> list[bytes]:
+        """JSON of requests: many are made full at once, in less time."""
+        return in_full(b"\n".join(contents)).split(b"\n") if contents else []
 
     def checked(self, key: bytes, value: bytes | memoryview) -> memoryview:
         """Return a request in full, whose checksum must be right."""

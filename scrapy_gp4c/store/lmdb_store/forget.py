@@ -6,8 +6,7 @@ the visits to the pages that go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import groupby
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +17,6 @@ from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.groups import GROUP_VISITS, KEPT_CYCLES
-from scrapy_gp4c.page_state.outcomes import VISIT
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store import fold
@@ -33,6 +31,7 @@ from scrapy_gp4c.store.lmdb_store.tables import (
     OF_PAGES,
     QUERY_LOG,
     SHADOWS,
+    VISITS,
     Numbering,
     Sizes,
     Tables,
@@ -144,9 +143,8 @@ class _Rewriting:
             self._new.append_pages(requests, state, numbered.new)
         for kind in self._old.optional_columns():
             values = self._old.all_values(kind)
-            self._new.put_consecutive(
-                kind, 0, {name: column[self._staying] for name, column in values.items()}
-            )
+            new = np.arange(len(self._staying))
+            self._new.put_values(kind, new, {name: column[self._staying] for name, column in values.items()})
 
     def _visits(self, group: Array) -> dict[int, int]:
         """Write the visits and their sums by directory; returns by cycle how many visits go.
@@ -157,7 +155,10 @@ class _Rewriting:
         state["group"] = group
         sums: dict[int, Array] = {}
         gone: dict[int, int] = {}
-        for cycle, visits in self._visits_of_cycles():
+        for cycle, visits in self._old.whole_cycles(VISITS):
+            if len(visits) and visits["page"].max() >= len(self._new_id):
+                pages = f"page {visits['page'].max()} of {len(self._new_id)}"
+                raise damaged(self._old.path, f"cycle {cycle} has a visit of {pages}")
             going = visits[self._new_id[visits["page"]] == GONE]
             gone[cycle] = len(going)
             rows = np.searchsorted(self._gone, going["page"])
@@ -171,17 +172,6 @@ class _Rewriting:
             with self._new.transaction(write=True) as txn:
                 GROUP_ROWS.put(txn, self._new.db, cycle, 0, np.sort(staying, order="group"))
         return gone
-
-    def _visits_of_cycles(self) -> Iterator[tuple[int, Array]]:
-        """Yield the visits of each cycle that has any."""
-        for cycle, chunks in groupby(self._old.visits(), lambda chunk: chunk[0]):
-            visits = np.concatenate([np.empty(0, VISIT), *(visits for _, visits in chunks)])
-            if len(visits) and visits["page"].max() >= len(self._new_id):
-                raise damaged(
-                    self._old.path,
-                    f"cycle {cycle} has a visit of page {visits['page'].max()} of {len(self._new_id)}",
-                )
-            yield cycle, visits
 
     def _values(self) -> None:
         """Write the values of single pages, and those of the store."""

@@ -178,7 +178,7 @@ def _import(
     if header is not None and header.measured is not None:
         gains = Gains(tables)
         gains.begin(*header.measured)
-        tables.put_consecutive(REFRESH_VALUES, 0, gains.counted())
+        tables.put_values(REFRESH_VALUES, np.arange(tables.merged_pages), gains.counted())
     return cycles
 
 
@@ -246,14 +246,15 @@ def _import_batch(
     for number, name in enumerate(BROUGHT):
         state[name][:] = [line.brought[number] if line.brought else 0 for line in lines]
     tables.append_pages([encode(page.request) for page in batch], state, numbered.new)
-    tables.put_consecutive(HINTS, first_page, state)
-    tables.put_consecutive(WEIGHTS, first_page, {"weight": np.array([line.weight for line in lines])})
     links = LINKS.none(len(lines))
     for row, line in enumerate(lines):
         if line.links is not None:
-            pages, sites, links["anchor"][row] = line.links
-            links["link_bits"][row], links["link_site_bits"][row] = int(pages, 16), int(sites, 16)
-    tables.put_consecutive(LINKS, first_page, links)
+            link_bits, site_bits, links["anchor"][row] = line.links
+            links["link_bits"][row], links["link_site_bits"][row] = int(link_bits, 16), int(site_bits, 16)
+    pages = np.arange(first_page, tables.merged_pages)
+    tables.put_values(HINTS, pages, state)
+    tables.put_values(WEIGHTS, pages, {"weight": np.array([line.weight for line in lines])})
+    tables.put_values(LINKS, pages, links)
     with tables.transaction(write=True) as txn:
         for number, line in enumerate(lines, first_page):
             validators = line.etag, line.last_modified

@@ -1,16 +1,13 @@
-"""Facts of pages beside their columns: claims of sites, gains of a search, weights, clusters.
+"""Facts of pages beside their columns: claims of sites, and gains of a search.
 
 `hints` has the newest claims by page, `claims` those that were new in a cycle, and `trust`, under cycle 0,
 the counts of all sites; while a cycle is folded, also the counts that each part of its fold adds. Gains stand
 by visit in `gains`, summed up by page in `refresh_values`; both are empty until a log of queries is given.
-Clusters are written in one transaction, so that a crawl plans by all of them or by those before.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,11 +17,10 @@ from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state import claims
 from scrapy_gp4c.page_state.claims import ClaimOutcomes, Times, of_claims
 from scrapy_gp4c.page_state.columns import Columns, shorten_wait, unpack
-from scrapy_gp4c.page_state.groupings import Links, PageGroups
 from scrapy_gp4c.page_state.outcomes import FIRST, JUDGED, among
 from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.scoring.refresh_value import observe_gains
-from scrapy_gp4c.store.lmdb_store.environment import U32, U32_PAIR, damaged, encode
+from scrapy_gp4c.store.lmdb_store.environment import U32, U32_PAIR
 from scrapy_gp4c.store.lmdb_store.tables import (
     CLAIMS,
     GAINS,
@@ -37,7 +33,7 @@ from scrapy_gp4c.store.lmdb_store.tables import (
     Tables,
     read_directories,
 )
-from scrapy_gp4c.store.records import TRUST, StoredGroups
+from scrapy_gp4c.store.records import TRUST
 
 _ROWS: Final = 4_096
 """Sites in one value."""
@@ -185,9 +181,8 @@ class Gains:
 
     def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, Array]]:
         """Yield (cycle, gains) of finished cycles, dtype `GAIN`."""
-        parts = self._tables.rows_of_cycles(GAINS, first, last)
-        for cycle, cycle_parts in groupby(parts, lambda rows_of: rows_of[0]):
-            if len(gains := np.concatenate([rows for _, rows in cycle_parts])):
+        for cycle, gains in self._tables.whole_cycles(GAINS, first, last):
+            if len(gains):
                 yield cycle, gains
 
     def of(self, cycle: int) -> Array:
@@ -206,61 +201,3 @@ class Gains:
                 )
             observe_gains(state, gains["page"].astype(np.intp), gains)
         return state
-
-
-_HEAD: Final = 0
-"""Kind of the JSON part: sizes of the other parts, identity and origin of the clusters."""
-_PARTS: Final = {1: ("cluster", "<i4"), 2: ("order", "<i4"), 3: ("source", "<u4"), 4: ("target", "<u4"),
-                 5: ("popularity", "u1")}  # fmt: skip
-PART_BYTES: Final = 2**20
-"""Bytes of the numbers in one value."""
-
-
-def put_clusters(tables: Tables, stored: StoredGroups) -> None:
-    """Replace clusters, links and popularity, in one transaction."""
-    groups, popularity, about = stored
-    columns: tuple[npt.NDArray[Any], ...] = (
-        groups.cluster,
-        groups.order.ravel(),
-        groups.links.source,
-        groups.links.target,
-        popularity,
-    )
-    head = {"identity": groups.identity, "sizes": [len(column) for column in columns], "about": about}
-    table = tables.db["clusters"]
-    with tables.transaction(write=True) as txn:
-        table.drop(txn)
-        table.put(txn, U32_PAIR.pack(_HEAD, 0), encode(head))
-        for kind, column in enumerate(columns, 1):
-            raw = column.astype(_PARTS[kind][1]).tobytes()
-            for number, start in enumerate(range(0, len(raw), PART_BYTES)):
-                table.put(txn, U32_PAIR.pack(kind, number), raw[start : start + PART_BYTES])
-
-
-def read_clusters(tables: Tables) -> StoredGroups | None:
-    """Read them; None while there are none. Raises StoreDamagedError."""
-    table = tables.db["clusters"]
-    with tables.transaction() as txn:
-        packed = table.get(txn, U32_PAIR.pack(_HEAD, 0))
-        if packed is None:
-            return None
-        head = json.loads(packed)
-        columns: dict[str, npt.NDArray[Any]] = {}
-        for (kind, (name, dtype)), size in zip(_PARTS.items(), head["sizes"], strict=True):
-            values = table.items(txn, U32_PAIR.pack(kind, 0), U32_PAIR.pack(kind + 1, 0))
-            raw = b"".join(bytes(value) for _, value in values)
-            if len(raw) != size * np.dtype(dtype).itemsize:
-                counts = f"expected {size} of {name}, found {len(raw)} bytes"
-                raise damaged(tables.path, f"the clusters of pages: {counts}")
-            columns[name] = np.frombuffer(raw, dtype)
-    clusters = int(len(columns["order"]) ** 0.5)
-    links = Links(
-        columns["source"].astype(np.intp), columns["target"].astype(np.intp), len(columns["cluster"])
-    )
-    groups = PageGroups(
-        columns["cluster"].astype(np.int32),
-        columns["order"].astype(np.int32).reshape(clusters, clusters),
-        links,
-        head["identity"],
-    )
-    return StoredGroups(groups, columns["popularity"], head["about"])

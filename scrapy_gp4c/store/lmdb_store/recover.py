@@ -284,8 +284,6 @@ class _Rebuilding:
         as_they_are = set(TABLES) - {
             "meta", "ids", "urls", "columns", "groups", "log", "new", "notes", "plans", "cycles",
         }  # fmt: skip
-        if "clusters" in self._damaged:
-            as_they_are.remove("clusters")
         new, log = self._open_cycle()
         noted = sorted(self._values["notes"])
         notes = {
@@ -422,10 +420,10 @@ class _Rebuilding:
                 if has_claims := not self._dropped and bool(self._damaged & _CLAIMED):
                     put_trust(txn, tables.db, derived.trust)
             if has_claims:
-                tables.put_consecutive(HINTS, 0, derived.state)
+                tables.put_values(HINTS, np.arange(tables.merged_pages), derived.state)
         gains = Gains(tables)
         if self._damaged & {"gains", REFRESH_VALUES.table} and gains.log is not None:
-            tables.put_consecutive(REFRESH_VALUES, 0, gains.counted())
+            tables.put_values(REFRESH_VALUES, np.arange(tables.merged_pages), gains.counted())
 
 
 if __name__ == "__main__":

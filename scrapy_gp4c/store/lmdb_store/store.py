@@ -6,16 +6,17 @@ Visits, new pages and notes are rebuilt from `log`, `new` and `notes` when the s
 written outside `commit`, which is one write transaction: what it confirmed by returning is never lost, what a
 failed one could not write stays in the buffer.
 
-A plan is written round by round and read as one. A round is complete when the cycle's record counts it, in
-the transaction of the round's last chunk; what a kill left of an incomplete round is overwritten by the next.
+A plan is written round by round, each in one transaction with the cycle's record, and read as one.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from io import BytesIO
 from itertools import count, islice
 from time import monotonic
 from types import TracebackType
@@ -29,22 +30,18 @@ from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state import claims, columns
 from scrapy_gp4c.page_state.claims import CLAIM, NO_NOTES, NOTE, WHAT, weights_said
 from scrapy_gp4c.page_state.columns import PageRow, unpack
+from scrapy_gp4c.page_state.groupings import PageGroups
 from scrapy_gp4c.page_state.groups import place_of_url
-from scrapy_gp4c.page_state.outcomes import DOUBTFUL, KINDS, NO_DISTANCE, OUTCOMES, PLAN, VISIT, VISIT_BYTES
+from scrapy_gp4c.page_state.outcomes import DOUBTFUL, KINDS, NO_DISTANCE, OUTCOMES, VISIT, VISIT_BYTES
 from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT
 from scrapy_gp4c.store.lmdb_store import fold
 from scrapy_gp4c.store.lmdb_store.environment import KEY, U32, U32_PAIR, Environment, damaged, decode, encode
-from scrapy_gp4c.store.lmdb_store.page_facts import (
-    Gains,
-    put_clusters,
-    read_clusters,
-    read_trust,
-    shorten_waits,
-)
+from scrapy_gp4c.store.lmdb_store.page_facts import Gains, read_trust, shorten_waits
 from scrapy_gp4c.store.lmdb_store.tables import (
     CLAIMS,
     HINTS,
+    PLANS,
     SHADOWS,
     USUAL,
     WEIGHTS,
@@ -69,6 +66,8 @@ _AFTER_END: Final = 2**31
 """Part of the first claims that came after a cycle's end; the parts before it are numbers of blocks."""
 _READ_PAGES: Final = 4_096
 """Pages read in one read transaction."""
+_CLUSTERS: Final = b"all"
+"""Key of the clusters."""
 _BUFFERED: Final = ("validators", "copies", "descriptions", "answers")
 """Tables whose values of pages wait for the next commit."""
 
@@ -288,30 +287,25 @@ class Store(Tables):
 
     def requests(self, pages: Sequence[int] | npt.NDArray[Any]) -> list[StoredRequest]:
         """Return the stored requests of pages, aligned with `pages` (ids in any order)."""
-        ids = np.asarray(pages, dtype=np.int64)
-        if len(ids):
-            self._check(int(ids.min()))
-            self._check(int(ids.max()))
-        if (ids[1:] >= ids[:-1]).all():
-            return self._read_ascending(ids)
-        order = np.argsort(ids, kind="stable")
-        ascending = self._read_ascending(ids[order])
-        positions = np.empty(len(ids), np.intp)
-        positions[order] = np.arange(len(ids))
-        return [ascending[position] for position in positions.tolist()]
+        return list(self.each_request(pages))
 
-    def _read_ascending(self, ids: npt.NDArray[np.int64]) -> list[StoredRequest]:
-        read: list[StoredRequest] = []
+    def each_request(self, pages: Sequence[int] | npt.NDArray[Any]) -> Iterator[StoredRequest]:
+        """Yield the stored requests of pages, aligned with `pages`; some thousands are read at a time."""
+        ids = np.asarray(pages, np.int64)
         for start in range(0, len(ids), _READ_PAGES):
-            read += self._read_requests(ids[start : start + _READ_PAGES])
-        return read
+            some = ids[start : start + _READ_PAGES]
+            self._check(int(some.min()))
+            self._check(int(some.max()))
+            order = np.argsort(some, kind="stable")
+            ascending = self._read_requests(some[order])
+            yield from map(ascending.__getitem__, np.argsort(order).tolist())
 
     def _read_requests(self, ids: npt.NDArray[np.int64]) -> list[StoredRequest]:
         with self.transaction() as txn:
-            text = self.db["urls"].joined(txn, ids)
-            if text is None:  # some are new
-                text = b",".join([self._known_request(txn, page) for page in ids.tolist()])
-        decoded: list[StoredRequest] = decode(b"[" + text + b"]")
+            requests = self.db["urls"].get_many(txn, ids)
+            if requests is None:  # some are new
+                requests = [self._known_request(txn, page) for page in ids.tolist()]
+        decoded: list[StoredRequest] = decode(b"[" + b",".join(requests) + b"]")
         replaced = self._buffer.requests
         for position, page in enumerate(ids.tolist()) if replaced else ():
             if (request := replaced.get(page)) is not None:
@@ -488,47 +482,40 @@ class Store(Tables):
         if (last := self.last_cycle - cycles) > self.dropped:
             self.drop_cycles(last, self.sizes.chunks_per_transaction)
 
-    def add_round(self, chunks: Iterable[Array], seen: int, **about: Unpack[CycleRecord]) -> None:
-        """Write the plan of the open cycle's next round: dtype `PLAN`, first to visit first.
+    def add_round(self, rows: Array, seen: int, **about: Unpack[CycleRecord]) -> None:
+        """Write the plan of the open cycle's next round.
 
-        ``seen``: visits of the cycle that it was made from, which are committed first; ``about``: what the
-        cycle's record says from then on. The round, and that, counts when all of it is written.
+        ``rows``: dtype `PLAN`, first to visit first; ``seen``: visits of the cycle that it was made of,
+        which are committed first; ``about``: what the cycle's record says from then on.
         """
         cycle = self.require()
         if not 0 <= seen <= (visits := len(self.open_visits())):
             raise ValueError(f"the cycle has {visits} visits; found seen = {seen}")
         self.commit()
-        before = self.rounds()
-        planned = sum(one["planned"] for one in before)
-        number = sum(1 for _ in self.plan_chunks(cycle, planned))
-        equal_chunks, written, is_complete = _of_equal_size(chunks, self.sizes.plan_rows), 0, False
-        while not is_complete:
-            group = list(islice(equal_chunks, self.sizes.chunks_per_transaction))
-            is_complete = len(group) < self.sizes.chunks_per_transaction
-            with self.transaction(write=True) as txn:
-                for chunk in group:
-                    self.db["plans"].put(txn, U32_PAIR.pack(cycle, number), chunk.tobytes())
-                    number, written = number + 1, written + len(chunk)
-                if is_complete:
-                    for key in self.db["plans"].keys(txn):
-                        if key >= U32_PAIR.pack(cycle, number):  # an interrupted writing has left it
-                            self.db["plans"].delete(txn, key)
-                    rounds: list[RoundCounts] = [*before, {"planned": written, "seen": seen}]
-                    counts: CycleRecord = {"planned": planned + written, "rounds": rounds}
-                    self.put_record(txn, cycle, {**about, **counts})
+        rounds: list[RoundCounts] = [*self.rounds(), {"planned": len(rows), "seen": seen}]
+        counts: CycleRecord = {"planned": sum(one["planned"] for one in rounds), "rounds": rounds}
+        with self.transaction(write=True) as txn:
+            number = len(self.db["plans"].keys(txn))
+            for start in range(0, len(rows), self.sizes.plan_rows):
+                PLANS.put(txn, self.db, cycle, number, rows[start : start + self.sizes.plan_rows])
+                number += 1
+            self.put_record(txn, cycle, {**about, **counts})
 
     def rounds(self) -> list[RoundCounts]:
-        """Return the open cycle's planned rounds; empty while there is no complete one."""
+        """Return the open cycle's planned rounds; empty while there is none."""
         return self._record().get("rounds", [])
 
     def planned(self) -> int | None:
-        """Pages of all complete rounds of the open cycle; None while there is none."""
+        """Pages of all rounds of the open cycle; None while there is none."""
         return self._record().get("planned")
 
-    def plan(self) -> Iterator[npt.NDArray[Any]]:
-        """Yield the complete rounds' plan, dtype `PLAN`, in chunks, first to visit first."""
-        record = self._record()
-        return self.plan_chunks(record.get("cycle", 0), record.get("planned") or 0)
+    def plan(self) -> Array:
+        """Plan of all rounds of the open cycle, dtype `PLAN`, first to visit first."""
+        with self.transaction() as txn:
+            plan = PLANS.read(txn, self.db, self.open_cycle or 0)
+        if len(plan) != (planned := self.planned() or 0):
+            raise damaged(self.path, f"the plan should have {planned} pages; found {len(plan)}")
+        return plan
 
     def _record(self) -> CycleRecord:
         """Record of the open cycle; empty where none is open."""
@@ -594,16 +581,26 @@ class Store(Tables):
 
     def clusters(self) -> StoredGroups | None:
         """Clusters, links and popularity of pages; None: there are none."""
-        return read_clusters(self)
+        with self.transaction() as txn:
+            value = self.db["clusters"].get(txn, _CLUSTERS)
+        if value is None:
+            return None
+        with np.load(BytesIO(value), allow_pickle=False) as arrays:
+            about = json.loads(str(arrays["about"]))
+            return StoredGroups(PageGroups.of_arrays(arrays), arrays["popularity"], about)
 
-    def put_clusters(self, groups: StoredGroups) -> None:
+    def put_clusters(self, stored: StoredGroups) -> None:
         """Replace clusters, links and popularity.
 
         Raises StoreError while a cycle is open: its plan may follow from them.
         """
         self.check_writable()
         self.check_no_open_cycle()
-        put_clusters(self, groups)
+        content, about = BytesIO(), np.array(json.dumps(stored.about))
+        groups = dataclasses.replace(stored.groups, keys=None)  # they are by page here
+        np.savez(content, allow_pickle=False, popularity=stored.popularity, about=about, **groups.arrays())
+        with self.transaction(write=True) as txn:
+            self.db["clusters"].put(txn, _CLUSTERS, content.getvalue())
 
     def check_no_open_cycle(self) -> None:
         """Raise StoreError while a cycle is open, whose plan may follow from the clusters."""
@@ -745,26 +742,4 @@ class Weights:
             self._store.commit()
             return
         self._store.check_writable()
-        of_block = pages // self._store.block_rows
-        for block in np.flatnonzero(np.bincount(of_block)).tolist():
-            in_block, first = of_block == block, block * self._store.block_rows
-            rows = min(self._store.block_rows, self._store.merged_pages - first)
-            with self._store.transaction(write=True) as txn:
-                state = WEIGHTS.read(txn, self._store.db, block, rows)
-                state["weight"][(pages[in_block] - first).astype(np.intp)] = values[in_block]
-                WEIGHTS.put(txn, self._store.db, block, state)
-
-
-def _of_equal_size(arrays: Iterable[Array], size: int) -> Iterator[Array]:
-    """Cut arrays anew, into chunks of `size` rows; the last one is shorter."""
-    waiting: list[Array] = []
-    for rows_in in arrays:
-        waiting.append(np.ascontiguousarray(rows_in, PLAN))
-        if sum(map(len, waiting)) >= size:
-            rows = np.concatenate(waiting)
-            full = len(rows) - len(rows) % size
-            for start in range(0, full, size):
-                yield rows[start : start + size]
-            waiting = [rows[full:]]
-    if any(map(len, waiting)):
-        yield np.concatenate(waiting)
+        self._store.put_values(WEIGHTS, pages, {"weight": values})

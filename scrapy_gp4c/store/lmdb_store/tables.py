@@ -14,7 +14,7 @@ import json
 import secrets
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -165,6 +165,7 @@ PAGE_COLUMNS: Final = (HINTS, REFRESH_VALUES, WEIGHTS, LINKS)
 SITE_COUNTS: Final = np.dtype([("group", "<u4"), ("counts", "<u4", TRUST["counts"].shape)])
 """Counts that a part of a fold adds to the sites of some directories."""
 VISITS: Final = CycleRows("visits", VISIT)
+PLANS: Final = CycleRows("plans", PLAN)
 GROUP_ROWS: Final = CycleRows("group_visits", GROUP_VISITS)
 CLAIMS: Final = CycleRows("claims", CLAIM, (_pack_claims, _unpack_claims))
 """Claims that were new in a cycle."""
@@ -601,17 +602,6 @@ class Tables:
             commits.append(np.frombuffer(value, VISIT))
         return commits
 
-    def plan_chunks(self, cycle: int, planned: int) -> Iterator[Array]:
-        """Yield a plan of so many pages, dtype `PLAN`, in the chunks that it was written in."""
-        number = 0
-        while planned > 0:
-            with self.transaction() as txn:
-                chunk = self.db["plans"].view(txn, U32_PAIR.pack(cycle, number))
-            rows = np.frombuffer(chunk, PLAN)
-            yield rows
-            planned -= len(rows)
-            number += 1
-
     def block(self, txn: Any, block: int) -> memoryview:
         """Read the bytes of a block of page columns; a writer checks them once, as only it changes them."""
         known = not self.readonly and block in self._checked_blocks
@@ -743,6 +733,14 @@ class Tables:
             key = item[0]
             yield U32_PAIR.unpack(key)[0], kind.unpack(item[1])
 
+    def whole_cycles(
+        self, kind: CycleRows, first_cycle: int = 1, last_cycle: int | None = None
+    ) -> Iterator[tuple[int, Array]]:
+        """Yield all rows of each finished cycle that has any: (cycle, rows)."""
+        parts = self.rows_of_cycles(kind, first_cycle, last_cycle)
+        for cycle, of_cycle in groupby(parts, lambda part: part[0]):
+            yield cycle, np.concatenate([rows for _, rows in of_cycle])
+
     def visits(self, first_cycle: int = 1, last_cycle: int | None = None) -> Iterator[tuple[int, Array]]:
         """Yield the visits of finished cycles, dtype `VISIT`, in chunks: (cycle, visits)."""
         return self.rows_of_cycles(VISITS, first_cycle, last_cycle)
@@ -792,19 +790,17 @@ class Tables:
             name: np.concatenate([block_columns[name] for block_columns in parts]) for name in kind.dtypes
         }
 
-    def put_consecutive(self, kind: PageColumns, first: int, columns: Columns) -> None:
-        """Write optional columns of consecutive merged pages from `first` on."""
-        stop = first + len(next(iter(columns.values())))
-        for block in range(first // self.block_rows, -(-stop // self.block_rows)):
-            start = block * self.block_rows
-            rows = min(self.block_rows, self.merged_pages - start)
-            rows_here = slice(max(first - start, 0), min(stop - start, rows))
+    def put_values(self, kind: PageColumns, pages: npt.NDArray[Any], values: Columns) -> None:
+        """Write optional columns of merged pages, ``[P]``; the last ones of a page that is named twice."""
+        order = np.argsort(pages, kind="stable")
+        number = pages[order] // self.block_rows
+        for block in np.flatnonzero(np.bincount(number)).tolist():
+            first = block * self.block_rows
+            some = order[slice(*np.searchsorted(number, (block, block + 1)))]
             with self.transaction(write=True) as txn:
-                state = kind.read(txn, self.db, block, rows)
+                state = kind.read(txn, self.db, block, min(self.block_rows, self.merged_pages - first))
                 for name in kind.dtypes:
-                    state[name][rows_here] = columns[name][
-                        rows_here.start + start - first : rows_here.stop + start - first
-                    ]
+                    state[name][(pages[some] - first).astype(np.intp)] = values[name][some]
                 kind.put(txn, self.db, block, state)
 
     def ids_of(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:

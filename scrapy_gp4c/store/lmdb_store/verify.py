@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -32,12 +31,14 @@ from scrapy_gp4c.store.lmdb_store.environment import (
     Environment,
     damaged,
     read_all_pages,
+    split,
 )
 from scrapy_gp4c.store.lmdb_store.page_facts import Gains, read_trust
 from scrapy_gp4c.store.lmdb_store.tables import (
     CLAIMS,
     HINTS,
     PAGE_COLUMNS,
+    PLANS,
     REFRESH_VALUES,
     WEIGHTS,
     Numbering,
@@ -50,7 +51,6 @@ from scrapy_gp4c.store.lmdb_store.tables import (
 )
 from scrapy_gp4c.store.records import TRUST
 
-_BATCH: Final = 2**20
 _ATTEMPTS: Final = 3
 
 MEANING: Final = {
@@ -72,7 +72,7 @@ MEANING: Final = {
     "copies": "the notes of a page's copy",
     "descriptions": "what a page's copy is like",
     "answers": "how a page failed, or from where it was answered",
-    "clusters": "a part of the clusters of pages, and of their links",
+    "clusters": "what pages are in which cluster, and how they are linked",
     "hints": "what sites claim of a block of pages",
     "claims": "what sites claimed in a cycle",
     "trust": "how often sites were right",
@@ -133,12 +133,9 @@ def _counters(tables: Tables) -> tuple[Any, ...]:
 
 
 def _check_tables(tables: Tables, deep: bool) -> list[str]:
-    sentences = [*_values(tables), *_counts(tables)]
-    if not sentences:
-        sentences += _ids(tables)
-    if deep and not sentences and tables.fold_marker is None:
-        sentences += problems(tables)
-    return sentences
+    if sentences := [*_values(tables), *_counts(tables)]:
+        return sentences
+    return list(problems(tables) if deep and tables.fold_marker is None else _ids(tables))
 
 
 def check_pages(path: Path) -> str:
@@ -160,8 +157,6 @@ def _values(tables: Tables) -> Iterator[str]:
 
 def _key_in_words(tables: Tables, name: str, key: bytes) -> str:
     """Description of a key."""
-    if name == "clusters" and len(key) == U32_PAIR.size:
-        return f"{name}: part {', '.join(map(str, U32_PAIR.unpack(key)))}"
     if name in (*_BY_CYCLE, "new") and len(key) == U32_PAIR.size:
         cycle, number = U32_PAIR.unpack(key)
         return f"{name}: cycle {cycle}, {'page' if name == 'new' else 'part'} {number}"
@@ -187,40 +182,20 @@ def _counts(tables: Tables) -> Iterator[str]:
 
 
 def _ids(tables: Tables) -> Iterator[str]:
-    """Compare `ids` with the keys in the columns, both ways at once."""
-    keys = np.empty(tables.merged_pages, np.uint64)
+    """Look for every page in `ids`, by its key in the columns; both have as many pages."""
+    missing = 0
     try:
-        for first, block in tables.blocks():
-            keys[first : first + len(block["key"])] = block["key"]
+        for first, block in tables.blocks({"key"}):
+            order = np.argsort(block["key"])
+            keys = split(block["key"][order].astype(">u8").tobytes(), KEY.size)
+            pages = split((order + first).astype(">u4").tobytes(), U32.size)
+            with tables.transaction() as txn:
+                listed = dict(txn.cursor(tables.db["ids"].handle).getmulti(keys))
+            missing += sum(listed.get(key) != page for key, page in zip(keys, pages, strict=True))
     except (StoreDamagedError, ValueError) as error:
         yield getattr(error, "what", str(error))
-        return
-    seen, wrong = np.zeros(len(keys), bool), 0
-    for listed, pages in _entries(tables):
-        known = pages < len(keys)
-        right = known.copy()
-        right[known] = keys[pages[known]] == listed[known]
-        seen[pages[right]] = True
-        wrong += int((~right).sum())
-    if wrong or not seen.all():
-        yield f"ids: of {len(keys):,} pages, {int((~seen).sum()):,} cannot be found by their keys"
-
-
-def _entries(tables: Tables) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]]:
-    """Yield keys and pages of `ids`, many at a time."""
-    with tables.transaction() as txn:
-        rows: list[Any] = []
-        for row in txn.cursor(tables.db["ids"].handle):
-            rows.append(row)
-            if len(rows) == _BATCH:
-                yield _unpacked(rows)
-                rows = []
-        yield _unpacked(rows)
-
-
-def _unpacked(rows: list[Any]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-    keys = np.frombuffer(b"".join([key for key, _ in rows]), f">u{KEY.size}").astype(np.uint64)
-    return keys, np.frombuffer(b"".join([page for _, page in rows]), ">u4").astype(np.int64)
+    if missing:
+        yield f"ids: of {tables.merged_pages:,} pages, {missing:,} cannot be found by their keys"
 
 
 def problems(tables: Tables) -> Iterator[str]:
@@ -229,6 +204,8 @@ def problems(tables: Tables) -> Iterator[str]:
         yield f"the fold of cycle {tables.last_cycle + 1} is not complete: open the store for writing"
         return
     for check_of in (
+        _counts(tables),
+        _ids(tables),
         _cycles(tables),
         _pages(tables),
         _directories(tables),
@@ -258,18 +235,12 @@ def _cycles(tables: Tables) -> Iterator[str]:
 
 
 def _pages(tables: Tables) -> Iterator[str]:
-    """Check ids against the key column, and that every page has one request."""
+    """Check that every block has its pages, and every page one request."""
     pages = tables.merged_pages
-    yield from _counts(tables)
     for first, block in tables.blocks():
         keys = block["key"]
         if len(keys) != min(tables.block_rows, pages - first):
             yield f"the block of page {first} has {len(keys)} pages"
-        with tables.transaction(buffers=True) as txn:
-            for row in np.argsort(keys).tolist():
-                page_id = tables.get_id(txn, int(keys[row]))
-                if page_id != first + row:
-                    yield f"page {first + row} has a key that belongs to page {page_id}"
         try:
             requests = tables.merged_requests(first, first + len(keys))
         except StoreDamagedError as error:
@@ -300,8 +271,7 @@ def derive(tables: Tables) -> Derived:
     groups = [block["group"] for _, block in tables.blocks(["group"])]
     group = np.concatenate([np.empty(0, np.uint32), *groups])
     sites, site_of = np.unique(tables.directories()["site"], return_inverse=True)
-    by_cycle = groupby(tables.rows_of_cycles(CLAIMS, 0), lambda part: part[0])
-    claims = {cycle: np.concatenate([rows for _, rows in parts]) for cycle, parts in by_cycle}
+    claims = dict(tables.whole_cycles(CLAIMS, 0))
     claimed_page = max((rows["page"].max(initial=0) for rows in claims.values()), default=0)
     is_known = group.max(initial=0) < max(1, len(site_of)) and claimed_page < max(1, pages)
     if len(group) != pages or not is_known:
@@ -409,8 +379,8 @@ def _open_cycle(tables: Tables) -> Iterator[str]:
         yield f"the rounds should have {planned} pages; found {[one['planned'] for one in rounds]}"
     if rounds[-1]["seen"] > len(visits):
         yield f"the last round saw {rounds[-1]['seen']} visits; found {len(visits)}"
-    plan = [chunk["page"] for chunk in tables.plan_chunks(record["cycle"], planned)]
-    pages = np.concatenate([np.empty(0, np.uint32), *plan])
+    with tables.transaction() as txn:
+        pages = PLANS.read(txn, tables.db, record["cycle"])["page"]
     if planned != len(pages):
         yield f"the plan should have {planned} pages; found {len(pages)}"
     if len(np.unique(pages)) != len(pages) or (len(pages) and pages.max() >= known_pages):
