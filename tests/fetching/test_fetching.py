@@ -252,8 +252,8 @@ def test_features_and_commands_work_with_fetchers_as_without(web: Web, tmp_path:
 
 
 def told_of(folder: Path, name: str) -> Counter[str]:
-    """Lines of a file, without times, and without the choice of samples, which is a matter of time."""
-    timed = re.compile(r'"(previous_)?time": [0-9.a-z]+, |"(sample|neighbour|ranked)"')
+    """Lines of a file without times, and without kinds of visits that are a matter of time."""
+    timed = re.compile(r'"(previous_)?time": [0-9.a-z]+, |"(sample|neighbour|ranked|promised)"')
     return Counter(timed.sub("", line) for line in (folder / name).read_text().splitlines())
 
 
