@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 from scrapy.settings import Settings
 
 from scrapy_gp4c.commands import Command
@@ -59,9 +60,42 @@ def gp4c_commands() -> list[tuple[str, str]]:
     ]
 
 
+def service_commands() -> list[tuple[str, str]]:
+    """Commands of `scrapy` that units of systemd, pods and containers run, with their documents."""
+    commands_of_services = []
+    for path in (*DOCUMENTS.values(), ROOT / "compose.yaml"):
+        text = path.read_text("utf-8")
+        for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if path.suffix == ".md" else [text]:
+            commands_of_services += [(path.name, command) for command in run_by(yaml.safe_load(block))]
+        for command in re.findall(r"^ExecStart=\S*?/(scrapy .*)", text, re.MULTILINE):
+            commands_of_services.append((path.name, command.replace("%%", "%")))
+    return commands_of_services
+
+
+def run_by(node: Any) -> Iterator[str]:
+    """Commands of `scrapy` in a description of containers."""
+    if isinstance(node, dict | list):
+        for value in node.values() if isinstance(node, dict) else [shlex.join(map(str, node)), *node]:
+            yield from run_by(value)
+    elif str(node).startswith("scrapy "):
+        yield re.sub(r"\$\{\w+:-(\w+)\}", r"\1", str(node))
+
+
+def test_settings_that_services_give_exist() -> None:
+    """Units, pods and containers name settings of ours that the page of settings has."""
+    words = [
+        (name, word) for name, command in service_commands() for word in re.findall(r"GP4C_\w+", command)
+    ]
+    known = set(re.findall(r"^\| `(GP4C_\w+)`", DOCUMENTS["settings.md"].read_text("utf-8"), re.MULTILINE))
+    assert {name for name, _ in service_commands()} >= {"commands.md", "many-machines.md", "compose.yaml"}
+    assert [(name, word) for name, word in words if word not in known] == []
+
+
 def test_commands_of_scrapy_gp4c_are_understood() -> None:
     """Their options exist and take such values."""
-    for name, text in gp4c_commands():
+    services = [one for one in service_commands() if one[1].startswith("scrapy gp4c ")]
+    assert len(services) >= 4
+    for name, text in [*gp4c_commands(), *services]:
         command = Command()
         command.settings = Settings()
         parser = argparse.ArgumentParser()
