@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import HistoryError
 from training import evaluate
-from training.histories.offset_history import read_offset_history
+from training.histories.offset_history import RATE_BOUNDS, read_offset_history
 from training.histories.reading import read_history
 
 Visits = Sequence[tuple[float, int]]
@@ -95,7 +95,10 @@ def test_what_a_visit_settles_and_what_is_drawn(tmp_path: Path, caplog: pytest.L
 
 
 def test_change_rates_are_those_of_the_paper(tmp_path: Path) -> None:
-    """Equation 10, with a changed and an unchanged interval of half a day more; complete ones as given."""
+    """Equation 10, with a changed and an unchanged interval of half a day more; complete ones as given.
+
+    A page that never changed has the least rate that can be estimated: policies divide by rates.
+    """
     path = write(tmp_path / "data", [("a", "h", 1.0, 0.0, [(1.0, 1), (2.5, 0), (1.5, 1)]),
                                      ("b", "h", 1.0, 0.0, [(1.0, 0), (4.0, 1)])])  # fmt: skip
     (path / "urlid_chrate_compl_obs_hist.txt").write_text("1\t0.25\n")
@@ -104,6 +107,8 @@ def test_change_rates_are_those_of_the_paper(tmp_path: Path) -> None:
     assert sum(days / np.expm1(rate * days) for days in (1.0, 1.5, 0.5)) == pytest.approx(2.5 + 0.5)
     assert data.change_rate[1] == 0.25
     assert data.complete.tolist() == [False, True]
+    (path / "urlid_chrate_compl_obs_hist.txt").write_text("1\t0\n")
+    assert read_offset_history(path).change_rate[1] == RATE_BOUNDS[0]
 
 
 def test_whole_hosts_are_drawn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -92,7 +92,7 @@ def test_learning_comes_near_the_known_rates() -> None:
 def test_the_preset_writes_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All three experiments and the replay, from files to a verdict for each claim."""
     data = write(tmp_path / "data", crawl(3))
-    (data / "urlid_chrate_compl_obs_hist.txt").write_text("1\t0.25\n5\t2.0\n")
+    (data / "urlid_chrate_compl_obs_hist.txt").write_text("1\t0.25\n5\t2.0\n7\t0\n")
     out = tmp_path / "out"
     assert experiment.main([str(data), "-o", str(out), "--preset", "lambdacrawl", "--quick"]) == 0
     results = json.loads((out / "results.json").read_text())

@@ -175,7 +175,8 @@ def read_offset_history(path: Path, cycle_s: int = DAY_S, max_pages: int = MAX_P
         sha256=hashlib.sha256(changed.tobytes()).hexdigest(),
         dropped_pages=sum(count for count, _ in notes),
     )
-    return OffsetHistory(history, np.where(complete, known_rates[first_pages], rate), complete)
+    known = np.maximum(known_rates[first_pages], RATE_BOUNDS[0])  # a page that never changed may yet change
+    return OffsetHistory(history, np.where(complete, known, rate), complete)
 
 
 def _file(path: Path, name: str) -> Path | None:
