@@ -101,5 +101,8 @@ def test_the_preset_writes_tables(tmp_path: Path, capsys: pytest.CaptureFixture[
     shown = capsys.readouterr().out
     assert "| lambda-crawl |" in shown
     assert "| default |" in shown
+    (data / "urlid_imp.txt").write_text("".join(f"{page}\t0\n" for page in range(40)))
+    assert experiment.main([str(data), "-o", str(out), "--preset", "lambdacrawl", "--quick"]) == 2
+    assert "expected pages with an importance above 0" in capsys.readouterr().err
     (tmp_path / "plain.txt").write_text("0101\n1100\n")
     assert experiment.main([str(tmp_path / "plain.txt"), "-o", str(out), "--preset", "lambdacrawl"]) == 2

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Bools, Floats
+from scrapy_gp4c.errors import HistoryError
 from training.comparing.evaluation import Evaluation, evaluate, write_text
 from training.evolution.checkpoint import write_atomically
 from training.histories.imputation import likeliest_rates
@@ -295,8 +296,16 @@ def _costs(sources: Sources) -> list[Row]:
 
 
 def run(data: OffsetHistory, runs: int, seed: int) -> LambdaCrawlResults:
-    """All experiments; ``runs``: of the learning one, each on pages drawn anew."""
+    """All experiments; ``runs``: of the learning one, each on pages drawn anew.
+
+    Raises HistoryError where no page weighs anything.
+    """
     sources = Sources(data.history.weights, data.change_rate, data.complete)
+    if not sources.weight.any():
+        raise HistoryError(
+            f"{data.history.source}: expected pages with an importance above 0, by which costs are weighed; "
+            "all have 0. Correct the importances, or take their file away: all pages weigh 1 then"
+        )
     complete = sources.take(sources.complete)
     rng = np.random.default_rng(seed)
     costs: dict[str, list[Floats]] = {name: [] for name in ("known rates", *LEARNING)}
@@ -314,7 +323,7 @@ def run(data: OffsetHistory, runs: int, seed: int) -> LambdaCrawlResults:
     crawl = CrawlChoices(BUDGET_SHARE, seed=seed)
     return LambdaCrawlResults(
         _costs(sources),
-        _costs(complete) if complete.rate.size else [],
+        _costs(complete) if complete.weight.any() else [],
         learning,
         evaluate(data.history, SCORES, crawl),
     )
