@@ -25,6 +25,7 @@ from tests.support.browser import NEEDS_BROWSER, browser, open_page, requested
 from tests.support.loopback import Site, crawl, html
 from tests.support.pages import check
 from training import report
+from training.reporting import crawl as reporting
 from training.reporting.crawl import crawl_page, read_story
 
 ROOT = Path(__file__).parents[2]
@@ -94,6 +95,14 @@ def test_the_page(store_path: Path, tmp_path: Path) -> None:
     assert hosts.index("site1.example") < hosts.index("site2.example")
     for name in OUTCOMES:
         assert name.replace("_", " ") in text
+
+
+def test_a_point_of_many_cycles_is_their_mean(store_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of sums the last point, of fewer cycles, looked like a crawl that broke down."""
+    monkeypatch.setattr(reporting, "MOST_POINTS", 2)
+    (section,) = (one for one in crawl_page(make_store(store_path)).sections if one.title == "Cycle by cycle")
+    assert section.lead == "Each point is the mean of 2 cycles: there are 4."
+    assert '<td data-head="new pages" class="number">3.500</td>' in str(section.blocks[1])
 
 
 def test_before_the_first_ranked_cycle(store_path: Path) -> None:

@@ -623,8 +623,9 @@ def _cycles(story: Story) -> Section:
     each = -(-len(story.records) // MOST_POINTS)
     spans = [slice(start, start + each) for start in range(0, len(story.records), each)]
     cycles = [float(story.records[span][-1]["cycle"]) for span in spans]
+    # A cycle's mean: of sums the last one, of fewer cycles, looked like a crawl that broke down.
     kinds = {
-        name: np.array([story.counts[span, KINDS.index(kind)].sum() for span in spans])
+        name: np.array([story.counts[span, KINDS.index(kind)].sum(1).mean() for span in spans])
         for name, kind in VISITS.items()
     }
     rates = {
@@ -637,7 +638,7 @@ def _cycles(story: Story) -> Section:
     lines = [plain_line(name, values) for name, values in rates.items() if not np.isnan(values).all()]
     section = Section("Cycle by cycle")
     if each > 1:
-        section.lead = f"Each point stands for {each:,} cycles: there are {len(story.records):,}."
+        section.lead = f"Each point is the mean of {each:,} cycles: there are {len(story.records):,}."
     if lines:
         chart = Chart("rates", "Change rate", "cycle", "change rate", cycles, lines, True)
         caption = Markup(
@@ -647,7 +648,7 @@ def _cycles(story: Story) -> Section:
             figure(chart, caption.format(defined("change_rate"), defined("kind", "kind of visit")))
         )
     totals = [plain_line(name, values) for name, values in kinds.items() if values.any()]
-    chart = Chart("visits", "Visits", "cycle", "visits", cycles, totals, False, True)
+    chart = Chart("visits", "Visits", "cycle", "visits", cycles, totals, False, each == 1)
     section.blocks.append(figure(chart, Markup("Visits by {}.").format(defined("kind", "kind"))))
     rows = []
     first = max(0, len(story.records) - MOST_ROWS)
