@@ -174,6 +174,12 @@ FACTS: Final = {
     r"Scrapy (2\.\d+ to 2\.\d+)": {"README.md", "CHANGELOG.md", "docs/settings.md"},
     r"(?:was verified in|pages took) (\d+) s": {"docs/commands.md", "docs/code/store.md"},
     r"Python (3\.\d+) or newer": {"README.md", "docs/tutorial.md"},
+    r"(?<=its visits \| )\d+|\d+(?= bytes of disk a page)": {"README.md", "docs/code/store.md"},
+    r"(?<=Each visit to a page takes )\d+|\d+(?= bytes a further visit)": {"README.md", "docs/code/store.md"},
+    r"(?<=first request \| 0\.\d\d s \| )0\.\d+|(?<=in )0\.\d+(?= s and)": {
+        "README.md",
+        "docs/code/store.md",
+    },
 }
 """Pattern of a figure -> the pages that state it."""
 
