@@ -271,6 +271,8 @@ _LOSSES: Final = (
 _CHUNK_BYTES: Final = 65_536
 MAX_DECODED_BYTES: Final = 2**26
 """A body of more is not checked to its end: it may be a bomb."""
+MAX_MEMBERS: Final = 100
+"""A body of more gzip members or zstd frames is not checked to its end: each costs a copy of what follows."""
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
@@ -287,11 +289,13 @@ def lacks_end(body: bytes, encodings: Sequence[bytes]) -> bool:
 
 def _lacks_end(body: bytes, encoding: bytes) -> bool:
     if encoding in (b"gzip", b"x-gzip"):
-        while body.startswith(_GZIP_MAGIC):
+        for _ in range(MAX_MEMBERS):
             decompressor = zlib.decompressobj(wbits=31)
+            if not body.startswith(_GZIP_MAGIC):
+                return False  # its end, or padding
             if not _inflates(decompressor, body):
                 return True
-            body = decompressor.unused_data  # a further member, or padding
+            body = decompressor.unused_data
         return False
     if encoding == b"deflate":
         try:
@@ -331,7 +335,9 @@ def _unbrotli_ends(body: bytes) -> bool:
 
 def _unzstd_ends(body: bytes) -> bool:
     decoded = 0
-    while body:
+    for _ in range(MAX_MEMBERS):
+        if not body:
+            break
         decompressor = zstd.ZstdDecompressor()
         data = body
         while not decompressor.eof and decoded < MAX_DECODED_BYTES:

@@ -16,7 +16,7 @@ import pytest_twisted
 from backports import zstd
 from scrapy import Request, Spider
 
-from scrapy_gp4c.middleware import lacks_end
+from scrapy_gp4c.middleware import MAX_MEMBERS, lacks_end
 from tests.support.loopback import Site, crawl, html, outcomes
 
 CODECS: dict[bytes, Callable[[bytes], bytes]] = {
@@ -39,6 +39,20 @@ def test_a_stream_that_is_cut_anywhere_lacks_its_end(encoding: bytes) -> None:
         assert not lacks_end(stream + stream, [encoding])
         assert not lacks_end(stream + bytes(7), [encoding])
         assert lacks_end(stream + stream[:-3], [encoding])
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"zstd"])
+def test_many_members_cost_no_square(encoding: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of some thousands only the first are looked at; a few are checked to the last."""
+    looks: list[int] = []
+    kind: Any = zlib if encoding == b"gzip" else zstd
+    name = "decompressobj" if encoding == b"gzip" else "ZstdDecompressor"
+    make = getattr(kind, name)
+    monkeypatch.setattr(kind, name, lambda *given, **more: (looks.append(1), make(*given, **more))[1])
+    member = CODECS[encoding](b"a")
+    assert not lacks_end(member * 5_000, [encoding])
+    assert len(looks) <= MAX_MEMBERS
+    assert lacks_end(member * 50 + member[:-3], [encoding])
 
 
 def test_what_cannot_be_known_is_no_error() -> None:
