@@ -26,6 +26,7 @@ from scrapy_gp4c.fingerprint.text import (
     without_markup,
     without_scripts,
 )
+from scrapy_gp4c.words.masking import DATED
 
 READS_PDF: Final = find_spec("pypdf") is not None
 MAX_TEXT_CHARACTERS: Final = 2**20
@@ -50,6 +51,9 @@ _FEED_NOISE: Final = (
     "{http://search.yahoo.com/mrss/}starRating",
 )
 """Elements of feeds that count comments and views, or name the program."""
+
+
+_DAY: Final = len("2026-11-28")
 
 
 class Answer(NamedTuple):
@@ -159,6 +163,8 @@ def _xml(source: str) -> str:
 
 def _xml_pieces(root: Any) -> Iterator[str]:
     is_feed, depth = root.tag.rpartition("}")[2] in ("rss", "feed", "RDF", "urlset"), 0
+    # The days of a list's entries are its content; one day for all is that on which it was made.
+    days = {(element.text or "")[:_DAY] for element in root.iter("{*}lastmod")}
     for event, element in etree.iterwalk(root, ("start", "end")):
         if event == "start":
             depth += 1
@@ -170,7 +176,9 @@ def _xml_pieces(root: Any) -> Iterator[str]:
                     if not name.endswith("schemaLocation"):
                         yield value if is_feed else dated_text(name, value, depth > 1)
             text = element.text
-            if text is not None and not is_feed and not isinstance(element.tag, type(etree.Comment)):
+            if text is not None and len(days) > 1 and element.tag.endswith("}lastmod"):
+                text = DATED + text.strip()
+            elif text is not None and not is_feed and not isinstance(element.tag, type(etree.Comment)):
                 text = dated_text(str(element.tag).rpartition("}")[2], text.strip(), depth > 2)
         else:
             depth -= 1

@@ -79,6 +79,15 @@ _FIRST: Final = (
     ",[aria-label]:empty:not(input)"
 )
 _SILENT: Final = ("script", "style", "noscript", "title", "desc", "defs", "metadata", "symbol")
+_RARE_FIRST: Final = (
+    (b"title=", "i[title]:empty,span[title]:empty"),
+    (b" selected", "option[selected]"),
+    (b"data-price", "[data-price]:empty"),
+    (b"itemprop", "[itemprop][content],link[itemprop]"),
+    (b":price:", "meta[property$=':price:amount']"),
+)
+_OFFER: Final = frozenset(("price", "lowPrice", "highPrice", "priceCurrency", "availability"))
+"""Properties of schema.org/Offer: what a shop says in attributes, where it changes the page has changed."""
 _TEXTLESS: Final = (*_SILENT, "iframe")
 _UNSEEN_INPUTS: Final = ("hidden", "password", "checkbox", "radio", "file", "image")
 _MOMENT_NAME: Final = re.compile(
@@ -95,7 +104,7 @@ _COUNT_NAME: Final = re.compile(
     r"(?:[\w-]+-)?(?:likes?|shares?|views?|hits?|comments?|visitors?|reads?|readers|watchers|online)-?(?:count(?:s|er)?|num(?:ber)?|total)"
 )
 _YEAR: Final = re.compile(r"(?:19|20)\d\d|25[5-9]\d")
-_COUNT: Final = re.compile(r"[0-9][0-9.,\s]{0,12}[km]?", re.I)
+_COUNT: Final = re.compile(r"[0-9][0-9.,\s]{0,12}[km]?(?:\s[^\W\d]{3,12})?", re.I)
 _LONGEST_MOMENT: Final = 60
 _LONGEST_NAME: Final = 80
 """Characters of a class or id that is looked at."""
@@ -326,7 +335,8 @@ def _document(html: str, source: bytes) -> LexborNode | None:
         html = _SHADOW_ROOT.sub("<div", html)
     document = LexborHTMLParser(html.replace("<wbr>", "")).root
     if document is not None:
-        for node in _SELECTOR.find(_FIRST, document):
+        rare = (selector for word, selector in _RARE_FIRST if word in source)
+        for node in _SELECTOR.find(",".join((_FIRST, *rare)), document):
             tag = node.tag
             if tag not in _SILENT and (said := _said(node)) and node.parent is not None:
                 node.insert_before(f" {said} ")
@@ -356,9 +366,24 @@ def _said(node: LexborNode) -> str:
         words.append(attributes.get("value") or "")
     if attributes.get("role") == "img" or (node.child is None and tag != "input"):
         words.append(attributes.get("aria-label") or "")
+    if tag in ("i", "span") and node.child is None:
+        words.append(attributes.get("title") or "")
+    if tag == "option" and "selected" in attributes and not _names_day(node.text(strip=True)):
+        words.append("selected")
+    if node.child is None:
+        words.append(attributes.get("data-price") or "")
+    if tag == "meta" and "property" in attributes:
+        words.append(attributes.get("content") or "")
+    elif not _OFFER.isdisjoint((attributes.get("itemprop") or "").split()):
+        words.append((attributes.get("content") or attributes.get("href") or "").rpartition("/")[2])
     if "disabled" in attributes or attributes.get("aria-disabled") == "true":
         words.append("disabled")
     return " ".join(words).strip()
+
+
+def _names_day(text: str) -> bool:
+    """Whether an option is a day, a month or an hour, which many forms select by their clock."""
+    return any(map(str.isdigit, text)) or is_moment(f"1 {text}")
 
 
 def _is_moment(node: LexborNode) -> bool:

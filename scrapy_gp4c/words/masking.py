@@ -125,6 +125,7 @@ _SEEN: Final = (
     rf"(?:{_SEEN_VERB}\s?[:：]?\s{_COUNT}\s?{_TIMES}(?!\w)"
     rf"|(?:смотрят|просматривают|watching|viewing)\s(?:сейчас\s)?{_COUNT}\s{_WATCHERS}(?!\w)"
     rf"|(?:seen|read)\sby\s{_COUNT}\s(?:people|{_PEOPLE})(?!\w)"
+    rf"|(?:(?:sql|db|database)\s)?queries\s?[:：]\s?{_COUNT}"
     rf"|(?:{_VISITS}|{_PEOPLE}\s{_ONLINE})(?:\s\w{{2,8}})?\s?[:：]\s?{_COUNT}"
     rf"(?:[\s,/|·-]{{1,3}}(?:total|всего|gesamt|insgesamt|totale|totaal|łącznie|celkem|toplam)\s?[:：]?\s?{_COUNT})?"
     r"|(?:visitor|besucher|visiteur|visitante|visitatore|посетитель)\s(?:number|nummer|número|numero|no\.|nr\.|n[º°]|#|№)"
@@ -188,6 +189,7 @@ _DIGIT_FIRST: Final = "|".join(
         rf"(?P<date>(?:{_DAY_FIRST}){_THEN})",
         rf"(?P<short>[0-3]\d(?P<sign>[.-])[01]\d(?P=sign)[23]\d(?![\d.-]){_THEN})",
         rf"(?P<day>(?<!\.){_DAY}\.(?:0?[1-9]|1[0-2])\.(?!\d))",
+        rf"(?P<memory>{_NUMBER}\s?(?:[kmg]i?b|bytes))(?!\w)",
         r"(?P<copyright>(?:(?:19|20)\d\d\s?-\s?)?(?:19|20)\d\d)(?![\w.,:/%-])",
         r"(?P<address>(?<!\.)\d{1,3}(?:\.\d{1,3}){3})(?![\d.])",
         rf"(?P<vietnamese>{_DAY}\s{_UNITS}\s(?:1[0-2]|0?\d)(?!\d)(?:,?\s(?:{_UNITS}\s)?{_PLAIN_YEAR}\b)?)",
@@ -195,6 +197,8 @@ _DIGIT_FIRST: Final = "|".join(
         r"(?P<hanging>[0-9]++\s?(?:" + "|".join(map(re.escape, _TABLE["unspaced"])) + r"))(?![a-zäöüáéíóőű])"
         r"(?!(?<=ก่อน)[ก-๙])",  # seven days before a journey
         rf"(?P<clock>{_CLOCK}|(?:1[0-2]|0?[1-9])\s?(?:[ap]\.m\.|[ap]m\b)|(?:[01]?\d|2[0-4])(?:[.:][0-5]\d)?\s?uhr\b"
+        rf"|(?:(?<={_any_of(_UNIT)} )|(?<=\bklo )|(?<=\bkl\. )|(?<=\bkl ))"
+        r"(?:[01]?\d|2[0-3])\.[0-5]\d(?![.,]?\d)"
         r"|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b|\d\d?\s?[時时点點시]\s?(?:\d\d?\s?[分분])?(?:\s?\d\d?\s?[秒초])?)",
         r"(?P<unix>1[5-9]\d{8}(?:\d{3})?(?:\.\d++)?)(?![.,]?\d)",  # Unix time, 2017 to 2033
         rf"(?P<views>{_GROUPED}\+?(?=\s{{0,3}}[a-z\x80-\U0010ffff])\s?{_MANY}?(?:\s{_VIEWS}"
@@ -218,7 +222,10 @@ _MARK_FIRST: Final = "|".join(
 _TOKEN: Final = (
     r"(?P<token>(?:(?:php|j|asp)?sess(?:ion)?_?(?:id)?|sid|csrf[\w-]{0,64}+|xsrf[\w-]{0,64}+|nonce|(?:ray|request|trace"
     r"|correlation|session|sitzungs|anfrage)[\s_-]?(?:id|nr\.?)"
-    r"|(?:error|incident|support) (?:id|ref(?:erence)?)|build[\s_-]?id|(?:serv|render|deliver|process)ed by"
+    r"|(?:error|incident|support) (?:id|ref(?:erence)?)|build[\s_-]?id"
+    r"|build(?=\s?[:#]?\s?(?=[0-9]*+[a-f])(?=[a-f]*+[0-9])[0-9a-f]{7,40}\b)"
+    r"|(?:server|node|backend|pod|upstream|instance|worker)(?=\s?:\s?[a-z]{2,20}-?[a-z0-9]{0,20}[.-]\w)"
+    r"|(?:serv|render|deliver|process)ed by"
     r"|ref(?:erence)?(?=\s?[#:]\s?[\da-f]{1,40}\.[\da-f]{1,40}\.)"
     r"|(?<=[?&])(?:cb|rnd|ts?|_|nocache|cachebust\w{0,3}|token|expires|x-amz-\w{1,20}|signature)(?==))"
     r"\s?[\"']?[=:#]?\s?[\"']?(?=[\w%+/.-]{0,64}\d)[\w%+/-]{1,200}+(?:\.[\w-]{1,60}+){0,4})"
@@ -232,8 +239,9 @@ _NUMERIC: Final = re.compile(
     rf"(?<![0-9a-z])(?:(?=[0-9a-f]){_HEX}|(?=[0-9])(?:{_DIGIT_FIRST})"
     rf"|(?={_ANY_MARK.pattern})(?:{_MARK_FIRST})"
     rf"|(?=[abcdeijnprstx]){_TOKEN}"
+    rf"|(?=[rh])(?P<era>[rh]0?\d{{1,2}}[./](?:0?[1-9]|1[0-2])[./]{_DAY}(?![\d./]))"
     rf"|(?=[pumgv])(?P<online>{_VIEWS}\s?[:：]\s?{_COUNT})"
-    rf"|(?=[abcdghloprsuvwzüпчосгв])(?P<seen>{_SEEN})"
+    rf"|(?=[abcdghlopqrsuvwzüпчосгв])(?P<seen>{_SEEN})"
     rf"|(?=[^\x00-\u0dff])(?P<cjk>{_CJK_VIEWS}(?:次数|次數|人次|人数|人數|者数|数|數|量|回数|수)?\s?[:：]?\s?{_NUMBER}[万萬만]?))"
 )
 _RUN: Final = re.compile(
@@ -271,7 +279,19 @@ _SAYS_COPYRIGHT: Final = re.compile(
     r"(?:©|\bcopyright\b(?!\s(?:law|act|regist|fee|expir|protect|reform|directive|infring|term|claim|case|office"
     r"|treat|rule|polic|dispute|royalt))|\(c\))[^.!?]{0,40}$"
 )
-_SAYS_YOURS: Final = re.compile(r"\b(?:your|ihre|deine|votre|su|tu|twój|uw|din|ваш|的)\b.{0,9}\bip\b.{0,16}$")
+_SAYS_MEMORY: Final = re.compile(
+    r"\b(?:peak|max) memory(?: us(?:age|ed))?\W{1,3}$|\bmem(?:ory)?[\s_](?:usage|used|peak)\W{1,3}$"
+    r"|\bspeicherverbrauch\W{1,3}$|\bmémoire utilisée\W{1,3}$|\bmemoria (?:usada|utilizzata)\W{1,3}$"
+)
+_KANJI: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
+_HEBREW_DAY: Final = re.compile(
+    "(?<![א-ת])(?:[א-ל]?[\"״][א-ט]|[א-ל]['׳])\\s(?:ב|ל)?(?:תשרי|מר?חשוון|כסלו|טבת|שבט|אדר(?:\\s[אב]['׳])?|ניסן|אייר|סיוון"
+    "|תמוז|אב|אלול)\\s(?:ה['׳])?תש[א-ת]?[\"״][א-ת]"
+)
+_SAYS_YOURS: Final = re.compile(
+    r"\b(?:your|ihre|deine|votre|su|tu|twój|uw|din|ваш|的)\b.{0,9}\bip\b.{0,16}$"
+    r"|\blast (?:login|logon|sign-?in)\b.{0,60}$"
+)
 _STATEMENTS: Final = frozenset(WORDS["statements"].split())
 _NEXT_WORD: Final = re.compile(r"\s?([^\W\d]++)")
 _DATED: Final = frozenset(WORDS["dated"].split())
@@ -427,6 +447,8 @@ def mask(text: str) -> str:
             text = text.replace(moment, MASK)
     if not is_ascii and any(sign in text for sign in ("昨", "今", "前天", "어제", "오늘")):
         text = _CJK_RECENT.sub(lambda match: (match[1] or "") + MASK, text)
+    if not is_ascii and "תש" in text:
+        text = _HEBREW_DAY.sub(_without_hebrew_day, text)
     if any((word.isascii() or not is_ascii) and word in text for word in _NAME_DAYS):
         text = _NAME_DAY.sub(MASK, text)
     # One byte for each character, whatever its script.
@@ -459,6 +481,12 @@ def mask(text: str) -> str:
         return masked
     *before, behind = masked.split(MASK)
     return _RUN.sub(MASK, MASK.join((*map(_without_day, before), behind)))
+
+
+def _without_hebrew_day(day: re.Match[str]) -> str:
+    """Mask of a day of the Jewish calendar, which has no digits; a deadline stays."""
+    before = day.string[max(day.start() - 24, 0) : day.start()]
+    return day[0] if "עד" in before or "מועד" in before else MASK
 
 
 def _without_day(before: str) -> str:
@@ -530,7 +558,16 @@ def _recent_words(word: str, last: Callable[[int], str]) -> int:
 
 
 _DATES: Final = frozenset(("date", "day", "short", "month", "weekday", "vietnamese", "ngày"))
-_JUDGED_BY_CONTEXT: Final = _DATES | {"copyright", "address", "clock", "unix", "run", "people"}
+_JUDGED_BY_CONTEXT: Final = _DATES | {
+    "copyright",
+    "address",
+    "clock",
+    "unix",
+    "run",
+    "people",
+    "memory",
+    "era",
+}
 
 
 class _Masks:
@@ -637,6 +674,12 @@ class _Masks:
             return not _DAY_NAMES.isdisjoint(_LAST_WORDS.findall(before)[-1:])
         if kind == "copyright":
             return _SAYS_COPYRIGHT.search(before) is not None
+        if kind == "memory":
+            return _SAYS_MEMORY.search(before) is not None
+        if kind == "era":  # r8.3.10, a day of Reiwa: in Japanese alone
+            return _KANJI.search(before[-12:]) is not None and not _says(
+                before, _SAYS_VERSION, _VERSION_SIGNS, 1
+            )
         if kind == "address":
             return _SAYS_YOURS.search(before) is not None
         if kind == "span":

@@ -1085,3 +1085,110 @@ def test_main_features_are_as_before() -> None:
     page = html(f"<p>side</p><main>one two</main><p>{filler(9)}</p>")
     assert "one two" in " ".join(main_features(page))
     assert "side" not in " ".join(main_features(page))
+
+
+# --- once more: what attributes say, and clocks of servers
+
+OFFER = '<div itemscope itemtype="https://schema.org/Offer">{}</div>'
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            OFFER.format('<meta itemprop="price" content="19.99">'),
+            OFFER.format('<meta itemprop="price" content="24.99">'),
+        ),
+        ('<span itemprop="price" content="19.99"></span>', '<span itemprop="price" content="24.99"></span>'),
+        (
+            OFFER.format('<link itemprop="availability" href="https://schema.org/InStock">'),
+            OFFER.format('<link itemprop="availability" href="https://schema.org/OutOfStock">'),
+        ),
+        ('<div data-price="19.99"></div>', '<div data-price="24.99"></div>'),
+        ('<i class="icon" title="In stock"></i>', '<i class="icon" title="Sold out"></i>'),
+        (
+            "<select><option>Small<option selected>Large</select>",
+            "<select><option selected>Small<option>Large</select>",
+        ),
+        ("<p>Concert: Friday, 20 March 2026, 19:30</p>", "<p>Concert: Friday, 27 March 2026, 19:30</p>"),
+    ],
+)  # fmt: skip
+def test_what_attributes_say_of_an_offer_counts(before: str, after: str) -> None:
+    """Prices, stock and what is selected may stand in attributes alone."""
+    assert changed(*(html(f"<p>{filler(80)}</p>{part}") for part in (before, after)))
+
+
+def test_a_price_in_the_head_counts() -> None:
+    """As Open Graph has it."""
+    head = '<meta property="product:price:amount" content="{}">'
+    assert changed(*(html(f"<p>{filler(80)}</p>", head.format(price)) for price in ("19.99", "21.99")))
+
+
+def test_a_form_that_selects_the_day_is_no_change() -> None:
+    """Days, months and years are selected by the clock of the server."""
+    days = [
+        f"<select><option{' selected' * (day == 10)}>10<option{' selected' * (day == 11)}>11</select>"
+        f"<select><option{' selected' * (day == 10)}>March<option{' selected' * (day == 11)}>April</select>"
+        for day in (10, 11)
+    ]
+    assert not changed(*(html(f"<p>{filler(80)}</p>{part}") for part in days))
+
+
+@pytest.mark.parametrize("root", ["urlset", "sitemapindex"])
+def test_days_in_a_list_of_pages_count_unless_all_are_one(root: str) -> None:
+    """A sitemap that is itself a page says by `lastmod` which pages changed, or when it was made."""
+
+    def sitemap(*days: str) -> Response:
+        entries = "".join(f"<e><loc>{URL}{n}</loc><lastmod>{day}</lastmod></e>" for n, day in enumerate(days))
+        namespace = "http://www.sitemaps.org/schemas/sitemap/0.9"
+        return XmlResponse(URL, body=f'<{root} xmlns="{namespace}">{entries}</{root}>'.encode())
+
+    assert changed(sitemap("2026-01-02", "2026-02-03"), sitemap("2026-01-02", "2026-03-04"))
+    assert not changed(sitemap("2026-02-03", "2026-02-03"), sitemap("2026-03-04", "2026-03-04"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "更新日 R8.3.{}",
+        "最終更新：R08/03/{}",
+        "Aggiornato alle ore 10.{} del {} marzo 2026",
+        "Memory usage: {}.4 MB",
+        "Peak memory: {}.25MiB",
+        "DB queries: {}",
+        "Server: app{}.fra1.example.net",
+        "node: ip-10-0-3-{}",
+        "Build {}a9f8e7c",
+        "Last login: 2026-03-{} 10:{} from 192.0.2.{}",
+        '<span class="share-count">{} shares</span>',
+    ],
+)
+def test_clocks_and_names_of_servers_are_noise(text: str) -> None:
+    """What a server says of itself, in words that no page is about."""
+    pages = [html(f"<p>{filler(80)}</p><p>{text.replace('{}', str(day))}</p>") for day in (11, 12)]
+    assert not changed(*pages)
+
+
+def test_days_of_the_jewish_calendar_are_noise_but_no_deadlines() -> None:
+    """They have no digits."""
+    days = ('כ"א', 'כ"ב')
+    assert not text_changed(*(f'עודכן: {day} באדר תשפ"ו' for day in days))
+    assert not text_changed(*(f"היום {day} אדר ה'תשפ\"ו" for day in days))
+    assert text_changed(*(f'ההרשמה פתוחה עד {day} באדר תשפ"ו' for day in days))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("Memory: 16 GB", "Memory: 32 GB"),
+        ("Node: v22.1.0", "Node: v24.1.0"),
+        ("Server: 192.0.2.53", "Server: 192.0.2.54"),
+        ("Build 26100.4061", "Build 26100.4202"),
+        ("Release R8.3.10", "Release R8.3.11"),
+        ("il prezzo è ora 10.20", "il prezzo è ora 10.40"),
+        ("Price per kl. 10.20", "Price per kl. 10.40"),
+    ],
+)
+def test_what_looks_like_them_counts(before: str, after: str) -> None:
+    """Specifications, versions, addresses and prices."""
+    assert text_changed(before, after)
