@@ -85,8 +85,9 @@ def _run(project: Project, options: Namespace) -> Pages:
 
 def _show(best: Pages, options: Namespace) -> None:
     if not (best.pages or best.groups):
-        matching = "" if options.match is None else f" that matches {options.match}"
-        say(f"no page{matching} was fetched yet")
+        matching = "" if options.match is None else " that matches"
+        what = "was fetched yet" if best.groups is None else f"is in a group of {options.group_by}"
+        say(f"no page{matching} {what}")
     elif best.groups is not None:
         counts = [(one.recent_visits, one.pages, one.n, one.X, one.group) for one in best.groups]
         shares = ["-" if one.recent_share is None else f"{one.recent_share:.3f}" for one in best.groups]

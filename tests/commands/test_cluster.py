@@ -84,7 +84,6 @@ def test_topics_are_clusters_and_links_are_known(
     ("options", "error"),
     [
         (["--clusters", 41], "--clusters: expected from 1 to 40, the number of pages; found 41"),
-        (["--clusters", 0], "--clusters: expected from 1 to 40"),
         (
             ["--clusters", 5, "--features", "content,moods"],
             "--features: expected some of content,url,page,links,history; found",

@@ -184,7 +184,7 @@ def test_how_dotted_paths_look(text: str, dotted: bool) -> None:
 
 def test_a_callable_is_loaded() -> None:
     """The object itself."""
-    assert load_callable(f"{__name__}.own") is own_path
+    assert load_callable(f"{__name__}.own_path") is own_path
 
 
 @pytest.mark.parametrize(

@@ -304,7 +304,7 @@ class StoreMachine(RuleBasedStateMachine):
                 self.reopen()
             self.finish()
 
-    def rows_(self, cycle: int) -> set[tuple[int, int, int, float]]:
+    def group_rows(self, cycle: int) -> set[tuple[int, int, int, float]]:
         """What the visits of a cycle tell of directories: number, visits, changes, changes expected."""
         result: dict[int, tuple[int, int, float]] = {}
         for number, outcome in self.folded.get(cycle, {}).items():
@@ -347,8 +347,9 @@ class StoreMachine(RuleBasedStateMachine):
         for number, page in enumerate(self.pages):
             assert store.page(number)._asdict() == page.expected()
         for cycle in range(self.cycle + 1):
-            rows_ = {tuple(row) for row in store.group_visits(cycle).tolist()}
-            assert rows_ == (self.told(cycle) if store.last_cycle - 8 < cycle <= store.last_cycle else set())
+            recorded = {tuple(row) for row in store.group_visits(cycle).tolist()}
+            expected = self.group_rows(cycle) if store.last_cycle - 8 < cycle <= store.last_cycle else set()
+            assert recorded == expected
         folded: dict[int, dict[int, str]] = {cycle: {} for cycle in self.folded}
         for cycle, visits in store.visits():
             folded[cycle] |= {v["page"]: OUTCOMES[v["outcome"]] for v in visits}
@@ -363,11 +364,11 @@ class StoreMachine(RuleBasedStateMachine):
                 assert {name: block[name][row].item() for name in COLUMNS} == page._asdict()
             with pytest.raises(ValueError, match="read-only"):
                 block["n"][0] = 1
-        names, rows_ = ("key", "T"), 0
+        names, count = ("key", "T"), 0
         result: dict[str, list[int]] = {name: [] for name in names}
         for first, some in self.store.blocks(names):  # those of several blocks, one behind the other
-            assert first == rows_
-            rows_ += len(some["key"])
+            assert first == count
+            count += len(some["key"])
             for name in names:
                 result[name] += some[name].tolist()
         blocks = [block for _, block in self.store.blocks()]
