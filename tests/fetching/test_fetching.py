@@ -92,10 +92,13 @@ class Web:
 class TroubledWeb(Web):
     """Pages that vanish, move, refuse, are blocked, and change in parts alone."""
 
+    moves = True
+    """Whether a host moves."""
+
     def page(self, path: str, host: str) -> tuple[int, bytes]:
         """Status, and body or where the page has moved to."""
         port, day = self.server.server_address[1], self.day
-        if host == "127.0.0.3" and day == 2:
+        if host == "127.0.0.3" and day == 2 and self.moves:
             return 301, f"http://127.0.0.4:{port}{path}".encode()
         if path == "/p5":
             return (404, b"") if day == 1 else super().page("/p1", host)
@@ -274,6 +277,8 @@ def test_what_a_visit_means_is_the_same_with_fetchers(tmp_path: Path, others: di
         {"match": "*/p14", "watch": "h1"},
     ]  # fmt: skip
     web = TroubledWeb()
+    # Lists whose links may differ come first where pages are skipped: requests of a batch then miss the move.
+    web.moves = not others
     for fetchers in (0, 2):
         folder = tmp_path / str(fetchers)
         for web.day in (0, 1, 2):
