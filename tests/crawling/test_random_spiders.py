@@ -226,7 +226,7 @@ async def test_no_change_is_lost_when_runs_are_killed(seed: int, site: Site, tmp
     draw = random.Random(seed)
     settings = {
         "ADDONS": ADDONS, "GP4C_STORE": str(tmp_path / "store"), "GP4C_WARMUP_VISITS": draw.choice([0, 1]),
-        "GP4C_SKIP_UNCHANGED": draw.random() < 0.5, "GP4C_REDELIVER": 1_000, "GP4C_SHARED_ARGS": "day left",
+        "GP4C_SKIP_UNCHANGED": draw.random() < 0.5, "GP4C_REDELIVER": 1_000, "GP4C_SHARED_ARGS": "day lives",
         "CONCURRENT_REQUESTS": draw.choice([1, 4]), "LOG_LEVEL": "ERROR", **QUIET,
     }  # fmt: skip
     way, file = draw.choice(["cb_kwargs", "meta", "headers"]), tmp_path / "items"
@@ -244,7 +244,7 @@ async def test_no_change_is_lost_when_runs_are_killed(seed: int, site: Site, tmp
             path: draw.choice(["callback", "late", "pipeline"]) for path in versions if draw.random() < 0.2
         }
         arguments = {
-            "day": day, "way": way, "bad": {} if is_clean else bad, "left": draw.randrange(ITEMS),
+            "day": day, "way": way, "bad": {} if is_clean else bad, "lives": draw.randrange(ITEMS),
             "moment": "" if is_clean else draw.choice(MOMENTS),
         }  # fmt: skip
         budget = 1.0 if is_clean else draw.choice([0.5, 1.0])
