@@ -531,17 +531,24 @@ class Patience:
         """Whether most answers of a host in this run have not refused the crawl."""
         return host not in self.left_alone and self._good[host] > self._refused[host]
 
-    def note(self, host: str, until_s: float | None) -> bool:
+    def good(self, host: str) -> int:
+        """Answers of a host in this run that did not refuse the crawl."""
+        return self._good[host]
+
+    def note(self, host: str, until_s: float | None, good: int | None = None) -> bool:
         """Note an answer; True where the host is to be left alone from now on.
 
         ``until_s``: until when an answer that refuses the crawl wants no other, 0 where it does not say;
-        None: it does not refuse it.
+        None: it does not refuse it. ``good``: of an earlier answer, the good ones before it: a later one ended
+        its row.
         """
         if until_s is None:
             self._good[host] += 1
             self._waits_s.pop(host, None)
             return False
         self._refused[host] += 1
+        if good is not None and good != self._good[host]:
+            return False
         waits_s = self._waits_s.setdefault(host, [])
         waits_s.append(until_s)
         if len(waits_s) < MAX_IN_A_ROW or host in self.left_alone:
@@ -581,6 +588,8 @@ class Refusal(NamedTuple):
     request: Request
     host: str
     until_s: float
+    good: int
+    """Good answers of the host before it."""
 
 
 class PlannedPages:
@@ -1173,7 +1182,7 @@ class Cycle:
         """Count the doubtful answers that the spider is through with; returns hosts to leave alone."""
         over = [one for one in self.refusals if one.request not in under_way]
         self.refusals = [one for one in self.refusals if one.request in under_way]
-        return [one.host for one in over if self.patience.note(one.host, one.until_s)]
+        return [one.host for one in over if self.patience.note(one.host, one.until_s, one.good)]
 
     def doubt(self, page: int, notes: bytes) -> bool:
         """Doubt a visit of this cycle that counted as a change; False: the page is being asked for again.

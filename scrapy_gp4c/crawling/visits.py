@@ -501,7 +501,8 @@ class Visit:
         held = self._visits.cycle.held.get(page)
         request = self._request if held is None or held.request is None else held.request
         until_s = retry_after(response.headers.get("Retry-After"), time.time())
-        self._visits.cycle.refusals.append(Refusal(page, request, site_of(self._request), until_s))
+        cycle, host = self._visits.cycle, site_of(self._request)
+        cycle.refusals.append(Refusal(page, request, host, until_s, cycle.patience.good(host)))
 
     def _note_returns(self, notes: bytes) -> None:
         """Name the first page that alternates between texts that it had before."""
