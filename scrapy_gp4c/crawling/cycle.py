@@ -539,8 +539,8 @@ class Patience:
         """Note an answer; True where the host is to be left alone from now on.
 
         ``until_s``: until when an answer that refuses the crawl wants no other, 0 where it does not say;
-        None: it does not refuse it. ``good``: of an earlier answer, the good ones before it: a later one ended
-        its row.
+        None: it does not refuse it. ``good``: of an earlier answer, the good ones before it; a later good one
+        has ended its row.
         """
         if until_s is None:
             self._good[host] += 1
