@@ -263,7 +263,7 @@ def main() -> int:
     )
     print("|---|---|---|---|---|---|---|---|")
     honest: list[Row] | None = None
-    kept: list[float] = []
+    ratios: list[float] = []
     lies = 0.0
     for way in WAYS if arguments.only is None else ("honest", *arguments.only):
         rows = []
@@ -278,15 +278,15 @@ def main() -> int:
         share, visits, _, _, false_changes = (statistics.fmean(column) for column in zip(*rows, strict=True))
         changes, current = (Compared.of(rows, honest, name) for name in ("honest_changes", "current"))
         print(
-            f"| {way} | {share:.0%} | {visits:,.0f} | {changes.mean:.0f} | {changes.kept:.0%} "
-            f"± {changes.error:.0%} | {current.mean:.1%} | {current.kept:.0%} ± {current.error:.0%} | "
+            f"| {way} | {share:.0%} | {visits:,.0f} | {changes.mean:.0f} | {changes.ratio:.0%} "
+            f"± {changes.error:.0%} | {current.mean:.1%} | {current.ratio:.0%} ± {current.error:.0%} | "
             f"{false_changes:.2f} |",
             flush=True,
         )
-        kept += [printed(changes.kept, ".0%"), printed(current.kept, ".0%")]
+        ratios += [printed(changes.ratio, ".0%"), printed(current.ratio, ".0%")]
         lies = max(lies, printed(false_changes, ".2f"))
     label = "changes and current copies of honest hosts kept, worst way"
-    holds = verdict(label, min(kept), TARGET, at_least=True)
+    holds = verdict(label, min(ratios), TARGET, at_least=True)
     return 0 if verdict("false changes a page, worst way", lies, 1.0, at_least=False) and holds else 1
 
 
@@ -294,7 +294,7 @@ class Compared(NamedTuple):
     """A figure of some trials, beside that of the trials with an honest tenth host."""
 
     mean: float
-    kept: float
+    ratio: float
     """Ratio of the means."""
     error: float
     """Standard error of the ratio, NaN for a single trial."""

@@ -142,7 +142,7 @@ class Row(NamedTuple):
 
     @property
     def more_s(self) -> float:
-        """What the longest turn takes more than with stock Scrapy."""
+        """Longest turn of the reactor beyond that of stock Scrapy, s."""
         return printed(self.ours.turn_s, ".2f") - printed(self.stock.turn_s, ".2f")
 
     @property

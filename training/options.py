@@ -211,12 +211,12 @@ def growth_of(args: Namespace) -> GrowthHistory:
     A file of contents is a web of links: see `training.replaying.linked`.
     """
     path = Path(args.history)
-    given = [name for name in ("query_log", "site", "changed_only") if getattr(args, name)]
+    options = [name for name in ("query_log", "site", "changed_only") if getattr(args, name)]
     if not path.is_dir() and not is_export(path) and has_contents(path):
         log = read_query_log(args.query_log) if args.query_log else None
         return growth_of_contents(read_contents(path, args.site, args.changed_only), log)
-    if given:
-        named = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+    if options:
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in options)
         raise HistoryError(f"{named} with --growth: expected a file of contents; {path} has no texts")
     return read_growth(path)
 

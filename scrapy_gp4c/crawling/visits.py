@@ -141,7 +141,7 @@ class Visit:
         self._visits, self._claim, self._request = visits, claim, request
         self._page_claims: PageClaims | None = None
         self._watched: ComparedPart | None = None
-        """What is compared in place of the body: where a redirect leads that the spider reads."""
+        """Text compared in place of the body: where a redirect leads that the spider reads."""
         self._rule_of_page: PageRule | None = None
 
     @property
@@ -253,7 +253,7 @@ class Visit:
         return judge(request, response, watched, reading, copy, visits.texts)
 
     async def _compared_part(self, response: Response) -> ComparedPart:
-        """What is compared of a response; it is cut out of a large one beside the reactor."""
+        """Compared part of a response; it is cut out of a large one beside the reactor."""
         visits, rule = self._visits, self._rule
         if self._watched is not None:
             return self._watched

@@ -459,13 +459,13 @@ def test_a_terminal_that_has_gone_ends_no_monitor(tmp_path: Path, monkeypatch: p
         store.begin_cycle({"started": 1.0})
         store.amend_record(planned=1)
         store.commit()
-    own, terminal = pty.openpty()
+    screen, terminal = pty.openpty()
     stderr = open(terminal, "w")  # noqa: SIM115 # to close it is an error then
     monkeypatch.setattr(sys, "stderr", stderr)
     listener = Listener(60.0, 1.0)
     listener.running(tmp_path / "store")
-    assert b"1 planned" in os.read(own, 1_000)
-    os.close(own)
+    assert b"1 planned" in os.read(screen, 1_000)
+    os.close(screen)
     listener.running(tmp_path / "store")
     with suppress(OSError):
         stderr.close()

@@ -103,7 +103,7 @@ async def test_a_page_that_is_back_after_a_failure_is_not_skipped(
 
     catalogue(site, item)
     seen = []
-    for status in (200, 500, 200, 200):  # noqa: B007
+    for status in (200, 500, 200, 200):  # noqa: B007, the site reads it
         settings = {**SKIP, "RETRY_ENABLED": False, "GP4C_GONE_AFTER": 9}
         crawler = await crawl(Catalogue, store_path, settings, site=site, handle_httpstatus_list=handled)
         seen.append(Counter(what for what, _ in crawler.spider.seen))
@@ -136,7 +136,7 @@ class DownloadingByDeferreds(Catalogue):
 async def test_a_callback_that_downloads_by_itself_is_not_skipped(
     kind: type[Spider], site: Site, store_path: Path
 ) -> None:
-    """What it downloads may have changed, though the page did not."""
+    """A download of the callback may have changed, though the page did not."""
     for day in (1, 2, 3):
         catalogue(site, lambda request, number: f"item {number}")
         site.pages |= {path.replace("item", "stock"): f"{day} left" for path in LINKS}
@@ -180,7 +180,7 @@ async def test_pages_that_bring_the_session_are_visited_first(site: Site, store_
 
     catalogue(site, guarded)
     site.pages |= {"/list": site.pages["/"], "/": html("home", ["/session"]), "/session": session}
-    for day in (1, 2, 3, 4):  # noqa: B007
+    for day in (1, 2, 3, 4):  # noqa: B007, the site reads it
         crawler = await crawl(Member, store_path, SMALL, site=site)
         assert crawler.spider.seen
         assert "please log in" not in str(crawler.spider.seen)

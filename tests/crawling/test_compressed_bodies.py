@@ -43,7 +43,7 @@ def test_a_stream_that_is_cut_anywhere_lacks_its_end(encoding: bytes) -> None:
 
 @pytest.mark.parametrize("encoding", [b"gzip", b"zstd"])
 def test_many_members_cost_no_square(encoding: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of some thousands only the first are looked at; a few are checked to the last."""
+    """Only the first of some thousands are looked at; a few are checked to the last."""
     looks: list[int] = []
     kind: Any = zlib if encoding == b"gzip" else zstd
     name = "decompressobj" if encoding == b"gzip" else "ZstdDecompressor"

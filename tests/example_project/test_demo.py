@@ -281,7 +281,7 @@ def test_port_taken(tmp_path):
 
 
 def test_it_needs_no_library_of_an_extra():
-    """What `make demo` installs is Scrapy and the add-on; a crawl that learns says at once what it lacks."""
+    """The demo needs Scrapy and the add-on alone; a crawl that learns says at once what it lacks."""
     block = "import sys; sys.modules |= dict.fromkeys(sys.argv[1:], None); "
     run = "from example_project.demo import main; sys.exit(main(['--days', '5', '--collect', '1']))"
     done = subprocess.run(

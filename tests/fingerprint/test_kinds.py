@@ -1164,7 +1164,7 @@ def test_days_in_a_list_of_pages_count_unless_all_are_one(root: str) -> None:
     ],
 )
 def test_clocks_and_names_of_servers_are_noise(text: str) -> None:
-    """What a server says of itself, in words that no page is about."""
+    """Servers speak of themselves in words that no page is about."""
     pages = [html(f"<p>{filler(80)}</p><p>{text.replace('{}', str(day))}</p>") for day in (11, 12)]
     assert not changed(*pages)
 

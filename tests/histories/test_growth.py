@@ -193,7 +193,7 @@ def dates(path: Path, column: int) -> dict[str, int]:
 
 
 def test_links_of_a_store_with_clusters(tmp_path: Path) -> None:
-    """Those between pages of the history, by their positions in it."""
+    """Links join pages of the history, by their positions in it."""
     planned_crawl(tmp_path / "store", random_web(3), EVERYTHING)
     assert not len(read_growth(tmp_path / "store").links)
     with Store(tmp_path / "store") as store:

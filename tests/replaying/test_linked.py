@@ -89,18 +89,18 @@ def test_texts_without_links_are_no_web(tmp_path: Path) -> None:
 def test_links_are_learned_from(
     log: str | None, counted: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What ranks first visits is learned with links, and with their words where there is a log of queries."""
+    """A function of first visits is learned with links, and with their words if a log of queries is there."""
     write_linked(tmp_path / "c.jsonl", pages=30)
-    given = [str(tmp_path / "c.jsonl"), "--growth", "--new-pages", "2", "--from-start"]
+    arguments = [str(tmp_path / "c.jsonl"), "--growth", "--new-pages", "2", "--from-start"]
     if log:
         (tmp_path / "log.tsv").write_text("near\t1\n")
-        given += ["--query-log", str(tmp_path / "log.tsv")]
+        arguments += ["--query-log", str(tmp_path / "log.tsv")]
     how = ["--population", "4", "--generations", "1", "--seeds", "1", "--jobs", "1", "--budget", "0.1"]
     output = tmp_path / "new.json"
-    assert learn.main([*given, *how, "-o", str(output)]) == 0
+    assert learn.main([*arguments, *how, "-o", str(output)]) == 0
     terminals = json.loads(output.read_text())["parameters"]["terminals"]
     assert [name for name in terminals if name in ("inlinks", "inlink_sites", "anchor")] == counted
-    assert evaluate.main([*given, "--new-page-function", str(output), "--discovery", "0.1"]) == 0
+    assert evaluate.main([*arguments, "--new-page-function", str(output), "--discovery", "0.1"]) == 0
     capsys.readouterr()
 
 
@@ -109,7 +109,7 @@ def test_a_log_goes_with_texts_alone(tmp_path: Path, capsys: pytest.CaptureFixtu
     contents = read_contents(contents_of(tmp_path / "c.jsonl", TEXTS))
     write_growth(tmp_path / "grown.npz", growth_of_contents(contents))
     (tmp_path / "log.tsv").write_text("near\t1\n")
-    given = [str(tmp_path / "grown.npz"), "--growth", "--query-log", str(tmp_path / "log.tsv")]
+    arguments = [str(tmp_path / "grown.npz"), "--growth", "--query-log", str(tmp_path / "log.tsv")]
     for main in (evaluate.main, learn.main):
-        assert main(given) == 2
+        assert main(arguments) == 2
         assert "--query-log with --growth: expected a file of contents" in capsys.readouterr().err

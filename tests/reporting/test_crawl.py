@@ -98,7 +98,7 @@ def test_the_page(store_path: Path, tmp_path: Path) -> None:
 
 
 def test_a_point_of_many_cycles_is_their_mean(store_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of sums the last point, of fewer cycles, looked like a crawl that broke down."""
+    """The last point of sums, of fewer cycles, looked like a crawl that broke down."""
     monkeypatch.setattr(reporting, "MOST_POINTS", 2)
     (section,) = (one for one in crawl_page(make_store(store_path)).sections if one.title == "Cycle by cycle")
     assert section.lead == "Each point is the mean of 2 cycles: there are 4."

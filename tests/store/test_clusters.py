@@ -62,7 +62,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_clusters_are_read_as_they_were_written(path: Path) -> None:
-    """Those before are gone."""
+    """New clusters replace the ones before."""
     with Store(path) as store:
         assert store.clusters() is None
         for seed in (1, 2):

@@ -167,7 +167,7 @@ class _Watched(str):
 
 
 def test_a_text_is_looked_through_as_often_whatever_its_length() -> None:
-    """What a text has is sought once, not at each of its numbers."""
+    """Signs of prose are sought once in a text, not at each of its numbers."""
     short, long = (_Watched("a may 7 of many other words, a 7 of more, " * times) for times in (1, 50))
     assert mask(short) in mask(long)
     assert short.looks == long.looks

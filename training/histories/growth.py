@@ -100,11 +100,11 @@ class GrowthHistory:
 
 
 def numbered_links(links: Array, position: Array) -> npt.NDArray[Any]:
-    """Links between pages that are left, dtype `LINK`; ``position``: new number of each page, -1: none."""
-    left = links[(position[links["source"]] >= 0) & (position[links["target"]] >= 0)]
-    numbered = np.empty(len(left), LINK)
-    numbered["source"], numbered["target"] = position[left["source"]], position[left["target"]]
-    numbered["anchor"] = left["anchor"]
+    """Links between pages that stay, dtype `LINK`; ``position``: new number of each page, -1: none."""
+    inner = links[(position[links["source"]] >= 0) & (position[links["target"]] >= 0)]
+    numbered = np.empty(len(inner), LINK)
+    numbered["source"], numbered["target"] = position[inner["source"]], position[inner["target"]]
+    numbered["anchor"] = inner["anchor"]
     return numbered
 
 
