@@ -240,10 +240,10 @@ def test_a_killed_crawl_loses_no_signal_no_item_and_no_notice(tmp_path: Path) ->
             # Of the last version, the next run may still send the event.
             assert kinds["new"] == 1
             assert kinds["changed"] >= web.version - 2
-    times = {}
+    told = {}
     for line in notices.read_text().splitlines():
         event = json.loads(line)
-        times.setdefault((event["url"], event["kind"], event["cycle"]), (event["cycle"], event["time"]))
-    assert list(times.values()) == sorted(times.values())
-    changes = Counter(url for url, kind, _ in times if kind == "changed")
+        told.setdefault((event["url"], event["kind"], event["cycle"]), (event["cycle"], event["time"]))
+    assert list(told.values()) == sorted(told.values())
+    changes = Counter(url for url, kind, _ in told if kind == "changed")
     assert all(changes[f"{site}{path}"] >= web.version - 2 for path in filter(is_changing, LIST))
