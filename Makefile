@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Files in their order: that of xdist begins the files of few but long tests last.
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
+# All processes of tests read the same modules: their bytecode is kept, also where images switch that off.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 .PHONY: demo demo-learning demo-fetchers report test slow ecosystem matrix check fuzz lint bench chaos docs release-check audit clean
 
@@ -37,15 +39,15 @@ report: .venv/training
 	$(BIN)/scrapy gp4c report monitor -s GP4C_STORE=demo/default -o demo/report.html
 
 test: .venv/installed
-	$(BIN)/python -m pytest $(PARALLEL) -m 'not slow'
+	$(PYTEST) $(PARALLEL) -m 'not slow'
 
 slow: .venv/installed
-	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest $(PARALLEL) -m slow
+	HYPOTHESIS_PROFILE=thorough $(PYTEST) $(PARALLEL) -m slow
 
 # With the plugins of others, as the registry has them.
 ecosystem: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[ecosystem]'
-	$(BIN)/python -m pytest tests/ecosystem
+	$(PYTEST) tests/ecosystem
 
 # Every version of Scrapy and Python that is claimed, as far as this machine has it.
 matrix: .venv/installed
@@ -56,7 +58,7 @@ check: test slow ecosystem lint docs
 
 # The property tests with examples of their own, instead of the same ones in every run.
 fuzz: .venv/installed
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest $(PARALLEL)
+	HYPOTHESIS_PROFILE=fuzz $(PYTEST) $(PARALLEL)
 
 lint: .venv/installed
 	$(BIN)/ruff check .

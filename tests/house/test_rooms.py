@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -85,14 +86,22 @@ def imports(path: Path) -> set[str]:
     return results
 
 
-IMPORTS: Final = {module: imports(path) for module, path in MODULES.items()}
-OURS: Final = {module: {name for name in imported if name in MODULES} for module, imported in IMPORTS.items()}
+@cache
+def all_imports() -> dict[str, set[str]]:
+    """Module -> all that it imports; not read where tests are only collected, as every worker does."""
+    return {module: imports(path) for module, path in MODULES.items()}
+
+
+@cache
+def ours() -> dict[str, set[str]]:
+    """Module -> the modules of ours that it imports."""
+    return {module: imported & MODULES.keys() for module, imported in all_imports().items()}
 
 
 def arrows() -> dict[tuple[str, str], list[str]]:
     """All imports between rooms: (room, imported room) -> the imports."""
     imported: dict[tuple[str, str], list[str]] = {}
-    for module, targets in OURS.items():
+    for module, targets in ours().items():
         for target in targets:
             pair = room_of(module), room_of(target)
             if pair[0] != pair[1] and target not in EVERYBODYS:
@@ -138,7 +147,7 @@ def test_no_rooms_and_no_modules_import_in_a_circle() -> None:
     for one, other in arrows():
         rooms.setdefault(one, set()).add(other)
     assert circles(rooms) == []
-    assert circles(OURS) == []
+    assert circles(ours()) == []
 
 
 def test_libraries_have_their_rooms() -> None:
@@ -146,7 +155,7 @@ def test_libraries_have_their_rooms() -> None:
     users = {
         (library, room_of(module))
         for library in LIBRARIES
-        for module, names in IMPORTS.items()
+        for module, names in all_imports().items()
         if uses(names, library)
     }
     assert {(library, room) for library, room in users if room not in LIBRARIES[library]} == set()
@@ -159,7 +168,7 @@ def uses(imported: set[str], library: str) -> bool:
 
 def test_lmdb_is_the_stores_own_affair() -> None:
     """Nobody outside the LMDB store sees a transaction."""
-    users = {module for module, imported in IMPORTS.items() if uses(imported, "lmdb")}
+    users = {module for module, imported in all_imports().items() if uses(imported, "lmdb")}
     assert users <= {module for module in MODULES if module.startswith("scrapy_gp4c.store.lmdb_store.")}
 
 
@@ -171,7 +180,7 @@ def test_shared_rooms_do_not_know_scrapy() -> None:
     }
     sinners = {
         (module, library)
-        for module, names in IMPORTS.items()
+        for module, names in all_imports().items()
         for library in forbidden.get(room_of(module), ())
         if uses(names, library)
     }
@@ -182,11 +191,11 @@ def test_training_shares_pure_modules_and_the_store_alone() -> None:
     """Learning reads what crawls recorded; it never imports a part of the crawler."""
     sinners = set()
     for module in (name for name in MODULES if name.startswith("training")):
-        live = {name for name in OURS[module] if uses({name}, "scrapy_gp4c") and name != "scrapy_gp4c"}
+        live = {name for name in ours()[module] if uses({name}, "scrapy_gp4c") and name != "scrapy_gp4c"}
         rooms = (*PURE, "store", "archive")
         shared = {name for name in live if room_of(name) in rooms or name in EVERYBODYS}
         sinners |= {(module, name) for name in live - shared}
-        if uses(IMPORTS[module], "scrapy"):
+        if uses(all_imports()[module], "scrapy"):
             sinners.add((module, "scrapy"))
     assert sinners == set()
 
@@ -208,14 +217,16 @@ def test_the_live_side_never_imports_training_or_deap() -> None:
         for module in MODULES
         if module.startswith("scrapy_gp4c")
         for library in ("training", *LEARNING)
-        if uses(IMPORTS[module], library)
+        if uses(all_imports()[module], library)
     }
     assert sinners == set()
 
 
 def test_imports_are_absolute() -> None:
     """The rules above see absolute imports alone."""
-    relative = {(module, name) for module in MODULES for name in IMPORTS[module] if name.startswith(".")}
+    relative = {
+        (module, name) for module in MODULES for name in all_imports()[module] if name.startswith(".")
+    }
     assert relative == set()
 
 
