@@ -111,7 +111,7 @@ class CallbackMiddleware(BaseSpiderMiddleware):
     ) -> Iterable[Any]:
         """Drop requests of settled pages."""
         run = self._skipping_run(response)
-        return (entry for entry in result if run is None or not self._skips(run, entry))
+        return (entry for entry in result if run is None or not self._skips(run, entry, response))
 
     async def process_spider_output_async(
         self, response: Response | None, result: AsyncIterator[Any], spider: Spider | None = None
@@ -119,7 +119,7 @@ class CallbackMiddleware(BaseSpiderMiddleware):
         """Do the same as `process_spider_output`."""
         run = self._skipping_run(response)
         async for entry in result:
-            if run is None or not self._skips(run, entry):
+            if run is None or not self._skips(run, entry, response):
                 yield entry
 
     def _skipping_run(self, response: Response | None) -> Run | None:
@@ -136,9 +136,11 @@ class CallbackMiddleware(BaseSpiderMiddleware):
         """Whether anybody who is there at the first response would miss a request."""
         return observes_requests(self.crawler, self, (signals.request_scheduled, signals.request_dropped))
 
-    def _skips(self, run: Run, entry: Any) -> bool:
+    def _skips(self, run: Run, entry: Any, response: Response | None) -> bool:
         is_skipped = isinstance(entry, Request) and run.skips(entry)
         if is_skipped:
+            if run.note_follower is not None:
+                run.note_follower(finder_for(response))
             wake(self.crawler)  # as after any request, so that their order stays
         return is_skipped
 

@@ -36,6 +36,7 @@ from scrapy_gp4c.crawling.requests import (
     new_data,
 )
 from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
+from scrapy_gp4c.fingerprint.copy_notes import with_links
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.claims import link_notes
 from scrapy_gp4c.page_state.groups import Place, place_of_url
@@ -299,6 +300,7 @@ class Admission:
         self._logins: set[int] = set(cycle.store.newest_record("logins").get("logins", ()))
         """Keys of the pages by which the spider comes to its first POST."""
         self._has_posted = False
+        self._skips_unchanged = settings.skip_unchanged
         self._followers: set[int] = set()
         """Pages whose callbacks have followed links in this run."""
         self._may_log_in, self._cookies = True, 0
@@ -367,6 +369,8 @@ class Admission:
         if WEIGHT in request.meta:
             weight = self._weight_of(request)
         has_wishes = self._check_wishes(request)
+        if self._skips_unchanged:
+            self.note_follower(finder_of(request, self._cycle.store))
         # Before a fingerprint is made, which costs more; but what a request says of its page is to be noted.
         is_told = weight is not None or has_wishes
         if not is_told and self._by_url_alone and self._is_settled(request, request.url):
@@ -422,13 +426,18 @@ class Admission:
         if self._cycle.settings.skip_unchanged and stored.get(NEEDS_CALLBACK) not in (how, "always"):
             self._cycle.store.set_request(page, {**stored, NEEDS_CALLBACK: how})
 
-    def _note_follower(self, page: int) -> None:
-        """Note that a page's callback follows links, and is to run where these may differ."""
-        if page not in self._followers:
-            self._followers.add(page)
-            stored = self._cycle.store.request(page)
-            if FOLLOWS not in stored:
-                self._cycle.store.set_request(page, {**stored, FOLLOWS: True})
+    def note_follower(self, finder: int) -> None:
+        """Note that a page's callback follows links, and is to run where these are not the same."""
+        page = finder - 1
+        if finder in (UNKNOWN_FINDER, START) or page in self._followers:
+            return
+        self._followers.add(page)
+        store, held = self._cycle.store, self._cycle.held.get(page)
+        stored, notes = store.request(page), store.copy_notes(page)
+        if FOLLOWS not in stored:
+            store.set_request(page, {**stored, FOLLOWS: True})
+        if held is not None and notes is not None and (links := held.links()):
+            store.set_copy_notes(page, with_links(notes, links))
 
     @cached_property
     def _query_log(self) -> Workload | None:
@@ -515,8 +524,6 @@ class Admission:
         finder = finder_of(request, store)
         if self._may_log_in:
             self._note_session(request)
-        if cycle.settings.skip_unchanged and finder not in (UNKNOWN_FINDER, START):
-            self._note_follower(finder - 1)
         if page is not None:
             if finder == START and store.page(page).found_by == UNKNOWN_FINDER:
                 store.note(page, "found_by", START)  # an imported page, of which only now this is known

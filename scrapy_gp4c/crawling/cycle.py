@@ -243,6 +243,8 @@ class HeldVisit:
     is_reached: bool = False
     """Whether its response came to the spider."""
     failure: str | None = None
+    links: Callable[[], int] = lambda: 0
+    """Tells the checksum of the links; 0: not known."""
     withdrawn: str | None = None
     """Why the answer is not the page, by the spider."""
     is_doubted: bool = False
@@ -986,14 +988,15 @@ class Cycle:
         reading: PageReading | None = None,
         read_hints: Callable[[], None] = lambda: None,
         is_rebased: bool = False,
-        is_known: bool = False,
+        has_same_links: Callable[[], bool] = lambda: True,
     ) -> VisitInfo:
         """Record the outcome of a visit; returns what the callback finds in ``response.meta["gp4c"]``.
 
         ``reading``: of the page, which is compared with its copy in place of an outcome; ``request``: whose
         callback the visit is held for, None: it is recorded at once; ``read_hints``: called just before
         that, so that a commit has both or none; ``is_rebased``: whether the copy was compared by another
-        rule, so that the page counts as unchanged; ``is_known``: whether the body is that of the copy.
+        rule, so that the page counts as unchanged; ``has_same_links``: tells whether the links are those that
+        the callback has followed.
         """
         row, bits = self.store.page(visit.page), None
         if reading is not None:
@@ -1031,7 +1034,7 @@ class Cycle:
             return info
         is_skipped = self.settings.skip_unchanged and info.outcome in ("unchanged", "not_modified")
         is_skipped = is_skipped and not self.needs_callback(visit.page)
-        is_skipped = is_skipped and (is_known or reading is None or not self.follows(visit.page))
+        is_skipped = is_skipped and (reading is None or not self.follows(visit.page) or has_same_links())
         if request is None or is_skipped or new.outcome not in HELD_OUTCOMES:
             self._record(held)
         else:
@@ -1041,12 +1044,15 @@ class Cycle:
     def needs_callback(self, page: int) -> bool:
         """Whether the callback of a page is to run though the page did not change.
 
-        So it is after a failure: the spider may have heard of that, and is to hear that the page is back.
+        So it is after a failure: the spider may have heard of that, and is to hear that the page is back. And
+        so it is of a page that was not delivered: its text may be as before, and its links may not.
         """
+        if page in self.deliveries.pages or page in self.deliveries.again:
+            return True
         return self.store.page(page).failures > 0 or NEEDS_CALLBACK in self.store.request(page)
 
     def follows(self, page: int) -> bool:
-        """Whether the callback of a page follows its links, so that it runs unless the body is the same."""
+        """Whether the callback of a page follows its links, so that it runs unless these are the same."""
         return FOLLOWS in self.store.request(page)
 
     def _since_delivered(self, page: int, copy: PageRow | None, reading: PageReading) -> dict[str, object]:

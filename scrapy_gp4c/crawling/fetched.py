@@ -79,7 +79,7 @@ class PageTask:
     needs_callback: bool = False
     """Whether the callback is to run though the page did not change."""
     follows: bool = False
-    """Whether the callback follows links, and is to run unless the body is the same."""
+    """Whether the callback follows links, and is to run unless these are the same."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,8 @@ class PageResult:
     items: list[Any] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
     """`Request.to_dict` of each request, without default values."""
+    link_sum: int = 0
+    """Checksum of the links, if the callback follows them; 0: not known."""
     callback_error: str = ""
     """Traceback of the spider's callback, or of a pipeline."""
     failure: str | None = None

@@ -577,6 +577,8 @@ class Rebuilder:
         self._ignored: tuple[str, ...] = getattr(crawler.request_fingerprinter, "ignored", ())
         self._named = tuple(name for name in self._ignored if name not in IGNORED_PARAMS)
         """Ignored parameters that the project has named; campaigns matter to nobody."""
+        self.link_params = tuple(name for name in self._ignored if name in IGNORED_PARAMS)
+        """Ignored parameters of links that alone change nothing for a callback."""
         # Another version of Scrapy may hash otherwise: then every fingerprint is Scrapy's own.
         self._hashes_plain = self.by_url_alone and self._fingerprint(
             Request(_PROBE_URL)

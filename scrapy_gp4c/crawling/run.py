@@ -116,7 +116,9 @@ class Run:
         self.skips = self._admission.skips
         self.use_filter = self._admission.use_filter
         self.skips_link = self._admission.skips_link
+        self.note_follower = self._admission.note_follower if settings.skip_unchanged else None
         self.url_keys = rebuilder.url_keys
+        self.link_params = rebuilder.link_params
         self.doubted: Callable[[], list[int]] = list
         """Function for the fingerprints that cycles have doubted."""
         self._has_queued = False

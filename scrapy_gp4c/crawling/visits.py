@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 from scrapy.exceptions import IgnoreRequest
-from scrapy.http import TextResponse
+from scrapy.http import HtmlResponse, TextResponse
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c.crawling.admission import FROM_CACHE, NO_DOWNLOAD, log_first
@@ -33,11 +33,19 @@ from scrapy_gp4c.fingerprint import (
     read,
     read_bytes,
 )
-from scrapy_gp4c.fingerprint.copy_notes import CopyState, compared, known_fingerprint, unpack
+from scrapy_gp4c.fingerprint.answers import html_source
+from scrapy_gp4c.fingerprint.copy_notes import (
+    MAX_LEARNED_BYTES,
+    CopyState,
+    compared,
+    known_fingerprint,
+    unpack,
+)
 from scrapy_gp4c.fingerprint.description import description
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.outcomes import CHANGED, EXCLUDED, NOT_MODIFIED, SAME
+from scrapy_gp4c.page_state.page_names import link_sum
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.records import SAME_PAGE, LastAnswer, StoredRequest
@@ -103,6 +111,7 @@ class Visits:
         self.features = settings.features
         self.skip_unchanged = settings.skip_unchanged
         self.url_keys = run.url_keys
+        self.link_params = run.link_params
         self.reads = run.reads
         self.describes = settings.asks_for_clusters
         self.texts = SharedTexts(self.store.newest_record("doubted").get("doubted", []))
@@ -369,13 +378,20 @@ class Visit:
             reading=page,
             read_hints=partial(self._read_hints, response),
             is_rebased=judgement.is_rebased,
-            is_known=judgement.is_known,
+            has_same_links=partial(self._has_same_links, response, is_known=judgement.is_known),
         )
+        if info.held is not None and visits.skip_unchanged:
+            info.held.links = partial(links_of, response, visits.link_params)
         if info.outcome == "first":
             self._note_first(page, response)
         if page.is_cut and info.outcome == "first":
             logger.warning("Only the first megabyte of the text of %s is compared", response)
         return self._finish(response, info)
+
+    def _has_same_links(self, response: Response, *, is_known: bool) -> bool:
+        """Whether the links are those that the callback has followed; ``is_known``: as the whole body is."""
+        notes = self._visits.store.copy_notes(self._claim.page)
+        return is_known or have_same_links(notes, links_of(response, self._visits.link_params))
 
     def _end(
         self, response: Response, outcome: str, error: str | None = None, request: Request | None = None
@@ -687,6 +703,20 @@ def plain_outcome(response: Response, request: Request) -> str | None:
     is_part = response.status == 206 and "Range" not in request.headers  # nobody has asked for a part
     is_whole = 200 <= response.status < 300 and not is_part and CUT_OFF not in response.flags
     return None if is_whole else "error"
+
+
+def links_of(response: Response, ignored: tuple[str, ...]) -> int:
+    """Checksum of the links of a page; 0: only its body tells. ``ignored``: parameters that make no page."""
+    if isinstance(response, FetchedResponse):
+        return response.result.link_sum
+    if not isinstance(response, HtmlResponse) or len(response.body) > MAX_LEARNED_BYTES:
+        return 0
+    return link_sum(html_source(response), ignored)
+
+
+def have_same_links(notes: bytes | None, links: int) -> bool:
+    """Whether links are those that the callback has followed; ``notes``: packed, of the page's copy."""
+    return notes is not None and links != 0 and links == unpack(notes).link_sum
 
 
 def is_dummy(response: Response) -> bool:

@@ -49,7 +49,14 @@ from scrapy_gp4c.crawling.fetched import (
 from scrapy_gp4c.crawling.requests import META
 from scrapy_gp4c.crawling.run import freeze_gc
 from scrapy_gp4c.crawling.scrapy_internals import guard_downloads
-from scrapy_gp4c.crawling.visits import Unchanged, judge, known_judgement, plain_outcome
+from scrapy_gp4c.crawling.visits import (
+    Unchanged,
+    have_same_links,
+    judge,
+    known_judgement,
+    links_of,
+    plain_outcome,
+)
 from scrapy_gp4c.errors import FetcherError
 from scrapy_gp4c.fingerprint import compared_part, read
 from scrapy_gp4c.fingerprint.copy_notes import rules_digest
@@ -99,6 +106,8 @@ class FetcherConfig:
     with_text: bool
     describes: bool
     skip_unchanged: bool
+    link_params: tuple[str, ...]
+    """Parameters of links that alone change nothing for a callback."""
     distance_bits: int
     has_pipelines: bool
     """Whether items go through their pipelines here."""
@@ -366,8 +375,9 @@ class FetcherCrawl:
         if kind_of(response.body, response.url) is not None:
             result.body = response.body
         is_unchanged = task.copy is not None and self._judge(response, task, task.copy, result)
-        if task.follows:
-            is_unchanged &= result.judgement.is_known or response.status == 304
+        if is_unchanged and task.follows and not (result.judgement.is_known or response.status == 304):
+            result.link_sum = links_of(response, self.config.link_params)
+            is_unchanged = task.copy is not None and have_same_links(task.copy.notes, result.link_sum)
         if is_unchanged and self.config.skip_unchanged and not task.needs_callback:
             await self._fail(request, Unchanged(response), result)
             return
@@ -375,6 +385,8 @@ class FetcherCrawl:
             engine.scraper.call_spider_async, response, request
         )
         await self._collect(output, result)
+        if self.config.skip_unchanged and result.requests:
+            result.link_sum = result.link_sum or links_of(response, self.config.link_params)
 
     async def _fail(self, request: Request, error: Exception, result: PageResult) -> None:
         if request.errback is not None:

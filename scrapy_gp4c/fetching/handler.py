@@ -26,7 +26,7 @@ from twisted.internet.threads import deferToThread
 
 from scrapy_gp4c.crawling.cycle import visit
 from scrapy_gp4c.crawling.fetched import FetchedResponse, PageResult, PageTask, Reply
-from scrapy_gp4c.crawling.requests import FOUND_BY, META, WEIGHT, Claim
+from scrapy_gp4c.crawling.requests import FOUND_BY, META, WEIGHT, Claim, finder_for
 from scrapy_gp4c.crawling.run import Run, run_of
 from scrapy_gp4c.crawling.scrapy_internals import is_closing, is_seen, observes_requests, wake
 from scrapy_gp4c.crawling.store_owner import fail_exit_code
@@ -196,6 +196,7 @@ class FetcherHandler(BaseDownloadHandler):
             run.cycle.measuring is not None or run.cycle.archive is not None,
             settings.asks_for_clusters,
             settings.skip_unchanged,
+            run.link_params,
             settings.distance_bits,
             settings.items_at == "fetchers",
             isinstance(settings.fetchers, int),
@@ -222,6 +223,8 @@ def _yielded(
             visit(response).withdraw(result.withdrawn)
         if result.failure is not None and (held := visit(response).held) is not None:
             held.failure = result.failure
+        if result.requests and run.note_follower is not None:
+            run.note_follower(finder_for(response))
     yield from result.items
     may_skip = not observes_requests(crawler, None, (signals.request_scheduled, signals.request_dropped))
     for stored in result.requests:

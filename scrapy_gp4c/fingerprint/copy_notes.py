@@ -92,7 +92,9 @@ _CUT: Final = 1
 _PASSWORD: Final = 128
 _END: Final = 64
 _CHANGED: Final = 32
+_LINKS: Final = 16
 """Bits of the byte of the kind."""
+_LINK_SUM: Final = struct.Struct("<Q")
 _CHANGES: Final = struct.Struct("<IB")
 """Part of the fingerprint before the last change, and how often the page came back to it."""
 MAX_RETURNS: Final = 255
@@ -127,6 +129,13 @@ class CopyNotes(NamedTuple):
     """Low half of the fingerprint of the copy before this one; 0: there was none."""
     returns: int = 0
     """Number of changes that brought back the copy before the last one."""
+    link_sum: int = 0
+    """Checksum of the links when the callback followed them last; 0: not known."""
+
+
+def with_links(packed: bytes, link_sum: int) -> bytes:
+    """Return packed notes with the checksum of the links."""
+    return pack(unpack(packed)._replace(link_sum=link_sum))
 
 
 def asks_password(response: Response) -> bool:
@@ -190,6 +199,7 @@ def compared(
             has_end=has_end(response),
             earlier=earlier,
             returns=returns,
+            link_sum=before.link_sum,
         )
     )
 
@@ -238,24 +248,28 @@ def _compared(response: Response, reading: PageReading, copy: CopyState) -> tupl
 
 
 def pack(notes: CopyNotes) -> bytes:
-    """Return notes as the store keeps them: 19 bytes, 5 more of a page that changed, and what is learned."""
+    """Return notes as the store keeps them: 19 bytes, 5 after a change, 8 of links, and what is learned."""
     reasons = sum(1 << REASONS.index(reason) for reason in set(notes.reasons))
     counts = (min(notes.words, 2**32 - 1), min(notes.masked, 2**16 - 1), min(notes.left_out_words, 2**16 - 1))
     kind = KINDS.index(notes.kind) | _PASSWORD * notes.asks_password | _END * notes.has_end
     changes = _CHANGES.pack(notes.earlier, notes.returns) if notes.earlier else b""
-    kind |= _CHANGED * bool(changes)
+    links = _LINK_SUM.pack(notes.link_sum) if notes.link_sum else b""
+    kind |= _CHANGED * bool(changes) | _LINKS * bool(links)
     head = _HEAD.pack(notes.body_sum, *counts, reasons, kind, _CUT * notes.is_cut + 2 * notes.part_sum)
-    return head + changes + notes.learned
+    return head + changes + links + notes.learned
 
 
 def unpack(value: bytes) -> CopyNotes:
     """Return the notes of `pack`'s bytes."""
     body_sum, words, masked, left_out, reasons, kind, flags = _HEAD.unpack_from(value)
     names = tuple(reason for bit, reason in enumerate(REASONS) if reasons >> bit & 1)
-    size, changes = _HEAD.size, (0, 0)
+    size, changes, link_sum = _HEAD.size, (0, 0), 0
     if kind & _CHANGED:
         size, changes = size + _CHANGES.size, _CHANGES.unpack_from(value, size)
-    flag_bits = _PASSWORD | _END | _CHANGED
+    if kind & _LINKS:
+        (link_sum,) = _LINK_SUM.unpack_from(value, size)
+        size += _LINK_SUM.size
+    flag_bits = _PASSWORD | _END | _CHANGED | _LINKS
     return CopyNotes(
         body_sum,
         *(words, masked, left_out),
@@ -267,6 +281,7 @@ def unpack(value: bytes) -> CopyNotes:
         flags >> 1,
         bool(kind & _END),
         *changes,
+        link_sum,
     )
 
 

@@ -6,6 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
+from hashlib import sha1
+from html import unescape
 from typing import Final
 from urllib.parse import unquote_plus, urlsplit
 
@@ -38,6 +40,15 @@ EE, ASP, ColdFusion and osCommerce.
 _SESSION_NAMES: Final = frozenset({"sid", "sess", "session", "sessionid", "session_id", "s"})
 """Names that are a session only if their value looks like one."""
 _SESSION_VALUE: Final = re.compile(r"[0-9a-f]{24,64}|(?=.*\d)(?=.*[a-z])(?=.*[A-Z])[0-9A-Za-z_-]{24,64}")
+_link_finders: Final = tuple(
+    re.compile(pattern).findall
+    for pattern in (  # each begins with a text, which makes it fast
+        r"href\s*=\s*[\"']?([^\"'>\s]*)",
+        r"HREF\s*=\s*[\"']?([^\"'>\s]*)",
+        r"data-[\w-]*(?:id|href|url|link)\s*=\s*[\"']?([^\"'>\s]*)",
+        r"value\s*=\s*[\"']?((?:/|http)[^\"'>\s]*)",
+    )
+)
 _PATH_SESSION: Final = re.compile(r";jsessionid(?:=|%3d)[^/?#;]*|/\(S\([0-9a-z]{24}\)\)(?=/)", re.IGNORECASE)
 """Session in a path: that of Java servlets, and that of ASP.NET without cookies."""
 
@@ -67,6 +78,14 @@ def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
     if len(parameters) < len(parts):
         query = "&".join(parameters)
     return head + (mark + query if query else "") + hash_mark + fragment
+
+
+def link_sum(source: str, ignored: tuple[str, ...]) -> int:
+    """Checksum of the links of HTML, uint64 but 0, whatever their order; ``ignored``: as in `page_url`."""
+    links = {link for find in _link_finders for link in find(source)}
+    pages = {page_url(unescape(link), ignored) if "?" in link or ";" in link else link for link in links}
+    digest = sha1("\n".join(sorted(pages)).encode("utf-8", "replace")).digest()
+    return int.from_bytes(digest[:8], "big") or 1
 
 
 def without_session(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:

@@ -161,6 +161,45 @@ async def test_links_that_alone_change_are_followed(query: str, site: Site, stor
         assert f"/item/0{day}" in site.fetched()
 
 
+class Listing(Catalogue):
+    """Says when its list is read; a day's callback fails after the first link."""
+
+    fails = False
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        self.seen.append("list")
+        for link in response.css("a::attr(href)").getall():
+            yield response.follow(link, self.parse_item)
+            if self.fails:
+                raise ValueError("no such link")
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_list_is_read_where_its_links_are_not_as_before(site: Site, store_path: Path) -> None:
+    """Neither a token in its markup, nor the order and campaigns of links, are a reason to read it."""
+    days = [(LINKS, 1), (LINKS, 0), (["/?utm_source=a", *LINKS[1:]], 1), ([*LINKS[1:], "/?utm_source=b"], 0)]
+    days += [([*LINKS[1:], "/item/9"], 1), (LINKS, 1), (LINKS, 0)]
+    for day, (links, is_read) in enumerate(days):
+        catalogue(site, lambda request, number: f"item {number}")
+        page = html("the list", links).replace("<p>", f'<input type=hidden name=csrf value="{day}x"><p>')
+        site.pages |= {"/": page, "/item/9": html("a new item")}
+        crawler = await crawl(Listing, store_path, SKIP, site=site)
+        assert crawler.spider.seen.count("list") == is_read, day
+
+
+@pytest_twisted.ensureDeferred
+async def test_links_that_a_failed_callback_did_not_follow_are_followed_by_the_next(
+    site: Site, store_path: Path
+) -> None:
+    """The text of the list is as before on the next day, and so are its links."""
+    for day, links in enumerate([LINKS[:3], LINKS[3:], LINKS[3:], LINKS[3:]]):
+        catalogue(site, lambda request, number: f"item {number}")
+        site.pages["/"] = html("the list", links)
+        crawler = await crawl(Listing, store_path, SKIP, site=site, fails=day == 1)
+        assert crawler.spider.seen.count("list") == (day < 3)
+        assert len(site.fetched() - {"/robots.txt"}) == 1 + (3, 4, 6, 6)[day]
+
+
 @pytest_twisted.ensureDeferred
 async def test_pages_that_bring_the_session_are_visited_first(site: Site, store_path: Path) -> None:
     """A cookie of a second page serves all others, as after a POST, whatever the budget."""
