@@ -69,23 +69,15 @@ _LABELS: Final = (
 )
 # What may be left out; names of classes and ids are sought in the source itself: a selector for all that may
 # be would take longer. To look whether the source has the word of a selector takes longer than the selector.
-_CANDIDATES: Final = (
-    "nav,footer,aside,[role],[hidden],[style*=none i],time,amp-ad,amp-embed,[data-ad-slot],[data-ad-client]"
-)
+_CANDIDATES: Final = "nav,footer,aside,[role],[hidden],[style*=none i],time,amp-ad,amp-embed"
 _MOST_NAMES: Final = 64
 # Never text, and what says more than its text.
 _FIRST: Final = (
     f"{_NEVER_TEXT},img[alt],input,meter,progress,[role=img],[disabled],[aria-disabled=true]"
-    ",[aria-label]:empty:not(input)"
+    ",[aria-label]:empty:not(input),i[title]:empty,span[title]:empty,option[selected],[data-price]:empty"
+    ",[itemprop][content],link[itemprop],meta[property$=':price:amount']"
 )
 _SILENT: Final = ("script", "style", "noscript", "title", "desc", "defs", "metadata", "symbol")
-_RARE_FIRST: Final = (
-    (b"title=", "i[title]:empty,span[title]:empty"),
-    (b" selected", "option[selected]"),
-    (b"data-price", "[data-price]:empty"),
-    (b"itemprop", "[itemprop][content],link[itemprop]"),
-    (b":price:", "meta[property$=':price:amount']"),
-)
 _OFFER: Final = frozenset(("price", "lowPrice", "highPrice", "priceCurrency", "availability"))
 """Properties of schema.org/Offer: what a shop says in attributes, where it changes the page has changed."""
 _TEXTLESS: Final = (*_SILENT, "iframe")
@@ -335,8 +327,7 @@ def _document(html: str, source: bytes) -> LexborNode | None:
         html = _SHADOW_ROOT.sub("<div", html)
     document = LexborHTMLParser(html.replace("<wbr>", "")).root
     if document is not None:
-        rare = (selector for word, selector in _RARE_FIRST if word in source)
-        for node in _SELECTOR.find(",".join((_FIRST, *rare)), document):
+        for node in _SELECTOR.find(_FIRST, document):
             tag = node.tag
             if tag not in _SILENT and (said := _said(node)) and node.parent is not None:
                 node.insert_before(f" {said} ")

@@ -123,6 +123,14 @@ def test_hostile_texts_are_masked_as_short_ones(name: str, masked: str | None) -
     assert mask(text) == (text if masked is None else masked)
 
 
+def test_numbers_behind_too_many_others_count() -> None:
+    """Masks are sought in a bounded length around numbers; what stands behind is compared as it is."""
+    masked = mask("10:10:10, " * 2**15 + "word " * 99 + "10:10:10")
+    assert masked.count(MASK) == 1
+    assert masked.endswith("10:10:10")
+    assert masked.count("10:10:10") == pytest.approx(2**15 - 2**18 / 10, abs=5)
+
+
 @pytest.mark.parametrize("blanks", [" ", "\t\t", " " * 9])
 @pytest.mark.parametrize("between", ["at", ",", ", um", "-", "t", "a las", "("])
 def test_a_clock_is_part_of_its_date_whatever_the_blanks(blanks: str, between: str) -> None:
