@@ -234,7 +234,7 @@ async def test_status_names_pages_that_are_visited_in_vain(
     in_process(project, "status", "--json")
     assert checked("status", capsys.readouterr().out)["leavers"] == []
     site.pages["/robots.txt"] = b"User-agent: *\nDisallow: /closed\n"
-    for _ in range(8):  # a lost page is tried after 1, 2, 4 cycles
+    for _ in range(3):  # a lost page is tried after 1, 2, 4 cycles
         await crawl(Wide, store_path, options, urls=())
     await site.close()
     monkeypatch.setattr(project.spider_class, "allowed_domains", ["127.0.0.1", "127.0.0.3"], raising=False)

@@ -328,12 +328,18 @@ def run_cycles(path: Path, cycles: int, **given_settings: Any) -> list[dict[str,
         return store.cycles()
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Records of nine cycles without a kill."""
+    return run_cycles(tmp_path_factory.mktemp("store") / "whole", 9)
+
+
 @pytest.mark.parametrize("where", ["before the plan counts", "before", "after", "in the fold"])
 def test_a_kill_while_a_cycle_closes_changes_no_estimate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    tmp_path: Path, undisturbed: list[dict[str, Any]], where: str
 ) -> None:
     """kill -9 around the writing of the shadows: the resumed cycle and all later ones estimate the same."""
-    expected = run_cycles(tmp_path / "whole", 9)
+    expected = undisturbed
     assert any(record["panel"] for record in expected)
     child = os.fork()
     if not child:
@@ -360,17 +366,27 @@ def test_a_kill_while_a_cycle_closes_changes_no_estimate(
     assert [record["plan"] for record in resumed] == [record["plan"] for record in expected]
 
 
-@pytest.mark.parametrize(("plan", "visit"), [(13, -1), (22, -1), (35, -1), (-1, 605), (-1, 700), (-1, 811)])
+RELATED = {
+    "POLICY": "rounds(rounds=4)",
+    "SCORE_FUNCTION": "t * (rate_site + spent * spent) * near * sqrt(surprise_dir)",
+}
+
+
+@pytest.fixture(scope="module")
+def related(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Store of nine cycles without a kill, by a score function that reads related pages."""
+    path = tmp_path_factory.mktemp("store") / "whole"
+    assert all(len(record["plan"]["cuts"]) == 4 for record in run_cycles(path, 9, **RELATED))
+    return path
+
+
+@pytest.mark.parametrize(("plan", "visit"), [(13, -1), (35, -1), (-1, 700)])
 def test_a_kill_between_rounds_that_read_related_pages_changes_nothing(
-    tmp_path: Path, plan: int, visit: int
+    tmp_path: Path, related: Path, plan: int, visit: int
 ) -> None:
     """kill -9 at a plan or a visit: cuts, draws, estimates and every logged visit are those without."""
-    related = {
-        "POLICY": "rounds(rounds=4)",
-        "SCORE_FUNCTION": "t * (rate_site + spent * spent) * near * sqrt(surprise_dir)",
-    }
-    expected = run_cycles(tmp_path / "whole", 9, **related)
-    assert all(len(record["plan"]["cuts"]) == 4 for record in expected)
+    with Store(related) as store:
+        expected = store.cycles()
     child = os.fork()
     if not child:
         add_round, record = Store.add_round, Store.record
@@ -388,16 +404,16 @@ def test_a_kill_between_rounds_that_read_related_pages_changes_nothing(
 
         Store.add_round = kill_at_plan  # type: ignore[method-assign]
         Store.record = kill_at_visit  # type: ignore[method-assign]
-        run_cycles(tmp_path / "killed", 9, **related)
+        run_cycles(tmp_path / "killed", 9, **RELATED)
         os._exit(0)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-    resumed = run_cycles(tmp_path / "killed", 9, **related)
+    resumed = run_cycles(tmp_path / "killed", 9, **RELATED)
     assert [record["panel"] for record in resumed] == [record["panel"] for record in expected]
     assert [record["plan"] for record in resumed] == [record["plan"] for record in expected]
     names = ["page", "kind", "outcome", "fingerprint"]
     logs = []
-    for name in ("whole", "killed"):
-        with Store(tmp_path / name) as store:
+    for path in (related, tmp_path / "killed"):
+        with Store(path) as store:
             assert store.verify() == []
             logs.append([(cycle, rows[names].tolist()) for cycle, rows in store.visits()])
             logs[-1] += [store.group_visits(cycle).tolist() for cycle in range(1, 10)]

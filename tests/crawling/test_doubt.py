@@ -143,12 +143,12 @@ async def test_a_site_that_blocks_for_some_cycles(
     pages: dict[str, Any] = {f"/{number}": html(text_of(number)) for number in range(20)}
     site.pages = dict(pages)
     urls = tuple(map(site.url, pages))
-    for _ in range(3):
+    for _ in range(2):
         await crawl(Pages, store_path, FULL, urls=urls)
     site.pages = dict.fromkeys([*pages, "/login"], block)
     false_changes = 0
     with caplog.at_level(logging.WARNING):
-        for cycle in (4, 5, 6):
+        for cycle in (3, 4):
             site.log.clear()
             await crawl(Pages, store_path, FULL, urls=urls)
             all_outcomes = [one for ends in outcomes(store_path, cycle).values() for one in ends]
@@ -158,12 +158,9 @@ async def test_a_site_that_blocks_for_some_cycles(
     assert "is left alone for the rest of the cycle" in caplog.text
     assert false_changes == 0
     site.pages = dict(pages)
-    changes = 0
-    for cycle in range(7, 15):
+    for _ in (5, 6):
         await crawl(Pages, store_path, FULL, urls=urls)
-        all_outcomes = [one for ends in outcomes(store_path, cycle).values() for one in ends]
-        changes += all_outcomes.count("changed")
-    assert changes == false_changes
+    assert outcomes(store_path, 6) == {path: ["unchanged"] for path in pages}
 
 
 @pytest_twisted.ensureDeferred
@@ -346,7 +343,7 @@ async def test_a_doubtful_page_is_asked_for_once_more_at_the_end(site: Site, sto
     assert outcomes(store_path, 4) == {path: ["unchanged"] for path in pages}
 
 
-@pytest.mark.parametrize("wait", ["3600", "Fri, 31 Dec 2999 23:59:59 GMT", None])
+@pytest.mark.parametrize("wait", ["Fri, 31 Dec 2999 23:59:59 GMT", None])
 @pytest_twisted.ensureDeferred
 async def test_a_site_that_refuses_gives_its_visits_to_others(
     wait: str | None, store_path: Path, caplog: pytest.LogCaptureFixture

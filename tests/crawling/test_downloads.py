@@ -28,10 +28,9 @@ from tests.support.loopback import Listed, Site, crawl, html, stats
 
 HOSTS = [f"127.0.0.{number}" for number in range(1, 7)]
 SLOW, *OTHERS = HOSTS
-PAGES, SLOW_PAGES, CLUSTERS, PLACES = 6, 16, 6, 4
+PAGES, SLOW_PAGES, CLUSTERS, PLACES = 6, 10, 6, 4
 SAMPLING = (
-    "gsb(sample=5)", "gsb(level='directory', sample=2)", "groups(sample=5, in_flight=30)",
-    "db(in_flight=10)", "cb(in_flight=6)",
+    "gsb(level='directory', sample=2)", "groups(sample=5, in_flight=30)", "cb(in_flight=6)",
 )  # fmt: skip
 """With as many in flight as there are clusters: fewer may, by their draws, all wait for the slow host."""
 

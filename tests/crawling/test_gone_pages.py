@@ -45,7 +45,7 @@ def website(site: Site, pages: int = 12) -> None:
     site.pages = {"/": html(WORDS, links), **{link: html(f"{WORDS} {link}") for link in links}}
 
 
-@pytest.mark.parametrize(("status", "cycles_out"), [(404, 3), (410, 4), (404, 9)])
+@pytest.mark.parametrize(("status", "cycles_out"), [(410, 3), (404, 9)])
 @pytest_twisted.ensureDeferred
 async def test_a_site_that_was_gone_for_some_cycles_comes_back(
     site: Site, store_path: Path, status: int, cycles_out: int

@@ -29,12 +29,14 @@ PAGES, CYCLES, WARMUP, BUDGET, CLUSTERS = 30, 11, 1, 12, 4
 """Cycles that compare: the first is the warm-up's, ten are planned."""
 SITE = np.arange(PAGES, dtype=np.int32) % 2
 NAMES = [f"{('', 'a/', 'a/b/')[page % 3]}{page}" for page in range(PAGES)]
-POLICIES = (
-    "rns", "rr", "gsb(sample=2)", "gsb(level='cluster')", "db(d=-1, phi='wha', in_flight=3)",
-    "db(phi='ha', clock='visits', in_flight=1)", "lb(d=2, phi=0.7, in_flight=3)",
-    "cb(d=1, phi='pra', in_flight=4)", "groups(level='cluster', order='score', sample=1, in_flight=2)",
+POLICIES = ("gsb(level='cluster')", "lb(d=2, phi=0.7, in_flight=3)", "cb(d=1, phi='pra', in_flight=4)")
+MORE = (
+    "rns", "rr", "gsb(sample=2)", "db(d=-1, phi='wha', in_flight=3)",
+    "db(phi='ha', clock='visits', in_flight=1)",
+    "groups(level='cluster', order='score', sample=1, in_flight=2)",
     "rounds(rounds=3, sample=0.4, level='cluster')",
 )  # fmt: skip
+"""Those of which `tests.crawling.test_crawl_and_replay` compares crawls without HTTP."""
 SCORE = "t * (X + 0.5) * cluster_now + 0.125 * cluster_recent"
 
 
@@ -100,7 +102,7 @@ def other_site() -> Iterator[Site]:
     pytest_twisted.blockon(served.close())
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [*POLICIES, *(pytest.param(one, marks=pytest.mark.slow) for one in MORE)])
 @pytest_twisted.ensureDeferred
 async def test_ten_cycles_over_http_visit_what_a_replay_visits(
     policy: str, site: Site, other_site: Site, store_path: Path

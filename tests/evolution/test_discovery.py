@@ -162,6 +162,7 @@ def test_a_crawl_plans_by_what_was_learned(tmp_path: Path) -> None:
     assert {page: int(web.state["entered"][page]) for page in known} == crawled.first_visit
 
 
+@pytest.mark.slow
 def test_joint_learning_beats_each_function_alone() -> None:
     """Functions learned by turns are those of one crawl, which does better than the crawl before, or as well.
 

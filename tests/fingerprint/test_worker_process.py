@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -62,6 +63,7 @@ async def made(beside: FingerprintProcess, responses: list[Any], features: Any =
     return [one.fingerprint for one in reads]
 
 
+@cache
 def pages() -> list[Any]:
     """Pages of every class and several encodings, hostile texts, and one beyond what is looked at."""
     texts = [text.text(2 * LARGE_BYTES) for text in list(HOSTILE.values())[::4]]

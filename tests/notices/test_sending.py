@@ -147,7 +147,7 @@ def test_a_slow_receiver_delays_nobody(tmp_path: Path, hook: Hook, monkeypatch: 
     """After its time it is given up; the command has had its lines meanwhile."""
     hook.wait_s = 30.0
     monkeypatch.setattr(sending, "LIMIT_S", 1.0)
-    monkeypatch.setattr(sending, "_START_S", 4.0)
+    monkeypatch.setattr(sending, "_START_S", 2.0)
     receivers = read_receivers(hook.url)
     outbox = put(tmp_path / "store", receivers, command=True)
     target = tmp_path / "lines"

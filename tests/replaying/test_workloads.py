@@ -49,7 +49,7 @@ def test_a_heading_weighs_by_how_long_it_stood(tmp_path: Path) -> None:
 def test_without_headings_there_is_no_workload(tmp_path: Path) -> None:
     """The remedy is a log."""
     with pytest.raises(QueryLogError, match="has no title or heading"):
-        draw(contents_of(tmp_path, [{0: "text", 1: "other"}]), WorkloadPlan())
+        draw(contents_of(tmp_path, [{0: "text", 1: "other"}]), WorkloadPlan(queries=2))
 
 
 def test_the_knee_is_farthest_from_the_chord() -> None:

@@ -175,6 +175,7 @@ def test_all_artefacts_of_tan_are_there(tan_done: Path) -> None:
     assert all(text in said["figure-9"] for text in ("RNS", "HA", "WHA"))
 
 
+@pytest.mark.slow
 def test_tables_say_what_the_results_say(tan_done: Path) -> None:
     """CSV and JSON have the same values; Table 1 counts all pages; rows are means of cycles."""
     document = json.loads((tan_done / "results.json").read_text())
