@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +14,7 @@ import numpy as np
 
 from scrapy_gp4c.crawling.cycle import Cycle, VisitInfo
 from scrapy_gp4c.crawling.promises import has_promise
+from scrapy_gp4c.crawling.request_data import RequestData, data_of, has_new_data
 from scrapy_gp4c.crawling.requests import (
     FETCH_NOTES,
     FOLLOWS,
@@ -28,12 +29,9 @@ from scrapy_gp4c.crawling.requests import (
     WISHES,
     Claim,
     Rebuilder,
-    data_of,
     finder_of,
-    has_new_data,
     is_opted_out,
     is_page_request,
-    new_data,
 )
 from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
 from scrapy_gp4c.fingerprint.copy_notes import with_links
@@ -59,10 +57,6 @@ logger = foreign_safe_logger(__name__)
 
 MAX_REMEMBERED: Final = 100_000
 """Pages of a kind whose next request is skipped without a look into the store: about 20 MB."""
-MAX_VARYING: Final = 20
-"""Names of varying data after which no further ones are remembered."""
-MIN_STEADY: Final = 5
-"""Times that data was the same again from which on it counts as what does not vary."""
 MAX_OFFERED: Final = 10_000
 """Requests that only the spider can make and that may be needed, for pages that lead to planned ones."""
 MAX_START_PAGES: Final = 16
@@ -268,6 +262,7 @@ class Admission:
         self._limits = Limits(cycle.store, settings.max_pages_per_site, self._extra)
         self._cycle = cycle
         self.rebuilder = rebuilder
+        self.data = RequestData(cycle, rebuilder, self._extra)
         self._setup = setup
         self._enqueue = enqueue
         self._stats = cycle.stats
@@ -306,10 +301,6 @@ class Admission:
         self._may_log_in, self._cookies = True, 0
         self._finders: dict[int, int] = {}
         """First new pages of the run -> their finders, which the store has from the end of the cycle on."""
-        self._handed: dict[int, Collection[str]] = {}
-        """Page -> names of what the spider has handed on to it in this run, and that was another before."""
-        self._handed_values: dict[str, Any] = {}
-        """Name of such data -> the value that all pages get; None: each its own."""
         self._is_seen: Callable[[Request], bool] | None = None
         function = cycle.settings.new_page_function
         read = () if function is None else COUNTED if function.callable else function.columns
@@ -320,7 +311,7 @@ class Admission:
         """Key of a page that was asked for with secrets in its URL -> key of that request with them."""
         self._memories: tuple[set[Any] | dict[Any, Any], ...] = (
             self._duplicates, self._settled, self._unplanned, self.restored, self.offered, self._copies,
-            self._secret_keys, self._links, self._handed, self._followers,
+            self._secret_keys, self._links, self._followers,
         )  # fmt: skip
 
     def use_filter(self, is_seen: Callable[[Request], bool]) -> None:
@@ -703,66 +694,9 @@ class Admission:
             stored = {**stored, NEEDS_CALLBACK: before[NEEDS_CALLBACK]}
         elif self._cycle.settings.skip_unchanged and has_new_data(before, stored):
             stored = {**stored, NEEDS_CALLBACK: "once"}
-        now = self.rebuilder.data_of(stored)
-        if stored == before:
-            self._note_steady(now, now)
-        else:
-            data = self.rebuilder.data_of(before)
-            self._note_steady(data, now)
-            self._note_varying(data, now)
-            self._note_handed(page, before, stored)
-            jars = [one.get("meta", {}).get("cookiejar") for one in (before, stored)]
-            if None not in jars:  # of the page that sets up the session, too
-                self._note_varying({JAR: jars[0]}, {JAR: jars[1]})
+        self.data.note_replaced(page, before, stored)
+        if stored != before:
             self._cycle.store.set_request(page, stored)
-
-    def _note_handed(self, page: int, before: StoredRequest, stored: StoredRequest) -> None:
-        """Note what a page's callback would get that it did not get before."""
-        handed = new_data(before, stored)
-        for name, value in handed.items():
-            if self._handed_values.setdefault(name, value) != value:
-                self._handed_values[name] = None
-        if handed:
-            self._handed[page] = handed.keys()
-
-    def warn_of_handed(self) -> None:
-        """Warn of pages that were handed new data and not visited: their items are old or missing."""
-        store = self._cycle.store
-        of_pages = {name for name, value in self._handed_values.items() if value is None}  # no date of today
-        pages = [
-            page
-            for page, names in self._handed.items()
-            if not of_pages.isdisjoint(names) and not store.visited(page)
-        ]
-        if not pages:
-            return
-        self._stats.inc_value("gp4c/handed_and_not_visited", len(pages))
-        logger.warning(
-            "%d known pages were handed new data (%s) and are not visited in this cycle: what their "
-            "callbacks would make of it is missing. The first is %s. If an item is made of several pages, "
-            'give the further requests meta={"gp4c": False}; else raise GP4C_BUDGET, or yield the item where '
-            "the data is.",
-            len(pages),
-            ", ".join(sorted(of_pages)[:MAX_VARYING]),
-            self.rebuilder.credentials.url(store.request(pages[0])["url"]),
-            extra=self._extra,
-        )
-
-    def _note_steady(self, before: dict[str, Any], now: dict[str, Any]) -> None:
-        """Count how often data was the same again, so that it need not be doubted."""
-        steady = self._cycle.steady_data
-        for name in before.keys() & now.keys():
-            if before[name] == now[name] and steady.get(name, 0) < MIN_STEADY and len(steady) < MAX_VARYING:
-                steady[name] = steady.get(name, 0) + 1
-                self._cycle.store.amend_record(steady_data=steady.copy())
-
-    def _note_varying(self, before: dict[str, Any], now: dict[str, Any]) -> None:
-        """Note the names of data whose values differ from those of the run before."""
-        names = {name for name in before.keys() & now.keys() if before[name] != now[name]}
-        varying = self._cycle.varying_data
-        if not names <= varying and len(varying) < MAX_VARYING:
-            varying |= names
-            self._cycle.store.amend_record(varying_data=sorted(varying))
 
     def _is_other_secret(self, key: int, full_key: int, request: Request) -> bool:
         """Whether the spider has asked for the page with another value of a secret in this run.

@@ -657,10 +657,6 @@ class Cycle:
         in_force = recorded_settings(settings, self.record) if self.resumed else settings
         self._planner = Planner.of(store, in_force)
         self.rules = LiveRules(store, settings, self._planner.rules)
-        self.varying_data = set(store.newest_record("varying_data").get("varying_data", ()))
-        """Names of data that the spider hands on with other values in other runs, as `data_of` names them."""
-        self.steady_data = dict(store.newest_record("steady_data").get("steady_data", {}))
-        """Name of such data -> how often it had the value of the run before, up to a few times."""
         self.moves = Moves(store.newest_record("moved").get("moved", []))
         self.deliveries = Deliveries(store, self.resumed, settings.redeliver)
         self.on_delivered: Callable[[PageRow, NewVisit, VisitInfo], None] = lambda row, visit, info: None

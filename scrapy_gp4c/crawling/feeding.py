@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from scrapy_gp4c.crawling.admission import (
-    MIN_STEADY,
     SECRET_NOT_GIVEN,
     Admission,
     log_first,
@@ -174,8 +173,6 @@ class Feeder:
         """Page -> how often it was to be queued and lacked something."""
         self._unasked: dict[int, tuple[StoredRequest, list[str]]] = {}
         """Page that only the spider can request -> its stored request, and what that lacks."""
-        self._outdated: dict[int, StoredRequest] = {}
-        """Pages queued as stored, with data that may be another today."""
         self.not_left: set[int] = set()
         """Pages that only the spider can request, and whose places other pages do not have yet."""
         self.extend(pages)
@@ -249,32 +246,6 @@ class Feeder:
             extra={"spider": self._rebuilder.spider},
         )
 
-    def warn_of_outdated(self) -> None:
-        """Warn of visited pages whose callbacks got data of an earlier run that varies, or may vary."""
-        cycle = self._cycle
-        steady = {name for name, times in cycle.steady_data.items() if times >= MIN_STEADY}
-        steady -= cycle.varying_data
-        doubted = {
-            page: self._rebuilder.data_of(stored).keys() - steady
-            for page, stored in self._outdated.items()
-            if page not in cycle.asked and cycle.store.visited(page)
-        }
-        pages = [page for page, names in doubted.items() if names]
-        if not pages:
-            return
-        cycle.stats.inc_value("gp4c/data_of_earlier_run", len(pages))
-        names = set.intersection(*(doubted[page] for page in pages))
-        logger.warning(
-            "%d of %d visited pages got data of an earlier run (%s), because the spider did not ask for them "
-            "in this run. The first is %s. Give the requests of the pages that hand it on "
-            'meta={"gp4c_max_age": 1}: then each cycle visits these.',
-            len(pages),
-            cycle.recorded,
-            ", ".join(sorted(names)) or "of several names",
-            self._rebuilder.credentials.url(self._outdated[pages[0]]["url"]),
-            extra={"spider": self._rebuilder.spider},
-        )
-
     def extend(self, pages: Iterable[int]) -> None:
         """Append pages of a round; a page waits for its finder if that is still to be visited."""
         pages = array("Q", pages)
@@ -319,14 +290,14 @@ class Feeder:
             self._waits_for_data
             and page not in self._released
             and page not in self._admission.restored
-            and self._rebuilder.data_of(stored)
+            and self._admission.data.of(stored)
         ):
             self.late.append(page)
             return False
         request: Request | None = None
         lacks: list[str] = []
         try:
-            request, lacks = self._rebuilder.build(stored, self._cycle.varying_data)
+            request, lacks = self._rebuilder.build(stored, self._admission.data.varying)
         except CallbackMissingError as error:  # the spider knows its name of today
             lacks = [str(error)]
         except Exception as error:  # whatever a store of others holds, it is this page's failure alone
@@ -341,8 +312,8 @@ class Feeder:
         if request is None:
             self._cycle.end(claim, "error", answer=LastAnswer(error="the request cannot be rebuilt"))
             return False
-        if page not in self._admission.restored and self._rebuilder.data_of(stored):
-            self._outdated[page] = stored
+        if page not in self._admission.restored:
+            self._admission.data.note_queued(page, stored)
         level = self._fed * RANK_LEVELS // self._planned
         request.priority += RANK_LEVELS - min(level, RANK_LEVELS - 1)
         self._fed += 1

@@ -74,19 +74,7 @@ TRANSIENT_META: Final = FETCH_NOTES | {
     META, FOUND_BY, WEIGHT, "ajax_crawlable", "download_latency", "is_start_request",
 }  # fmt: skip
 """Keys of ``meta`` that are not part of how the page is requested."""
-_OPTIONS: Final = (
-    "dont_",
-    "download_",
-    "gp4c_",
-    "handle_httpstatus_",
-    "max_retry_times",
-    "playwright",
-    "splash",
-    "zyte_api",
-)
-_NO_DATA: Final = frozenset({"cookiejar", "depth", "link_text"})
 JAR: Final = "meta cookiejar"
-_FOR_SERVER: Final = ("cookies", "flags", "header ", "meta proxy", JAR)
 NEEDS_CALLBACK: Final = "needs_callback"
 FOLLOWS: Final = "follows"
 IDENTIFYING: Final = ("cb_kwargs", "meta", "cookies")
@@ -409,57 +397,6 @@ def _through_json(value: Any) -> Any:
     return repeated
 
 
-def data_of(stored: StoredRequest) -> dict[str, Any]:
-    """Data of a request for its callback or the server, which may be another today: name -> value.
-
-    Options of downloads, such as ``playwright`` in ``meta``, are not.
-    """
-    if not isinstance(stored, dict):
-        return {}
-    data = {name: stored[name] for name in ("cookies", "flags") if stored.get(name)}
-    parts = (stored.get(name) for name in ("cb_kwargs", "headers", "meta"))
-    cb_kwargs, headers, meta = (values if isinstance(values, dict) else {} for values in parts)
-    data |= {f"cb_kwargs {name}": value for name, value in cb_kwargs.items()}
-    data |= {f"header {name}": value for name, value in headers.items() if name != "Referer"}
-    for name, value in meta.items():
-        if not isinstance(value, bool) and not _is_option(name):
-            data[f"meta {name}"] = value
-    if stored.get("session"):
-        data[JAR] = meta.get("cookiejar")
-    return data
-
-
-def _is_option(name: str) -> bool:
-    return name in _NO_DATA or name.startswith(_OPTIONS)
-
-
-def has_new_data(before: StoredRequest, now: StoredRequest) -> bool:
-    """Whether the callback, or the data that it gets, is another than before, as far as anybody can tell."""
-    old, new = data_for_callback(before), data_for_callback(now)
-    return (
-        bool(new_data(before, now))
-        or old.keys() != new.keys()
-        or "callback" in now.get("unstorable", ())
-        or before.get("callback") != now.get("callback")
-    )
-
-
-def new_data(before: StoredRequest, now: StoredRequest) -> dict[str, Any]:
-    """Data that a callback gets now and did not get before, as far as anybody can tell: name -> value."""
-    old = data_for_callback(before)
-    new = {name: value for name, value in data_for_callback(now).items() if old.get(name) != value}
-    for name in now.get("unstorable", ()):
-        field, _, key = name.partition(" ")
-        if field == "cb_kwargs" or (field == "meta" and not _is_option(key)):
-            new[name] = object()  # equal to no other
-    return new
-
-
-def data_for_callback(stored: StoredRequest) -> dict[str, Any]:
-    """Data of a request that no server gets: name -> value."""
-    return {name: value for name, value in data_of(stored).items() if not name.startswith(_FOR_SERVER)}
-
-
 def check_stored(stored: StoredRequest) -> None:
     """Check a stored request, which another version or a hand may have written; unknown fields may stand.
 
@@ -575,7 +512,7 @@ class Rebuilder:
         # Exactly these types: a project's own subclass may tell pages apart by anything.
         self.by_url_alone = type(crawler.request_fingerprinter) in (RequestFingerprinter, PageFingerprinter)
         self._ignored: tuple[str, ...] = getattr(crawler.request_fingerprinter, "ignored", ())
-        self._named = tuple(name for name in self._ignored if name not in IGNORED_PARAMS)
+        self.named_params = tuple(name for name in self._ignored if name not in IGNORED_PARAMS)
         """Ignored parameters that the project has named; campaigns matter to nobody."""
         self.link_params = tuple(name for name in self._ignored if name in IGNORED_PARAMS)
         """Ignored parameters of links that alone change nothing for a callback."""
@@ -630,11 +567,6 @@ class Rebuilder:
         if self._has_session(request):
             stored["session"] = True
         return self.credentials.stripped(stored)
-
-    def data_of(self, stored: StoredRequest) -> dict[str, Any]:
-        """Data of a request, and its URL if a parameter in it makes no page: a token of today, say."""
-        data, url = data_of(stored), stored["url"]
-        return data if page_url(url, self._named) == url else data | {"URL": url}
 
     def _has_session(self, request: Request) -> bool:
         """Whether a request with a ``cookiejar`` of its own finds cookies there."""

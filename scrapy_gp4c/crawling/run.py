@@ -481,8 +481,7 @@ class Run:
             logger.info("Cycle %d is interrupted; the next run resumes it", cycle.number, extra=self.extra)
             return
         self._feeder.end_unasked()
-        self._feeder.warn_of_outdated()
-        self._admission.warn_of_handed()
+        self._admission.data.warn()
         if (cause := self._idle_cause()) is not None:
             logger.warning("scrapy-gp4c found nothing to do: %s", cause, extra=self.extra)
         is_explained = cause is not None or any(map(self.stats.get_value, (FROM_CACHE, NO_DOWNLOAD)))

@@ -1,0 +1,199 @@
+"""Data that requests hand to callbacks: what varies from run to run, and which pages have that of before."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Final
+
+from scrapy_gp4c.crawling.cycle import Cycle
+from scrapy_gp4c.crawling.requests import JAR, Rebuilder
+from scrapy_gp4c.foreign_text import foreign_safe_logger
+from scrapy_gp4c.page_state.page_names import page_url
+
+if TYPE_CHECKING:
+    from scrapy_gp4c.store.records import StoredRequest
+
+logger = foreign_safe_logger(__name__)
+
+MAX_VARYING: Final = 20
+"""Names of varying data after which no further ones are remembered."""
+MIN_STEADY: Final = 5
+"""Times that data was the same again from which on it counts as what does not vary."""
+MAX_REMEMBERED: Final = 100_000
+"""Pages with new data that are remembered."""
+_OPTIONS: Final = (
+    "dont_",
+    "download_",
+    "gp4c_",
+    "handle_httpstatus_",
+    "max_retry_times",
+    "playwright",
+    "splash",
+    "zyte_api",
+)
+_NO_DATA: Final = frozenset({"cookiejar", "depth", "link_text"})
+_FOR_SERVER: Final = ("cookies", "flags", "header ", "meta proxy", JAR)
+_FIELDS: Final = frozenset({"cookies", "flags", "cb_kwargs", "headers", "meta", "session"})
+"""Fields of a stored request that may have data."""
+
+
+def data_of(stored: StoredRequest) -> dict[str, Any]:
+    """Data of a request for its callback or the server, which may be another today: name -> value.
+
+    Options of downloads, such as ``playwright`` in ``meta``, are not.
+    """
+    if not isinstance(stored, dict) or _FIELDS.isdisjoint(stored):
+        return {}
+    data = {name: stored[name] for name in ("cookies", "flags") if stored.get(name)}
+    parts = (stored.get(name) for name in ("cb_kwargs", "headers", "meta"))
+    cb_kwargs, headers, meta = (values if isinstance(values, dict) else {} for values in parts)
+    data |= {f"cb_kwargs {name}": value for name, value in cb_kwargs.items()}
+    data |= {f"header {name}": value for name, value in headers.items() if name != "Referer"}
+    for name, value in meta.items():
+        if not isinstance(value, bool) and not _is_option(name):
+            data[f"meta {name}"] = value
+    if stored.get("session"):
+        data[JAR] = meta.get("cookiejar")
+    return data
+
+
+def _is_option(name: str) -> bool:
+    return name in _NO_DATA or name.startswith(_OPTIONS)
+
+
+def has_new_data(before: StoredRequest, now: StoredRequest) -> bool:
+    """Whether the callback, or the data that it gets, is another than before, as far as anybody can tell."""
+    old, new = _data_for_callback(before), _data_for_callback(now)
+    return (
+        bool(new_data(before, now))
+        or old.keys() != new.keys()
+        or "callback" in now.get("unstorable", ())
+        or before.get("callback") != now.get("callback")
+    )
+
+
+def new_data(before: StoredRequest, now: StoredRequest) -> dict[str, Any]:
+    """Data that a callback gets now and did not get before, as far as anybody can tell: name -> value."""
+    old = _data_for_callback(before)
+    new = {name: value for name, value in _data_for_callback(now).items() if old.get(name) != value}
+    for name in now.get("unstorable", ()):
+        field, _, key = name.partition(" ")
+        if field == "cb_kwargs" or (field == "meta" and not _is_option(key)):
+            new[name] = object()  # equal to no other
+    return new
+
+
+def _data_for_callback(stored: StoredRequest) -> dict[str, Any]:
+    """Data of a request that no server gets: name -> value."""
+    return {name: value for name, value in data_of(stored).items() if not name.startswith(_FOR_SERVER)}
+
+
+class RequestData:
+    """Memory of a run, and of those before, for the data of requests; it warns where items have old data."""
+
+    def __init__(self, cycle: Cycle, rebuilder: Rebuilder, extra: dict[str, Any]) -> None:
+        """Read what the cycles before have learned; ``extra``: for log lines."""
+        self._cycle, self._extra = cycle, extra
+        self._public_url, self._named_params = rebuilder.credentials.url, rebuilder.named_params
+        record = cycle.store.newest_record
+        self.varying = set(record("varying_data").get("varying_data", ()))
+        """Names of data that the spider hands on with other values in other runs."""
+        self._steady = dict(record("steady_data").get("steady_data", {}))
+        """Name of data -> how often it had the value of the run before, up to a few times."""
+        self._outdated: dict[int, StoredRequest] = {}
+        """Pages queued as stored, with data that may be another today."""
+        self._handed: dict[int, Collection[str]] = {}
+        """Page -> names of what the spider has handed on to it in this run, and that was another before."""
+        self._handed_values: dict[str, Any] = {}
+        """Name of such data -> the value that all pages get; None: each its own."""
+
+    def of(self, stored: StoredRequest) -> dict[str, Any]:
+        """Data of a request, and its URL if a parameter in it makes no page: a token of today, say."""
+        data, url = data_of(stored), stored["url"]
+        return data if page_url(url, self._named_params) == url else data | {"URL": url}
+
+    def note_queued(self, page: int, stored: StoredRequest) -> None:
+        """Note that a page is queued as stored, which the spider may still ask for."""
+        if self.of(stored):
+            self._outdated[page] = stored
+
+    def note_replaced(self, page: int, before: StoredRequest, now: StoredRequest) -> None:
+        """Compare the spider's request of today with the stored one that it replaces."""
+        data, is_same = self.of(now), now == before
+        if is_same and not data:
+            return
+        old = data if is_same else self.of(before)
+        steady, varying = self._steady, self.varying
+        for name in old.keys() & data.keys():
+            is_new = steady.get(name, 0) < MIN_STEADY and len(steady) < MAX_VARYING
+            if is_new and old[name] == data[name]:
+                steady[name] = steady.get(name, 0) + 1
+                self._cycle.store.amend_record(steady_data=steady.copy())
+        if is_same:
+            return
+        names = {name for name in old.keys() & data.keys() if old[name] != data[name]}
+        jars = [one.get("meta", {}).get("cookiejar") for one in (before, now)]
+        if None not in jars and jars[0] != jars[1]:  # of the page that sets up the session, too
+            names.add(JAR)
+        if not names <= varying and len(varying) < MAX_VARYING:
+            varying |= names
+            self._cycle.store.amend_record(varying_data=sorted(varying))
+        handed = new_data(before, now)
+        for name, value in handed.items():
+            if self._handed_values.setdefault(name, value) != value:
+                self._handed_values[name] = None
+        if handed and len(self._handed) < MAX_REMEMBERED:
+            self._handed[page] = handed.keys()
+
+    def warn(self) -> None:
+        """Warn of pages whose items are old or missing, because data was not handed on, or came too late."""
+        self._warn_of_outdated()
+        self._warn_of_handed()
+
+    def _warn_of_outdated(self) -> None:
+        """Warn of visited pages whose callbacks got data of an earlier run that varies, or may vary."""
+        cycle = self._cycle
+        steady = {name for name, times in self._steady.items() if times >= MIN_STEADY} - self.varying
+        doubted = {
+            page: self.of(stored).keys() - steady
+            for page, stored in self._outdated.items()
+            if page not in cycle.asked and cycle.store.visited(page)
+        }
+        pages = [page for page, names in doubted.items() if names]
+        if not pages:
+            return
+        cycle.stats.inc_value("gp4c/data_of_earlier_run", len(pages))
+        names = set.intersection(*(doubted[page] for page in pages))
+        logger.warning(
+            "%d of %d visited pages got data of an earlier run (%s), because the spider did not ask for them "
+            "in this run. The first is %s. Give the requests of the pages that hand it on "
+            'meta={"gp4c_max_age": 1}: then each cycle visits these.',
+            len(pages),
+            cycle.recorded,
+            ", ".join(sorted(names)) or "of several names",
+            self._public_url(self._outdated[pages[0]]["url"]),
+            extra=self._extra,
+        )
+
+    def _warn_of_handed(self) -> None:
+        """Warn of pages that were handed new data and not visited: their items are old or missing."""
+        store = self._cycle.store
+        of_pages = {name for name, value in self._handed_values.items() if value is None}  # no date of today
+        pages = [
+            page
+            for page, names in self._handed.items()
+            if not of_pages.isdisjoint(names) and not store.visited(page)
+        ]
+        if not pages:
+            return
+        self._cycle.stats.inc_value("gp4c/handed_and_not_visited", len(pages))
+        logger.warning(
+            "%d known pages were handed new data (%s) and are not visited in this cycle: what their "
+            "callbacks would make of it is missing. The first is %s. If an item is made of several pages, "
+            'give the further requests meta={"gp4c": False}; else raise GP4C_BUDGET, or yield the item where '
+            "the data is.",
+            len(pages),
+            ", ".join(sorted(of_pages)[:MAX_VARYING]),
+            self._public_url(store.request(pages[0])["url"]),
+            extra=self._extra,
+        )
