@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from scrapy_gp4c.crawling.cycle import Cycle, VisitInfo
+from scrapy_gp4c.crawling.cycle import Cycle, VisitInfo, is_of_page
 from scrapy_gp4c.crawling.promises import has_promise
 from scrapy_gp4c.crawling.request_data import RequestData, data_of, has_new_data
 from scrapy_gp4c.crawling.requests import (
@@ -77,6 +77,8 @@ TOO_MANY: Final = "gp4c/skipped/too_many_pages"
 TRAPPED: Final = "gp4c/skipped/trap"
 SECRET_NOT_GIVEN: Final = "gp4c/secret_not_given"
 NEVER: Final = "gp4c/skipped/never"
+UNCHANGED_AGAIN: Final = "gp4c/skipped/unchanged"
+"""Statistic of requests by which an errback asks again for a page that was skipped as unchanged."""
 FROM_CACHE: Final = "gp4c/from_cache"
 """Statistic of responses that came from Scrapy's HTTP cache."""
 NO_DOWNLOAD: Final = "gp4c/no_download"
@@ -291,6 +293,8 @@ class Admission:
         """Page that a further round may plan -> the spider's further requests for it, made on purpose."""
         self.requests_elsewhere = 0
         """Requests that neither the start nor a callback has yielded, but an errback or a queue."""
+        self.has_start_pages = False
+        """Whether the start has asked for pages."""
         self._is_promised = bool(cycle.store.newest_record("promised"))
         self._logins: set[int] = set(cycle.store.newest_record("logins").get("logins", ()))
         """Keys of the pages by which the spider comes to its first POST."""
@@ -515,6 +519,7 @@ class Admission:
         finder = finder_of(request, store)
         if self._may_log_in:
             self._note_session(request)
+        self.has_start_pages |= finder == START
         if page is not None:
             if finder == START and store.page(page).found_by == UNKNOWN_FINDER:
                 store.note(page, "found_by", START)  # an imported page, of which only now this is known
@@ -522,11 +527,14 @@ class Admission:
             if has_wishes:
                 self._note_wishes(page, request)
             if cycle.is_claimed(page):
+                mark = request.meta.get(META)
+                if page in cycle.skipped and (finder == UNKNOWN_FINDER or is_of_page(mark, page)):
+                    return self._skip(name, UNCHANGED_AGAIN)
                 is_over = page not in cycle.asked and not cycle.is_ahead(page)
                 if is_over and key in self._logins:  # by an interrupted run, whose session is gone
                     cycle.asked.add(page)
                     return self._queue_untouched(request)
-                if is_further and cycle.is_repeated(page, request.meta.get(META), finder):
+                if is_further and cycle.is_repeated(page, mark, finder):
                     cycle.asked.add(page)  # the copies that its callback yields are further ones
                     return self._queue_untouched(request, is_filtered=False)
                 return self._ask_again(page, name, request)
@@ -542,7 +550,9 @@ class Admission:
                 return self._skip(name, DUPLICATE)
             if not self._limits.takes(stored):
                 return self._skip(name, TOO_MANY)
-            if not cycle.repeats.takes(stored["url"]):
+            is_linked = "?" in request.url and finder not in (UNKNOWN_FINDER, START)
+            finder_url = store.request(finder - 1)["url"] if is_linked else ""
+            if not cycle.repeats.takes(stored["url"], finder_url):
                 return self._skip(name, TRAPPED)
             rule = cycle.rules.note_new(stored)
             if rule.never:
@@ -638,6 +648,10 @@ class Admission:
         """Start the visit of a known page, and keep its request of now; None: there is no visit."""
         cycle = self._cycle
         claim = cycle.claim(page)
+        if is_login and claim is None:
+            url = self.rebuilder.credentials.url(stored["url"])
+            line = f"{url} may lead to a login, or bring the session: it is visited beyond the budget."
+            self._log_first("gp4c/beyond_budget", line)
         needs_spider = self.rebuilder.needs_spider(stored)
         if needs_spider or is_login:
             # No plan can ever have it, hence the spider's request is its visit, budget or not.

@@ -196,6 +196,11 @@ def visit(response: Response) -> VisitInfo:
     return made
 
 
+def is_of_page(mark: Any, page: int) -> bool:
+    """Whether a mark in ``Request.meta``, which requests copy, is of a visit of a page."""
+    return isinstance(mark, dict) and mark.get("page") == page
+
+
 def outcome_of(
     reading: PageReading, before: int | None, distance_bits: int, rule: PageRule, previous: PreviousText
 ) -> tuple[str, int | None]:
@@ -679,6 +684,8 @@ class Cycle:
         self.asked_too_late: set[int] = set()
         """Pages whose request was sent before the spider yielded it with other data."""
         self._failed: set[int] = set()
+        self.skipped: set[int] = set()
+        """Pages that were skipped as unchanged in this run, and whose errbacks may ask again."""
         """Pages whose visits of this run had no answer that a callback reads."""
         self.archive: Archive | None = None
         """Where texts are kept; whoever opens it closes it."""
@@ -889,7 +896,7 @@ class Cycle:
         So is one that the page's own callback or errback yields, whatever `finder` asked first. Else the
         spider's first request for a page that the plan has fed is the same visit once more.
         """
-        if page in self.asked or finder == page + 1 or (isinstance(mark, dict) and mark.get("page") == page):
+        if page in self.asked or finder == page + 1 or is_of_page(mark, page):
             return True
         return finder == UNKNOWN_FINDER and page in self._failed  # an errback hands on no finder
 
@@ -1031,6 +1038,8 @@ class Cycle:
         is_skipped = self.settings.skip_unchanged and info.outcome in ("unchanged", "not_modified")
         is_skipped = is_skipped and not self.needs_callback(visit.page)
         is_skipped = is_skipped and (reading is None or not self.follows(visit.page) or has_same_links())
+        if is_skipped and request is not None and request.errback is not None:
+            self.skipped.add(visit.page)
         if request is None or is_skipped or new.outcome not in HELD_OUTCOMES:
             self._record(held)
         else:

@@ -106,19 +106,25 @@ class UrlParts:
         self._now: defaultdict[str, dict[int, list[str]]] = defaultdict(dict)
         """Part -> hash of a URL without it -> URLs of this cycle's new pages."""
         self._pages: Counter[str] = Counter()
+        self._chained: Counter[tuple[str, int]] = Counter()
+        """Part, and hash as above -> new pages that were found by pages which differ in nothing else."""
 
-    def note(self, url: str) -> None:
-        """Note a new page."""
+    def note(self, url: str, finder_url: str = "") -> None:
+        """Note a new page; ``finder_url``: of the page that found it."""
+        finders = set(parts_of(finder_url))
         for part, rest in parts_of(url):
             if part in self._now or len(self._now) < MAX_PARTS:
                 self._pages[part] += 1
-                self._now[part].setdefault(crc32(rest.encode()), []).append(url)
+                name = crc32(rest.encode())
+                self._chained[part, name] += (part, rest) in finders
+                self._now[part].setdefault(name, []).append(url)
                 if len(self._now[part]) > 2 * SAMPLE:
                     self._now[part] = dict(sorted(self._now[part].items())[:SAMPLE])
 
     def finish(self, asked: Sequence[str], asked_pages: int) -> Iterator[str]:
         """Yield warnings; ``asked``: URLs of known pages that the spider asked for, of ``asked_pages``."""
         asked_parts = Counter(part for url in asked for part, _ in parts_of(url))
+        rests = {(part, crc32(rest.encode())) for url in asked for part, rest in parts_of(url)}
         for part, now in self._now.items():
             before = self._before.get(part, [])
             urls = {one: now[one] for one in now if len(before) < SAMPLE or one <= before[-1]}
@@ -128,9 +134,22 @@ class UrlParts:
             others = asked_parts[part] * asked_pages / max(1, len(asked))
             if len(again) >= max(MIN_VARIANTS, len(urls) / 2) and pages >= 2 * others:
                 yield self._warning(part, pages, urls[again[0]][0])
+            elif ones := [one for one in before if self._is_cursor(part, one) and (part, one) not in rests]:
+                yield (
+                    f"{counted(sum(len(now[one]) for one in ones), 'new page')}, such as {now[ones[0]][0]}, "
+                    f"are reached from one another by {part}, which had other values in earlier runs; pages "
+                    "with those are visited as well, for nothing. Give such requests "
+                    'meta={"gp4c": False}: they are sent then whenever the page before is visited. `scrapy '
+                    "gp4c forget` takes the old pages out."
+                )
             self._before = {**self._before, part: sorted({*before, *now})[:SAMPLE]}
         if self._now:
             self._store.amend_record(url_parts=self._before)
+
+    def _is_cursor(self, part: str, rest: int) -> bool:
+        """Whether new pages lead on by values of a part; ``rest``: hash of their URLs without it."""
+        pages = len(self._now[part].get(rest, ()))
+        return 1 < pages <= 2 * self._chained[part, rest] + 2
 
     def _warning(self, part: str, pages: int, example: str) -> str:
         remedy = f"add {part} to GP4C_URL_PARAMS_IGNORED"
@@ -215,9 +234,9 @@ class Repeats:
         """Trap that a page is in; None: it is in none."""
         return next((one for one in scopes_of(url) if one in self._taken), None) if self._taken else None
 
-    def takes(self, url: str) -> bool:
+    def takes(self, url: str, finder_url: str = "") -> bool:
         """Count a new page, unless it is in a trap of which the cycle has enough."""
-        self.parts.note(url)
+        self.parts.note(url, finder_url)
         if (trap := self.trap_of(url)) is None:
             return True
         self._taken[trap] += 1

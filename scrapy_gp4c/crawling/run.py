@@ -482,6 +482,9 @@ class Run:
             return
         self._feeder.end_unasked()
         self._admission.data.warn()
+        has_asked = self._admission.has_start_pages and has_started(self._crawler)
+        if has_asked and (line := messages.earlier_start(cycle, self._admission.rebuilder.credentials.url)):
+            logger.warning("%s", line, extra=self.extra)
         if (cause := self._idle_cause()) is not None:
             logger.warning("scrapy-gp4c found nothing to do: %s", cause, extra=self.extra)
         is_explained = cause is not None or any(map(self.stats.get_value, (FROM_CACHE, NO_DOWNLOAD)))

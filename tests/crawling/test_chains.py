@@ -161,6 +161,54 @@ async def test_links_that_alone_change_are_followed(query: str, site: Site, stor
         assert f"/item/0{day}" in site.fetched()
 
 
+class Patient(Catalogue):
+    """Asks again for whatever fails."""
+
+    def failed(self, failure: Any) -> Iterator[Any]:
+        yield failure.request.replace(dont_filter=True)
+        yield Request(failure.request.url, self.parse_item, dont_filter=True)
+
+
+@pytest_twisted.ensureDeferred
+async def test_an_errback_that_asks_again_gets_no_unchanged_page(site: Site, store_path: Path) -> None:
+    """Pages that fail are asked for again, as without the add-on, and those that are skipped are not."""
+    for day in (1, 2, 3):
+        catalogue(site, lambda request, number: f"item {number}")
+        broken = site.pages["/item/3"]
+
+        def item(request: Any, broken: Any = broken) -> bytes:
+            request.setResponseCode(500 if site.hits["GET", "/item/3"] == 1 else 200)
+            return bytes(broken(request))
+
+        site.pages["/item/3"] = item
+        site.log.clear()
+        await crawl(Patient, store_path, {**SKIP, "RETRY_ENABLED": False}, site=site)
+        assert all(site.hits["GET", path] == (3 if path == "/item/3" else 1) for path in LINKS), day
+
+
+@pytest_twisted.ensureDeferred
+async def test_pages_of_an_earlier_start_are_counted(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file of URLs may have lost some; linked pages are none, and a start that is silent leaves none."""
+
+    class Starting(Catalogue):
+        paths: list[str]
+
+        async def start(self) -> AsyncIterator[Any]:
+            self.seen: list[Any] = []
+            for path in self.paths:
+                yield Request(self.site.url(path), self.parse if path == "/" else self.parse_item)
+
+    for paths, left in ((["/", "/a", "/b"], 0), (["/", "/a"], 1), (["/c"], 3), ([], 0), (["/", "/b"], 2)):
+        catalogue(site, lambda request, number: f"item {number}")
+        site.pages |= {path: html(f"the start {path}") for path in ("/a", "/b", "/c")}
+        await crawl(Starting, store_path, ALL, site=site, paths=paths)
+        lines = [line for line in warnings(caplog) if "the start of an earlier run" in line]
+        assert len(lines) == (left > 0), paths
+        assert all(line.startswith(f"{left} of ") for line in lines)
+
+
 class Listing(Catalogue):
     """Says when its list is read; a day's callback fails after the first link."""
 

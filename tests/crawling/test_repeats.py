@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +194,37 @@ async def test_new_pages_that_differ_in_a_token_or_a_date_are_one_warning(
     assert all(line.startswith("4 of 20 new pages") for line in lines)
     assert "nothing but a date or a token in the path." in lines[0]
     assert "add v to GP4C_URL_PARAMS_IGNORED" in lines[1]
+
+
+class Cursors(LinkFollower):
+    """Follows links as the add-on's warning says."""
+
+    is_told = False
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        yield from response.follow_all(css="a", meta={"gp4c": False} if self.is_told else {})
+
+
+@pytest_twisted.ensureDeferred
+async def test_cursors_with_other_values_in_each_run_are_one_warning(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The remedy of the warning ends it; cursors that stay as they are get none."""
+    for day in (1, 2, 3, 4):
+        chains = {
+            f"/{name}?cursor={value}{number}": f"/{name}?cursor={value}{number + 1}"
+            for name, value in (("new", f"{day}x"), ("same", "x"))
+            for number in range(4)
+        }
+        site.pages = {one: html(f"page {one} of a list", [other]) for one, other in chains.items()}
+        site.pages["/"] = html("lists", ["/same?cursor=x0", f"/new?cursor={day}x0"])
+        caplog.clear()
+        settings = {**FULL, "GP4C_WARMUP_VISITS": 9}
+        await crawl(Cursors, store_path, settings, url=site.url(), is_told=day == 4)
+        lines = [one.getMessage() for one in caplog.records if "one another" in one.getMessage()]
+        assert len(lines) == (day in (2, 3)), day
+        assert f"/new?cursor={day}x4" in site.fetched()
+    assert site.hits["GET", "/new?cursor=4x3"] == 1
 
 
 @pytest.mark.parametrize(
