@@ -7,7 +7,7 @@
 57 days (brdc12-like). The default is a smoke size of about 10 seconds. Every fitness function and set of
 terminals is measured by itself, from the generated history to the selected functions of all folds.
 
-Printed for each: wall and processor time, replays (texts that rank alike take one), replays per second
+Printed for each: wall and processor time, functions evaluated (replays), these per second
 and core, the share of the processor time that went neither into scoring nor into replaying, and the
 greatest resident memory of a worker process and of the parent.
 

@@ -39,7 +39,7 @@ from training.evolution.workers import (
     EvaluationRequest,
     TextFitness,
     load_fitness,
-    values_of,
+    values_of_all,
     workers,
 )
 from training.histories.claims import DATED_CLAIM
@@ -354,11 +354,11 @@ def test_result_is_what_the_rule_selects(selection):
     texts = [k.text for run in range(2) for k in evolve(judge.outcomes, SMALL, 1, (0, run)).best_individuals]
     rule = SELECTIONS[selection]
     values = {
-        text: rule(*(values_of(t, text, load_fitness("ndcg"), "visits") for t in truths[:2]))
+        text: rule(*(values_of_all(t, [text], load_fitness("ndcg"), "visits")[0] for t in truths[:2]))
         for text in texts
     }
     assert result.best.selected == max(values.values())
-    shown = (values_of(t, result.best.text, load_fitness("ndcg"), "visits") for t in truths[:2])
+    shown = (values_of_all(t, [result.best.text], load_fitness("ndcg"), "visits")[0] for t in truths[:2])
     assert rule(*shown) == result.best.selected, "simplifying changed nothing"
     assert len(parse(result.best.text).tokens) <= min(
         len(parse(text).tokens) for text, value in values.items() if value == result.best.selected
@@ -373,7 +373,7 @@ def test_guarded_ends_with_a_named_function_or_one_that_surely_beats_it():
     fitness = load_fitness("ndcg")
 
     def both(text):
-        return sum(values_of(part, text, fitness, "visits").mean() for part in truths[:2])
+        return sum(values_of_all(part, [text], fitness, "visits")[0].mean() for part in truths[:2])
 
     assert both(result.best.text) >= max(map(both, choices.goal_on(truths.training).named))
     assert result.best.selected == result.best.table["learned"]["training"]["ndcg"]
@@ -425,9 +425,11 @@ def test_the_guard_judges_by_the_mean_over_several_draws_of_what_is_forgotten(mo
     assert len(seen) > 10
     ndcg = load_fitness("ndcg")
     means = [candidate[0] for candidate in seen]
-    expected = np.mean([values_of(truth, result.best.text, ndcg, "visits") for truth in training], axis=0)
+    expected = np.mean(
+        [values_of_all(truth, [result.best.text], ndcg, "visits")[0] for truth in training], axis=0
+    )
     assert np.array_equal(means[0], expected)
-    assert result.best.selected == values_of(parts.training, result.best.text, ndcg, "visits").mean()
+    assert result.best.selected == values_of_all(parts.training, [result.best.text], ndcg, "visits")[0].mean()
 
 
 def test_table_has_every_baseline_and_the_oracle():
@@ -491,12 +493,12 @@ def smoothing_matters() -> tuple[PreparedHistory, str]:
 def test_it_learns_a_known_rule(case, fitness):
     """At least 97% of the fitness of the rule that is best by construction, with a small population."""
     truth, rule = case()
-    known = values_of(truth, rule, load_fitness(fitness), "visits").mean()
+    known = values_of_all(truth, [rule], load_fitness(fitness), "visits")[0].mean()
     judge = TextFitness(truth, load_fitness(fitness), "visits")
     parameters = Parameters(population=60, generations=10, best_count=5)
     evolution = evolve(judge.outcomes, parameters, 1)
     assert evolution.best_individuals[0].value >= 0.97 * known
-    blind = values_of(truth, "random", load_fitness(fitness), "visits").mean()
+    blind = values_of_all(truth, ["random"], load_fitness(fitness), "visits")[0].mean()
     assert known > 1.2 * blind, "the rule must be worth learning"
 
 

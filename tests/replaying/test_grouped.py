@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scrapy_gp4c.scoring.expression import WATCH, Expression, parse
 from scrapy_gp4c.scoring.functions import load
 from training.evolution.evolve import drawing_from, expression_of, primitive_set
-from training.evolution.workers import TextFitness, load_fitness, values_of
+from training.evolution.workers import TextFitness, load_fitness, values_of_all
 from training.histories.history import ChangeHistory
 from training.histories.models import generate
 from training.replaying import grouped
@@ -160,4 +160,4 @@ def test_a_search_takes_no_heed_of_where_a_trail_was_left():
     other = TextFitness(TRUTH, load_fitness("ndcg"), "visits")
     assert first == other.outcomes({text: functions[text] for text in reversed(texts)})
     for text, outcome in first.items():
-        assert outcome.value == values_of(TRUTH, text, load_fitness("ndcg"), "visits").mean()
+        assert outcome.value == values_of_all(TRUTH, [text], load_fitness("ndcg"), "visits")[0].mean()

@@ -50,7 +50,6 @@ from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import (
     NotCallableError,
-    ScoreFunction,
     is_dotted,
     load_callable,
     of_expression,
@@ -58,7 +57,7 @@ from scrapy_gp4c.scoring.functions import (
 from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.evolve import Outcome, named_expression
 from training.replaying.metrics import IMPACT, MEASURES, METRICS
-from training.replaying.prepared import PreparedHistory, ranking
+from training.replaying.prepared import PreparedHistory
 from training.replaying.replay import ReplayResult, run_all
 
 
@@ -167,17 +166,6 @@ def load_measure(text: str) -> Fitness | FitnessPair:
     return FitnessPair(load_fitness(first), load_fitness(second)) if comma else load_fitness(first)
 
 
-def values_of(
-    prepared: PreparedHistory,
-    text: str,
-    fitness: Fitness | FitnessPair,
-    clock: Clock,
-    policy: str = TOP_K.text,
-) -> Values:
-    """Fitness per scored cycle of the score expression `text`; of a pair, in two rows."""
-    return values_of_all(prepared, [text], fitness, clock, policy)[0]
-
-
 def values_of_all(
     prepared: PreparedHistory,
     texts: Iterable[str],
@@ -194,9 +182,9 @@ def values_of_all(
 
 
 class TextFitness:
-    """Evaluates score expressions on one training set, never the same ranking twice.
+    """Evaluates score expressions on one training set.
 
-    ``replays`` counts the functions replayed so far, ``replay_s`` the processor time that it took to score
+    ``replays`` counts the functions evaluated so far, ``replay_s`` the processor time that it took to score
     the states and to replay, in seconds.
     """
 
@@ -215,27 +203,12 @@ class TextFitness:
         self._clock = clock
         self._policy = policy
         self._prefix_caches: PrefixCaches = {}
-        self._known: dict[bytes | str, Outcome] = {}
 
     def outcomes(
         self, functions: Mapping[str, Expression], compiled: Path | None = None
     ) -> dict[str, Outcome]:
         """Outcome of every function, by text; `compiled` as for `values`."""
-        loaded = self._loaded(functions)
-        start = time.thread_time()
-        # Another policy may ask for more than the order of the pages.
-        ranked = self._policy == TOP_K.text
-        keys = [
-            (ranking(self._prepared, function) if ranked else None) or function.text for function in loaded
-        ]
-        self.replay_s += time.thread_time() - start
-        new = {key: function for key, function in zip(keys, loaded, strict=True) if key not in self._known}
-        values = self._replayed(list(new.values()), compiled)
-        outcomes = {key: _outcome(outcome_values) for key, outcome_values in zip(new, values, strict=True)}
-        self._known |= {key: outcome for key, outcome in outcomes.items() if isinstance(key, bytes)}
-        return {
-            text: outcomes.get(key) or self._known[key] for text, key in zip(functions, keys, strict=True)
-        }
+        return {text: _outcome(values) for text, values in self.values(functions, compiled).items()}
 
     def values(self, functions: Mapping[str, Expression], compiled: Path | None = None) -> dict[str, Values]:
         """Fitness per scored cycle of every function, by text.
@@ -243,19 +216,14 @@ class TextFitness:
         ``compiled``: a file that is there once the code is compiled, see `training.evolution.learning`;
         until then functions are replayed one by one, without compiled loops.
         """
-        return dict(zip(functions, self._replayed(self._loaded(functions), compiled), strict=True))
-
-    def _loaded(self, functions: Mapping[str, Expression]) -> list[ScoreFunction]:
-        return [of_expression(expression, text, self._clock) for text, expression in functions.items()]
-
-    def _replayed(self, functions: Sequence[ScoreFunction], compiled: Path | None) -> list[Values]:
+        loaded = [of_expression(expression, text, self._clock) for text, expression in functions.items()]
         start = time.thread_time()
         values: list[Values] = []
-        while len(values) < len(functions):
+        while len(values) < len(loaded):
             waiting = compiled is not None and not compiled.exists()
             results = run_all(
                 self._prepared,
-                functions[len(values) :][: 1 if waiting else None],
+                loaded[len(values) :][: 1 if waiting else None],
                 engine="dense" if waiting else "auto",
                 metrics=self._fitness.metrics,
                 policy=self._policy,
@@ -263,8 +231,8 @@ class TextFitness:
             )
             values += [self._fitness.values(result) for result in results]
         self.replay_s += time.thread_time() - start
-        self.replays += len(functions)
-        return values
+        self.replays += len(loaded)
+        return dict(zip(functions, values, strict=True))
 
 
 def _outcome(values: Values) -> Outcome:
@@ -514,7 +482,7 @@ class EvaluationResult(NamedTuple):
     answers: dict[str, Outcome] | dict[str, Values] | None
     """By text; None: the worker lacks the training set."""
     replays: int = 0
-    """Functions that were replayed: of those that rank alike, one."""
+    """Functions that were evaluated."""
     replay_s: float = 0.0
     """Processor time of scoring and replaying, in seconds."""
     task: EvaluationTask | None = None

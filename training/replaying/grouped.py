@@ -32,7 +32,7 @@ from training.replaying.kernels.cycles import replay_cycle, replay_states
 from training.replaying.kernels.memory import Facts, Work
 from training.replaying.kernels.visits import penalise_rest
 from training.replaying.metrics import Tallies
-from training.replaying.prepared import MOST_RANKED, PreparedHistory, States, state_columns, states_of
+from training.replaying.prepared import MOST_CACHED, PreparedHistory, States, state_columns, states_of
 
 FIRST: Final = memory.NOWHERE + 1
 """Slot of the first warm-up pattern."""
@@ -544,7 +544,7 @@ class _Batch:
     @property
     def is_cached(self) -> bool:
         """Whether all states are listed, in few rows."""
-        return self._listed is not None and self._listed.complete and self._listed.rows <= MOST_RANKED
+        return self._listed is not None and self._listed.complete and self._listed.rows <= MOST_CACHED
 
     def replay(self, prefix_cache: PrefixCache | None) -> Iterator[tuple[list[int], Tallies]]:
         """Replay all functions; yields those that chose alike in every cycle, with their tallies."""

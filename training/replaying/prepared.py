@@ -7,7 +7,6 @@ workers.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import weakref
 from dataclasses import dataclass, field, fields
@@ -34,10 +33,8 @@ MOST_ROWS: Final = 65_536
 """Most listed rows: states times cycles since the last visit."""
 ROWS_PER_CYCLE: Final = 2048
 """Most rows added for one more cycle: scoring more costs as much as returning to Python."""
-MOST_RANKED: Final = 16_384
-"""Most rows whose ordering costs less than a replay, about."""
-RECENT_SCORES: Final = 2**18
-"""Scores kept for a second request."""
+MOST_CACHED: Final = 16_384
+"""Most rows of listed states whose replays are kept in a prefix cache."""
 
 
 @dataclass(frozen=True)
@@ -63,41 +60,15 @@ class States:
     """Whether the states of all scored cycles are listed."""
     known: dict[str, Array] = field(default_factory=dict)
     """Values of the terminals computed so far, by row."""
-    recent: dict[Expression, Floats] = field(default_factory=dict)
-    """Scores computed last."""
 
     def scores(self, expression: Expression) -> Floats:
         """Scores by row."""
-        scores = self.recent.get(expression)
-        if scores is None:
-            missing = [name for name in expression.terminals if name not in self.known]
-            for name, values in terminals.compute(missing, self.columns, 0).items():
-                self.known[name] = values.astype(np.float64)
-            scores = np.empty(self.rows)
-            expression.evaluate(self.known, scores)
-            most = RECENT_SCORES // self.rows
-            for old in list(self.recent)[: max(len(self.recent) + 1 - most, 0)]:
-                self.recent.pop(old, None)
-            if most:
-                self.recent[expression] = scores
+        missing = [name for name in expression.terminals if name not in self.known]
+        for name, values in terminals.compute(missing, self.columns, 0).items():
+            self.known[name] = values.astype(np.float64)
+        scores = np.empty(self.rows)
+        expression.evaluate(self.known, scores)
         return scores
-
-    def ranking(self, expression: Expression) -> bytes | None:
-        """Digest of the order, ties included, of all states by `expression`; None: too many states.
-
-        A replay depends on a score function only through the order of the pages in each cycle. So functions
-        that put all possible states in the same order need one replay: `t * X`, `10 * t * X` and `exp(t *
-        X)`, say.
-        """
-        if not self.complete or self.rows > MOST_RANKED:
-            return None
-        scores = self.scores(expression)
-        order = np.argsort(scores)
-        ranked = scores[order]
-        rank = np.empty(self.rows, np.uint16)
-        rank[order[1:]] = np.cumsum(ranked[1:] != ranked[:-1])
-        rank[order[0]] = 0
-        return hashlib.blake2b(rank.tobytes(), digest_size=16, key=",".join(self.columns).encode()).digest()
 
 
 WITH_G: Final = ("n", "X", "last", "last_cycle", "A", "G")
@@ -140,15 +111,6 @@ def states_of(prepared: PreparedHistory, columns: tuple[str, ...], clock: Clock)
         prepared.states[columns] = _list(prepared, columns)
     listed: States | None = prepared.states[columns]
     return listed
-
-
-def ranking(prepared: PreparedHistory, function: ScoreFunction) -> bytes | None:
-    """Key that is equal for functions that rank all pages alike in every replay; None: unknown."""
-    if not function.terminals or not are_groups(function):
-        return None
-    assert function.expression is not None
-    states = states_of(prepared, *state_columns(function))
-    return None if states is None else states.ranking(function.expression)
 
 
 def _list(prepared: PreparedHistory, needed: tuple[str, ...]) -> States | None:
