@@ -21,7 +21,7 @@ from scrapy_gp4c.errors import HistoryError
 from training import options
 from training.comparing.evaluation import evaluate, markdown, write_text
 from training.comparing.statistics import Mean, mean
-from training.histories.formats import UNPACKING, opened
+from training.histories.formats import opened
 from training.histories.from_store import read_with_report
 from training.histories.history import ChangeHistory
 from training.histories.imputation import fill_lost_cycles
@@ -47,18 +47,15 @@ def read_urls(path: Path) -> dict[str, list[str]]:
     Raises HistoryError for a file that cannot be read, or a line without a host.
     """
     sites: dict[str, list[str]] = {}
-    try:
-        with opened(path) as file:
-            for number, line in enumerate(file, start=1):
-                url = line.decode().strip()
-                if not url:
-                    continue
-                host = urlsplit(url).netloc
-                if not host:
-                    raise HistoryError(f"{path}, line {number}: expected a URL with a host; found {url!r}")
-                sites.setdefault(host, []).append(url)
-    except (OSError, *UNPACKING, UnicodeDecodeError) as error:
-        raise HistoryError(f"cannot read {path}: {error}") from error
+    with opened(path) as file:
+        for number, line in enumerate(file, start=1):
+            url = line.decode().strip()
+            if not url:
+                continue
+            host = urlsplit(url).netloc
+            if not host:
+                raise HistoryError(f"{path}, line {number}: expected a URL with a host; found {url!r}")
+            sites.setdefault(host, []).append(url)
     if not sites:
         raise HistoryError(f"{path} has no URL: expected one a line")
     return sites

@@ -416,7 +416,7 @@ def test_damaged_gzip_is_refused_wherever_it_breaks(tmp_path):
         with pytest.raises(HistoryError):
             read_history(path)
     path.write_bytes(good[: len(good) // 2])
-    with pytest.raises(HistoryError, match=r"h\.gz: the gzip data is damaged or cut off"):
+    with pytest.raises(HistoryError, match=r"h\.gz: the packed data is damaged or cut off"):
         read_history(path)
 
 

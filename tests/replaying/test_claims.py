@@ -113,7 +113,7 @@ def test_claims_are_read_from_lines(tmp_path: Path) -> None:
             HistoryError, match=r"claims.tsv, line 6: expected site<TAB>page.*kind of sitemap"
         ):
             read_claims(path, history)
-    with pytest.raises(HistoryError, match="cannot read the claims"):
+    with pytest.raises(HistoryError, match=r"cannot read .*none"):
         read_claims(tmp_path / "none", history)
 
 

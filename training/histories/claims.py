@@ -16,7 +16,7 @@ from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.claims import CLAIM, renumbered
 from scrapy_gp4c.scoring.hints import CLAIMED, KINDS
 from scrapy_gp4c.scoring.sizes import size_class
-from training.histories.formats import UNPACKING, opened
+from training.histories.formats import opened
 from training.histories.history import ChangeHistory, sizes_or_none
 
 DATED_CLAIM: Final = np.dtype([("cycle", "<i4"), *CLAIM.descr])
@@ -103,11 +103,8 @@ def _lines_about(path: Path, history: ChangeHistory) -> Iterator[tuple[int, str,
         raise HistoryError("claims need a history with names of sites and pages")
     sites = (history.site_names[site] for site in history.site.tolist())
     number = {name: page for page, name in enumerate(zip(sites, history.page_names, strict=True))}
-    try:
-        with opened(path) as file:
-            text = file.read().decode("utf-8", "surrogateescape")
-    except (OSError, *UNPACKING) as error:
-        raise HistoryError(f"cannot read the claims {path}: {error}") from error
+    with opened(path) as file:
+        text = file.read().decode("utf-8", "surrogateescape")
     for line_number, line in enumerate(text.splitlines(), start=1):
         if line.strip() and not line.startswith("#"):
             site, _, fields_text = line.partition("\t")

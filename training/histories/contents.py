@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
-from training.histories.formats import UNPACKING, check_size, lines, opened
+from training.histories.formats import check_size, lines, opened
 from training.histories.history import ChangeHistory
 from training.histories.names import PackedNames
 
@@ -69,13 +69,8 @@ class ContentHistory:
 
 def has_contents(path: Path) -> bool:
     """Whether a file is of contents, by its beginning; HistoryError if it cannot be read."""
-    try:
-        with opened(path) as file:
-            return file.read(64).lstrip()[:1] == b"{"
-    except UNPACKING:
-        return False  # whoever reads histories tells what is wrong with it
-    except OSError as error:
-        raise HistoryError(f"cannot read the change history {path}: {error.strerror or error}") from error
+    with opened(path) as file:
+        return file.read(64).lstrip()[:1] == b"{"
 
 
 def read_contents(path: str | Path, site: str | None = None, changed_only: bool = False) -> ContentHistory:
@@ -144,17 +139,10 @@ def _changes(page: PageVersions) -> PageVersions:
 
 def _lines(path: Path) -> Iterator[tuple[int, PageVersions]]:
     """Number and content of every line."""
-    try:
-        with opened(path) as file:
-            for number, line in enumerate(lines(path, file), start=1):
-                if line.strip():
-                    yield number, _page(path, number, line)
-    except UNPACKING as error:
-        raise HistoryError(
-            f"{path}: the packed data is damaged or cut off ({error}); fetch or write the file again"
-        ) from error
-    except OSError as error:
-        raise HistoryError(f"cannot read {path}: {error.strerror or error}") from error
+    with opened(path) as file:
+        for number, line in enumerate(lines(path, file), start=1):
+            if line.strip():
+                yield number, _page(path, number, line)
 
 
 def _page(path: Path, number: int, line: bytes) -> PageVersions:

@@ -47,17 +47,26 @@ MAX_LINE_BYTES: Final = 2**28
 """Limit of a line: a few MB of gzip may unpack to many GB."""
 
 
-UNPACKING: Final = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
-"""Errors of files whose packed data is damaged or cut off."""
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that is plain, gzip or xz, as its first bytes say.
 
-
-def opened(path: Path) -> IO[bytes]:
-    """Open a file that is plain, gzip or xz, as its first bytes say."""
-    with open(path, "rb") as file:
-        head = file.read(2)
-    if head == b"\x1f\x8b":
-        return cast(IO[bytes], gzip.open(path))
-    return lzma.open(path) if head == b"\xfd7" else open(path, "rb")
+    Raises HistoryError where it cannot be read, also within the block: for damaged data, say.
+    """
+    try:
+        with contextlib.ExitStack() as stack:
+            file = stack.enter_context(open(path, "rb"))
+            head = file.peek(2)[:2]
+            if head == b"\x1f\x8b":
+                yield stack.enter_context(io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 20))
+            else:
+                yield stack.enter_context(lzma.open(file)) if head == b"\xfd7" else file
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise HistoryError(
+            f"{path}: the packed data is damaged or cut off ({error}); fetch or write the file again"
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise HistoryError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
@@ -220,29 +229,10 @@ def read_file(path: Path) -> HistoryFields:
 
     Raises HistoryError as `training.histories.reading.read_history`.
     """
-    with contextlib.ExitStack() as stack:
-        try:
-            raw = stack.enter_context(open(path, "rb"))
-            file: IO[bytes] = raw
-            if raw.peek(2)[:2] == b"\x1f\x8b":
-                file = stack.enter_context(io.BufferedReader(gzip.GzipFile(fileobj=raw), 1 << 20))
-            with _unpacking(path):
-                head = file.peek(4)[:4]  # type: ignore[attr-defined]
-            if head == b"PK\x03\x04":
-                return _read_npz(path, file)
-            return _read_lines(path, file)
-        except OSError as error:
-            raise HistoryError(f"cannot read the change history {path}: {error.strerror or error}") from error
-
-
-@contextlib.contextmanager
-def _unpacking(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise HistoryError(
-            f"{path}: the gzip data is damaged or cut off ({error}); fetch or write the file again"
-        ) from error
+    with opened(path) as file:
+        if file.peek(4)[:4] == b"PK\x03\x04":  # type: ignore[attr-defined]
+            return _read_npz(path, file)
+        return _read_lines(path, file)
 
 
 class _Pages:
@@ -314,40 +304,39 @@ class _Pages:
 def _read_lines(path: Path, file: IO[bytes]) -> HistoryFields:
     pages, tabbed, line, blank = _Pages(path), None, 0, 0
     names, weights, sizes = PackedNames(), [np.empty(0)], [np.empty(0, np.uint8)]
-    with _unpacking(path):
-        for batch in batches(lines(path, file), most_bytes=BATCH_BYTES):
-            numbers, rows = [], []
-            for text in batch:
-                line += 1
-                text = text.rstrip(b"\r\n")
-                if not text:
-                    blank = blank or line
-                elif not text.startswith(b"#"):
-                    if blank:
-                        raise HistoryError(f"{path}, line {blank}: expected a page; found an empty line")
-                    numbers.append(line)
-                    rows.append(text)
-            if not rows:
-                continue
-            if tabbed is None:
-                tabbed = b"\t" in rows[0]
-            if not tabbed:
-                pages.add(numbers, rows, None)
-                continue
-            columns = [row.split(b"\t", 3) for row in rows]
-            for number, row in zip(numbers, columns, strict=True):
-                if len(row) < 3 or not row[2]:
-                    raise HistoryError(
-                        f"{path}, line {number}: expected site<TAB>page<TAB>bits; found {len(row)} of the "
-                        "3 columns"
-                        if len(row) < 3
-                        else f"{path}, line {number}: expected bits in column 3; found nothing"
-                    )
-            complete = pages.add(numbers, [row[2] for row in columns], [row[0] for row in columns])
-            names.extend(columns[i][1] for i in complete.tolist())
-            weight, size = weights_and_sizes(path, [(numbers[i], columns[i]) for i in complete.tolist()])
-            weights.append(weight)
-            sizes.append(size)
+    for batch in batches(lines(path, file), most_bytes=BATCH_BYTES):
+        numbers, rows = [], []
+        for text in batch:
+            line += 1
+            text = text.rstrip(b"\r\n")
+            if not text:
+                blank = blank or line
+            elif not text.startswith(b"#"):
+                if blank:
+                    raise HistoryError(f"{path}, line {blank}: expected a page; found an empty line")
+                numbers.append(line)
+                rows.append(text)
+        if not rows:
+            continue
+        if tabbed is None:
+            tabbed = b"\t" in rows[0]
+        if not tabbed:
+            pages.add(numbers, rows, None)
+            continue
+        columns = [row.split(b"\t", 3) for row in rows]
+        for number, row in zip(numbers, columns, strict=True):
+            if len(row) < 3 or not row[2]:
+                raise HistoryError(
+                    f"{path}, line {number}: expected site<TAB>page<TAB>bits; found {len(row)} of the "
+                    "3 columns"
+                    if len(row) < 3
+                    else f"{path}, line {number}: expected bits in column 3; found nothing"
+                )
+        complete = pages.add(numbers, [row[2] for row in columns], [row[0] for row in columns])
+        names.extend(columns[i][1] for i in complete.tolist())
+        weight, size = weights_and_sizes(path, [(numbers[i], columns[i]) for i in complete.tolist()])
+        weights.append(weight)
+        sizes.append(size)
     fields = pages.fields()
     if not tabbed:
         return fields
@@ -363,8 +352,7 @@ def _read_lines(path: Path, file: IO[bytes]) -> HistoryFields:
 def _read_npz(path: Path, file: IO[bytes]) -> HistoryFields:
     needed = "expected arrays changed (bool [cycles, pages]) and site (integer [pages])"
     wanted = ("changed", "site", "weight", "observed", "size", *NAME_FIELDS)
-    with _unpacking(path):
-        arrays = read_arrays(path, file, wanted, needed, partial(_check_headers, path, needed))
+    arrays = read_arrays(path, file, wanted, needed, partial(_check_headers, path, needed))
     sites, pages = (_names(arrays.get(name)) for name in NAME_FIELDS)
     weight, observed, size = (arrays.get(name) for name in ("weight", "observed", "size"))
     return HistoryFields(arrays["changed"], arrays["site"], weight, observed, sites, pages, size=size)

@@ -23,7 +23,6 @@ from scrapy_gp4c.store.history_fields import is_header
 from scrapy_gp4c.store.opening import Store
 from training.histories.claims import DATED_CLAIM, of_crawl
 from training.histories.formats import (
-    UNPACKING,
     ArrayHeader,
     lines,
     opened,
@@ -134,11 +133,8 @@ MAX_MISSED: Final = 2
 
 def is_export(path: Path) -> bool:
     """Whether a file begins as an export does; raises HistoryError for one that cannot be read."""
-    try:
-        with opened(path) as file:
-            return is_header(file.readline(1_000).decode())
-    except (OSError, *UNPACKING, UnicodeDecodeError):
-        return False
+    with opened(path) as file:
+        return is_header(file.readline(1_000).decode(errors="replace"))
 
 
 def read_export_growth(path: Path) -> GrowthHistory:
@@ -158,8 +154,6 @@ def read_export_growth(path: Path) -> GrowthHistory:
             grown = read_store_growth(store_path, str(path))
     except ImportFileError as error:
         raise HistoryError(str(error)) from None
-    except (OSError, *UNPACKING, UnicodeDecodeError) as error:
-        raise HistoryError(f"cannot read the export {path}: {error}") from error
     return replace(grown, history=replace(grown.history, key=None))
 
 

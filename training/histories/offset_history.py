@@ -27,7 +27,7 @@ import numpy.typing as npt
 from scrapy_gp4c.arrays import Floats, Ints
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.foreign_text import counted
-from training.histories.formats import UNPACKING, lines, opened
+from training.histories.formats import lines, opened
 from training.histories.history import ChangeHistory, weights_or_none
 from training.histories.imputation import draw_between_visits, likeliest_rates
 from training.histories.names import UNDECODED, PackedNames, batches
@@ -190,16 +190,13 @@ def _rows(path: Path, name: str, columns: int) -> Iterator[tuple[int, list[bytes
         if name in (IMPORTANCE, CHANGE_RATES):
             return
         raise HistoryError(f"{path}: expected the file {name} or {name}.gz; there is none. Fetch it, too.")
-    try:
-        with opened(file) as content:
-            for number, line in enumerate(lines(file, content), start=1):
-                fields = line.rstrip(b"\r\n").split(b"\t", columns - 1)
-                if len(fields) == columns:
-                    yield number, fields
-                elif fields != [b""]:
-                    raise _unexpected(file, number, f"{columns} columns", line)
-    except (OSError, *UNPACKING) as error:
-        raise HistoryError(f"cannot read {file}: {error}. Fetch the file again.") from error
+    with opened(file) as content:
+        for number, line in enumerate(lines(file, content), start=1):
+            fields = line.rstrip(b"\r\n").split(b"\t", columns - 1)
+            if len(fields) == columns:
+                yield number, fields
+            elif fields != [b""]:
+                raise _unexpected(file, number, f"{columns} columns", line)
 
 
 def _unexpected(file: Path, number: int, expected: str, line: bytes) -> HistoryError:
