@@ -16,7 +16,7 @@ from scrapy_gp4c.search.queries import Workload
 from scrapy_gp4c.store.atomic_files import replacing
 from training import options
 from training.histories.contents import read_contents
-from training.replaying.search import WorkloadPlan, count, draw, knee, search
+from training.replaying.search import WorkloadPlan, above_knee, count, draw
 from training.reporting.terminal import progress
 
 COUNTS = 1_000_000
@@ -35,30 +35,18 @@ def main(arguments: Sequence[str] | None) -> None:
     add("--queries", type=int, default=plan.queries, help="distinct queries to draw (default %(default)s)")
     add("--zipf", type=float, default=plan.zipf, help="frequency ~ rank^-zipf (default %(default)s)")
     options.shared(add, "--seed", default=plan.seed, help="of all draws (default %(default)s)")
-    relevance = "drop queries whose TF-IDF summed over pages is below this number (default: at the knee)"
-    add("--min-relevance", default="auto", metavar="auto|NUMBER", help=relevance)
     args = parser.parse_args(arguments)
-    least = None if args.min_relevance == "auto" else _number(parser, args.min_relevance)
     if args.queries < 1:
         parser.error(f"--queries: expected at least 1; found {args.queries}")
-    _write(args, WorkloadPlan(args.queries, args.zipf, args.seed), least)
+    _write(args, WorkloadPlan(args.queries, args.zipf, args.seed))
 
 
-def _number(parser: argparse.ArgumentParser, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        parser.error(f"--min-relevance: expected auto or a number; found {text!r}")
-
-
-def _write(args: argparse.Namespace, plan: WorkloadPlan, least: float | None) -> None:
+def _write(args: argparse.Namespace, plan: WorkloadPlan) -> None:
     contents = read_contents(args.contents, args.site, args.changed_only)
     drawn = draw(contents, plan)
     with progress(Console(stderr=True), len(contents.texts), "counting terms") as advance:
         corpus = count(contents, advance).of(drawn)
-    relevance = search(corpus, drawn, "tfidf").relevance()
-    least = knee(relevance) if least is None else least
-    relevant = drawn.take(np.flatnonzero(relevance >= least))
+    relevant, least = above_knee(corpus, drawn)
     with replacing(args.output) as file:
         file.write("".join(_lines(relevant)).encode())
     lengths = np.bincount([len(query) for query in relevant.queries], minlength=4)[1:4]

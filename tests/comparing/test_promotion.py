@@ -38,7 +38,6 @@ from training.comparing.promotion import (
     LEVEL,
     PROMOTED,
     REPLAYS,
-    DecisionOnTwo,
     Verdict,
     arrangements_of,
     budget_of_crawl,
@@ -198,7 +197,7 @@ def test_a_promotion_reads_claims_and_first_sights(
     for option in ("--claims", "--first-sight"):
         arguments = [str(tmp_path / "h.tsv"), "--promote", str(path), option, "nowhere"]
         assert learn.main(arguments) == 2
-        assert "cannot read the claims nowhere" in capsys.readouterr().err
+        assert "cannot read nowhere" in capsys.readouterr().err
 
 
 def keyed(pages: int, cycles: int, seed: int = 1) -> ChangeHistory:
@@ -561,7 +560,6 @@ def test_two_objectives_on_a_history(champion: str, challenger: str, promoted: b
     history = models.generate("poisson", 1200, 40, 1)
     pair = functions.load(champion), functions.load(challenger)
     decision = decide(history, *pair, Choices(front=True), 20)
-    assert isinstance(decision, DecisionOnTwo)
     assert decision.promoted is promoted
     assert decision.reason.startswith(reason)
     single = decide(history, *pair, Choices(), 20)

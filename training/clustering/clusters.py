@@ -375,7 +375,7 @@ COMMAND: Final = "python -m training.cluster CONTENTS|STORE -o groups.npz"
 def identity_of(history: ChangeHistory) -> str:
     """Digest of sites and names of a history's pages, in their order."""
     digest = hashlib.sha256()
-    sites = history.site_names or [str(number) for number in range(int(history.site.max()) + 1)]
+    sites = history.site_labels
     for site, page in zip(history.site.tolist(), history.page_names or [""] * history.pages, strict=True):
         digest.update(f"{sites[site]}\t{page}\n".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()

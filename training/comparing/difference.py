@@ -117,10 +117,8 @@ def differ(
             visited_sites, inverse = np.unique(history.site[visits.page], return_inverse=True)
             counts = np.bincount(inverse), np.bincount(inverse, weights=visits.changed)
             for number, visited, changed in zip(visited_sites.tolist(), *counts, strict=True):
-                names = history.site_names
-                entry = site_counts.setdefault(
-                    f"site {number}" if names is None else str(names[number]), [0, 0, 0, 0]
-                )
+                name = f"site {number}" if history.site_names is None else history.site_names[number]
+                entry = site_counts.setdefault(name, [0, 0, 0, 0])
                 entry[side] += int(visited)
                 entry[2 + side] += int(changed)
     one = ReplayVisits(*(np.concatenate(column) for column in zip(*ones, strict=True)))

@@ -72,35 +72,27 @@ class Decision:
     """Probability that a loss of freshness of `GUARD_MARGIN` looks as small by chance."""
     pages: int
     cycles: int
+    loss_probability: float | None = None
+    """With two objectives: probability that a loss of `metric` of `GUARD_MARGIN` looks as small by chance."""
+    freshness_gain_probability: float | None = None
+    """With two objectives: p value of the gain in freshness."""
 
     def __str__(self) -> str:
         """Decision, reason and numbers for people."""
+        other_way = ""
+        if self.loss_probability is not None:
+            other_way = (
+                "\n  and the other way round: "
+                f"p = {self.loss_probability:.3g} for a loss of {self.metric} of {GUARD_MARGIN:g} or more, "
+                f"p = {self.freshness_gain_probability:.3g} for a gain of {GUARD} by chance"
+            )
         return (
             f"{'PROMOTED' if self.promoted else 'KEPT the function in use'}: {self.reason}\n"
             f"judged on {self.pages:,} held-out pages, the newest {self.cycles} cycles:\n"
             f"  {self.metric}: in use {self.champion:.4f}, challenger {self.challenger:.4f} "
             f"(p = {self.probability:.3g} for a gain by chance)\n"
             f"  {GUARD}: in use {self.champion_freshness:.4f}, challenger {self.challenger_freshness:.4f} "
-            f"(p = {self.freshness_probability:.3g} for a loss of {GUARD_MARGIN:g} or more)"
-        )
-
-
-@dataclass(frozen=True)
-class DecisionOnTwo(Decision):
-    """Result of comparing two score functions by fitness and freshness."""
-
-    loss_probability: float
-    """Probability that a loss of `metric` of `GUARD_MARGIN` looks as small by chance."""
-    freshness_gain_probability: float
-    """P value of the gain in freshness."""
-
-    def __str__(self) -> str:
-        """Decision, reason and numbers for people."""
-        return (
-            f"{super().__str__()}\n"
-            f"  and the other way round: p = {self.loss_probability:.3g} for a loss of {self.metric} of "
-            f"{GUARD_MARGIN:g} or more, p = {self.freshness_gain_probability:.3g} for a gain of {GUARD} by "
-            "chance"
+            f"(p = {self.freshness_probability:.3g} for a loss of {GUARD_MARGIN:g} or more){other_way}"
         )
 
 
@@ -181,7 +173,8 @@ def decide(
         reason = "both rank alike in every judged cycle"
     means = [[float(row.mean()) for row in pair] for pair in values]
     first, second = goals
-    fields = (
+    of_two = (first.loss, second.gain) if choices.front else ()
+    return Decision(
         promoted,
         reason,
         fitness.name,
@@ -193,8 +186,8 @@ def decide(
         second.loss,
         history.pages,
         cycles,
+        *of_two,
     )
-    return DecisionOnTwo(*fields, first.loss, second.gain) if choices.front else Decision(*fields)
 
 
 class Verdict(NamedTuple):
@@ -301,10 +294,7 @@ def _keys(history: ChangeHistory, by: str) -> npt.NDArray[np.uint64]:
     """Keys that decide the part of each page: uint64 ``[P]``."""
     if by == "pages":
         return np.arange(history.pages, dtype=np.uint64) if history.key is None else history.key
-    names = [str(number) for number in range(int(history.site.max()) + 1)]
-    if history.site_names is not None:
-        names = [str(name) for name in history.site_names]
-    group = history.site
+    names, group = list(history.site_labels), history.site
     if by == "directories":
         group = history.neighbours.groups.group.astype(np.int32)
         names = [f"{names[site]}\t{directory}" for site, directory in history.neighbours.directory_names]
@@ -332,9 +322,7 @@ def not_worse(
         return np.array([rows[row].mean() for rows in values])
 
     least = mean_of(champion) - GUARD_MARGIN
-    candidates = {
-        text: functions.of_expression(named_expression(text), text, choices.clock) for text in texts
-    }
+    candidates = {text: _loaded(text, choices) for text in texts}
     return {text for text, function in candidates.items() if (mean_of(function) >= least).all()}
 
 
@@ -406,13 +394,12 @@ def promote(
     )
     if not learned.complete:
         raise KeyboardInterrupt
-    challenger = functions.of_expression(
-        named_expression(learned.best.text), learned.best.text, choices.clock
-    )
+    challenger = _loaded(learned.best.text, choices)
     decision = decide(split.test, champion, challenger, choices, newest)
     if decision.promoted:
+        judged = {name: value for name, value in asdict(decision).items() if value is not None}
         instead = {"instead_of": champion.formula, "instead_of_sha256": champion.sha256}
-        write_learned(path, learned, choices, history, {"promotion": {**asdict(decision), **instead}})
+        write_learned(path, learned, choices, history, {"promotion": {**judged, **instead}})
     for line in (
         f"in use:     {champion.formula}",
         f"challenger: {challenger.formula}",

@@ -242,6 +242,11 @@ class ChangeHistory:
         return claims
 
     @property
+    def site_labels(self) -> Sequence[str]:
+        """Names of the sites, by number; the numbers where the history tells no names."""
+        return self.site_names or [str(number) for number in range(int(self.site.max()) + 1)]
+
+    @property
     def weights(self) -> npt.NDArray[np.float64]:
         """``[P]``: those of all pages, 1 where the history tells none."""
         return np.ones(self.pages) if self.weight is None else self.weight
@@ -281,7 +286,7 @@ def addresses_of(history: ChangeHistory) -> list[str]:
     """Site and path of every page, without scheme, ``[P]``. Raises HistoryError where they have no names."""
     if history.page_names is None:
         raise HistoryError(f"{history.source} does not tell the names of its pages, which this needs")
-    names = history.site_names or [str(number) for number in range(int(history.site.max()) + 1)]
+    names = history.site_labels
     return [
         page.partition("://")[2] if "://" in page else f"{names[site]}/{page.lstrip('/')}"
         for site, page in zip(history.site.tolist(), history.page_names, strict=True)

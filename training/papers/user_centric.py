@@ -42,7 +42,7 @@ from training.replaying.metrics import CONTENTS
 from training.replaying.prepared import prepare
 from training.replaying.refresh_value import QualityMeasure, link_importance, refitted_values, refresh_values
 from training.replaying.replay import run
-from training.replaying.search import Corpus, VersionSearch, WorkloadPlan, count, draw, knee, search
+from training.replaying.search import Corpus, VersionSearch, WorkloadPlan, above_knee, count, draw, search
 from training.reporting.figures import STYLES, finish, new_figure, write_figures
 
 Estimate = Literal["whole", "half", "observed"]
@@ -557,8 +557,7 @@ def run_all(
         corpus = count(contents, steps(len(contents.texts), f"{site or 'all changed'}: counting terms"))
         drawn = draw(contents, plans.plan)
         replays = corpus.of(drawn)
-        relevance = search(replays, drawn, "tfidf").relevance()
-        workload = drawn.take(np.flatnonzero(relevance >= knee(relevance)))
+        workload, _ = above_knee(replays, drawn)
         replays = corpus.of(workload)
         for scoring in plans.scorings:
             importance = link_importance(contents) if scoring == "inlinks" else None

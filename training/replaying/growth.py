@@ -195,8 +195,7 @@ class GrowthReplay:
         groups = history.neighbours.groups
         self.state["group"] = groups.group
         self._directories = groups.directories
-        names = history.site_names or [str(site) for site in range(int(history.site.max(initial=-1)) + 1)]
-        self._site_keys = np.array([Place(name, "/").site_key for name in names], np.uint64)
+        self._site_keys = np.array([Place(name, "/").site_key for name in history.site_labels], np.uint64)
         self._finished: list[npt.NDArray[Any]] = []
         self._links = grown.links
         if len(self._links):  # those of finders are links too

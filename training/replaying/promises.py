@@ -56,7 +56,7 @@ class HistoryPromises(NamedTuple):
         """Find the rule of every page by its name. Raises HistoryError where pages have no names."""
         if history.page_names is None:
             raise HistoryError(f"{history.source} does not tell the names of its pages, which --rules needs")
-        sites = history.site_names or [str(number) for number in range(int(history.site.max()) + 1)]
+        sites = history.site_labels
         rules = [
             rule_of(file.rules, page if "://" in page else f"https://{sites[site]}/{page.lstrip('/')}", {})
             for site, page in zip(history.site.tolist(), history.page_names, strict=True)

@@ -383,3 +383,10 @@ def knee(values: Floats) -> float:
     along = np.linspace(0.0, 1.0, len(falling))
     down = (falling - falling[-1]) / (falling[0] - falling[-1])
     return float(np.exp(falling[int(np.argmax(np.abs(1.0 - along - down)))]))
+
+
+def above_knee(corpus: Corpus, drawn: Workload) -> tuple[Workload, float]:
+    """Queries whose TF-IDF summed over pages is at the `knee` or above, and that knee."""
+    relevance = search(corpus, drawn, "tfidf").relevance()
+    least = knee(relevance)
+    return drawn.take(np.flatnonzero(relevance >= least)), least
