@@ -20,7 +20,6 @@ a process of its own, as those of a crawl that recurs are.
 from __future__ import annotations
 
 import argparse
-import http.server
 import sys
 import tempfile
 import threading
@@ -31,7 +30,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.common import in_fresh_process, machine, peak_mb, printed, verdict
+from benchmarks.common import (
+    Answer,
+    address_of,
+    in_fresh_process,
+    machine,
+    peak_mb,
+    printed,
+    serve,
+    verdict,
+)
 from scrapy_gp4c.store.opening import open_store
 
 SITES, PAGES = 5, 60
@@ -57,28 +65,8 @@ class Web:
     def __init__(self, calendar: str) -> None:
         """Serve them at one port."""
         self.cycle, self.calendar = 1, calendar
-        web, port = self, 0
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                body = web.page(self.path).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/html")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *arguments: Any) -> None:
-                """Log nothing."""
-
-        self.starts = []
-        for host in range(1, SITES + 2):
-            server = http.server.ThreadingHTTPServer((f"127.0.0.{host}", port), Handler)
-            port = server.server_port
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            self.starts.append(f"http://127.0.0.{host}:{port}/")
+        servers = serve(lambda host, path: Answer(self.page(path).encode()), SITES + 1)
+        self.starts = [f"{address_of(server)}/" for server in servers]
         self.starts[0] += "calendar/0"
         if calendar == NONE:
             del self.starts[0]

@@ -1,16 +1,19 @@
-"""Helpers of the benchmark scripts: the machine line, a process per measurement, and ratios."""
+"""Helpers of the benchmark scripts: the machine line, a process per measurement, servers, and ratios."""
 
 from __future__ import annotations
 
+import contextlib
+import http.server
 import os
 import platform
 import statistics
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 PACKAGES = ("scrapy", "twisted", "lmdb", "numpy", "selectolax", "simhash")
 
@@ -36,6 +39,47 @@ def peak_mb() -> float:
     """Return the peak of this process's memory so far; not ``ru_maxrss``, which has its parent's too."""
     with Path("/proc/self/status").open() as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+
+
+class Answer(NamedTuple):
+    """Answer of a server: HTML, or XML where the path ends so, unless ``headers`` name another type."""
+
+    body: bytes
+    status: int = 200
+    headers: Mapping[str, str] = {}
+
+
+def serve(answer: Callable[[int, str], Answer], hosts: int = 1) -> list[http.server.ThreadingHTTPServer]:
+    """Serve 127.0.0.1 to 127.0.0.``hosts`` at one port, from threads; ``answer(host, path)``."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            host = int(self.server.server_address[0].rpartition(".")[2])
+            body, status, headers = answer(host, self.path)
+            self.send_response(status)
+            kind = "application/xml" if self.path.endswith(".xml") else "text/html"
+            for header in {"Content-Type": kind, **headers, "Content-Length": str(len(body))}.items():
+                self.send_header(*header)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                self.wfile.write(body)
+
+        def log_message(self, *arguments: object) -> None:
+            """Log nothing."""
+
+    servers: list[http.server.ThreadingHTTPServer] = []
+    for host in range(1, hosts + 1):
+        port = servers[0].server_port if servers else 0
+        servers.append(http.server.ThreadingHTTPServer((f"127.0.0.{host}", port), Handler))
+        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+    return servers
+
+
+def address_of(server: http.server.ThreadingHTTPServer) -> str:
+    """URL of a server of `serve`, without a slash at its end."""
+    return f"http://{server.server_address[0]}:{server.server_port}"
 
 
 def median_ratio(pairs: Sequence[tuple[float, float]]) -> float:

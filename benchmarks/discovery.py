@@ -14,16 +14,14 @@ the budget, and changes per ranked visit. Every row is a process of its own.
 from __future__ import annotations
 
 import argparse
-import http.server
 import sys
 import tempfile
-import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.common import in_fresh_process, machine
+from benchmarks.common import Answer, address_of, in_fresh_process, machine, serve
 from scrapy_gp4c.page_state.outcomes import CHANGED, KINDS
 from scrapy_gp4c.store.opening import open_store
 
@@ -37,25 +35,8 @@ class Web:
         """Serve it."""
         self.cycle = 1
         self.rate = np.random.default_rng(7).beta(0.5, 2.0, max(listed, 1))
-        web = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                body = web.page(self.path).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/xml" if self.path.endswith(".xml") else "text/html")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *arguments: Any) -> None:
-                """Log nothing."""
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        (server,) = serve(lambda host, path: Answer(self.page(path).encode()))
+        self.url = address_of(server)
 
     def page(self, path: str) -> str:
         """Text of a page in this cycle."""

@@ -26,11 +26,9 @@ of this web differ by a tenth in the changes that they find, so each way has a t
 from __future__ import annotations
 
 import argparse
-import http.server
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -39,7 +37,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.common import machine, printed, verdict
+from benchmarks.common import Answer, address_of, machine, printed, serve, verdict
 from scrapy_gp4c.page_state.outcomes import CHANGED, FAILED, KINDS
 from scrapy_gp4c.policies.base import read_budget
 from scrapy_gp4c.store.opening import open_store
@@ -87,48 +85,23 @@ class Web:
 
     def __init__(self, way: str) -> None:
         self.cycle, self.way, self._visits = 1, way, 0
-        web, port = self, 0
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                host = int(self.server.server_address[0].rpartition(".")[2])
-                way = web.way if host == HOSTS else "honest"
-                if way in TROUBLE and web.cycle in TROUBLED and self.path != "/robots.txt":
-                    status, headers, text = TROUBLE[way]
-                    if status == 302 and self.path.startswith(("/consent", "/error")):
-                        status, headers, text = 200, {}, "We value you. Choose what we may do on {path}."
-                    text = f"<html><body>{text}</body></html>" if text else ""
-                else:
-                    status, headers, text = (
-                        200,
-                        {},
-                        web.page(host, self.path, way).replace("{", "").replace("}", ""),
-                    )
-                values = {"path": self.path, "number": time.time_ns()}
-                body = text.format(**values).encode()
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value.format(**values))
-                kind = "application/xml" if self.path.endswith(".xml") else "text/html"
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *arguments: Any) -> None:
-                """Log nothing."""
-
-        self.starts = []
-        self._servers = []
-        for host in range(1, HOSTS + 1):
-            server = http.server.ThreadingHTTPServer((f"127.0.0.{host}", port), Handler)
-            port = server.server_port
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            self.starts.append(f"http://127.0.0.{host}:{port}/")
-            self._servers.append(server)
+        self._servers = serve(self.answer, HOSTS)
+        self.starts = [f"{address_of(server)}/" for server in self._servers]
         self.starts.append(f"{self.starts[-1]}sitemap.xml")
+
+    def answer(self, host: int, path: str) -> Answer:
+        """Answer to a request in this cycle."""
+        way = self.way if host == HOSTS else "honest"
+        if way not in TROUBLE or self.cycle not in TROUBLED or path == "/robots.txt":
+            return Answer(self.page(host, path, way).encode())
+        status, headers, text = TROUBLE[way]
+        if status == 302 and path.startswith(("/consent", "/error")):
+            status, headers, text = 200, {}, "We value you. Choose what we may do on {path}."
+        values = {"path": path, "number": time.time_ns()}
+        text = f"<html><body>{text}</body></html>".format(**values) if text else ""
+        return Answer(
+            text.encode(), status, {name: value.format(**values) for name, value in headers.items()}
+        )
 
     def close(self) -> None:
         for server in self._servers:

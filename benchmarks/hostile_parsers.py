@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import http.server
 import sys
 import tempfile
-import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from time import thread_time
 from typing import Any, NamedTuple
 
-from benchmarks.common import in_fresh_process, machine, peak_mb, printed, verdict
+from benchmarks.common import Answer, address_of, in_fresh_process, machine, peak_mb, printed, serve, verdict
 from benchmarks.hostile_bodies import BODIES, NO_RULES
 
 TARGET_S = 0.25
@@ -42,26 +40,14 @@ def serving(names: list[str], size: int) -> Iterator[tuple[str, list[int]]]:
     """Serve bodies by their number; yields the address, and the number of the visit, which decides them."""
     visit = [1]
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(host: int, path: str) -> Answer:
+        number = path.partition("sitemap")[2].partition(".xml")[0]
+        body = BODIES[names[int(number)]] if number else NO_RULES
+        return Answer(body.make(size, visit[0]), headers=body.headers)
 
-        def do_GET(self) -> None:
-            number = self.path.partition("sitemap")[2].partition(".xml")[0]
-            body = BODIES[names[int(number)]] if number else NO_RULES
-            content = body.make(size, visit[0])
-            self.send_response(200)
-            for header, value in {**body.headers, "Content-Length": str(len(content))}.items():
-                self.send_header(header, value)
-            self.end_headers()
-            with suppress(OSError):
-                self.wfile.write(content)
-
-        def log_message(self, *arguments: object) -> None:
-            """Stay quiet."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}", visit
+    (server,) = serve(answer)
+    with server:
+        yield address_of(server), visit
         server.shutdown()
 
 

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import http.server
 import logging
 import os
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from math import inf
@@ -28,7 +26,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.common import in_fresh_process, machine, printed, verdict
+from benchmarks.common import Answer, address_of, in_fresh_process, machine, printed, serve, verdict
 from scrapy_gp4c.store.opening import USUAL, verify
 
 PAGES: Final = 60
@@ -51,26 +49,8 @@ class Site:
 
     def __init__(self) -> None:
         self.cycle = 1
-        site = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                body = site.page(self.path).encode()
-                self.send_response(200)
-                is_xml = self.path.endswith(".xml")
-                self.send_header("Content-Type", "application/xml" if is_xml else "text/html")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *arguments: object) -> None:
-                """Log nothing."""
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.address = f"http://127.0.0.1:{self.server.server_port}"
+        (server,) = serve(lambda host, path: Answer(self.page(path).encode()))
+        self.address = address_of(server)
 
     def page(self, path: str) -> str:
         """Text of a page in this cycle."""
