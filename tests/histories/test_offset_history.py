@@ -82,8 +82,11 @@ def test_what_a_visit_settles_and_what_is_drawn(tmp_path: Path, caplog: pytest.L
         ("late", "b", 1.0, 4.0, [(1.2, 1)]),
         ("once", "b", 1.0, 0.0, []),
     ]
+    path = write(tmp_path / "data", rows)
+    with open(path / "urlid_imp.txt", "a") as file:
+        file.write("98\t1.0\n99\t1.0\n")
     with caplog.at_level(logging.WARNING):
-        history = read_history(write(tmp_path / "data", rows))
+        history = read_history(path)
     assert history.changed[:, 0].tolist() == [False, False, False, True, False]
     assert history.changed[:, 1].tolist() == [True, False, False, False, False]
     assert history.changed[:2, 2].any()
@@ -92,6 +95,9 @@ def test_what_a_visit_settles_and_what_is_drawn(tmp_path: Path, caplog: pytest.L
     assert "3 pages of 2 hosts, 5 cycles of 1 days; 93.3% of the outcomes are known" in caplog.text
     assert "left out 1 page visited fewer than twice" in caplog.text
     assert "left out 1 page first visited after cycle 1" in caplog.text
+    assert (
+        "left out at least 2 lines of urlid_imp.txt about URLs that url_urlid_hostid.txt lacks" in caplog.text
+    )
 
 
 def test_change_rates_are_those_of_the_paper(tmp_path: Path) -> None:

@@ -120,14 +120,15 @@ def read_offset_history(path: Path, cycle_s: int = DAY_S, max_pages: int = MAX_P
                 yield url
 
     page_names = PackedNames(names())
+    others: Counter[str] = Counter()
     weight = np.ones(len(site))
     unweighted = len(site)
-    for number, value in _numbers(path, IMPORTANCE, position):
+    for number, value in _numbers(path, IMPORTANCE, position, others):
         weight[number], unweighted = value, unweighted - 1
     known_rates = np.full(len(site), np.nan)
-    for number, value in _numbers(path, CHANGE_RATES, position):
+    for number, value in _numbers(path, CHANGE_RATES, position, others):
         known_rates[number] = value
-    batches = list(_visits(path, position, cycle_s))
+    batches = list(_visits(path, position, others, cycle_s))
     if not batches:
         raise HistoryError(
             f"{path}: no page of {URLS} was visited twice by {VISITS}; a history needs two visits of a page"
@@ -146,9 +147,10 @@ def read_offset_history(path: Path, cycle_s: int = DAY_S, max_pages: int = MAX_P
         observed_count += int(observed[start + 1 :, chosen].sum())
     rate = np.concatenate([batch.change_rate for batch in batches])[first <= start]
     complete = ~np.isnan(known_rates[first_pages])
+    undrawn = sum(sizes.values()) - len(site)
     notes = (
         (
-            sum(sizes.values()) - len(site),
+            undrawn,
             f"of hosts that were not drawn: raise --max-pages, now {max_pages:,}",
         ),
         (len(site) - len(first), f"visited fewer than twice by {VISITS}"),
@@ -159,11 +161,17 @@ def read_offset_history(path: Path, cycle_s: int = DAY_S, max_pages: int = MAX_P
     )
     logger.warning(
         "%s: %s pages of %s hosts, %d cycles of %g days; %.1f%% of the outcomes are known from visits, the "
-        "others drawn%s%s",
+        "others drawn%s%s%s",
         path, f"{len(first_pages):,}", f"{len(hosts):,}", len(changed), cycle_s / DAY_S,
         100.0 * observed_count / changed.size,
         "".join(f"; left out {counted(count, 'page')} {reason}" for count, reason in notes if count),
         f"; {unweighted:,} pages have no line in {IMPORTANCE} and weigh 1" if unweighted else "",
+        "".join(
+            f"; left out at least {counted(unknown, 'line')} of {name} about URLs that {URLS} lacks: fetch both "
+            "anew"
+            for name, count in others.items()
+            if (unknown := count - undrawn) > 0
+        ),
     )  # fmt: skip
     history = ChangeHistory(
         changed,
@@ -209,22 +217,29 @@ def _twice(path: Path, name: str, row: int, number: bytes) -> HistoryError:
 
 
 def _chosen_rows(
-    path: Path, name: str, columns: int, position: dict[bytes, int]
+    path: Path, name: str, columns: int, position: dict[bytes, int], others: Counter[str]
 ) -> Iterator[tuple[int, list[bytes]]]:
-    """Number and fields of the line of every page taken. Raises HistoryError for a second line of a page."""
+    """Number and fields of the line of every page taken; ``others`` counts the lines about other URLs.
+
+    Raises HistoryError for a second line of a page.
+    """
     seen = np.zeros(len(position), np.bool_)
     for row, fields in _rows(path, name, columns):
         page = position.get(fields[0])
-        if page is not None:
-            if seen[page]:
-                raise _twice(path, name, row, fields[0])
-            seen[page] = True
-            yield row, fields
+        if page is None:
+            others[name] += 1
+            continue
+        if seen[page]:
+            raise _twice(path, name, row, fields[0])
+        seen[page] = True
+        yield row, fields
 
 
-def _numbers(path: Path, name: str, position: dict[bytes, int]) -> Iterator[tuple[int, float]]:
+def _numbers(
+    path: Path, name: str, position: dict[bytes, int], others: Counter[str]
+) -> Iterator[tuple[int, float]]:
     """Position and number of every page taken."""
-    for row, (number, text) in _chosen_rows(path, name, 2, position):
+    for row, (number, text) in _chosen_rows(path, name, 2, position, others):
         try:
             value = float(text)
         except ValueError:
@@ -262,9 +277,11 @@ def _drawn_hosts(path: Path, sizes: Counter[bytes], max_pages: int) -> dict[byte
     return hosts
 
 
-def _visits(path: Path, position: dict[bytes, int], cycle_s: int) -> Iterator[_PageBatch]:
+def _visits(
+    path: Path, position: dict[bytes, int], others: Counter[str], cycle_s: int
+) -> Iterator[_PageBatch]:
     """Visits of the pages that were visited at least twice."""
-    for batch in batches(_chosen_rows(path, VISITS, 3, position), BATCH):
+    for batch in batches(_chosen_rows(path, VISITS, 3, position, others), BATCH):
         pages, offsets, pairs = [], [], []
         for row, (number, offset, text) in batch:
             try:
