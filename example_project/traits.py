@@ -6,8 +6,6 @@ led to.
 """
 
 import argparse
-import json
-import lzma
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scrapy_gp4c.errors import Gp4cError
-from training.histories.history import ChangeHistory
+from training.histories.history import ChangeHistory, addresses_of
 from training.histories.reading import read_history
 
-CYCLES_OF_TEXTS = 57
 LEAST_PAGES = 5  # of a group that may tell something about its pages
 LEAST_SWEPT = 8  # pages of a directory in which half of them at once is no chance
 LEAST_DIVIDED = 50  # pages of a site whose directories are measured
@@ -39,13 +36,7 @@ def bits_of(history: ChangeHistory, without: Sequence[str] = ()) -> Bits:
 
     ``without``: pages whose site, slash and name have one of these texts in them are left out.
     """
-    if history.page_names is None:
-        raise ValueError(f"{history.source}: directories are told by page names, and it has none; use TSV")
-    sites = history.site_names or [str(site) for site in range(int(history.site.max()) + 1)]
-    names = [
-        f"{sites[site]}/{name.removeprefix('/')}"
-        for site, name in zip(history.site.tolist(), history.page_names, strict=True)
-    ]
+    names = addresses_of(history)
     columns = np.flatnonzero([not any(part in name for part in without) for name in names])
     if not columns.size:
         raise ValueError(f"{history.source}: no page is left")
@@ -53,18 +44,6 @@ def bits_of(history: ChangeHistory, without: Sequence[str] = ()) -> Bits:
     directory = [seen.setdefault(names[page].rpartition("/")[0], len(seen)) for page in columns.tolist()]
     site = np.unique(history.site[columns], return_inverse=True)[1]
     return Bits(history.changed[:, columns], site, np.array(directory))
-
-
-def read_texts(path: str) -> ChangeHistory:
-    """Return the changes of pages with recorded versions: .jsonl.xz, a line per page (docs/lab/demo.md)."""
-    with lzma.open(path, "rt", encoding="utf-8") as file:
-        pages = [(one["site"], one["page"], [*map(int, one["versions"])]) for one in map(json.loads, file)]
-    changed = np.zeros((CYCLES_OF_TEXTS, len(pages)), dtype=bool)
-    sites: dict[str, int] = {}
-    for page, (_, _, versions) in enumerate(pages):
-        changed[[cycle - 1 for cycle in versions if cycle], page] = True
-    number = np.array([sites.setdefault(site, len(sites)) for site, _, _ in pages])
-    return ChangeHistory(changed, number, site_names=[*sites], page_names=[name for _, name, _ in pages])
 
 
 def _counts(bits: Bits, group: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -162,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m example_project.traits", description="Traits of histories."
     )
     parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="history with page names, or texts (.jsonl.xz)"
+        "files", nargs="+", metavar="FILE", help="history with page names, or a file of contents"
     )
     parser.add_argument(
         "--without",
@@ -175,8 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     columns = []
     try:
         for path in options.files:
-            history = read_texts(path) if path.endswith(".jsonl.xz") else read_history(path)
-            columns.append(traits(bits_of(history, options.without)))
+            columns.append(traits(bits_of(read_history(path), options.without)))
     except (Gp4cError, ValueError, OSError) as problem:
         print(f"example_project.traits: {problem}", file=sys.stderr)
         return 2

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from scrapy_gp4c.errors import ExpressionError, LearningError
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import LARGE, PRIMITIVES, TINY, Expression, parse
+from tests.support.evolution import evolve
 from training.evolution import evolve as variation
 from training.evolution.evolve import (
     CONSTANTS,
@@ -37,20 +38,24 @@ from training.evolution.evolve import (
     canonical,
     crossover,
     drawing_from,
-    evolve,
     expression_of,
     half_and_half,
     individual_of,
     named_functions,
     polished_functions,
     primitive_set,
-    simplify,
     simplify_all,
     start_functions,
 )
 
 X = np.linspace(0.1, 5.0, 60)
 COLUMNS = {"n": X, "X": X**2, "t": 1.0 / X}
+
+
+def simplify(expression, same):
+    """The simplified form of one expression."""
+    (simplified,) = simplify_all([expression], lambda asked: {0: same(asked[0])})
+    return simplified
 
 
 def closeness(text: str) -> Outcome:

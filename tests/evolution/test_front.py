@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.scoring.expression import parse
+from tests.support.evolution import evolve
 from training.evolution.choices import Choices, prepare_splits
 from training.evolution.evolve import (
     BestIndividual,
     Outcome,
     Parameters,
-    evolve,
     expression_of,
 )
 from training.evolution.front import (

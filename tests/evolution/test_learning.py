@@ -18,6 +18,7 @@ from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.named import BASELINES, NAMED, Named
 from tests.evolution.test_evolve import SMALL as LONGER
 from tests.evolution.test_evolve import evaluate
+from tests.support.evolution import evolve
 from training.evolution import learning, selection
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import DRAWS, Choices, identity, prepare_splits
@@ -28,7 +29,6 @@ from training.evolution.evolve import (
     Outcome,
     Parameters,
     drawing_from,
-    evolve,
     expression_of,
     primitive_set,
 )

@@ -1,7 +1,5 @@
 """The traits of a change history, against their definitions in plain Python, and the web's own."""
 
-import json
-import lzma
 
 import numpy as np
 import pytest
@@ -11,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 
 from example_project.history import history_of
 from example_project.model import Web
-from example_project.traits import LEAST_PAGES, LEAST_SWEPT, Bits, bits_of, main, read_texts, traits
+from example_project.traits import LEAST_PAGES, LEAST_SWEPT, Bits, bits_of, main, traits
 from training.histories.history import ChangeHistory
 
 LIKE_PUBLIC = {  # docs57weekly.public without awesome-selfhosted-data, see docs/lab/demo.md
@@ -111,24 +109,12 @@ def test_directories_and_pages_left_out():
     np.testing.assert_array_equal(remaining.changed, history.changed[:, 2:])
 
 
-def test_texts(tmp_path, capsys):
-    """Recorded versions of pages are a history too: a version of cycle 0 is the page as it was."""
-    path = tmp_path / "texts.jsonl.xz"
-    pages = [{"site": "s", "page": f"d/{i}", "versions": {"0": "a", str(i + 1): "b"}} for i in range(6)]
-    with lzma.open(path, "wt") as file:
-        file.writelines(json.dumps(page) + "\n" for page in pages)
-    history = read_texts(str(path))
-    assert [np.flatnonzero(row).tolist() for row in history.changed[:7]] == [[0], [1], [2], [3], [4], [5], []]
-    assert main([str(path)]) == 0
-    assert "pages\t6" in capsys.readouterr().out
-
-
 def test_bad_input(tmp_path, capsys):
     """Histories without names, and nothing left, are one clear message each."""
     nameless, named = tmp_path / "bits.txt", tmp_path / "bits.tsv"
     nameless.write_text("01\n10\n")
     named.write_text("one\ta/x\t01\n")
     assert main([str(nameless)]) == 2
-    assert "has none" in capsys.readouterr().err
+    assert "does not tell the names of its pages" in capsys.readouterr().err
     assert main([str(named), "--without", "one"]) == 2
     assert "no page is left" in capsys.readouterr().err

@@ -183,24 +183,14 @@ def _value(program: Node, signs: tuple[float, ...]) -> float:
     return float(Expression(program)({}, _ROWS)[0])
 
 
-def simplify(expression: Expression, same: Callable[[Expression], bool]) -> Expression:
-    """A shorter or equal expression for which ``same`` holds, found greedily.
-
-    Evolved trees carry parts that no longer matter (Koza 1992 calls them introns) and constants with sixteen
-    digits: parts go, and constants are rounded, as long as the function behaves as before. ``same`` is called
-    at most a few times per node. The result names a terminal.
-    """
-    (simplified,) = simplify_all([expression], lambda asked: {0: same(asked[0])})
-    return simplified
-
-
 def simplify_all(
     expressions: Sequence[Expression], same: Callable[[dict[int, Expression]], dict[int, bool]]
 ) -> list[Expression]:
-    """`simplify` for several at once.
+    """Shorter or equal expressions that ``same`` says behave as before, found greedily.
 
-    ``same`` is asked about one candidate for each of them that is not done yet, by number; so it can look
-    at all these at the same time.
+    Evolved trees carry parts that no longer matter (Koza 1992 calls them introns) and constants with sixteen
+    digits: parts go, and constants are rounded. ``same`` is asked about one candidate for each expression
+    that is not done yet, by number, at most a few times per node. Every result names a terminal.
     """
     searches = [_search(expression) for expression in expressions]
     simplified: dict[int, Expression] = {}
@@ -821,16 +811,3 @@ def _best(candidates: Iterable[BestIndividual], count: int) -> list[BestIndividu
             if len(best) == count:
                 break
     return best
-
-
-def evolve(
-    evaluate: Callable[[dict[str, Expression]], Mapping[str, Outcome]],
-    parameters: Parameters,
-    seed: int,
-    run: Sequence[int] = (0,),
-) -> Evolution:
-    """Drive one run to its end; ``evaluate`` gives outcomes by text."""
-    evolution = Evolution(parameters, seed, run)
-    while not evolution.finished:
-        evolution.tell(evaluate(evolution.ask()))
-    return evolution

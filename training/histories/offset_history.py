@@ -167,8 +167,8 @@ def read_offset_history(path: Path, cycle_s: int = DAY_S, max_pages: int = MAX_P
         "".join(f"; left out {counted(count, 'page')} {reason}" for count, reason in notes if count),
         f"; {unweighted:,} pages have no line in {IMPORTANCE} and weigh 1" if unweighted else "",
         "".join(
-            f"; left out at least {counted(unknown, 'line')} of {name} about URLs that {URLS} lacks: fetch both "
-            "anew"
+            f"; left out at least {counted(unknown, 'line')} of {name} about URLs that {URLS} lacks: fetch "
+            "both anew"
             for name, count in others.items()
             if (unknown := count - undrawn) > 0
         ),

@@ -1,0 +1,21 @@
+"""One run of genetic programming, driven to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from scrapy_gp4c.scoring.expression import Expression
+from training.evolution.evolve import Evolution, Outcome, Parameters
+
+
+def evolve(
+    evaluate: Callable[[dict[str, Expression]], Mapping[str, Outcome]],
+    parameters: Parameters,
+    seed: int,
+    run: Sequence[int] = (0,),
+) -> Evolution:
+    """Drive one run to its end; ``evaluate`` gives outcomes by text."""
+    evolution = Evolution(parameters, seed, run)
+    while not evolution.finished:
+        evolution.tell(evaluate(evolution.ask()))
+    return evolution
