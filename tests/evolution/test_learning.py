@@ -52,33 +52,24 @@ from training.replaying.replay import run
 SEEDS = 2
 
 
-class Unfair:
-    """Answers what is on the first fold at once, and others when there is nothing else to do."""
+class Answers:
+    """Evaluator that answers at once."""
 
-    run_by_run = False
+    is_compiling = False
 
     def __init__(self, most: int) -> None:
         """``most``: requests that are answered before somebody presses Ctrl-C."""
         self.known: list[dict[str, Outcome]] = [{}, {}]
-        self.answered: list[int] = []
-        self._most = most
+        self._answers_left = most
 
-    def evaluate(
-        self, requests: Iterable[EvaluationRequest | None], advance: Callable[[int, int], None]
-    ) -> None:
+    def evaluate(self, requests: Iterable[EvaluationRequest], advance: Callable[[int, int], None]) -> None:
         """As `training.evolution.workers.Evaluator.evaluate`."""
-        waiting: list[EvaluationRequest] = []
-        for request in requests:
-            assert request is not None or waiting, "nobody waits for anything"
-            waiting += [request] if request is not None else []
-            ready = [one for one in waiting if one[0] == 0 or request is None]
-            waiting = [one for one in waiting if one not in ready]
-            for number, asked in ready:
-                self.known[number] |= evaluate(asked)
-                self.answered.append(number)
-                advance(number, len(asked))
-                if len(self.answered) == self._most:
-                    raise KeyboardInterrupt
+        for number, asked in requests:
+            self.known[number] |= evaluate(asked)
+            advance(number, len(asked))
+            self._answers_left -= 1
+            if not self._answers_left:
+                raise KeyboardInterrupt
 
 
 class Watch:
@@ -116,53 +107,45 @@ class Listener(Watch):
         self.saved.append(states)
 
 
-def search(most: int = -1) -> tuple[list[Evolution], Unfair, Listener]:
+def search(most: int = -1) -> tuple[list[Evolution], Listener]:
     runs = [Evolution(LONGER, 1, (fold, number)) for fold in range(2) for number in range(SEEDS)]
-    evaluator: Any = Unfair(most)
+    evaluator: Any = Answers(most)
     listener: Any = Listener()
     evolve_all(runs, SEEDS, evaluator, listener, listener)
     assert listener.asked == 2 * SEEDS * LONGER.population
-    return runs, evaluator, listener
+    return runs, listener
 
 
-def test_a_fold_waits_for_no_other():
-    """One that is answered at once is through before the other's second generation; both end as if alone."""
-    runs, evaluator, listener = search()
+def test_runs_of_several_folds_end_as_if_alone():
+    """States, best values and progress of every generation are those of each run by itself."""
+    runs, listener = search()
+    alone, asked = [], Counter[int]()
+
+    for fold in range(2):
+        for number in range(SEEDS):
+            one = Evolution(LONGER, 1, (fold, number))
+            while not one.finished:
+                functions = one.ask()
+                asked[one.generation + 1] += len(functions)
+                one.tell(evaluate(functions))
+            alone.append(one)
+    assert [one.state() for one in runs] == listener.saved[-1] == [one.state() for one in alone]
+    assert listener.texts == asked
     generations = LONGER.generations
-    assert evaluator.answered == [0] * SEEDS * generations + [1] * SEEDS * generations
-    alone = [evolve(evaluate, LONGER, 1, (fold, number)) for fold in range(2) for number in range(SEEDS)]
-    assert [run.state() for run in runs] == [run.state() for run in alone]
     assert [{state.generation for state in states} for states in listener.saved] == [
         {number} for number in range(1, generations + 1)
     ]
-    assert listener.saved[-1] == [run.state() for run in alone]
     assert [max(best) for best in listener.messages if isinstance(best, list)] == [
-        max(max(run.best[: number + 1]) for run in alone) for number in range(generations)
+        max(max(one.best[: number + 1]) for one in alone) for number in range(generations)
     ]
 
 
-def test_what_is_done_ahead_counts_for_its_generation():
-    """Progress of each generation is that of its own texts, whoever was evaluated when."""
-    _, _, listener = search()
-    asked: Counter[int] = Counter()
-    for fold in range(2):
-        for number in range(SEEDS):
-            run = Evolution(LONGER, 1, (fold, number))
-            while not run.finished:
-                functions = run.ask()
-                asked[run.generation + 1] += len(functions)
-                run.tell(evaluate(functions))
-    assert listener.texts == asked
-
-
-@pytest.mark.parametrize("most", [30, 33])
-def test_stopped_while_folds_are_apart_it_is_back_where_all_were(most):
+@pytest.mark.parametrize("most", [4 * SEEDS + 1, 6 * SEEDS])
+def test_stopped_in_a_generation_it_is_back_where_all_were(most):
     """Ctrl-C: the last generation that all completed is saved again, and what the runs are."""
-    runs, _, listener = search(most)
-    assert SEEDS * LONGER.generations < most, "the second fold is under way"
-    done = (most - SEEDS * LONGER.generations - 1) // SEEDS
-    assert {run.generation for run in runs} == {done}
-    assert listener.saved[-1] == listener.saved[-2] == [run.state() for run in runs]
+    runs, listener = search(most)
+    assert {one.generation for one in runs} == {2}
+    assert listener.saved[-1] == listener.saved[-2] == [one.state() for one in runs]
 
 
 SMALL = Parameters(population=20, generations=5, best_count=8)
@@ -267,28 +250,6 @@ def test_the_first_run_is_told_of_while_others_wait(compiling, monkeypatch, tmp_
     if compiling:
         assert messages[:4] == [1, first[0], messages[2], 2], "before the others have theirs"
         assert first[0] == messages[2][0]
-
-
-def test_runs_are_bred_on_while_others_are_evaluated(monkeypatch):
-    """Folds go on as they are told, not all at once; none is bred beyond the last."""
-    events: list[tuple[str, int]] = []
-
-    class Listening(Watch):
-        def best(self, fitness: Sequence[float]) -> None:
-            events.append(("told", -1))
-
-    def breeding(evolution: Evolution) -> list[Any]:
-        events.append(("bred", evolution._run[0]))
-        return breed(evolution)
-
-    breed = Evolution._next
-    monkeypatch.setattr(Evolution, "_next", breeding)
-    choices = dataclasses.replace(CHOICES, protocol="journal", seeds=2)
-    assert learned(choices, watch=Listening()).complete
-    generations, runs = SMALL.generations, [fold for fold in range(5) for _ in range(2)]
-    bred = [("bred", fold) for fold in runs]
-    expected = [*bred[:-1], ("told", -1), bred[-1]]  # by the last run, which goes on then
-    assert events == [*bred, *(expected * (generations - 1)), ("told", -1)]
 
 
 def test_what_was_compared_before_is_remembered(monkeypatch):

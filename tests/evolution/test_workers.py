@@ -30,7 +30,6 @@ from training.evolution import workers as module
 from training.evolution.evolve import Outcome
 from training.evolution.workers import (
     EvaluationKey,
-    EvaluationRequest,
     EvaluationResult,
     EvaluationTask,
     Evaluator,
@@ -169,51 +168,10 @@ def test_every_new_text_is_in_one_task(requests, most, least, jobs):
         assert len(tasks) == jobs
 
 
-def test_while_code_is_compiled_runs_come_one_by_one(tmp_path, monkeypatch):
-    """A task is of one run, and the first ones bring their training set; afterwards runs share tasks."""
-    monkeypatch.setattr(module, "_FITNESSES", {})
-    compiled, sent = tmp_path / "done", []
-
-    def recording(task: EvaluationTask) -> object:
-        sent.append(([*task.functions], task.payload is not None))
-        return evaluate_task(task)
-
-    monkeypatch.setattr(module, "evaluate_task", recording)
-    requests = [(0, functions(["t", "X"])), (0, functions(["n", "t", "t + X"]))]
-    with workers(1) as here:
-        evaluator = Evaluator(TRUTHS, "ndcg", "visits", here, compiled=compiled)
-        evaluator.evaluate(requests)
-        assert sent == [(["t", "X"], True), (["n", "t + X"], False)]
-        compiled.touch()
-        evaluator.evaluate([(0, functions(["t + n"])), (0, functions(["X + n"]))])
-    assert sent[2:] == [(["t + n", "X + n"], False)]
-    assert evaluator.known[0]["t"].value == expected(0, "t")
-
-
 def test_threads_do_not_get_into_each_others_way():
     """Threads of one process replay side by side, as a Dask worker's do."""
     with ThreadPoolExecutor(4) as threads:
         check(Evaluator(TRUTHS, "ndcg", "visits", Workers(threads, 4)))
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_what_is_asked_depends_on_what_is_known(jobs):
-    """None among requests: the next ones are asked for when more is known, and not before."""
-    texts = [f"t * X + {i}.5 * n" for i in range(60)]
-
-    def requests() -> Iterator[EvaluationRequest | None]:
-        for begin in range(0, 60, 20):
-            yield 0, functions(texts[begin : begin + 20])
-            while evaluator.known[0].keys() < set(texts[: begin + 20]):
-                yield None
-            assert evaluator.known[0].keys() == set(texts[: begin + 20])
-
-    with workers(jobs) as pool:
-        evaluator = Evaluator(TRUTHS, "ndcg", "visits", pool)
-        evaluator.evaluate(requests())
-    assert {text: one.value for text, one in evaluator.known[0].items()} == {
-        text: expected(0, text) for text in texts
-    }
 
 
 class AllAtOnce(ThreadPoolExecutor):

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +26,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from scrapy_gp4c.policies.table import TOP_K
-from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.named import BASELINES, PURPOSES
 from training.evolution.checkpoint import Checkpoint
@@ -36,7 +34,6 @@ from training.evolution.evolve import Evolution, EvolutionState, named_functions
 from training.evolution.front import FrontCandidate, FrontEvolution, choose_of_front
 from training.evolution.selection import Allow, FoldPick, FoldValues, pick
 from training.evolution.workers import (
-    EvaluationRequest,
     Evaluator,
     Fitness,
     FitnessPair,
@@ -145,15 +142,19 @@ def evolve_all(
     checkpoint: Checkpoint | None,
     watch: ProgressListener | None,
 ) -> None:
-    """All generations of every run, or those until Ctrl-C."""
+    """All generations of every run, in step, or those until Ctrl-C."""
     states = None if checkpoint is None else checkpoint.states
     _restore(evolutions, states)
-    folds = [evolutions[begin : begin + seeds] for begin in range(0, len(evolutions), seeds)]
-    search = _Search(folds, evaluator, checkpoint, watch)
     try:
-        evaluator.evaluate(search.requests(), search.advance)
+        while not evolutions[0].finished:
+            gc.freeze()  # trees and outcomes stay: to look for garbage among them takes a tenth of the time
+            _close_generation(evolutions, seeds, evaluator, watch)
+            states = [one.state() for one in evolutions]
+            if watch is not None:
+                watch.best([one.best_so_far for one in evolutions if one.best_individuals])
+            if checkpoint is not None:
+                checkpoint.save(states)
     except KeyboardInterrupt:
-        states = search.complete or states
         if states is None:
             raise
         # Whatever was interrupted, a half-told generation or the saving: back to the last complete one.
@@ -170,102 +171,33 @@ def _restore(evolutions: Sequence[Evolution], states: Sequence[EvolutionState] |
             evolution.restore(state)
 
 
-class _Search:
-    """Requests of all runs, and their outcomes.
+def _close_generation(
+    evolutions: Sequence[Evolution], seeds: int, evaluator: Evaluator, watch: ProgressListener | None
+) -> None:
+    """Evaluate the next generation of every run, and tell each its outcomes.
 
-    The runs of a fold are in step: what they ask for together is replayed together. Folds have nothing in
-    common, so that workers evaluate others while one is bred, and none waits for a generation to end.
+    A fold is bred while workers evaluate those before it; its runs are evaluated together. While code is
+    compiled, the first run comes first: the others have long to wait.
     """
+    first = evolutions[0]
+    generation = first.generation + 1
+    if watch is not None:
+        watch.generation(generation, len(evolutions) * first.parameters.population)
 
-    def __init__(
-        self,
-        folds: Sequence[Sequence[Evolution]],
-        evaluator: Evaluator,
-        checkpoint: Checkpoint | None,
-        watch: ProgressListener | None,
-    ) -> None:
-        self.complete: list[EvolutionState] | None = None
-        """States of the runs after the last generation that all of them have completed."""
-        self._folds = folds
-        self._evaluator = evaluator
-        self._checkpoint = checkpoint
-        self._watch = watch
-        first = folds[0][0]
-        self._runs = sum(map(len, folds))
-        self._number = first.generation + 1
-        """First generation that some runs have yet to complete."""
-        self._last = first.parameters.generations
-        self._asked: dict[Evolution, Mapping[str, Expression]] = {}
-        """Functions of runs that wait for outcomes."""
-        self._states: dict[int, dict[Evolution, EvolutionState]] = defaultdict(dict)
-        """Generation -> runs that have completed it, with their states."""
-        self._best: dict[int, list[float]] = defaultdict(list)
-        """Generation -> the best fitness of each of these runs so far."""
-        self._done: Counter[int] = Counter()
-        """Texts of generations to come."""
+    def advance(number: int, texts: int) -> None:
+        if watch is not None:
+            watch.advance(texts)
 
-    def requests(self) -> Iterator[EvaluationRequest | None]:
-        """Yield the requests of runs; None while all wait for outcomes."""
-        self._begin()
-        while self._number <= self._last:
-            are_waiting = True
-            for number, runs in enumerate(self._folds):
-                for evolution in runs:
-                    if self._is_told(number, evolution):
-                        self._close(number, evolution)
-                        if not evolution.finished:
-                            evolution.ask()  # bred while workers evaluate others
-                if not runs[0].finished and self._asked.keys().isdisjoint(runs):
-                    are_waiting = False
-                    for evolution in runs:
-                        self._asked[evolution] = evolution.ask()
-                        yield number, self._asked[evolution]
-            if are_waiting and self._number <= self._last:
-                yield None
-
-    def _is_told(self, number: int, run: Evolution) -> bool:
-        return run in self._asked and self._evaluator.known[number].keys() >= self._asked[run].keys()
-
-    def _begin(self) -> None:
-        """Report that the next generation is under way."""
-        gc.freeze()  # trees and outcomes stay: to look for garbage among them takes a tenth of the time
-        if self._watch is not None and self._number <= self._last:
-            self._watch.generation(self._number, self._runs * self._folds[0][0].parameters.population)
-            self._watch.advance(self._done.pop(self._number, 0))
-
-    def _close(self, number: int, run: Evolution) -> None:
-        """Close the generation of a run that has all outcomes; with the last run it is complete."""
-        run.tell(self._evaluator.known[number])
-        del self._asked[run]
-        states = self._states[run.generation]
-        states[run] = run.state()
-        if run.best_individuals:
-            self._best[run.generation].append(run.best_so_far)
-        if len(states) < self._runs:
-            return
-        self.complete = [states[one] for runs in self._folds for one in runs]
-        del self._states[run.generation]
-        best = self._best.pop(run.generation, [])
-        if self._watch is not None:
-            self._watch.best(best)
-        if self._checkpoint is not None:
-            self._checkpoint.save(self.complete)
-        self._number += 1
-        self._begin()
-
-    def advance(self, number: int, texts: int) -> None:
-        """Count texts of a fold that are evaluated."""
-        if self._watch is not None:
-            generation = 1 + min(run.generation for run in self._folds[number])
-            if generation == self._number:
-                self._watch.advance(texts)
-            else:
-                self._done[generation] += texts
-        first = self._folds[0][0]
-        if self._evaluator.run_by_run and first.generation == 0 and self._is_told(0, first):
-            self._close(0, first)  # others of its fold may have long to wait
-            if self._watch is not None and first.best_individuals and self._number == first.generation:
-                self._watch.first_fitness(first.best_so_far)
+    requests = ((number // seeds, one.ask()) for number, one in enumerate(evolutions))
+    if len(evolutions) > 1 and generation == 1 and evaluator.is_compiling:
+        evaluator.evaluate([next(requests)], advance)
+        first.tell(evaluator.known[0])
+        if watch is not None and first.best_individuals:
+            watch.first_fitness(first.best_so_far)
+    evaluator.evaluate(requests, advance)
+    for number, evolution in enumerate(evolutions):
+        if evolution.generation < generation:
+            evolution.tell(evaluator.known[number // seeds])
 
 
 LEARNED: Final = "learned"

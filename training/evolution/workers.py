@@ -275,13 +275,12 @@ class Workers:
         self._lost = lost
 
     def results(
-        self, calls: Iterable[Call | None], retry: Callable[[Any], Call | None] = lambda result: None
+        self, calls: Iterable[Call], retry: Callable[[Any], Call | None] = lambda result: None
     ) -> Iterator[Any]:
         """Yield the results of calls, in the order in which they are done; raises what a call raises.
 
-        ``calls`` is consumed while workers begin; None among them: there are none until the next result has
-        been taken. ``retry``: the call that takes the place of a result; None: it is one. Raises
-        LearningError when workers die.
+        ``calls`` is consumed while workers begin. ``retry``: the call that takes the place of a result; None:
+        it is one. Raises LearningError when workers die.
         """
         pending: set[Future[Any]] = set()
 
@@ -296,9 +295,8 @@ class Workers:
 
         try:
             for call in calls:
-                if call is not None:
-                    pending.add(self._executor.submit(call))
-                yield from done(None if call is None else 0.0)
+                pending.add(self._executor.submit(call))
+                yield from done(0.0)
             while pending:
                 yield from done(None)
         except self._lost as error:
@@ -517,7 +515,7 @@ class Evaluator:
     """Outcomes of score expressions on several training sets, each text evaluated once.
 
     ``known`` holds the outcomes per training set; ``replays`` and ``replay_s`` add up those of all
-    results. ``run_by_run``: while code is compiled, requests do not share tasks.
+    results.
     """
 
     def __init__(
@@ -537,8 +535,6 @@ class Evaluator:
         self._payloads = payloads
         self._workers = parallel
         self._compiled = compiled
-        self.run_by_run = compiled is not None
-        self._first_tasks = parallel.n_jobs
         self.known: list[dict[str, Outcome]] = [{} for _ in payloads]
         self.replays = 0
         self.replay_s = 0.0
@@ -551,14 +547,13 @@ class Evaluator:
 
     def evaluate(
         self,
-        requests: Iterable[EvaluationRequest | None],
+        requests: Iterable[EvaluationRequest],
         advance: Callable[[int, int], None] = lambda number, texts: None,
     ) -> None:
         """Evaluate the texts of every request, so that `known` has them all.
 
-        ``requests`` is consumed while workers already evaluate what it gave; None among them: there are none
-        until more of those before is known. ``advance(number, texts)`` is called with the number of a
-        training set and of its texts that are done, those known before included.
+        ``requests`` is consumed while workers already evaluate what it gave. ``advance(number, texts)`` is
+        called with the number of a training set and of its texts that are done, those known before included.
         """
         for result in self._run(self._tasks(requests, advance)):
             self.known[result.number].update(result.answers)
@@ -582,16 +577,13 @@ class Evaluator:
         return values
 
     def _tasks(
-        self, requests: Iterable[EvaluationRequest | None], advance: Callable[[int, int], None]
-    ) -> Iterator[EvaluationTask | None]:
+        self, requests: Iterable[EvaluationRequest], advance: Callable[[int, int], None]
+    ) -> Iterator[EvaluationTask]:
         """Tasks of the texts that are new, from all requests in a row for the same training set."""
         sent: set[tuple[int, str]] = set()
-        for number, group in itertools.groupby(requests, lambda request: request[0] if request else None):
-            if number is None:
-                yield from (None for _ in group)
-                continue
+        for number, group in itertools.groupby(requests, lambda request: request[0]):
             waiting: list[tuple[str, Expression]] = []
-            for _, functions in filter(None, group):
+            for _, functions in group:
                 new = [
                     (text, function)
                     for text, function in functions.items()
@@ -600,10 +592,6 @@ class Evaluator:
                 advance(number, len(functions) - len(new))
                 sent.update((number, text) for text, _ in new)
                 waiting += new
-                if self._is_compiling():  # nothing is shared then: the first run is soon done
-                    for chunk in self._chunks(waiting):
-                        yield self._task(number, chunk)
-                    waiting = []
                 while len(waiting) >= 2 * MAX_TEXTS:  # fewer make tasks of equal size
                     yield self._task(number, waiting[:MAX_TEXTS])
                     del waiting[:MAX_TEXTS]
@@ -613,11 +601,8 @@ class Evaluator:
     def _task(
         self, number: int, chunk: Sequence[tuple[str, Expression]], per_cycle: bool = False
     ) -> EvaluationTask:
-        payload = None
-        if self._is_compiling() and self._first_tasks:  # so that the first answers come soon
-            self._first_tasks -= 1
-            payload = self._payloads[number]
-        return EvaluationTask(number, self._keys[number], dict(chunk), per_cycle, payload, self._compiled)
+        compiled = self._compiled if self.is_compiling else None
+        return EvaluationTask(number, self._keys[number], dict(chunk), per_cycle, None, compiled)
 
     def _values_task(
         self, number: int, chunk: Sequence[tuple[str, Expression]], fitness: str, policy: str
@@ -626,10 +611,10 @@ class Evaluator:
         key = task.key
         return task._replace(key=key._replace(fitness=fitness or key.fitness, policy=policy or key.policy))
 
-    def _is_compiling(self) -> bool:
-        if self._compiled is not None and self._compiled.exists():
-            self._compiled = None  # nor need workers on other machines look for it
-        return self._compiled is not None
+    @property
+    def is_compiling(self) -> bool:
+        """Whether code is being compiled; workers on other machines cannot look for themselves."""
+        return self._compiled is not None and not self._compiled.exists()
 
     def _chunks(self, texts: Sequence[T]) -> Iterator[Sequence[T]]:
         """Texts of tasks of about equal size, some for every worker."""
@@ -640,7 +625,7 @@ class Evaluator:
         for task in range(tasks):
             yield texts[task * len(texts) // tasks : (task + 1) * len(texts) // tasks]
 
-    def _run(self, tasks: Iterable[EvaluationTask | None]) -> Iterator[Any]:
+    def _run(self, tasks: Iterable[EvaluationTask]) -> Iterator[Any]:
         """Yield the results of tasks; a task whose worker lacks the training set is sent again with it."""
 
         def with_payload(result: EvaluationResult) -> Call | None:
@@ -648,7 +633,7 @@ class Evaluator:
                 return None
             return partial(evaluate_task, result.task._replace(payload=self._payloads[result.number]))
 
-        calls = (None if task is None else partial(evaluate_task, task) for task in tasks)
+        calls = (partial(evaluate_task, task) for task in tasks)
         for result in self._workers.results(calls, with_payload):
             self.replays += result.replays
             self.replay_s += result.replay_s
