@@ -20,7 +20,7 @@ from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -178,8 +178,6 @@ def _joined(one: Level, other: Level) -> Level:
 
 SLACK: Final = 4096
 """States above twice the number in use that may gather before unused ones are dropped."""
-MOST_WAITING: Final = 2
-"""Visits per page that may wait until the states of all pages are brought up to date."""
 
 
 class PageStates(Mapping[str, Array]):
@@ -189,11 +187,9 @@ class PageStates(Mapping[str, Array]):
         """``state``: columns of the first states, ``[N]``; ``number``: state of each page, ``[P]``."""
         self.columns = dict(state)
         """Columns of `scrapy_gp4c.scoring.terminals.STATE` by state, each ``[N]``."""
-        self._number = number.astype(np.int32)
-        self._moved: list[tuple[npt.NDArray[Any], npt.NDArray[np.intp]]] = []
-        self._waiting = 0
+        self.number = number.astype(np.int32)
+        """``[P]``: state of each page."""
         self._of_pages: dict[str, Array] = {}
-        self._pages: npt.NDArray[np.intp] | None = None
         self._most = 2 * self.states + SLACK
 
     def __getitem__(self, name: str) -> Array:
@@ -214,17 +210,7 @@ class PageStates(Mapping[str, Array]):
     @property
     def pages(self) -> npt.NDArray[np.intp]:
         """``[N]``: pages in each state."""
-        if self._pages is None:  # from now on it is kept up to date
-            self._pages = np.bincount(self.number, minlength=self.states)
-        return self._pages
-
-    @property
-    def number(self) -> npt.NDArray[np.int32]:
-        """``[P]``: state of each page."""
-        for pages, number in self._moved:
-            self._number[pages] = number
-        self._moved, self._waiting = [], 0
-        return self._number
+        return np.bincount(self.number, minlength=self.states)
 
     @property
     def states(self) -> int:
@@ -236,8 +222,7 @@ class PageStates(Mapping[str, Array]):
         """
         if not len(pages):
             return
-        before = self.number[pages]
-        moved = 2 * before + changed
+        moved = 2 * self.number[pages] + changed
         used = np.flatnonzero(np.bincount(moved))
         after = {name: values.take(used >> 1) for name, values in self.columns.items()}
         terminals.observe(after, used & 1, cycle)
@@ -248,14 +233,7 @@ class PageStates(Mapping[str, Array]):
             name: np.concatenate((values, after[name][distinct])) for name, values in self.columns.items()
         }
         number = target[moved]
-        if self._pages is not None:
-            entered, left = (np.bincount(one, minlength=self.states) for one in (number, before))
-            entered[: len(self._pages)] += self._pages
-            self._pages = entered - left
-        self._moved.append((pages, number))
-        self._waiting += len(pages)
-        if self._waiting > MOST_WAITING * len(self._number):
-            _ = self.number
+        self.number[pages] = number
         for name, column in self._of_pages.items():
             column[pages] = self.columns[name].take(number)
         if self.states > self._most:
@@ -263,12 +241,10 @@ class PageStates(Mapping[str, Array]):
 
     def _drop(self) -> None:
         """Drop the states that no page is in."""
-        pages = np.bincount(self.number, minlength=self.states)
-        used = np.flatnonzero(pages)
+        used = np.flatnonzero(self.pages)
         target = np.zeros(self.states, np.intp)
         target[used] = np.arange(len(used))
-        self._number[:] = target[self._number]
-        self._pages = None if self._pages is None else pages[used]
+        self.number = target[self.number].astype(np.int32)
         self.columns = {name: values[used] for name, values in self.columns.items()}
         self._most = 2 * len(used) + SLACK
 
@@ -351,11 +327,6 @@ BLOCK_ROWS: Final = 16_384
 Columns = Mapping[str, Array]
 
 
-@lru_cache(maxsize=64)
-def _draws_of_few(pages: int, salt: np.uint64) -> npt.NDArray[np.uint64]:
-    return salted_draws(np.arange(pages, dtype=np.uint64), salt)
-
-
 def blocks(rows: int) -> Iterator[slice]:
     for start in range(0, rows, BLOCK_ROWS):
         yield slice(start, min(start + BLOCK_ROWS, rows))
@@ -380,8 +351,6 @@ class RankedPages:
 
     def ties(self, pages: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
         """Numbers that decide among pages of equal score."""
-        if self._by_draw and self._pages <= FEW:
-            return _draws_of_few(self._pages, self._salt).take(pages)
         numbers = pages.astype(np.uint64)
         return salted_draws(numbers, self._salt) if self._by_draw else numbers
 
