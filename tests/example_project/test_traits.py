@@ -1,6 +1,5 @@
 """The traits of a change history, against their definitions in plain Python, and the web's own."""
 
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
