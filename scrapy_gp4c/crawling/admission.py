@@ -293,8 +293,7 @@ class Admission:
         """Page that a further round may plan -> the spider's further requests for it, made on purpose."""
         self.requests_elsewhere = 0
         """Requests that neither the start nor a callback has yielded, but an errback or a queue."""
-        self.has_start_pages = False
-        """Whether the start has asked for pages."""
+        self._has_start_pages = self._has_forgotten = False
         self._is_promised = bool(cycle.store.newest_record("promised"))
         self._logins: set[int] = set(cycle.store.newest_record("logins").get("logins", ()))
         """Keys of the pages by which the spider comes to its first POST."""
@@ -324,6 +323,14 @@ class Admission:
         Scrapy's own goes by the fingerprint, as pages do.
         """
         self._is_seen, self._by_url_alone = is_seen, False
+
+    def pages_of_earlier_start(self) -> list[int]:
+        """Visited pages that the start of an earlier run has asked for; none if this one asks for none."""
+        if self._has_forgotten or not self._has_start_pages:
+            return []
+        visited = np.unique(self._cycle.store.open_visits()["page"])
+        starts = visited[self._cycle.finders(visited.tolist()) == START].tolist()
+        return [page for page in starts if page not in self.restored and page not in self._cycle.asked]
 
     def forget_settled(self) -> None:
         """Forget which pages had no planned visit, because a further round is planned."""
@@ -496,6 +503,7 @@ class Admission:
         for memory in self._memories:
             if len(memory) >= MAX_REMEMBERED:
                 memory.clear()
+                self._has_forgotten = True
         for note in FETCH_NOTES & request.meta.keys():  # of the page whose meta this is a copy of
             del request.meta[note]
         key, full_key = self.rebuilder.keys(request)
@@ -519,7 +527,7 @@ class Admission:
         finder = finder_of(request, store)
         if self._may_log_in:
             self._note_session(request)
-        self.has_start_pages |= finder == START
+        self._has_start_pages |= finder == START
         if page is not None:
             if finder == START and store.page(page).found_by == UNKNOWN_FINDER:
                 store.note(page, "found_by", START)  # an imported page, of which only now this is known

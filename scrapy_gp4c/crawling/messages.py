@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from scrapy_gp4c.crawling.control_group import describe_estimates
 from scrapy_gp4c.crawling.planning import has_cut
 from scrapy_gp4c.crawling.promises import too_small_warning
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.policies.table import DEFAULT
-from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.records import CycleRecord, local_time, samples_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from scrapy_gp4c.crawling.cycle import Cycle
     from scrapy_gp4c.crawling.reports import Resting
@@ -52,17 +49,12 @@ def next_round(cycle: Cycle, pages: int) -> str:
     )
 
 
-def earlier_start(cycle: Cycle, public_url: Callable[[str], str]) -> str | None:
-    """Return the line for visited pages that the start has asked for in earlier runs, and not in this one."""
-    visited = np.unique(cycle.store.open_visits()["page"])
-    starts = visited[cycle.finders(visited.tolist()) == START].tolist()
-    pages = [page for page in starts if page not in cycle.asked]
-    if not pages:
-        return None
+def earlier_start(cycle: Cycle, pages: Sequence[int], shown_url: str) -> str:
+    """Return the line for visited pages of the start of earlier runs."""
     return (
         f"{len(pages)} of {cycle.recorded} visited pages are of the start of an earlier run, and the spider "
-        f"did not ask for them in this run. The first is {public_url(cycle.store.request(pages[0])['url'])}. "
-        "If they are not wanted any more, take them out by `scrapy gp4c forget`."
+        f"did not ask for them in this run. The first is {shown_url}. If they are not wanted any more, take "
+        "them out by `scrapy gp4c forget`."
     )
 
 

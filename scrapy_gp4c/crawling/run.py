@@ -482,9 +482,9 @@ class Run:
             return
         self._feeder.end_unasked()
         self._admission.data.warn()
-        has_asked = self._admission.has_start_pages and has_started(self._crawler)
-        if has_asked and (line := messages.earlier_start(cycle, self._admission.rebuilder.credentials.url)):
-            logger.warning("%s", line, extra=self.extra)
+        if has_started(self._crawler) and (left := self._admission.pages_of_earlier_start()):
+            url = self._admission.rebuilder.credentials.url(cycle.store.request(left[0])["url"])
+            logger.warning("%s", messages.earlier_start(cycle, left, url), extra=self.extra)
         if (cause := self._idle_cause()) is not None:
             logger.warning("scrapy-gp4c found nothing to do: %s", cause, extra=self.extra)
         is_explained = cause is not None or any(map(self.stats.get_value, (FROM_CACHE, NO_DOWNLOAD)))
@@ -507,9 +507,9 @@ class Run:
         logger.info("%s", messages.closing(cycle, record), extra=self.extra)
         if unmatched := cycle.rules.unmatched():
             logger.warning("%s", unmatched_warning(unmatched), extra=self.extra)
-        if reason != "finished" and record["visited"] and cycle.without_outcome:
+        if reason != "finished" and cycle.without_outcome:
             logger.warning("%s", messages.cut_short(cycle, reason), extra=self.extra)
-        if not record["visited"] and not is_explained:
+        elif not record["visited"] and not is_explained:
             waiting = resting_pages(cycle.store, cycle.settings, cycle.number)
             logger.warning("%s", messages.nothing_visited(cycle, waiting), extra=self.extra)
         if pages := count_without_text(cycle.store):

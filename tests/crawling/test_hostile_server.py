@@ -373,7 +373,10 @@ async def test_other_middlewares_that_fail(position: int, site: Site, store_path
 async def test_a_spider_that_closes_itself_ends_the_cycle(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """CloseSpider ends the cycle with what was visited; the pages not reached are ranked again next time."""
+    """CloseSpider ends the cycle with what was visited; the pages not reached are ranked again next time.
+
+    So it is where a limit closes the run before any visit.
+    """
     site.pages.update({f"/{number}": html(WORDS) for number in range(40)})
     urls = tuple(site.url(path) for path in site.pages)
     await crawl(Pages, store_path, urls=urls)
@@ -383,10 +386,20 @@ async def test_a_spider_that_closes_itself_ends_the_cycle(
             """Stop at the first page."""
             raise CloseSpider("enough")
 
+    class Early(Pages):
+        async def start(self) -> AsyncIterator[Any]:
+            """Stop before any page, as a limit of memory may."""
+            await self.crawler.engine.close_spider_async(reason="early")
+            yield
+
     crawler = await crawl(Closes, store_path, {"CONCURRENT_REQUESTS": 1, "DOWNLOAD_DELAY": 0.05})
     assert crawler.stats.get_value("finish_reason") == "enough"
     visited = outcomes(store_path, 2)
     assert 0 < len(visited) < 40
     assert f"left out {len(site.pages) - len(visited)} of {len(site.pages)} planned pages" in caplog.text
+    caplog.clear()
+    await crawl(Early, store_path)
+    (line,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert line.startswith(f"Cycle 3 left out {len(site.pages)} of {len(site.pages)} planned pages")
     await crawl(Pages, store_path)
-    assert set(outcomes(store_path, 3)) == set(site.pages)
+    assert set(outcomes(store_path, 4)) == set(site.pages)
