@@ -63,6 +63,7 @@ def test_a_dotted_path_makes_a_policy_of_the_users_own() -> None:
         ("", "a policy is one of top_k, rounds"),
         (None, "a policy is one of top_k, rounds"),
         ("best", "found 'best'"),
+        ("topk", "did you mean top_k"),
         ("rounds(4)", "a policy is one of"),
         ("rounds(rounds=0)", "whole number from 1 to 1000; found 0"),
         ("rounds(rounds=True)", "found True"),

@@ -134,6 +134,7 @@ def test_damaged_score_files(tmp_path, content, error, said):
         ("2 + 3", ExpressionError, "names no terminal"),
         ("t * pagerank", ExpressionError, "pagerank"),
         ("bogus", ExpressionError, "bogus"),
+        ("neighbors", ExpressionError, "did you mean neighbours"),
         ("t *", ExpressionError, "neither a named score function"),
     ],
 )
