@@ -5,18 +5,16 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_twisted
-from scrapy import Request, Spider
 
 from scrapy_gp4c.errors import Gp4cError, StoreError, UnknownPageError
 from scrapy_gp4c.store.opening import open_store
 from tests.commands.test_commands import in_process, make_project
-from tests.support.loopback import Site, crawl, html
+from tests.support.loopback import Pages, Site, crawl, html
 from tests.support.schemas import checked
 from tests.support.sources import ROOT
 
@@ -24,18 +22,10 @@ SETTINGS = {"GP4C_SCORE_FUNCTION": "default", "GP4C_BUDGET": 1.0, "GP4C_WARMUP_V
 READING = ("changes", "failing", "history", "pages", "plan", "status", "why")
 
 
-class News(Spider):
+class News(Pages):
     """Asks for six pages."""
 
     name = "news"
-
-    async def start(self) -> AsyncIterator[Any]:
-        """Ask for them."""
-        for page in range(6):
-            yield Request(self.site.url(f"/{page}"))
-
-    def parse(self, response: Any) -> None:
-        """Read a page."""
 
 
 def arguments_of(action: str, url: str) -> list[str]:

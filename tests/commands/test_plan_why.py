@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import pytest_twisted
-from scrapy import Request, Spider
 
 from scrapy_gp4c.commands.actions import IN_PLACE_OF_SETTINGS
 from scrapy_gp4c.commands.project import Project
@@ -22,7 +19,7 @@ from tests.commands.test_commands import (
     make_project,
     scrapy_gp4c,
 )
-from tests.support.loopback import Site, crawl, html
+from tests.support.loopback import Pages, Site, crawl, html
 from tests.support.schemas import DOCUMENTS, FOLDER, checked, document
 from tests.support.sources import ROOT
 
@@ -31,18 +28,10 @@ SETTINGS = {"GP4C_SCORE_FUNCTION": "t * (X + 0.5)", "GP4C_BUDGET": 3, "GP4C_WARM
 SETTINGS["GP4C_DISCOVERY"] = 0.0
 
 
-class News(Spider):
+class News(Pages):
     """Asks for all pages in every cycle."""
 
     name = "news"
-
-    async def start(self) -> AsyncIterator[Any]:
-        """Ask for them."""
-        for page in range(PAGES):
-            yield Request(self.site.url(f"/{page}"))
-
-    def parse(self, response: Any) -> None:
-        """Read a page."""
 
 
 async def crawled(site: Site, store: Path, cycles: int) -> None:

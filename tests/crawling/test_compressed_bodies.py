@@ -6,7 +6,7 @@ import gzip
 import random
 import tracemalloc
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,9 @@ import brotli
 import pytest
 import pytest_twisted
 from backports import zstd
-from scrapy import Request, Spider
 
 from scrapy_gp4c.middleware import MAX_MEMBERS, lacks_end
-from tests.support.loopback import Site, crawl, html, outcomes
+from tests.support.loopback import Pages, Site, crawl, html, outcomes
 
 CODECS: dict[bytes, Callable[[bytes], bytes]] = {
     b"gzip": gzip.compress,
@@ -68,17 +67,6 @@ def test_what_cannot_be_known_is_no_error() -> None:
         assert not lacks_end(body, encodings)
 
 
-class One(Spider):
-    """Asks for one page of each encoding."""
-
-    name = "one"
-
-    async def start(self) -> AsyncIterator[Any]:
-        """Ask for them."""
-        for path in self.site.pages:
-            yield Request(self.site.url(path))
-
-
 @pytest_twisted.ensureDeferred
 async def test_a_crawl_takes_truncated_pages_for_errors(tmp_path: Path) -> None:
     """Whole, cut, whole, cut: the copy stays what it was."""
@@ -93,11 +81,10 @@ async def test_a_crawl_takes_truncated_pages_for_errors(tmp_path: Path) -> None:
         return render
 
     site = Site({f"/{encoding.decode()}": page(encoding) for encoding in CODECS})
-    spider = type("Spider", (One,), {"site": site})
     settings = {"GP4C_BUDGET": 1.0, "RETRY_ENABLED": False, "ROBOTSTXT_OBEY": False}
     try:
         for cycle, cut["at"] in enumerate((0, 40, 0, 200), 1):
-            await crawl(spider, tmp_path, settings)
+            await crawl(Pages, tmp_path, settings, site=site)
             expected = ("first", "error", "unchanged", "error")[cycle - 1]
             assert {tuple(seen) for seen in outcomes(tmp_path, cycle).values()} == {(expected,)}
     finally:

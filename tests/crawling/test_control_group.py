@@ -474,23 +474,11 @@ async def test_a_crawl_shows_what_goes_on_elsewhere(
     site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Log line, stats, cycle record and `scrapy gp4c status` of a real crawl; the panel within the budget."""
-    from scrapy import Request, Spider
-
+    from tests.support.loopback import Pages, html, stats
     from tests.support.loopback import crawl as run_spider
-    from tests.support.loopback import html, stats
 
     words = "a page of a few words about subject number"
     paths = [f"/page/{number}" for number in range(40)]
-
-    class Monitor(Spider):
-        name = "monitor"
-
-        async def start(self) -> Any:
-            for path in paths:
-                yield Request(site.url(path))
-
-        def parse(self, response: Any) -> None:
-            return None
 
     results = {}
     for day in range(6):
@@ -499,9 +487,8 @@ async def test_a_crawl_shows_what_goes_on_elsewhere(
             site.pages[path] = html(f"{words} {number}: " + " ".join(f"{word}{version}" for word in "abcdef"))
         caplog.clear()
         with caplog.at_level("INFO"):
-            results = stats(
-                await run_spider(Monitor, tmp_path / "s", {"GP4C_PANEL": 0.25, "GP4C_BUDGET": 0.5})
-            )
+            half = {"GP4C_PANEL": 0.25, "GP4C_BUDGET": 0.5}
+            results = stats(await run_spider(Pages, tmp_path / "s", half, site=site))
     with Store(tmp_path / "s", readonly=True) as store:
         record = store.cycles()[-1]
         keys = np.concatenate([block["key"] for _, block in store.blocks()])
@@ -515,7 +502,7 @@ async def test_a_crawl_shows_what_goes_on_elsewhere(
         open_store=lambda: Store(tmp_path / "s", readonly=True),
         settings=make(),
         is_offsite=lambda host: False,
-        spider_class=Monitor,
+        spider_class=Pages,
     )
     STATUS(shown, Namespace(cycles=1, json=False, hubs=False))  # type: ignore[arg-type]
     assert f"cycle 6; by a panel of {pages} pages" in capsys.readouterr().out

@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import lmdb
 import pytest
 import pytest_twisted
-from scrapy import Request, Spider
 
 from scrapy_gp4c.store.lmdb_store.environment import Environment, store_error
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.store.test_checksummed import flipped
-from tests.support.loopback import Site, crawl, html
+from tests.support.loopback import Pages, Site, crawl, html
 
 PAGES = 150
-
-
-class Listed(Spider):
-    """Asks for every page."""
-
-    name = "listed"
-
-    async def start(self) -> AsyncIterator[Any]:
-        """Ask for them."""
-        for page in range(PAGES):
-            yield Request(self.site.url(f"/{page}"))
-
-    def parse(self, response: Any) -> None:
-        """Read a page."""
 
 
 def damage(path: Path, table: str, which: int) -> None:
@@ -56,11 +40,11 @@ async def test_damage_that_a_crawl_meets_ends_it_with_one_line(
 
     site.pages |= {f"/{number}": page for number in range(PAGES)}
     settings = {"GP4C_SKIP_UNCHANGED": True, "GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 0}
-    await crawl(Listed, store_path, settings, site=site)
+    await crawl(Pages, store_path, settings, site=site)
     damage(store_path, table, 148)  # a sample of pages is looked at before
     caplog.clear()
     with caplog.at_level(logging.INFO):
-        crawler = await crawl(Listed, store_path, settings, site=site)
+        crawler = await crawl(Pages, store_path, settings, site=site)
     critical = [record.getMessage() for record in caplog.records if record.levelno == logging.CRITICAL]
     (line,) = critical
     assert f"is damaged: {table} " in line
@@ -95,13 +79,13 @@ async def test_a_store_that_can_do_nothing_more_ends_the_crawl_with_one_line(
     site.pages |= {f"/{number}": page for number in range(PAGES)}
     monkeypatch.setattr(Environment, "transaction", failing)
     with caplog.at_level(logging.INFO):
-        crawler = await crawl(Listed, store_path, site=site)
+        crawler = await crawl(Pages, store_path, site=site)
     (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.CRITICAL]
     assert "Check the disk (dmesg)" in line
     assert crawler.stats.get_value("finish_reason") == "gp4c_store_failed"
     assert not [record for record in caplog.records if record.exc_info and record.levelno >= logging.ERROR]
     monkeypatch.undo()
-    await crawl(Listed, store_path, site=site)
+    await crawl(Pages, store_path, site=site)
     with Store(store_path, readonly=True) as store:
         assert store.verify() == []
         assert store.last_cycle == 1
@@ -116,7 +100,7 @@ async def test_a_crawl_says_what_it_found_right(
     site.pages |= {f"/{number}": html("text") for number in range(PAGES)}
     with caplog.at_level(logging.INFO):
         for _ in range(2):
-            await crawl(Listed, store_path, site=site)
+            await crawl(Pages, store_path, site=site)
     lines = [record.getMessage() for record in caplog.records if "checksums are right" in record.getMessage()]
     assert len(lines) == 2
     assert lines[0].startswith(f"Store {store_path}: 0 checksums are right")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,25 +22,10 @@ from scrapy_gp4c.crawling.messages import lying
 from scrapy_gp4c.fingerprint import read
 from scrapy_gp4c.fingerprint.copy_notes import notes_of, pack
 from scrapy_gp4c.store.lmdb_store.store import Store
-from tests.support.loopback import Site, crawl, html, outcomes
+from tests.support.loopback import Pages, Site, crawl, html, outcomes
 
 FULL = {"GP4C_BUDGET": 1.0, "RETRY_ENABLED": False, "CONCURRENT_REQUESTS": 1}
 WALL = html("we value your privacy choose which partners may read what you do here accept all or reject")
-
-
-class Pages(Spider):
-    """Requests pages."""
-
-    name = "pages"
-    urls: tuple[str, ...] = ()
-
-    async def start(self) -> AsyncIterator[Any]:
-        """Request the pages."""
-        for url in self.urls:
-            yield Request(url)
-
-    def parse(self, response: Any) -> None:
-        """Take nothing."""
 
 
 def text_of(number: int) -> str:

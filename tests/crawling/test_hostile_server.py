@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import pytest_twisted
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.exceptions import CloseSpider
 from twisted.internet import reactor
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c.store.lmdb_store.store import Store
-from tests.support.loopback import Page, Site, crawl, html, outcomes, stats
+from tests.support.loopback import Page, Pages, Site, crawl, html, outcomes, stats
 
 WORDS = "a page with a text of more than a few words on nothing in particular that rarely changes at all"
 FAST = {
@@ -26,24 +26,6 @@ FAST = {
     "CONCURRENT_REQUESTS_PER_DOMAIN": 32,
     "CONCURRENT_REQUESTS": 32,
 }
-
-
-class Pages(Spider):
-    """Requests the pages that it is given."""
-
-    name = "pages"
-    urls: tuple[str, ...] = ()
-
-    async def start(self) -> AsyncIterator[Any]:
-        """Request every page."""
-        for url in self.urls:
-            yield Request(url, errback=self.failed)
-
-    def parse(self, response: Any) -> None:
-        """Read a page."""
-
-    def failed(self, failure: Any) -> None:
-        """Take note of a failure."""
 
 
 def with_status(status: int, body: bytes = b"<p>nothing of interest</p>") -> Callable[[ServerRequest], bytes]:

@@ -43,7 +43,7 @@ from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.credentials import SECRET_PARAMS, Credentials
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.commands.test_commands import in_process
-from tests.support.loopback import Site, crawl, html, outcomes, stats
+from tests.support.loopback import Pages, Site, crawl, html, outcomes, stats
 from training import report, store_history
 
 
@@ -475,23 +475,7 @@ async def test_a_method_that_gives_another_page_fails_that_page_alone(
     paths = ["/a", "/b", "/c", "/d"]
     site.pages.update(dict.fromkeys(paths, html("words")))
 
-    class Wrong(Spider):
-        name = "wrong"
-
-        async def start(self) -> AsyncIterator[Any]:
-            """Ask for all pages."""
-            for path in paths:
-                yield Request(site.url(path))
-
-        def parse(self, response: Any) -> None:
-            """Read a page."""
-
-    class Hooked(Wrong):
-        async def start(self) -> AsyncIterator[Any]:
-            """Ask for nothing."""
-            for nothing in ():
-                yield nothing
-
+    class Hooked(Pages):
         def gp4c_request(self, request: Request) -> Any:
             """Do wrong in three ways."""
             return {
@@ -501,7 +485,7 @@ async def test_a_method_that_gives_another_page_fails_that_page_alone(
                 "d": lambda: request,
             }[request.url[-1]]()
 
-    await crawl(Wrong, store_path, EVERYTHING)
+    await crawl(Pages, store_path, EVERYTHING, site=site)
     await crawl(Hooked, store_path, EVERYTHING)
     assert outcomes(store_path, 2) == {"/a": ["error"], "/b": ["error"], "/c": ["error"], "/d": ["unchanged"]}
     assert caplog.text.count("Cannot revisit") == 1

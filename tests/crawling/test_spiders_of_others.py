@@ -293,10 +293,13 @@ class Pages(Daily):
 SPIDERS = [Levels, Old, Ruled, Mapped, Feed, Table, Fallback, Idle, LateIdle, Form, Inline, Pages]
 
 
+BREADTH = {"DEPTH_PRIORITY": 1, "CONCURRENT_REQUESTS": 1}
+
+
 @pytest.mark.parametrize(
-    "settings", [{}, {"DEPTH_PRIORITY": 1, "CONCURRENT_REQUESTS": 1}], ids=["", "breadth"]
+    ("spider", "settings"),
+    [*((spider, {}) for spider in SPIDERS), *((spider, BREADTH) for spider in (Levels, Ruled, Idle, Inline))],
 )
-@pytest.mark.parametrize("spider", SPIDERS)
 @pytest_twisted.ensureDeferred
 async def test_items_have_the_data_of_today(
     spider: type[Spider], settings: dict[str, Any], site: Site, store_path: Path

@@ -21,7 +21,7 @@ from scrapy_gp4c.crawling import visits
 from scrapy_gp4c.fingerprint import PageReading, read, worker_process
 from scrapy_gp4c.scheduler import RecrawlScheduler
 from scrapy_gp4c.store.lmdb_store.store import Store
-from tests.support.loopback import Site, crawl, html, outcomes, path_of, stats
+from tests.support.loopback import Pages, Site, crawl, html, outcomes, path_of, stats
 
 WORDS = "a page with a text of more than a few words on nothing in particular that rarely changes at all"
 
@@ -141,20 +141,9 @@ async def test_large_pages_whose_reader_is_killed_are_errors(
     site: Site, store_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """None is doubted, so that the site is not left alone for it; one line says so, without a traceback."""
-    paths = [f"/{number}" for number in range(30)]
-
-    class Large(Spider):
-        name = "large"
-
-        async def start(self) -> Any:
-            for path in paths:
-                yield Request(site.url(path))
-
-        def parse(self, response: Any) -> None:
-            """Read it."""
-
+    paths = [f"/{number}" for number in range(8)]
     site.pages = {path: html("".join(f"<p>{path} word{n}</p>" for n in range(9_000))) for path in paths}
-    await crawl(Large, store_path)
+    await crawl(Pages, store_path, site=site)
     for path in paths:
         site.pages[path] = html("".join(f"<p>{path} other{n}</p>" for n in range(9_000)))
 
@@ -162,7 +151,7 @@ async def test_large_pages_whose_reader_is_killed_are_errors(
         return subprocess.Popen(["sh", "-c", "kill -9 $$"], stdin=-1, stdout=-1)
 
     monkeypatch.setattr(worker_process, "_start", killed)
-    crawler = await crawl(Large, store_path, {"GP4C_BUDGET": 1.0})
+    crawler = await crawl(Pages, store_path, {"GP4C_BUDGET": 1.0}, site=site)
     assert outcomes(store_path, 2) == {path: ["error"] for path in paths}
     assert stats(crawler)["not_read"] == len(paths)
     lines = [record for record in caplog.records if "is not read" in record.getMessage()]

@@ -134,6 +134,7 @@ def test_budget(rows):
     assert min(float(row["current"]) for row in rows) < 1.0
 
 
+@pytest.mark.slow
 def test_detection(rows):
     """Time stamps, ads, session ids and their like raised no false alarm, and no change was missed."""
     assert sum(int(row["judged"]) for row in rows) > 300
@@ -142,6 +143,7 @@ def test_detection(rows):
     assert sum(int(row["false_alarms"]) for row in rows) == 0
 
 
+@pytest.mark.slow
 def test_collection_and_switch(finished, rows):
     """While it collects, the learner visits its panel; then it uses its function, the control does not."""
     by_key = {(int(row["day"]), row["score"]): row for row in rows}
@@ -156,6 +158,7 @@ def test_collection_and_switch(finished, rows):
     assert functions[CONTROL] == [DEFAULT_FORMULA] * DAYS
 
 
+@pytest.mark.slow
 def test_compared_crawls_have_their_settings(finished):
     """Each crawl ran by its row of the table, policy included, from the first ranked day on."""
     with Store(finished[0] / "random", readonly=True) as store:
@@ -164,6 +167,7 @@ def test_compared_crawls_have_their_settings(finished):
     assert all(len(record["rounds"]) == 2 for record in records)
 
 
+@pytest.mark.slow
 def test_ndcg(rows):
     """Rankings have an NDCG from the first ranked day on, no other visits do."""
     for row in rows:
@@ -172,6 +176,7 @@ def test_ndcg(rows):
         assert not ranked or 0.0 <= float(row["ndcg"]) <= 1.0
 
 
+@pytest.mark.slow
 def test_output(finished):
     """The output names the picture, the learned formula and every crawl; the web is stopped."""
     folder, output, port = finished
@@ -300,6 +305,7 @@ def test_bad_numbers(capsys, option, value):
     assert f"found {value}" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_first_curve_is_on_the_screen_before_anything_is_ranked(finished):
     """After day 3, of change rate and current copies; at the end there is one of every crawl and day."""
     lines = finished[1].splitlines()

@@ -17,13 +17,6 @@ def web():
     return Web(1)
 
 
-@pytest.fixture(scope="module")
-def changes(web):
-    """Changes of the ordinary pages that live through all days: bool [days, pages], and the pages."""
-    pages = np.flatnonzero(web.steady)
-    return np.array([web.changed(day)[pages] for day in DAYS]), pages
-
-
 def test_size(web):
     """The demo's web has at least 2,000 pages on its first day, and more than 30 hosts."""
     assert web.alive(1).sum() >= 2000
@@ -60,42 +53,6 @@ def test_seeds_differ():
     assert not np.array_equal(Web(1).versions(20)[:500], Web(2).versions(20)[:500])
 
 
-def test_quiet_majority_and_heavy_tail(changes):
-    """Most pages change hardly ever; the busiest twentieth makes most of the changes."""
-    per_page = np.sort(changes[0].sum(0))[::-1]
-    assert (per_page <= 2).mean() > 0.6
-    assert per_page[: per_page.size // 20].sum() > 0.5 * per_page.sum()
-    assert per_page.max() > 0.8 * len(DAYS)
-
-
-def test_sites_change_together(web, changes):
-    """On a host's best day far more of its pages change than independent pages would."""
-    changed, pages = changes
-    rng = np.random.default_rng(0)
-    shuffled = rng.permuted(changed, axis=0)  # same pages, same counts, days drawn apart
-    host = web.host[pages]
-
-    def largest_share(bits):
-        counts = np.array([bits[:, host == h].mean(1) for h in np.unique(host) if (host == h).sum() >= 20])
-        return (counts.max(1) - counts.mean(1)).mean()
-
-    assert largest_share(changed) > 2 * largest_share(shuffled)
-
-
-def test_rates_are_alike_within_hosts(web):
-    """Hosts explain a part of the variance of the pages' log rates, directories more."""
-    ordinary = web.steady & ~web.always & (web.rate > 0)
-    log_rate = np.log(web.rate[ordinary])
-
-    def explained(group):
-        size = np.bincount(group)
-        means = (np.bincount(group, log_rate) / np.maximum(size, 1))[group]
-        return means[size[group] >= 5].var() / log_rate.var()
-
-    assert 0.2 < explained(web.host[ordinary]) < 0.65
-    assert explained(web.directory[ordinary]) > explained(web.host[ordinary]) + 0.05
-
-
 def test_weekend(web):
     """Pages change less on days 6 and 7 of a week; a program that rewrites pages knows no weekend."""
     weekend = np.array([(day - 1) % 7 >= 5 for day in DAYS])
@@ -107,17 +64,6 @@ def test_weekend(web):
 
     assert ratio(by_people) < 0.75
     assert 0.9 < ratio(by_program) < 1.1
-
-
-def test_bursts(web):
-    """There are none, as there are none in the data: who changed yesterday changes today as its rate says."""
-    pages = np.flatnonzero(web.steady & ~web.always & (web.rate > 0.2))
-    days = [day for day in range(2, 300) if (day - 1) % 7 < 5]  # of the same pace
-    bits = {day: web.changed(day)[pages] for day in days}
-    rate = np.mean([*bits.values()], axis=0)
-    pairs = [(day, day + 1) for day in days if day + 1 in bits]
-    again = sum((bits[one] & bits[other]).sum() for one, other in pairs)
-    assert again == pytest.approx(len(pairs) * (rate**2).sum(), rel=0.05)
 
 
 def test_pages_that_never_change_and_pages_that_always_do(web):

@@ -103,6 +103,25 @@ class Listed(Spider):
         """Want nothing."""
 
 
+class Pages(Spider):
+    """Requests the pages of `urls`, or else of its `site`, and wants nothing of them."""
+
+    name = "pages"
+    urls: Iterable[str] = ()
+    site: Site | None = None
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request the pages."""
+        for url in map(self.site.url, self.site.pages) if self.site else self.urls:
+            yield scrapy.Request(url, errback=self.failed)
+
+    def parse(self, response: Any) -> Any:
+        """Want nothing."""
+
+    def failed(self, failure: Any) -> None:
+        """Take note of a failure."""
+
+
 class LinkFollower(Spider):
     """Requests one page and follows all links of HTML."""
 
