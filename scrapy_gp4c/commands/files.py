@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, TextIO, cast
 import numpy as np
 
 from scrapy_gp4c.commands.action import JSON, Action, option, print_json, say
-from scrapy_gp4c.errors import ImportFileError, StoreError
+from scrapy_gp4c.errors import ImportFileError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.outcomes import EXCLUDED
 from scrapy_gp4c.page_state.page_names import Moves
 from scrapy_gp4c.scoring.weights import read_weight
-from scrapy_gp4c.store.atomic_files import replacing
+from scrapy_gp4c.store.atomic_files import explained, replacing
 from scrapy_gp4c.store.export import lines
 from scrapy_gp4c.store.history_fields import HEADER_START, is_header
 from scrapy_gp4c.store.opening import import_history, remove_leftovers
@@ -279,20 +279,13 @@ def _output(name: str | None) -> Iterator[TextIO]:
     if name is None:
         yield sys.stdout
         return
-    try:
-        with replacing(name) as raw:
-            # No file name and no time stamp inside: the same history gives the same bytes.
-            packed = (
-                gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if name.endswith(".gz") else nullcontext(raw)
-            )
-            with packed as binary:
-                output = io.TextIOWrapper(binary, encoding="utf-8", newline="\n")
-                yield output
-                output.detach()  # written, and left open: `replacing` closes it when it is on the disk
-    except OSError as error:
-        if isinstance(error, StoreError):
-            raise
-        raise StoreError(f"cannot write {name}: {error.strerror}. Choose another file with -o.") from error
+    with explained(f"cannot write {name}", "Choose another file with -o."), replacing(name) as raw:
+        # No file name and no time stamp inside: the same history gives the same bytes.
+        packed = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if name.endswith(".gz") else nullcontext(raw)
+        with packed as binary:
+            output = io.TextIOWrapper(binary, encoding="utf-8", newline="\n")
+            yield output
+            output.detach()  # written, and left open: `replacing` closes it when it is on the disk
 
 
 EXPORT = Action(

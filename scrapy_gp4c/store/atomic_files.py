@@ -1,4 +1,4 @@
-"""Writing files so that they are there whole or not at all, whatever ends the process or the machine."""
+"""Files that are there complete or not at all, whatever ends the process or the machine, and their errors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+from scrapy_gp4c.errors import StoreError
 
 
 @contextmanager
@@ -53,6 +55,17 @@ def probe(path: str | os.PathLike[str]) -> None:
     with open(_temporary(target), "xb"):
         pass
     _temporary(target).unlink()
+
+
+@contextmanager
+def explained(what: str, remedy: str) -> Iterator[None]:
+    """Raise an OSError of the block as a StoreError, which says what could not be done and what helps."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(f"{what}: {error.strerror}. {remedy}") from error
 
 
 def sync(path: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from scrapy_gp4c.errors import StoreError, StoreInUseError
-from scrapy_gp4c.store.atomic_files import sync
+from scrapy_gp4c.store.atomic_files import explained, sync
 from scrapy_gp4c.store.lmdb_store.environment import (
     DATA,
     INDEX_FILES,
@@ -128,7 +128,7 @@ def backup(path: Path, directory: Path, keep: int | None, sizes: Sizes) -> Path:
     while (target := directory / f"{real.name}-{time.strftime(_STAMP)}").exists():
         time.sleep(0.1)  # the name has the second
     unfinished = target.with_name(target.name + _PART)
-    try:
+    with explained(f"cannot write the backup {target}", "Give another directory."):
         directory.mkdir(parents=True, exist_ok=True)
         unfinished.mkdir(0o700)
         lock = WriterLock(unfinished)  # tells other backups that this one is under way
@@ -146,12 +146,6 @@ def backup(path: Path, directory: Path, keep: int | None, sizes: Sizes) -> Path:
             for old in others[keep - 1 :]:
                 old.rename(old.with_name(old.name + _PART))  # else a kill leaves half of one
         _remove_leftovers(directory, real.name)
-    except OSError as error:
-        if isinstance(error, StoreError):
-            raise
-        raise StoreError(
-            f"cannot write the backup {target}: {error.strerror}. Give another directory."
-        ) from error
     return target
 
 

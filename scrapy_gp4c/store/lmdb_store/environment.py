@@ -38,7 +38,7 @@ import numpy.typing as npt
 from xxhash import xxh3_64_intdigest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreFullError, StoreInUseError
-from scrapy_gp4c.store.atomic_files import sync
+from scrapy_gp4c.store.atomic_files import explained, sync
 
 DATA: Final = "data.mdb"
 
@@ -214,7 +214,7 @@ def check_directory(path: Path, readonly: bool) -> None:
     none to read, or no access.
     """
     data = path / DATA
-    try:
+    with explained(f"cannot open the store {path}", "Check its owner and GP4C_STORE."):
         if path.exists() and not path.is_dir():
             raise StoreDamagedError(f"the store {path} must be a directory; found a file. {_ANOTHER}")
         if not data.exists() or data.stat().st_size == 0:
@@ -231,12 +231,6 @@ def check_directory(path: Path, readonly: bool) -> None:
             _create_directory(path)
             return
         _check_data(path, data)
-    except OSError as error:
-        if isinstance(error, StoreError):
-            raise
-        raise StoreError(
-            f"cannot open the store {path}: {error.strerror}. Check its owner and GP4C_STORE."
-        ) from error
 
 
 def _create_directory(path: Path) -> None:
@@ -348,15 +342,9 @@ class WriterLock:
 
     def __init__(self, path: Path) -> None:
         self._path = path / WRITER_LOCK
-        try:
+        with explained(f"cannot write to the store {path}", "Check its owner and GP4C_STORE."):
             while not self._take(path):
                 pass
-        except OSError as error:
-            if isinstance(error, StoreError):
-                raise
-            raise StoreError(
-                f"cannot write to the store {path}: {error.strerror}. Check its owner and GP4C_STORE."
-            ) from error
 
     def _take(self, path: Path) -> bool:
         """Take the lock; False if its last holder removed the file, so that the lock keeps nobody out."""
