@@ -1,7 +1,8 @@
-"""Types of numpy arrays that every room uses."""
+"""Types of numpy arrays that every room uses, and columns that are made when they are read."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,3 +12,21 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
+
+
+class LazyColumns(Mapping[str, Array]):
+    """Columns that are made when they are read."""
+
+    def __init__(self, names: Collection[str], column: Callable[[str], Array]) -> None:
+        self._names, self._column = names, column
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._column(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

@@ -164,7 +164,6 @@ class FingerprintMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the middleware of a crawler."""
         self = cls(crawler)
         note_call(crawler)
         crawler.signals.connect(self._close, signals.spider_closed)
@@ -237,7 +236,6 @@ class RefreshMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Build the middleware of a crawler."""
         return cls(crawler.settings.getlist("METAREFRESH_IGNORE_TAGS"))
 
     def process_response(self, request: Request, response: Response) -> Response:

@@ -76,13 +76,6 @@ class Version(NamedTuple):
     text: str
 
 
-class TextPair(NamedTuple):
-    """Text of a version and of the previous one."""
-
-    before: str
-    after: str
-
-
 class Texts:
     """Archive of texts, open for writing (by the crawl that writes to the store) or for reading."""
 
@@ -108,7 +101,6 @@ class Texts:
             self._training = Training()
 
     def close(self) -> None:
-        """Close the file."""
         if self._training is not None:
             self._training.close()
         self._connection.close()
@@ -137,15 +129,15 @@ class Texts:
         except ValueError as error:
             raise FILE.unusable(self.path, f"is damaged: {error}") from error
 
-    def pair(self, key: int, cycle: int, fingerprint: int) -> TextPair | None:
-        """Return the version of a visit, by the visit's cycle and fingerprint, and the previous version."""
+    def pair(self, key: int, cycle: int, fingerprint: int) -> tuple[str, str] | None:
+        """Return the previous version and that of a visit, by the visit's cycle and fingerprint."""
         with FILE.translated(self.path):
             rows = self._connection.execute(
                 "SELECT old.text, new.text FROM texts new JOIN texts old ON old.key = new.key "
                 "AND old.cycle = new.before WHERE new.key = ? AND new.cycle = ? AND new.fingerprint = ?",
                 (key - _SIGN, cycle, fingerprint - _SIGN),
             ).fetchone()
-        return None if rows is None else TextPair(*map(self.text, rows))
+        return None if rows is None else (self.text(rows[0]), self.text(rows[1]))
 
     def count(self) -> int:
         """Count the versions of all pages."""

@@ -55,7 +55,6 @@ class Action:
     """``show(record, options)`` prints a record for people."""
 
     def add_options(self, parser: ArgumentParser) -> None:
-        """Add the options to the parser of the action."""
         for one in self.options:
             group = [one] if isinstance(one, Option) else one
             adding = parser.add_mutually_exclusive_group() if len(group) > 1 else parser
@@ -112,7 +111,6 @@ def date(text: str) -> float:
 
 
 def print_table(rows: Sequence[tuple[str, ...]], text_column_count: int = 0) -> None:
-    """Print what `table_lines` returns."""
     for line in table_lines(rows, text_column_count):
         sys.stdout.write(line + "\n")
 

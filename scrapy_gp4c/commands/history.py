@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PageVisit:
-    """One visit of the page."""
-
     cycle: int
     time: float
     """s since 1970."""

@@ -190,19 +190,15 @@ def _cluster(project: Project, options: Namespace) -> Clustering:
         numbers = ["--clusters", str(options.clusters), "--seed", str(options.seed)]
         output = ["-o", str(file), "--features", options.features]
         _run_training("cluster", [str(project.store_path), *output, *numbers])
-        groups = _read_groups(file)
+        try:
+            with np.load(file, allow_pickle=False) as arrays:
+                groups = PageGroups.of_arrays(arrays)
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            raise StoreError(f"the clusters that were made cannot be read: {error}") from error
     with project.open_store(readonly=False) as store:
         store.put_clusters(StoredGroups(groups, groups.popularity(), about))
     clustered = int(groups.sizes.sum())
     return Clustering(clustered, len(groups.cluster) - clustered, len(groups.order), len(groups.links.source))
-
-
-def _read_groups(file: Path) -> PageGroups:
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            return PageGroups.of_arrays(arrays)
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise StoreError(f"the clusters that were made cannot be read: {error}") from error
 
 
 def _show_clusters(made: Clustering, options: Namespace) -> None:

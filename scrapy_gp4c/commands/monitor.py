@@ -23,7 +23,7 @@ import numpy as np
 from scrapy_gp4c.commands.action import Action, option, positive
 from scrapy_gp4c.errors import CrawlFailedError, StoreError, StoreInUseError
 from scrapy_gp4c.foreign_text import counted
-from scrapy_gp4c.page_state.rules import UNITS_S
+from scrapy_gp4c.page_state.rules import read_span
 from scrapy_gp4c.store.opening import check_unused, open_store
 from scrapy_gp4c.store.records import CycleRecord, local_time
 
@@ -113,11 +113,10 @@ class Timer:
 
 def duration(text: str) -> float:
     """Seconds of ``1h``, ``30m``, ``45s`` or ``2d``, above 0. Raises ArgumentTypeError."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", text.strip())
-    seconds = float(match[1]) * UNITS_S[match[2]] if match and match[2] else 0.0
-    if not 0.0 < seconds < 1e12:
-        raise ArgumentTypeError(f"expected a duration with its unit, such as 1h, 30m or 45s; found {text!r}")
-    return seconds
+    with suppress(ValueError):
+        if seconds := read_span(text).seconds:
+            return seconds
+    raise ArgumentTypeError(f"expected a duration with its unit, such as 1h, 30m or 45s; found {text!r}")
 
 
 def percentage(text: str) -> float:

@@ -39,8 +39,6 @@ GROUPS_HEADER = ("recent share", "of visits", "pages", "n", "X", "group")
 
 @dataclass(frozen=True)
 class Page:
-    """One page."""
-
     score: float
     n: int
     X: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,13 +23,6 @@ from scrapy_gp4c.store.records import StoredRequest
 
 if TYPE_CHECKING:
     from scrapy.settings import Settings as ScrapySettings
-
-
-def _host_regex(crawler: Crawler) -> re.Pattern[str]:
-    """Hosts that Scrapy lets the spider's class go to."""
-    spider: Any = crawler.spidercls  # Scrapy asks the spider; of an attribute of its class both know
-    no_stats: Any = None  # there are none before a crawl
-    return OffsiteMiddleware(no_stats).get_host_regex(spider)
 
 
 class Project:
@@ -55,7 +47,9 @@ class Project:
         self.settings = Settings.load(self._crawler.settings)
         self.credentials = Credentials(self.settings.secret_params)
         self._name = spider_name
-        self._allowed = _host_regex(self._crawler)
+        spider: Any = self.spider_class  # Scrapy asks the spider; of an attribute of its class both know
+        no_stats: Any = None  # there are none before a crawl
+        self._allowed = OffsiteMiddleware(no_stats).get_host_regex(spider)
         fingerprinter = load_object(self._crawler.settings["REQUEST_FINGERPRINTER_CLASS"])
         self._fingerprint = build_from_crawler(fingerprinter, self._crawler).fingerprint
 

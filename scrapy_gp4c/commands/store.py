@@ -135,8 +135,6 @@ COMPACT = Action("give the room back that a spider's store does not use", _compa
 
 @dataclass(frozen=True)
 class StoreLine:
-    """One store."""
-
     path: str
     spider: str | None
     """None: no crawl has noted it."""

@@ -39,7 +39,7 @@ from scrapy_gp4c.crawling.planning import (
     note_recovery,
     still_left_alone,
 )
-from scrapy_gp4c.crawling.promises import PageRules, put_weights, rule_of_request
+from scrapy_gp4c.crawling.promises import PageRules, page_rules, rule_of_request
 from scrapy_gp4c.crawling.repeats import Repeats
 from scrapy_gp4c.crawling.reports import report_of, sampled_counts
 from scrapy_gp4c.crawling.requests import FOLLOWS, META, NEEDS_CALLBACK, UNKNOWN_FINDER, Claim
@@ -486,11 +486,9 @@ class LiveRules:
         self._has_new = False
 
     def of(self, stored: StoredRequest) -> PageRule:
-        """Rule of a page by its request."""
         return rule_of_request(self._rules, stored)
 
     def of_page(self, page: int) -> PageRule:
-        """Rule of a page of the store."""
         return NO_RULE if self.is_empty else self.of(self._store.request(page))
 
     def note_new(self, stored: StoredRequest) -> PageRule:
@@ -656,8 +654,9 @@ class Cycle:
         self.stats = stats
         self.run = secrets.randbits(63)
         self.resumed = store.open_cycle is not None
-        if not self.resumed and any(rule.weight is not None for rule in settings.rules):
-            put_weights(store, settings)
+        has_weights = any(rule.weight is not None for rule in settings.rules)
+        if not self.resumed and has_weights and (rules := page_rules(store, settings)) is not None:
+            store.weights.put(*rules.weights())
         self.number = store.open_cycle or store.begin_cycle(new_record(settings, store))
         in_force = recorded_settings(settings, self.record) if self.resumed else settings
         self._planner = Planner.of(store, in_force)
@@ -716,7 +715,6 @@ class Cycle:
 
     @property
     def record(self) -> CycleRecord:
-        """The cycle's record, as it is in the store."""
         return self.store.cycles(self.store.last_cycle)[-1]
 
     @property

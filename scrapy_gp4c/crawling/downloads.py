@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container
 from enum import Enum, auto
 from time import monotonic, time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from scrapy_gp4c.crawling.feeding import RANK_LEVELS
 from scrapy_gp4c.crawling.requests import META, Claim
-from scrapy_gp4c.crawling.scrapy_internals import DownloaderSlots
+from scrapy_gp4c.crawling.scrapy_internals import downloader
 from scrapy_gp4c.page_state.outcomes import KINDS, PANEL, RANKED, SAMPLE
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Downloads:
 
     def __init__(self, crawler: Crawler, sites: int, held: Container[int]) -> None:
         """Take the crawler; ``sites``: how many the store knows; ``held``: pages that wait for callbacks."""
-        self._slots = DownloaderSlots(crawler)
+        self._crawler = crawler
         self._sites = sites
         settings = crawler.settings
         concurrency = settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
@@ -73,6 +73,10 @@ class Downloads:
         """Hosts that a round was planned ahead for in vain, until there is a page for another one."""
         self._rests_until_s = self._leaves_time_until_s = 0.0
 
+    @property
+    def _downloader(self) -> Any:
+        return downloader(self._crawler)
+
     def expect(self, request: Request) -> None:
         """Note that a request is queued: its outcome may be one that the policy waits for.
 
@@ -81,7 +85,7 @@ class Downloads:
         """
         claim = request.meta.get(META)
         if isinstance(claim, Claim) and claim.kind in AWAITED_KINDS:
-            name = self._slots.name_of(request)
+            name = self._downloader.get_slot_key(request)
             has_delay = self._pace(name)[1] > 0
             self._awaited[claim] = None if has_delay and name in self._awaited.values() else name
             if has_delay and self._sites > 1 and claim.kind == KINDS[SAMPLE]:
@@ -96,7 +100,7 @@ class Downloads:
         self._queued = frozenset(queued)
         if not self._queued <= self._in_vain:
             self._in_vain = frozenset()
-        if len(queued) > len(self._slots.active) and not self._in_vain:
+        if len(queued) > len(self._downloader.active) and not self._in_vain:
             return Load.FREE  # a host has nothing under way
         self._count()
         if not queued:
@@ -111,11 +115,11 @@ class Downloads:
 
     def _count(self) -> None:
         """Count requests by slot. A slot itself hears of a request only in a later turn of the reactor."""
-        self._counts = Counter(map(self._slots.name_of, self._slots.active))
+        self._counts = Counter(map(self._downloader.get_slot_key, self._downloader.active))
 
     def _backlog_s(self, name: str) -> float:
         """Seconds that a further request would wait for those before it; infinite: for answers."""
-        slot = self._slots.by_name.get(name)
+        slot = self._downloader.slots.get(name)
         concurrency, delay_s = self._pace(name)
         count = self._counts[name]
         sent, seen_s = (0, 0.0) if slot is None else (len(slot.transferring), slot.lastseen)
@@ -126,7 +130,7 @@ class Downloads:
 
     def _pace(self, name: str) -> tuple[int, float]:
         """Requests to a host at a time, and seconds between two."""
-        slot = self._slots.by_name.get(name)
+        slot = self._downloader.slots.get(name)
         if slot is None:  # there is one from the first request on
             return self._paces.get(name, self._default_pace)
         return slot.concurrency, slot.delay
@@ -136,7 +140,7 @@ class Downloads:
 
         Scrapy's queue gives pages of hosts without any request under way first, whatever their delay.
         """
-        slot = self._slots.by_name.get(name)
+        slot = self._downloader.slots.get(name)
         return slot is not None and bool(slot.delay) and self._counts[name] > 0
 
     def awaits(self, is_under_way: Callable[[Claim], bool]) -> bool:
@@ -151,7 +155,7 @@ class Downloads:
 
     def _answers_soon(self, claim: Claim, name: str) -> bool:
         """Whether a visit's request can be sent at once, or was sent just now: no delay holds it up."""
-        slot = self._slots.by_name.get(name)
+        slot = self._downloader.slots.get(name)
         if slot is not None and any(request.meta.get(META) == claim for request in slot.transferring):
             return bool(time() - slot.lastseen < ANSWERED_S)
         return not 0.0 < self._backlog_s(name) < math.inf
@@ -161,7 +165,7 @@ class Downloads:
 
         Without delays nobody needs it: a host that comes late is asked as fast as it answers.
         """
-        slots = self._slots.by_name.values()
+        slots = self._downloader.slots.values()
         if monotonic() < self._leaves_time_until_s or not any(slot.delay for slot in slots):
             return False
         self._count()

@@ -24,8 +24,6 @@ from scrapy_gp4c.words.tokens import spaced
 
 
 class CycleGains(NamedTuple):
-    """Gains of a cycle."""
-
     visits: int
     """Measured visits of pages that were known before."""
     ppm: float
@@ -68,7 +66,6 @@ class Measuring:
             raise
 
     def close(self) -> None:
-        """Close the index."""
         self.index.close()
 
     def lacks(self, page: int, row: PageRow) -> bool:

@@ -22,21 +22,15 @@ if TYPE_CHECKING:
 def opening(cycle: Cycle, remaining: int) -> str:
     """Return the line for an opened cycle with so many pages to visit."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in cycle.planned_kinds.items() if count)
+    # A resumed cycle keeps its own, whatever the settings say by now.
+    formula = cycle.record.get("formula", cycle.settings.score_function.formula)
+    policy = "" if cycle.policy == DEFAULT else f", policy {cycle.policy}"
     return (
         f"Cycle {cycle.number} {'resumed' if cycle.resumed else 'begun'}: "
         f"{counted(cycle.store.pages, 'known page')}, "
         f"{cycle.planned} planned ({kinds or 'none'}), {remaining} to visit, "
-        f"score function {_formula(cycle)}{_policy(cycle)}"
+        f"score function {formula}{policy}"
     )
-
-
-def _formula(cycle: Cycle) -> str:
-    """Score function of the cycle, which a resumed one keeps whatever the settings say by now."""
-    return cycle.record.get("formula", cycle.settings.score_function.formula)
-
-
-def _policy(cycle: Cycle) -> str:
-    return "" if cycle.policy == DEFAULT else f", policy {cycle.policy}"
 
 
 def next_round(cycle: Cycle, pages: int) -> str:
@@ -136,22 +130,15 @@ def cut_short(cycle: Cycle, reason: str) -> str:
 def closing(cycle: Cycle, record: CycleRecord) -> str:
     """Return the line for a finished cycle with this record."""
     rate = record["change_rate"]
+    hubs = f", {record['new_by_hubs']} of them found by hubs now" if record["new_by_hubs"] else ""
+    sampled = f"; {samples}" if (samples := samples_of(record)) else ""
     return (
         f"Cycle {cycle.number} finished: {record['visited']} visited, {record['changed']} changed "
         f"(change rate {'unknown' if rate is None else f'{rate:.3f}'}), "
         f"{counted(cycle.store.pages, 'known page')}"
-        f"{_found_by_hubs(record)}{_gained(record)}{_sampled(record)}{_panel(cycle, record)}; "
+        f"{hubs}{_gained(record)}{sampled}{_panel(cycle, record)}; "
         f"the next run begins cycle {cycle.number + 1}"
     )
-
-
-def _sampled(record: CycleRecord) -> str:
-    samples = samples_of(record)
-    return f"; {samples}" if samples else ""
-
-
-def _found_by_hubs(record: CycleRecord) -> str:
-    return f", {record['new_by_hubs']} of them found by hubs now" if record["new_by_hubs"] else ""
 
 
 def _gained(record: CycleRecord) -> str:

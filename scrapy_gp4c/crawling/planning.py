@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Sequence
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -87,74 +87,58 @@ BUDGET_SHARE: Final = 0.25
 """Share of a cycle's budget that gone pages may take, besides those of sites that answer again."""
 
 
-class GonePages(NamedTuple):
-    """All gone pages of a store, ``[G]`` each, ids ascending."""
-
-    pages: Pages
-    is_due: Bools
-    """Whether the page has waited long enough."""
-    is_start: Bools
-    """Whether the spider's start found the page."""
-    failures: Array
-    last_attempt: Array
-
-    @classmethod
-    def of(cls, columns: Columns, is_gone: Bools, is_awake: Bools, first: int) -> Self:
-        """Gone pages of a block whose first page has the id `first`."""
-        rows = np.flatnonzero(is_gone)
-        return cls(
-            (rows + first).astype(np.uint32),
-            is_awake[rows],
-            columns["found_by"][rows] == START,
-            columns["failures"][rows],
-            columns["last_attempt"][rows],
-        )
-
-    @classmethod
-    def joined(cls, parts: list[Self]) -> Self:
-        """Pages of all parts, joined."""
-        return cls(*map(np.concatenate, zip(*parts, strict=True)))
-
-    @property
-    def recovering(self) -> int:
-        """Pages due that are named by hints and imports, or whose sites answer again: they count as alive."""
-        return int(np.count_nonzero(self.is_due & (self.failures <= RECOVERING)))
-
-
-NO_GONE_PAGES: Final = GonePages(
-    np.empty(0, np.uint32),
-    np.empty(0, np.bool_),
-    np.empty(0, np.bool_),
-    np.empty(0, np.uint8),
-    np.empty(0, np.int32),
+GONE_PAGE: Final = np.dtype(
+    [
+        ("page", "<u4"),
+        ("is_due", "?"),  # it has waited long enough
+        ("is_start", "?"),  # the spider's start found it
+        ("failures", "u1"),
+        ("last_attempt", "<i4"),
+    ]
 )
 
 
-def rechecks(
-    known: KnownPages, gone: GonePages, alive: int, budget: int, gone_after: int
-) -> tuple[Pages, int]:
+def gone_pages(columns: Columns, is_gone: Bools, is_awake: Bools, first: int) -> Array:
+    """Gone pages of a block whose first page has the id `first`: dtype `GONE_PAGE`, ids ascending."""
+    rows = np.flatnonzero(is_gone)
+    gone = np.empty(len(rows), GONE_PAGE)
+    gone["page"], gone["is_due"] = rows + first, is_awake[rows]
+    gone["is_start"] = columns["found_by"][rows] == START
+    for name in ("failures", "last_attempt"):
+        gone[name] = columns[name][rows]
+    return gone
+
+
+def recovering(gone: Array) -> int:
+    """Pages due that are named by hints and imports, or whose sites answer again: they count as alive."""
+    return int(np.count_nonzero(gone["is_due"] & (gone["failures"] <= RECOVERING)))
+
+
+def rechecks(known: KnownPages, gone: Array, alive: int, budget: int, gone_after: int) -> tuple[Pages, int]:
     """Gone pages that a cycle visits: start pages and one of each site, and so many others inside the budget.
 
     A site without any other page is asked for one in every cycle: all went in an outage, or the site did.
-    ``alive``: pages that are not gone; ``budget``: visits of the cycle. Those come first that have least
-    failures, as a hint, a link or an outage that is over leaves them, then those that wait longest.
+    ``gone``: all gone pages, dtype `GONE_PAGE`; ``alive``: pages that are not gone; ``budget``: visits of the
+    cycle. Those come first that have least failures, as a hint, a link or an outage that is over leaves them,
+    then those that wait longest.
     """
-    if not len(gone.pages):
-        return gone.pages, 0
-    site = known.directories()["site"][some_columns(known, gone.pages, ("group",))["group"]]
-    order = np.lexsort((gone.pages, gone.last_attempt, gone.failures, ~gone.is_due))
+    pages, is_due = np.ascontiguousarray(gone["page"]), gone["is_due"]
+    if not len(pages):
+        return pages, 0
+    site = known.directories()["site"][some_columns(known, pages, ("group",))["group"]]
+    order = np.lexsort((pages, gone["last_attempt"], gone["failures"], ~is_due))
     one_of_site = np.zeros(len(order), np.bool_)
     one_of_site[order[np.unique(site[order], return_index=True)[1]]] = True
-    may_rest = one_of_site & ~gone.is_due
+    may_rest = one_of_site & ~is_due
     if may_rest.any():
         may_rest[may_rest] = np.isin(site[may_rest], _sites_alive(known, gone_after))
-    chosen = gone.is_start | (one_of_site & ~may_rest)
-    others = order[(gone.is_due & ~chosen)[order]]
-    recovering = gone.recovering
-    share = max(BUDGET_SHARE, recovering / max(1, alive + recovering))
+    chosen = gone["is_start"] | (one_of_site & ~may_rest)
+    others = order[(is_due & ~chosen)[order]]
+    again = recovering(gone)
+    share = max(BUDGET_SHARE, again / max(1, alive + again))
     inside = others[: math.ceil(share * budget)]
     chosen[inside] = True
-    return gone.pages[order[chosen[order]]], len(inside)
+    return pages[order[chosen[order]]], len(inside)
 
 
 def _sites_alive(known: KnownPages, gone_after: int) -> Array:
@@ -263,7 +247,8 @@ class Survey(NamedTuple):
     """Pages that are not gone."""
     copies: int
     """Pages with a copy that are not gone: the control group speaks for them."""
-    gone: GonePages
+    gone: Array
+    """All gone pages, dtype `GONE_PAGE`, ids ascending."""
     promised: Promised = NO_PROMISES
     """Settled pages with a promise, but for the control group."""
 
@@ -288,7 +273,7 @@ def classify_pages(
     promises = [NO_PROMISES]
     due: dict[int, list[Pages]] = {PANEL: [], WARMUP: [], NEW: []}
     rankable, hubs = [np.empty(0, np.bool_)], [np.empty(0, np.bool_)]
-    gone = [NO_GONE_PAGES]
+    gone = [np.empty(0, GONE_PAGE)]
     alive = copies = rankable_pages = 0
     read = READ | ({"key"} if settings.panel else set()) | ({"group"} if is_left_alone.any() else set())
     for first, columns in known.blocks(read):
@@ -308,7 +293,7 @@ def classify_pages(
             )
             awake, is_gone = awake & allowed, is_gone & allowed
         if is_gone.any():
-            gone.append(GonePages.of(columns, is_gone, awake, first))
+            gone.append(gone_pages(columns, is_gone, awake, first))
         settled = awake & stage.settled
         panel = settled & in_group
         for kind, chosen in (
@@ -331,7 +316,7 @@ def classify_pages(
         np.concatenate(hubs),
         alive,
         copies,
-        GonePages.joined(gone),
+        np.concatenate(gone),
         NO_PROMISES if rules is None else join_promises(promises),
     )
 
@@ -556,7 +541,7 @@ class Planner:
     def _first_round(self) -> FirstRound:
         if self._first is None:
             known, settings = self._surveyed(), self._settings
-            again = known.gone.recovering
+            again = recovering(known.gone)
             budget = max(0, settings.budget_pages(known.alive + again) - len(known.due[PANEL]))
             promised, promises = NO_VISITS_YET.pages, None
             if len(known.promised.pages):

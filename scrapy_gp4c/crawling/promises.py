@@ -149,7 +149,6 @@ class PageRules:
         return pages
 
     def rule(self, page: int) -> PageRule:
-        """Rule of a page."""
         return self._rules[int(self.number[page])]
 
     def allowed(self, first: int, last: Array) -> npt.NDArray[np.bool_]:
@@ -215,7 +214,6 @@ NO_PROMISES: Final = Promised(
 
 
 def rule_of_request(rules: Sequence[PageRule], stored: StoredRequest) -> PageRule:
-    """Rule of a page by its stored request."""
     return rule_of(rules, stored["url"], stored.get("meta", {}))
 
 
@@ -231,13 +229,6 @@ def page_rules(store: Store, settings: Settings, cycle: int | None = None) -> Pa
     records = store.cycles()
     cycle = cycle or store.open_cycle or store.last_cycle + 1
     return PageRules(store, settings.rules, CycleTimes.of(records, cycle))
-
-
-def put_weights(store: Store, settings: Settings) -> None:
-    """Give pages the weights of their rules, before a cycle is begun."""
-    rules = page_rules(store, settings)
-    if rules is not None:
-        store.weights.put(*rules.weights())
 
 
 def unmatched_warning(rules: Sequence[PageRule]) -> str:

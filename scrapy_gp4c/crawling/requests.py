@@ -38,6 +38,7 @@ from scrapy_gp4c.page_state.rules import META_KEYS
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.settings import values
 from scrapy_gp4c.store.credentials import Credentials, names_in_header
+from scrapy_gp4c.store.history_fields import FieldError, converted
 from scrapy_gp4c.store.records import StoredRequest
 
 if TYPE_CHECKING:
@@ -81,27 +82,6 @@ IDENTIFYING: Final = ("cb_kwargs", "meta", "cookies")
 """Fields of a stored request by which a fingerprinter may tell pages apart, besides URL and headers."""
 
 _SECRETIVE: Final = (*IDENTIFYING, "headers")  # no message shows their values
-_FIELDS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
-    "url": (str, "a URL"),
-    "callback": (str, "the name of a method of the spider"),
-    "errback": (str, "the name of a method of the spider"),
-    "cb_kwargs": (dict, "an object"),
-    "meta": (dict, "an object"),
-    "cookies": ((dict, list), "an object or a list of objects"),
-    "headers": (dict, "an object of lists of texts"),
-    "priority": (int, "a whole number"),
-    "dont_filter": (bool, "true or false"),
-    "flags": (list, "a list of texts"),
-    "encoding": (str, "the name of an encoding"),
-    "_class": (str, "the dotted path of a class"),
-    "attributes": (dict, "an object"),
-    "rule": (list, "a callback's name and a link extractor"),
-    "lacks": (list, "a list of texts"),
-    "unstorable": (list, "a list of texts"),
-    "needs_callback": (str, "always or once"),
-    "follows": (bool, "true or false"),
-    "session": (bool, "true or false"),
-}
 _JSON_SCALARS: Final = (str, int, bool, type(None))
 _PROBE_URL: Final = "https://h.example/a-b/C_d.e~1"
 # Middlewares of Scrapy that add what may be secret to requests, in their order.
@@ -402,22 +382,12 @@ def check_stored(stored: StoredRequest) -> None:
 
     Raises ValueError, which names the field.
     """
-    if not isinstance(stored, dict):
-        raise ValueError(f"expected an object as the stored request; found {str(stored)[:80]!r}")
-    value: Any
-    for name, value in {"url": None, **stored}.items():
-        types, expected = _FIELDS.get(name, (object, ""))
-        is_valid = isinstance(value, types)
-        if is_valid and name == "headers":
-            lists = value.values()
-            is_valid = all(isinstance(v, list) and all(type(text) is str for text in v) for v in lists)
-        elif is_valid and name == "cookies" and isinstance(value, list):
-            is_valid = all(isinstance(cookie, dict) for cookie in value)
-        elif is_valid and name == "lacks":
-            is_valid = all(type(text) is str for text in value)
-        if not is_valid:
-            shown = type(value).__name__ if name in _SECRETIVE else repr(str(value)[:80])
-            raise ValueError(f"expected {expected} as the request's {name}; found {shown}")
+    try:
+        converted({"url": None, **stored} if isinstance(stored, dict) else stored, StoredRequest)
+    except FieldError as error:
+        shown = type(error.value).__name__ if error.field in _SECRETIVE else repr(str(error.value)[:80])
+        of_field = f" as the request's {error.field}" if error.field else " as the stored request"
+        raise ValueError(f"{error.problem}{of_field}; found {shown}") from None
 
 
 def from_stored(stored: StoredRequest, spider: Spider) -> Request:

@@ -379,14 +379,13 @@ class Run:
         if self.cycle.held or self.cycle.refusals:
             requests = under_way(self._crawler)
             self.cycle.settle(requests)
-            self._count_refusals(requests)
+            self._leave_alone(self.cycle.count_refusals(requests))
 
-    def _count_refusals(self, requests: Collection[Request]) -> None:
-        if hosts := self.cycle.count_refusals(requests):
+    def _leave_alone(self, hosts: list[str]) -> None:
+        for host in hosts:
             self.cycle.keep_left_alone()
-            for host in hosts:
-                line = messages.refusing(host, self.cycle.patience.left_alone[host])
-                logger.warning("%s", line, extra=self.extra)
+            line = messages.refusing(host, self.cycle.patience.left_alone[host])
+            logger.warning("%s", line, extra=self.extra)
 
     def _note_error(self, failure: Failure, response: Response | None) -> None:
         if response is not None:  # else of a start, or of an item of a page event
@@ -471,7 +470,7 @@ class Run:
         cycle = self.cycle
         self._admission.count_duplicates()
         cycle.settle((), is_closing=True)
-        self._count_refusals(())
+        self._leave_alone(cycle.count_refusals(()))
         if cycle.failure is None:  # else the store may be beyond reading; the next run visits them
             cycle.end_lost()
             if reason != "shutdown":
@@ -489,10 +488,7 @@ class Run:
             logger.warning("scrapy-gp4c found nothing to do: %s", cause, extra=self.extra)
         is_explained = cause is not None or any(map(self.stats.get_value, (FROM_CACHE, NO_DOWNLOAD)))
         try:
-            for host in cycle.patience.end():
-                cycle.keep_left_alone()
-                line = messages.refusing(host, cycle.patience.left_alone[host])
-                logger.warning("%s", line, extra=self.extra)
+            self._leave_alone(cycle.patience.end())
             asked = [page for page in self._admission.restored if page < cycle.store.merged_pages]
             urls = [stored["url"] for stored in cycle.store.requests(asked[:MAX_ASKED])]
             for line in (*cycle.repeats.finish(), *cycle.repeats.parts.finish(urls, len(asked))):
@@ -505,15 +501,18 @@ class Run:
         self.notifier.cycle_ended()
         collect_stats(self.stats, cycle.store, cycle.settings, record)
         logger.info("%s", messages.closing(cycle, record), extra=self.extra)
+        lines = []
         if unmatched := cycle.rules.unmatched():
-            logger.warning("%s", unmatched_warning(unmatched), extra=self.extra)
+            lines.append(unmatched_warning(unmatched))
         if reason != "finished" and cycle.without_outcome:
-            logger.warning("%s", messages.cut_short(cycle, reason), extra=self.extra)
+            lines.append(messages.cut_short(cycle, reason))
         elif not record["visited"] and not is_explained:
             waiting = resting_pages(cycle.store, cycle.settings, cycle.number)
-            logger.warning("%s", messages.nothing_visited(cycle, waiting), extra=self.extra)
+            lines.append(messages.nothing_visited(cycle, waiting))
         if pages := count_without_text(cycle.store):
-            logger.warning("%s", messages.without_text(pages), extra=self.extra)
+            lines.append(messages.without_text(pages))
+        for line in lines:
+            logger.warning("%s", line, extra=self.extra)
 
     def _idle_cause(self) -> str | None:
         """Why the add-on does nothing in this crawl, with the remedy; None: it does something."""
@@ -573,7 +572,8 @@ def open_run(
         )
         if (line := argument_of_today(spider, arguments, others)) is not None:
             logger.warning("%s", line, extra={"spider": spider})
-        logger.info("Store %s: %s", store.path, store.look_over(), extra={"spider": spider})
+        line = "Store %s: %d checksums are right"
+        logger.info(line, store.path, store.check_sample(), extra={"spider": spider})
         index, archive = None if settings.query_log is None else Measuring(store, settings), None
         try:
             archive = open_archive(store, settings, spider)

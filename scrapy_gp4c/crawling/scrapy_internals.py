@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -128,34 +128,14 @@ def queued_slots(scheduler: Scheduler) -> set[str] | None:
     return slots
 
 
-class DownloaderSlots:
-    """Requests and slots of the downloader, a slot a host: they tell which host may be asked at once."""
+def downloader(crawler: Crawler) -> Any:
+    """The downloader: what it has says which host may be asked at once.
 
-    def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-
-    @property
-    def _downloader(self) -> Any:
-        engine = self._crawler.engine
-        assert engine is not None
-        return engine.downloader
-
-    @property
-    def active(self) -> Collection[Request]:
-        """Requests that the downloader has, sent or waiting for their host."""
-        active: Collection[Request] = self._downloader.active
-        return active
-
-    @property
-    def by_name(self) -> Mapping[str, Any]:
-        """Slots by name: ``concurrency``, ``delay`` and ``lastseen`` (s), requests ``transferring``."""
-        slots: Mapping[str, Any] = self._downloader.slots
-        return slots
-
-    def name_of(self, request: Request) -> str:
-        """Name of a request's slot."""
-        name: str = self._downloader.get_slot_key(request)
-        return name
+    ``active``: its requests, sent or waiting for their host; ``slots``: by name, with ``concurrency``,
+    ``delay`` and ``lastseen`` (s), and requests ``transferring``; ``get_slot_key(request)``: name of a slot.
+    """
+    assert crawler.engine is not None
+    return crawler.engine.downloader
 
 
 def is_seen(crawler: Crawler, request: Request) -> bool:
@@ -176,8 +156,7 @@ def guard_downloads(crawler: Crawler, before_sent: Callable[[Request], None]) ->
 
     A middleware sees requests before they wait for their host.
     """
-    assert crawler.engine is not None
-    handlers: Any = crawler.engine.downloader.handlers
+    handlers = downloader(crawler).handlers
     download = handlers.download_request_async
 
     async def guarded(request: Request) -> Response:

@@ -30,6 +30,7 @@ from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
 from scrapy.exceptions import DontCloseSpider, DropItem, IgnoreRequest
 from scrapy.http import Response
 from scrapy.settings import Settings
+from scrapy.utils.asyncgen import as_async_generator
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.request import request_from_dict
 from twisted.python.failure import Failure
@@ -155,7 +156,6 @@ class HostMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> HostMiddleware:
-        """Build the middleware of a crawler."""
         crawler.gp4c_answers = []
         return cls(crawler.gp4c_answers)
 
@@ -245,7 +245,6 @@ class FetcherCrawl:
             self.loop.call_later(0.5, self._tick)
 
     def give(self, batch: Batch) -> None:
-        """Take a batch."""
         now_s = clock_s()
         self._texts.doubted.update(dict.fromkeys(batch.doubted))
         for key, cookie in batch.cookies:
@@ -447,10 +446,7 @@ class FetcherCrawl:
 
     async def _collect(self, output: Any, result: PageResult) -> None:
         try:
-            entries = await output
-            if not isinstance(entries, AsyncIterator):
-                entries = _as_async(entries)
-            async for entry in entries:
+            async for entry in as_async_generator(await output or ()):
                 if not isinstance(entry, Request):
                     await self._keep_item(entry, result)
                     continue
@@ -487,7 +483,6 @@ class FetcherCrawl:
 
     async def take(self, acknowledged: int) -> Reply:
         """Results after a sequence number; waits at most a second for the first."""
-
         self.asked_s = clock_s()
         self.results = [entry for entry in self.results if entry[0] > acknowledged]
         await asyncio.sleep(POLL_S)  # each call costs the owner some ms: it brings the results of a while
@@ -555,7 +550,6 @@ class FetcherCrawl:
         return new
 
     def close(self) -> None:
-        """Close the spider."""
         self._is_closed = True
         for name, crawl in list(_crawls.items()):
             if crawl is self:
@@ -573,11 +567,6 @@ def cookie_key(jar: Any, cookie: Any) -> tuple[Any, ...]:
 @cache
 def _defaults() -> dict[str, Any]:
     return Request("http://h/").to_dict()
-
-
-async def _as_async(entries: Any) -> AsyncIterator[Any]:
-    for entry in entries or ():
-        yield entry
 
 
 # --- Scrapy's thread
@@ -698,7 +687,6 @@ def cut_short(run: str) -> None:
 
 
 def close_crawl(run: str) -> None:
-    """Close a crawl."""
     if (crawl := _crawls.pop(run, None)) is not None:
         crawl.loop.call_soon_threadsafe(crawl.close)
 

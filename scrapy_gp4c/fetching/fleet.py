@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from scrapy.utils.asyncio import call_later
 
@@ -79,7 +80,6 @@ class PendingPage:
     deferred: Deferred[PageResult]
     losses: int = 0
     """Fetchers that ended while they had the page."""
-    elsewhere: dict[str, Any] | None = None
 
 
 @dataclass(eq=False)
@@ -427,9 +427,7 @@ class Fleet:
         meta = {name: value for name, value in stored.get("meta", {}).items() if name != "download_slot"}
         moved = replace(task, request={**task.request, **stored, "meta": meta})
         page.task = lambda: moved
-        host = stored["url"].split("/", 3)[2].rpartition("@")[2]
-        host = host.partition("]")[0].strip("[") if host.startswith("[") else host.partition(":")[0]
-        self._waiting.setdefault(host.lower(), deque()).append(page)
+        self._waiting.setdefault(urlsplit(stored["url"]).hostname or "", deque()).append(page)
 
     def _wait_again(self, host: str, pages: Iterable[PendingPage]) -> None:
         if self._is_closing:

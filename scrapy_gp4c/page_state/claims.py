@@ -78,12 +78,10 @@ def apply_links(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Ar
 
 
 def of_claims(notes: Array) -> npt.NDArray[np.bool_]:
-    """Notes that are claims: bool ``[N]``."""
     return np.asarray((notes["what"] >= len(SET)) & (notes["what"] < len(SET) + CLAIM_KINDS))
 
 
 def of_weights(notes: Array) -> npt.NDArray[np.bool_]:
-    """Notes that are weights: bool ``[N]``."""
     return np.asarray(notes["what"] == WHAT.index("weight"))
 
 

@@ -331,7 +331,6 @@ def pack(columns: Mapping[str, Array]) -> bytes:
 
 
 def pages_of(block: bytes | memoryview) -> int:
-    """Number of pages of a block."""
     return _layout_of(block).pages
 
 
@@ -380,14 +379,12 @@ def some_of(blocks: Sequence[bytes | memoryview], names: Iterable[str]) -> Colum
 
 
 def key_at(block: bytes | memoryview, index: int) -> int:
-    """Key of one page of a block."""
     field = _layout_of(block).fields[_PLACES["key"]]
     key: int = field.number.unpack_from(block, field.at + index * field.step)[0]
     return key
 
 
 def row(block: bytes | memoryview, index: int) -> PageRow:
-    """One page of a block."""
     # Views on all columns would take five times as long.
     fields = _layout_of(block).fields
     return PageRow(*[number.unpack_from(block, at + index * step)[0] for _, at, step, number in fields])

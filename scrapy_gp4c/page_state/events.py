@@ -29,7 +29,6 @@ class CycleEvents(NamedTuple):
     """``[E]``: changes of the page so far, this visit included."""
 
     def only(self, rows: Array) -> CycleEvents:
-        """Some of the events."""
         return CycleEvents(
             self.cycle, self.visits[rows], self.kinds[rows], self.previous_s[rows], self.changes[rows]
         )

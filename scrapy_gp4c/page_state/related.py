@@ -247,11 +247,9 @@ class Related:
         return Sums(*(np.stack(one, axis=1) for one in zip(*columns, strict=True)))
 
     def sites_of(self, groups: Array) -> Array:
-        """Sites of directories."""
         return np.asarray(self._directories.site[groups])
 
     def site_sums(self) -> PageSums:
-        """Sums over the pages of each site."""
         return self._site_sums()
 
     def _by_directory(self, table: Floats) -> Floats:

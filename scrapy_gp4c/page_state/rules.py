@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import translate
-from functools import lru_cache
+from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -123,8 +122,6 @@ READERS: Final = {
 
 @dataclass(frozen=True)
 class PageRule:
-    """Rule about some pages."""
-
     number: int = 0
     """Position in the list, from 1; 0: no rule, only what a request says itself."""
     match: str | None = None
@@ -144,7 +141,6 @@ class PageRule:
     never: bool = False
 
     def is_for(self, url: str, tag: str | None) -> bool:
-        """Whether the rule is for a page."""
         return url_matches(url, self.match) if self.match is not None else tag == self.tag
 
     @property
@@ -152,11 +148,6 @@ class PageRule:
         """Words for messages: position and pages."""
         pages = repr(self.match) if self.match is not None else f"{{'tag': {self.tag!r}}}"
         return f"rule {self.number} ({pages})" if self.number else "the request itself"
-
-
-@lru_cache(maxsize=1024)
-def _glob(pattern: str) -> re.Pattern[str]:
-    return re.compile(translate(pattern))
 
 
 def _decoded_label(label: str) -> str:
@@ -174,7 +165,7 @@ def url_matches(url: str, pattern: str) -> bool:
         urls.append(_XN_LABEL.sub(lambda label: _decoded_label(label[0]), urls[-1]))
     if not set(pattern) & set("*?["):
         return any(pattern in one for one in urls)
-    return any(_glob(pattern).match(one) is not None for one in urls)
+    return any(fnmatchcase(one, pattern) for one in urls)
 
 
 def read_rules(value: Any) -> tuple[PageRule, ...]:

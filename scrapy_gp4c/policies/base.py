@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
-from typing import Any, NamedTuple, Protocol, TypeGuard
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -96,12 +96,10 @@ class CycleVisits(NamedTuple):
         return cls(page, outcome, kind)
 
     def first(self, count: int) -> CycleVisits:
-        """The first visits, so many."""
         return CycleVisits(self.pages[:count], self.outcomes[:count], self.kinds[:count])
 
     @property
     def changed(self) -> Pages:
-        """Pages that had changed."""
         return np.asarray(self.pages[self.outcomes == CHANGED])
 
 
@@ -206,15 +204,10 @@ class Ranking(Protocol):
         """Whether a selection is the last result of `best`, unchanged: candidates, each once."""
 
 
-def is_ranking(evidence: object) -> TypeGuard[Ranking]:
-    """Whether evidence is a `Ranking`."""
-    # Not isinstance, which looks at all methods of the protocol in every round.
-    return hasattr(evidence, "best")
-
-
 def ranking_of(evidence: Evidence) -> Ranking | None:
     """The evidence, if it is a `Ranking`."""
-    return evidence if is_ranking(evidence) else None
+    # Not isinstance, which looks at all methods of the protocol in every round.
+    return cast(Ranking, evidence) if hasattr(evidence, "best") else None
 
 
 class Policy(Protocol):

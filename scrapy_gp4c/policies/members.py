@@ -78,10 +78,6 @@ class Members:
     alone: Pages
     """Pages in no group, in the order of their turns: sampled when all else is done, never followed."""
 
-    def sample_pages(self, budget: int) -> int:
-        """Pages to sample of each group, see `sample_pages`."""
-        return sample_pages(budget, len(self.number))
-
     def first(self, group: int, wanted: int | None = None) -> Pages:
         """The first pages of the group at a position; None: all."""
         begin, end = int(self.begin[group]), int(self.begin[group + 1])

@@ -36,6 +36,7 @@ from scrapy_gp4c.policies.members import (
     members_of,
     plan_of,
     remaining_pages,
+    sample_pages,
     samples_of,
     ungrouped_samples,
 )
@@ -138,16 +139,12 @@ def _by_history(terminal: str) -> Callable[[SampleOutcomes, Evidence, int, Clock
     return phi
 
 
-def _by_popularity(samples: SampleOutcomes, evidence: Evidence, cycle: int, clock: Clock) -> Floats:
-    """Section 6.2: 1/11 for the least popular pages, to 11/11 for the most popular."""
-    return np.asarray((evidence.popularity()[samples.pages] + 1.0) / 11.0)
-
-
 PHIS: Final[dict[str, Callable[[SampleOutcomes, Evidence, int, Clock], Floats]]] = {
     "change": lambda samples, evidence, cycle, clock: samples.changed.astype(np.float64),
     "ha": _by_history("nad"),
     "wha": _by_history("aad"),
-    "pra": _by_popularity,
+    # Section 6.2: 1/11 for the least popular pages, to 11/11 for the most popular.
+    "pra": lambda samples, evidence, cycle, clock: (evidence.popularity()[samples.pages] + 1.0) / 11.0,
 }
 """Name -> probability that each sample is followed: equation 3, 4-7, 8, and section 5.3."""
 BY_HISTORY: Final = ("ha", "wha")
@@ -230,7 +227,6 @@ class Follow:
         return np.concatenate([*near, NOTHING_CHOSEN.pages])
 
     def is_followed(self, samples: SampleOutcomes, round: Round, evidence: Evidence) -> Bools:
-        """Whether each sample is followed, ``[S]``."""
         drawn = drawn_for(evidence.rows(samples.pages).state["draw"], Purpose.FOLLOW)
         phi = self.parameters.phi
         if isinstance(phi, str):
@@ -278,7 +274,7 @@ class Greedy(_OfGroups):
         members = self._members
         if not round.number:
             order = np.argsort(members.drawn, kind="stable")
-            each = self.sample or members.sample_pages(round.remaining)
+            each = self.sample or sample_pages(round.remaining, len(members.number))
             parts = group_samples(order, members, each, round.remaining, round.remaining)
             return plan_of([(SAMPLE, pages) for pages in parts])
         result = SampleResult.of(evidence, grouping, members)
@@ -319,7 +315,7 @@ class ByGroups(_OfGroups):
         order = in_order(members.value, members.drawn)
         passed = order[(result.complete & (result.share >= self.threshold))[order]]
         near = remaining_pages(passed, members, budget, evidence)
-        each = self.sample or members.sample_pages(budget + len(evidence.planned().pages))
+        each = self.sample or sample_pages(budget + len(evidence.planned().pages), len(members.number))
         unsampled = order[~result.sampled[order]]
         samples = group_samples(unsampled, members, each, self.in_flight, budget - len(near))
         if not len(near) and not samples:

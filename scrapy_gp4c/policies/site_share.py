@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.arrays import Bools
-from scrapy_gp4c.page_state.groupings import Grouping, Name
+from scrapy_gp4c.arrays import Bools, LazyColumns
+from scrapy_gp4c.page_state.groupings import Grouping
 from scrapy_gp4c.policies.base import (
     Block,
     Cut,
-    CycleVisits,
     Evidence,
     Pages,
-    Planned,
     Policy,
     Round,
     Selection,
@@ -165,6 +163,8 @@ class OtherSites:
     def __init__(self, evidence: Evidence, sites: Grouping, has_room: Bools, chosen: Pages) -> None:
         """``has_room``: whether candidates of each site stay, ``[sites]``."""
         self._evidence = evidence
+        self.rows, self.visits, self.planned = evidence.rows, evidence.visits, evidence.planned
+        self.grouping, self.popularity = evidence.grouping, evidence.popularity
         self._open = has_room[sites.number]
         self._open[chosen] = False
 
@@ -174,46 +174,13 @@ class OtherSites:
             if len(rows) == len(block.pages):
                 yield block
             elif len(rows):
-                yield _rows_of(block, rows)
+                yield self._rows_of(block, rows)
+
+    def _rows_of(self, block: Block, rows: npt.NDArray[np.intp]) -> Block:
+        state = LazyColumns(block.state, lambda name: block.state[name][rows])
+        return Block(block.pages[rows], state, lambda places: block.ties_of(rows[places]))
 
     def may_visit(self, pages: Pages) -> Bools:
         may = self._evidence.may_visit(pages)
         may[may] = self._open[pages[may]]
         return may
-
-    def rows(self, pages: Pages) -> Block:
-        return self._evidence.rows(pages)
-
-    def visits(self) -> CycleVisits:
-        return self._evidence.visits()
-
-    def planned(self) -> Planned:
-        return self._evidence.planned()
-
-    def grouping(self, name: Name) -> Grouping:
-        return self._evidence.grouping(name)
-
-    def popularity(self) -> npt.NDArray[np.uint8]:
-        return self._evidence.popularity()
-
-
-def _rows_of(block: Block, rows: npt.NDArray[np.intp]) -> Block:
-    ties_of = block.ties_of
-    return Block(block.pages[rows], RowsOfState(block.state, rows), lambda places: ties_of(rows[places]))
-
-
-class RowsOfState(Mapping[str, npt.NDArray[Any]]):
-    """Some rows of the columns of a block, made when they are asked for."""
-
-    def __init__(self, state: Mapping[str, npt.NDArray[Any]], rows: npt.NDArray[np.intp]) -> None:
-        """``rows``: places in the columns."""
-        self._state, self._rows = state, rows
-
-    def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        return self._state[name][self._rows]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._state)
-
-    def __len__(self) -> int:
-        return len(self._state)

@@ -28,7 +28,7 @@ from scrapy_gp4c.policies.sampling import (
 )
 from scrapy_gp4c.policies.top_k import Rounds, TopK
 from scrapy_gp4c.scoring import discovery, hints, sizes, terminals, weights
-from scrapy_gp4c.scoring.functions import NotCallableError, ScoreFunction, is_dotted, load_callable
+from scrapy_gp4c.scoring.functions import ScoreFunction, is_dotted, load_callable
 
 DEFAULT: Final = "top_k"
 MAX_LENGTH: Final = 1000
@@ -44,7 +44,6 @@ class Parameter(NamedTuple):
     names: Sequence[str] = ()
 
     def accepts(self, value: Any) -> bool:
-        """Whether the parameter takes a value."""
         if value is None or isinstance(value, bool):
             return type(value) is type(self.default)
         if self.numbers is None or isinstance(value, str):
@@ -254,12 +253,7 @@ def columns_read(function: ScoreFunction | None, policy: PolicyChoice) -> tuple[
 
 
 def _from_path(path: str) -> Callable[[PolicySettings], Policy]:
-    try:
-        factory = load_callable(path)
-    except ImportError as error:
-        raise PolicyError(f"cannot load the policy {path!r}: {error}") from error
-    except NotCallableError as error:
-        raise PolicyError(f"the policy {path!r} is a {error}, not callable") from None
+    factory = load_callable(path, "policy", PolicyError)
 
     def make(settings: PolicySettings) -> Policy:
         policy: Policy = factory(settings)

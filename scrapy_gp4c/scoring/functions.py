@@ -13,7 +13,7 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.errors import ExpressionError, ScoreError, did_you_mean
+from scrapy_gp4c.arrays import LazyColumns
+from scrapy_gp4c.errors import ExpressionError, Gp4cError, ScoreError, did_you_mean
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.expression import Expression, check_terminals, parse
 from scrapy_gp4c.scoring.hints import UNCLAIMED
@@ -82,7 +83,8 @@ class ScoreFunction:
         rows = len(state[next(iter(state))])
         if self.expression is not None:
             return self.expression(terminals.compute(self.terminals, state, cycle, self.clock), rows)
-        values = _Terminals(state, cycle, self.clock)
+        table = terminals.TERMINALS[self.clock]
+        values = LazyColumns(terminals.ALWAYS_KNOWN, lambda name: table[name].formula(state, cycle))
         assert self.callable is not None
         try:
             scores = np.array(self.callable(values), dtype=np.float64)
@@ -95,24 +97,6 @@ class ScoreFunction:
             )
         scores[~np.isfinite(scores)] = 0.0
         return scores
-
-
-class _Terminals(Mapping[str, npt.NDArray[Any]]):
-    """Terminals, each ``[P]``, computed when a callable reads them."""
-
-    def __init__(self, state: Mapping[str, npt.NDArray[Any]], cycle: int, clock: Clock) -> None:
-        table = terminals.TERMINALS[clock]
-        self._state, self._cycle = state, cycle
-        self._table = {name: table[name] for name in terminals.ALWAYS_KNOWN}
-
-    def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        return self._table[name].formula(self._state, self._cycle)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._table)
-
-    def __len__(self) -> int:
-        return len(self._table)
 
 
 def load(text: str) -> ScoreFunction:
@@ -130,7 +114,8 @@ def load(text: str) -> ScoreFunction:
     if text.endswith(".json") or _is_file(text):
         return _load_file(text)
     if is_dotted(text):
-        return _load_callable(text)
+        function = load_callable(text, "score function", ScoreError)
+        return ScoreFunction(text, None, function, terminals.ALWAYS_KNOWN)
     try:
         return _require_terminals(of_expression(parse(text), text))
     except ExpressionError as error:
@@ -181,16 +166,6 @@ def _require_terminals(function: ScoreFunction) -> ScoreFunction:
     return function
 
 
-def _load_callable(path: str) -> ScoreFunction:
-    try:
-        function = load_callable(path)
-    except ImportError as error:
-        raise ScoreError(f"cannot load the score function {path!r}: {error}") from error
-    except NotCallableError as error:
-        raise ScoreError(f"the score function {path!r} is a {error}, not callable") from None
-    return ScoreFunction(path, None, function, terminals.ALWAYS_KNOWN)
-
-
 def _load_file(path: str) -> ScoreFunction:
     try:
         raw = Path(path).read_bytes()
@@ -224,28 +199,24 @@ def _load_file(path: str) -> ScoreFunction:
         raise ExpressionError(f"in the score file {path!r}: {error}") from None
 
 
-class NotCallableError(TypeError):
-    """A dotted path names an object that cannot be called; the message is the name of its type."""
-
-
 def is_dotted(text: str) -> bool:
     """Whether a text has the form ``package.module.name``."""
     return re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", text) is not None
 
 
-def load_callable(path: str) -> Callable[..., Any]:
-    """Import the callable of a dotted path: a score function, a fitness or a policy.
+def load_callable(path: str, noun: str, kind: type[Gp4cError]) -> Callable[..., Any]:
+    """Import the callable of a dotted path: a score function, a fitness or a policy, as `noun` says.
 
-    Raises ImportError where nothing is there, NotCallableError where something else is; errors of the
-    imported module itself pass on.
+    Raises an error of `kind` where nothing is there, or no callable; errors of the imported module itself
+    pass on.
     """
     module, _, name = path.rpartition(".")
     try:
         function: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    except AttributeError as error:
-        raise ImportError(str(error)) from error
+    except (ImportError, AttributeError) as error:
+        raise kind(f"cannot load the {noun} {path!r}: {error}") from error
     if not callable(function):
-        raise NotCallableError(type(function).__name__)
+        raise kind(f"the {noun} {path!r} is a {type(function).__name__}, not callable")
     return function
 
 
@@ -257,7 +228,6 @@ class ScoreParser(argparse.ArgumentParser):
 
     # argparse's stubs overload it by the kind of namespace, which is handed on here as it comes.
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Parse, as any parser does."""
         args = sys.argv[1:] if args is None else args
         return super().parse_known_args([f" {one}" if _is_score(one) else one for one in args], namespace)
 

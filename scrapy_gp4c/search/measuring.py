@@ -165,12 +165,3 @@ def quality(copies: Floats, live: Floats, frequency: Floats) -> float:
     """
     ideal = usefulness(live, live, frequency)
     return usefulness(copies, live, frequency) / ideal if ideal > 0.0 else 1.0
-
-
-def quality_change(copies: Floats, live: Floats, frequency: Floats, page: int) -> float:
-    """Change of the quality by refreshing one page's copy (eqs. 6, 7)."""
-    refreshed = copies.copy()
-    refreshed[:, page] = live[:, page]
-    moved = inspection(ranks(refreshed)) - inspection(ranks(copies))
-    ideal = usefulness(live, live, frequency)
-    return float(frequency @ (moved * live).sum(axis=1)) / ideal if ideal > 0.0 else 0.0

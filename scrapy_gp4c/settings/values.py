@@ -44,7 +44,6 @@ def count(value: Any, low: int, high: float = math.inf) -> int:
 
 
 def whole_number(default: int, expected: str, low: int, high: float = math.inf) -> Setting:
-    """Setting that is a whole number from `low` to `high`."""
     return Setting(default, expected, lambda value: count(value, low, high))
 
 
@@ -75,7 +74,6 @@ def flag(value: Any) -> bool:
 
 
 def on_off(default: bool) -> Setting:
-    """Setting that is True or False."""
     return Setting(default, "True or False", flag)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -24,6 +24,8 @@ from scrapy_gp4c.scoring import discovery, first_visits, sizes
 from scrapy_gp4c.scoring.hints import KINDS
 from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT, MAX_WEIGHT
 from scrapy_gp4c.store.records import CycleRecord, StoredRequest
+
+T = TypeVar("T")
 
 FORMAT: Final = "gp4c-history/1"
 HEADER_START: Final = "# {"
@@ -89,10 +91,32 @@ LINKS: Final = tuple(first_visits.COLUMNS)
 _WORDS: Final = {
     "int": "a whole number",
     "float": "a number",
+    "bool": "true or false",
     "str": "a text",
     "array": "a list",
     "object": "an object",
 }
+
+
+class FieldError(ValueError):
+    """A field of foreign JSON is not what it should be."""
+
+    def __init__(self, field: str, problem: str, value: object) -> None:
+        """``field``: "" stands for the whole content."""
+        super().__init__(f"{field}: {problem}; found {repr(value)[:_SHOWN]}")
+        self.field, self.problem, self.value = field, problem, value
+
+
+def converted(content: Any, kind: type[T]) -> T:
+    """Content of JSON as a record of some kind; raises FieldError."""
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        said, _, place = str(error).partition(" - at `$.")
+        said = re.sub("`([^`]*)`", lambda kinds: _in_words(kinds[1]), said.partition(", got")[0])
+        field = re.split(r"\W", place)[0]
+        value = content.get(field) if field and isinstance(content, dict) else content
+        raise FieldError(field, said[0].lower() + said[1:], value) from None
 
 
 def _in_words(kinds: str) -> str:
@@ -101,16 +125,7 @@ def _in_words(kinds: str) -> str:
 
 def read_state(content: Any) -> PageState:
     """Read a page's JSON object; raises ValueError that names the field."""
-    try:
-        state = msgspec.convert(content, PageState)
-    except msgspec.ValidationError as error:
-        expected, _, place = str(error).partition(" - at `$.")
-        expected = re.sub("`([^`]*)`", lambda kind: _in_words(kind[1]), expected.partition(", got")[0])
-        name = re.split(r"\W", place)[0]
-        value = content.get(name) if isinstance(content, dict) else content
-        raise ValueError(
-            f"{name}: {expected[0].lower()}{expected[1:]}; found {repr(value)[:_SHOWN]}"
-        ) from None
+    state = converted(content, PageState)
     cycles = [cycle for cycle, _ in state.dq]
     if cycles != sorted(set(cycles)):
         raise ValueError(f"dq: expected each cycle once, in order; found {str(cycles)[:_SHOWN]}")

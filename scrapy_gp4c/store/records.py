@@ -109,8 +109,6 @@ class PanelEstimates(TypedDict):
 
 
 class CycleRecord(TypedDict, total=False):
-    """Record of a cycle."""
-
     cycle: int
     started: float | None
     """s since 1970, as is `finished`; None in a restored store that never knew."""
@@ -228,7 +226,7 @@ class StoredRequest(TypedDict, total=False):
     errback: str
     cb_kwargs: dict[str, Any]
     meta: dict[str, Any]
-    cookies: Any
+    cookies: dict[str, Any] | list[dict[str, Any]]
     headers: dict[str, list[str]]
     priority: int
     dont_filter: bool

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from scrapy_gp4c.archive import texts as archive_texts
-from scrapy_gp4c.archive.texts import SAMPLES, Compression, TextPair, Texts, Version, train
+from scrapy_gp4c.archive.texts import SAMPLES, Compression, Texts, Version, train
 from scrapy_gp4c.errors import ArchiveError
 from scrapy_gp4c.store.opening import ARCHIVE
 
@@ -89,7 +89,7 @@ class Model(RuleBasedStateMachine):
                     assert frame is None or self.texts.text(frame) == version[4]
                     pair = self.texts.pair(key, cycle, value)
                     has_both = version is not None and version[1] == value and version[3] in by_cycle
-                    assert pair == (TextPair(by_cycle[version[3]][4], version[4]) if has_both else None)
+                    assert pair == ((by_cycle[version[3]][4], version[4]) if has_both else None)
         assert self.texts.count() == sum(map(len, self.pages.values()))
 
 

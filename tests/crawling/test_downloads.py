@@ -209,7 +209,7 @@ def test_a_host_is_free_when_its_delay_has_passed() -> None:
 def test_a_host_with_a_delay_and_an_answer_out_is_busy() -> None:
     """Scrapy's queue would give pages of others first."""
     busy = downloads(0.1, HOSTS)
-    busy._slots.by_name[SLOW].transferring.update(busy._slots.active[:1])
+    busy._downloader.slots[SLOW].transferring.update(busy._downloader.active[:1])
     assert busy.load([SLOW], nobody) is Load.BUSY
 
 
@@ -232,8 +232,8 @@ def test_a_sample_behind_another_of_its_host_is_not_waited_for() -> None:
     one = downloads(30.0, [])
     (first, request), (second, _) = sample(one, SLOW, 1), sample(one, SLOW, 2)
     assert one.awaits({first, second}.__contains__)
-    slot = one._slots.by_name[SLOW]
-    one._slots.active.append(request)
+    slot = one._downloader.slots[SLOW]
+    one._downloader.active.append(request)
     slot.transferring.add(request)
     slot.lastseen = time()
     assert one.awaits({first, second}.__contains__)

@@ -14,9 +14,9 @@ from scrapy.http import Response
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c.crawling.scrapy_internals import (
-    DownloaderSlots,
     _engine_slot,
     crawl_call,
+    downloader,
     guard_downloads,
     has_receivers,
     has_started,
@@ -36,7 +36,7 @@ class Asking:
     """A spider middleware that asks whatever the add-on asks, and keeps the answers by function."""
 
     def __init__(self, crawler: Any) -> None:
-        self.crawler, self.slots, self.sent = crawler, DownloaderSlots(crawler), list[tuple[Request, bool]]()
+        self.crawler, self.sent = crawler, list[tuple[Request, bool]]()
         self.call = crawl_call(crawler)
         crawler.signals.connect(self.opened, signals.spider_opened)
         crawler.signals.connect(self.closed, signals.spider_closed)
@@ -53,7 +53,7 @@ class Asking:
         self.at_end = is_closing(self.crawler), is_scraping(self.crawler)
 
     def guard(self, request: Request) -> None:
-        self.sent.append((request, request in self.slots.active))
+        self.sent.append((request, request in downloader(self.crawler).active))
         if request.url.endswith("/refused"):
             raise IgnoreRequest("refused")
 
@@ -102,9 +102,9 @@ class Spider(scrapy.Spider):
             "queued_slots": queued_slots(slot.scheduler),
             "by_name": {
                 name: (one.concurrency, one.delay, one.lastseen > 0, len(one.transferring) < 2)
-                for name, one in asking.slots.by_name.items()
+                for name, one in downloader(asking.crawler).slots.items()
             },
-            "name_of": asking.slots.name_of(Request(self.url)),
+            "get_slot_key": downloader(asking.crawler).get_slot_key(Request(self.url)),
         }
         wake(crawler)
         item_done(crawler)
@@ -137,7 +137,7 @@ async def test_scrapy_answers_what_it_is_asked_by_its_private_api() -> None:
         "observes_requests": [True, False, False],
         "queued_slots": {"127.0.0.2"},
         "by_name": {"127.0.0.1": (8, 0, True, True)},
-        "name_of": "127.0.0.1",
+        "get_slot_key": "127.0.0.1",
     }
     assert (spider.had_started, has_started(crawler)) == (False, True)
     assert asking.at_end == (True, False)

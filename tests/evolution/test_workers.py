@@ -410,7 +410,7 @@ def test_dotted_path():
         ("speed", "there is no fitness 'speed'; there are: change_rate, ndcg"),
         ("no_such.module", "cannot load the fitness function 'no_such.module'"),
         (f"{__name__}.missing", "cannot load"),
-        (f"{__name__}.NOT_A_FUNCTION", "is a int, not a function"),
+        (f"{__name__}.NOT_A_FUNCTION", "is a int, not callable"),
     ],
 )
 def test_unknown_fitness(name, words):

@@ -11,11 +11,10 @@ import sys
 import numpy as np
 import pytest
 
-from scrapy_gp4c.errors import ExpressionError, ScoreError
+from scrapy_gp4c.errors import ExpressionError, PolicyError, ScoreError
 from scrapy_gp4c.scoring import hints, refresh_value, terminals
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import (
-    NotCallableError,
     ScoreParser,
     is_dotted,
     load,
@@ -185,21 +184,22 @@ def test_how_dotted_paths_look(text: str, dotted: bool) -> None:
 
 def test_a_callable_is_loaded() -> None:
     """The object itself."""
-    assert load_callable(f"{__name__}.own_path") is own_path
+    assert load_callable(f"{__name__}.own_path", "policy", PolicyError) is own_path
 
 
 @pytest.mark.parametrize(
-    ("path", "error", "said"),
+    ("path", "said"),
     [
-        ("no_such_module.name", ImportError, "no_such_module"),
-        (f"{__name__}.nothing", ImportError, "nothing"),
-        (f"{__name__}.NUMBER", NotCallableError, "int"),
+        ("no_such_module.name", "cannot load the policy 'no_such_module.name': No module named"),
+        (f"{__name__}.nothing", "has no attribute 'nothing'"),
+        (f"{__name__}.NUMBER", "is a int, not callable"),
     ],
 )
-def test_paths_that_lead_to_no_callable(path: str, error: type[Exception], said: str) -> None:
-    """One error for a path that leads nowhere, another for what cannot be called."""
-    with pytest.raises(error, match=said):
-        load_callable(path)
+def test_paths_that_lead_to_no_callable(path: str, said: str) -> None:
+    """An error of the kind that is wanted, which names the path."""
+    with pytest.raises(PolicyError, match=said) as caught:
+        load_callable(path, "policy", PolicyError)
+    assert path in str(caught.value)
 
 
 @pytest.mark.parametrize("score", ["-t*X", "-t", "-2*X", "-(t + X)", "-exp(n)", "- t * X"])

@@ -18,7 +18,8 @@ from scrapy_gp4c.search.gains import (
     refit,
     term_impacts,
 )
-from scrapy_gp4c.search.measuring import ZETA, Postings, quality_change, usefulness
+from scrapy_gp4c.search.measuring import ZETA, Postings, usefulness
+from tests.support.quality import quality_change
 
 SCORES = st.lists(st.integers(1, 400).map(lambda score: score / 8), max_size=40)
 SOME = st.lists(st.integers(1, 400).map(lambda score: score / 8), min_size=1, max_size=40)

@@ -20,11 +20,11 @@ from scrapy_gp4c.search.measuring import (
     inspection,
     inspection_sum,
     quality,
-    quality_change,
     usefulness,
 )
 from scrapy_gp4c.search.queries import parse_query_log
 from scrapy_gp4c.words.tokens import tokens
+from tests.support.quality import quality_change
 
 OCCURRENCES = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(0, 50), st.floats(0.1, 9.0)), max_size=6

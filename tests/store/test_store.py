@@ -142,7 +142,7 @@ from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
 for cycle in range(2):
     with Store(sys.argv[1]) as store:
-        store.look_over()
+        store.check_sample()
         store.begin_cycle({})
         page = store.add_page(cycle + 1, {"url": f"http://h.example/{cycle}"})
         store.record(NewVisit(page, "first", time=0.0))

@@ -49,7 +49,6 @@ from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import (
-    NotCallableError,
     is_dotted,
     load_callable,
     of_expression,
@@ -132,13 +131,7 @@ def load_fitness(name: str) -> Fitness:
             "path of a function that takes a training.replaying.replay.ReplayResult and returns one "
             "number per scored cycle"
         )
-    try:
-        function = load_callable(name)
-    except ImportError as error:
-        raise LearningError(f"cannot load the fitness function {name!r}: {error}") from error
-    except NotCallableError as error:
-        raise LearningError(f"the fitness {name!r} is a {error}, not a function") from None
-    return Fitness(name, tuple(METRICS), 1.0, function)
+    return Fitness(name, tuple(METRICS), 1.0, load_callable(name, "fitness function", LearningError))
 
 
 class FitnessPair(NamedTuple):

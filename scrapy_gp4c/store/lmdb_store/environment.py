@@ -559,7 +559,6 @@ def checksum(seed: int, value: bytes | memoryview) -> int:
 
 
 def with_checksum(seed: int, value: bytes) -> bytes:
-    """Append the checksum to a value."""
     return value + checksum(seed, value).to_bytes(SUM_BYTES, "little")
 
 
@@ -631,7 +630,6 @@ class Table:
         return contents
 
     def put(self, txn: Any, key: bytes, value: bytes, *, overwrite: bool = True) -> None:
-        """Write a value."""
         txn.put(key, self._stored(key, value), db=self.handle, overwrite=overwrite)
 
     def _stored(self, key: bytes, value: bytes) -> bytes:
@@ -643,15 +641,12 @@ class Table:
         txn.cursor(self.handle).putmulti(rows, **options)
 
     def delete(self, txn: Any, key: bytes) -> None:
-        """Remove a value, if there is one."""
         txn.delete(key, db=self.handle)
 
     def drop(self, txn: Any) -> None:
-        """Remove all values."""
         txn.drop(self.handle, delete=False)
 
     def entries(self, txn: Any) -> int:
-        """Count the values, as LMDB does."""
         count: int = txn.stat(self.handle)["entries"]
         return count
 
@@ -692,7 +687,6 @@ class Table:
             raise damaged(self._path, f"{self.name}: expected {expected:,} values, found {count:,}")
 
     def keys(self, txn: Any) -> list[bytes]:
-        """All keys."""
         return [bytes(key) for key in txn.cursor(self.handle).iternext(values=False)]
 
     def last(self, txn: Any) -> bytes | None:

@@ -198,7 +198,6 @@ def _shorten_waits(tables: Tables, pages: npt.NDArray[np.intp]) -> None:
 
 
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield the items in lists of `size`."""
     iterator = iter(items)
     while batch := list(islice(iterator, size)):
         yield batch

@@ -276,7 +276,6 @@ class Store(Tables):
             raise ValueError(f"there is no page {page}: the store has {self.pages}")
 
     def request(self, page: int) -> StoredRequest:
-        """Return the stored request of one page."""
         self._check(page)
         value = self._buffer.requests.get(page)
         if value is None:
@@ -641,10 +640,6 @@ class Store(Tables):
     def verify(self) -> list[str]:
         """Compare all committed tables; returns the problems found, none for a sound store."""
         return list(problems(self))
-
-    def look_over(self) -> str:
-        """Check a sample of checksums; says how many are right. Raises StoreDamagedError."""
-        return f"{self.check_sample()} checksums are right"
 
 
 def _doubted(visits: npt.NDArray[Any], row: int) -> bytes:

@@ -119,15 +119,12 @@ class CycleRows(NamedTuple):
     """Functions that pack and unpack rows; None: rows are stored as bytes of the array."""
 
     def none(self) -> Array:
-        """No rows."""
         return np.empty(0, self.dtype)
 
     def pack(self, rows: Array) -> bytes:
-        """Value of some rows."""
         return rows.tobytes() if self.packing is None else self.packing[0](rows)
 
     def unpack(self, value: bytes | memoryview) -> Array:
-        """Rows of a value."""
         return np.frombuffer(value, self.dtype) if self.packing is None else self.packing[1](value)
 
     def put(self, txn: Any, db: Handles, cycle: int, number: int, rows: Array) -> None:
@@ -561,7 +558,6 @@ class Tables:
         return None if value is None else json.loads(value)
 
     def put_meta(self, txn: Any, name: str, value: Any) -> None:
-        """Write a value of the `meta` table."""
         self.db["meta"].put(txn, name.encode(), encode(value))
 
     def put_record(self, txn: Any, cycle: int, record: CycleRecord) -> None:
