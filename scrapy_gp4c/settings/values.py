@@ -97,11 +97,9 @@ def optional(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None or value in ("", "None") else read(value)
 
 
-def one_of(value: Any, allowed: tuple[str, ...]) -> str:
-    """Name out of a list; raises ValueError for others."""
-    if value not in allowed:
-        raise ValueError
-    return str(value)
+def one_of(default: str, other: str) -> Setting:
+    """Setting that is one of two names."""
+    return Setting(default, f"{default!r} or {other!r}", {default: default, other: other}.__getitem__)
 
 
 def names(value: Any) -> tuple[str, ...]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, BinaryIO, Final, NamedTuple
 
@@ -36,7 +38,6 @@ from scrapy_gp4c.store.lmdb_store.backup import (
 )
 from scrapy_gp4c.store.lmdb_store.environment import (
     DATA,
-    KEY,
     MAP_BYTES,
     SUM_BYTES,
     TABLES,
@@ -69,10 +70,6 @@ KeyOf = Callable[[StoredRequest], int]
 Values = dict[str, dict[bytes, bytes]]
 """Table -> key -> value, without its checksum."""
 
-_FRAME: Final = struct.Struct(">BII")
-"""Head of what the reading process sends: table, bytes of the key and of the value."""
-_COUNT: Final = 2**32 - 1
-"""Length of a key that marks the number of a table's values, which follows in 8 bytes."""
 _CLAIMED: Final = {"hints", "claims", "trust", "columns", "visits"}
 """Tables that claims are derived from, or that have what is derived."""
 
@@ -148,10 +145,10 @@ def _read(path: Path, readable: Path) -> tuple[Values, dict[str, int]]:
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
         ) as process:
             assert process.stdout is not None
-            for number, key, value in _frames(process.stdout):
+            for number, key, value in _sent(process.stdout):
                 name = TABLES[number]
-                if value is None:
-                    counts[name] = KEY.unpack(key)[0]
+                if isinstance(value, int):
+                    counts[name] = value
                 elif name == "ids" or (name, key) == ("meta", b"schema"):
                     values[name][key] = value
                 elif len(value) >= SUM_BYTES and is_intact(seed_of(name, key), value):
@@ -161,16 +158,11 @@ def _read(path: Path, readable: Path) -> tuple[Values, dict[str, int]]:
     return values, counts
 
 
-def _frames(stream: IO[bytes]) -> Iterator[tuple[int, bytes, bytes | None]]:
-    """Yield table, key and value from the reading process; of a count, no value."""
-    while len(head := stream.read(_FRAME.size)) == _FRAME.size:
-        table, key_bytes, value_bytes = _FRAME.unpack(head)
-        if key_bytes == _COUNT:
-            yield table, stream.read(KEY.size), None
-            continue
-        key, value = stream.read(key_bytes), stream.read(value_bytes)
-        if len(value) == value_bytes:
-            yield table, key, value
+def _sent(stream: IO[bytes]) -> Iterator[tuple[int, bytes, bytes | int]]:
+    """Yield what the reading process sends: table, key and value, or first of all how many there are."""
+    with suppress(EOFError, pickle.UnpicklingError):  # where that process dies
+        while True:
+            yield pickle.load(stream)
 
 
 def send_values(path: str, first_table: int, out: BinaryIO) -> None:
@@ -183,7 +175,7 @@ def send_values(path: str, first_table: int, out: BinaryIO) -> None:
                     count = txn.stat(table)["entries"]
             except lmdb.Error:
                 continue  # every store has all tables: the page that lists them is damaged
-            out.write(_FRAME.pack(number, _COUNT, 0) + KEY.pack(count))
+            pickle.dump((number, b"", count), out)
             out.flush()  # the reader knows which table was read if this process dies
             for step in (lmdb.Cursor.next, lmdb.Cursor.prev):
                 sent = 0
@@ -192,10 +184,7 @@ def send_values(path: str, first_table: int, out: BinaryIO) -> None:
                         cursor = txn.cursor(table)
                         is_there = cursor.first() if step is lmdb.Cursor.next else cursor.last()
                         while is_there:
-                            key, value = cursor.item()
-                            out.write(_FRAME.pack(number, len(key), len(value)))
-                            out.write(key)
-                            out.write(value)
+                            pickle.dump((number, *map(bytes, cursor.item())), out)
                             sent += 1
                             is_there = step(cursor)
                 except lmdb.Error:
