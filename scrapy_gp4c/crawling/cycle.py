@@ -613,18 +613,17 @@ class PlannedPages:
     def __len__(self) -> int:
         return len(self._plan)
 
-    def position(self, page: int) -> int | None:
-        """Place of a page in the plan; None: it is not planned."""
+    def __contains__(self, page: int) -> bool:
+        return self.kind_and_score(page) is not None
+
+    def kind_and_score(self, page: int) -> tuple[str, float] | None:
+        """Kind of a page's visit, and its score, NaN where none decided; None: the page is not planned."""
         # As uint32: for a Python number, NumPy would convert the whole plan to int64 first.
         row = int(self._ordered.searchsorted(np.uint32(page)))
-        if row < len(self._ordered) and self._ordered[row] == page:
-            return int(self._by_page[row])
-        return None
-
-    def kind_and_score(self, position: int) -> tuple[str, float]:
-        """Kind and score of the page at a place; NaN where no score decided."""
-        row = self._plan[position]
-        return KINDS[row["kind"]], float(row["score"])
+        if row == len(self._ordered) or self._ordered[row] != page:
+            return None
+        visit = self._plan[self._by_page[row]]
+        return KINDS[visit["kind"]], float(visit["score"])
 
     def of_kind(self, kind: str) -> list[int]:
         """Pages of one kind, in the order of the plan."""
@@ -839,11 +838,8 @@ class Cycle:
 
     def leave_to_others(self, pages: Iterable[int]) -> None:
         """Give the visits of chosen pages that cannot be requested to pages that were not chosen."""
-        for page in pages:
-            position = self._plan.position(page)
-            self.chosen_left_out += (
-                position is not None and self._plan.kind_and_score(position)[0] == "ranked"
-            )
+        visits = filter(None, map(self._plan.kind_and_score, pages))
+        self.chosen_left_out += sum(kind == "ranked" for kind, _ in visits)
 
     def note_link(self, page: int) -> None:
         """Shorten the wait of a gone page that something links to, or lists."""
@@ -854,17 +850,16 @@ class Cycle:
         """Start the visit of a known page; None when this cycle has no (further) visit for it."""
         if self.is_claimed(page):
             return None
-        position = self._plan.position(page)
-        if position is None:
+        planned = self._plan.kind_and_score(page)
+        if planned is None:
             if host is None and page not in self.deliveries.due and page not in self.deliveries.again:
                 return None
             if not self.allows(page):
                 return None
-            kind, score = ("new" if self._is_new(page) else "other"), math.nan
-        else:
-            kind, score = self._plan.kind_and_score(position)
+            row = self.store.page(page)
+            planned = "new" if is_unfetched(row.n, row.has_copy) else "other", math.nan
         self._under_way[page] = False
-        return Claim(page, kind, score, host, self.run)
+        return Claim(page, *planned, host, self.run)
 
     def claim_new(self, page: int, finder: int) -> Claim | None:
         """Start the first visit of a page discovered just now; None: it waits, or there is no room."""
@@ -881,7 +876,7 @@ class Cycle:
 
     def is_awaited(self, page: int) -> bool:
         """Whether the cycle is to visit a page, or may still choose it, and has not yet heard of it."""
-        may_come = self._plan.position(page) is not None or not self.rounds_over
+        may_come = page in self._plan or not self.rounds_over
         return page in self._under_way or (may_come and not self.is_claimed(page))
 
     def is_queued(self, page: int) -> bool:
@@ -1030,7 +1025,7 @@ class Cycle:
         if new.outcome == "doubtful" and visit.page not in self._asked_again:
             # It may be asked for once more.
             host = urlsplit(str(self.store.request(visit.page)["url"])).netloc.rpartition("@")[2]
-            self._doubted[visit.page] = held, host, self._plan.position(visit.page) is not None
+            self._doubted[visit.page] = held, host, visit.page in self._plan
             self.ended.append(visit.page)
             return info
         is_skipped = self.settings.skip_unchanged and info.outcome in ("unchanged", "not_modified")
@@ -1143,7 +1138,7 @@ class Cycle:
                 self.deliveries.again.discard(page)
                 self.on_delivered(held.row, self._recorded(page), held.info)
                 return
-            self._without_outcome -= self._plan.position(page) is not None
+            self._without_outcome -= page in self._plan
             self.store.record(new)
             self.recorded += 1
         except StoreError as error:
@@ -1258,7 +1253,7 @@ class Cycle:
         del self._under_way[visit.page]
         self._left_out.add(visit.page)
         self.ended.append(visit.page)
-        self._without_outcome -= self._plan.position(visit.page) is not None
+        self._without_outcome -= visit.page in self._plan
 
     def release_queued(self) -> list[int]:
         """Take back the visits that wait in the queue; returns their pages."""
@@ -1273,8 +1268,7 @@ class Cycle:
         decompression bomb) reach no middleware; the request is simply over.
         """
         for page in [page for page, requests in self._under_way.items() if requests]:
-            position = self._plan.position(page)
-            kind = "new" if position is None else self._plan.kind_and_score(position)[0]
+            kind, _ = self._plan.kind_and_score(page) or ("new", math.nan)
             answer = LastAnswer(error="the request was lost between other middlewares")
             self.end(Claim(page, kind, math.nan, None, self.run), "error", answer=answer)
 
@@ -1300,7 +1294,3 @@ class Cycle:
         if self.settings.keep_cycles is not None:
             self.store.keep_visits(self.settings.keep_cycles)
         return record
-
-    def _is_new(self, page: int) -> bool:
-        row = self.store.page(page)
-        return bool(is_unfetched(row.n, row.has_copy))
