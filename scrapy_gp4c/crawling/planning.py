@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Bools, Floats
 from scrapy_gp4c.crawling.neighbourhood import KnownPages, LiveEvidence, Neighbourhood
-from scrapy_gp4c.crawling.promises import NO_PROMISES, PageRules, Promised, join_promises, page_rules
+from scrapy_gp4c.crawling.promises import PROMISED_PAGE, PageRules, page_rules, promise_counts
 from scrapy_gp4c.page_state.columns import RECOVERING, Columns, in_panel, is_awake, stages
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import (
@@ -51,6 +51,7 @@ from scrapy_gp4c.policies.base import (
     choose,
     unscored,
 )
+from scrapy_gp4c.policies.promises import promised_visits
 from scrapy_gp4c.policies.site_share import shared
 from scrapy_gp4c.scoring import discovery
 from scrapy_gp4c.scoring.discovery import START
@@ -249,8 +250,8 @@ class Survey(NamedTuple):
     """Pages with a copy that are not gone: the control group speaks for them."""
     gone: Array
     """All gone pages, dtype `GONE_PAGE`, ids ascending."""
-    promised: Promised = NO_PROMISES
-    """Settled pages with a promise, but for the control group."""
+    promised: Array
+    """Settled pages with a promise, but for the control group: dtype `PROMISED_PAGE`, ids ascending."""
 
 
 def site_keys(hosts: Collection[str]) -> Array:
@@ -270,7 +271,7 @@ def classify_pages(
     ``left_alone``: keys of sites without a visit.
     """
     is_left_alone = np.isin(known.directories()["site"], left_alone)
-    promises = [NO_PROMISES]
+    promises = [np.empty(0, PROMISED_PAGE)]
     due: dict[int, list[Pages]] = {PANEL: [], WARMUP: [], NEW: []}
     rankable, hubs = [np.empty(0, np.bool_)], [np.empty(0, np.bool_)]
     gone = [np.empty(0, GONE_PAGE)]
@@ -317,7 +318,7 @@ def classify_pages(
         alive,
         copies,
         np.concatenate(gone),
-        NO_PROMISES if rules is None else join_promises(promises),
+        np.concatenate(promises),
     )
 
 
@@ -544,9 +545,9 @@ class Planner:
             again = recovering(known.gone)
             budget = max(0, settings.budget_pages(known.alive + again) - len(known.due[PANEL]))
             promised, promises = NO_VISITS_YET.pages, None
-            if len(known.promised.pages):
-                promised = known.promised.visits(budget)
-                promises = known.promised.counts(len(promised), budget)
+            if len(known.promised):
+                promised = known.promised["page"][promised_visits(known.promised, budget)]
+                promises = promise_counts(known.promised, len(promised), budget)
                 budget -= len(promised)
                 known.rankable[promised] = known.hubs[promised] = False
                 known = known._replace(rankable_pages=int(np.count_nonzero(known.rankable)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.rules import NO_RULE, STORED_META, PageRule, Span, rule_of, time_text
-from scrapy_gp4c.policies.promises import PromisedPages, promised_visits
+from scrapy_gp4c.policies.promises import PROMISE, needed_visits
 
 if TYPE_CHECKING:
     from scrapy_gp4c.crawling.neighbourhood import KnownPages
@@ -30,7 +30,6 @@ TOLERANCE: Final = 0.01
 """Part of a time by which a visit may come early or late: cycles do not start to the second."""
 INTERVALS: Final = 5
 """Number of last intervals whose median is the time between two cycles."""
-NO_PAGES: Final = np.empty(0, np.uint32)
 
 
 class CycleTimes(NamedTuple):
@@ -86,30 +85,25 @@ class CycleTimes(NamedTuple):
         return np.asarray(self.age_s(last) >= span.seconds * (1 - TOLERANCE))
 
 
-class Promised(NamedTuple):
-    """Settled pages with a promise, and what a cycle knows of it."""
+PROMISED_PAGE: Final = np.dtype([("page", "<u4"), *PROMISE.descr, ("late_s", "<f8")])
+"""Settled page with a promise, and the time by which it is later than promised; 0: it is not."""
 
-    pages: npt.NDArray[np.uint32]
-    promises: PromisedPages
-    late_s: npt.NDArray[np.float64]
-    """``[N]``: time by which each page is later than promised; 0: it is not."""
 
-    def visits(self, budget: int) -> npt.NDArray[np.uint32]:
-        """Pages that the cycle visits by their promises."""
-        return self.pages[promised_visits(self.promises, budget)]
+def promise_counts(promised: Array, visits: int, budget: int) -> PromiseCounts:
+    """Counts for a cycle's record.
 
-    def counts(self, visits: int, budget: int) -> PromiseCounts:
-        """Counts for a cycle's record; ``visits``: made by promises, of ``budget`` at most."""
-        late = self.late_s > 0
-        due = int(np.count_nonzero(self.promises.is_open & (self.promises.cycles_left <= 0)))
-        return {
-            "pages": len(self.pages),
-            "late": int(np.count_nonzero(late)),
-            "latest_s": float(self.late_s.max(initial=0.0)),
-            "needed": self.promises.needed,
-            "budget": budget,
-            "missed": max(0, due - visits),
-        }
+    ``promised``: dtype `PROMISED_PAGE`; ``visits``: made by promises, of ``budget`` at most.
+    """
+    late_s = promised["late_s"]
+    due = int(np.count_nonzero(promised["is_open"] & (promised["cycles_left"] <= 0)))
+    return {
+        "pages": len(promised),
+        "late": int(np.count_nonzero(late_s > 0)),
+        "latest_s": float(late_s.max(initial=0.0)),
+        "needed": needed_visits(promised["max_age"]),
+        "budget": budget,
+        "missed": max(0, due - visits),
+    }
 
 
 class PageRules:
@@ -163,54 +157,36 @@ class PageRules:
                 allowed[rows] = False if rule.never or span is None else self.clock.is_over(span, last[rows])
         return allowed
 
-    def promised(self, first: int, last: Array, is_settled: Array, allowed: Array) -> Promised:
-        """Promises about the settled pages of a block."""
+    def promised(self, first: int, last: Array, is_settled: Array, allowed: Array) -> Array:
+        """Promises about the settled pages of a block, dtype `PROMISED_PAGE`, by page."""
         number = self.number[first : first + len(last)]
-        parts = [NO_PROMISES]
+        parts = [np.empty(0, PROMISED_PAGE)]
         for rule_number in np.unique(number[is_settled]).tolist():
             rule = self._rules[rule_number]
             if rule.max_age is None or rule.never:
                 continue
             rows = np.flatnonzero((number == rule_number) & is_settled)
-            most = self.clock.cycles(rule.max_age)
+            part = np.zeros(len(rows), PROMISED_PAGE)
+            part["page"], part["max_age"] = rows + first, self.clock.cycles(rule.max_age)
             least = 1 if rule.min_interval is None else self.clock.cycles(rule.min_interval)
-            cycles_left = self.clock.cycles_left(rule.max_age, last[rows])
+            part["min_interval"] = np.minimum(least, part["max_age"])
+            part["cycles_left"] = self.clock.cycles_left(rule.max_age, last[rows])
+            part["is_open"] = allowed[rows] & (last[rows] < self.clock.cycle)
             if rule.max_age.cycles:
-                late_s = -cycles_left * self.clock.interval_s
+                late_s = -part["cycles_left"] * self.clock.interval_s
             else:
                 age_s = self.clock.age_s(last[rows])
                 late_s = np.where(np.isinf(age_s), 0.0, age_s) - rule.max_age.seconds * (1 + TOLERANCE)
-            promises = PromisedPages(
-                cycles_left,
-                np.full(len(rows), most, np.int64),
-                np.full(len(rows), min(least, most), np.int64),
-                allowed[rows] & (last[rows] < self.clock.cycle),
-            )
-            pages = (rows + first).astype(np.uint32)
-            parts.append(Promised(pages, promises, np.maximum(late_s, 0.0)))
-        return join_promises(parts)
+            part["late_s"] = np.maximum(late_s, 0.0)
+            parts.append(part)
+        promised = np.concatenate(parts)
+        return promised[np.argsort(promised["page"])]
 
     def weights(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float64]]:
         """Pages whose rules give a weight, and the weights."""
         weight = np.array([np.nan if rule.weight is None else rule.weight for rule in self._rules])
         pages = np.flatnonzero(~np.isnan(weight[self.number])).astype(np.uint32)
         return pages, weight[self.number[pages]]
-
-
-def join_promises(parts: Iterable[Promised]) -> Promised:
-    """Promises of all parts, in ascending order of the pages."""
-    pages, promises, late_s = zip(*parts, strict=True)
-    all_pages = np.concatenate(pages)
-    order = np.argsort(all_pages, kind="stable")
-    columns = (np.concatenate(column)[order] for column in zip(*promises, strict=True))
-    return Promised(all_pages[order], PromisedPages(*columns), np.concatenate(late_s)[order])
-
-
-NO_PROMISES: Final = Promised(
-    NO_PAGES,
-    PromisedPages(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_)),
-    np.empty(0),
-)
 
 
 def rule_of_request(rules: Sequence[PageRule], stored: StoredRequest) -> PageRule:

@@ -9,12 +9,12 @@ multiprogramming in a hard-real-time environment", Journal of the ACM 20, sectio
 from __future__ import annotations
 
 import math
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.arrays import Bools, Ints
+from scrapy_gp4c.arrays import Array, Ints
 
 HORIZON: Final = 1024
 """Most cycles ahead that are looked at."""
@@ -22,33 +22,32 @@ FEW: Final = 2_000
 """Largest state that is looked up among earlier ones."""
 
 
-class PromisedPages(NamedTuple):
-    """Promises about N pages, in cycles."""
-
-    cycles_left: Ints
-    """``[N]``: cycles that may pass before each page is visited; 0: it is due now, below 0: it is late."""
-    max_age: Ints
-    """``[N]``: at least 1."""
-    min_interval: Ints
-    """``[N]``: from 1 to `max_age`."""
-    is_open: Bools
-    """``[N]``: whether the page may be visited now."""
-
-    @property
-    def needed(self) -> int:
-        """Visits per cycle that keep all promises, in the mean of many cycles."""
-        return math.ceil(float((1.0 / self.max_age).sum()) - 1e-9)
+PROMISE: Final = np.dtype(
+    [
+        ("cycles_left", "<i8"),  # that may pass before the page is visited; 0: it is due, below 0: it is late
+        ("max_age", "<i8"),  # in cycles, at least 1
+        ("min_interval", "<i8"),  # in cycles, from 1 to `max_age`
+        ("is_open", "?"),  # the page may be visited now
+    ]
+)
+"""Promise about a page."""
 
 
-def promised_visits(promised: PromisedPages, budget: int) -> npt.NDArray[np.intp]:
+def needed_visits(max_age: Array) -> int:
+    """Visits per cycle that keep all promises, in the mean of many cycles."""
+    return math.ceil(float((1.0 / max_age).sum()) - 1e-9)
+
+
+def promised_visits(promised: Array, budget: int) -> npt.NDArray[np.intp]:
     """Positions of the pages that a cycle visits by their promises, earliest deadline first.
 
-    At most ``budget``. If visiting by earliest deadline alone, with all of the budget in every cycle, keeps
-    all promises, then so do these visits. If it does not, the pages that are late longest come first.
+    ``promised``: with the fields of `PROMISE`. At most ``budget``. If visiting by earliest deadline alone,
+    with all of the budget in every cycle, keeps all promises, then so do these visits. If it does not, the
+    pages that are late longest come first.
     """
-    cycles_left, max_age, min_interval, is_open = promised
-    order = np.lexsort((min_interval, max_age, cycles_left))
-    order = order[is_open[order]]
+    cycles_left = promised["cycles_left"]
+    order = np.lexsort((promised["min_interval"], promised["max_age"], cycles_left))
+    order = order[promised["is_open"][order]]
     due = int(np.count_nonzero(cycles_left[order] <= 0))
     most = min(budget, len(order))
     if due >= most or len(cycles_left) <= budget:
@@ -66,14 +65,14 @@ def promised_visits(promised: PromisedPages, budget: int) -> npt.NDArray[np.intp
 class _CyclesAhead:
     """Simulation of the next cycles, in which all of the budget goes to promises, by earliest deadline."""
 
-    def __init__(self, promised: PromisedPages, budget: int) -> None:
-        cycles_left, max_age, min_interval, _ = promised
+    def __init__(self, promised: Array, budget: int) -> None:
         self._budget = budget
-        pairs = np.stack((np.minimum(max_age, HORIZON), np.minimum(min_interval, HORIZON)), axis=1)
+        ages = (np.minimum(promised[name], HORIZON) for name in ("max_age", "min_interval"))
+        pairs = np.stack(tuple(ages), axis=1)
         classes, of_page = np.unique(pairs, axis=0, return_inverse=True)
         self._max_age, self._min_interval = classes.astype(np.int64).T
         size = len(classes), int(self._max_age.max()) + 1
-        self._cell = of_page.reshape(-1) * size[1] + np.clip(cycles_left, 0, size[1] - 1)
+        self._cell = of_page.reshape(-1) * size[1] + np.clip(promised["cycles_left"], 0, size[1] - 1)
         self._counts = self._counted(slice(None), size)
         self._released = np.arange(size[1]) <= (self._max_age - self._min_interval)[:, None]
 

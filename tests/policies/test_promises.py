@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.policies.promises import HORIZON, PromisedPages, promised_visits
+from scrapy_gp4c.policies.promises import HORIZON, PROMISE, needed_visits, promised_visits
 
 CYCLES = 60
 Page = tuple[int, int, int]
@@ -27,8 +27,8 @@ def chosen(pages: list[Page], age: list[int], budget: int, all_of_it: bool = Fal
     if all_of_it:
         order = sorted(range(len(pages)), key=lambda page: (slack[page], *pages[page][:2], page))
         return [page for page in order if is_open[page]][:budget]
-    most, least = np.array([page[:2] for page in pages], np.int64).reshape(-1, 2).T
-    promised = PromisedPages(np.array(slack, np.int64), most, least, np.array(is_open))
+    rows = [(left, *page[:2], one) for left, page, one in zip(slack, pages, is_open, strict=True)]
+    promised = np.array(rows, PROMISE)
     return promised_visits(promised, budget).tolist()
 
 
@@ -86,6 +86,4 @@ def test_pages_with_one_deadline_are_begun_early_enough_and_no_earlier() -> None
 
 def test_needed_visits_are_the_sum_of_the_rates() -> None:
     """3 pages in every cycle, 10 in every fifth."""
-    max_age = np.array([1] * 3 + [5] * 10)
-    ones = np.ones(13, np.int64)
-    assert PromisedPages(ones, max_age, ones, ones > 0).needed == 5
+    assert needed_visits(np.array([1] * 3 + [5] * 10)) == 5

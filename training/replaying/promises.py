@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.rules import PageRule, Span, read_rules, rule_of
-from scrapy_gp4c.policies.promises import PromisedPages, promised_visits
+from scrapy_gp4c.policies.promises import PROMISE, needed_visits, promised_visits
 from training.histories.history import ChangeHistory
 
 DAY_S: Final = 86_400.0
@@ -82,12 +82,10 @@ class HistoryPromises(NamedTuple):
         """
         allowed = ~self.never & (cycle - last >= self.min_interval)
         pages = np.flatnonzero(self.max_age)
-        promised = PromisedPages(
-            last[pages] + self.max_age[pages] - cycle,
-            self.max_age[pages],
-            np.minimum(self.min_interval[pages], self.max_age[pages]),
-            allowed[pages],
-        )
+        promised = np.empty(len(pages), PROMISE)
+        promised["max_age"], promised["is_open"] = self.max_age[pages], allowed[pages]
+        promised["cycles_left"] = last[pages] + promised["max_age"] - cycle
+        promised["min_interval"] = np.minimum(self.min_interval[pages], promised["max_age"])
         chosen = pages[promised_visits(promised, budget)] if len(pages) else pages
         return chosen.astype(np.uint32), np.flatnonzero(~allowed).astype(np.uint32)
 
@@ -96,8 +94,7 @@ def describe_rules(file: RulesFile, history: ChangeHistory, budgets: Sequence[in
     """Lines about rules: visits that promises need, and rules that match nothing."""
     promises = HistoryPromises.of(history, file)
     pages = np.flatnonzero(promises.max_age)
-    ones = np.ones(len(pages), np.int64)
-    needed = PromisedPages(ones, promises.max_age[pages], ones, ones > 0).needed if len(pages) else 0
+    needed = needed_visits(promises.max_age[pages])
     shown = ", ".join(f"{budget:,}" for budget in budgets)
     lines = [f"promises about {len(pages):,} pages need {needed:,} visits a cycle, the budget is {shown}"]
     if needed > min(budgets, default=needed):
