@@ -54,6 +54,7 @@ from scrapy_gp4c.policies.table import TOP_K, columns_read
 from scrapy_gp4c.scoring import discovery, functions, rates, refresh_value, sizes, terminals, weights
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import draw_salt, draws_of
+from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import SHADOW, CycleRecord, PanelEstimates, ShareEstimate
 
@@ -429,14 +430,7 @@ def advance(
     return shadows, tally
 
 
-def close_cycle(
-    store: Store,
-    record: CycleRecord,
-    share: float,
-    warmup_visits: int,
-    distance_bits: int,
-    function_in_use: ScoreFunction | None = None,
-) -> PanelEstimates | None:
+def close_cycle(store: Store, record: CycleRecord, settings: Settings) -> PanelEstimates | None:
     """Advance the shadows of the open cycle and return the estimates that they allow, for its record.
 
     None where there is no panel, no cut, or no function that the formula of the record may be taken for.
@@ -444,18 +438,17 @@ def close_cycle(
     Call it before the cycle is folded, with its record. The shadows of the cycle before are kept
     besides, so that a cycle that is resumed after a kill is closed from where it began.
     """
-    plan = record.get("plan")
-    if share <= 0.0 or plan is None or not has_cut(plan):
+    plan, distance_bits = record.get("plan"), settings.distance_bits
+    if settings.panel <= 0.0 or plan is None or not has_cut(plan):
         return None
     cycle, visits = record["cycle"], store.open_visits()
     shadows = store.shadows(cycle - 1)
-    shadows = shadows[in_panel(np.ascontiguousarray(shadows["key"]), share)]
+    shadows = shadows[in_panel(np.ascontiguousarray(shadows["key"]), settings.panel)]
     entering = np.setdiff1d(visits["page"][visits["kind"] == KINDS.index("panel")], shadows["page"])
     shadows = np.concatenate((shadows, new_shadows(entering, store.columns_of(entering))))
     try:
-        shadows, tally = advance(
-            store, visits, shadows, record, warmup_visits, distance_bits, function_in_use
-        )
+        function, warmup_visits = settings.score_function, settings.warmup_visits
+        shadows, tally = advance(store, visits, shadows, record, warmup_visits, distance_bits, function)
     except (ScoreError, ExpressionError):
         return None
     store.keep_shadows(cycle, shadows)

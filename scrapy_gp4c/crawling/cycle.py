@@ -527,18 +527,15 @@ class Patience:
         """``left_alone``: hosts that are left alone already."""
         self._waits_s: dict[str, list[float]] = {}
         """Host -> times until which its last answers, all refusals, want no request, s since 1970."""
-        self._good: Counter[str] = Counter()
+        self.good: Counter[str] = Counter()
+        """Host -> answers in this run that did not refuse the crawl."""
         self._refused: Counter[str] = Counter()
         self.left_alone = dict(left_alone)
         """Host -> until when, s since 1970; a time that is over stands for the rest of the cycle."""
 
     def answers_well(self, host: str) -> bool:
         """Whether most answers of a host in this run have not refused the crawl."""
-        return host not in self.left_alone and self._good[host] > self._refused[host]
-
-    def good(self, host: str) -> int:
-        """Answers of a host in this run that did not refuse the crawl."""
-        return self._good[host]
+        return host not in self.left_alone and self.good[host] > self._refused[host]
 
     def note(self, host: str, until_s: float | None, good: int | None = None) -> bool:
         """Note an answer; True where the host is to be left alone from now on.
@@ -548,11 +545,11 @@ class Patience:
         has ended its row.
         """
         if until_s is None:
-            self._good[host] += 1
+            self.good[host] += 1
             self._waits_s.pop(host, None)
             return False
         self._refused[host] += 1
-        if good is not None and good != self._good[host]:
+        if good is not None and good != self.good[host]:
             return False
         waits_s = self._waits_s.setdefault(host, [])
         waits_s.append(until_s)
@@ -569,7 +566,7 @@ class Patience:
         hosts = []
         for host, waits_s in self._waits_s.items():
             in_a_row = len(waits_s)
-            is_refusing = not self._good[host] or (in_a_row > 1 and in_a_row >= self._good[host])
+            is_refusing = not self.good[host] or (in_a_row > 1 and in_a_row >= self.good[host])
             if is_refusing and max(waits_s) > 0.0 and host not in self.left_alone:
                 self.left_alone[host] = max(waits_s)
                 hosts.append(host)

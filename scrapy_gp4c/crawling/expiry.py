@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Bools
 from scrapy_gp4c.page_state.columns import Columns, stages
-from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import ERROR, EXCLUDED
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import Store
@@ -132,11 +131,8 @@ def _by_block(
 
 
 def _sites(store: Store) -> tuple[list[str], npt.NDArray[np.intp]]:
-    """Hosts of the pages, and the number of each page's host, ``[P]``; one request of each is read."""
+    """Hosts of the pages, and the number of each page's host, ``[P]``."""
     keys, of_directory = np.unique(store.directories()["site"], return_inverse=True)
     number = _by_block(store, lambda block: of_directory[block["group"]], np.intp)
-    present, first = np.unique(number, return_index=True)
-    hosts = [""] * len(keys)
-    for site, request in zip(present.tolist(), store.requests(first), strict=True):
-        hosts[site] = place_of_url(request["url"]).site
-    return hosts, number
+    names = store.site_names(keys.tolist())
+    return [names.get(key, "") for key in keys.tolist()], number

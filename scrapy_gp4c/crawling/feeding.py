@@ -63,11 +63,6 @@ class Frontier:
         return len(self._plan) - self._next + self._waiting_pages
 
     @property
-    def planned(self) -> int:
-        """Pages of the plan, those that were fed included."""
-        return len(self._plan)
-
-    @property
     def is_read(self) -> bool:
         """Whether the plan is read to its end, and only full windows hold pages back."""
         return self._next >= len(self._plan)

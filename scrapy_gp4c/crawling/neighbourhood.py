@@ -327,6 +327,7 @@ class LiveEvidence:
         self._salt = draw_salt(*salt)
         self._visits = visits
         self._neighbourhood = neighbourhood
+        self.grouping, self.popularity = neighbourhood.grouping, neighbourhood.clusters.popularity
         self._related = related
         chosen = among(planned.kinds, CHOSEN)
         self._planned = Planned(planned.pages[chosen], planned.kinds[chosen])
@@ -371,9 +372,3 @@ class LiveEvidence:
 
     def planned(self) -> Planned:
         return self._planned
-
-    def grouping(self, name: Name) -> Grouping:
-        return self._neighbourhood.grouping(name)
-
-    def popularity(self) -> npt.NDArray[np.uint8]:
-        return self._neighbourhood.clusters.popularity()

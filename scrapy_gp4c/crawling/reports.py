@@ -38,14 +38,6 @@ def report_of(store: Store, settings: Settings) -> CycleRecord:
     judged, changed = sum(outcomes[code] for code in JUDGED), outcomes[CHANGED]
     new, new_by_hubs = count_new_pages(store)
     record = store.cycles(store.last_cycle)[-1]
-    panel = close_cycle(
-        store,
-        record,
-        settings.panel,
-        settings.warmup_visits,
-        settings.distance_bits,
-        settings.score_function,
-    )
     return {
         "known": store.pages,
         "visited": sum(outcomes),
@@ -55,7 +47,7 @@ def report_of(store: Store, settings: Settings) -> CycleRecord:
         "outcomes": dict(zip(OUTCOMES, outcomes, strict=True)),
         "new": new,
         "new_by_hubs": new_by_hubs,
-        "panel": panel,
+        "panel": close_cycle(store, record, settings),
     }
 
 

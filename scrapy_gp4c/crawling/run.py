@@ -10,6 +10,7 @@ import gc
 import logging
 from array import array
 from collections.abc import Callable, Collection
+from contextlib import ExitStack, closing
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -562,11 +563,12 @@ def open_run(
             f"the store {path} is that of the spider {owner!r}, and this is {spider.name!r}: give each "
             'spider its own, as GP4C_STORE = "/data/{spider}" does'
         )
-    store, warnings = open_store(path, sizes=sizes), None
-    try:
+    with ExitStack() as opened:  # what is open is closed where anything raises
+        store = opened.enter_context(open_store(path, sizes=sizes))
         note_owner(path, spider, crawler, arguments)
         set_mode(path, settings.store_mode)
         warnings = RunWarnings(spider)
+        opened.callback(warnings.keep, path)
         others = (
             () if store.pages or not arguments else (one for one in settings.store_paths() if one != path)
         )
@@ -574,27 +576,18 @@ def open_run(
             logger.warning("%s", line, extra={"spider": spider})
         line = "Store %s: %d checksums are right"
         logger.info(line, store.path, store.check_sample(), extra={"spider": spider})
-        index, archive = None if settings.query_log is None else Measuring(store, settings), None
-        try:
-            archive = open_archive(store, settings, spider)
-            assert crawler.stats is not None
-            run = Run(
-                crawler, *_begin_or_resume(store, settings, crawler.stats, index, spider), spider, enqueue
-            )
-            run.cycle.archive = archive
-            run.warnings = warnings
-            return run
-        except BaseException:
-            store.before_commit(lambda: None)
-            for beside in (index, archive):
-                if beside is not None:
-                    beside.close()
-            raise
-    except BaseException:
-        if warnings is not None:
-            warnings.keep(path)
-        store.close()
-        raise
+        index = None
+        if settings.query_log is not None:
+            index = opened.enter_context(closing(Measuring(store, settings)))
+            opened.callback(store.before_commit, lambda: None)
+        if (archive := open_archive(store, settings, spider)) is not None:
+            opened.enter_context(closing(archive))
+        assert crawler.stats is not None
+        begun = _begin_or_resume(store, settings, crawler.stats, index, spider)
+        run = Run(crawler, *begun, spider, enqueue)
+        run.cycle.archive, run.warnings = archive, warnings
+        opened.pop_all()
+        return run
 
 
 def _begin_or_resume(

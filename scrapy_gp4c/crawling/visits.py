@@ -518,7 +518,7 @@ class Visit:
         request = self._request if held is None or held.request is None else held.request
         until_s = retry_after(response.headers.get("Retry-After"), time.time())
         cycle, host = self._visits.cycle, site_of(self._request)
-        cycle.refusals.append(Refusal(page, request, host, until_s, cycle.patience.good(host)))
+        cycle.refusals.append(Refusal(page, request, host, until_s, cycle.patience.good[host]))
 
     def _note_returns(self, notes: bytes) -> None:
         """Name the first page that alternates between texts that it had before."""

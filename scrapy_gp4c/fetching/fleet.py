@@ -212,7 +212,8 @@ class Fleet:
         concurrency = config.settings.get("CONCURRENT_REQUESTS")
         self._concurrency = int(16 if concurrency is None else concurrency) or 100
         self._link = DaskLink(fetchers)
-        self._reactor: Any = import_module("twisted.internet.reactor")
+        reactor: Any = import_module("twisted.internet.reactor")
+        self._to_reactor = reactor.callFromThread
         self._waiting: dict[str, deque[PendingPage]] = {}
         self._fetchers: dict[str, FetcherState] = {}
         self._holders: dict[str, FetcherState] = {}
@@ -530,9 +531,6 @@ class Fleet:
             self._to_reactor(self._took, state, reply, results)
             if not results:
                 await asyncio.sleep(0)
-
-    def _to_reactor(self, function: Any, *arguments: Any) -> None:
-        self._reactor.callFromThread(function, *arguments)
 
     def _miss(self, address: str) -> None:
         """Note a fetcher that does not answer and has never done so."""

@@ -158,7 +158,7 @@ class Related:
         self._claims = claims
         self._directories = directories
         self._recent = recent
-        self._site_sums = site_sums
+        self.site_sums = site_sums
         self._tables: dict[str, Floats] = {}
         self._window: dict[Level, Sums] = {}
         self._kept_sums = kept_sums
@@ -249,9 +249,6 @@ class Related:
     def sites_of(self, groups: Array) -> Array:
         return np.asarray(self._directories.site[groups])
 
-    def site_sums(self) -> PageSums:
-        return self._site_sums()
-
     def _by_directory(self, table: Floats) -> Floats:
         """A table of sites as one of directories, so that a page needs only the latter."""
         return np.asarray(table[self._directories.site])
@@ -303,7 +300,7 @@ class Related:
         return table if level == "directory" else self._by_directory(table)
 
     def _site_rate(self) -> Floats:
-        return self._by_directory(rates.rate_of_group(*self._site_sums()))
+        return self._by_directory(rates.rate_of_group(*self.site_sums()))
 
     def _size_lifts(self) -> Floats:
         if self._size_sums is None:

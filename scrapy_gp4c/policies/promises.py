@@ -46,7 +46,7 @@ def promised_visits(promised: Array, budget: int) -> npt.NDArray[np.intp]:
     pages that are late longest come first.
     """
     cycles_left = promised["cycles_left"]
-    order = np.lexsort((promised["min_interval"], promised["max_age"], cycles_left))
+    order: npt.NDArray[np.intp] = np.lexsort((promised["min_interval"], promised["max_age"], cycles_left))
     order = order[promised["is_open"][order]]
     due = int(np.count_nonzero(cycles_left[order] <= 0))
     most = min(budget, len(order))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -140,19 +141,15 @@ def check_index(path: Path) -> str:
     if not path.exists():
         return ""
     try:
-        connection = FILE.connect(path, readonly=True)
-        try:
-            with FILE.translated(path):
-                (first, *_) = connection.execute("PRAGMA integrity_check").fetchone()
-                if first != "ok":
-                    raise FILE.unusable(path, f"is damaged: {first}")
-                for table in ("pages", "staged"):
-                    rows = connection.execute(f"SELECT counts, length FROM {table} WHERE counts NOT NULL")
-                    for packed, length in rows:
-                        unpacked(packed, length)
-                connection.execute("SELECT sum(length(words)) FROM texts").fetchone()
-        finally:
-            connection.close()
+        with closing(FILE.connect(path, readonly=True)) as connection, FILE.translated(path):
+            (first, *_) = connection.execute("PRAGMA integrity_check").fetchone()
+            if first != "ok":
+                raise FILE.unusable(path, f"is damaged: {first}")
+            for table in ("pages", "staged"):
+                rows = connection.execute(f"SELECT counts, length FROM {table} WHERE counts NOT NULL")
+                for packed, length in rows:
+                    unpacked(packed, length)
+            connection.execute("SELECT sum(length(words)) FROM texts").fetchone()
     except SearchIndexError as error:
         return str(error)
     return ""
@@ -459,13 +456,9 @@ def search(path: Path, query: str, scoring: str, top: int) -> SearchResult:
     terms = tuple(dict.fromkeys(tokens(query)))
     if not terms:
         raise QueryLogError(f"expected words to search for; found no letter or digit in {query[:60]!r}")
-    connection = FILE.connect(path, readonly=True)
-    try:
-        with FILE.translated(path):
-            connection.execute(_WORDS)
-            return _answer(connection, terms, scoring, top)
-    finally:
-        connection.close()
+    with closing(FILE.connect(path, readonly=True)) as connection, FILE.translated(path):
+        connection.execute(_WORDS)
+        return _answer(connection, terms, scoring, top)
 
 
 def _answer(connection: sqlite3.Connection, terms: tuple[str, ...], scoring: str, top: int) -> SearchResult:

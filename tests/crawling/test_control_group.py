@@ -453,13 +453,14 @@ def test_a_dotted_path_in_a_record_is_the_settings_or_nothing(
     shadows["page"], shadows["n"], shadows["X"] = [0, 1], 9, [0, 5]
     record = {"cycle": 10, "clock": "visits", "seed": 0, "formula": "planted.score"}
     record |= planned_with_cut(5.0, rankable=3)
+    in_force = Settings.load(ScrapySettings({"GP4C_PANEL": 0.5}))
     with Store(tmp_path / "s") as store:
         store.add_pages(pages(2))
         store.begin_cycle({})
         visits = store.open_visits()
         with pytest.raises(ScoreError, match="only settings may name"):
             control_group.choose_shadows(store, visits, shadows, record, 2, functions.load("t"))
-        assert control_group.close_cycle(store, record, 0.5, 2, 3) is None
+        assert control_group.close_cycle(store, record, in_force) is None
         assert not (tmp_path / "ran").exists()
         function = functions.load("planted.score")
         assert control_group.choose_shadows(store, visits, shadows, record, 2, function)[0].tolist() == [
