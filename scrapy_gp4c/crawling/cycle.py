@@ -33,12 +33,7 @@ from scrapy_gp4c.crawling.archiving import Archive, PreviousText, is_far, no_tex
 from scrapy_gp4c.crawling.claim_files import mail_seconds_of
 from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.neighbourhood import columns_in_order
-from scrapy_gp4c.crawling.planning import (
-    PlannedRound,
-    Planner,
-    note_recovery,
-    still_left_alone,
-)
+from scrapy_gp4c.crawling.planning import PlannedRound, Planner, note_recovery, still_left_alone
 from scrapy_gp4c.crawling.promises import PageRules, page_rules, rule_of_request
 from scrapy_gp4c.crawling.repeats import Repeats
 from scrapy_gp4c.crawling.reports import report_of, sampled_counts

@@ -44,13 +44,7 @@ from scrapy_gp4c.scoring.refresh_value import GAIN, observe_gains
 from scrapy_gp4c.scoring.terminals import change_probability
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import Store
-from scrapy_gp4c.store.records import (
-    TRUST,
-    CycleRecord,
-    PlanCounts,
-    StoredGroups,
-    StoredRequest,
-)
+from scrapy_gp4c.store.records import TRUST, CycleRecord, PlanCounts, StoredGroups, StoredRequest
 
 
 class NothingClaimed:

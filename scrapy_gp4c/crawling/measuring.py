@@ -48,8 +48,6 @@ class Measuring:
         self._store, self._settings = store, settings
         workload = read_query_log(settings.query_log)
         path = store.path / SEARCH_INDEX
-        self.dropped = workload.dropped
-        """Queries of the log without a letter or digit."""
         self.index = SearchIndex(path, store.store_id, workload, SCORING)
         try:
             cycle, last = self.index.cycle, store.last_cycle

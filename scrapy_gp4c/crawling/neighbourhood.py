@@ -17,14 +17,7 @@ from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state import groupings
 from scrapy_gp4c.page_state.claims import KINDS_OF, SiteClaims, evidence_of_ages, pages_with_claims
 from scrapy_gp4c.page_state.columns import COLUMNS, EXTRAS, Columns
-from scrapy_gp4c.page_state.groupings import (
-    NOWHERE,
-    Grouping,
-    Links,
-    Name,
-    PageGroups,
-    by_place,
-)
+from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping, Links, Name, PageGroups, by_place
 from scrapy_gp4c.page_state.groups import (
     KEPT_CYCLES,
     NO_VISITS,

@@ -30,19 +30,8 @@ from scrapy_gp4c.notices.metrics import metrics
 from scrapy_gp4c.notices.outbox import Outbox
 from scrapy_gp4c.notices.receivers import DEFAULT_EVENTS
 from scrapy_gp4c.notices.sending import deliver
-from scrapy_gp4c.page_state.events import (
-    CycleEvents,
-    events_of,
-    last_events,
-    recorded_events,
-)
-from scrapy_gp4c.page_state.outcomes import (
-    CHANGED,
-    COPIED,
-    FIRST,
-    UNCHANGED,
-    among,
-)
+from scrapy_gp4c.page_state.events import CycleEvents, events_of, last_events, recorded_events
+from scrapy_gp4c.page_state.outcomes import CHANGED, COPIED, FIRST, UNCHANGED, among
 from scrapy_gp4c.store.atomic_files import write
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import ARCHIVE

@@ -16,22 +16,13 @@ from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c import signals
 from scrapy_gp4c.crawling.admission import log_first
-from scrapy_gp4c.crawling.notifying import (
-    delivered_visits,
-    open_cycle_events,
-    open_texts,
-)
+from scrapy_gp4c.crawling.notifying import delivered_visits, open_cycle_events, open_texts
 from scrapy_gp4c.crawling.scrapy_internals import awaitable, has_receivers, is_scraping, item_done
 from scrapy_gp4c.crawling.store_owner import spider_arguments
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.notices.events import PageEvent, item_of, page_events
 from scrapy_gp4c.notices.sending import LIMIT_S
-from scrapy_gp4c.page_state.events import (
-    EVENTS,
-    CycleEvents,
-    kinds_of_visit,
-    recorded_events,
-)
+from scrapy_gp4c.page_state.events import EVENTS, CycleEvents, kinds_of_visit, recorded_events
 from scrapy_gp4c.page_state.outcomes import NO_DISTANCE, OUTCOMES, SAME, VISIT
 from scrapy_gp4c.store.credentials import Credentials
 

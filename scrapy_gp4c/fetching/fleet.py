@@ -27,14 +27,7 @@ from urllib.parse import urlsplit
 
 from scrapy.utils.asyncio import call_later
 
-from scrapy_gp4c.crawling.fetched import (
-    FETCHERS_FILE,
-    Batch,
-    NotFetchedError,
-    PageResult,
-    PageTask,
-    Reply,
-)
+from scrapy_gp4c.crawling.fetched import FETCHERS_FILE, Batch, NotFetchedError, PageResult, PageTask, Reply
 from scrapy_gp4c.fetching import fetcher
 from scrapy_gp4c.fetching.fetcher import FetcherConfig, clock_s, cookie_key, versions
 from scrapy_gp4c.foreign_text import counted, foreign_safe_logger

@@ -13,15 +13,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Bools, LazyColumns
 from scrapy_gp4c.page_state.groupings import Grouping
-from scrapy_gp4c.policies.base import (
-    Block,
-    Cut,
-    Evidence,
-    Pages,
-    Policy,
-    Round,
-    Selection,
-)
+from scrapy_gp4c.policies.base import Block, Cut, Evidence, Pages, Policy, Round, Selection
 
 ALL: Final = Cut(-sys.float_info.max, 0)
 """Cut that every score reaches."""

@@ -19,13 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import QueryLogError, SearchIndexError
-from scrapy_gp4c.search.gains import (
-    Curves,
-    Refit,
-    Refreshes,
-    impacts,
-    refit,
-)
+from scrapy_gp4c.search.gains import Curves, Refit, Refreshes, impacts, refit
 from scrapy_gp4c.search.measuring import SCORINGS, Postings, Statistics
 from scrapy_gp4c.search.queries import Workload
 from scrapy_gp4c.sqlite_files import SqliteKind

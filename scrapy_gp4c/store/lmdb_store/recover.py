@@ -29,13 +29,7 @@ from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.columns import COLUMNS, Columns
 from scrapy_gp4c.page_state.groups import GROUP
 from scrapy_gp4c.page_state.outcomes import VISIT
-from scrapy_gp4c.store.lmdb_store.backup import (
-    REWRITE,
-    drop_search_index,
-    keep_aside,
-    locked,
-    work_directory,
-)
+from scrapy_gp4c.store.lmdb_store.backup import REWRITE, drop_search_index, keep_aside, locked, work_directory
 from scrapy_gp4c.store.lmdb_store.environment import (
     DATA,
     MAP_BYTES,
