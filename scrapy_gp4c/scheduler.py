@@ -52,8 +52,6 @@ class RecrawlScheduler(Scheduler):
     _has_lost_requests = False
     """Whether the disk queue was given up, and the pages whose requests it had are not fed anew yet."""
     _is_failure_logged = False
-    open_run = staticmethod(open_run)
-    """Opener of a run; a test has one whose store is small."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -77,7 +75,7 @@ class RecrawlScheduler(Scheduler):
         if not is_crawl(spider, self.crawler):
             return deferred
         try:
-            self._run = self.open_run(self.crawler, self.gp4c, spider, self._push)
+            self._run = open_run(self.crawler, self.gp4c, spider, self._push)
         except Gp4cError as error:
             refuse(self.crawler, error)
             return deferred

@@ -20,7 +20,6 @@ from scrapy_gp4c.store.lmdb_store.backup import backup, compact, restore_backup
 from scrapy_gp4c.store.lmdb_store.environment import Environment
 from scrapy_gp4c.store.lmdb_store.recover import recover
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.lmdb_store.tables import USUAL
 from scrapy_gp4c.store.lmdb_store.verify import check
 from scrapy_gp4c.store.records import NewVisit
 from tests.store.test_checksummed import read_all, varied
@@ -31,15 +30,15 @@ def killed_commands(times: int, numbers: random.Random, directory: Path) -> Coun
     """Kill -9 of backup, restore, compact and repair: the store is what it was, or what it is to be."""
     path = varied(directory / "store")
     before, lost, kills, hangs = list(read_all(path)), 0, 0, []
-    backup(path, directory / "first", None, SMALL)
+    backup(path, directory / "first", None)
     (copy,) = (directory / "first").iterdir()
     keys = {}
     with Store(path, readonly=True) as store:
         keys = {store.request(page)["url"]: store.page(page).key for page in range(store.pages)}
     works: list[Callable[[], object]] = [
-        lambda: backup(path, directory / "backups", 2, SMALL),
-        lambda: restore_backup(path, copy, SMALL),
-        lambda: compact(path, SMALL),
+        lambda: backup(path, directory / "backups", 2),
+        lambda: restore_backup(path, copy),
+        lambda: compact(path),
         lambda: recover(path, SMALL, lambda request: keys[request["url"]]),
     ]
     while kills < times:
@@ -49,11 +48,11 @@ def killed_commands(times: int, numbers: random.Random, directory: Path) -> Coun
         os.kill(pid, signal.SIGKILL)
         with patience(pid, hangs):
             kills += wait(pid) == -signal.SIGKILL
-        lost += check(path, SMALL) != [] or list(read_all(path)) != before
+        lost += check(path) != [] or list(read_all(path)) != before
         for aside in directory.glob("store.*-*"):
             shutil.rmtree(aside)
         for made in (directory / "backups").glob("store-*[0-9]"):
-            lost += check(made, SMALL) != []
+            lost += check(made) != []
     return Count(kills, lost, hangs=len(hangs))
 
 
@@ -196,4 +195,4 @@ def retention(cycles: int, numbers: random.Random, directory: Path) -> Count:
         f"{name} {statistics.median(values[late]) / statistics.median(values[early]):.2f}"
         for name, values in (("size", sizes), ("memory", memory), ("files", files), ("time", times_s))
     )
-    return Count(cycles, int(bool(check(path, USUAL, deep=True))), note=f"late by early: {said}")
+    return Count(cycles, int(bool(check(path, deep=True))), note=f"late by early: {said}")

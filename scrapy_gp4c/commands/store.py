@@ -32,7 +32,7 @@ def _verify(project: Project, options: Namespace) -> None:
     Raises StoreDamagedError for a damaged store, else SearchIndexError or ArchiveError.
     """
     path = project.store_path
-    verification = opening.verify(path, project.sizes, deep=options.deep)
+    verification = opening.verify(path, deep=options.deep)
     for problem in verification.problems:
         say(problem)
     if verification.problems:
@@ -64,7 +64,7 @@ VERIFY = Action(
 
 
 def _backup(project: Project, options: Namespace) -> None:
-    say(opening.backup(project.store_path, Path(options.directory), options.keep, project.sizes))
+    say(opening.backup(project.store_path, Path(options.directory), options.keep))
 
 
 BACKUP = Action(
@@ -100,7 +100,7 @@ def _restore(project: Project, options: Namespace) -> None:
     else:
         with tempfile.TemporaryDirectory() as folder:
             copy = fetch_backup(backup, path.name, Path(folder))
-            aside = opening.restore_backup(path, copy, project.sizes)
+            aside = opening.restore_backup(path, copy)
         say(f"{path} is what {backup if '://' in backup else copy} has")
     if aside is not None:
         say(f"the replaced file is kept in {aside}")
@@ -126,7 +126,7 @@ RESTORE = Action(
 
 
 def _compact(project: Project, options: Namespace) -> None:
-    done = opening.compact(project.store_path, project.sizes)
+    done = opening.compact(project.store_path)
     say(f"{project.store_path}: {done.before / 1e6:,.1f} MB before, {done.after / 1e6:,.1f} MB now")
 
 

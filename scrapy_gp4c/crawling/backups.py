@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy_gp4c.crawling.scrapy_internals import awaitable
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.foreign_text import foreign_safe_logger
-from scrapy_gp4c.store.opening import USUAL, backup
+from scrapy_gp4c.store.opening import backup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,11 +82,11 @@ class Backups:
 def back_up(path: Path, target: str, keep: int) -> None:
     """Back a store up into a directory, or a place that fsspec knows; there a backup is one file."""
     if "://" not in target:
-        backup(path, Path(target), keep, USUAL)
+        backup(path, Path(target), keep)
         return
     files, location = _location(target)
     with tempfile.TemporaryDirectory() as folder:
-        made = backup(path, Path(folder), None, USUAL)
+        made = backup(path, Path(folder), None)
         files.makedirs(location, exist_ok=True)
         unfinished = f"{location}/{made.name}.part"
         files.put_file(str(made / "data.mdb"), unfinished)

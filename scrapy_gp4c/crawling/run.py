@@ -60,7 +60,7 @@ from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import SECRET_PARAMS, Credentials
-from scrapy_gp4c.store.opening import USUAL, Sizes, Store, open_store
+from scrapy_gp4c.store.opening import Store, open_store
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
@@ -552,9 +552,7 @@ def run_of(crawler: Crawler) -> Run | None:
     return None if run is None else run()
 
 
-def open_run(
-    crawler: Crawler, settings: Settings, spider: Spider, enqueue: Enqueue, sizes: Sizes = USUAL
-) -> Run:
+def open_run(crawler: Crawler, settings: Settings, spider: Spider, enqueue: Enqueue) -> Run:
     """Open the spider's store, begin or resume its cycle. Raises Gp4cError; then the store is closed."""
     arguments = spider_arguments(spider, Credentials(settings.secret_params))
     path = settings.store_path(spider.name, arguments)
@@ -564,7 +562,7 @@ def open_run(
             'spider its own, as GP4C_STORE = "/data/{spider}" does'
         )
     with ExitStack() as opened:  # what is open is closed where anything raises
-        store = opened.enter_context(open_store(path, sizes=sizes))
+        store = opened.enter_context(open_store(path))
         note_owner(path, spider, crawler, arguments)
         set_mode(path, settings.store_mode)
         warnings = RunWarnings(spider)

@@ -71,7 +71,7 @@ def test_a_page_of_the_file_is_checked(path: Path) -> None:
     at = data.index(value) // page * page
     data[:] = data.replace(data[at : at + page], bytes(page))
     (path / "data.mdb").write_bytes(data)
-    (problem,) = check(path, SMALL)
+    (problem,) = check(path)
     assert problem.startswith("data.mdb: LMDB cannot read its pages")
 
 
@@ -87,10 +87,10 @@ def test_a_backup_is_what_was_committed(path: Path, tmp_path: Path) -> None:
     assert (made / "data.mdb").stat().st_mode & 0o777 == 0o600
     assert list(read_all(made)) == before != list(read_all(path))
     damage(path, "columns")
-    aside = restore_backup(path, made, SMALL)
+    aside = restore_backup(path, made)
     assert list(read_all(path)) == before
     assert aside is not None
-    assert check(aside, SMALL) == ["columns: pages 0 to 3: the state of a block of pages is damaged"]
+    assert check(aside) == ["columns: pages 0 to 3: the state of a block of pages is damaged"]
     with Store(path, sizes=SMALL) as store:
         store.finish_cycle({})
         assert store.verify() == []
@@ -104,7 +104,7 @@ def test_old_backups_go(path: Path, tmp_path: Path) -> None:
         "store-20230101-000000.part",
     ):  # fmt: skip
         (folder / name).mkdir(parents=True)
-    made = backup(path, folder, 2, SMALL)
+    made = backup(path, folder, 2)
     assert sorted(one.name for one in folder.iterdir()) == ["store-20220101-000000", made.name, "store-other"]
 
 
@@ -120,7 +120,7 @@ def test_a_running_backup_of_another_store_or_process_stays(path: Path, tmp_path
     for name in ("store-b-20230101-000000.part", "store-20230101-000000.part", "store-20230102-000000.part"):
         (folder / name).mkdir(parents=True)
     lock = WriterLock(folder / "store-20230101-000000.part")
-    made = backup(path, folder, 1, SMALL)
+    made = backup(path, folder, 1)
     lock.release()
     assert sorted(one.name for one in folder.iterdir()) == sorted(
         ["store-b-20230101-000000.part", "store-20230101-000000.part", made.name]
@@ -137,7 +137,7 @@ def test_the_new_backup_stays_though_the_clock_is_behind(
         store.finish_cycle({})
     named_copy(folder, "store-20200101-000000")
     monkeypatch.setattr(time, "strftime", lambda stamp: "20100101-000000")
-    made = backup(path, folder, 2, SMALL)
+    made = backup(path, folder, 2)
     assert made.exists()
     assert sorted(one.name for one in folder.iterdir()) == ["store-20100101-000000", "store-20200101-000000"]
 
@@ -148,7 +148,7 @@ def test_a_store_with_any_name_is_backed_up(path: Path, tmp_path: Path) -> None:
     folder = tmp_path / "backups"
     (folder / "so-20200101-000000").mkdir(parents=True)
     (folder / "[st]o*re-20200101-000000").mkdir()
-    made = backup(strange, folder, 1, SMALL)
+    made = backup(strange, folder, 1)
     assert sorted(one.name for one in folder.iterdir()) == sorted([made.name, "so-20200101-000000"])
 
 
@@ -157,7 +157,7 @@ def test_a_backup_into_the_store_is_refused(path: Path, inner: str) -> None:
     """Its directory would hold files that are not the store's."""
     before = sorted(path.iterdir())
     with pytest.raises(StoreError, match="expected a directory outside the store"):
-        backup(path, path / inner, None, SMALL)
+        backup(path, path / inner, None)
     assert sorted(path.iterdir()) == before
 
 
@@ -166,21 +166,21 @@ def test_a_damaged_store_is_not_backed_up(path: Path, tmp_path: Path) -> None:
     damage(path, "visits")
     (tmp_path / "backups" / "store-20200101-000000").mkdir(parents=True)
     with pytest.raises(StoreDamagedError, match="visits: cycle 1"):
-        backup(path, tmp_path / "backups", 1, SMALL)
+        backup(path, tmp_path / "backups", 1)
     assert [one.name for one in (tmp_path / "backups").iterdir()] == ["store-20200101-000000"]
 
 
 def test_a_damaged_backup_is_not_brought_back(path: Path, tmp_path: Path) -> None:
     """The store stays as it is; so it does while a crawl has it."""
-    made = backup(path, tmp_path, None, SMALL)
+    made = backup(path, tmp_path, None)
     with Store(path, sizes=SMALL), pytest.raises(StoreInUseError):
-        restore_backup(path, made, SMALL)
-    assert restore_backup(tmp_path / "new", made, SMALL) is None
+        restore_backup(path, made)
+    assert restore_backup(tmp_path / "new", made) is None
     assert list(read_all(tmp_path / "new")) == list(read_all(path))
     damage(made, "urls")
     before = (path / "data.mdb").read_bytes()
     with pytest.raises(StoreDamagedError, match="urls: page 0"):
-        restore_backup(path, made, SMALL)
+        restore_backup(path, made)
     assert (path / "data.mdb").read_bytes() == before
 
 
@@ -189,9 +189,9 @@ def test_compacting_gives_room_back(path: Path) -> None:
     with Store(path, sizes=SMALL) as store:
         store.finish_cycle({})
     before = list(read_all(path))
-    done = compact(path, SMALL)
+    done = compact(path)
     assert done.after == (path / "data.mdb").stat().st_size < done.before
     assert list(read_all(path)) == before
     damage(path, "urls")
     with pytest.raises(StoreDamagedError, match="urls: page 0"):
-        compact(path, SMALL)
+        compact(path)

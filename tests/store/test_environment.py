@@ -269,10 +269,12 @@ def crawl_until_full(store: Store) -> int:
     raise AssertionError("the store never became full")
 
 
-def test_a_full_map_loses_no_visit(tmp_path: Path) -> None:
+def test_a_full_map_loses_no_visit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without room the commit says so; all visits are there once a later commit succeeds."""
     path = tmp_path / "store"
-    with Store(path, sizes=Sizes(map_size=2**20)) as store:
+    monkeypatch.setattr(environment_module, "MAP_BYTES", 2**20)
+    monkeypatch.setattr(environment_module, "_is_granted", lambda size: False)
+    with Store(path) as store:
         store.add_pages(pages(10))
         confirmed = crawl_until_full(store)
         assert confirmed >= 100

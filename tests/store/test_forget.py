@@ -123,7 +123,7 @@ def test_the_other_pages_have_what_they_had(
     for content in expected.values():
         content["finder"] = 0 if content["finder"] in gone else content["finder"]
     assert after == expected
-    assert check(path, SMALL, deep=True) == []
+    assert check(path, deep=True) == []
     assert sorted(one.name for one in tmp_path.iterdir()) == ["store"]
     with Store(path, sizes=SMALL) as store:
         assert store.store_id == store_id
@@ -165,7 +165,7 @@ def test_forgetting_twice_adds_up_and_a_repair_misses_nothing(tmp_path: Path, cr
         forget(path, SMALL, partial(every, 4))
     state = state_of(path)
     damage(path, "copies", 1)
-    assert check(path, SMALL) != []
+    assert check(path) != []
     repaired = recover(path, SMALL, lambda request: 0)
     assert [lost.partition(" of copies: ")[2] for lost in repaired.lost] == ["the notes of a page's copy"]
     after = state_of(path)

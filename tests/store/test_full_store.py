@@ -7,7 +7,6 @@ import os
 import resource
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,8 @@ import pytest
 import pytest_twisted
 from scrapy import Spider
 
-from scrapy_gp4c.crawling.run import open_run
-from scrapy_gp4c.scheduler import RecrawlScheduler
+from scrapy_gp4c.store.lmdb_store import environment
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.opening import Sizes
 from tests.support.killing import Web
 from tests.support.loopback import Site, crawl, html
 from tests.support.sources import ROOT
@@ -36,16 +33,10 @@ class Everything(Spider):
         yield from response.follow_all(css="a")
 
 
-class Cramped(RecrawlScheduler):
-    """The scheduler with a store of little room."""
-
-    open_run = staticmethod(partial(open_run, sizes=Sizes(map_size=300_000)))
-
-
 @pytest.mark.slow
 @pytest_twisted.ensureDeferred
 async def test_full_store_stops_the_crawl(
-    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run ends with one critical line; the next one, with room, resumes the cycle and visits the rest."""
     for hub in range(HUBS):
@@ -55,8 +46,10 @@ async def test_full_store_stops_the_crawl(
         )
         site.pages |= {f"/{hub}/{page}": html(f"page {hub} {page}") for page in range(100)}
     Everything.start_urls = [site.url("/")]
-    with caplog.at_level(logging.CRITICAL):
-        crawler = await crawl(Everything, store_path, {"SCHEDULER": Cramped})
+    with caplog.at_level(logging.CRITICAL), monkeypatch.context() as cramped:
+        cramped.setattr(environment, "MAP_BYTES", 300_000)
+        cramped.setattr(environment, "_is_granted", lambda size: False)
+        crawler = await crawl(Everything, store_path)
     assert crawler.stats.get_value("finish_reason") == "gp4c_store_failed"
     critical = [record.getMessage() for record in caplog.records if record.levelno == logging.CRITICAL]
     assert critical

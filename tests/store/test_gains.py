@@ -228,7 +228,7 @@ def test_a_repaired_store_has_them_too(path: Path, dropped: bool) -> None:
     before = content(path)
     assert recover(path, SMALL, lambda request: 0).lost == []
     assert content(path) == before
-    assert check(path, SMALL, deep=True) == []
+    assert check(path, deep=True) == []
 
 
 def test_pages_that_are_forgotten_take_theirs_with_them(path: Path) -> None:
@@ -246,4 +246,4 @@ def test_pages_that_are_forgotten_take_theirs_with_them(path: Path) -> None:
     for cycle in range(1, CYCLES + 1):
         old, new = (np.frombuffer(one[str(cycle)], GAIN) for one in (before, after))
         assert new["ppm"].tolist() == old["ppm"][~gone[old["page"]]].tolist()
-    assert check(path, SMALL, deep=True) == []
+    assert check(path, deep=True) == []

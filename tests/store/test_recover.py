@@ -82,7 +82,7 @@ def recovered(path: Path, data: bytes, before: Content) -> Recovered:
     (path / "data.mdb").write_bytes(data)
     done = recover(path, SIZES, lambda request: before.pages[request["url"]].key)
     assert (done.aside / "data.mdb").read_bytes() == data
-    assert check(path, SIZES, deep=True) == []
+    assert check(path, deep=True) == []
     assert [one for one in path.parent.iterdir() if "rewrite" in one.name] == []
     return done
 

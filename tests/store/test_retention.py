@@ -52,7 +52,7 @@ def test_what_visits_did_stays(tmp_path: Path) -> None:
         assert [(cycle, visits.tobytes()) for cycle, visits in trimmed.visits()] == expected
         assert np.array_equal(trimmed.group_visits(15), store.group_visits(15))
         assert len(trimmed.cycles()) == 15
-    assert check(tmp_path / "some", SMALL, deep=True) == []
+    assert check(tmp_path / "some", deep=True) == []
 
 
 def test_damage_is_found_by_the_visits_that_are_left(tmp_path: Path) -> None:

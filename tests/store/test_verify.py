@@ -71,7 +71,7 @@ def rewrite(path: Path, name: str, key: bytes, value: bytes | None) -> None:
 def test_nothing_is_wrong_with_a_sound_store(sound: Path) -> None:
     """Deep or not; and it is not written to."""
     before = (sound / DATA).read_bytes()
-    assert check(sound, SIZES) == check(sound, SIZES, deep=True) == []
+    assert check(sound) == check(sound, deep=True) == []
     assert (sound / DATA).read_bytes() == before
 
 
@@ -90,7 +90,7 @@ def test_nothing_is_wrong_with_a_sound_store(sound: Path) -> None:
 def test_damage_is_told_by_its_place(path: Path, table: str, key: bytes, folder: str) -> None:
     """One sentence: which pages, which cycle, and what they lost."""
     assert spoil(path, table, [key]) == 1
-    assert check(path, SIZES) == [f"{folder}: {MEANING[table]} is damaged"]
+    assert check(path) == [f"{folder}: {MEANING[table]} is damaged"]
 
 
 def test_every_damaged_value_is_named(path: Path) -> None:
@@ -98,7 +98,7 @@ def test_every_damaged_value_is_named(path: Path) -> None:
     assert spoil(path, "urls") == COUNT
     spoil(path, "cycles", [U32.pack(1)])
     expected = [f"urls: page {page}: {MEANING['urls']} is damaged" for page in range(COUNT)]
-    assert check(path, SIZES) == [*expected, f"cycles: cycle 1: {MEANING['cycles']} is damaged"]
+    assert check(path) == [*expected, f"cycles: cycle 1: {MEANING['cycles']} is damaged"]
 
 
 @pytest.mark.parametrize("content", [b"", b"no store at all" * 1_000, bytes(4096)])
@@ -106,7 +106,7 @@ def test_a_file_that_is_no_store_is_one_error(path: Path, content: bytes) -> Non
     """Its opening raises; never a crash of the process."""
     (path / DATA).write_bytes(content)
     with pytest.raises(StoreError):
-        check(path, SIZES)
+        check(path)
 
 
 def test_every_table_has_words() -> None:
@@ -125,18 +125,18 @@ def test_every_table_has_words() -> None:
 def test_missing_values_are_counted(path: Path, table: str, key: bytes, folder: str) -> None:
     """What is not there has no checksum that could be wrong."""
     rewrite(path, table, key, None)
-    assert check(path, SIZES) == [folder]
+    assert check(path) == [folder]
 
 
 def test_ids_are_held_against_the_keys_of_pages(path: Path) -> None:
     """A missing one is counted, a wrong one too: a page of that key would be found as another, or not."""
     key = pages(COUNT)[5][0].to_bytes(8, "big")
     rewrite(path, "ids", key, U32.pack(6))
-    assert check(path, SIZES) == ["ids: of 30 pages, 1 cannot be found by their keys"]
+    assert check(path) == ["ids: of 30 pages, 1 cannot be found by their keys"]
     rewrite(path, "ids", key, U32.pack(2**32 - 1))
-    assert check(path, SIZES) == ["ids: of 30 pages, 1 cannot be found by their keys"]
+    assert check(path) == ["ids: of 30 pages, 1 cannot be found by their keys"]
     rewrite(path, "ids", key, None)
-    assert check(path, SIZES) == ["ids: there should be 30 values; found 29"]
+    assert check(path) == ["ids: there should be 30 values; found 29"]
 
 
 def test_only_a_deep_look_finds_what_is_wrong_in_itself(path: Path) -> None:
@@ -146,8 +146,8 @@ def test_only_a_deep_look_finds_what_is_wrong_in_itself(path: Path) -> None:
         changed = {name: np.array(values) for name, values in block.items()}
     changed["X"][3] += 5
     rewrite(path, "columns", U32.pack(0), pack(changed))
-    assert check(path, SIZES) == []
-    (problem,) = check(path, SIZES, deep=True)
+    assert check(path) == []
+    (problem,) = check(path, deep=True)
     assert "page 3 has X" in problem
 
 
@@ -163,14 +163,14 @@ def test_what_a_store_cannot_be_opened_without_is_an_error(path: Path, key: byte
     """Its own name and its counters."""
     assert spoil(path, "meta", [key]) == 1
     with pytest.raises(StoreDamagedError, match=what) as caught:
-        check(path, SIZES)
+        check(path)
     assert what in caught.value.what
 
 
 def test_where_there_is_no_store_there_is_nothing_to_check(tmp_path: Path) -> None:
     """An error, and no file that was not there before."""
     with pytest.raises(StoreError):
-        check(tmp_path / "nothing", SIZES)
+        check(tmp_path / "nothing")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -187,7 +187,7 @@ def test_a_fold_that_was_killed_is_no_damage(tmp_path: Path) -> None:
 
         wait(in_child(work))
         for deep in (False, True):
-            verification = verify(path, SMALL, deep=deep)
+            verification = verify(path, deep=deep)
             assert verification.problems == []
             said.add(verification.under_way.partition(":")[0])
     assert said == {"", "the fold of cycle 1 is under way"}

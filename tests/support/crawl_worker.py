@@ -22,11 +22,11 @@ from typing import Any
 from scrapy import Spider
 from scrapy.crawler import AsyncCrawlerProcess
 
-from scrapy_gp4c.crawling.run import open_run
+from scrapy_gp4c.crawling import run as live_run
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.scheduler import RecrawlScheduler
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.opening import Sizes
+from scrapy_gp4c.store.opening import Sizes, open_store
 
 PRELOAD = (
     "requests",  # by tldextract, when it is first asked
@@ -59,9 +59,10 @@ class SmallSteps(RecrawlScheduler):
     """The scheduler with a store of small blocks and frequent commits."""
 
     commit_interval_s = 0.05
-    open_run = staticmethod(
-        partial(open_run, sizes=Sizes(block_rows=16, blocks_per_transaction=1, commit_visits=10))
-    )
+
+
+small = Sizes(block_rows=16, blocks_per_transaction=1, commit_visits=10)
+live_run.open_store = partial(open_store, sizes=small)  # type: ignore[assignment]
 
 
 def set_clock(off_s: Sequence[float]) -> None:

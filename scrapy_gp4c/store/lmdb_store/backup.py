@@ -28,7 +28,6 @@ from scrapy_gp4c.store.lmdb_store.environment import (
     translated,
 )
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.lmdb_store.verify import check, check_pages
 
 IMPORT: Final = "import"
@@ -112,7 +111,7 @@ class Compacted(NamedTuple):
     after: int
 
 
-def backup(path: Path, directory: Path, keep: int | None, sizes: Sizes) -> Path:
+def backup(path: Path, directory: Path, keep: int | None) -> Path:
     """Copy a store, as the last commit left it, into a directory of its own in `directory`; returns that.
 
     Works during a crawl. The copy is checked before it gets its name. ``keep``: number of backups of this
@@ -133,8 +132,8 @@ def backup(path: Path, directory: Path, keep: int | None, sizes: Sizes) -> Path:
         unfinished.mkdir(0o700)
         lock = WriterLock(unfinished)  # tells other backups that this one is under way
         try:
-            _copy(path, unfinished, sizes)
-            if problem := check(unfinished, sizes):
+            _copy(path, unfinished)
+            if problem := check(unfinished):
                 raise damaged(path, problem[0])
             unfinished.rename(target)
         finally:
@@ -142,16 +141,16 @@ def backup(path: Path, directory: Path, keep: int | None, sizes: Sizes) -> Path:
             shutil.rmtree(unfinished, ignore_errors=True)
         if keep is not None:
             others = [copy for copy in _directories(directory, real.name) if copy != target]
-            others.sort(key=lambda copy: (_last_cycle(copy, sizes), copy.name), reverse=True)
+            others.sort(key=lambda copy: (_last_cycle(copy), copy.name), reverse=True)
             for old in others[keep - 1 :]:
                 old.rename(old.with_name(old.name + _PART))  # else a kill leaves half of one
         _remove_leftovers(directory, real.name)
     return target
 
 
-def _copy(path: Path, target: Path, sizes: Sizes) -> None:
+def _copy(path: Path, target: Path) -> None:
     """Let LMDB write a copy without unused room, of a store whose pages can be read."""
-    environment = Environment(path, True, sizes.map_size)
+    environment = Environment(path, readonly=True)
     try:
         if problem := check_pages(path):
             raise damaged(path, problem)
@@ -168,10 +167,10 @@ def _directories(directory: Path, name: str, end: str = "") -> list[Path]:
     return [path for path in directory.iterdir() if pattern.fullmatch(path.name)]
 
 
-def _last_cycle(copy: Path, sizes: Sizes) -> int:
+def _last_cycle(copy: Path) -> int:
     """Last finished cycle of a backup; -1 where it cannot be read."""
     try:
-        with Store(copy, readonly=True, sizes=sizes) as store:
+        with Store(copy, readonly=True) as store:
             return store.last_cycle
     except StoreError:
         return -1
@@ -187,12 +186,12 @@ def _remove_leftovers(directory: Path, name: str) -> None:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def restore_backup(path: Path, copy: Path, sizes: Sizes) -> Path | None:
+def restore_backup(path: Path, copy: Path) -> Path | None:
     """Put a backup in the place of a store, damaged or not; returns where the replaced file is kept.
 
     Raises StoreDamagedError for a backup that is damaged, StoreInUseError where a crawl has the store.
     """
-    if problem := check(copy, sizes):
+    if problem := check(copy):
         raise damaged(copy, problem[0])
     path.mkdir(0o700, parents=True, exist_ok=True)
     with locked(path), work_directory(path, REWRITE) as work:
@@ -205,16 +204,16 @@ def restore_backup(path: Path, copy: Path, sizes: Sizes) -> Path | None:
     return aside
 
 
-def compact(path: Path, sizes: Sizes) -> Compacted:
+def compact(path: Path) -> Compacted:
     """Write a store anew without the room that it does not use; raises StoreInUseError, StoreDamagedError."""
-    with Store(path, sizes=sizes) as store, work_directory(path, REWRITE) as work:
+    with Store(path) as store, work_directory(path, REWRITE) as work:
         before = (path / DATA).stat().st_size
         work.mkdir(0o700)
         if problem := check_pages(path):
             raise damaged(path, problem)
         with translated(path):
             store.environment.lmdb.copy(str(work), compact=True)
-        if problems := check(work, sizes):
+        if problems := check(work):
             raise damaged(path, problems[0])
         store.environment.replace_with(work / DATA)
     return Compacted(before, (path / DATA).stat().st_size)

@@ -306,18 +306,15 @@ MAP_BYTES: Final = 2**40
 """Address space of a store, not disk; where the system refuses it, less, which grows with the file."""
 
 
-def open_environment(path: Path, readonly: bool, map_size: int | None = None) -> Any:
-    """Open the LMDB environment in a directory that `check_directory` accepted.
-
-    ``map_size``: fixed address space in bytes; None: `MAP_BYTES`, or the largest that the system grants.
-    """
+def open_environment(path: Path, readonly: bool) -> Any:
+    """Open the LMDB environment in a directory that `check_directory` accepted."""
     with suppress(OSError):  # LMDB reports them
         for name in (READERS,) if readonly else (READERS, DATA):
             _create_file(path / name)
     used = (path / DATA).stat().st_size if (path / DATA).exists() else 0
     sizes = [MAP_BYTES >> shift for shift in range(0, 20, 2) if MAP_BYTES >> shift >= 2 * used]
     with translated(path):
-        for size in [map_size] if map_size else sizes or [4 * used]:
+        for size in sizes or [4 * used]:
             try:
                 environment = lmdb.open(
                     str(path),
@@ -419,11 +416,10 @@ class Environment:
     ``path``: its directory; ``lmdb``: LMDB's own environment, None once closed.
     """
 
-    def __init__(self, path: str | os.PathLike[str], readonly: bool, map_size: int | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], readonly: bool) -> None:
         """Open or create the file; raises StoreInUseError, StoreDamagedError or another StoreError."""
         self.path = Path(path)
         self.readonly = readonly
-        self._map_size = map_size
         self.lmdb: Any = None
         self._real = os.path.realpath(self.path)
         if self._real in _open:
@@ -431,7 +427,7 @@ class Environment:
         check_directory(self.path, readonly)
         self._lock = None if readonly else WriterLock(self.path)
         try:
-            self.lmdb = open_environment(self.path, readonly, map_size)
+            self.lmdb = open_environment(self.path, readonly)
         except BaseException:
             self.close()
             raise
@@ -451,7 +447,7 @@ class Environment:
         self.lmdb.close()
         self.lmdb = None
         put_in_place(self.path, data)
-        self.lmdb = open_environment(self.path, self.readonly, self._map_size)
+        self.lmdb = open_environment(self.path, self.readonly)
 
     def close(self) -> None:
         """Close the file and give up the right to write; a second time, do nothing. Raises StoreError."""
@@ -472,7 +468,7 @@ class Environment:
         if write and self.readonly:
             raise read_only(self.path)
         try:
-            if write and self._map_size is None:
+            if write:
                 self._grow()
             try:
                 txn = self.lmdb.begin(write=write, buffers=buffers)

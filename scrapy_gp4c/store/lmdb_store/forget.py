@@ -67,7 +67,7 @@ def forget(path: Path, sizes: Sizes, choose: Choose) -> int:
             return 0
         with work_directory(path, REWRITE) as work:
             write_without(store, work, chosen, sizes)
-            if problems := check(work, sizes):
+            if problems := check(work):
                 raise damaged(path, problems[0])
             drop_search_index(path)
             store.environment.replace_with(work / DATA)

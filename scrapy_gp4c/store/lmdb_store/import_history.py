@@ -118,7 +118,7 @@ def _check_new(store_path: Path) -> None:
     data = store_path / DATA
     if not data.exists() or data.stat().st_size == 0:
         return
-    environment = Environment(store_path, readonly=True, map_size=None)
+    environment = Environment(store_path, readonly=True)
     try:
         with environment.transaction() as txn:
             if txn.stat()["entries"] == 0:  # killed at birth

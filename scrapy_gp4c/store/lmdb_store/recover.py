@@ -97,7 +97,7 @@ def recover(path: Path, sizes: Sizes, key_of: KeyOf) -> Recovered:
                     with Store(built, sizes=sizes) as store:
                         write_without(store, without, missing, sizes)
                     built = without
-                problems = check(built, sizes, deep=True)
+                problems = check(built, deep=True)
             except (StoreError, ValueError, KeyError, struct.error) as error:
                 raise damaged(path, f"what can be read of it does not fit together ({error})") from error
             if problems:

@@ -151,7 +151,7 @@ class Store(Tables):
         self.sizes = sizes
         self.committed_s = monotonic()
         self._before_commit: Callable[[], object] = lambda: None
-        self.environment = Environment(path, readonly, sizes.map_size)
+        self.environment = Environment(path, readonly)
         try:
             super().__init__(self.environment, open_tables(self.environment, sizes.block_rows))
             self.gains = Gains(self)

@@ -331,8 +331,6 @@ class Sizes(NamedTuple):
     blocks_per_transaction: int = 4
     """Blocks that one transaction of a fold changes: its changes are in memory twice."""
     pages_per_transaction: int = 65_536
-    map_size: int | None = None
-    """Fixed address space of the file in bytes, for tests; None: ample, and grown where needed."""
 
 
 USUAL: Final = Sizes()

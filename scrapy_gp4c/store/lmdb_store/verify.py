@@ -40,9 +40,9 @@ from scrapy_gp4c.store.lmdb_store.tables import (
     PAGE_COLUMNS,
     PLANS,
     REFRESH_VALUES,
+    USUAL,
     WEIGHTS,
     Numbering,
-    Sizes,
     Tables,
     judged_visits,
     open_tables,
@@ -96,22 +96,22 @@ class Verification(NamedTuple):
     """Sentence about a fold that a kill interrupted or a crawl is doing; empty: there is none."""
 
 
-def check(path: Path, sizes: Sizes, *, deep: bool = False) -> list[str]:
+def check(path: Path, *, deep: bool = False) -> list[str]:
     """Problems of a store: see `verify`."""
-    return verify(path, sizes, deep=deep).problems
+    return verify(path, deep=deep).problems
 
 
-def verify(path: Path, sizes: Sizes, *, deep: bool = False) -> Verification:
+def verify(path: Path, *, deep: bool) -> Verification:
     """Check a store, also during a crawl.
 
     ``deep``: also compute what is derived from URLs and visits anew, unless a fold is under way. Raises
     StoreError where there is no store to read, StoreDamagedError where it cannot even be opened.
     """
-    environment = Environment(path, True, sizes.map_size)
+    environment = Environment(path, readonly=True)
     try:
         if problem := check_pages(path):
             return Verification([problem], "")
-        tables = Tables(environment, open_tables(environment, sizes.block_rows))
+        tables = Tables(environment, open_tables(environment, USUAL.block_rows))
         for _ in range(_ATTEMPTS):
             before, problems_now = _counters(tables), _check_tables(tables, deep)
             if not problems_now or _counters(tables) == before:
