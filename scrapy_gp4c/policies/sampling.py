@@ -144,7 +144,9 @@ PHIS: Final[dict[str, Callable[[SampleOutcomes, Evidence, int, Clock], Floats]]]
     "ha": _by_history("nad"),
     "wha": _by_history("aad"),
     # Section 6.2: 1/11 for the least popular pages, to 11/11 for the most popular.
-    "pra": lambda samples, evidence, cycle, clock: (evidence.popularity()[samples.pages] + 1.0) / 11.0,
+    "pra": lambda samples, evidence, cycle, clock: np.asarray(
+        (evidence.popularity()[samples.pages] + 1.0) / 11.0, np.float64
+    ),
 }
 """Name -> probability that each sample is followed: equation 3, 4-7, 8, and section 5.3."""
 BY_HISTORY: Final = ("ha", "wha")
