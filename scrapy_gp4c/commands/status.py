@@ -365,7 +365,7 @@ def hubs(store: Store) -> list[Hub]:
 
 def trusted_sites(store: Store) -> list[TrustedSite]:
     """Sites whose hints are tested best, at most `SOURCES`: those with the most visits after a hint."""
-    rows = store.hints.trust()
+    rows = store.trust()
     where, kind = np.nonzero(hints.holds(rows["counts"]))
     weight = rows["counts"][where, kind].sum(axis=(1, 2))
     best = np.argsort(-weight, kind="stable")[:SOURCES]

@@ -47,14 +47,6 @@ from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import TRUST, CycleRecord, PlanCounts, StoredGroups, StoredRequest
 
 
-class NothingClaimed:
-    """Claims of sites, where no site has claimed anything."""
-
-    def trust(self) -> Array:
-        """Empty table of dtype `TRUST`."""
-        return np.empty(0, TRUST)
-
-
 class PagesInMemory:
     """Pages in memory, 100 bytes each, with the visits of the last cycles to their directories."""
 
@@ -70,7 +62,6 @@ class PagesInMemory:
         self.each_request = each_request
         self._before = before
         self._folded: dict[int, Array] = {}
-        self.hints = NothingClaimed() if before is None else before.hints
         self.state = {**no_extras(len(state["key"])), **state}
         self._directories = directories
         self._group_visits = group_visits
@@ -98,6 +89,9 @@ class PagesInMemory:
 
     def directories(self) -> Array:
         return self._directories
+
+    def trust(self) -> Array:
+        return np.empty(0, TRUST) if self._before is None else self._before.trust()
 
     def clusters(self) -> StoredGroups | None:
         return None if self._before is None else self._before.clusters()

@@ -52,13 +52,6 @@ _LIFTED: Final = frozenset(KINDS_OF)
 """Columns that lifts of claims decide."""
 
 
-class SiteTrust(Protocol):
-    """Trust in sites."""
-
-    def trust(self) -> Array:
-        """Counts of right and wrong claims by site, dtype `TRUST`."""
-
-
 class KnownPages(Protocol):
     """The pages that planning reads: a store's, or a copy of them in memory."""
 
@@ -78,9 +71,8 @@ class KnownPages(Protocol):
     def group_visits(self, cycle: int) -> Array:
         """Visits to directories in a finished cycle, dtype `GROUP_VISITS`."""
 
-    @property
-    def hints(self) -> SiteTrust:
-        """Claims of sites, and how far these can be trusted."""
+    def trust(self) -> Array:
+        """Counts of right and wrong claims by site, dtype `TRUST`."""
 
     def each_request(self, pages: Array) -> Iterator[StoredRequest]:
         """Yield the stored requests of some pages."""
@@ -165,7 +157,7 @@ class Neighbourhood:
         """Prepare for a cycle; ``columns``: all that policy and score function read."""
         self._known = known
         self._cycle = cycle
-        self._is_lifted = not _LIFTED.isdisjoint(columns) and len(known.hints.trust()) > 0
+        self._is_lifted = not _LIFTED.isdisjoint(columns) and len(known.trust()) > 0
         if not self._is_lifted and "claimed_cycle" not in columns:
             # No visit has judged a claim: all lifts are 0, and the columns of claims need no reading.
             columns = tuple(name for name in columns if name not in (*_LIFTED, *EXTRAS))
@@ -263,7 +255,7 @@ class Neighbourhood:
     def _site_claims(self) -> tuple[Array, Array]:
         """Counts of the claims of sites in finished cycles, and how many pages have any."""
         keys, number = np.unique(self._known.directories()["site"], return_inverse=True)
-        rows = self._known.hints.trust()
+        rows = self._known.trust()
         counts = np.zeros((len(keys), *rows["counts"].shape[1:]))
         counts[np.searchsorted(keys, rows["site"])] = rows["counts"]
         parts = ((number[columns["group"]], columns) for _, columns in self._known.blocks())

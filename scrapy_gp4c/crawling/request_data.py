@@ -44,7 +44,7 @@ def data_of(stored: StoredRequest) -> dict[str, Any]:
     """
     if not isinstance(stored, dict) or _FIELDS.isdisjoint(stored):
         return {}
-    data = {name: stored[name] for name in ("cookies", "flags") if stored.get(name)}
+    data: dict[str, Any] = {name: stored[name] for name in ("cookies", "flags") if stored.get(name)}
     parts = (stored.get(name) for name in ("cb_kwargs", "headers", "meta"))
     cb_kwargs, headers, meta = (values if isinstance(values, dict) else {} for values in parts)
     data |= {f"cb_kwargs {name}": value for name, value in cb_kwargs.items()}

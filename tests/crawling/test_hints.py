@@ -133,7 +133,7 @@ async def test_a_true_sitemap_is_believed(site: Site, store_path: Path) -> None:
     assert [row[:2] for row in page_claims[7] if row[1] == "sitemap"] == [(TRUE[1], "sitemap")]
     assert all(not columns["claims"] for path, columns in stored_hints(store_path).items() if path in SILENT)
     with Store(store_path, readonly=True) as store:
-        (row,) = store.hints.trust()
+        (row,) = store.trust()
     counts = row["counts"][hints.KINDS.index("sitemap")]
     assert counts[1, 1] > counts[1, 0]
     assert counts[0, 0] > 5 * counts[0, 1]
@@ -415,7 +415,7 @@ def test_kill_9_leaves_whole_sitemaps_and_right_counts(web: Web, worker: Worker)
     with Store(worker.store) as store:
         Oracle.of(store).agrees(store)
         assert brought(store) == columns(store, *GROWTH)
-        (trust,) = store.hints.trust()
+        (trust,) = store.trust()
         assert trust["counts"].sum() > 0
         assert store.verify() == []
         ages = np.concatenate([block["age_first"] for _, block in store.blocks()])

@@ -201,7 +201,7 @@ def test_a_replay_is_told_what_a_crawl_was(seed: int, score: str, reopen: bool) 
             blocks = [block for _, block in store.blocks()]
             columns = {name: np.concatenate([block[name] for block in blocks]) for name in ("key", *READ)}
             live = live_terminals(store)
-            sites = {int(row["site"]): row["counts"].tolist() for row in store.hints.trust()}
+            sites = {int(row["site"]): row["counts"].tolist() for row in store.trust()}
     web = GrowthReplay(
         GrowthHistory(grown.history, grown.born, grown.finder, claims), crawl_of(score, budget=0.3)
     )

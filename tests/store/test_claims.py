@@ -42,7 +42,7 @@ def content(path: Path) -> tuple[dict[str, list[float]], list[tuple[int, bytes]]
             (cycle, np.sort(np.concatenate(parts), order=("page", "kind", "value")).tobytes())
             for cycle, parts in sorted(claims.items())
         ]
-        return columns, sorted_claims, store.hints.trust().tobytes()
+        return columns, sorted_claims, store.trust().tobytes()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -52,7 +52,7 @@ def test_columns_and_counts_are_those_of_an_oracle(seed: int, tmp_path: Path) ->
     with Store(tmp_path / "s") as store:
         Oracle.of(store).agrees(store)
         assert store.verify() == []
-        assert len(store.hints.trust()) == 3
+        assert len(store.trust()) == 3
 
 
 def to_page(request: StoredRequest) -> tuple[int, StoredRequest]:

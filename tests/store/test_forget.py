@@ -52,7 +52,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.hints.note(np.arange(1, 40, 3), "modified", np.full(13, 5.5))
         store.finish_cycle({"visited": 15})
         store.hints.tell(np.arange(5, 25, dtype=np.uint32), 7.0)
-        assert store.hints.trust()["counts"].any()
+        assert store.trust()["counts"].any()
         assert store.verify() == []
     return path
 

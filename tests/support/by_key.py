@@ -86,7 +86,7 @@ def content(store: Store) -> dict[str, Any]:
         "open": rows_by_key(store.open_visits(), keys),
         "visits": visits,
         "claims": {cycle: Counter(rows) for cycle, rows in claims.items()},
-        "trust": [(row["site"].item(), row["counts"].tolist()) for row in store.hints.trust()],
+        "trust": [(row["site"].item(), row["counts"].tolist()) for row in store.trust()],
         "notes": Counter(notes),
         "shadows": [sorted(rows_by_key(store.shadows(cycle), keys)) for cycle in (last, last + 1)],
         "groups": [

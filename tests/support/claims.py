@@ -87,7 +87,7 @@ class Oracle(NamedTuple):
         """Check the store's columns and counts."""
         blocks = [block for _, block in store.blocks()]
         assert np.concatenate([np.empty(0), *(block["claims"] for block in blocks)]).tolist() == self.claims
-        stored = {int(row["site"]): row["counts"] for row in store.hints.trust()}
+        stored = {int(row["site"]): row["counts"] for row in store.trust()}
         for site, counts in stored.items():
             for kind in range(len(KINDS)):
                 expected = self.counts.get((site, kind), [[0.0, 0.0], [0.0, 0.0]])

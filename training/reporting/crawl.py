@@ -190,7 +190,7 @@ COUNTED: Final = (*hints.LISTED, *(hints.KINDS.index(name) for name in hints.SPA
 def hints_section(path: Path) -> Section | None:
     """Accuracy of the hints of sites; None where no visit could be compared."""
     with open_store(path, readonly=True) as store:
-        rows = store.hints.trust()
+        rows = store.trust()
         counts, trusted = rows["counts"], hints.holds(rows["counts"])
         visits = counts.sum(axis=(2, 3))
         where, column = np.nonzero(visits[:, COUNTED] > 0)

@@ -609,6 +609,11 @@ class Store(Tables):
                 "from the clusters that it has: run the spider until it is, then cluster its pages."
             )
 
+    def trust(self) -> Array:
+        """Counts of right and wrong claims by site, dtype `TRUST`."""
+        with self.transaction() as txn:
+            return read_trust(txn, self.db)
+
     def site_names(self, sites: Iterable[int]) -> dict[int, str]:
         """Names of sites by their keys, from the URL of any page that a site still has."""
         of_directory = self.directories()["site"]
@@ -703,11 +708,6 @@ class Claims:
     def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, Array]]:
         """Yield (cycle, claims) of finished cycles, dtype `CLAIM`, those that were new, in chunks."""
         return self._store.rows_of_cycles(CLAIMS, first, last)
-
-    def trust(self) -> Array:
-        """Counts of right and wrong claims by site, dtype `TRUST`."""
-        with self._store.transaction() as txn:
-            return read_trust(txn, self._store.db)
 
 
 class Weights:
