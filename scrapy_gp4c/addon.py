@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from scrapy.settings import get_settings_priority
+from scrapy.settings import BaseSettings, get_settings_priority
 from scrapy.utils.misc import load_object
 
 from scrapy_gp4c.errors import SettingsError
@@ -23,9 +23,6 @@ from scrapy_gp4c.middleware import (
 )
 from scrapy_gp4c.robots_txt import replace_builtin
 from scrapy_gp4c.settings import Settings
-
-if TYPE_CHECKING:
-    from scrapy.settings import BaseSettings
 
 logger = foreign_safe_logger(__name__)
 

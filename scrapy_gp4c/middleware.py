@@ -10,7 +10,7 @@ import zlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextvars import ContextVar
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from scrapy import Request, signals
 from scrapy.exceptions import CloseSpider, IgnoreRequest
@@ -50,14 +50,11 @@ except ImportError:
         from backports import zstd
     except ImportError:
         zstd = None
+from typing import Self
 
-if TYPE_CHECKING:
-    from typing import Self
-
-    from scrapy import Spider
-    from scrapy.crawler import Crawler
-    from scrapy.http import Response
-
+from scrapy import Spider
+from scrapy.crawler import Crawler
+from scrapy.http import Response
 
 logger = foreign_safe_logger(__name__)
 

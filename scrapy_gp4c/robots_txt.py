@@ -12,23 +12,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from scrapy import Request
+from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.exceptions import IgnoreRequest
+from scrapy.http import Response
+from scrapy.robotstxt import RobotParser
+from scrapy.settings import BaseSettings
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.misc import load_object
 
 from scrapy_gp4c.crawling.claim_files import as_utf8
 from scrapy_gp4c.crawling.run import run_of
 from scrapy_gp4c.foreign_text import foreign_safe_logger
-
-if TYPE_CHECKING:
-    from scrapy import Request
-    from scrapy.crawler import Crawler
-    from scrapy.http import Response
-    from scrapy.robotstxt import RobotParser
-    from scrapy.settings import BaseSettings
 
 logger = foreign_safe_logger(__name__)
 

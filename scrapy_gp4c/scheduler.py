@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from importlib import import_module
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Self
 
-from scrapy import signals, version_info
+from scrapy import Request, Spider, signals, version_info
 from scrapy.core.scheduler import Scheduler
+from scrapy.crawler import Crawler
 from scrapy.dupefilters import RFPDupeFilter
 from scrapy.exceptions import CloseSpider
 from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.internet.defer import Deferred
 
 from scrapy_gp4c.crawling.run import Run, freeze_gc, open_run
 from scrapy_gp4c.crawling.scrapy_internals import is_shell, queued_slots, wake
@@ -19,14 +21,6 @@ from scrapy_gp4c.crawling.store_owner import fail_exit_code
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.settings import Settings
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from scrapy import Request, Spider
-    from scrapy.crawler import Crawler
-    from twisted.internet.defer import Deferred
-
 
 logger = foreign_safe_logger(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from scrapy_gp4c.archive.differences import coloured, differences, shown
 from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.commands.action import JSON, Action, date, option, positive, print_json, print_table, say
+from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.crawling.notifying import open_cycle_events
 from scrapy_gp4c.notices.events import page_events
 from scrapy_gp4c.page_state.events import CycleEvents, last_events, recorded_events
@@ -26,10 +27,6 @@ from scrapy_gp4c.page_state.outcomes import CHANGED
 from scrapy_gp4c.page_state.rules import url_matches
 from scrapy_gp4c.store.opening import ARCHIVE, Store
 from scrapy_gp4c.store.records import local_time
-
-if TYPE_CHECKING:
-    from scrapy_gp4c.commands.project import Project
-
 
 KINDS = ("new", "changed", "gone", "failing", "back")
 """Events with an option of their own."""

@@ -5,19 +5,16 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from scrapy_gp4c.commands.action import JSON, Action, option, print_table, say
+from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.page_state.outcomes import ERROR, GONE, OUTCOMES, among
 from scrapy_gp4c.page_state.rules import url_matches
 from scrapy_gp4c.scoring.discovery import START
+from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import local_time
-
-if TYPE_CHECKING:
-    from scrapy_gp4c.commands.project import Project
-    from scrapy_gp4c.store.opening import Store
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,16 @@ from argparse import Namespace
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from scrapy.utils.log import configure_logging
 
 from scrapy_gp4c.commands.action import Action, option
+from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import FetcherError
 from scrapy_gp4c.fetching import fetcher
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.settings.values import check_private
-
-if TYPE_CHECKING:
-    from scrapy_gp4c.commands.project import Project
 
 RETRY_S: Final = 2.0
 logger = foreign_safe_logger(__name__)

@@ -18,11 +18,12 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, TextIO, cast
+from typing import BinaryIO, Final, NamedTuple, TextIO, cast
 
 import numpy as np
 
 from scrapy_gp4c.commands.action import JSON, Action, option, print_json, say
+from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import ImportFileError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.outcomes import EXCLUDED
@@ -31,12 +32,8 @@ from scrapy_gp4c.scoring.weights import read_weight
 from scrapy_gp4c.store.atomic_files import explained, replacing
 from scrapy_gp4c.store.export import lines
 from scrapy_gp4c.store.history_fields import HEADER_START, is_header
-from scrapy_gp4c.store.opening import import_history, remove_leftovers
+from scrapy_gp4c.store.opening import Store, import_history, remove_leftovers
 from scrapy_gp4c.store.records import SAME_PAGE, StoredRequest
-
-if TYPE_CHECKING:
-    from scrapy_gp4c.commands.project import Project
-    from scrapy_gp4c.store.opening import Store
 
 PROGRESS_LINES: Final = 100_000
 MAX_LINE_BYTES: Final = 2**24

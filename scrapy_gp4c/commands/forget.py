@@ -7,21 +7,19 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.commands.action import JSON, Action, date, option, print_json, say
+from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.crawling import expiry
 from scrapy_gp4c.errors import ForgetError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.opening import ARCHIVE, Store, forget
-
-if TYPE_CHECKING:
-    from scrapy_gp4c.commands.project import Project
 
 SHOWN: Final = 10
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from argparse import Namespace
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from scrapy_gp4c.commands.action import JSON, Action, option, print_json, print_table, say
+from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.commands.why import find_page
 from scrapy_gp4c.crawling.notifying import open_texts
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.outcomes import CHANGED, KINDS, NO_DISTANCE, OUTCOMES
 from scrapy_gp4c.store.records import local_time
-
-if TYPE_CHECKING:
-    from scrapy_gp4c.commands.project import Project
 
 
 @dataclass(frozen=True)

@@ -15,22 +15,18 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import filelock
 import numpy as np
 
 from scrapy_gp4c.commands.action import Action, option, positive
+from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import CrawlFailedError, StoreError, StoreInUseError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.rules import read_span
-from scrapy_gp4c.store.opening import check_unused, open_store
+from scrapy_gp4c.store.opening import Store, check_unused, open_store
 from scrapy_gp4c.store.records import CycleRecord, local_time
-
-if TYPE_CHECKING:
-    from scrapy_gp4c.commands.project import Project
-    from scrapy_gp4c.store.opening import Store
-
 
 WIDTH: Final = 30
 ANEW: Final = "\r\033[K"

@@ -6,9 +6,9 @@ import time
 from argparse import Namespace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from scrapy_gp4c.commands.action import Action, option, say
+from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.crawling.notifying import open_texts, recent_events
 from scrapy_gp4c.crawling.reports import mean_age_cycles, page_counts
 from scrapy_gp4c.errors import NoticeError, SettingsError
@@ -18,10 +18,7 @@ from scrapy_gp4c.notices.feeds import write_feed
 from scrapy_gp4c.notices.metrics import metrics
 from scrapy_gp4c.notices.outbox import Outbox
 from scrapy_gp4c.notices.sending import deliver
-
-if TYPE_CHECKING:
-    from scrapy_gp4c.commands.project import Project
-    from scrapy_gp4c.store.records import CycleRecord
+from scrapy_gp4c.store.records import CycleRecord
 
 
 def _feed(project: Project, options: Namespace) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.commands.action import JSON, Action, option, positive, print_table, say
+from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.crawling.measuring import SCORING
 from scrapy_gp4c.crawling.neighbourhood import Neighbourhood
 from scrapy_gp4c.errors import QueryLogError
@@ -25,10 +25,6 @@ from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.scoring.ranking import draw_salt, draws_of, top_k
 from scrapy_gp4c.search.index import search
 from scrapy_gp4c.store.opening import SEARCH_INDEX, Store
-
-if TYPE_CHECKING:
-    from scrapy_gp4c.commands.project import Project
-
 
 SORTS = ("score", "changes", "last", "dq")
 PREFIX_LEVELS = {f"prefix-{n + 1}": n for n in range(PREFIXES)}

@@ -5,20 +5,17 @@ from __future__ import annotations
 from argparse import Namespace
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from scrapy_gp4c.commands.action import JSON, OTHER_SETTINGS, Action, option, print_table, say
+from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.crawling.forecast import forecast, pages_before, rules_before
 from scrapy_gp4c.crawling.promises import promises_line
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import KINDS
 from scrapy_gp4c.store.records import PromiseCounts
-
-if TYPE_CHECKING:
-    from scrapy_gp4c.commands.project import Project
 
 PLANNED = ("promised", "hub", "ranked", "warmup", "panel", "recheck", "new")
 SITES = 20

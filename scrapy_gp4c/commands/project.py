@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
+from scrapy.settings import Settings as ScrapySettings
 from scrapy.spiderloader import get_spider_loader
 from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy.utils.project import inside_project
@@ -20,9 +21,6 @@ from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import USUAL, Sizes, Store, open_store
 from scrapy_gp4c.store.records import StoredRequest
-
-if TYPE_CHECKING:
-    from scrapy.settings import Settings as ScrapySettings
 
 
 class Project:

@@ -7,12 +7,13 @@ import json
 from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from scrapy_gp4c.archive.texts import archive_problem
 from scrapy_gp4c.commands.action import JSON, Action, option, positive, print_json, print_table, say
+from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.control_group import describe_estimates
 from scrapy_gp4c.crawling.expiry import RemovableHost, removable_hosts
@@ -25,6 +26,7 @@ from scrapy_gp4c.crawling.store_owner import last_warnings, owner_of
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
 from scrapy_gp4c.scoring import discovery, hints
+from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import ARCHIVE, Store
 from scrapy_gp4c.store.records import (
     CycleRecord,
@@ -34,10 +36,6 @@ from scrapy_gp4c.store.records import (
     local_time,
     samples_of,
 )
-
-if TYPE_CHECKING:
-    from scrapy_gp4c.commands.project import Project
-    from scrapy_gp4c.settings import Settings
 
 SOURCES: Final = 10
 """Hubs that are shown, and sites."""

@@ -6,12 +6,12 @@ import tempfile
 from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scrapy.utils.project import data_path
 
 from scrapy_gp4c.archive.texts import archive_problem
 from scrapy_gp4c.commands.action import JSON, Action, option, positive, print_table, say
+from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.crawling.backups import fetch_backup
 from scrapy_gp4c.crawling.store_owner import owner_of
 from scrapy_gp4c.errors import ArchiveError, SearchIndexError, StoreDamagedError, StoreError
@@ -19,9 +19,6 @@ from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.search.index import check_index
 from scrapy_gp4c.store import opening
 from scrapy_gp4c.store.opening import ARCHIVE, SEARCH_INDEX
-
-if TYPE_CHECKING:
-    from scrapy_gp4c.commands.project import Project
 
 DATA = "data.mdb"
 

@@ -6,28 +6,25 @@ import re
 from argparse import Namespace
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from scrapy import Request
 from scrapy.crawler import CrawlerProcess
+from scrapy.http import Response
 from scrapy.utils.misc import load_object
 
 from scrapy_gp4c.archive.differences import differences
 from scrapy_gp4c.commands.action import JSON, Action, option, say
+from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.crawling.messages import NO_TEXT
 from scrapy_gp4c.crawling.promises import rule_of_request
 from scrapy_gp4c.errors import FetchError
 from scrapy_gp4c.fingerprint import NOT_WATCHED_REASON, compared_part, has_text, read, watched_features
 from scrapy_gp4c.fingerprint.answers import answer
 from scrapy_gp4c.foreign_text import counted
+from scrapy_gp4c.page_state.rules import PageRule
 from scrapy_gp4c.words.masking import MASK
 from scrapy_gp4c.words.normal import plain_form, readable
-
-if TYPE_CHECKING:
-    from scrapy.http import Response
-
-    from scrapy_gp4c.commands.project import Project
-    from scrapy_gp4c.page_state.rules import PageRule
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from scrapy_gp4c.commands.action import JSON, OTHER_SETTINGS, Action, option, print_table, say
+from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.crawling.forecast import (
     PastCycle,
     forecasts,
@@ -23,6 +24,8 @@ from scrapy_gp4c.crawling.forecast import (
     visit_history,
 )
 from scrapy_gp4c.crawling.messages import NO_TEXT
+from scrapy_gp4c.crawling.neighbourhood import KnownPages
+from scrapy_gp4c.crawling.promises import PageRules
 from scrapy_gp4c.errors import UnknownPageError
 from scrapy_gp4c.fingerprint import lacks_text
 from scrapy_gp4c.fingerprint.copy_notes import unpack
@@ -33,12 +36,7 @@ from scrapy_gp4c.page_state.outcomes import OUTCOMES
 from scrapy_gp4c.page_state.page_names import Moves
 from scrapy_gp4c.page_state.rules import NO_RULE
 from scrapy_gp4c.scoring import refresh_value, terminals
-
-if TYPE_CHECKING:
-    from scrapy_gp4c.commands.project import Project
-    from scrapy_gp4c.crawling.neighbourhood import KnownPages
-    from scrapy_gp4c.crawling.promises import PageRules
-    from scrapy_gp4c.store.opening import Store
+from scrapy_gp4c.store.opening import Store
 
 NEAREST: Final = 5
 _WHOLE: Final = re.compile(r"(?<![\w.])(\d+)\.0(?![\de])")

@@ -6,7 +6,9 @@ Whatever is wrong with the archive, the crawl goes on without it, and one warnin
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
+
+from scrapy import Spider
 
 from scrapy_gp4c.archive.differences import differing_words, words_of
 from scrapy_gp4c.archive.texts import Texts, Version, require
@@ -16,9 +18,6 @@ from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.rules import Distance
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import ARCHIVE, Store
-
-if TYPE_CHECKING:
-    from scrapy import Spider
 
 logger = foreign_safe_logger(__name__)
 

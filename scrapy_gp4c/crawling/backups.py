@@ -9,21 +9,18 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scrapy_gp4c.crawling.scrapy_internals import awaitable
 from scrapy_gp4c.errors import Gp4cError, StoreError
 from scrapy_gp4c.foreign_text import foreign_safe_logger
+from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import backup
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from scrapy_gp4c.settings import Settings
 
 logger = foreign_safe_logger(__name__)
 _NAME = r"-\d{8}-\d{6}"

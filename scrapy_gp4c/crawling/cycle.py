@@ -22,11 +22,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
 import numpy.typing as npt
+from scrapy import Request
+from scrapy.http import Response
+from scrapy.statscollectors import StatsCollector
 
 from scrapy_gp4c.archive.differences import differences, shown
 from scrapy_gp4c.crawling.archiving import Archive, PreviousText, is_far, no_text
@@ -66,15 +69,7 @@ from scrapy_gp4c.scoring.first_visits import FirstVisits
 from scrapy_gp4c.scoring.ranking import places_in_order
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import Store
-from scrapy_gp4c.store.records import NO_ANSWER, CycleRecord, LastAnswer, NewVisit
-
-if TYPE_CHECKING:
-    from scrapy import Request
-    from scrapy.http import Response
-    from scrapy.statscollectors import StatsCollector
-
-    from scrapy_gp4c.store.records import PlanCounts, StoredRequest
-
+from scrapy_gp4c.store.records import NO_ANSWER, CycleRecord, LastAnswer, NewVisit, PlanCounts, StoredRequest
 
 logger = foreign_safe_logger(__name__)
 

@@ -12,16 +12,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container
 from enum import Enum, auto
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from scrapy import Request
+from scrapy.crawler import Crawler
 
 from scrapy_gp4c.crawling.feeding import RANK_LEVELS
 from scrapy_gp4c.crawling.requests import META, Claim
 from scrapy_gp4c.crawling.scrapy_internals import downloader
 from scrapy_gp4c.page_state.outcomes import KINDS, PANEL, RANKED, SAMPLE
-
-if TYPE_CHECKING:
-    from scrapy import Request
-    from scrapy.crawler import Crawler
 
 HELD_S: Final = 0.5
 """Seconds of requests at the downloader that are enough for a host: the scheduler is asked again by then."""

@@ -12,8 +12,11 @@ import logging
 from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
+
+from scrapy import Request
+from scrapy.crawler import Crawler
 
 from scrapy_gp4c.crawling.admission import (
     SECRET_NOT_GIVEN,
@@ -27,10 +30,6 @@ from scrapy_gp4c.crawling.scrapy_internals import has_started
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.records import LastAnswer, StoredRequest
-
-if TYPE_CHECKING:
-    from scrapy import Request
-    from scrapy.crawler import Crawler
 
 CHUNK_PAGES: Final = 256
 """Pages of the plan read at a time: a few milliseconds of the reactor's time."""

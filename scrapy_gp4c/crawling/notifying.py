@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from scrapy import Spider
 
 from scrapy_gp4c.archive.differences import differences, shown
 from scrapy_gp4c.archive.texts import Texts
@@ -24,7 +25,7 @@ from scrapy_gp4c.crawling.store_owner import spider_arguments
 from scrapy_gp4c.errors import ArchiveError, Gp4cError
 from scrapy_gp4c.fingerprint import is_changed
 from scrapy_gp4c.foreign_text import foreign_safe_logger
-from scrapy_gp4c.notices.events import PageEvent, page_events
+from scrapy_gp4c.notices.events import Diff, PageEvent, page_events
 from scrapy_gp4c.notices.feeds import ENTRIES, FeedEvents, write_feed
 from scrapy_gp4c.notices.metrics import metrics
 from scrapy_gp4c.notices.outbox import Outbox
@@ -32,17 +33,11 @@ from scrapy_gp4c.notices.receivers import DEFAULT_EVENTS
 from scrapy_gp4c.notices.sending import deliver
 from scrapy_gp4c.page_state.events import CycleEvents, events_of, last_events, recorded_events
 from scrapy_gp4c.page_state.outcomes import CHANGED, COPIED, FIRST, UNCHANGED, among
+from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.atomic_files import write
 from scrapy_gp4c.store.credentials import Credentials
-from scrapy_gp4c.store.opening import ARCHIVE
-
-if TYPE_CHECKING:
-    from scrapy import Spider
-
-    from scrapy_gp4c.notices.events import Diff
-    from scrapy_gp4c.settings import Settings
-    from scrapy_gp4c.store.opening import Store
-    from scrapy_gp4c.store.records import CycleRecord
+from scrapy_gp4c.store.opening import ARCHIVE, Store
+from scrapy_gp4c.store.records import CycleRecord
 
 logger = foreign_safe_logger(__name__)
 

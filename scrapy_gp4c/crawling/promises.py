@@ -9,22 +9,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
+from scrapy_gp4c.crawling.neighbourhood import KnownPages
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.rules import NO_RULE, STORED_META, PageRule, Span, rule_of, time_text
 from scrapy_gp4c.policies.promises import PROMISE, needed_visits
-
-if TYPE_CHECKING:
-    from scrapy_gp4c.crawling.neighbourhood import KnownPages
-    from scrapy_gp4c.settings import Settings
-    from scrapy_gp4c.store.opening import Store
-    from scrapy_gp4c.store.records import CycleRecord, PromiseCounts, StoredRequest
-
+from scrapy_gp4c.settings import Settings
+from scrapy_gp4c.store.opening import Store
+from scrapy_gp4c.store.records import CycleRecord, PromiseCounts, StoredRequest
 
 TOLERANCE: Final = 0.01
 """Part of a time by which a visit may come early or late: cycles do not start to the second."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from scrapy.statscollectors import StatsCollector
 
 from scrapy_gp4c.crawling.control_group import close_cycle
 from scrapy_gp4c.fingerprint import lacks_text
@@ -17,9 +18,6 @@ from scrapy_gp4c.page_state.outcomes import CHANGED, HUB, JUDGED, NEIGHBOUR, OUT
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import CycleRecord, SampledCounts
-
-if TYPE_CHECKING:
-    from scrapy.statscollectors import StatsCollector
 
 CLASSES: Final = ("never_fetched", "in_warm_up", "ranked", "gone")
 

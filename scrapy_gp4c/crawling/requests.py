@@ -18,16 +18,18 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from hashlib import sha1
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, Self, cast
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
-from scrapy import Request
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
 from scrapy.downloadermiddlewares.defaultheaders import DefaultHeadersMiddleware
 from scrapy.downloadermiddlewares.httpauth import HttpAuthMiddleware
+from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
 from scrapy.spiders import CrawlSpider, Rule
 from scrapy.utils.request import RequestFingerprinter, request_from_dict
@@ -39,16 +41,8 @@ from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.settings import values
 from scrapy_gp4c.store.credentials import Credentials, names_in_header
 from scrapy_gp4c.store.history_fields import FieldError, converted
+from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import StoredRequest
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from scrapy import Spider
-    from scrapy.crawler import Crawler
-    from scrapy.http import Response
-
-    from scrapy_gp4c.store.opening import Store
 
 logger = foreign_safe_logger(__name__)
 

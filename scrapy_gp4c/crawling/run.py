@@ -12,16 +12,20 @@ from array import array
 from collections.abc import Callable, Collection
 from contextlib import ExitStack, closing
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import numpy as np
 from pydispatch.robustapply import robustApply
-from scrapy import signals
+from scrapy import Request, Spider, signals
+from scrapy.crawler import Crawler
 from scrapy.exceptions import DontCloseSpider
 from scrapy.extensions.feedexport import FeedExporter
+from scrapy.http import Response
 from scrapy.spidermiddlewares.httperror import HttpError, HttpErrorMiddleware
+from scrapy.statscollectors import StatsCollector
+from twisted.python.failure import Failure
 
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.admission import (
@@ -61,13 +65,6 @@ from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import SECRET_PARAMS, Credentials
 from scrapy_gp4c.store.opening import Store, open_store
-
-if TYPE_CHECKING:
-    from scrapy import Request, Spider
-    from scrapy.crawler import Crawler
-    from scrapy.http import Response
-    from scrapy.statscollectors import StatsCollector
-    from twisted.python.failure import Failure
 
 logger = foreign_safe_logger(__name__)
 

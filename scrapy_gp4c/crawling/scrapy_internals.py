@@ -6,21 +6,17 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from pydispatch.dispatcher import getAllReceivers, liveReceivers
-from scrapy.crawler import CrawlerRunnerBase
+from scrapy import Request
+from scrapy.core.scheduler import Scheduler
+from scrapy.crawler import Crawler, CrawlerRunnerBase
 from scrapy.dupefilters import RFPDupeFilter
+from scrapy.http import Response
 from scrapy.pqueues import DownloaderAwarePriorityQueue
 from scrapy.utils.asyncio import is_asyncio_available
 from twisted.internet.threads import deferToThread
-
-if TYPE_CHECKING:
-    from scrapy import Request
-    from scrapy.core.scheduler import Scheduler
-    from scrapy.crawler import Crawler
-    from scrapy.http import Response
-
 
 _NOT_OBSERVING: Final = ("scrapy.spidermiddlewares.", "scrapy.downloadermiddlewares.offsite", "scrapy_gp4c.")
 """Modules of classes that have let the URL pass before, so that they miss no further request for it."""

@@ -7,31 +7,28 @@ from collections import Counter
 from concurrent.futures import Future
 from itertools import chain
 from threading import Timer
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from scrapy import signals as scrapy_signals
+from scrapy.crawler import Crawler
 from scrapy.exceptions import DontCloseSpider
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_gp4c import signals
 from scrapy_gp4c.crawling.admission import log_first
+from scrapy_gp4c.crawling.cycle import Cycle, VisitInfo
 from scrapy_gp4c.crawling.notifying import delivered_visits, open_cycle_events, open_texts
 from scrapy_gp4c.crawling.scrapy_internals import awaitable, has_receivers, is_scraping, item_done
 from scrapy_gp4c.crawling.store_owner import spider_arguments
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.notices.events import PageEvent, item_of, page_events
 from scrapy_gp4c.notices.sending import LIMIT_S
+from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.events import EVENTS, CycleEvents, kinds_of_visit, recorded_events
 from scrapy_gp4c.page_state.outcomes import NO_DISTANCE, OUTCOMES, SAME, VISIT
 from scrapy_gp4c.store.credentials import Credentials
-
-if TYPE_CHECKING:
-    from scrapy.crawler import Crawler
-
-    from scrapy_gp4c.crawling.cycle import Cycle, VisitInfo
-    from scrapy_gp4c.page_state.columns import PageRow
-    from scrapy_gp4c.store.records import CycleRecord, NewVisit
+from scrapy_gp4c.store.records import CycleRecord, NewVisit
 
 SIGNALS: Final = {kind: getattr(signals, f"page_{kind}") for kind in EVENTS}
 VisitNumber = tuple[int, int]

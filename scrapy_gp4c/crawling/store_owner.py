@@ -9,17 +9,15 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from weakref import WeakKeyDictionary
+
+from scrapy import Spider
+from scrapy.crawler import Crawler
 
 from scrapy_gp4c.crawling.scrapy_internals import CrawlCall, crawl_call
 from scrapy_gp4c.foreign_text import foreign_safe_logger
-
-if TYPE_CHECKING:
-    from scrapy import Spider
-    from scrapy.crawler import Crawler
-
-    from scrapy_gp4c.store.credentials import Credentials
+from scrapy_gp4c.store.credentials import Credentials
 
 logger = foreign_safe_logger(__name__)
 

@@ -22,19 +22,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
+from scrapy import Request
 from scrapy.utils.asyncio import call_later
+from twisted.internet.defer import Deferred
 
 from scrapy_gp4c.crawling.fetched import FETCHERS_FILE, Batch, NotFetchedError, PageResult, PageTask, Reply
 from scrapy_gp4c.fetching import fetcher
 from scrapy_gp4c.fetching.fetcher import FetcherConfig, clock_s, cookie_key, versions
 from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
-
-if TYPE_CHECKING:
-    from scrapy import Request
-    from twisted.internet.defer import Deferred
 
 logger = foreign_safe_logger(__name__)
 

@@ -10,19 +10,21 @@ import pickle
 import time
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
-from scrapy import signals
+from scrapy import Request, signals
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
+from scrapy.crawler import Crawler
 from scrapy.exceptions import IgnoreRequest
-from scrapy.http import TextResponse
+from scrapy.http import Response, TextResponse
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.request import request_from_dict
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThread
+from twisted.python.failure import Failure
 
 from scrapy_gp4c.crawling.cycle import visit
 from scrapy_gp4c.crawling.fetched import FetchedResponse, PageResult, PageTask, Reply
@@ -35,12 +37,6 @@ from scrapy_gp4c.errors import CallbackError, FetcherError
 from scrapy_gp4c.fetching.fetcher import FetcherConfig
 from scrapy_gp4c.fetching.fleet import CONNECT_S, TURN_S, Fleet, PendingPage
 from scrapy_gp4c.settings import Settings
-
-if TYPE_CHECKING:
-    from scrapy import Request
-    from scrapy.crawler import Crawler
-    from scrapy.http import Response
-    from twisted.python.failure import Failure
 
 FETCHER_SETTINGS: Final = "FETCHER_SETTINGS"
 """Setting in which the add-on leaves the project's own settings for the fetchers."""

@@ -6,13 +6,11 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, fields, make_dataclass
 from math import isnan
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from scrapy_gp4c.page_state.events import EVENTS, CycleEvents
 from scrapy_gp4c.page_state.outcomes import KINDS, NO_DISTANCE, OUTCOMES
-
-if TYPE_CHECKING:
-    from scrapy_gp4c.store.opening import Store
+from scrapy_gp4c.store.opening import Store
 
 BATCH: Final = 1_000
 SUMMARY: Final = {

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from scrapy_gp4c.errors import SettingsError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from scrapy_gp4c.store.records import CycleRecord
+from scrapy_gp4c.store.records import CycleRecord
 
 GAUGES: Final = {
     "planned": "Pages of the plan of the last finished cycle",

@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha1
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote
 
 import numpy as np
+from scrapy.http import Response
+from scrapy.settings import BaseSettings
 from scrapy.utils.conf import closest_scrapy_cfg
 from scrapy.utils.project import data_path
 
@@ -28,11 +30,6 @@ from scrapy_gp4c.settings.table import TABLE
 from scrapy_gp4c.settings.values import LOADING, check_private, loaded_callable
 
 CLUSTER_COLUMNS = frozenset(CLUSTERED)
-
-if TYPE_CHECKING:
-    from scrapy.http import Response
-    from scrapy.settings import BaseSettings
-
 
 MAX_CHARACTERS: Final = 100
 """Characters of a spider's name, and of its arguments, in the name of its store."""
