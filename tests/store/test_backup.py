@@ -24,8 +24,8 @@ from tests.store.test_store_kill import SMALL
 BACKUP = """
 import sys
 from pathlib import Path
-from scrapy_gp4c.store.opening import USUAL, backup
-backup(Path(sys.argv[1]), Path(sys.argv[2]), None, USUAL)
+from scrapy_gp4c.store.opening import backup
+backup(Path(sys.argv[1]), Path(sys.argv[2]), None)
 """
 
 
