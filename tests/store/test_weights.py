@@ -174,9 +174,7 @@ def test_a_lost_block_of_weights_is_counted(tmp_path: Path) -> None:
         value = bytearray(txn.get(U32.pack(2), db=handle))
         value[3] ^= 1
         txn.put(U32.pack(2), bytes(value), db=handle)
-    assert "weights: pages 8 to 10: the weights of a block of pages is damaged" in check(
-        tmp_path / "s", SMALL
-    )
+    assert "weights: pages 8 to 10: the weights of a block of pages is damaged" in check(tmp_path / "s")
     done = recover(tmp_path / "s", SMALL, lambda request: to_page(request)[0])
     assert done.lost == ["1 of 2 values of weights: the weights of a block of pages"]
     assert weights_of(tmp_path / "s") == [*expected[:8], 1.0, 1.0, 1.0]
