@@ -27,7 +27,7 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.common import Answer, address_of, in_fresh_process, machine, printed, serve, verdict
-from scrapy_gp4c.store.opening import USUAL, verify
+from scrapy_gp4c.store.opening import verify
 
 PAGES: Final = 60
 KEPT_CYCLES: Final = 14
@@ -171,7 +171,7 @@ def main() -> int:
     print(f"python -m benchmarks.year {' '.join(sys.argv[1:])}\n")
     with tempfile.TemporaryDirectory() as folder:
         rows = np.array(in_fresh_process(crawl_all, cycles, folder))
-        problems = verify(Path(folder, "store"), USUAL, deep=True).problems
+        problems = verify(Path(folder, "store"), deep=True).problems
     print(f"| {' | '.join(('', *TARGETS))} |\n|{'---|' * (1 + len(TARGETS))}")
     early, late = (
         rows[part].mean(axis=0) for part in (slice(cycles // 8, cycles // 4), slice(-cycles // 8, None))

@@ -48,11 +48,7 @@ import numpy.typing as npt
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring.expression import Expression
-from scrapy_gp4c.scoring.functions import (
-    is_dotted,
-    load_callable,
-    of_expression,
-)
+from scrapy_gp4c.scoring.functions import is_dotted, load_callable, of_expression
 from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.evolve import Outcome, named_expression
 from training.replaying.metrics import IMPACT, MEASURES, METRICS
