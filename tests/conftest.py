@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import time
@@ -27,6 +28,16 @@ hypothesis.settings.register_profile("quick", derandomize=True, deadline=None, m
 hypothesis.settings.register_profile("thorough", derandomize=True, deadline=None, max_examples=150)
 hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True, max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect garbage neither while modules are imported nor, later, among what they have made."""
+    gc.disable()
+    outcome = yield
+    gc.freeze()
+    gc.enable()
+    return outcome
 
 
 @pytest.hookimpl(wrapper=True)

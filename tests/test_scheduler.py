@@ -725,6 +725,14 @@ class Watching(Spider):
         assert any(one is marker for one in gc.get_objects()), "a collection walks what a crawl makes"
 
 
+@pytest.fixture
+def _nothing_left_out() -> Iterator[None]:
+    gc.unfreeze()  # what `tests.conftest` has left out
+    yield
+    gc.freeze()
+
+
+@pytest.mark.usefixtures("_nothing_left_out")
 @pytest_twisted.ensureDeferred
 async def test_collections_of_a_crawl_leave_out_what_was_there(site: Site, store_path: Path) -> None:
     """The modules, for one; when it is over, all is collected again."""
@@ -735,6 +743,7 @@ async def test_collections_of_a_crawl_leave_out_what_was_there(site: Site, store
     assert not gc.get_freeze_count()
 
 
+@pytest.mark.usefixtures("_nothing_left_out")
 @pytest_twisted.ensureDeferred
 async def test_what_a_program_has_left_out_stays_so(site: Site, store_path: Path) -> None:
     """A crawl in such a program neither leaves out more nor takes it in again."""

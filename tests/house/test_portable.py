@@ -7,8 +7,6 @@ import subprocess
 import sys
 from typing import Final
 
-import pytest
-
 from tests.support.sources import MODULES, tree
 
 ONE_SYSTEM: Final = {
@@ -66,10 +64,7 @@ def test_the_crawling_side_uses_nothing_that_windows_lacks() -> None:
     assert results == set()
 
 
-@pytest.mark.parametrize(
-    "module", ["scrapy_gp4c.scheduler", "scrapy_gp4c.middleware", "scrapy_gp4c.commands"]
-)
-def test_a_crawl_begins_without_them(module: str) -> None:
+def test_a_crawl_begins_without_them() -> None:
     """Imported where our own code finds none of these modules; the libraries know for themselves."""
     code = (
         "import builtins, sys; real = builtins.__import__\n"
@@ -78,7 +73,8 @@ def test_a_crawl_begins_without_them(module: str) -> None:
         f"    if name.partition('.')[0] in {ONE_SYSTEM!r} and asks.startswith('scrapy_gp4c'):\n"
         "        raise ImportError(name)\n"
         "    return real(name, globals, *rest, **more)\n"
-        f"builtins.__import__ = find\nimport {module}"
+        "builtins.__import__ = find\n"
+        "import scrapy_gp4c.scheduler, scrapy_gp4c.middleware, scrapy_gp4c.commands"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

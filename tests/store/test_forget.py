@@ -101,8 +101,7 @@ def every(step: int, store: Store) -> Any:
     return np.arange(store.merged_pages) % step == 0
 
 
-@pytest.mark.parametrize("kept_cycles", [None, 2])
-@pytest.mark.parametrize("step", [1, 2, 3, 7, 50])
+@pytest.mark.parametrize(("step", "kept_cycles"), [(1, None), (2, None), (3, 2), (7, None), (50, 2)])
 def test_the_other_pages_have_what_they_had(
     tmp_path: Path, crawled: Path, step: int, kept_cycles: int | None
 ) -> None:
