@@ -38,6 +38,7 @@ from scrapy_gp4c.page_state.groupings import NOWHERE
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS, NOT_MODIFIED, among
 from scrapy_gp4c.page_state.related import (
+    BY_DIRECTORY,
     WINDOW_CYCLES,
     Level,
     Related,
@@ -199,19 +200,16 @@ class LeaveOneOut:
 
     def column(self, name: str, state: Mapping[str, Array], rows: int) -> Array:
         groups = state["group"]
+        level: Level = "directory" if name in BY_DIRECTORY else "site"
         if name == "near":
-            parts = (
-                self._window("directory", groups),
-                self._window("site", groups),
-                self._window(None, groups),
+            return near(
+                self._window("directory", groups), self._window("site", groups), self._window(None, groups)
             )
-            return near(*parts)
         if name in ("near_dir", "near_site"):
-            return share(*self._window("directory" if name == "near_dir" else "site", groups))
+            return share(*self._window(level, groups))
         if name in ("surprise_dir", "surprise_site"):
-            return surprise(self._since("directory" if name == "surprise_dir" else "site", state))
+            return surprise(self._since(level, state))
         if name in ("site_now", "directory_now"):
-            level: Level = "site" if name == "site_now" else "directory"
             sums, of_page = self._related.this_cycle(level), self._rows(level, groups)
             now = Sums(sums.changes[of_page] - self._panel.changed, sums.visits[of_page] - self._panel.judged)
             return so_far(now, self._window(level, groups))

@@ -91,11 +91,9 @@ class FetcherConfig:
     spider: bytes
     """Pickled spider class, by its module and name."""
     arguments: dict[str, Any]
-    """Arguments of the spider."""
     settings: dict[str, Any]
     """Scrapy's settings, as the project has them."""
     features: Any
-    """`GP4C_FEATURES`."""
     with_text: bool
     describes: bool
     skip_unchanged: bool

@@ -39,7 +39,6 @@ class PageEvent:
     previous_time: float | None
     """Time of the page's visit before; None: none is known."""
     outcome: str
-    """Outcome of the visit."""
     distance: int | None
     """Bits in which the fingerprints differ; None: the visit compared nothing."""
     changes: int
@@ -57,7 +56,6 @@ class PageEvent:
     error: str | None = None
     """Reason of a failure or doubt that the status does not tell; None: there is none."""
     weight: float = 1.0
-    """Weight of the page."""
     arguments: dict[str, str] = field(default_factory=dict)
     """Arguments of the spider, without secrets."""
 

@@ -22,7 +22,6 @@ NAMED_PAGES: Final = 20
 DIFF_LINES: Final = 5
 DEFAULT_EVENTS: Final = ("new", "changed", "gone", "back")
 FIELDS: Final = ("spider", "summary", "pages", "count", "cycle")
-"""Fields of a template."""
 DEFAULT_TEMPLATE: Final = "{summary}\n\n{pages}"
 
 

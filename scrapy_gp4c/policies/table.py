@@ -140,7 +140,6 @@ POLICIES: Final[dict[str, PolicyEntry]] = {
         "Tan & Mitra 2010",
     ),
 }
-"""Name -> policy."""
 
 
 class PolicyChoice(NamedTuple):
