@@ -31,7 +31,7 @@ MORE_MONTHS = """sept jänner feber fevereiro setiembre mrt नवम्बर �
 فروردین اردیبهشت خرداد تیر مرداد شهریور مهر آبان آذر دی بهمن اسفند"""
 MORE_WEEKDAYS = "tues thur thurs segunda terça terca quarta quinta sexta mittw sonnabend"
 MORE_UNITS = "sec secs min mins hr hrs wk wks mo mos yr yrs"
-MORE_AGO = {"fa": ["قبل"], "pt": ["atrás"], "ta": ["முன்பு"]}
+MORE_AGO = {"fa": ["قبل"], "et": ["tagasi"], "pt": ["atrás"], "ta": ["முன்பு"]}
 NOT_AGO = ("before", "for", "fyrir")  # "for 5 timer siden" is past, "for 5 timer" is not
 # Months that are common words where no year stands beside them.
 WEAK_MONTHS = """
@@ -88,6 +88,14 @@ def parser_words(language: str) -> tuple[list[str], set[str]]:
     return [word for word in ago if " " not in word and word not in NOT_AGO], units
 
 
+def counted_units(locale: Locale) -> set[str]:
+    """Return the one-word forms of units behind numbers: "tundi" as well as "tund"."""
+    patterns: Any = locale._data["unit_patterns"]
+    forms = (form for unit in UNITS for form in patterns[f"duration-{unit}"]["long"].items())
+    words = (normal(form.partition("{0}")[2]) for count, form in forms if count != "per")
+    return {word for word in words if WORD.fullmatch(word)}
+
+
 def past(locale: Locale) -> Iterator[tuple[str, str]]:
     """Yield (before, after) of the number in "5 hours ago"; ("before", "two-hours") where a word has both."""
     fields: Any = locale._data["date_fields"]
@@ -138,6 +146,7 @@ def table() -> dict[str, list[Any]]:
         for pattern in dict(locale._data["date_fields"]["hour"].get("future", {})).values():
             names_of["until"].update(WORD.findall(normal(pattern).partition("{0}")[0])[-1:])
         agos, units = parser_words(locale.language)
+        units |= counted_units(locale)
         known = set()
         after_here: set[tuple[str, str]] = set()
         for before, after in past(locale):

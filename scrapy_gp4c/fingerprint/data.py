@@ -18,9 +18,10 @@ _JSONP: Final = re.compile(r"\s*(?:/\*\*/\s*)?[\w$.]{1,100}\(\s*(?=[\[{])")
 _TRACE_KEY: Final = re.compile(
     r"(?:x[-_]?)?(?:req(?:uest)?|trace|correlation|session|transaction|span|visitor|csrf|xsrf|nonce|server|node|instance)"
     r"[-_]?(?:id|token|uuid|key|name)?|_?token|(?:next|prev(?:ious)?|page|end|start|continuation|[-_])*+(?:cursor|token)|build[-_]?id"
-    r"|signature|etag|host_?name|served_?by|generated_?by_?host",
+    r"|signature|etag|host_?name",
     re.I,
 )
+_HOST_KEY: Final = re.compile("served_?by|generated_?by_?host", re.I)
 _CLOCK_KEY: Final = re.compile(
     r"(?:server|current|response|query|generated|fetched|retrieved|cache[d]?|render(?:ed)?|process(?:ing)?|execution|"
     r"elapsed|now|exec|run|up|latency|last[-_]?(?:updated?|modified|refresh(?:ed)?|fetch(?:ed)?|sync(?:ed)?|check(?:ed)?)"
@@ -190,6 +191,8 @@ def _is_noise(key: str, value: object) -> bool:
         return _SERVER_KEY.fullmatch(key) is not None
     if _TRACE_KEY.fullmatch(key):
         return (isinstance(value, str) and len(value) >= 6) or (isinstance(value, int) and abs(value) > 10**6)
+    if isinstance(value, str) and _HOST_KEY.fullmatch(key):
+        return len(value) >= 6 or any(map(str.isdigit, value))
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if _CLOCK_KEY.fullmatch(key):
         return is_number or (isinstance(value, str) and value[:1].isdigit() and " - " not in value)

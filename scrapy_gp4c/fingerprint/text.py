@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
+import xxhash
 from scrapy.http import TextResponse
 from selectolax.lexbor import LexborCSSSelector, LexborHTMLParser, LexborNode
 from w3lib.encoding import html_body_declared_encoding
@@ -25,10 +26,12 @@ from scrapy_gp4c.words.masking import (
     WEEKDAYS,
     WORDS,
     is_moment,
+    is_prose,
     marked_prose,
     says_update,
+    states_date,
 )
-from scrapy_gp4c.words.normal import CLOCK_BEGIN, CLOCK_END
+from scrapy_gp4c.words.normal import CLOCK_BEGIN, CLOCK_END, CODE_FORM
 
 MAX_SOURCE_BYTES: Final = 2**24
 """Longest HTML source that is parsed, without scripts and styles."""
@@ -75,7 +78,7 @@ _MOST_NAMES: Final = 64
 _FIRST: Final = (
     f"{_NEVER_TEXT},img[alt],input,meter,progress,[role=img],[disabled],[aria-disabled=true]"
     ",[aria-label]:empty:not(input),i[title]:empty,span[title]:empty,option[selected],[data-price]:empty"
-    ",[itemprop][content],link[itemprop],meta[property$=':price:amount']"
+    ",data[value]:empty,textarea[placeholder]:empty,[itemprop][content],link[itemprop],meta[property$=':price:amount']"
 )
 _SILENT: Final = ("script", "style", "noscript", "title", "desc", "defs", "metadata", "symbol")
 _OFFER: Final = frozenset(("price", "lowPrice", "highPrice", "priceCurrency", "availability"))
@@ -181,6 +184,7 @@ _HEADINGS: Final = frozenset(("h1", "h2", "h3", "h4", "h5", "h6", "hr", "main", 
 _LISTS: Final = frozenset(("ul", "ol", "div", "section", "table", "nav"))
 _LONGEST_AD: Final = 600
 _MOST_LABELLED: Final = 40
+_EMPHASIS: Final = "strong,b,em,mark,u,p>i,p>span,p>a"
 _MOST_TABLES: Final = 50
 _MOST_ROWS: Final = 2000
 _LONGEST_LINK: Final = 200
@@ -277,7 +281,7 @@ def _parsed(html: str) -> _Parsed:
         if document is None:
             return _Parsed(None, Content("", (), has_text=False))
         left_out = list(_take_out(document, source, kept_reasons))
-        _mark_columns(document)
+        _mark_dates(document)
         text = document.text(separator=SEPARATOR, strip=True)
         if not _ALONE.isdisjoint(text.split(SEPARATOR)) or any(
             _is_count(count[0][1:]) for count in _COUNT_ALONE.finditer(text)
@@ -292,15 +296,40 @@ def _parsed(html: str) -> _Parsed:
     if OUTSIDE not in kept_reasons:
         text, roots = _main_part(document, text, left_out)
     text = marked_prose(text, SEPARATOR)
+    form = _form_of_code(roots)
+    text = f"{text} {form}" if form else text
     if len(text.split(None, LITTLE_TEXT_WORDS)) > LITTLE_TEXT_WORDS:
-        return _Parsed(document, Content(text, tuple(left_out)), roots)
+        return _Parsed(document, Content(text, tuple(left_out)), roots, (form,) if form else ())
     body = document.css_first("body")
     data = tuple(_data(html))
     has_text = bool(data) or (body is not None and bool(body.text().strip()))
     description = document.css_first("meta[name=description i],meta[property='og:description']")
     about = "" if description is None else description.attributes.get("content") or ""
     text = " ".join((text, *data, about))
-    return _Parsed(document, Content(text, tuple(left_out), has_text), roots, (*data, about))
+    return _Parsed(document, Content(text, tuple(left_out), has_text), roots, (form, *data, about))
+
+
+def _form_of_code(roots: tuple[LexborNode, ...]) -> str:
+    """Return a word for the case and indentation of all code: all else of a page counts without them."""
+    lines: list[str] = []
+    for code in (code for root in roots for code in _SELECTOR.find("pre,code,kbd,samp", root)):
+        if code.parent is None or code.parent.tag != "pre":
+            lines += code.text()[:_LONGEST_CODE].splitlines()
+    if not lines:
+        return ""
+    form = "\n".join(f"{len(line) - len(line.lstrip())} {line.strip()}" for line in lines if line.strip())
+    for shape, pattern in _CODE_SHAPES:  # clocks and tokens in code have one shape
+        form = pattern.sub(shape, form)
+    return f"{CODE_FORM}{xxhash.xxh32_hexdigest(form.encode('utf-8', 'replace')).translate(_TO_LETTERS)}"
+
+
+_LONGEST_CODE: Final = 2**16
+_CODE_SHAPES: Final = (
+    (" 0", re.compile(r"[ \t]++[^\s\d]{0,99}+\d\S*+")),
+    ("a", re.compile("[a-z]+")),
+    ("A", re.compile("[A-Z]+")),
+)
+_TO_LETTERS: Final = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")
 
 
 def compared_parts(html: str) -> tuple[tuple[LexborNode, ...], tuple[str, ...], str]:
@@ -350,10 +379,12 @@ def _said(node: LexborNode) -> str:
     if tag == "img":
         words.append(attributes.get("alt") or "")
     if tag == "input" and (attributes.get("type") or "text").lower() not in _UNSEEN_INPUTS:
-        words.append(attributes.get("value") or "")
+        words.append(attributes.get("value") or attributes.get("placeholder") or "")
+    if tag == "textarea":
+        words.append(attributes.get("placeholder") or "")
     if tag == "input" and "checked" in attributes:
         words.append("checked")
-    if tag in ("meter", "progress"):
+    if tag in ("meter", "progress", "data"):
         words.append(attributes.get("value") or "")
     if attributes.get("role") == "img" or (node.child is None and tag != "input"):
         words.append(attributes.get("aria-label") or "")
@@ -393,7 +424,19 @@ def _is_moment(node: LexborNode) -> bool:
         node.insert_before(DATED)
         return False
     text = node.text(separator=" ", strip=True)
+    if _is_in_sentence(node, text):
+        node.insert_before(DATED)
+        return False
     return len(text) <= _LONGEST_MOMENT and is_moment(text)
+
+
+def _is_in_sentence(node: LexborNode, text: str) -> bool:
+    """Whether an element is a date within a sentence, such as the bold day of a meeting."""
+    if len(text) > _LONGEST_MOMENT or not states_date(text):
+        return False
+    siblings = (one for one in (node.prev, node.next) if one is not None and one.tag == "-text")
+    sentence = " ".join(one.text_content or "" for one in siblings)
+    return is_prose(sentence) and not says_update(sentence)
 
 
 def _reasons_of_much(left_out: list[LeftOut], remaining: str) -> set[str]:
@@ -543,12 +586,22 @@ def _take_out_labelled(document: LexborNode, kept_reasons: frozenset[str]) -> It
             part.decompose()
 
 
-def _mark_columns(document: LexborNode) -> None:
-    """Mark dates of tables as statements, and counters of views as noise, by the heads of their columns."""
+def _mark_dates(document: LexborNode) -> None:
+    """Mark dates in bold, in lists of values and in tables as statements, by their labels; views as noise."""
+    for node in _SELECTOR.find(_EMPHASIS, document)[:_MOST_ROWS]:
+        if _is_in_sentence(node, node.text(strip=True)):
+            node.insert_before(DATED)
+    for value in _SELECTOR.find("dt+dd", document)[:_MOST_ROWS]:
+        label = value.prev
+        while label is not None and label.tag != "dt":
+            label = label.prev
+        _mark_value([value] if label is None else [label, value])
     for table in _SELECTOR.find("table", document)[:_MOST_TABLES]:
         rows = _SELECTOR.find("tr", table)
         heads = [cell.text(strip=True) for cell in _cells(rows[0])] if rows else []
         if len(rows) < 2 or any(cell.tag != "th" for cell in _cells(rows[0])):
+            for row in rows[:_MOST_ROWS]:
+                _mark_value(_cells(row))
             continue
         first = [cell.text(separator=" ", strip=True) for cell in _cells(rows[1])]
         marked: dict[int, bool] = {}
@@ -566,6 +619,16 @@ def _mark_columns(document: LexborNode) -> None:
                 elif inner is not None and _COUNT.fullmatch(cells[at].text(strip=True)):
                     inner.insert_before(CLOCK_BEGIN)
                     inner.insert_after(CLOCK_END)
+
+
+def _mark_value(cells: list[LexborNode]) -> None:
+    """Mark the date in the second of two cells as a statement unless the first, its label, says update."""
+    if len(cells) != 2 or (inner := cells[1].child) is None:
+        return
+    label, text = (cell.text(separator=" ", strip=True) for cell in cells)
+    is_date = len(text) <= _LONGEST_MOMENT and (_YEAR.search(text) is not None or is_moment(text))
+    if is_date and label and not says_update(label):
+        inner.insert_before(DATED)
 
 
 def _cells(row: LexborNode) -> list[LexborNode]:

@@ -98,7 +98,7 @@ _TIMES: Final = (
 _PEOPLE: Final = (
     r"(?:users?|visitors?|guests?|members?|gäste|mitglieder|benutzer|besucher|usuarios|invitados|miembros|visitantes|utilisateurs"
     r"|visiteurs|invités|membres|utenti|ospiti|visitatori|пользовател\w{1,3}|гост\w{1,3}|посетител\w{1,3}|użytkowników|gości"
-    r"|osób|gebruikers|gasten|bezoekers|ziyaretçi|misafir|üye)"
+    r"|osób|gebruikers|gasten|host(?:ů|é|ia|í)|bezoekers|ziyaretçi|misafir|üye|readers|leser|lecteurs|lectores|lettori|leitores|lezers|читател\w{1,3}|czytelników)"
 )
 _ONLINE: Final = r"(?:online|онлайн|en línea|conectad[oa]s|en ligne|connectée?s|collegati|çevrimiçi)"
 _OTHERS: Final = (
@@ -106,10 +106,15 @@ _OTHERS: Final = (
     rf"|{MASK}|{_PEOPLE})*+"
 )
 _ONLINE_AFTER: Final = re.compile(rf"{_OTHERS}(?:{_ONLINE}|browsing|viewing|на форуме)")
-_ONLINE_BEFORE: Final = re.compile(rf"(?:{_ONLINE}|на форуме){_OTHERS}$")
+_ONLINE_BEFORE: Final = re.compile(
+    rf"(?:{_ONLINE}|на форуме){_OTHERS}$"
+    # phpBB in ten languages: "Users browsing this forum: No registered users and 4 guests"
+    r"|(?:browsing this|in diesem|parcourant ce|navegando (?:por este|neste)|visitano il|przeglądający to"
+    r"|op dit|просматривают|prohlížející toto|bu forumu)[^.:]{0,40}:[^.:]{0,99}$"
+)
 _WATCHERS: Final = (
     rf"(?:people|persons?|others|shoppers|customers|{_PEOPLE}|personen|personer|leute|ihmistä|personnes|personas|persone|pessoas|mensen"
-    r"|osób|osoby|kişi|человека?)"
+    r"|osób|osoby|kişi|человека?|lid[íéi]|ľudí|oameni|хора|людей|ljudi)"
 )
 _WATCH: Final = rf"(?:{'|'.join(WORDS['watch'].split())})"
 _SEEN_VERB: Final = (
@@ -118,12 +123,12 @@ _SEEN_VERB: Final = (
 )
 _VISITS: Final = (
     r"(?:visits|visitors|hits|online|онлайн|смотрят|просматривают|посетителей|визитов|besucher|visiteurs|visitantes|visitatori"
-    r"|bezoekers|odwiedzin|ziyaretçi|besökare|pengunjung|(?:hit|visitor|visit|page)\scount(?:er)?|besucherzähler|compteur"
+    r"|bezoekers|odwiedzin|ziyaretçi|besökare|pengunjung|vizitatori|επισκέπτες|(?:ال)?زوار|بازدیدکنندگان|מבקרים|(?:hit|visitor|visit|page)\scount(?:er)?|besucherzähler|compteur"
     r"|contador|contatore|сч[её]тчик|licznik|počítadlo|sayaç)"
 )
 _SEEN: Final = (
     rf"(?:{_SEEN_VERB}\s?[:：]?\s{_COUNT}\s?{_TIMES}(?!\w)"
-    rf"|(?:смотрят|просматривают|watching|viewing)\s(?:сейчас\s)?{_COUNT}\s{_WATCHERS}(?!\w)"
+    rf"|{_WATCH}\s(?:сейчас\s)?{_COUNT}\s{_WATCHERS}(?!\w)"
     rf"|(?:seen|read)\sby\s{_COUNT}\s(?:people|{_PEOPLE})(?!\w)"
     rf"|(?:(?:sql|db|database)\s)?queries\s?[:：]\s?{_COUNT}"
     rf"|(?:{_VISITS}|{_PEOPLE}\s{_ONLINE})(?:\s\w{{2,8}})?\s?[:：]\s?{_COUNT}"
@@ -241,7 +246,7 @@ _NUMERIC: Final = re.compile(
     rf"|(?=[abcdeijnprstx]){_TOKEN}"
     rf"|(?=[rh])(?P<era>[rh]0?\d{{1,2}}[./](?:0?[1-9]|1[0-2])[./]{_DAY}(?![\d./]))"
     rf"|(?=[pumgv])(?P<online>{_VIEWS}\s?[:：]\s?{_COUNT})"
-    rf"|(?=[abcdghlopqrsuvwzüпчосгв])(?P<seen>{_SEEN})"
+    rf"|(?=[a-ehgiklmopqrstuvwzüεпчосгвزابמ])(?P<seen>{_SEEN})"
     rf"|(?=[^\x00-\u0dff])(?P<cjk>{_CJK_VIEWS}(?:次数|次數|人次|人数|人數|者数|数|數|量|回数|수)?\s?[:：]?\s?{_NUMBER}[万萬만]?))"
 )
 _RUN: Final = re.compile(
@@ -271,7 +276,7 @@ _POSTED: Final = frozenset(word for word in _SAYS_TIME if len(word) > 4) - _RECE
 _TIME_SIGNS: Final = re.compile(
     "更新|发布|發布|发表|發表|現在|现在|今天|昨天|前天|当前|當前|生成|刷新"
     r"|(?<![\u3400-\u9fff])[時时][间間]|(?:北京|台北|本地|系统|系統|服务器|伺服器|标准|標準)[時时][间間]"
-    "|今日|昨日|一昨日|おととい|投稿|公開"
+    "|今日|本日|昨日|一昨日|おととい|投稿|公開"
     "|업데이트|수정|작성|등록|현재|오늘|어제|그저께|อัปเดต|อัพเดท|แก้ไข|เวลา|วันนี้|เมื่อวาน"
 )
 _COUNTDOWN: Final = frozenset(WORDS["countdown"].split())
@@ -296,6 +301,7 @@ _STATEMENTS: Final = frozenset(WORDS["statements"].split())
 _NEXT_WORD: Final = re.compile(r"\s?([^\W\d]++)")
 _DATED: Final = frozenset(WORDS["dated"].split())
 _DATED_LABELS: Final = frozenset(WORDS["dated_labels"].split())
+_DATE_LABELS: Final = frozenset(WORDS["date_labels"].split())
 _UNTIL_DATE: Final = frozenset(WORDS["until"].split())
 _DATED_SIGNS: Final = re.compile(
     rf"(?:{'|'.join(WORDS['dated_signs'].split())})[^。]{{0,12}}$|自\s?$"
@@ -308,6 +314,7 @@ _CLOCK_WORDS: Final = (
 ) | frozenset((WORDS["clock"] + WORDS["run_time"]).split()).difference(
     ("completed", "within", "took", "served", "load")
 )
+_CLOCK_LABELS: Final = _CLOCK_WORDS.union(WORDS["clock_labels"].split())
 _LAST, _CHANGED = (
     re.compile(rf"(?<![a-zà-ÿ])(?:{'|'.join(WORDS[name].split())})") for name in ("last", "changed")
 )
@@ -639,9 +646,8 @@ class _Masks:
             words = originals[bisect_left(marks, begin) : bisect_left(marks, end)]
             before = ""
             if kind in _JUDGED_BY_CONTEXT:
-                before = words_before(
-                    begin, _PROSE_CONTEXT if kind in _DATES and self._has_prose else _CONTEXT
-                )
+                is_far = kind == "people" or (kind in _DATES and self._has_prose)
+                before = words_before(begin, _PROSE_CONTEXT if is_far else _CONTEXT)
             if kind in _DATES and (second := _second_of_period(short, match)) is not None:
                 period_end = second
             if not (kind in _DATES and begin < period_end) and self._is_noise(kind, match, words, before):
@@ -709,6 +715,8 @@ class _Masks:
             return _says(before, _SAYS_TIME, _TIME_SIGNS, 3)
         if kind == "run":
             said = _LAST_WORDS.findall(before)[-5:]
+            if words and said[-1:] and said[-1] in _UNTIL and _CHANGED.search(before[-24:]) is not None:
+                return True
             if words and not _COUNTDOWN.isdisjoint(said):
                 return said[-1] in _UNTIL or said[-1] in _COUNTDOWN or said[-1] in _MARKS
             if len(text) <= 4 and words and text[-1] in "smhdw" and _BULLET.search(before) is not None:
@@ -759,7 +767,7 @@ def marked_prose(text: str, separator: str) -> str:
             is_judged = end - begin < _SHORTEST_PROSE
         if not is_judged and _is_of_date(text, first, last, begin, end):
             is_judged = True
-            if _is_prose(piece := text[begin:end]):
+            if is_prose(piece := text[begin:end]):
                 pieces += (text[done:begin], f"{PROSE_BEGIN} {piece} {PROSE_END}")
                 done = end
     return "".join((*pieces, text[done:])).replace(separator, " ")
@@ -780,18 +788,27 @@ def _is_month(word: str) -> bool:
     return word in "月월" or _MARKS.get(word.lower(), 0) & (_STRONG | _WEAK) > 0
 
 
-def _is_prose(piece: str) -> bool:
+def states_date(text: str) -> bool:
+    """Whether a text has a year, or a day beside the name of a month."""
+    return any(_is_of_date(text, *number.span(), 0, len(text)) for number in _NUMBER_OF_DATE.finditer(text))
+
+
+def is_prose(piece: str) -> bool:
     """Whether a text is a sentence rather than a date with a label."""
-    words = [word.strip(_PUNCTUATION) for word in piece.lower().split()]
-    words = [word for word in words if word and word.removesuffix("-feira") not in _MARKS]
-    unspaced = 0 if piece.isascii() else len(_UNSPACED_WORD.findall(_UNSPACED_DATE.sub("", " ".join(words))))
+    text = piece.lower() if piece.isascii() else _UNSPACED_DATE.sub("", piece.lower())
+    words = [word.strip(_PUNCTUATION) for word in text.split()]
+    words = [word for word in words if word and word.removesuffix("-feira") not in _NO_PROSE]
+    unspaced = 0 if piece.isascii() else len(_UNSPACED_WORD.findall(" ".join(words)))
     plain = [word for word in words if len(word) > 2 - (word > "\u02ff") and not any(map(str.isdigit, word))]
-    return len(plain) >= _PROSE_WORDS or unspaced >= 2 * _PROSE_WORDS
+    return len(plain) >= _PROSE_WORDS or unspaced >= _PROSE_SIGNS
 
 
 _PUNCTUATION: Final = ".,;:!?()[]|·•–-/\"'«»“”„"
-_PROSE_WORDS: Final = 3
+_NO_PROSE: Final = _DATE_LABELS.union(_MARKS)
+_PROSE_WORDS: Final = 2
+_PROSE_SIGNS: Final = 6  # of scripts without blanks
 _SHORTEST_PROSE: Final = 12  # characters
+_NUMBER_OF_DATE: Final = re.compile("[0-9]++")
 _DIGITS: Final = re.compile(rb"11*+")  # its literal begin makes the search fast
 _WORD_AFTER: Final = re.compile(r"(?:st|nd|rd|th|er|º|°)?\.?[\s-]?(?:de |of )?([月월]|[^\W\d]++)", re.I)
 _WORD_BEFORE: Final = re.compile(r"(?<![^\W\d])([^\W\d]++)\.?[\s-]$")
@@ -845,6 +862,8 @@ def _says_dated(before: str, after: str, prose: int, sentence: int) -> bool:
     if not _UNTIL_DATE.isdisjoint(words[:2]) and _POSTED.isdisjoint(words):
         return True
     is_label = before.rstrip().endswith((":", "：")) or words[:1] == ["date"]
+    if is_label and _is_own_label(before[sentence:]):
+        return True
     for word in words:
         if word in _DATED or (is_label and word in _DATED_LABELS):
             return True
@@ -856,7 +875,19 @@ def _says_dated(before: str, after: str, prose: int, sentence: int) -> bool:
     return signs is not None and _TIME_SIGNS.search(before, signs.start()) is None
 
 
+def _is_own_label(text: str) -> bool:
+    """Whether the last words of a text are a label of which no word tells of the page's clock."""
+    label = _LABEL.search(text)
+    return (
+        label is not None
+        and not says_update(label[0])
+        and _TIME_SIGNS.search(label[0]) is None
+        and _DATE_LABELS.isdisjoint(_LAST_WORDS.findall(label[0])[-1:])
+    )
+
+
 _DATED_REACH: Final = 4  # words
+_LABEL: Final = re.compile(r"(?<![^\W\d])[^\W\d][^:：·|•\x05]{2,40}[:：]\s?$")
 _VERSION_BEFORE: Final = re.compile(r"\b\d{1,4}\.\d{1,4}(?:\.[\w-]{1,12}){0,2}\]?\s?[(\[-]\s?$")
 _SENTENCE_WORDS: Final = 5  # about a date with a clock
 
@@ -867,7 +898,7 @@ def says_update(label: str) -> bool:
     return (
         _LAST.search(label) is not None
         or _CHANGED.search(label) is not None
-        or not _CLOCK_WORDS.isdisjoint(_LAST_WORDS.findall(label))
+        or not _CLOCK_LABELS.isdisjoint(_LAST_WORDS.findall(label))
     )
 
 

@@ -34,6 +34,9 @@ _PERHAPS_MARKS: Final = re.compile(rf"[^\x00-\x7f](?:[^\w\x00-\x7f]|[\uff9e\uff9
 
 CLOCK_BEGIN, CLOCK_END = "\x01", "\x02"
 """Signs around a moment that only the markup of a page tells from a number: "2h"."""
+CODE_FORM: Final = "\x06"
+"""Sign before a word for the case and indentation of a page's code."""
+_FORM: Final = re.compile(f" ?{CODE_FORM}[g-v]{{8}}")
 _INVISIBLE: Final = frozenset(
     map(
         chr,
@@ -99,7 +102,9 @@ _YEAR: Final = re.compile("(?:19|20)[0-9][0-9]")
 
 
 def readable(text: str) -> str:
-    """Return a compared text as a visitor reads it, without the signs around moments."""
+    """Return a compared text as a visitor reads it, without signs."""
+    if CODE_FORM in text:
+        text = _FORM.sub("", text)
     return text.translate(_NO_SIGNS) if any(sign in text for sign in _SIGNS) else text
 
 

@@ -314,6 +314,11 @@ def test_parts_of_server_components_are_text_of_an_empty_page() -> None:
         ("<input type=checkbox disabled> paint", "<input type=checkbox disabled checked> paint"),
         ("<i role=img aria-label='4 of 5 stars'></i>", "<i role=img aria-label='3 of 5 stars'></i>"),
         ("<iframe srcdoc='<p>Seats: 5</p>'></iframe>", "<iframe srcdoc='<p>Seats: 4</p>'></iframe>"),
+        ("<input placeholder=IBAN>", "<input placeholder='Card number'>"),
+        ("<textarea placeholder='Your name'></textarea>", "<textarea placeholder='Your tax'></textarea>"),
+        ("Rating <data value=4.1></data>", "Rating <data value=4.6></data>"),
+        ("<pre>a:\n  b: 1\n  c: 2</pre>", "<pre>a:\n  b: 1\nc: 2</pre>"),
+        ("<code>print -v</code>", "<code>print -V</code>"),
     ],
 )
 def test_what_elements_say_besides_their_text_counts_on_any_page(before: str, after: str) -> None:
@@ -468,6 +473,56 @@ def test_a_date_in_a_sentence_counts_and_one_that_stands_alone_does_not() -> Non
         ("วันนี้ {}", "วันอังคารที่ 10 พฤศจิกายน 2569", "วันพุธที่ 11 พฤศจิกายน 2569"),
     ):
         assert not changed(*(html(page.format(sentence.format(day))) for day in (before, after))), sentence
+
+
+def test_dates_in_bold_and_in_links_of_a_sentence_count() -> None:
+    """Each stands alone in its element, as a clock does; the words around it make the sentence."""
+    page = "<h1>Harbour</h1><p>" + filler(60) + "</p><p>{}</p>"
+    days = ("10 March 2026", "17 March 2026")
+    for sentence, is_change in (
+        ("The office is closed on <strong>{}</strong> for repairs.", True),
+        ("The court will hear the case on <time>{}</time> in the old hall.", True),
+        ("Die Brücke bleibt bis zum <b>{}</b> gesperrt.", True),
+        ("La mostra resta aperta il <a href=/x>{}</a> nel museo.", True),
+        ("図書館は<strong>{}</strong>に休館します。", True),
+        ("This list was last updated on <strong>{}</strong> by the office.", False),
+        ("Stand der Daten: <b>{}</b>", False),
+    ):
+        assert changed(*(html(page.format(sentence.format(day))) for day in days)) == is_change, sentence
+
+
+def test_dates_behind_labels_count_unless_these_tell_of_a_clock() -> None:
+    """Labels stand before a colon, or in the first cell of a row or of a list of values."""
+    page = "<h1>Harbour</h1><p>" + filler(60) + "</p>{}"
+    rows = ("<p>{}: {}</p>", "<dl><dt>{}<dd>{}</dl>", "<table><tr><td>{}<td>{}<tr><td>Owner<td>Ann</table>")
+    for labels, is_change in (
+        ("Auction|Vide-grenier|Dražba|Δημοπρασία|Аукціон|مزاد|मेला|Izsole|Lelang", True),
+        (
+            "Last synced|Letzter Abgleich am|Dernière synchronisation|Última sincronización|Son eşitleme",
+            False,
+        ),
+        (
+            "Current date|Date du jour|Data odierna|Serverzeit|Время на сервере|آخر مزامنة|Senast ändrad",
+            False,
+        ),
+    ):
+        for label in labels.split("|"):
+            for row in rows:
+                pages = [html(page.format(row.format(label, day))) for day in ("10.03.2026", "17.03.2026")]
+                assert changed(*pages) == is_change, row.format(label, "")
+
+
+def test_the_form_of_code_is_not_shown_and_clocks_in_code_do_not_count() -> None:
+    """One word behind the text tells of case and indentation."""
+    first, second = (
+        html(f"<p>{filler(60)}</p><pre>$ Date\n{day} UTC 2026</pre><code>request id: {token}</code>")
+        for day, token in (("Tue Mar 10 10:21:07", "x8F3k2aQ"), ("Wed May 11 08:14:44", "p0Zr77Lm"))
+    )
+    assert not changed(first, second)
+    text = read(first, with_text=True).text or ""
+    assert (
+        text.split() == f"Shop {filler(60)} $ Date Tue Mar 10 10:21:07 UTC 2026 request id: x8F3k2aQ".split()
+    )
 
 
 def test_dates_of_columns_count_unless_their_heads_say_update() -> None:
@@ -761,6 +816,14 @@ def test_statements_are_not_masked(before: str, after: str) -> None:
         ("本站总访问量 12304 次", "本站总访问量 12377 次"),
         ("Hit counter: 0012304", "Hit counter: 0012377"),
         ("Data as of 10:21", "Data as of 14:02"),
+        ("Právě si prohlíží 5 lidí", "Právě si prohlíží 9 lidí"),
+        ("243 lecteurs en ligne", "251 lecteurs en ligne"),
+        ("Επισκέπτες: 1204", "Επισκέπτες: 1309"),
+        ("3 tundi tagasi", "7 tundi tagasi"),
+        ("pred 3 hodinami", "pred 7 hodinami"),
+        ("Aktualisierung in 25 Sekunden", "Aktualisierung in 11 Sekunden"),
+        ("Users browsing this forum: Ann and 4 guests", "Users browsing this forum: Ann and 9 guests"),
+        ("Visitano il forum: Nessuno e 4 ospiti", "Visitano il forum: Nessuno e 9 ospiti"),
     ],
 )
 def test_times_and_counters_of_many_languages_are_masked(before: str, after: str) -> None:
@@ -860,6 +923,7 @@ def test_json_is_compared_by_value() -> None:
         ("generated_at", "2026-11-10T04:12:09Z", "2026-11-11T04:12:11Z"),
         ("timestamp", 1763690584, 1763776984),
         ("took", 12, 31),
+        ("served_by", "app-1", "app-7"),
         ("elapsed_ms", 0.31, 0.52),
         ("traceId", "4bf92f3577b34da6", "00f067aa0ba902b7"),
         ("view_count", 1204, 1377),
