@@ -4,8 +4,8 @@ In Scrapy 2.15 to 2.19, requests that wait for one robots.txt await the same Def
 gets the result. The others get None, as if there were no robots.txt, and fetch what it disallows. A cycle
 begins with many requests to each host, so that this would happen in every cycle.
 
-Every version of Scrapy takes an answer of 5xx or 429 for no rules at all, and misreads UTF-16: so all
-versions get this middleware.
+Every version of Scrapy takes a timeout, a broken connection, and an answer of 5xx or 429 for no rules at all,
+and misreads UTF-16: so all versions get this middleware.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scrapy.http import Response
 from scrapy.robotstxt import RobotParser
 from scrapy.settings import BaseSettings
 from scrapy.utils.httpobj import urlparse_cached
-from scrapy.utils.misc import load_object
+from scrapy.utils.misc import build_from_crawler, load_object
 
 from scrapy_gp4c.crawling.claim_files import as_utf8
 from scrapy_gp4c.crawling.run import run_of
@@ -31,6 +31,9 @@ from scrapy_gp4c.foreign_text import foreign_safe_logger
 logger = foreign_safe_logger(__name__)
 
 MIDDLEWARES: Final = "DOWNLOADER_MIDDLEWARES"
+DISALLOW: Final = b"User-agent: *\nDisallow: /\n"
+_NO_SERVER: Final = ("CannotResolveHostError", "DownloadConnectionRefusedError", "DNSLookupError")
+"""Errors of hosts that serve nothing that their rules could protect: their pages fail alike."""
 _MARKUP: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*<")
 
 
@@ -52,9 +55,14 @@ class RobotsMiddleware(RobotsTxtMiddleware):
         return await super().robot_parser(request)  # it has come, so that nobody has to wait for it
 
     def _robots_error(self, error: Exception, netloc: str) -> None:
+        """Take a robots.txt that does not come for a complete disallow, unless no server is there."""
         if isinstance(error, IgnoreRequest):
             self._unsent.add(netloc)
         super()._robots_error(error, netloc)
+        name = type(error).__name__
+        if not isinstance(error, IgnoreRequest) and name not in _NO_SERVER:
+            self._leave_alone(netloc, f"fails with {name}", None)
+            self._parsers[netloc] = build_from_crawler(self._parserimpl, self.crawler, DISALLOW)
 
     def _parse_robots(self, response: Response, netloc: str, *request: Request) -> Coroutine[Any, Any, None]:
         """Parse the rules, and take a server's error for a complete disallow (RFC 9309, 2.3.1.4).
@@ -63,18 +71,18 @@ class RobotsMiddleware(RobotsTxtMiddleware):
         gives no request, and awaits nothing.
         """
         if response.status >= 500 or response.status == 429:
-            logger.warning(
-                "Nothing of %s is fetched in this run, because its robots.txt is answered with status %d.",
-                netloc,
-                response.status,
-                extra={"spider": self.crawler.spider},
-            )
-            if (run := run_of(self.crawler)) is not None:
-                run.cycle.leave_alone(netloc, response.headers.get("Retry-After"))
-            response = response.replace(body=b"User-agent: *\nDisallow: /\n")
+            wait = response.headers.get("Retry-After")
+            self._leave_alone(netloc, f"is answered with status {response.status}", wait)
+            response = response.replace(body=DISALLOW)
         else:
             response = response.replace(body=rules_of(response))
         return super()._parse_robots(response, netloc, *request)
+
+    def _leave_alone(self, netloc: str, reason: str, wait: bytes | None) -> None:
+        line = "Nothing of %s is fetched in this run, because its robots.txt %s."
+        logger.warning(line, netloc, reason, extra={"spider": self.crawler.spider})
+        if (run := run_of(self.crawler)) is not None:
+            run.cycle.leave_alone(netloc, wait)
 
 
 def rules_of(response: Response) -> bytes:

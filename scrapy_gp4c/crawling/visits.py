@@ -247,10 +247,10 @@ class Visit:
             return response.result.judgement
         visits, request = self._visits, self._request
         copy = known_copy(visits.cycle, self._claim, is_redirected="redirect_urls" in request.meta)
-        watched = await self._compared_part(response)
-        if (judgement := known_judgement(watched, copy)) is not None:
-            return judgement
         try:
+            watched = await self._compared_part(response)
+            if (judgement := known_judgement(watched, copy)) is not None:
+                return judgement
             reading = await self._read(watched, copy)
         except Exception as error:
             if isinstance(error, ChildProcessError):
@@ -262,7 +262,10 @@ class Visit:
         return judge(request, response, watched, reading, copy, visits.texts)
 
     async def _compared_part(self, response: Response) -> ComparedPart:
-        """Compared part of a response; it is cut out of a large one beside the reactor."""
+        """Compared part of a response; it is cut out of a large one beside the reactor.
+
+        Raises TimeoutError: all of the page in place of its part would be a change that is none.
+        """
         visits, rule = self._visits, self._rule
         if self._watched is not None:
             return self._watched
@@ -271,10 +274,13 @@ class Visit:
         try:
             cut = visits.process.cut(response, visits.features, rule.watch, rule.ignore)
             return await awaitable(cut)
-        except (TimeoutError, ChildProcessError):
-            line = f"What {rule.name} cuts out of {response} takes too long to find: all of it is compared"
+        except TimeoutError:
+            line = (
+                f"What {rule.name} cuts out of {response} takes too long to find. Its visit is an error; "
+                "give the rule simpler selectors"
+            )
             log_first(visits.cycle.stats, "gp4c/too_slow", line, {}, logging.WARNING)
-            return ComparedPart(response, visits.features)
+            raise
 
     async def _read(self, watched: ComparedPart, copy: KnownCopy) -> PageReading:
         """Reading of what is compared, of a large page beside the reactor."""

@@ -160,6 +160,21 @@ async def test_large_pages_whose_reader_is_killed_are_errors(
 
 
 @pytest_twisted.ensureDeferred
+async def test_a_page_whose_watched_part_is_not_found_in_time_is_an_error(
+    site: Site, store_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All of it would be another text than the part before: a change that is none."""
+    site.pages["/"] = html("<p class=price>1</p>" + "<p>word</p>" * 9_000)
+    settings = {"GP4C_RULES": [{"match": "*", "watch": ".price"}], "GP4C_BUDGET": 1.0}
+    await crawl(One, store_path, settings, url=site.url())
+    site.pages["/"] = html("<p class=price>2</p>" + "<p>word</p>" * 9_000)
+    monkeypatch.setattr(worker_process, "TIMEOUT_S", 0)
+    await crawl(One, store_path, settings, url=site.url())
+    assert outcomes(store_path, 2) == {"/": ["error"]}
+    assert "takes too long to find. Its visit is an error" in caplog.text
+
+
+@pytest_twisted.ensureDeferred
 async def test_compression_is_no_change(site: Site, store_path: Path) -> None:
     """The same page with and without gzip has the same fingerprint: we see it decoded."""
     served = {"gzip": False}
