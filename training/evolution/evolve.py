@@ -341,17 +341,7 @@ class Individual(gp.PrimitiveTree):  # type: ignore[misc]
     def depth(self) -> int:
         """Nodes on the longest path from the root."""
         if not self._depth:  # a child is asked twice: when it is made, and as a mate
-            depths: list[int] = []
-            for node in reversed(self):  # DEAP's `height` says the same, in twice the time
-                if node.arity:
-                    for _ in range(node.arity - 1):
-                        first = depths.pop()
-                        if first > depths[-1]:
-                            depths[-1] = first
-                    depths[-1] += 1
-                else:
-                    depths.append(1)
-            self._depth = depths[0]
+            self._depth = self.height + 1
         return self._depth
 
     @property
