@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from time import monotonic
 from typing import Any, Final
 
 from numba import njit
@@ -33,35 +32,32 @@ flat = njit(cache=True, no_cfunc_wrapper=True, inline="always")
 logger = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 3.0
-"""Seconds of compilation before the log line."""
+"""Seconds of a compilation before the log line."""
 
 
 class CompileNotice(event.Listener):
-    """Listener that sums up compile time, and logs one line when that becomes long."""
+    """Listener that logs one line when a compilation, with all that it calls, becomes long."""
 
     def __init__(self) -> None:
-        self._left_s = PATIENCE_S
         self._depth = 0
-        self._began_s = 0.0
+        self._has_told = False
         self._timer: threading.Timer | None = None
 
     def on_start(self, started: Any) -> None:
         self._depth += 1
-        if self._depth == 1 and self._left_s > 0.0:
-            self._began_s = monotonic()
-            self._timer = threading.Timer(self._left_s, self._tell)
+        if self._timer is None:
+            self._timer = threading.Timer(PATIENCE_S, self._tell)
             self._timer.daemon = True
             self._timer.start()
 
     def on_end(self, ended: Any) -> None:
         self._depth -= 1
-        if self._depth == 0 and self._timer is not None:
+        if self._depth == 0 and self._timer is not None and not self._has_told:
             self._timer.cancel()
             self._timer = None
-            self._left_s -= monotonic() - self._began_s
 
     def _tell(self) -> None:
-        self._left_s = 0.0
+        self._has_told = True
         logger.warning("Compiling the replay engine for this kind of history: once, about half a minute ...")
 
 
