@@ -138,14 +138,18 @@ def _features(pages: PageFeatures, features: Sequence[str], seed: int) -> Floats
 
 def counted_words(texts: Sequence[str]) -> Any:
     """Sparse ``[P, T]``: how often each of the most frequent words stands in each text."""
-    return _library().text.CountVectorizer(max_features=MOST_WORDS, token_pattern=r"\w+").fit_transform(texts)
+    return (
+        _library()
+        .feature_extraction.text.CountVectorizer(max_features=MOST_WORDS, token_pattern=r"\w+")
+        .fit_transform(texts)
+    )
 
 
 def near_largest(terms: Any, seed: int) -> Floats:
     """``[P, 10]``: for each of the ten largest clusters of pages by tf-idf, the rank of a page's own cluster
     among all by the distance of its centroid: 0 for its own, 1 for the nearest."""
     learn = _library()
-    vectors = learn.text.TfidfTransformer().fit_transform(terms)
+    vectors = learn.feature_extraction.text.TfidfTransformer().fit_transform(terms)
     pages = vectors.shape[0]
     components = min(COMPONENTS, vectors.shape[1] - 1, pages - 1)
     if components >= 1:
@@ -187,24 +191,16 @@ def _scaled(values: Floats) -> Floats:
     return np.asarray((values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
 
 
-class _Learn:
-    """The parts of scikit-learn that are used."""
-
-    cluster: Any
-    decomposition: Any
-    text: Any
-
-
-def _library() -> type[_Learn]:
+def _library() -> Any:
     try:
-        from sklearn import cluster, decomposition
-        from sklearn.feature_extraction import text
+        import sklearn.cluster
+        import sklearn.decomposition
+        import sklearn.feature_extraction.text
     except ImportError as error:
         raise HistoryError(
             "clusters need scikit-learn, which is missing: pip install 'scrapy-gp4c[cluster]'"
         ) from error
-    _Learn.cluster, _Learn.decomposition, _Learn.text = cluster, decomposition, text
-    return _Learn
+    return sklearn
 
 
 class RecordedCycles(NamedTuple):

@@ -81,14 +81,12 @@ class Level(IntEnum):
     """Pages that share the value of a subexpression."""
 
     NUMBER = 0
-    """All pages, always."""
-    ROUND = 1
     """All pages, in one round."""
-    OWN = 2
+    OWN = 1
     """Pages in equal state."""
-    DIRECTORY = 3
+    DIRECTORY = 2
     """Pages of one directory."""
-    PAGE = 4
+    PAGE = 3
     """No other page."""
 
 
@@ -164,7 +162,7 @@ def divided(function: ScoreFunction) -> Divided | None:
 def _level_of(name: str, clock: Clock) -> Level:
     columns = frozenset(terminals.TERMINALS[clock][name].columns)
     if columns == {"spent"}:
-        return Level.ROUND
+        return Level.NUMBER
     if columns <= OF_STATES:
         return Level.OWN
     return Level.DIRECTORY if columns <= OF_DIRECTORIES else Level.PAGE
@@ -173,7 +171,7 @@ def _level_of(name: str, clock: Clock) -> Level:
 def _joined(one: Level, other: Level) -> Level:
     """Level of a value computed from two values."""
     low, high = min(one, other), max(one, other)
-    return high if low in (high, Level.NUMBER, Level.ROUND) else Level.PAGE
+    return high if low in (high, Level.NUMBER) else Level.PAGE
 
 
 SLACK: Final = 4096
