@@ -13,7 +13,6 @@ from scrapy_gp4c.errors import HistoryError
 from training.replaying.metrics import (
     GAIN_BITS,
     FixedPointWeights,
-    Tallies,
     budget_pages,
     gain_sums,
     harmonic,
@@ -24,7 +23,7 @@ PLAIN = FixedPointWeights.of(None, 10, 5)
 
 
 def tallies(**counts):
-    return Tallies(**{name: np.array([value], np.int64) for name, value in counts.items()})
+    return {name: np.array([value], np.int64) for name, value in counts.items()}
 
 
 @given(st.integers(1, 100), st.integers(1, 10_000))

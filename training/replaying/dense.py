@@ -1101,7 +1101,7 @@ def replay_dense(
         rows.append(row | copies.tallies(cycle))
     said = {name: observer for one in beside for name, observer in one.tallies().items()}
     wanted = {"visited", "changed", "pending", *tallies} - CONTENTS.keys() - said.keys()
-    return Tallies(**said, **{name: np.array([row[name] for row in rows], np.int64) for name in wanted})
+    return said | {name: np.array([row[name] for row in rows], np.int64) for name in wanted}
 
 
 def _visit(

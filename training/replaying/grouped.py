@@ -666,9 +666,5 @@ def _tallies(prepared: PreparedHistory, counts: Ints, work: Work, wanted: Collec
     if "penalty" in wanted:
         every["penalty"] = standing(3, np.asarray(work.penalty_change))
     pending = standing(0, np.asarray(work.again_count)) - np.cumsum(changed) + changed
-    return Tallies(
-        np.full(len(cycles), prepared.k),
-        changed,
-        pending,
-        **{name: every[name] for name in wanted},
-    )
+    always = {"visited": np.full(len(cycles), prepared.k), "changed": changed, "pending": pending}
+    return always | {name: every[name] for name in wanted}

@@ -219,37 +219,21 @@ class FixedPointWeights:
         )
 
 
-@dataclass
-class Tallies:
-    """Counts of a replay in each scored cycle, int64 or float64 ``[scored cycles]``; None: not counted."""
+Tallies = dict[str, npt.NDArray[Any]]
+"""Counts of a replay in each scored cycle, int64 or float64 ``[scored cycles]``, by name.
 
-    visited: Ints
-    changed: Ints
-    """visited pages that had changed since their last visit"""
-    pending: Ints
-    """pages that had changed since their last visit, before the cycle's visits"""
-    dcg: Ints | None = None
-    """gains of the visited pages that had changed, in units of 2**-`GAIN_BITS`"""
-    new: Ints | None = None
-    """visited pages never visited since the warm-up"""
-    idle: Ints | None = None
-    """visited pages that were not visited in the cycle before"""
-    changed_weight: Ints | None = None
-    """weight of `changed` in `FixedPointWeights.fixed` units"""
-    stale_weight: Ints | None = None
-    """weight of the pages whose copy is not current after the cycle"""
-    age_weight: Ints | None = None
-    """sum of weight * age over those pages"""
-    penalty: Ints | None = None
-    """sum of weight * H(missed changes), in units of 2**-penalty_bits"""
-    weighted_dcg: npt.NDArray[Any] | None = None
-    """gains of the changes found times weights, in units of 2**-`GAIN_BITS`"""
-    weighted_best: npt.NDArray[Any] | None = None
-    """the same of the best possible ranking"""
-    impact: Ints | None = None
-    """Metric ``impact``, in units of 2**-`CONTENT_BITS`."""
-    quality: Ints | None = None
-    """the metric, likewise"""
+* ``visited``, ``changed``: visited pages, and those that had changed since their last visit; always there
+* ``pending``: pages that had changed since their last visit, before the cycle's visits; always there
+* ``dcg``: gains of the visited pages that had changed, in units of 2**-`GAIN_BITS`
+* ``new``, ``idle``: visited pages never visited since the warm-up, and not visited in the cycle before
+* ``changed_weight``: weight of the changed ones in units of `FixedPointWeights.fixed`
+* ``stale_weight``, ``age_weight``: the pages whose copy is not current after the cycle: weight, and the sum
+  of weight * age
+* ``penalty``: sum of weight * H(missed changes), in units of 2**-penalty_bits
+* ``weighted_dcg``, ``weighted_best``: gains of the changes found times weights, and those of the best
+  possible ranking, in units of 2**-`GAIN_BITS`
+* ``impact``, ``quality``: the metrics of these names, in units of 2**-`CONTENT_BITS`
+"""
 
 
 def measure(tallies: Tallies, weights: FixedPointWeights) -> dict[str, Floats]:
@@ -265,30 +249,27 @@ def measure(tallies: Tallies, weights: FixedPointWeights) -> dict[str, Floats]:
       cycle d has age c - d + 1 after cycle c: 1 in the very cycle of the change.
     * ``harmonic_staleness``: mean of H(m), see `harmonic`.
     """
-    visited = np.maximum(tallies.visited, 1)  # a policy may visit nothing in a cycle: shares of that are 0
-    out = {"change_rate": tallies.changed / visited}
-    if tallies.dcg is not None:
-        most = int(tallies.visited.max(initial=0))  # what a policy did not visit counts against it
-        best = gain_sums(most)[np.minimum(most, tallies.pending)]
-        out["ndcg"] = np.divide(tallies.dcg, best, out=np.zeros(len(best)), where=best > 0)
-    if tallies.weighted_dcg is not None and tallies.weighted_best is not None:
-        most_gained = tallies.weighted_best
-        zeros = np.zeros(len(most_gained))
-        out["weighted_ndcg"] = np.divide(tallies.weighted_dcg, most_gained, out=zeros, where=most_gained > 0)
-    if tallies.changed_weight is not None:
-        out["weighted_change_rate"] = np.ldexp(tallies.changed_weight.astype(float), -weights.bits) / visited
-    if tallies.stale_weight is not None:
-        out["freshness"] = (weights.total - tallies.stale_weight) / weights.total
-    if tallies.age_weight is not None:
-        out["age"] = tallies.age_weight / weights.total
-    if tallies.penalty is not None:
-        out["harmonic_staleness"] = tallies.penalty / weights.penalty_total
-    for name in CONTENTS:
-        units: Ints | None = getattr(tallies, name)
-        if units is not None:
-            out[name] = np.ldexp(units.astype(float), -CONTENT_BITS)
-    if tallies.new is not None:
-        out["new_pages"] = tallies.new / visited
-    if tallies.idle is not None:
-        out["idle_pages"] = tallies.idle / visited
+    visited = np.maximum(tallies["visited"], 1)  # a policy may visit nothing in a cycle: shares of that are 0
+    out = {"change_rate": tallies["changed"] / visited}
+    if "dcg" in tallies:
+        most = int(tallies["visited"].max(initial=0))  # what a policy did not visit counts against it
+        best = gain_sums(most)[np.minimum(most, tallies["pending"])]
+        out["ndcg"] = np.divide(tallies["dcg"], best, out=np.zeros(len(best)), where=best > 0)
+    if "weighted_dcg" in tallies:
+        best = tallies["weighted_best"]
+        zeros = np.zeros(len(best))
+        out["weighted_ndcg"] = np.divide(tallies["weighted_dcg"], best, out=zeros, where=best > 0)
+    if "changed_weight" in tallies:
+        changed_weight = tallies["changed_weight"].astype(float)
+        out["weighted_change_rate"] = np.ldexp(changed_weight, -weights.bits) / visited
+    if "stale_weight" in tallies:
+        out["freshness"] = (weights.total - tallies["stale_weight"]) / weights.total
+    if "age_weight" in tallies:
+        out["age"] = tallies["age_weight"] / weights.total
+    if "penalty" in tallies:
+        out["harmonic_staleness"] = tallies["penalty"] / weights.penalty_total
+    for name in CONTENTS.keys() & tallies.keys():
+        out[name] = np.ldexp(tallies[name].astype(float), -CONTENT_BITS)
+    for name in {"new", "idle"} & tallies.keys():
+        out[f"{name}_pages"] = tallies[name] / visited
     return out

@@ -242,9 +242,9 @@ def _result(
         prepared.k,
         engine,
         prepared.scored_cycles,
-        tallies.visited.copy(),
-        tallies.changed.copy(),
-        tallies.pending.copy(),
+        tallies["visited"].copy(),
+        tallies["changed"].copy(),
+        tallies["pending"].copy(),
         **{name: values.copy() for name, values in measured.items()},
     )
 
