@@ -242,25 +242,17 @@ def read_results(directory: Path) -> ExperimentResults:
         ) from None
 
 
-class Experiment:
+class Experiment(NamedTuple):
     """An experiment that writes to a directory and resumes from it."""
 
-    def __init__(
-        self,
-        history: ChangeHistory,
-        choices: Choices,
-        directory: Path,
-        console: Console,
-        shown: ShowProgress,
-        preset: str | None = None,
-    ) -> None:
-        """``console`` prints what is learned, ``shown`` the progress; ``preset``: key of `PRESETS`."""
-        self._preset = preset
-        self._history = history
-        self._choices = choices
-        self._directory = directory
-        self._console = console
-        self._shown = shown
+    history: ChangeHistory
+    choices: Choices
+    directory: Path
+    console: Console
+    """Prints what is learned."""
+    shown: ShowProgress
+    preset: str | None = None
+    """Key of `PRESETS`."""
 
     def run(self, jobs: int) -> ExperimentResults:
         """Learn all functions on so many processes (-1: all), and replay them on the test sets.
@@ -269,7 +261,7 @@ class Experiment:
         directory of another experiment; KeyboardInterrupt passes on, the same goes on from there.
         """
         started = time.perf_counter()
-        history, choices = self._history, self._choices
+        history, choices = self.history, self.choices
         folds = prepare_splits(
             history, choices
         )  # an unusable history is an error now, not after the first hour
@@ -292,7 +284,7 @@ class Experiment:
             learned,
             trials,
             time.perf_counter() - started,
-            self._preset,
+            self.preset,
         )
 
     def _learn_all(self, folds: list[PreparedSplit], parallel: Workers) -> Iterator[LearnedSet]:
@@ -301,19 +293,19 @@ class Experiment:
         A combination that is done is read from the directory; one that was interrupted goes on from its
         checkpoint.
         """
-        searches = SEARCHES if self._preset is None else PRESETS[self._preset].searches
+        searches = SEARCHES if self.preset is None else PRESETS[self.preset].searches
         for fitness, name in searches:
             names = PAPER_SETS[name]
-            parameters = dataclasses.replace(self._choices.parameters, terminals=names)
-            chosen = dataclasses.replace(self._choices, fitness=fitness, parameters=parameters)
-            run = plain(identity(self._history, chosen))
-            done = self._directory / f"learned-{fitness}-{name}.json"
+            parameters = dataclasses.replace(self.choices.parameters, terminals=names)
+            chosen = dataclasses.replace(self.choices, fitness=fitness, parameters=parameters)
+            run = plain(identity(self.history, chosen))
+            done = self.directory / f"learned-{fitness}-{name}.json"
             learned = _read_done(done, run)
             if learned is None:
-                self._console.print(
+                self.console.print(
                     f"Learning for {fitness} with {name} terminals: {', '.join(names)}", highlight=False
                 )
-                checkpoint = Checkpoint(self._directory / f"checkpoint-{fitness}-{name}", run)
+                checkpoint = Checkpoint(self.directory / f"checkpoint-{fitness}-{name}", run)
                 learned = self._learn(chosen, name, folds, checkpoint, parallel)
                 write_atomically(done, {"run": run, "learned": [one.to_json() for one in learned]})
                 checkpoint.remove()
@@ -330,9 +322,9 @@ class Experiment:
         """Learn with one fitness and set of terminals, by every selection rule."""
         states = checkpoint.open(resume=True)
         started = time.perf_counter()
-        with self._shown(choices, len(folds), states[0].generation if states else 0) as watch:
+        with self.shown(choices, len(folds), states[0].generation if states else 0) as watch:
             learned = learn_by_rules(
-                self._history,
+                self.history,
                 [dataclasses.replace(choices, selection=selection) for selection in SELECTIONS],
                 parallel,
                 folds=folds,
