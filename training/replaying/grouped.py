@@ -310,84 +310,6 @@ class BatchMember(NamedTuple):
     functions: list[int]
 
 
-class Batched:
-    """Scoring of the groups of several replays in one cycle."""
-
-    def __init__(
-        self,
-        prepared: PreparedHistory,
-        names: tuple[str, ...],
-        clock: Clock,
-        expressions: Sequence[Expression],
-        facts: Facts,
-    ) -> None:
-        """``names``: state columns but ``last_cycle``; ``expressions``: by number."""
-        self._prepared = prepared
-        self._names = names
-        self._clock = clock
-        self._expressions = expressions
-        self._terminals = sorted({name for expression in expressions for name in expression.terminals})
-        self._programs: dict[int, Program] = {}
-        self._facts = facts
-        self._moves = np.empty(2 * prepared.k, np.int64)
-        self._keys = np.empty((len(names), 2 * prepared.k), np.int64)
-
-    def look(self, done: int, members: Sequence[BatchMember]) -> BatchScores:
-        """Score the groups of all replays after so many scored cycles."""
-        cycle = self._prepared.warmup + 1 + done
-        tops = [member.path.top for member in members]
-        begins = np.cumsum([0, *tops]).tolist()
-        states = np.concatenate([one.path.states[:, : one.path.top] for one in members], axis=1)
-        last_cycle = np.concatenate([one.path.slots[memory.LAST, : one.path.top] for one in members])
-        state = named(self._names, states) | {"last_cycle": last_cycle}
-        values = np.empty((len(self._terminals), len(last_cycle)))
-        columns = terminals.compute(self._terminals, state, cycle, self._clock)
-        for row, name in zip(values, self._terminals, strict=True):
-            row[:] = columns[name]
-        scores = []
-        with np.errstate(**WATCH):
-            for one, begin, top in zip(members, begins, tops, strict=False):
-                member_scores = np.empty((len(one.functions), top))
-                for row, function in zip(member_scores, one.functions, strict=True):
-                    self._program(function).evaluate(values, begin, row)
-                scores.append(member_scores)
-        return BatchScores(begins[:-1], scores, self._after(states, last_cycle, cycle))
-
-    def _program(self, function: int) -> Program:
-        if function not in self._programs:
-            self._programs[function] = Program(self._expressions[function], self._terminals)
-        return self._programs[function]
-
-    def _after(self, states: Ints, last_cycle: Ints, cycle: int) -> Ints:
-        if cycle == self._facts.cycles and not self._facts.penalised:
-            return states[:, :0]  # nobody asks for the groups after the last cycle
-        after = np.concatenate((states, states), axis=1)
-        changed = np.repeat((False, True), states.shape[1])
-        state = named(self._names, after) | {"last_cycle": np.concatenate((last_cycle, last_cycle))}
-        terminals.observe(state, changed, cycle)
-        return after
-
-    def parts(self, member: BatchMember, scores: Floats) -> list[list[int]]:
-        """Positions in `BatchMember.functions`, those together that choose alike."""
-        if len(member.functions) == 1:
-            return [[0]]
-        return partition_by_choice(
-            scores, member.path.slots[memory.COUNT, : member.path.top], self._prepared.k
-        )
-
-    def replay(self, path: ReplayPath, done: int, scores: Floats, after: Ints, begin: int) -> None:
-        """Replay the next cycle of one path; ``scores``: by slot; ``after``: of `BatchScores`."""
-        prepared = self._prepared
-        if 3 * path.top > path.slots.shape[1]:  # every group may become two more
-            path.grow(6 * path.top)
-        replay_cycle(
-            prepared.warmup + 1 + done, scores, prepared.salts[done],
-            prepared.drawn[prepared.drawn_start[done] : prepared.drawn_start[done + 1]],
-            self._facts, path.slots, path.work, path.counts[done], self._moves, self._keys,
-            by_slot(path.slots)[0], path.states, after, begin,
-        )  # fmt: skip
-
-
 class BatchScores(NamedTuple):
     """Scores of all groups of a batch."""
 
@@ -537,7 +459,10 @@ class _Batch:
         self._keys = np.empty((1, 2 * prepared.k), np.int64)
         self._listed = states_of(prepared, columns, clock)
         self._listed_cycles = 0 if self._listed is None else self._listed.cycles
-        self._batched = Batched(prepared, self._names, clock, expressions, self._facts)
+        self._clock = clock
+        self._terminals = sorted({name for expression in expressions for name in expression.terminals})
+        self._programs: dict[int, Program] = {}
+        self._column_keys = np.empty((len(self._names), 2 * prepared.k), np.int64)
         if self._listed is not None:
             self._listed_scores = np.array([self._listed.scores(expression) for expression in expressions])
 
@@ -613,23 +538,74 @@ class _Batch:
 
     def _go_on(self, members: list[BatchMember], done: int, pending: list[_Branch]) -> list[BatchMember]:
         """Replay a cycle whose states are not listed; functions that part join the batch if it has room."""
-        look = self._batched.look(done, members)
+        look = self._look(done, members)
         after = []
         room = MOST_BATCHED - len(members)
         for member, begin, scores in zip(members, look.begins, look.scores, strict=True):
             path, functions = member
-            first, *others = self._batched.parts(member, scores)
+            first, *others = [[0]]
+            if len(functions) > 1:
+                first, *others = partition_by_choice(
+                    scores, path.slots[memory.COUNT, : path.top], self._prepared.k
+                )
             for positions in others[:room]:
                 copy = path.copy(self._space)
-                self._batched.replay(copy, done, scores[positions[0]], look.after, begin)
+                self._replay_cycle(copy, done, scores[positions[0]], look.after, begin)
                 after.append(BatchMember(copy, [functions[position] for position in positions]))
             postponed = [[functions[position] for position in positions] for positions in others[room:]]
             room -= len(others) - len(postponed)
             if postponed:
                 self._leave(pending, path.copy(self._space), done, postponed)
-            self._batched.replay(path, done, scores[first[0]], look.after, begin)
+            self._replay_cycle(path, done, scores[first[0]], look.after, begin)
             after.append(BatchMember(path, [functions[position] for position in first]))
         return after
+
+    def _look(self, done: int, members: Sequence[BatchMember]) -> BatchScores:
+        """Score the groups of all replays after so many scored cycles."""
+        cycle = self._prepared.warmup + 1 + done
+        tops = [member.path.top for member in members]
+        begins = np.cumsum([0, *tops]).tolist()
+        states = np.concatenate([one.path.states[:, : one.path.top] for one in members], axis=1)
+        last_cycle = np.concatenate([one.path.slots[memory.LAST, : one.path.top] for one in members])
+        state = named(self._names, states) | {"last_cycle": last_cycle}
+        values = np.empty((len(self._terminals), len(last_cycle)))
+        columns = terminals.compute(self._terminals, state, cycle, self._clock)
+        for row, name in zip(values, self._terminals, strict=True):
+            row[:] = columns[name]
+        scores = []
+        with np.errstate(**WATCH):
+            for one, begin, top in zip(members, begins, tops, strict=False):
+                member_scores = np.empty((len(one.functions), top))
+                for row, function in zip(member_scores, one.functions, strict=True):
+                    self._program(function).evaluate(values, begin, row)
+                scores.append(member_scores)
+        return BatchScores(begins[:-1], scores, self._after(states, last_cycle, cycle))
+
+    def _program(self, function: int) -> Program:
+        if function not in self._programs:
+            self._programs[function] = Program(self._expressions[function], self._terminals)
+        return self._programs[function]
+
+    def _after(self, states: Ints, last_cycle: Ints, cycle: int) -> Ints:
+        if cycle == self._facts.cycles and not self._facts.penalised:
+            return states[:, :0]  # nobody asks for the groups after the last cycle
+        after = np.concatenate((states, states), axis=1)
+        changed = np.repeat((False, True), states.shape[1])
+        state = named(self._names, after) | {"last_cycle": np.concatenate((last_cycle, last_cycle))}
+        terminals.observe(state, changed, cycle)
+        return after
+
+    def _replay_cycle(self, path: ReplayPath, done: int, scores: Floats, after: Ints, begin: int) -> None:
+        """Replay the next cycle of one path; ``scores``: by slot; ``after``: of `BatchScores`."""
+        prepared = self._prepared
+        if 3 * path.top > path.slots.shape[1]:  # every group may become two more
+            path.grow(6 * path.top)
+        replay_cycle(
+            prepared.warmup + 1 + done, scores, prepared.salts[done],
+            prepared.drawn[prepared.drawn_start[done] : prepared.drawn_start[done + 1]],
+            self._facts, path.slots, path.work, path.counts[done], self._moves, self._column_keys,
+            by_slot(path.slots)[0], path.states, after, begin,
+        )  # fmt: skip
 
     def _replay_states(self, path: ReplayPath, done: int, stop: int, scores: Floats) -> None:
         prepared, listed = self._prepared, self._listed
