@@ -416,7 +416,7 @@ def test_states_that_are_dropped_on_the_way_change_no_replay(score, policy):
                 lambda cycle, pages, changed, to=visits: to.append((cycle, pages.tolist(), changed.tolist())),
                 load_policy(policy),
             )
-        replays.append((visits, {name: getattr(tallies, name).tolist() for name in TALLIES}))
+        replays.append((visits, {name: tallies[name].tolist() for name in TALLIES}))
     assert replays[0] == replays[1]
 
 

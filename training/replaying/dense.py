@@ -902,9 +902,9 @@ def compiled_loop(policy: Policy, evidence: ReplayEvidence) -> SampledCycle | No
     if type(policy) is RandomNodes:
         return _Draws(evidence).random_nodes
     if type(policy) is Greedy:
-        return _Greedy(policy, evidence)
+        return partial(_greedy, policy, _Draws(evidence))
     if type(policy) is Follow and (rings := _rings_of(policy, evidence)) is not None:
-        return _Follow(policy, evidence, rings)
+        return partial(_follow, policy, rings, _Draws(evidence))
     return None
 
 
@@ -946,54 +946,44 @@ class _Draws:
         return None if pages is None else (pages, np.full(len(pages), SAMPLE, np.uint8))
 
 
-class _Greedy:
-    def __init__(self, policy: Greedy, evidence: ReplayEvidence) -> None:
-        self._policy, self._evidence = policy, evidence
-        self._draws = _Draws(evidence)
-
-    def __call__(self, round: Round, missed: Missed) -> tuple[Pages, Kinds]:
-        grouping = self._evidence.grouping(self._policy.level)
-        pages, begin = grouping.by_group
-        filled = int(np.count_nonzero(np.diff(begin)))
-        each = self._policy.sample or sample_pages(round.remaining, filled)
-        visits = np.empty(round.remaining, np.uint32), np.empty(round.remaining, np.uint8)
-        self._draws.draw()
-        count = self._draws.kernels.greedy(
-            each, round.remaining, self._draws.drawn, missed, (pages, begin), visits
-        )
-        if count < round.remaining and begin[0]:  # pages in no group come first
-            lone = pages[: begin[0]]
-            lone = lone[np.argsort(~self._draws.drawn[lone])][: round.remaining - count]
-            visits[0][count : count + len(lone)], visits[1][count : count + len(lone)] = lone, SAMPLE
-            count += len(lone)
-        return visits[0][:count], visits[1][:count]
+def _greedy(policy: Greedy, draws: _Draws, round: Round, missed: Missed) -> tuple[Pages, Kinds]:
+    grouping = draws.evidence.grouping(policy.level)
+    pages, begin = grouping.by_group
+    filled = int(np.count_nonzero(np.diff(begin)))
+    each = policy.sample or sample_pages(round.remaining, filled)
+    visits = np.empty(round.remaining, np.uint32), np.empty(round.remaining, np.uint8)
+    draws.draw()
+    count = draws.kernels.greedy(each, round.remaining, draws.drawn, missed, (pages, begin), visits)
+    if count < round.remaining and begin[0]:  # pages in no group come first
+        lone = pages[: begin[0]]
+        lone = lone[np.argsort(~draws.drawn[lone])][: round.remaining - count]
+        visits[0][count : count + len(lone)], visits[1][count : count + len(lone)] = lone, SAMPLE
+        count += len(lone)
+    return visits[0][:count], visits[1][:count]
 
 
-class _Follow:
-    def __init__(self, policy: Follow, evidence: ReplayEvidence, rings: Rings) -> None:
-        self._policy, self._evidence, self._rings = policy, evidence, rings
-        self._draws = _Draws(evidence)
-
-    def __call__(self, round: Round, missed: Missed) -> tuple[Pages, Kinds] | None:
-        following = self._policy.parameters
-        self._draws.draw()
-        turns = self._draws.turns(2 * round.remaining)
-        if turns is None:
-            return None
-        follows = self._policy.is_followed(SampleOutcomes(turns, missed[turns] > 0), round, self._evidence)
-        grouping = self._evidence.grouping(following.near)
-        visits = np.empty(round.remaining, np.uint32), np.empty(round.remaining, np.uint8)
-        near, begin, of_group = self._rings
-        count = self._draws.kernels.follow(
-            turns,
-            follows,
-            self._draws.drawn,
-            (grouping.number, *grouping.by_group),
-            (near, begin),
-            (round.remaining, following.in_flight, of_group),
-            visits,
-        )
-        return visits[0][:count], visits[1][:count]
+def _follow(
+    policy: Follow, rings: Rings, draws: _Draws, round: Round, missed: Missed
+) -> tuple[Pages, Kinds] | None:
+    following = policy.parameters
+    draws.draw()
+    turns = draws.turns(2 * round.remaining)
+    if turns is None:
+        return None
+    follows = policy.is_followed(SampleOutcomes(turns, missed[turns] > 0), round, draws.evidence)
+    grouping = draws.evidence.grouping(following.near)
+    visits = np.empty(round.remaining, np.uint32), np.empty(round.remaining, np.uint8)
+    near, begin, of_group = rings
+    count = draws.kernels.follow(
+        turns,
+        follows,
+        draws.drawn,
+        (grouping.number, *grouping.by_group),
+        (near, begin),
+        (round.remaining, following.in_flight, of_group),
+        visits,
+    )
+    return visits[0][:count], visits[1][:count]
 
 
 _RINGS: Final[weakref.WeakKeyDictionary[Grouping, dict[int, Rings | None]]] = weakref.WeakKeyDictionary()
