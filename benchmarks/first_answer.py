@@ -3,9 +3,9 @@
     python -m benchmarks.first_answer
 
 `training.evaluate` on three histories, each in a fresh process, one after the other, with a cache of compiled
-code that is empty at the beginning: 80 pages and 10 cycles, 80 pages and 40 cycles (their bits need other
-words), 20,000 pages and 57 cycles. Then each once more. Imports are part of it. Where other processes have
-the cores (processor time below 0.9 of the wait), processor time decides.
+code that is empty at the beginning: 80 pages and 10 cycles, 80 pages and 40 cycles, 20,000 pages and 57
+cycles. Then each once more. Imports are part of it. Where other processes have the cores (processor time
+below 0.9 of the wait), processor time decides.
 
 `training.learn` on the second and the third, until it tells of the first generation of its first run; that of
 all five follows, and has no target. With an empty cache, and

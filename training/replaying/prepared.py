@@ -189,7 +189,7 @@ class _Numbers:
 
 Ties = Literal["random", "order"]
 TIES: Final[tuple[Ties, ...]] = get_args(Ties)
-Words = npt.NDArray[np.uint32 | np.uint64]
+Words = npt.NDArray[np.uint64]
 
 
 class CrawlChoices(NamedTuple):
@@ -228,10 +228,7 @@ class PreparedHistory:
     changed: npt.NDArray[np.bool_]
     """``[D, P]``: the history; row c - 1 says which pages changed between cycles c - 1 and c."""
     words: Words
-    """``[P, ceil(D / 64)]``: the same as bits of each page; bit c - 1 belongs to cycle c.
-
-    Up to 32 cycles the words have half the size: replay reads them in random order, so that caches matter.
-    """
+    """``[P, ceil(D / 64)]``: the same as bits of each page; bit c - 1 belongs to cycle c."""
     weights: FixedPointWeights
     k: int
     """Visits per cycle."""
@@ -424,10 +421,9 @@ def _arrange(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
 def _words(changed: npt.NDArray[np.bool_]) -> Words:
     cycles, pages = changed.shape
     packed = np.packbits(changed, axis=0, bitorder="little")
-    size = 4 if cycles <= 32 else 8
-    padded = np.zeros((pages, -(-cycles // (8 * size)) * size), np.uint8)
+    padded = np.zeros((pages, -(-cycles // 64) * 8), np.uint8)
     padded[:, : len(packed)] = packed.T
-    return padded.view(f"<u{size}").astype(f"u{size}", copy=False)
+    return padded.view("<u8").astype(np.uint64, copy=False)
 
 
 def _patterns(
