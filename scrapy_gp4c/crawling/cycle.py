@@ -49,6 +49,7 @@ from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import (
     CHANGED,
     DOUBTFUL,
+    EXCLUDED,
     FAILED,
     FIRST,
     JUDGED,
@@ -682,7 +683,8 @@ class Cycle:
         """Visits that the policy chose and that were left out: of sites that are left alone, and the like."""
         self._doubted: dict[int, tuple[HeldVisit, str, bool]] = {}
         """Page -> its doubtful visit, its host, and whether it is planned."""
-        self._asked_again: set[int] = set()
+        self.asked_again: set[int] = set()
+        """Pages that are asked for once more, as their first answers were doubtful."""
         self.failure: Gp4cError | None = None
         """Why visits can no longer be written, or the cycle not be finished (a full disk): the run ends."""
         if store.planned() is None:  # begun just now, or killed while the plan was being written
@@ -930,8 +932,8 @@ class Cycle:
             self.store.set_answer(visit.page, answer)
 
     def believes(self, row: PageRow) -> bool:
-        """Whether answers of a page were doubted so often that the next one is the page."""
-        return row.outcome == DOUBTFUL and row.failures >= self.settings.believe_after
+        """Whether answers of a page were not its own so often that the next one is the page."""
+        return row.outcome in (DOUBTFUL, EXCLUDED) and row.failures >= self.settings.believe_after
 
     def was_redirected(self, page: int) -> bool:
         """Whether the last answer of a page came after a redirect, and was not doubted."""
@@ -1009,7 +1011,7 @@ class Cycle:
         del self._under_way[visit.page]
         if new.outcome not in HELD_OUTCOMES:
             self._failed.add(visit.page)
-        if new.outcome == "doubtful" and visit.page not in self._asked_again:
+        if new.outcome == "doubtful" and visit.page not in self.asked_again:
             # It may be asked for once more.
             host = urlsplit(str(self.store.request(visit.page)["url"])).netloc.rpartition("@")[2]
             self._doubted[visit.page] = held, host, visit.page in self._plan
@@ -1227,7 +1229,7 @@ class Cycle:
         pages = [page for page, (_, host, _) in self._doubted.items() if answers_well(host)]
         for page in pages:
             del self._doubted[page]
-            self._asked_again.add(page)
+            self.asked_again.add(page)
         return pages
 
     def end_doubted(self) -> None:
@@ -1276,7 +1278,7 @@ class Cycle:
             record["gained"] = gained
         if (samples := sampled_counts(visits, self._planner.seeds(visits, self._plan.planned))) is not None:
             record["sampled"] = samples
-        note_recovery(self.store)
+        note_recovery(self.store, self.patience.left_alone)
         self.store.finish_cycle(record)
         if self.settings.keep_cycles is not None:
             self.store.keep_visits(self.settings.keep_cycles)

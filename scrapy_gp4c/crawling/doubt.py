@@ -92,6 +92,10 @@ class AnswerFeatures(NamedTuple):
     """Pages of the site, this one included, whose copies were far apart and whose new texts are near."""
     changed_pages: int = 0
     """Last changed pages of the site, at most `MAX_CHANGED`."""
+    halved_pages: int = 0
+    """Pages of these, this one included, that lost more than half of their words; 0: this one did not."""
+    is_halved_again: bool = False
+    """Whether it lost as much, and its last answer was doubted."""
     is_gate: bool = False
     """Whether a temporary redirect, which the page did not have, led to an address that names the page's."""
 
@@ -161,6 +165,14 @@ RULES: Final = (
         "a text near those that many pages of the site came to in this cycle",
         lambda answer: are_near(answer.near_pages, answer.changed_pages, answer.visited_pages),
         "public bug reports of change monitors: blocks that name an incident, a time, an IP or the URL",
+    ),
+    Rule(
+        "less than half of the text, as many pages of the site or as at the last visit",
+        lambda answer: (
+            answer.is_halved_again
+            or are_near(answer.halved_pages, answer.changed_pages, answer.visited_pages)
+        ),
+        "public bug reports of change monitors: teasers of articles while a login is lost",
     ),
     Rule(
         "a redirect that many pages of the site share in this cycle",
@@ -264,8 +276,8 @@ class SharedTexts:
     def __init__(self, doubted: list[int]) -> None:
         self.doubted = dict.fromkeys(doubted)
         self._sharing: dict[tuple[str, int | str], dict[int, Changed]] = {}
-        self._changed: dict[str, deque[tuple[int, Changed]]] = {}
-        """Site -> fingerprints of the last texts of changed pages."""
+        self._changed: dict[str, deque[tuple[int, Changed, bool]]] = {}
+        """Site -> fingerprints of the last texts of changed pages, whether they lost half of the words."""
         self._taken_back: set[int] = set()
         self._visited: Counter[str] = Counter()
 
@@ -281,20 +293,22 @@ class SharedTexts:
             del self._sharing[next(iter(self._sharing))]
         return pages
 
-    def _note_new_text(self, site: str, fingerprint: int, changed: Changed) -> tuple[dict[int, Changed], int]:
-        """Note the new text of a page.
+    def _note_new_text(
+        self, site: str, fingerprint: int, changed: Changed, *, is_halved: bool
+    ) -> tuple[dict[int, Changed], int, dict[int, Changed]]:
+        """Note the new text of a page; ``is_halved``: whether it has less than half of the words before.
 
-        Returns the pages that came near it, by their different copies, and the number of those that came from
-        far to it, this one included.
+        Returns the pages that came near it, by their different copies; the number of those that came from far
+        to it, this one included; and if it is halved, all halved pages.
         """
         texts = self._changed.setdefault(site, deque(maxlen=MAX_CHANGED))
         pages, from_far = {changed.copy: changed}, 1
-        for other, one in texts:
+        for other, one, _ in texts:
             if near_bits(other, fingerprint) <= NEAR_BITS < near_bits(one.copy, changed.copy):
                 pages[one.copy] = one
                 from_far += near_bits(other, one.copy) >= FAR_BITS
-        texts.append((fingerprint, changed))
-        return pages, from_far
+        texts.append((fingerprint, changed, is_halved))
+        return pages, from_far, {one.copy: one for _, one, halved in texts if halved and is_halved}
 
     def _to_take_back(self, pages: dict[int, Changed], page: int) -> list[Changed]:
         """Pages before this one that counted as changes; each is returned once."""
@@ -312,12 +326,13 @@ class SharedTexts:
         distance_bits: int,
         *,
         was_redirected: bool,
+        was_doubtful: bool = False,
     ) -> Doubt:
         """Judge an answer by all rules.
 
         ``request``: as it was sent last; ``copy``: what the page would have changed from; None: it has no
         copy, or none whose text is compared; ``was_redirected``: whether the page's last answer came after a
-        redirect.
+        redirect; ``was_doubtful``: whether that was doubted.
         """
         headers = {
             name.decode("latin-1").lower(): b", ".join(value).decode("latin-1")
@@ -343,7 +358,9 @@ class SharedTexts:
             redirected = max(redirected, led_away, key=len)
             first, *others = request.meta["redirect_urls"]
             is_gate = any(leads_back(first, url) for url in (*others, response.url))
-        close, from_far = self._note_new_text(site, page.fingerprint, copy)
+        is_halved = page.kind != "bytes" and notes.words >= MIN_WORDS and page.words < notes.words / 2
+        close, from_far, halved = self._note_new_text(site, page.fingerprint, copy, is_halved=is_halved)
+        changed = len(self._changed[site])
         answer = AnswerFeatures(
             headers,
             notes.words if page.kind == "bytes" and response.body else page.words,  # bytes have no words
@@ -358,18 +375,22 @@ class SharedTexts:
             is_marked(response, page.words),
             is_marked(response, page.words, CAPTCHAS),
             from_far,
-            len(self._changed[site]),
+            changed,
+            len(halved),
+            is_halved and was_doubtful,
             is_gate,
         )
         earlier: list[Changed] = []
-        is_near = are_near(from_far, len(self._changed[site]), visited)
+        is_near, are_halved = (are_near(pages, changed, visited) for pages in (from_far, len(halved)))
         for pages in (sharing, redirected):
             if is_shared(len(pages), visited):
                 earlier += self._to_take_back(pages, copy.page)
-        if is_near:
-            earlier += self._to_take_back(close, copy.page)
+        for pages, is_so in ((close, is_near), (halved, are_halved)):
+            if is_so:
+                earlier += self._to_take_back(pages, copy.page)
         reason = reason_of(answer)
-        is_exact = not is_near or is_shared(len(sharing), visited)  # near texts differ the next time
+        # Near texts differ the next time, and so do halved ones.
+        is_exact = not (is_near or are_halved) or is_shared(len(sharing), visited)
         return Doubt(reason, reason is not None and page.words > 0 and is_exact, earlier)
 
     def doubt(self, fingerprint: int) -> list[int]:

@@ -39,6 +39,7 @@ class KnownCopy(NamedTuple):
     distance_bits: int
     was_redirected: bool
     """Whether the page's last answer came after a redirect."""
+    was_doubtful: bool
 
 
 class Judgement(NamedTuple):

@@ -150,30 +150,35 @@ def _sites_alive(known: KnownPages, gone_after: int) -> Array:
     return np.unique(directories["site"][is_alive])
 
 
-def note_recovery(store: Store) -> None:
+def note_recovery(store: Store, left_alone: Collection[str]) -> None:
     """Let the pages of sites that answer again after an outage be due at once; call before the fold.
 
-    A site was out where all of its pages that were ever asked for had failed, at least two of them.
+    A site was out where all of its pages that were ever asked for had failed, at least two of them, or where
+    it was left alone in the cycle before; ``left_alone``: hosts that are left alone in this one. What such a
+    site has lost (404) waits on.
     """
     visits = store.open_visits()
     answered = np.unique(visits["page"][~among(visits["outcome"], FAILED)])
     answered = answered[answered < store.merged_pages]
     columns = some_columns(store, answered, ("failures", "group"))
-    back = columns["failures"] > 1
-    if not back.any():
-        return
+    before = store.cycles(store.last_cycle)[0].get("left_alone", {})
+    refused = site_keys(before.keys() - set(left_alone))
     site_of_group = store.directories()["site"]
-    sites = np.unique(site_of_group[columns["group"][back]])
+    site = site_of_group[columns["group"]]
+    sites = np.unique(site[(columns["failures"] > 1) | np.isin(site, refused)])
+    if not len(sites):
+        return
+    had_refused = np.isin(sites, refused)
     was_up = np.zeros(len(sites), np.bool_)
     waiting: list[Array] = []
-    for first, block in store.blocks({"failures", "last_attempt", "group"}):
+    for first, block in store.blocks({"failures", "gone", "last_attempt", "group"}):
         row = np.flatnonzero((block["last_attempt"] > 0) & np.isin(site_of_group[block["group"]], sites))
         site_row = np.searchsorted(sites, site_of_group[block["group"][row]])
-        failing = block["failures"][row] > 0
+        failing = (block["failures"][row] > 0) & ~(had_refused[site_row] & (block["gone"][row] > 0))
         was_up[site_row[~failing]] = True
         waiting.append(np.stack((row[failing] + first, site_row[failing])))
     pages, site_row = np.concatenate(waiting, axis=1)
-    due = pages[~was_up[site_row]].astype(np.uint32)
+    due = np.setdiff1d(pages[(~was_up | had_refused)[site_row]], visits["page"])
     for start in range(0, len(due), 4_096):
         for page in due[start : start + 4_096].tolist():
             store.note(page, "wait", float(RECOVERING))

@@ -42,11 +42,13 @@ MIN_CYCLES: Final = 3
 MANY_REPEATS: Final = 200
 """Repeats in one cycle from which on a scope is a trap at once."""
 FEW: Final = 5
-"""Fewest repeats of a cycle that count, and fewest new pages that may end a trap."""
+"""Fewest new pages of a cycle that may end a trap."""
 UNREAD: Final = 20
 """New pages of a form of address whose texts are not compared without their numbers."""
 READ: Final = 30
 """Texts of the next pages that are compared, by which pages differ by numbers alone."""
+ALIKE: Final = 0.6
+"""Share of alike texts from which on these are named; in a calendar, months have names."""
 _NUMBER: Final = re.compile(r"\d+")
 MAX_REMEMBERED: Final = 100_000
 """Texts of a cycle's new pages, and scopes, that are remembered."""
@@ -191,9 +193,10 @@ def scopes_of(url: str) -> list[Scope]:
 
 
 def form_of(url: str) -> str:
-    """Address without its numbers and the values of its query."""
+    """Address without its numbers, the values of its query, and what its path repeats."""
     path, _, query = url.partition("?")
-    return f"{_NUMBER.sub('0', path)}?{sorted(name for name, _ in parse_qsl(query, True))}"
+    names = dict.fromkeys(_NUMBER.sub("0", path).split("/"))
+    return f"{'/'.join(names)}?{sorted(name for name, _ in parse_qsl(query, True))}"
 
 
 class ScopeCounts:
@@ -287,11 +290,13 @@ class Repeats:
         if not UNREAD <= pages < UNREAD + READ:
             return None
         text = _NUMBER.sub("0", read_text())
-        for _, value in parse_qsl(urlsplit(url).query):
-            text = text.replace(_NUMBER.sub("0", value.lower()), "")
+        parts = urlsplit(url)
+        words = {*parts.path.split("/"), *(value for _, value in parse_qsl(parts.query))}
+        named = "|".join(re.escape(_NUMBER.sub("0", word.lower())) for word in words)
+        text = re.sub(rf"(?<!\w)(?:{named})(?!\w)", "", text)
         texts.add(xxhash.xxh3_64_intdigest(text.encode()))
         alike = READ - len(texts)
-        if pages + 1 < UNREAD + READ or alike < REPEATING * READ:
+        if pages + 1 < UNREAD + READ or alike < ALIKE * READ:
             return None
         return (
             f"New pages such as {url} may be a trap: {alike} of {READ} that were compared "
@@ -349,7 +354,7 @@ class Repeats:
                 tally.repeats += 1
                 tally.example = url
         for scope, tally in self._tallies.items():
-            if tally.repeats >= FEW:
+            if tally.repeats:
                 pages, repeats, cycles = self._before.get(scope, [0, 0, 0])
                 self._before[scope] = [pages + tally.pages, repeats + tally.repeats, cycles + 1]
         ended = [trap for trap in self._taken if self._is_over(trap)]
@@ -360,7 +365,7 @@ class Repeats:
             f"{trap.site}/{trap.prefix} is no trap any more: its new pages have texts of their own."
             for trap in ended
         ]
-        examples = [tally.example for tally in self._tallies.values() if tally.repeats >= FEW]
+        examples = [tally.example for tally in self._tallies.values() if tally.repeats]
         lines += filter(None, (self._find_trap(url) for url in dict.fromkeys(examples)))
         most = sorted(self._before.items(), key=lambda item: item[1][1])[-MAX_SCOPES:]
         if most or ended:

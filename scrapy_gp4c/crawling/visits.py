@@ -44,7 +44,7 @@ from scrapy_gp4c.fingerprint.copy_notes import (
 from scrapy_gp4c.fingerprint.description import description
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 from scrapy_gp4c.foreign_text import foreign_safe_logger
-from scrapy_gp4c.page_state.outcomes import CHANGED, EXCLUDED, NOT_MODIFIED, SAME
+from scrapy_gp4c.page_state.outcomes import CHANGED, DOUBTFUL, EXCLUDED, NOT_MODIFIED, SAME
 from scrapy_gp4c.page_state.page_names import link_sum
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.credentials import Credentials
@@ -519,7 +519,9 @@ class Visit:
             logger.warning("%s", refusing(host, cycle.patience.left_alone[host]))
 
     def _note_doubtful(self, response: Response, page: int) -> None:
-        """Count a doubtful answer as a refusal, unless the spider asks for the page again."""
+        """Count a doubtful answer as a refusal, unless the page is asked for again."""
+        if page in self._visits.cycle.asked_again:
+            return  # the site answers others well
         held = self._visits.cycle.held.get(page)
         request = self._request if held is None or held.request is None else held.request
         until_s = retry_after(response.headers.get("Retry-After"), time.time())
@@ -626,6 +628,7 @@ def known_copy(cycle: Cycle, claim: Claim, *, is_redirected: bool = True) -> Kno
         rule,
         cycle.distance_bits(rule),
         is_redirected and cycle.was_redirected(page),
+        row.outcome == DOUBTFUL,
     )
 
 
@@ -663,7 +666,13 @@ def judge(
         if copy.fingerprint is not None and copy.notes is not None and watched.features is None:
             before = Changed(copy.page, copy.fingerprint, copy.notes)
         doubt = texts.judge(
-            request, response, reading, before, copy.distance_bits, was_redirected=copy.was_redirected
+            request,
+            response,
+            reading,
+            before,
+            copy.distance_bits,
+            was_redirected=copy.was_redirected,
+            was_doubtful=copy.was_doubtful,
         )
         if doubt.reason is not None:
             return Judgement(reading, doubt=doubt)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Floats
-from scrapy_gp4c.page_state.columns import Columns, shorten_wait
+from scrapy_gp4c.page_state.columns import RECOVERING, Columns, shorten_wait
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, among
 from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.scoring.discovery import START
@@ -50,7 +50,7 @@ def apply_notes(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Ar
         chosen = notes["what"] == what
         columns[name][rows[chosen]] = notes["value"][chosen].astype(columns[name].dtype)
     waits = notes["what"] == WAIT
-    shorten_wait(columns, rows[waits], notes["value"][waits])
+    shorten_wait(columns, rows[waits], notes["value"][waits], notes["value"][waits] == RECOVERING)
     shorten_wait(columns, rows[notes["what"] == TOLD])
 
 

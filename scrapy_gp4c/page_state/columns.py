@@ -234,10 +234,15 @@ RECOVERING: Final = 0
 """Failures in a row that are left to a page that a hint or an import names, or whose site answers again."""
 
 
-def shorten_wait(columns: Columns, rows: npt.NDArray[np.intp], failures: Any = RECOVERING) -> None:
-    """Let pages wait no longer than after so many failures in a row, in place; doubt of a page stays."""
+def shorten_wait(
+    columns: Columns, rows: npt.NDArray[np.intp], failures: Any = RECOVERING, is_over: Any = False
+) -> None:
+    """Let pages wait no longer than after so many failures in a row, in place.
+
+    Doubt of a page stays, unless ``is_over``: its site answers again.
+    """
     if "outcome" in columns and len(rows):
-        most = np.where(columns["outcome"][rows] == DOUBTFUL, 255, failures)
+        most = np.where((columns["outcome"][rows] == DOUBTFUL) & ~np.asarray(is_over), 255, failures)
         np.minimum.at(columns["failures"], rows, most.astype(np.uint8))
 
 

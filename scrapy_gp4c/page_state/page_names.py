@@ -17,13 +17,14 @@ SESSION_PARAMS: Final = (
 )  # fmt: skip
 """Names of the sessions of PHP, Java EE, ASP, ColdFusion and shop systems, in lower case."""
 IGNORED_PARAMS: Final = (
-    # Campaigns: Google Analytics, Matomo, Adobe, AT Internet, HubSpot, Mailchimp and their like.
+    # Campaigns: Google Analytics, Matomo, Adobe, AT Internet, HubSpot, Mapp, Mailchimp and their like.
     "utm_*", "mtm_*", "pk_campaign", "pk_kwd", "pk_source", "pk_medium", "pk_keyword", "pk_content",
     "matomo_*", "piwik_*", "hsa_*", "_hsenc", "_hsmi", "__hssc", "__hstc", "__hsfp", "hsctatracking",
     "mc_cid", "mc_eid", "mkt_tok", "oly_enc_id", "oly_anon_id", "vero_conv", "vero_id", "wickedid",
     "_openstat", "yclid", "ymclid", "ysclid", "at_campaign", "at_medium", "at_custom*", "s_cid",
     "ml_subscriber", "ml_subscriber_hash", "trk_contact", "trk_msg", "trk_module", "trk_sid",
-    "sc_campaign", "sc_channel", "sc_content", "sc_medium", "sc_outcome",
+    "sc_campaign", "sc_channel", "sc_content", "sc_medium", "sc_outcome", "wt_mc", "wt_zmc", "etcc_*",
+    "_bta_tid", "_bta_c", "ns_campaign", "ns_mchannel", "ns_source",
     # Clicks: what search engines and social networks add to the links of their users.
     "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "gad_source", "gad_campaignid", "srsltid", "_ga",
     "_gl", "fbclid", "fb_action_ids", "fb_action_types", "fb_source", "fb_ref", "msclkid", "ttclid",

@@ -22,7 +22,7 @@ from scrapy_gp4c.crawling.messages import lying
 from scrapy_gp4c.fingerprint import read
 from scrapy_gp4c.fingerprint.copy_notes import notes_of, pack
 from scrapy_gp4c.store.lmdb_store.store import Store
-from tests.support.loopback import Pages, Site, crawl, html, outcomes
+from tests.support.loopback import LinkFollower, Pages, Site, crawl, html, outcomes
 
 FULL = {"GP4C_BUDGET": 1.0, "RETRY_ENABLED": False, "CONCURRENT_REQUESTS": 1}
 WALL = html("we value your privacy choose which partners may read what you do here accept all or reject")
@@ -58,6 +58,8 @@ def text_of(number: int) -> str:
         (AnswerFeatures({"set-cookie": "a=b, x-cookie-verification=1"}, 100, 0), True),
         (AnswerFeatures({}, 100, 100, near_pages=4, changed_pages=6, visited_pages=30), True),
         (AnswerFeatures({}, 100, 100, is_gate=True), True),
+        (AnswerFeatures({}, 100, 100, halved_pages=4, changed_pages=6, visited_pages=30), True),
+        (AnswerFeatures({}, 100, 100, halved_pages=3, changed_pages=3, visited_pages=3), False),
         (AnswerFeatures({}, 100, 100, near_pages=4, changed_pages=7, visited_pages=30), False),
     ],
 )
@@ -113,7 +115,13 @@ def plain(request: ServerRequest) -> bytes:
     return html(text_of(int(request.path[1:]))).encode()
 
 
-BLOCKS = [WALL, challenge, html(""), incident, marked, login, password, halved, plain]
+def teaser(request: ServerRequest) -> bytes:
+    """A third of the page, as whoever is not logged in gets it."""
+    words = text_of(int(request.path[1:])).split()[:30]
+    return html(" ".join([*words, "log in to read on"])).encode()
+
+
+BLOCKS = [WALL, challenge, html(""), incident, marked, login, password, halved, plain, teaser]
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -326,6 +334,47 @@ async def test_a_doubtful_page_is_asked_for_once_more_at_the_end(site: Site, sto
     assert (len(asked), asked[1]) == (2, 7)
     assert set(Asked.reasons) == {None, "a challenge of Cloudflare"}
     assert outcomes(store_path, 4) == {path: ["unchanged"] for path in pages}
+
+
+def busy(request: ServerRequest) -> bytes:
+    """A refusal by status."""
+    request.setResponseCode(503)
+    return b"later"
+
+
+@pytest.mark.parametrize("block", [WALL, busy, teaser, incident])
+@pytest_twisted.ensureDeferred
+async def test_pages_wait_no_longer_when_their_site_answers_again(
+    site: Site, store_path: Path, block: Any
+) -> None:
+    """Though only some of them were asked for while it refused, and the others never failed; none changed."""
+    pages: dict[str, Any] = {f"/{number}": html(text_of(number)) for number in range(20)}
+    urls, settings = tuple(map(site.url, pages)), {**FULL, "GP4C_BUDGET": 0.9, "GP4C_WARMUP_VISITS": 1}
+    good = []
+    for cycle in range(1, 10):
+        site.pages = pages if cycle < 3 or cycle > 7 else dict.fromkeys(pages, block)
+        await crawl(Pages, store_path, settings, urls=urls)
+        ends = [one for ends in outcomes(store_path, cycle).values() for one in ends]
+        good.append(ends.count("unchanged"))
+        assert "changed" not in ends, cycle
+    assert good[7] < good[8] == 18, good
+
+
+@pytest_twisted.ensureDeferred
+async def test_deleted_pages_that_lead_home_settle(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once they are believed they stay the home page, and nobody takes the site for one that refuses."""
+    site.pages = {f"/{number}": html(text_of(number)) for number in range(8)}
+    site.pages["/"] = html(text_of(99), list(site.pages))
+    lost, ends = ("/5", "/6", "/7"), []
+    for cycle in range(1, 10):
+        if cycle == 4:
+            site.pages |= dict.fromkeys(lost, lambda request: request.redirect(b"/") or b"")
+        await crawl(LinkFollower, store_path, {**FULL, "GP4C_BELIEVE_AFTER": 2}, url=site.url("/"))
+        ends.append({end for path in lost for end in outcomes(store_path, cycle)[path]})
+    assert ends[3:] == [{"doubtful"}, {"doubtful"}, *[{"excluded"}] * 4]
+    assert "is left alone" not in caplog.text
 
 
 @pytest.mark.parametrize("wait", ["Fri, 31 Dec 2999 23:59:59 GMT", None])

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import calendar
 import itertools
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import pytest_twisted
 from scrapy.http import HtmlResponse
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c.crawling.repeats import Repeats, Scope, are_related, canonical_url, scopes_of
+from scrapy_gp4c.page_state.outcomes import PLAN
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import LinkFollower, Site, crawl, html, outcomes, stats
 
@@ -178,6 +181,23 @@ def test_a_trap_of_many_directories_ends(store_path: Path) -> None:
     assert "a.example/cal/ is no trap any more" in line
 
 
+def test_a_trap_may_be_slow(store_path: Path) -> None:
+    """Three links with another token in each cycle are one in the end."""
+    lines = []
+    with Store(store_path) as store:
+        for cycle in range(12):
+            store.begin_cycle({})
+            repeats = Repeats(store, 10)
+            for number in range(3):
+                url = f"http://a.example/p/{number}?token={cycle}"
+                lines.append(repeats.note_first(url, number + 1 << 40, is_repeat=cycle > 0))
+            lines += repeats.finish()
+            store.add_round(np.empty(0, PLAN), seen=0)
+            store.finish_cycle({})
+    (line,) = filter(None, lines)
+    assert "a.example/p/ is a trap: 30 of 30 new pages" in line
+
+
 @pytest_twisted.ensureDeferred
 async def test_new_pages_that_differ_in_a_token_or_a_date_are_one_warning(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
@@ -233,6 +253,8 @@ async def test_cursors_with_other_values_in_each_run_are_one_warning(
         ("http://a.example/cal?m={0}", "month {0} of the year has no events on any of its days", True),
         ("http://a.example/cal/{0}/", "{0} has no events", True),
         ("http://a.example/find?q=a{1}z", "nothing was found for a{1}z , look for something else", True),
+        ("http://a.example/cal?m={0}", "there are no events in {2} , maybe in others", True),
+        ("http://a.example/{3}/", "this is {3} , where quote {0} is of the day", True),
         ("http://a.example/item/{0}", "item {0} is called a{1}z", False),
         ("http://a.example/{1}", "{0} items", False),
     ],
@@ -245,9 +267,11 @@ def test_pages_that_differ_by_a_number_or_their_query_are_named(
     with Store(store_path) as store:
         repeats = Repeats(store, 10)
         for number in range(400):
-            values = number, "".join(chr(97 + int(digit)) for digit in f"{number:04}")
+            path = "/".join("ab"[int(bit)] for bit in f"{number:b}")
+            letters = "".join(chr(97 + int(digit)) for digit in f"{number:04}")
+            values = number, letters, calendar.month_name[number % 12 + 1].lower(), path
 
-            def text_of_page(values: tuple[int, str] = values) -> str:
+            def text_of_page(values: tuple[int, str, str, str] = values) -> str:
                 read.append(values)
                 return text.format(*values)
 

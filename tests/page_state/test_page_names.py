@@ -20,6 +20,7 @@ PAGE = "http://h/a?id=1&page=2"
         "http://h/a?id=1&utm_source=mail&page=2",
         "http://h/a?utm_campaign=26-11-2026&id=1&page=2&utm_content=",
         "http://h/a?id=1&page=2&gclid=Cj0KCQ&fbclid=IwAR0",
+        "http://h/a?id=1&page=2&wt_mc=de.mail&etcc_med=mail&ns_campaign=x",
         "http://h/a?id=1&page=2&UTM_Medium=x",
         "http://h/a?id=1&page=2&PHPSESSID=3f2a",
         "http://h/a;jsessionid=0AF3B9?id=1&page=2",
