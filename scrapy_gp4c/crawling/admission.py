@@ -550,7 +550,8 @@ class Admission:
         is_spiders = "unstorable" in stored or "session" in stored
         if "unstorable" in stored:
             self._log_first("gp4c/not_storable", _not_storable(stored))
-        if "unstorable" in stored or request.dont_filter or data_of(stored).keys() - {JAR}:
+        is_bare = "unstorable" not in stored and not data_of(stored).keys() - {JAR}
+        if request.dont_filter or not is_bare or self.rebuilder.needs_spider(stored):
             self._note_needed_callback(request)
         claim: Claim | None
         if page is None:

@@ -67,7 +67,6 @@ def has_new_data(before: StoredRequest, now: StoredRequest) -> bool:
     return (
         bool(new_data(before, now))
         or old.keys() != new.keys()
-        or "callback" in now.get("unstorable", ())
         or before.get("callback") != now.get("callback")
     )
 
@@ -78,7 +77,7 @@ def new_data(before: StoredRequest, now: StoredRequest) -> dict[str, Any]:
     new = {name: value for name, value in _data_for_callback(now).items() if old.get(name) != value}
     for name in now.get("unstorable", ()):
         field, _, key = name.partition(" ")
-        if field == "cb_kwargs" or (field == "meta" and not _is_option(key)):
+        if field in ("cb_kwargs", "callback") or (field == "meta" and not _is_option(key)):
             new[name] = object()  # equal to no other
     return new
 
@@ -119,7 +118,7 @@ class RequestData:
 
     def note_replaced(self, page: int, before: StoredRequest, now: StoredRequest) -> None:
         """Compare the spider's request of today with the stored one that it replaces."""
-        data, is_same = self.of(now), now == before
+        data, is_same = self.of(now), now == before and "unstorable" not in now
         if is_same and not data:
             return
         old = data if is_same else self.of(before)

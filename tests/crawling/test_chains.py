@@ -15,7 +15,7 @@ from scrapy.downloadermiddlewares.retry import get_retry_request
 from twisted.internet.defer import inlineCallbacks
 
 from scrapy_gp4c import visit
-from tests.support.loopback import Site, crawl, html, outcomes
+from tests.support.loopback import Site, crawl, html, outcomes, stats
 
 ALL = {"GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 1, "CONCURRENT_REQUESTS": 4}
 SMALL = {**ALL, "GP4C_BUDGET": 4, "GP4C_WARMUP_VISITS": 0}
@@ -161,6 +161,30 @@ async def test_links_that_alone_change_are_followed(query: str, site: Site, stor
         assert f"/item/0{day}" in site.fetched()
 
 
+class Keyed(Catalogue):
+    """Hands on a secret of today, which no store keeps."""
+
+    day = 0
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        yield from response.follow_all(
+            css="a", callback=self.parse_item, headers={"X-Api-Key": str(self.day)}
+        )
+
+
+@pytest_twisted.ensureDeferred
+async def test_an_unchanged_list_that_hands_on_a_secret_is_read(site: Site, store_path: Path) -> None:
+    """Only its callback can ask for the pages that need the secret."""
+
+    def item(request: Any, number: int) -> str:
+        return f"item {number} of {request.getHeader('X-Api-Key')}"
+
+    for day in (1, 2, 3):
+        catalogue(site, item)
+        crawler = await crawl(Keyed, store_path, SKIP, site=site, day=day)
+        assert sorted(crawler.spider.seen) == [(200, f"item {at} of {day}") for at in range(len(LINKS))]
+
+
 class Patient(Catalogue):
     """Asks again for whatever fails."""
 
@@ -269,10 +293,11 @@ async def test_pages_that_bring_the_session_are_visited_first(site: Site, store_
 
     catalogue(site, guarded)
     site.pages |= {"/list": site.pages["/"], "/": html("home", ["/session"]), "/session": session}
-    for day in (1, 2, 3, 4):  # noqa: B007, the site reads it
+    for day in (1, 2, 3, 4):
         crawler = await crawl(Member, store_path, SMALL, site=site)
         assert crawler.spider.seen
         assert "please log in" not in str(crawler.spider.seen)
+        assert ("beyond_budget" in stats(crawler)) == (day > 1), day
 
 
 class Chain(Catalogue):

@@ -341,6 +341,10 @@ async def test_pages_that_cannot_be_stored_are_pages(
     assert sorted(outcomes(store_path, 4)) == ["/"]
     crawler = await crawl(Unstorable, store_path, ALL, how=how, site=site)
     assert crawler.spider.seen == ["unchanged"] * ITEMS
+    rules = {"GP4C_BUDGET": 1, "GP4C_RULES": [{"match": "*/", "max_age": 1}]}
+    await crawl(Unstorable, store_path, rules, how=how, site=site)
+    name = "meta tags" if how == "set" else "callback"
+    assert f"{ITEMS} known pages were handed new data ({name}) and are not visited" in caplog.text
 
 
 class Locked(Shop):
