@@ -360,8 +360,15 @@ class Fleet:
             self._plan_cut()
 
     async def _try(self, state: FetcherState, function: Any, *arguments: Any) -> None:
-        with suppress(Exception):  # what has not come is missing in the next reply
+        try:
             await self._link.call(state.address, function, *arguments)
+        except (TypeError, AttributeError, ImportError, pickle.UnpicklingError) as error:
+            reason = (
+                f"it cannot read its pages: {type(error).__name__}: {error}; deploy the same project there"
+            )
+            self._to_reactor(self._came, state, reason)
+        except Exception:  # what has not come is missing in the next reply
+            return
 
     def _resolve(self, page: PendingPage, result: PageResult) -> None:
         self._arrived.append(lambda: page.deferred.callback(result))

@@ -123,6 +123,27 @@ def test_fetchers_go_on_while_the_scheduler_is_away(web: Web, machines: ManyMach
     assert len(cycle) == len(machines.sent()) == HOSTS * (PAGES + 1)
 
 
+EDITED = """
+import os
+if "EDITED" in os.environ:
+    from scrapy_gp4c.crawling.fetched import Batch
+    def fail(self, state):
+        raise TypeError("there is no such field")
+    Batch.__setstate__ = fail
+"""
+
+
+@pytest.mark.slow
+def test_a_fetcher_that_cannot_read_its_pages_gets_no_more(web: Web, machines: ManyMachines) -> None:
+    """Code that was edited has the same version: the crawl stood still, and nobody said why."""
+    (machines.folder / "sitecustomize.py").write_text(EDITED)
+    machines.fetcher("edited", "pages", EDITED="1")
+    owner = machines.owner("pages", SETTINGS, port=port_of(web))
+    machines.wait(lambda: "refuses: it cannot read its pages: TypeError" in machines.log())
+    machines.fetcher("a", "pages")
+    ended(owner, machines)
+
+
 @pytest.mark.slow
 def test_a_page_that_kills_three_fetchers_is_an_error_of_its_own(web: Web, machines: ManyMachines) -> None:
     """It is named, and no other page suffers by it."""
