@@ -121,15 +121,6 @@ def test_it_improves_and_the_best_never_falls():
     assert better >= 4, "a small population may be lucky at birth, but seldom"
 
 
-def test_without_an_elite_the_best_can_fall():
-    """The control: what elitism prevents does happen without it."""
-    falls = 0
-    for seed in range(5):
-        best = evolve(evaluate, Parameters(population=40, generations=12, elite=0), seed).best
-        falls += any(a > b for a, b in itertools.pairwise(best))
-    assert falls
-
-
 def test_kept_are_the_best_over_all_generations():
     """The N_b best of all that was ever evaluated, best first, no text and no behaviour twice."""
     seen: dict[str, Outcome] = {}
@@ -358,7 +349,7 @@ def test_half_and_half_runs_through_the_ramp():
     assert all(is_complete(tree) for tree in trees)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(seeds, seeds, seeds)
 def test_crossover_makes_a_child_of_both(one_seed, other_seed, seed):
     """The child is `one` with one subtree replaced by a subtree of `other`, whole and within the limit."""
@@ -394,7 +385,7 @@ def test_crossover_gives_the_parent_back_when_every_child_is_too_deep():
     assert child.fitness == 0.5
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.sampled_from(sorted(MUTATIONS)), seeds, seeds)
 def test_mutations_keep_trees_is_complete(name, tree_seed, seed):
     """Every mutation gives a whole tree within the depth limit and leaves its argument alone."""
@@ -584,7 +575,7 @@ def bits(expression: Expression, columns: dict[str, np.ndarray]) -> np.ndarray:
     return expression(columns, 200).view(np.int64)
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(st.integers(0, 2**32), st.integers(0, 2**32))
 def test_canonical_form_scores_bit_for_bit_alike(tree_seed, seed):
     """On every kind of value, signed zeros and overflow included, and it is a fixed point."""
@@ -613,7 +604,7 @@ programs = st.recursive(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(programs, st.integers(0, 2**32))
 @example(("-", "*", "t", 0.0, "*", "t", -0.0), 0)
 @example(("+", "X", "-", -0.0, 0.0), 0)

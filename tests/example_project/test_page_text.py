@@ -33,7 +33,7 @@ def words(page, day, noise_seed):
 
 
 @given(page=PAGES, version=st.integers(1, 60))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_version_differs(page, version):
     """Each version's main text differs from the one before, in at most a few sentences."""
     before, now = main_text(WEB, page, version), main_text(WEB, page, version + 1)

@@ -60,7 +60,7 @@ def test_true_claims_find_more_and_noise_costs_nothing() -> None:
     """The default with the claims of its history, and without."""
     for truthful, least in ((1.0, 1.3), (0.0, 0.97)):
         ratios = []
-        for seed in range(6):
+        for seed in range(4):
             history = web(seed, truthful=truthful)
             bare = replace(history, claims=None)
             with_claims, without = (replay(one, "default", budget=0.1, seed=1) for one in (history, bare))
