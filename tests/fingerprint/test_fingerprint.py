@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from datetime import datetime
 from random import Random
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -73,10 +73,10 @@ def test_hostile_nesting_ends(tag: str) -> None:
 @pytest.mark.parametrize("name", ["0" * 27, "cookie-" + "a_" * 26, "related" + "-a" * 26, "0" * 4_000])
 def test_long_names_of_elements_take_no_time(name: str) -> None:
     """One class of 30 digits held a crawl up for hours: every way to divide them was tried."""
-    begun_s = perf_counter()
+    begun_s = process_time()
     body = "".join(f'<div class="{name}{number}x!" id="{name}!{number}">text</div>' for number in range(50))
     assert 0 <= fingerprint(page(body)) < 2**64
-    assert perf_counter() - begun_s < 20
+    assert process_time() - begun_s < 20
 
 
 def test_a_huge_body_is_cut() -> None:

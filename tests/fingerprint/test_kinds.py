@@ -1054,7 +1054,7 @@ def test_small_hostile_bodies_take_a_moment(kind: str, body: str) -> None:
     response = cls(URL, body=body.encode(), encoding="utf-8", headers={"Content-Type": kind})
     start_s = time.process_time()
     read(response)
-    assert time.process_time() - start_s < 0.5
+    assert time.process_time() - start_s < 2.0
 
 
 FEED = (
