@@ -20,7 +20,7 @@ from tests.support.loopback import Page, Pages, Site, crawl, html, outcomes, sta
 
 WORDS = "a page with a text of more than a few words on nothing in particular that rarely changes at all"
 FAST = {
-    "DOWNLOAD_TIMEOUT": 1,
+    "DOWNLOAD_TIMEOUT": 2,
     "RETRY_TIMES": 1,
     "GP4C_BUDGET": 1.0,
     "CONCURRENT_REQUESTS_PER_DOMAIN": 32,
