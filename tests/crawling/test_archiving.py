@@ -85,7 +85,7 @@ def text_of(words: str) -> str:
 @pytest_twisted.ensureDeferred
 async def test_a_callback_is_told_what_the_page_said_before(site: Site, store_path: Path) -> None:
     """New, unchanged, changed, changed back, gone, not modified; large pages and images too."""
-    large = " ".join(f"word{number}" for number in range(15_000))
+    large = " ".join(f"word{number}" for number in range(9_000))
     small, new = WORDS, WORDS.replace("particular", "general")
     site.pages["/image"] = lambda request: (request.setHeader("Content-Type", "image/png"), b"\x89PNG\0\1")[1]
 

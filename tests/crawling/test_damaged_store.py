@@ -15,7 +15,7 @@ from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.store.test_checksummed import flipped
 from tests.support.loopback import Pages, Site, crawl, html
 
-PAGES = 150
+PAGES = 80
 
 
 def damage(path: Path, table: str, which: int) -> None:
@@ -41,7 +41,7 @@ async def test_damage_that_a_crawl_meets_ends_it_with_one_line(
     site.pages |= {f"/{number}": page for number in range(PAGES)}
     settings = {"GP4C_SKIP_UNCHANGED": True, "GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 0}
     await crawl(Pages, store_path, settings, site=site)
-    damage(store_path, table, 148)  # a sample of pages is looked at before
+    damage(store_path, table, PAGES - 1)  # a sample of pages is looked at before
     caplog.clear()
     with caplog.at_level(logging.INFO):
         crawler = await crawl(Pages, store_path, settings, site=site)

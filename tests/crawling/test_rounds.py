@@ -27,7 +27,7 @@ from tests.support.killing import PAGES, Recorded, Web, Worker
 from tests.support.loopback import Listed, Site, crawl, html
 from tests.support.stores import pages
 
-KILLS = int(os.environ.get("GP4C_KILLS", "6"))
+KILLS = int(os.environ.get("GP4C_KILLS", "4"))
 """Kills while samples are out, for each policy."""
 SETTINGS = {
     "GP4C_POLICY": "tests.support.policies.siblings",
