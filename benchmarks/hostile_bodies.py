@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import Final, NamedTuple
+
+import brotli
+import zstandard
 
 HTML: Final = "text/html; charset=utf-8"
 
@@ -19,6 +24,10 @@ class HostileBody(NamedTuple):
     headers: dict[str, str]
     make: Callable[[int, int], bytes]
     """Body by size in bytes and number of the visit."""
+    rule: Mapping[str, str] = MappingProxyType({})
+    """What is compared of the page."""
+    is_robots_txt: bool = False
+    """Whether it is the robots.txt of a host of its own."""
 
 
 def _repeated(head: str, piece: str, tail: str = "") -> Callable[[int, int], bytes]:
@@ -66,13 +75,26 @@ def _text_pdf(size: int, visit: int) -> bytes:
     return _pdf(zlib.compress(words * (size // len(words) // 8)), 400)
 
 
-def _bomb(size: int, visit: int) -> bytes:
-    """Page that unpacks to 200 times its size; Scrapy's own limits hold."""
-    return gzip.compress(b"<html><body><p>visit%d " % visit + b"a " * (size * 10), 9)
+def _bomb(coding: str, pack: Callable[[bytes], bytes]) -> HostileBody:
+    """Page that unpacks to 20 times its size and more; Scrapy's own limits hold."""
+    return HostileBody(
+        {"Content-Type": HTML, "Content-Encoding": coding},
+        lambda size, visit: pack(b"<html><body><p>visit%d " % visit + b"a " * (size * 10)),
+    )
+
+
+def _watched(piece: str, **rule: str) -> HostileBody:
+    return _text(piece)._replace(rule=rule)
+
+
+def _robots(piece: str) -> HostileBody:
+    return _of("text/plain", "User-agent: *\n", piece)._replace(is_robots_txt=True)
 
 
 NO_RULES: Final = HostileBody({"Content-Type": "text/plain"}, lambda size, visit: b"")
 """A robots.txt without rules."""
+SHORT: Final = HostileBody({"Content-Type": HTML}, lambda size, visit: b"<html><body><p>visit%d" % visit)
+"""A page whose host has a hostile robots.txt."""
 SITEMAP: Final = '<?xml version="1.0"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
 BODIES: Final[dict[str, HostileBody]] = {
     "words": _text("word other more "),
@@ -158,7 +180,23 @@ BODIES: Final[dict[str, HostileBody]] = {
     "PDF, dates": HostileBody(
         {"Content-Type": "application/pdf"}, lambda size, visit: b"%PDF-1.4\n" + b"/M (" * (size // 4)
     ),
-    "a bomb": HostileBody({"Content-Type": HTML, "Content-Encoding": "gzip"}, _bomb),
+    "a bomb of gzip": _bomb("gzip", partial(gzip.compress, compresslevel=9)),
+    "a bomb of brotli": _bomb("br", partial(brotli.compress, quality=5)),
+    "a bomb of zstandard": _bomb("zstd", zstandard.ZstdCompressor().compress),
+    "watched, many": _watched("<p class=a>1 <b>2</b></p>", watch=".a"),
+    "watched, nested": _watched("<div class=a>1 ", watch=".a"),
+    "watched, in all above": _watched("<i><p>a</p></i>", watch="//p[preceding::p[1]]"),
+    "watched, a square": _watched("<p>a</p>", watch="//p[count(preceding-sibling::p) mod 2 = 0]"),
+    "ignored, many": _watched("<p>1 <b>2</b> 3</p>", ignore="b"),
+    "ignored, by words": _watched("<p>word 1 </p>", ignore="//p[contains(., '1')]"),
+    "calendar": _of("text/calendar", "BEGIN:VCALENDAR\n{}", "DTSTAMP:20260310T102100Z\nEND:VEVENT\n"),
+    "calendar, one line": _of("text/calendar", "BEGIN:VCALENDAR\nSUMMARY:{}", "a\r\n "),
+    "calendar, dates": _of("text/calendar", "BEGIN:VCALENDAR\n{}", "DTSTART:20260310T102100Z\n"),
+    "robots.txt, rules": _robots("Disallow: /a*b*c*d*e*f*$\n"),
+    "robots.txt, stars": _robots("Disallow: /" + "*a" * 500 + "\n"),
+    "robots.txt, agents": _robots("User-agent: a\nCrawl-delay: 1\n"),
+    "robots.txt, sitemaps": _robots("Sitemap: http://127.0.0.1/s.xml\n"),
+    "robots.txt, one line": _robots("a"),
     "a wrong charset": HostileBody(
         {"Content-Type": "text/html; charset=utf-7"}, _repeated("<p>{}", "+ADw-")
     ),

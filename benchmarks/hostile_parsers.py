@@ -17,9 +17,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from time import thread_time
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-from benchmarks.common import Answer, address_of, in_fresh_process, machine, peak_mb, printed, serve, verdict
-from benchmarks.hostile_bodies import BODIES, NO_RULES
+from benchmarks.common import Answer, in_fresh_process, machine, peak_mb, printed, serve, verdict
+from benchmarks.hostile_bodies import BODIES, NO_RULES, SHORT
 
 TARGET_S = 0.25
 TARGET_MB = 100.0
@@ -36,27 +37,35 @@ class Cost(NamedTuple):
 
 
 @contextmanager
-def serving(names: list[str], size: int) -> Iterator[tuple[str, list[int]]]:
-    """Serve bodies by their number; yields the address, and the number of the visit, which decides them."""
+def serving(names: list[str], size: int) -> Iterator[tuple[int, list[int]]]:
+    """Serve each body on a host of its own; yields the port, and the number of the visit."""
     visit = [1]
 
     def answer(host: int, path: str) -> Answer:
-        number = path.partition("sitemap")[2].partition(".xml")[0]
-        body = BODIES[names[int(number)]] if number else NO_RULES
+        body = BODIES[names[host - 1]]
+        if body.is_robots_txt != (path == "/robots.txt"):
+            body = SHORT if body.is_robots_txt else NO_RULES
         return Answer(body.make(size, visit[0]), headers=body.headers)
 
-    (server,) = serve(answer)
-    with server:
-        yield address_of(server), visit
+    servers = serve(answer, len(names))
+    yield servers[0].server_port, visit
+    for server in servers:
         server.shutdown()
+        server.server_close()
 
 
-def crawl(address: str, names: list[str], store: str | None) -> dict[str, Cost]:
+def _name(names: list[str], url: str) -> str:
+    """Name of the body that a host serves."""
+    return names[int((urlsplit(url).hostname or "").rpartition(".")[2]) - 1]
+
+
+def crawl(port: int, names: list[str], store: str | None) -> dict[str, Cost]:
     """Visit every body once, one after the other, with the add-on where a store is given."""
     from scrapy import Request, Spider, signals
     from scrapy.crawler import AsyncCrawlerProcess
 
-    longest, costs, outcomes = [0.0], {}, {}
+    urls = {name: f"http://127.0.0.{host}:{port}/sitemap.xml" for host, name in enumerate(names, 1)}
+    longest, costs, outcomes = [0.0], dict.fromkeys(names, (0.0, 0.0)), {}
     current: list[str] = []
     run = asyncio.Handle._run
 
@@ -65,19 +74,17 @@ def crawl(address: str, names: list[str], store: str | None) -> dict[str, Cost]:
         run(self)
         longest[0] = max(longest[0], thread_time() - start_s)
 
-    def name_of(url: str) -> str:
-        return names[int(url.rpartition("sitemap")[2].partition(".")[0])] if "sitemap" in url else ""
-
     def ended() -> None:
         if current:
-            costs[current.pop()] = longest[0], peak_mb()
+            turn_s, mb = costs[name := current.pop()]
+            costs[name] = max(turn_s, longest[0]), max(mb, peak_mb())
         longest[0] = 0.0
         with open("/proc/self/clear_refs", "w") as file:
             file.write("5")  # the peak begins anew
 
     def leaves(request: Any, spider: Any) -> None:
         ended()
-        current.append(name_of(request.url))
+        current.append(_name(names, request.url))
 
     class Hostile(Spider):
         name = "hostile"
@@ -85,23 +92,24 @@ def crawl(address: str, names: list[str], store: str | None) -> dict[str, Cost]:
         async def start(self) -> AsyncIterator[Any]:
             self.crawler.signals.connect(leaves, signals.request_reached_downloader)
             asyncio.Handle._run = timed  # type: ignore[method-assign] # what comes before is no page's doing
-            for number in range(len(names)):
-                yield Request(f"{address}/sitemap{number}.xml", errback=self.failed)
+            for url in urls.values():
+                yield Request(url, errback=self.failed)
 
         def parse(self, response: Any) -> None:
             visit = response.meta.get("gp4c")
             if visit is not None:
-                outcomes[name_of(response.request.url)] = visit["outcome"]
+                outcomes[_name(names, response.request.url)] = visit["outcome"]
                 visit.diff()
 
         def failed(self, failure: Any) -> None:
-            outcomes[name_of(failure.request.url)] = failure.type.__name__
+            outcomes[_name(names, failure.request.url)] = failure.type.__name__
 
     settings: dict[str, Any] = {
         "LOG_LEVEL": "CRITICAL",
         "TELNETCONSOLE_ENABLED": False,
         "CONCURRENT_REQUESTS": 1,
         "RETRY_ENABLED": False,
+        "ROBOTSTXT_OBEY": True,
     }
     if store is not None:
         settings |= {
@@ -111,12 +119,15 @@ def crawl(address: str, names: list[str], store: str | None) -> dict[str, Cost]:
             "GP4C_BUDGET": 1.0,
             "GP4C_SITE_SHARE": 1.0,
             "GP4C_WARMUP_VISITS": 0,
+            "GP4C_RULES": [
+                {"match": url, **BODIES[name].rule} for name, url in urls.items() if BODIES[name].rule
+            ],
         }
     process = AsyncCrawlerProcess(settings)
     process.crawl(process.create_crawler(Hostile))
     process.start()
     ended()
-    return {name: Cost(*cost, outcomes.get(name, "no visit")) for name, cost in costs.items() if name}
+    return {name: Cost(*cost, outcomes.get(name, "no visit")) for name, cost in costs.items()}
 
 
 class Row(NamedTuple):
@@ -139,11 +150,11 @@ class Row(NamedTuple):
 def rows(names: list[str], size: int) -> dict[str, Row]:
     """Costs of bodies by their names."""
     by_body: dict[str, list[Cost]] = {name: [] for name in names}
-    with serving(names, size) as (address, visit), tempfile.TemporaryDirectory() as store:
-        stock = in_fresh_process(crawl, address, names, None)
+    with serving(names, size) as (port, visit), tempfile.TemporaryDirectory() as store:
+        stock = in_fresh_process(crawl, port, names, None)
         for number in range(1, VISITS + 1):
             visit[0] = number
-            for name, cost in in_fresh_process(crawl, address, names, f"{store}/store").items():
+            for name, cost in in_fresh_process(crawl, port, names, f"{store}/store").items():
                 by_body[name].append(cost)
     return {
         name: Row(

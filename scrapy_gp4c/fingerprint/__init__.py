@@ -342,7 +342,7 @@ def is_changed(a: int, b: int, threshold: int) -> bool:
 NOT_WATCHED_REASON: Final = "its rule leaves nothing to compare"
 NEVER_TEXT: Final = ("script", "style", "noscript", "template")
 _NO_TEXT: Final = " or ".join(f"ancestor::{tag}" for tag in ("head", *NEVER_TEXT))
-_TEXTS: Final = f"//text()[normalize-space()][not({_NO_TEXT})]"
+_TEXTS: Final = f"/descendant::text()[normalize-space()][not({_NO_TEXT})]"  # "//" takes the square
 
 
 class ComparedPart(NamedTuple):
