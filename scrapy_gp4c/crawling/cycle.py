@@ -240,7 +240,7 @@ class HeldVisit:
     """Whether its response came to the spider."""
     failure: str | None = None
     links: Callable[[], int] = lambda: 0
-    """Tells the checksum of the links; 0: not known."""
+    """Function for the checksum of the links; 0: not known."""
     withdrawn: str | None = None
     """Why the answer is not the page, by the spider."""
     is_doubted: bool = False

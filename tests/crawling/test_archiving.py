@@ -358,8 +358,8 @@ def has_paired_rightly(path: Path) -> tuple[int, int]:
                     pair = texts.pair(store.page(page).key, cycle, now)
                     if pair is not None:
                         pairs += 1
-                        assert fingerprint_of_text(pair.after) == now
-                        assert not is_changed(fingerprint_of_text(pair.before), copies[page], 3)
+                        assert fingerprint_of_text(pair[1]) == now
+                        assert not is_changed(fingerprint_of_text(pair[0]), copies[page], 3)
                 if outcome in COPIED:
                     copies[page] = now
         for page in range(store.pages):
