@@ -176,12 +176,11 @@ class LogHandler(logging.Handler):
 
 
 @pytest.mark.parametrize("patience_s", [0.001, 1000.0])
-def test_a_long_compilation_is_told_once(monkeypatch: pytest.MonkeyPatch, patience_s: float) -> None:
+def test_a_long_compilation_is_told_once(patience_s: float) -> None:
     """While it lasts, not when it is over; functions compiled within another are part of it."""
     handler, logger = LogHandler(), logging.getLogger("training.replaying.kernels.compiling")
     logger.addHandler(handler)
-    monkeypatch.setattr("training.replaying.kernels.compiling.PATIENCE_S", patience_s)
-    teller = CompileNotice()
+    teller = CompileNotice(patience_s)
     try:
         with event.install_listener("numba:compile", teller):
             for _ in range(2):

@@ -38,7 +38,8 @@ PATIENCE_S: Final = 3.0
 class CompileNotice(event.Listener):
     """Listener that logs one line when a compilation, with all that it calls, becomes long."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+        self._patience_s = patience_s
         self._depth = 0
         self._has_told = False
         self._timer: threading.Timer | None = None
@@ -46,7 +47,7 @@ class CompileNotice(event.Listener):
     def on_start(self, started: Any) -> None:
         self._depth += 1
         if self._timer is None:
-            self._timer = threading.Timer(PATIENCE_S, self._tell)
+            self._timer = threading.Timer(self._patience_s, self._tell)
             self._timer.daemon = True
             self._timer.start()
 
