@@ -84,6 +84,7 @@ def test_rules_hold_the_default_to_random_on_every_history_and_seed() -> None:
     assert chosen(two, KINDS)["default"].name == "t * near"
 
 
+@pytest.mark.slow
 def test_tables_have_a_row_for_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

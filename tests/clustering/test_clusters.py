@@ -145,7 +145,6 @@ def test_what_cannot_be_clustered(
     assert "pip install 'scrapy-gp4c[cluster]'" in capsys.readouterr().err
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=1, max_size=8, unique=True))
 def test_nearest_is_by_euclidean_distance(centres: list[tuple[int, int]]) -> None:
     """Each cluster first in its own row; of equally far ones the smaller number first."""

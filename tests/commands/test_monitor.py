@@ -24,7 +24,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.commands.monitor import (
@@ -131,7 +131,6 @@ class FakeCrawl:
         raise AssertionError
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.dictionaries(st.integers(1, 300), st.floats(-1e6, 1e6), max_size=8),
     st.dictionaries(st.integers(1, 300), st.floats(0.0, 1e6), max_size=8),

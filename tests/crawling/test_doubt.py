@@ -342,7 +342,9 @@ def busy(request: ServerRequest) -> bytes:
     return b"later"
 
 
-@pytest.mark.parametrize("block", [WALL, busy, teaser, incident])
+@pytest.mark.parametrize(
+    "block", [WALL, busy, *(pytest.param(one, marks=pytest.mark.slow) for one in (teaser, incident))]
+)
 @pytest_twisted.ensureDeferred
 async def test_pages_wait_no_longer_when_their_site_answers_again(
     site: Site, store_path: Path, block: Any

@@ -142,6 +142,7 @@ async def test_a_message_that_could_not_be_sent_is_sent_by_the_next_run(
     assert list(Outbox(store_path).waiting()) == []
 
 
+@pytest.mark.slow
 @pytest_twisted.ensureDeferred
 async def test_a_change_is_told_when_its_visit_is_delivered(site: Site, store_path: Path, hook: Hook) -> None:
     """Not by the visit whose callback failed, but by the next one, which finds the page as it was left."""

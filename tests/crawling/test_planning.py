@@ -232,7 +232,6 @@ def hubs_of(rows: list[Row], budget: int, **given_settings: Any) -> Selection:
 
 
 @given(ROWS, st.integers(0, 40), st.sampled_from([0.0, 0.1, 0.5, 1.0]), st.integers(0, 5))
-@settings(max_examples=60, deadline=None)
 def test_hubs_that_promise_most_are_visited(rows: list[Row], budget: int, share: float, seed: int) -> None:
     """New pages per cycle times cycles waited; ties by draw; at least one if the share is above 0."""
     draw = draws(np.array([row["key"] for row in rows], np.uint64), seed, CYCLE).tolist()

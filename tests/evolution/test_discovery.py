@@ -209,6 +209,7 @@ def test_what_tells_nothing_of_discovery_is_refused() -> None:
         learned_from(old, choices_of(), [])
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Learns, tells what it is worth, and what to put into the settings."""
     write_growth(tmp_path / "grown.npz", random_web(2, pages=50, cycles=16))

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from deap import gp
 from deap.tools import selection
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import ExpressionError, LearningError
@@ -349,7 +349,6 @@ def test_half_and_half_runs_through_the_ramp():
     assert all(is_complete(tree) for tree in trees)
 
 
-@settings(max_examples=100)
 @given(seeds, seeds, seeds)
 def test_crossover_makes_a_child_of_both(one_seed, other_seed, seed):
     """The child is `one` with one subtree replaced by a subtree of `other`, whole and within the limit."""
@@ -385,7 +384,6 @@ def test_crossover_gives_the_parent_back_when_every_child_is_too_deep():
     assert child.fitness == 0.5
 
 
-@settings(max_examples=100)
 @given(st.sampled_from(sorted(MUTATIONS)), seeds, seeds)
 def test_mutations_keep_trees_is_complete(name, tree_seed, seed):
     """Every mutation gives a whole tree within the depth limit and leaves its argument alone."""
@@ -500,7 +498,6 @@ def test_rates_are_the_papers():
         assert dict(RATES[name].mutations) == dict.fromkeys(mutations, 0.05)
 
 
-@settings(max_examples=30, deadline=None)
 @given(seeds, st.sampled_from(sorted(RATES)), st.integers(0, 3))
 def test_generations_stay_within_the_limits(seed, name, elite):
     """Over ten generations: the same size, no tree deeper than 10, the elite on top untouched."""
@@ -575,7 +572,6 @@ def bits(expression: Expression, columns: dict[str, np.ndarray]) -> np.ndarray:
     return expression(columns, 200).view(np.int64)
 
 
-@settings(max_examples=150)
 @given(st.integers(0, 2**32), st.integers(0, 2**32))
 def test_canonical_form_scores_bit_for_bit_alike(tree_seed, seed):
     """On every kind of value, signed zeros and overflow included, and it is a fixed point."""
@@ -604,7 +600,6 @@ programs = st.recursive(
 )
 
 
-@settings(max_examples=150)
 @given(programs, st.integers(0, 2**32))
 @example(("-", "*", "t", 0.0, "*", "t", -0.0), 0)
 @example(("+", "X", "-", -0.0, 0.0), 0)
@@ -690,7 +685,6 @@ def test_what_does_not_matter_goes(text, short):
     assert simplify(parse(text), lambda e: order(e) == before).text == short
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32))
 def test_never_longer_never_different(seed):
     """On any tree: the same order, no more nodes than before, and at least one terminal."""

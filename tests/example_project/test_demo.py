@@ -243,6 +243,7 @@ def test_learn_and_switch(collected, monkeypatch, capsys):
     )
 
 
+@pytest.mark.slow
 def test_learning_that_cannot_be(tmp_path):
     """Too few cycles are one clear error that carries the reason of the command."""
     web = Series(LEARNED, tmp_path, np.zeros(1, np.int32), panel=PANEL)

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 import pytest_twisted
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from parsel import Selector
 from scrapy.http import XmlResponse
@@ -42,7 +42,6 @@ def answer(page, day, start=START):
 
 
 @given(page=st.sampled_from(FILES), day=st.integers(2, 31))
-@settings(max_examples=60, deadline=None)
 def test_a_file_claims_what_the_model_says(page, day):
     """Read as hints are: the pages that it leads to, since when each is as it is; of the liar, now."""
     response, shown = answer(page, day)
@@ -58,7 +57,6 @@ def test_a_file_claims_what_the_model_says(page, day):
 
 
 @given(page=st.sampled_from(FILES), day=st.integers(2, 31))
-@settings(max_examples=60, deadline=None)
 def test_a_file_has_changed_where_the_model_says_so(page, day):
     """By its fingerprint: dates alone are no change, a page more or less is one."""
     before, now = answer(page, day - 1)[0], answer(page, day, START + timedelta(days=1))[0]

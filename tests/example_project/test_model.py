@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from example_project import model
@@ -24,7 +24,6 @@ def test_size(web):
 
 
 @given(seed=st.integers(0, 2**32 - 1), hosts=st.integers(1, 12), days=st.permutations([1, 2, 5, 9]))
-@settings(max_examples=30, deadline=None)
 def test_pure(seed, hosts, days):
     """A version depends on seed, hosts, page and day only, not on what was asked for before."""
     asked, fresh = Web(seed, hosts), Web(seed, hosts)
@@ -35,7 +34,6 @@ def test_pure(seed, hosts, days):
 
 
 @given(seed=st.integers(0, 1000), day=st.integers(2, 50))
-@settings(max_examples=30, deadline=None)
 def test_versions_count_changes(seed, day):
     """Versions start at 1 at birth, grow by one with each change, and never otherwise."""
     web = Web(seed, 8)

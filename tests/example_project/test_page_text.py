@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from parsel import Selector
 
@@ -33,7 +33,6 @@ def words(page, day, noise_seed):
 
 
 @given(page=PAGES, version=st.integers(1, 60))
-@settings(max_examples=60, deadline=None)
 def test_every_version_differs(page, version):
     """Each version's main text differs from the one before, in at most a few sentences."""
     before, now = main_text(WEB, page, version), main_text(WEB, page, version + 1)
@@ -43,7 +42,6 @@ def test_every_version_differs(page, version):
 
 @given(page=PAGES, day=st.integers(2, 40))
 @example(page=int(np.flatnonzero(WEB.born == 7)[0]), day=7)  # its day of birth
-@settings(max_examples=60, deadline=None)
 def test_a_change_is_seen(page, day):
     """The words of the main part differ between two days of a page's life exactly where the versions do."""
     day = max(day, int(WEB.born[page]) + 1)

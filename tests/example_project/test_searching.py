@@ -19,6 +19,7 @@ from tests.example_project.test_demo import free_port
 from training.histories.contents import read_contents
 from training.replaying.search import WorkloadPlan, draw
 
+pytestmark = pytest.mark.slow
 HOSTS = 2
 DAYS = FIRST_RANKED_DAY + 1
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -45,7 +45,6 @@ def others(changed, group, lag):
     changed=arrays(np.bool_, st.tuples(st.integers(2, 6), st.just(30))),
     directory=arrays(np.int64, 30, elements=st.integers(0, 3)),
 )
-@settings(max_examples=60, deadline=None)
 def test_definitions(changed, directory):
     """Togetherness, sweeps and counts are what their names say; a site has two directories."""
     changed[0, :2] = True
@@ -88,6 +87,7 @@ def test_apart_and_together():
     assert traits(together)["directory: correlation of the numbers of changes"] > 0.95
 
 
+@pytest.mark.slow
 def test_the_web_is_like_the_data():
     """Without the pages that a program rewrites, the web's traits are those its constants were chosen for."""
     webs = [traits(bits_of(history_of(Web(seed), 58), ["/live/"])) for seed in range(1, 9)]

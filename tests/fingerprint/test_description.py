@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 
@@ -80,7 +80,6 @@ def test_any_response_has_a_description(response: Response, words: int) -> None:
 
 
 @given(body=st.binary(max_size=300), html=st.booleans())
-@settings(max_examples=60, deadline=None)
 def test_no_body_makes_it_raise(body: bytes, html: bool) -> None:
     """Nor markup that is cut off anywhere."""
     response = HtmlResponse("http://h/", body=b"<main><a href='" + body + b"'>" + body if html else body)

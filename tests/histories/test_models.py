@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import HistoryError
@@ -17,7 +17,6 @@ from training.histories.splits import page_folds
 from training.replaying.replay import replay
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     model=st.sampled_from(sorted(models.MODELS)),
     pages=st.integers(1, 400),

@@ -114,6 +114,7 @@ for name in sys.argv[3:]:
     assert "gp4c = scrapy_gp4c.commands:Command" in entry_points.read_text()
 
 
+@pytest.mark.slow
 def test_a_wheel_serves_the_commands_of_training(installed: Path) -> None:
     """``python -m training.X --help`` for all seven."""
     code = """
@@ -132,6 +133,7 @@ for name in sys.argv[3:]:
     assert printed.split("\n")[:-1] == [f"usage: python -m training.{name}" for name in COMMANDS]
 
 
+@pytest.mark.slow
 def test_a_wheel_serves_reports(installed: Path) -> None:
     """Templates and style are found where the report's maker looks for them."""
     code = """

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.page_state.claims import KINDS_OF
@@ -206,7 +206,6 @@ class Kept:
 
 
 @given(webs())
-@settings(max_examples=300, deadline=None)
 def test_terminals_are_their_definitions(web: Web) -> None:
     """Those of shares to the last bit; those with exponentials to the units that sums are kept in."""
     plain, values = Plain(web), Kept(web).values(slice(None))
@@ -221,7 +220,6 @@ def test_terminals_are_their_definitions(web: Web) -> None:
 
 
 @given(webs(), st.data())
-@settings(max_examples=100, deadline=None)
 def test_some_rows_are_told_what_all_are(web: Web, data: st.DataObject) -> None:
     """In any order of rows, bit by bit."""
     columns = Kept(web)
@@ -232,7 +230,6 @@ def test_some_rows_are_told_what_all_are(web: Web, data: st.DataObject) -> None:
 
 
 @given(webs(), st.randoms())
-@settings(max_examples=100, deadline=None)
 def test_the_order_of_visits_and_pages_does_not_count(web: Web, random) -> None:
     """Sums are exact: pages and directories numbered anew have the same values, bit by bit."""
     pages, groups = list(range(len(web.directory))), list(range(len(web.site)))

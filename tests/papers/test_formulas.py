@@ -102,7 +102,6 @@ SCORES: Final = {
     st.integers(0, 3),
     st.sampled_from(list(SCORES)),
 )
-@settings(max_examples=60, deadline=None)
 def test_a_replay_is_algorithm_2_of_the_thesis(
     seed: int, pages: int, cycles: int, warmup: int, text: str
 ) -> None:
@@ -266,7 +265,6 @@ def test_distances_of_clusters(centres: list[tuple[int, int]]) -> None:
 
 
 @given(LINKS)
-@settings(deadline=None, max_examples=40)
 def test_page_rank_is_equation_9(links: list[tuple[int, int]]) -> None:
     """PR = (1 - d) / N + d sum PR / OL, solved by elimination in fractions; dangling pages link to all."""
     damping = Fraction(85, 100)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import HistoryError
@@ -38,7 +38,6 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     pages=st.integers(5, 120),
     cycles=st.integers(9, 40),

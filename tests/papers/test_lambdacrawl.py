@@ -57,7 +57,6 @@ def test_probabilities_are_those_of_algorithm_2(pages: list[tuple[int, float, bo
 
 
 @given(PAGES)
-@settings(deadline=None, max_examples=30)
 def test_lambda_crawl_is_best(pages: list[tuple[int, float, bool]]) -> None:
     """No plan of the paper's has a lower harmonic cost, nor a lower binary one than its optimum."""
     sources, budget = sources_of(pages), 0.2 * len(pages)

@@ -111,7 +111,6 @@ def visited(chosen: list[Selection]) -> npt.NDArray[np.uint32]:
 
 
 @given(text=st.sampled_from(POLICIES), web=evidence(), share=st.floats(0, 1.2))
-@settings(max_examples=60, deadline=None)
 def test_a_cycle_keeps_its_budget_and_visits_no_page_twice(
     text: str, web: dict[str, Any], share: float
 ) -> None:
@@ -125,14 +124,12 @@ def test_a_cycle_keeps_its_budget_and_visits_no_page_twice(
 
 
 @given(text=st.sampled_from(POLICIES), web=evidence(), k=st.integers(0, 60), block_rows=st.integers(1, 70))
-@settings(max_examples=60, deadline=None)
 def test_the_size_of_blocks_does_not_matter(text: str, web: dict[str, Any], k: int, block_rows: int) -> None:
     """Ties are broken by what belongs to the page, not by where it stands in a block."""
     assert same(plans(text, web, k, block_rows), plans(text, web, k, 100))
 
 
 @given(text=st.sampled_from(POLICIES), web=evidence(), k=st.integers(0, 60), late=st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
 def test_a_crawl_resumes_from_any_prefix_of_its_log(
     text: str, web: dict[str, Any], k: int, late: int
 ) -> None:
@@ -156,7 +153,6 @@ def test_a_crawl_resumes_from_any_prefix_of_its_log(
 
 
 @given(text=st.sampled_from(POLICIES), web=evidence(), k=st.integers(0, 60))
-@settings(max_examples=50, deadline=None)
 def test_planning_changes_nothing_it_is_shown(text: str, web: dict[str, Any], k: int) -> None:
     """The columns are the store's own memory."""
     before = {name: column.copy() for name, column in web["state"].items()}

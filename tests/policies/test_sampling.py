@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import PolicyError
@@ -156,7 +156,6 @@ CHANCES: dict[str, Callable[[Web, int], float]] = {
     phi=st.sampled_from(list(CHANCES)),
     in_flight=st.sampled_from([1, 3, 16]),
 )
-@settings(max_examples=60, deadline=None)
 def test_db_is_algorithm_1(web: Web, k: int, d: int, phi: str, in_flight: int) -> None:
     """Samples in turn, and near those that are followed all within d steps, the nearest first."""
 
@@ -202,14 +201,12 @@ def greedy(web: Web, k: int, sample: int | None) -> list[int]:
 
 
 @given(web=webs(), k=st.integers(1, 60), sample=st.sampled_from([None, 1, 2, 7]))
-@settings(max_examples=60, deadline=None)
 def test_gsb_fetches_the_groups_with_most_changed_samples(web: Web, k: int, sample: int | None) -> None:
     """Equal samples first; if these are above the budget, groups are drawn."""
     assert visits(f"gsb(sample={sample})", web, k) == greedy(web, k, sample)
 
 
 @given(web=webs(), k=st.integers(1, 60), heard=st.integers(0, 60))
-@settings(max_examples=60, deadline=None)
 def test_gsb_plans_ahead_what_it_would_fetch_in_any_case(web: Web, k: int, heard: int) -> None:
     """While samples are out the best group whose samples are in has its turn; others, if the budget lasts for
     those that are out, too."""
@@ -271,7 +268,6 @@ def group_by_group(web: Web, k: int, sample: int | None, threshold: float, in_fl
     threshold=st.sampled_from([0.0, 0.5, 1.0]),
     in_flight=st.sampled_from([1, 16]),
 )
-@settings(max_examples=60, deadline=None)
 def test_groups_go_by_what_is_known_of_their_pages(
     web: Web, k: int, sample: int | None, threshold: float, in_flight: int
 ) -> None:
@@ -281,7 +277,6 @@ def test_groups_go_by_what_is_known_of_their_pages(
 
 
 @given(web=webs(), k=st.integers(0, 60))
-@settings(max_examples=30, deadline=None)
 def test_the_baselines(web: Web, k: int) -> None:
     """`rns` takes pages in turn, as `db` does that follows nothing; `rr` the oldest ones in their order."""
     in_turn = sorted(range(len(web.urls)), key=web.turn)[:k]
@@ -291,7 +286,6 @@ def test_the_baselines(web: Web, k: int) -> None:
 
 
 @given(web=webs(), k=st.integers(0, 60), share=st.sampled_from([0.1, 0.5, 1.0]))
-@settings(max_examples=30, deadline=None)
 def test_rounds_begin_with_a_sample_of_every_group(web: Web, k: int, share: float) -> None:
     """One page of each, then another of each that has one left; then the highest scores in equal parts."""
     result = visits(f"rounds(rounds=2, sample={share})", web, k)
@@ -402,7 +396,6 @@ def cycle_of(web: Web, k: int, near: Near, phi: str, in_flight: int) -> list[tup
     in_flight=st.sampled_from([1, 4, 16]),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=40, deadline=None)
 def test_cb_visits_clusters_by_rank(web: Web, k: int, d: int, phi: str, in_flight: int, seed: int) -> None:
     """A followed sample brings its own cluster, then the d nearest; a page of none brings nobody."""
     rng = np.random.default_rng(seed)
@@ -433,7 +426,6 @@ def test_cb_visits_clusters_by_rank(web: Web, k: int, d: int, phi: str, in_fligh
     in_flight=st.sampled_from([1, 4, 16]),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=40, deadline=None)
 def test_lb_visits_siblings_and_then_hop_by_hop(
     web: Web, k: int, d: int, phi: str, in_flight: int, seed: int
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.policies.base import Block, PolicySettings, Round
@@ -91,7 +91,6 @@ def counted(text: str) -> Counted:
 
 
 @pytest.mark.filterwarnings("error")
-@settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from(FUNCTIONS),
     st.lists(st.tuples(st.integers(0, 400), st.integers(1, 6)), max_size=9),

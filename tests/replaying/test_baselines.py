@@ -129,7 +129,6 @@ def history(seed: int, pages: int = PAGES, cycles: int = CYCLES) -> ChangeHistor
 
 
 @given(name=st.sampled_from(list(BASELINES)), seed=st.integers(0, 2**32), k=st.integers(1, PAGES))
-@settings(deadline=None, max_examples=60)
 def test_every_peer_spends_exactly_the_budget(name: str, seed: int, k: int) -> None:
     """Whatever its own bookkeeping would have spent."""
     assert replay(history(seed), name, budget=k).visited.tolist() == [k] * (CYCLES - WARMUP)
@@ -229,7 +228,6 @@ def plain_replay(name: str, changed: npt.NDArray[np.bool_]) -> list[list[int]]:
 
 
 @given(name=st.sampled_from(list(BASELINES)), seed=st.integers(0, 2**32))
-@settings(deadline=None, max_examples=40)
 def test_the_most_overdue_pages_are_visited_first(name: str, seed: int) -> None:
     """A replay finds, cycle by cycle, what a plain loop over pages finds."""
     recorded = history(seed)

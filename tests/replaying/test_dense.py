@@ -351,7 +351,6 @@ TREES = st.recursive(LEAVES.map(lambda leaf: (leaf,)), _trees, max_leaves=12)
 
 
 @given(tokens=TREES, seed=st.integers(0, 2**32))
-@settings(max_examples=100, deadline=None)
 def test_the_parts_put_together_score_as_the_whole(tokens, seed):
     """Bit for bit."""
     function = functions.of_expression(Expression(tokens))
@@ -471,7 +470,6 @@ TEXTS = (
     block_rows=st.integers(1, 30),
     k=st.integers(0, 40),
 )
-@settings(max_examples=50, deadline=None)
 def test_ranking_all_at_hand_is_ranking_in_passing(seed, scores, ties, block_rows, k):
     """Round for round, by one function and another: pages, scores and cut of a pass over the candidates."""
     rng = np.random.default_rng(seed)
@@ -583,7 +581,6 @@ def _as_bits(values):
 
 
 @given(seed=st.integers(0, 2**32), slack=st.sampled_from([0, 4096]))
-@settings(max_examples=50, deadline=None)
 def test_pages_have_what_observing_each_by_itself_gives(seed, slack):
     """Whatever is visited: all columns are those of pages that are observed one by one."""
     rng = np.random.default_rng(seed)

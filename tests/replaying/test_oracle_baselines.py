@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scrapy.settings import Settings as ScrapySettings
@@ -72,7 +72,6 @@ def test_rates_follow_the_updates_seen() -> None:
     assert allocate_visits(rates[:1], np.ones(1), 1, 57).tolist() == [0]
 
 
-@settings(max_examples=30)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.integers(1, 4), st.integers(0, 99))
 def test_slots_shift_as_little_as_the_linear_program(counts: list[int], budget: int, seed: int) -> None:
     """Against the transportation problem of single visits (no page twice a cycle left aside)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.scoring import hints, terminals
@@ -60,7 +60,6 @@ DETERMINATE = tuple(
 
 
 @given(st.integers(0, 2**32), st.integers(1, 12))
-@settings(max_examples=30, deadline=None)
 def test_terminals_of_listed_states_are_finite(seed, cycles):
     """No state makes a terminal that is not finite: expressions are evaluated without a look at that."""
     truth = prepare(generate("poisson", 30, cycles + 2, seed % 1000), budget=0.1)

@@ -338,7 +338,6 @@ EXAMPLE = [
 ]
 
 
-@settings(max_examples=30, deadline=None)
 @given(case=cases(), text=st.sampled_from(SCORES))
 def test_full_budget_finds_every_change(case, text):
     """With a budget of 100% the change rate is the share of pages with a change, and all copies are fresh."""
@@ -350,7 +349,6 @@ def test_full_budget_finds_every_change(case, text):
     assert (result.harmonic_staleness == 0.0).all()
 
 
-@settings(max_examples=30, deadline=None)
 @given(case=cases(), text=st.sampled_from((*SCORES, "random", "oracle")))
 def test_nothing_beats_the_truth(case, text):
     """In no cycle can a ranking find more than min(k, pending); the oracle finds just that, in front."""

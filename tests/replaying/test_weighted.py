@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import ScoreError
@@ -61,7 +61,6 @@ def visits(history: ChangeHistory, score: str) -> list[tuple[list[int], list[int
     return rows
 
 
-@settings(max_examples=60, deadline=None)
 @given(webs(), st.sampled_from(SCORES))
 def test_weighted_metrics_are_what_they_are_defined_as(history: ChangeHistory, score: str) -> None:
     """Gains times weights over those of the heaviest pending pages first; weight found per visit."""
@@ -79,7 +78,6 @@ def test_weighted_metrics_are_what_they_are_defined_as(history: ChangeHistory, s
         assert result.weighted_change_rate[row] == pytest.approx(rate, rel=1e-9, abs=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
 @given(webs(), st.sampled_from(SCORES), st.sampled_from([1.0, 0.25, 8.0]))
 def test_equal_weights_are_none(history: ChangeHistory, score: str, weight: float) -> None:
     """Bit for bit: with 1 the weighted metrics are those without weights, and so is freshness with any."""
@@ -96,7 +94,6 @@ def test_equal_weights_are_none(history: ChangeHistory, score: str, weight: floa
         assert (other * factor).tobytes() == ours.tobytes(), name
 
 
-@settings(max_examples=30, deadline=None)
 @given(webs(), st.sampled_from(["top_k", "rounds(rounds=2)", "rns"]))
 def test_heavier_pages_count_more(history: ChangeHistory, policy: str) -> None:
     """Under any policy: what the weights add up to over all changes found is what the visits say."""

@@ -211,6 +211,7 @@ async def test_latency_of_a_real_crawl(site: Site, store_path: Path) -> None:
     assert latency_ms["refused"] == 0
 
 
+@pytest.mark.slow
 @NEEDS_BROWSER
 def test_in_a_browser(store_path: Path, tmp_path: Path) -> None:
     """Chromium opens the report of a crawl without console error or request, on a phone too."""

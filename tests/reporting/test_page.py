@@ -17,6 +17,7 @@ from training import report
 from training.reporting.page import DEFINITIONS, ReportPage, Section, render, table, term_of
 
 
+@pytest.mark.slow
 @NEEDS_BROWSER
 def test_in_a_browser(tmp_path: Path) -> None:
     """Chromium opens the report without console error or request, and shows the headline number."""

@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import ExpressionError
@@ -55,7 +55,6 @@ def programs(draw, depth=6):
     return out
 
 
-@settings(max_examples=300, deadline=None)
 @given(programs())
 def test_text_and_tree_round_trip(program):
     """Writing a tree and reading it back gives the same tokens, to the bit of every constant."""
@@ -70,7 +69,6 @@ def test_text_and_tree_round_trip(program):
     assert set(tree.terminals) <= set(NAMES)
 
 
-@settings(max_examples=300, deadline=None)
 @given(programs(), st.integers(0, 2**32))
 def test_every_tree_is_finite_everywhere(program, seed):
     """Closed arithmetic: no input, infinite and NaN ones included, leads out of the finite numbers."""
@@ -85,7 +83,6 @@ def test_every_tree_is_finite_everywhere(program, seed):
     assert np.isfinite(scores).all()
 
 
-@settings(max_examples=300, deadline=None)
 @given(programs(), st.integers(0, 2**32))
 def test_filled_in_it_has_the_same_score(program, seed):
     """The text with numbers for terminals, read again, gives every row's score bit for bit."""
@@ -100,7 +97,6 @@ def test_filled_in_it_has_the_same_score(program, seed):
         assert parse(filled.text)({}, 1).tobytes() == scores[row : row + 1].tobytes()
 
 
-@settings(max_examples=100, deadline=None)
 @given(programs(), st.integers(0, 2**32), st.integers(1, 70))
 def test_blocks_do_not_show(program, seed, block):
     """One row alone, blocks of any size and the whole array give the same bits."""
@@ -183,7 +179,6 @@ def test_everything_else_is_refused(text):
     assert len(str(caught.value)) < 700
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.text(max_size=60) | st.text(alphabet="tXn+-*/().,0123456789e plogwx[]'=", max_size=40))
 def test_any_text_is_read_or_refused(text):
     """No text leads to another exception than ExpressionError."""
@@ -294,7 +289,6 @@ MEANING = {
 """Operators as plain functions of two numbers."""
 
 
-@settings(max_examples=300)
 @given(st.sampled_from(sorted(PRIMITIVES)), PAIRS)
 def test_operators_do_what_they_mean(name, pairs):
     """Every result is finite and the defined one; the arguments stay as they are."""
@@ -311,7 +305,6 @@ def test_operators_do_what_they_mean(name, pairs):
         np.testing.assert_array_equal(column, copy)
 
 
-@settings(max_examples=300)
 @given(st.sampled_from(sorted(PRIMITIVES)), PAIRS)
 def test_the_result_may_replace_an_argument(name, pairs):
     """Written over any of its arguments the result is the same to the last bit."""

@@ -22,7 +22,6 @@ from scrapy_gp4c.scoring.ranking import (
 SLACK_ROWS = 2
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.5, 1e300]), max_size=60),
     st.integers(0, 70),
@@ -80,7 +79,6 @@ def test_a_stream_that_rises_takes_little_memory(values: int) -> None:
     assert best.result(k).pages.tolist() == top_k(scores, ties, k).tolist()
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.sampled_from([0.0, -0.0, 1.5, -1.5, 5e-324, -5e-324, 1.7e308, -1.7e308]), min_size=1),
     st.sampled_from([1, 2**32, 2**33, 2**64]),

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.scoring import discovery, first_visits, hints, refresh_value, sizes, terminals, weights
@@ -36,7 +36,6 @@ def visit_lists(draw):
     return first, visits, last + draw(st.integers(1, 30))
 
 
-@settings(max_examples=150, deadline=None)
 @given(visit_lists(), st.sampled_from(CLOCKS))
 def test_state_equals_printed_sums(case, clock):
     """Terminals from O(1) state equal their sums over up to 400 visits, to 1e-12 (E is kept in 2**-24)."""
@@ -66,7 +65,6 @@ def test_long_histories_neither_overflow_nor_vanish():
 
 
 @given(visit_lists(), st.sampled_from(CLOCKS), st.sampled_from(OWN_PAST))
-@settings(max_examples=60, deadline=None)
 def test_columns_named_are_columns_needed(case, clock, name):
     """A terminal computed from just the columns it names, updated alone, is bit-equal to the full state's."""
     first, visits, cycle = case

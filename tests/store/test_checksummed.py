@@ -15,7 +15,7 @@ from typing import Any
 import lmdb
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import StoreDamagedError
@@ -80,7 +80,6 @@ def what_comes_of(read: Callable[[bytes], Any], raw: bytes) -> tuple[type, str]:
     return type(result), repr(result)
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     numbers=st.sets(st.integers(0, 2**32 - 1), min_size=1, max_size=9),
     which=st.integers(0, 8),
@@ -260,7 +259,6 @@ def test_what_a_code_stands_for_is_never_another(request_: dict[str, Any], store
     assert json.loads(in_full(stored)) == request_
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.dictionaries(PAGES, REQUESTS, min_size=1, max_size=8), st.data())
 def test_the_table_has_requests_in_full(requests: dict[int, dict[str, Any]], data: st.DataObject) -> None:
     """However they are written and read."""

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import lmdb
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS, Place, add_up, place_of_url
@@ -46,7 +46,6 @@ def test_directories_are_numbered_in_the_order_in_which_they_are_come_upon(
             numbering = Numbering(known["key"])
 
 
-@settings(max_examples=30, deadline=None)
 @given(sizes=st.lists(st.integers(0, 7), max_size=6), rows=st.integers(1, 5))
 def test_blocks_of_directories_are_filled_one_after_the_other(sizes: list[int], rows: int) -> None:
     """Appended in any portions they read as they were written, in full blocks but for the last."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import ImportFileError
@@ -60,7 +60,6 @@ def weights_of(path: Path) -> list[float]:
     return result
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(
         st.one_of(

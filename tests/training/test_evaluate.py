@@ -117,6 +117,7 @@ def test_bad_input_is_told_without_a_traceback(path, capsys, arguments, said):
     assert captured.out == ""
 
 
+@pytest.mark.slow
 def test_the_module_is_a_command(tmp_path):
     """`python -m training.evaluate` on a missing file: one line on stderr and exit code 2."""
     missing = tmp_path / "missing.tsv"

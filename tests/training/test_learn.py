@@ -281,6 +281,7 @@ def test_the_policy_is_recorded_and_comes_with_its_setting(history, tmp_path, ca
     assert not {"policy", "division", "front", "start"} & set(content(output)["parameters"])
 
 
+@pytest.mark.slow
 def test_related_terminals_divide_whole_sites(tmp_path, capsys):
     """The set by its name; of a history of one site, the directories, unless sites are asked for."""
     history = generate("brdc12-like", 900, 24, 1)

@@ -11,7 +11,7 @@ from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.hostile_texts import HOSTILE, Hostile
@@ -97,7 +97,6 @@ def test_hostile_texts_end(hostile: Hostile) -> None:
 
 
 @given(PIECE_LISTS, PIECE_LISTS.filter(bool))
-@settings(deadline=None, max_examples=50)
 def test_any_repeated_piece_ends(head: list[str], pieces: list[str]) -> None:
     """Whatever is repeated, the time stays linear."""
     with cpu_limit(CPU_SECONDS):
