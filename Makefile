@@ -41,8 +41,9 @@ report: .venv/training
 test: .venv/installed
 	$(PYTEST) $(PARALLEL) -m 'not slow'
 
+# The slow tests, and the property tests with 150 examples instead of 25.
 slow: .venv/installed
-	HYPOTHESIS_PROFILE=thorough $(PYTEST) $(PARALLEL) -m slow
+	HYPOTHESIS_PROFILE=thorough $(PYTEST) $(PARALLEL) -m 'slow or hypothesis'
 
 # With the plugins of others, as the registry has them.
 ecosystem: .venv/installed

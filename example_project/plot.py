@@ -112,7 +112,7 @@ class Panel:
 def ticks(low: float, high: float, most: int) -> list[float]:
     """Return round numbers between two, at most so many of them."""
     step = 10.0 ** math.floor(math.log10((high - low) / most))
-    step *= next(factor for factor in (1, 2, 5, 10, 20) if (high - low) / (factor * step) < most)
+    step *= next(factor for factor in (1, 2, 5, 10, 20) if (high - low) / (factor * step) < most - 1e-8)
     return [
         step * number for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
     ]

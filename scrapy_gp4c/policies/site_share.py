@@ -72,28 +72,33 @@ class SharedBudget:
         if not len(chosen.pages):
             return chosen
         sites, before = evidence.grouping("site"), evidence.planned().pages
-        budget, taken_before = round.remaining + len(before), _count(sites, before)
+        budget, visits = round.remaining + len(before), _count(sites, before)
         most = max(1, math.floor(max(self.share, 1 / sites.groups) * budget + 1e-9))
-        room = np.full(sites.groups, budget + 1) - taken_before  # never used up, but for sites with a limit
-        for site in np.flatnonzero(_count(sites, chosen.pages) + taken_before > most):
-            of_site = np.flatnonzero(sites.number == site)
-            if _takes_too_much(evidence, of_site, most, round.cycle, budget):
-                room[site] = max(0, most - taken_before[site])
-        inside = _first_of_sites(sites.number[chosen.pages], room)
-        if inside.all():
-            return chosen
-        parts, surplus, wanted = [_some(chosen, inside)], _some(chosen, ~inside), len(chosen.pages)
+        limit = np.full(sites.groups, budget + 1)  # not to be reached, but by sites that take too much
+        parts: list[Selection] = []
+        wanted, again = len(chosen.pages), chosen
         while True:
+            # Without the pages of one such site, another one may come to too much.
+            for site in np.flatnonzero((_count(sites, again.pages) + visits > most) & (limit > budget)):
+                of_site = np.flatnonzero(sites.number == site)
+                if _takes_too_much(evidence, of_site, most, round.cycle, budget):
+                    limit[site] = most
+            inside = _first_of_sites(sites.number[again.pages], limit - visits)
+            if not parts:
+                if inside.all():
+                    return chosen
+                surplus = _some(chosen, ~inside)
+            parts.append(_some(again, inside))
+            visits = visits + _count(sites, parts[-1].pages)
             taken = np.concatenate([selection.pages for selection in parts])
-            room -= _count(sites, parts[-1].pages)
-            if len(taken) == wanted or not (room > 0).any():
+            has_room = visits < limit
+            if len(taken) == wanted or not has_room.any():
                 break
-            others = OtherSites(evidence, sites, room > 0, taken)
+            others = OtherSites(evidence, sites, has_room, taken)
             again = self.policy.plan(round._replace(remaining=round.remaining - len(taken)), others)
             if not len(again.pages):
                 break
             again = _some(again, slice(wanted - len(taken)))
-            parts.append(_some(again, _first_of_sites(sites.number[again.pages], room)))
         parts.append(_some(surplus, slice(wanted - len(taken))))
         pages, scores = (
             np.concatenate(column) for column in zip(*(selection[:2] for selection in parts), strict=True)
@@ -103,8 +108,8 @@ class SharedBudget:
             return Selection(pages, scores, None, kinds)
         site, ties = sites.number[pages], evidence.rows(pages).ties_of(np.arange(len(pages)))
         cut = ALL if len(parts[-1].pages) else Cut(float(scores[-1]), int(ties[-1]))
-        of_sites = dict.fromkeys(np.flatnonzero(room <= 0).tolist(), NONE)
-        rows = np.flatnonzero(room[site] <= 0)
+        of_sites = dict.fromkeys(np.flatnonzero(~has_room).tolist(), NONE)
+        rows = np.flatnonzero(~has_room[site])
         of_sites |= {int(site[row]): Cut(float(scores[row]), int(ties[row])) for row in rows}
         return Selection(pages, scores, cut, kinds, of_sites)
 

@@ -102,7 +102,7 @@ def model(given_settings: dict[str, Any], rows: list[Row]) -> list[tuple[int, st
         alive += row["gone"] < loaded.gone_after
         wait = min(2 ** (row["failures"] - 1), MAX_WAIT_CYCLES) if row["failures"] else 0
         in_panel = row["key"] < Fraction(loaded.panel) * 2**64
-        if row["gone"] < loaded.gone_after and (in_panel or loaded.budget == 1.0):
+        if row["gone"] < loaded.gone_after and (in_panel or repr(loaded.budget) == "1.0"):
             wait = 0
         is_due = CYCLE - row["last_attempt"] >= wait and row["last_attempt"] < CYCLE
         if row["gone"] >= loaded.gone_after:

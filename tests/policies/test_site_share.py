@@ -71,6 +71,15 @@ def test_no_restless_site_gets_more_while_others_have_candidates(data: st.DataOb
         assert (score > cut.score or (score == cut.score and tie <= cut.tie)) == (page in chosen.pages)
 
 
+def test_a_restless_site_does_not_get_what_another_has_left() -> None:
+    """A site that is behind the first one, which is full, has the same share."""
+    site = np.array([0] * 20 + [1] * 3 + [2] * 6)
+    changed = np.ones((WARMUP + 1, len(site)), bool)
+    changed[::2, site == 2] = False
+    _, chosen = choices(evidence_after_warmup(changed, site.tolist()), "top_k", 6, 0.0)
+    assert np.bincount(site[chosen.pages]).tolist() == [2, 2, 2]
+
+
 @pytest.mark.parametrize(("still", "most"), [(0, 10), (1, 10), (2, 20)])
 def test_a_site_whose_pages_were_once_found_unchanged_has_no_limit(still: int, most: int) -> None:
     """One page in a hundred that keeps still once does not free the others; three do."""
