@@ -81,6 +81,12 @@ def test_expression_and_callable_score_alike():
     assert load("X/2").formula == "X / 2.0"
 
 
+def test_a_callable_stays_as_it_is_for_pages_without_claims():
+    """It may read any terminal, and nobody can fill in those that are known."""
+    function = load("tests.scoring.test_functions.half_of_x")
+    assert function.for_pages() is function
+
+
 def test_a_callable_that_fails_is_named():
     """Wrong shapes and types are a ScoreError; what is not finite counts as 0."""
     state = state_of([0, 3, 5, 7])
