@@ -380,8 +380,9 @@ class Run:
             self._leave_alone(self.cycle.count_refusals(requests))
 
     def _leave_alone(self, hosts: list[str]) -> None:
-        for host in hosts:
+        if hosts:
             self.cycle.keep_left_alone()
+        for host in hosts:
             line = messages.refusing(host, self.cycle.patience.left_alone[host])
             logger.warning("%s", line, extra=self.extra)
 
@@ -578,8 +579,8 @@ def open_run(crawler: Crawler, settings: Settings, spider: Spider, enqueue: Enqu
         if (archive := open_archive(store, settings, spider)) is not None:
             opened.enter_context(closing(archive))
         assert crawler.stats is not None
-        begun = _begin_or_resume(store, settings, crawler.stats, index, spider)
-        run = Run(crawler, *begun, spider, enqueue)
+        cycle, remaining = _begin_or_resume(store, settings, crawler.stats, index, spider)
+        run = Run(crawler, cycle, remaining, spider, enqueue)
         run.cycle.archive, run.warnings = archive, warnings
         opened.pop_all()
         return run
