@@ -48,7 +48,7 @@ MAX_LINE_BYTES: Final = 2**28
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
+def opened(path: Path) -> Iterator[io.BufferedReader[Any] | lzma.LZMAFile]:
     """Open a file that is plain, gzip or xz, as its first bytes say.
 
     Raises HistoryError where it cannot be read, also within the block: for damaged data, say.
@@ -230,7 +230,7 @@ def read_file(path: Path) -> HistoryFields:
     Raises HistoryError as `training.histories.reading.read_history`.
     """
     with opened(path) as file:
-        if file.peek(4)[:4] == b"PK\x03\x04":  # type: ignore[attr-defined]
+        if file.peek(4)[:4] == b"PK\x03\x04":
             return _read_npz(path, file)
         return _read_lines(path, file)
 
