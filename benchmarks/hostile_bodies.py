@@ -25,7 +25,7 @@ class HostileBody(NamedTuple):
     make: Callable[[int, int], bytes]
     """Body by size in bytes and number of the visit."""
     rule: Mapping[str, str] = MappingProxyType({})
-    """What is compared of the page."""
+    """Rule of ``GP4C_RULES`` for the page, but for its ``match``; empty: none."""
     is_robots_txt: bool = False
     """Whether it is the robots.txt of a host of its own."""
 

@@ -10,11 +10,12 @@ import zlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextvars import ContextVar
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from scrapy import Request, signals
+from scrapy import Request, Spider, signals
+from scrapy.crawler import Crawler
 from scrapy.exceptions import CloseSpider, IgnoreRequest
-from scrapy.http import HtmlResponse
+from scrapy.http import HtmlResponse, Response
 from scrapy.http.request import NO_CALLBACK
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 from scrapy.utils.misc import load_object
@@ -50,11 +51,6 @@ except ImportError:
         from backports import zstd
     except ImportError:
         zstd = None
-from typing import Self
-
-from scrapy import Spider
-from scrapy.crawler import Crawler
-from scrapy.http import Response
 
 logger = foreign_safe_logger(__name__)
 

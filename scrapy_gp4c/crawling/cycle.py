@@ -670,9 +670,9 @@ class Cycle:
         self.asked_too_late: set[int] = set()
         """Pages whose request was sent before the spider yielded it with other data."""
         self._failed: set[int] = set()
+        """Pages whose visits of this run had no answer that a callback reads."""
         self.skipped: set[int] = set()
         """Pages that were skipped as unchanged in this run, and whose errbacks may ask again."""
-        """Pages whose visits of this run had no answer that a callback reads."""
         self.archive: Archive | None = None
         """Where texts are kept; whoever opens it closes it."""
         self.patience = Patience(self.record.get("left_alone", {}))

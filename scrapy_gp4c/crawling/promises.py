@@ -157,26 +157,26 @@ class PageRules:
     def promised(self, first: int, last: Array, is_settled: Array, allowed: Array) -> Array:
         """Promises about the settled pages of a block, dtype `PROMISED_PAGE`, by page."""
         number = self.number[first : first + len(last)]
-        parts = [np.empty(0, PROMISED_PAGE)]
+        promises = [np.empty(0, PROMISED_PAGE)]
         for rule_number in np.unique(number[is_settled]).tolist():
             rule = self._rules[rule_number]
             if rule.max_age is None or rule.never:
                 continue
             rows = np.flatnonzero((number == rule_number) & is_settled)
-            part = np.zeros(len(rows), PROMISED_PAGE)
-            part["page"], part["max_age"] = rows + first, self.clock.cycles(rule.max_age)
+            of_rule = np.zeros(len(rows), PROMISED_PAGE)
+            of_rule["page"], of_rule["max_age"] = rows + first, self.clock.cycles(rule.max_age)
             least = 1 if rule.min_interval is None else self.clock.cycles(rule.min_interval)
-            part["min_interval"] = np.minimum(least, part["max_age"])
-            part["cycles_left"] = self.clock.cycles_left(rule.max_age, last[rows])
-            part["is_open"] = allowed[rows] & (last[rows] < self.clock.cycle)
+            of_rule["min_interval"] = np.minimum(least, of_rule["max_age"])
+            of_rule["cycles_left"] = self.clock.cycles_left(rule.max_age, last[rows])
+            of_rule["is_open"] = allowed[rows] & (last[rows] < self.clock.cycle)
             if rule.max_age.cycles:
-                late_s = -part["cycles_left"] * self.clock.interval_s
+                late_s = -of_rule["cycles_left"] * self.clock.interval_s
             else:
                 age_s = self.clock.age_s(last[rows])
                 late_s = np.where(np.isinf(age_s), 0.0, age_s) - rule.max_age.seconds * (1 + TOLERANCE)
-            part["late_s"] = np.maximum(late_s, 0.0)
-            parts.append(part)
-        promised = np.concatenate(parts)
+            of_rule["late_s"] = np.maximum(late_s, 0.0)
+            promises.append(of_rule)
+        promised = np.concatenate(promises)
         return promised[np.argsort(promised["page"])]
 
     def weights(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float64]]:

@@ -75,39 +75,39 @@ class SharedBudget:
         budget, visits = round.remaining + len(before), _count(sites, before)
         most = max(1, math.floor(max(self.share, 1 / sites.groups) * budget + 1e-9))
         limit = np.full(sites.groups, budget + 1)  # not to be reached, but by sites that take too much
-        parts: list[Selection] = []
-        wanted, again = len(chosen.pages), chosen
+        selections: list[Selection] = []
+        pages_to_choose, selection = len(chosen.pages), chosen
         while True:
             # Without the pages of one such site, another one may come to too much.
-            for site in np.flatnonzero((_count(sites, again.pages) + visits > most) & (limit > budget)):
+            for site in np.flatnonzero((_count(sites, selection.pages) + visits > most) & (limit > budget)):
                 of_site = np.flatnonzero(sites.number == site)
                 if _takes_too_much(evidence, of_site, most, round.cycle, budget):
                     limit[site] = most
-            inside = _first_of_sites(sites.number[again.pages], limit - visits)
-            if not parts:
+            inside = _first_of_sites(sites.number[selection.pages], limit - visits)
+            if not selections:
                 if inside.all():
                     return chosen
                 surplus = _some(chosen, ~inside)
-            parts.append(_some(again, inside))
-            visits = visits + _count(sites, parts[-1].pages)
-            taken = np.concatenate([selection.pages for selection in parts])
+            selections.append(_some(selection, inside))
+            visits = visits + _count(sites, selections[-1].pages)
+            taken = np.concatenate([one.pages for one in selections])
             has_room = visits < limit
-            if len(taken) == wanted or not has_room.any():
+            if len(taken) == pages_to_choose or not has_room.any():
                 break
             others = OtherSites(evidence, sites, has_room, taken)
-            again = self.policy.plan(round._replace(remaining=round.remaining - len(taken)), others)
-            if not len(again.pages):
+            selection = self.policy.plan(round._replace(remaining=round.remaining - len(taken)), others)
+            if not len(selection.pages):
                 break
-            again = _some(again, slice(wanted - len(taken)))
-        parts.append(_some(surplus, slice(wanted - len(taken))))
+            selection = _some(selection, slice(pages_to_choose - len(taken)))
+        selections.append(_some(surplus, slice(pages_to_choose - len(taken))))
         pages, scores = (
-            np.concatenate(column) for column in zip(*(selection[:2] for selection in parts), strict=True)
+            np.concatenate(column) for column in zip(*(one[:2] for one in selections), strict=True)
         )
-        kinds = np.concatenate([selection.kinds_of_pages() for selection in parts])
+        kinds = np.concatenate([one.kinds_of_pages() for one in selections])
         if chosen.cut is None:
             return Selection(pages, scores, None, kinds)
         site, ties = sites.number[pages], evidence.rows(pages).ties_of(np.arange(len(pages)))
-        cut = ALL if len(parts[-1].pages) else Cut(float(scores[-1]), int(ties[-1]))
+        cut = ALL if len(selections[-1].pages) else Cut(float(scores[-1]), int(ties[-1]))
         of_sites = dict.fromkeys(np.flatnonzero(~has_room).tolist(), NONE)
         rows = np.flatnonzero(~has_room[site])
         of_sites |= {int(site[row]): Cut(float(scores[row]), int(ties[row])) for row in rows}

@@ -39,7 +39,7 @@ MORE = (
     "groups(level='cluster', order='score', sample=1, in_flight=2)",
     "rounds(rounds=3, sample=0.4, level='cluster')",
 )  # fmt: skip
-"""Those of which `tests.crawling.test_crawl_and_replay` compares crawls without HTTP."""
+"""Policies whose crawls `tests.crawling.test_crawl_and_replay` compares with replays, without HTTP."""
 SCORE = "t * (X + 0.5) * cluster_now + 0.125 * cluster_recent"
 
 

@@ -61,8 +61,10 @@ class SmallSteps(RecrawlScheduler):
     commit_interval_s = 0.05
 
 
-small = Sizes(block_rows=16, blocks_per_transaction=1, commit_visits=10)
-live_run.open_store = partial(open_store, sizes=small)  # type: ignore[assignment]
+# No crawl chooses sizes; with these, few pages have blocks, transactions and commits enough to be killed in.
+live_run.open_store = partial(
+    open_store, sizes=Sizes(block_rows=16, blocks_per_transaction=1, commit_visits=10)
+)
 
 
 def set_clock(off_s: Sequence[float]) -> None:
