@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import logging
+import re
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import ExpressionError, StoreDamagedError
-from scrapy_gp4c.foreign_text import foreign_safe_logger, printable
+from scrapy_gp4c.foreign_text import counted, foreign_safe_logger, printable
 from tests.support.sources import MODULES
 
 HOSTILE = "\x1b]0;owned\x07 2026\n2026-01-01 00:00:00 [scrapy] forged \x9b1m \u2028 \u202egnp.exe \ud800"
@@ -57,3 +60,38 @@ def test_all_log_and_print_by_what_quotes() -> None:
         if name.startswith("scrapy_gp4c.commands") and last not in allowed and " print(" in source:
             sinners.append(f"{name}: say")
     assert sinners == []
+
+
+COUNTED_NOUNS = re.compile(
+    r"^ (?:(?:new|known|planned|visited|judged|other) )?"
+    r"(?:page|visit|cycle|change|host|site|request|word|notice|answer|failure|checksum|bit)s\b(?!')"
+)
+
+
+def counts_without_singular(tree: ast.AST) -> Iterator[str]:
+    """Texts in which a number, but no constant, stands before a plural."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            for number, text in zip(node.values, node.values[1:], strict=False):
+                if (
+                    isinstance(number, ast.FormattedValue)
+                    and isinstance(text, ast.Constant)
+                    and COUNTED_NOUNS.match(text.value)
+                    and ast.unparse(number.format_spec or ast.Constant("")) in ("''", "f','")
+                    and not re.match(r"[A-Z_]+$|counted\(", ast.unparse(number.value))
+                ):
+                    yield ast.unparse(number.value) + text.value
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from (part for part in node.value.split("%d")[1:] if COUNTED_NOUNS.match(part))
+
+
+def test_one_page_is_no_1_pages() -> None:
+    """Messages make singular and plural of every count."""
+    assert counted(1, "page is", "pages are") == "1 page is"
+    assert counted(2345, "word") == "2,345 words"
+    own = (path for name, path in MODULES.items() if name.startswith("scrapy_gp4c"))
+    assert [text for path in own for text in counts_without_singular(ast.parse(path.read_text()))] == []
+    assert (
+        len([*counts_without_singular(ast.parse('f"{n:,} new pages", "%d visits", f"{n} of {LEAST} pages"'))])
+        == 2
+    )

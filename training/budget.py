@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.scoring.functions import ScoreParser
 from training import options
 from training.comparing import statistics
@@ -279,12 +280,12 @@ def _text(name: str, value: Value) -> str:
 def show(bought: Budgets, console: Console) -> None:
     """Print what was replayed, the table, and the answers."""
     about = bought.evaluations[0].history
-    spoken = f"{about.source}: {about.pages:,} pages, {about.cycles} cycles"
+    spoken = f"{about.source}: {counted(about.pages, 'page')}, {counted(about.cycles, 'cycle')}"
     if bought.is_sample:
         spoken += (
             "; only its panel was visited in every cycle: a random sample of "
-            f"{bought.pages:,} pages, for all of which changes are estimated; mean ± half-width of the 95% "
-            "interval, over samples"
+            f"{counted(bought.pages, 'page')}, for all of which changes are estimated; mean ± half-width of "
+            "the 95% interval, over samples"
         )
     else:
         spoken += "; mean ± half-width of the 95% interval, over cycles"
@@ -316,7 +317,7 @@ def draw(budgets: Budgets) -> Figure:
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
     about = budgets.evaluations[0].history
     sample = ", estimated from its panel" if budgets.is_sample else ""
-    figure.suptitle(f"{Path(about.source).name}: {budgets.pages:,} pages{sample}", x=0.02, ha="left")
+    figure.suptitle(f"{Path(about.source).name}: {counted(budgets.pages, 'page')}{sample}", x=0.02, ha="left")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=4, frameon=False)
     figure.subplots_adjust(left=0.09, right=0.98, top=0.89, bottom=0.15, hspace=0.22, wspace=0.2)
@@ -370,7 +371,7 @@ def main(arguments: Sequence[str] | None) -> None:
         print("\n".join(describe_rules(crawl.rules, history, shown)))
         for one in bought.evaluations:
             free = evaluate(history, scores[:1], crawl._replace(budget=one.settings.budget, rules=None))
-            print(f"{one.settings.k:,} visits: {costs(one, free)[0]}")
+            print(f"{counted(one.settings.k, 'visit')}: {costs(one, free)[0]}")
 
 
 def _read(path: Path) -> tuple[ChangeHistory, int | None]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from scrapy_gp4c.foreign_text import counted
 from training import options
 from training.clustering.clusters import (
     CLUSTERS,
@@ -54,12 +55,13 @@ def main(arguments: Sequence[str] | None) -> None:
     write_groups(args.output, groups)
     size = np.sort(groups.sizes)
     print(
-        f"{size.sum():,} pages in {len(size):,} clusters of {size[0]:,} to {size[-1]:,} pages, "
-        f"half of them of {size[len(size) // 2]:,} or more; {len(groups.links.source):,} links; "
+        f"{counted(size.sum(), 'page')} in {counted(len(size), 'cluster')} of {size[0]:,} to "
+        f"{counted(size[-1], 'page')}, "
+        f"half of them of {size[len(size) // 2]:,} or more; {counted(len(groups.links.source), 'link')}; "
         f"seed {args.seed}"
     )
     if without := len(groups.cluster) - int(size.sum()):
-        print(f"{without:,} pages have no description, and are in no cluster")
+        print(f"{counted(without, 'page has', 'pages have')} no description, and no cluster")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from rich.console import Console
 
 from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.foreign_text import counted
 from training import options
 from training.comparing.evaluation import evaluate, markdown, write_text
 from training.comparing.statistics import Mean, mean
@@ -210,8 +211,8 @@ def _sample(args: argparse.Namespace) -> None:
     write_text(args.output, "".join(f"{url}\n" for urls in sample.values() for url in urls))
     pages = sum(map(len, sample.values()))
     print(
-        f"{args.output}: {pages:,} of {sum(map(len, sites.values())):,} pages of {len(sample):,} of "
-        f"{len(sites):,} sites, at most {pages_per_site:,} of a site; seed {args.seed}"
+        f"{args.output}: {pages:,} of {counted(sum(map(len, sites.values())), 'page')} of {len(sample):,} of "
+        f"{counted(len(sites), 'site')}, at most {pages_per_site:,} of a site; seed {args.seed}"
     )
 
 

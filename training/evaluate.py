@@ -21,6 +21,7 @@ import numpy as np
 from rich.console import Console
 
 from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.scoring.functions import ScoreParser, load
 from scrapy_gp4c.scoring.named import DEFAULT
 from training import options
@@ -147,8 +148,8 @@ def _evaluate_growth(args: Namespace) -> None:
     history = grown.history
     new = int((grown.born > 0).sum())
     title = (
-        f"{args.history}: {history.pages:,} pages, {new:,} of them new in {history.cycles} cycles; "
-        f"budget {args.budget}, warm-up {args.warmup}, seed {args.seed}"
+        f"{args.history}: {counted(history.pages, 'page')}, {new:,} of them new in "
+        f"{counted(history.cycles, 'cycle')}; budget {args.budget}, warm-up {args.warmup}, seed {args.seed}"
     )
     show_growth(title, rows, wide_console(), weighted=args.weighted)
     if args.json:

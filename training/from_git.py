@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.foreign_text import counted
 from training import options
 from training.histories.claims import true_claims, write_claims
 from training.histories.formats import write_tsv
@@ -68,7 +69,8 @@ def _write_growth(args: argparse.Namespace) -> None:
     grown = read_growth_of(args.repositories[0], window, args.include or ("*",))
     write_growth(args.output, grown)
     new = int((grown.born > 0).sum())
-    print(f"{args.output}: {grown.history.pages:,} pages, {new:,} of them new in {window.cycles} cycles")
+    pages, cycles = counted(grown.history.pages, "page"), counted(window.cycles, "cycle")
+    print(f"{args.output}: {pages}, {new:,} of them new in {cycles}")
 
 
 @options.command
@@ -112,21 +114,23 @@ def main(arguments: Sequence[str] | None) -> None:
         )
     history = join(parts, str(args.output))
     edges = window.edges()
-    notes = [f"{window.cycles} cycles of {args.cycle_length} from {utc(edges[0])} to {utc(edges[-1])}"]
+    cycles = counted(window.cycles, "cycle")
+    notes = [f"{cycles} of {args.cycle_length} from {utc(edges[0])} to {utc(edges[-1])}"]
     notes += [f"{repository.name} at commit {repository.head}" for repository in parts]
     write_tsv(args.output, history, notes)
     claims = args.claims and write_claims(args.claims, history, true_claims(history))
     console = wide_console()
     _show(parts, console)
     console.print(
-        f"{args.output}: {history.pages:,} pages, {history.cycles} cycles, "
+        f"{args.output}: {counted(history.pages, 'page')}, {counted(history.cycles, 'cycle')}, "
         f"{history.changed.mean():.2%} of the pages changed per cycle",
         highlight=False,
         markup=False,
         soft_wrap=True,
     )
     if claims is not None:
-        console.print(f"{args.claims}: {claims:,} claims", highlight=False, markup=False, soft_wrap=True)
+        line = f"{args.claims}: {counted(claims, 'claim')}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

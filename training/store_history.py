@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.foreign_text import counted
 from training import options
 from training.histories.claims import write_claims
 from training.histories.from_store import MAX_ERRORS, merge, read_with_report
@@ -64,11 +65,12 @@ def main(arguments: Sequence[str] | None) -> None:
         histories.append(history)
     history = merge(histories)
     write(args.output, history)
-    print(f"{args.output}: {history.pages:,} pages, {history.cycles} cycles")
+    print(f"{args.output}: {counted(history.pages, 'page')}, {counted(history.cycles, 'cycle')}")
     if history.claims is not None and args.claims is None:
-        print(f"{len(history.claims):,} claims of sites about the pages are left out; give --claims FILE too")
+        left_out = counted(len(history.claims), "claim of a site is", "claims of sites are")
+        print(f"{left_out} left out; give --claims FILE too")
     elif history.claims is not None:
-        print(f"{args.claims}: {write_claims(args.claims, history, history.claims):,} claims")
+        print(f"{args.claims}: {counted(write_claims(args.claims, history, history.claims), 'claim')}")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.search.gains import PIECES
 from training import options
 from training.papers import user_centric
@@ -96,7 +97,7 @@ def _run(contents: Path, directory: Path, plans: UserCentricPlan) -> None:
     write_all(results, trials[0].history.cycles, directory)
     for panel in results.panels:
         print(
-            f"{panel.name}: {panel.pages:,} pages, {panel.changed_share:.2%} change a week, "
+            f"{panel.name}: {counted(panel.pages, 'page')}, {panel.changed_share:.2%} change a week, "
             f"{panel.queries:,} queries; never refreshed, quality ends at {panel.never:.4f}"
         )
     if plans.budgets:

@@ -21,6 +21,7 @@ from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.commands.action import JSON, Action, date, option, positive, print_json, print_table, say
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.crawling.notifying import open_cycle_events
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.notices.events import page_events
 from scrapy_gp4c.page_state.events import CycleEvents, last_events, recorded_events
 from scrapy_gp4c.page_state.outcomes import CHANGED
@@ -92,7 +93,7 @@ def _show(changes: Iterator[Change], options: Namespace, first: int, last: int, 
         in_colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         for one in chain([earliest], changes):
             found_at = f"cycle {one.cycle}, {local_time(one.time)}"
-            bits = "" if one.distance is None else f", {one.distance} bits"
+            bits = "" if one.distance is None else f", {counted(one.distance, 'bit')}"
             say(f"{one.url}  {one.kind} in {found_at}, change {one.changes}{bits}")
             nothing = ("the archive has not both texts",) if one.kind == "changed" else ()
             for line in nothing if one.diff is None else one.diff:

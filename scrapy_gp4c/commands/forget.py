@@ -22,6 +22,7 @@ from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.opening import ARCHIVE, Store, forget
 
 SHOWN: Final = 10
+WITH_VISITS: Final = ("page with its visits", "pages with their visits")
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def _run(project: Project, options: Namespace) -> None:
         count = forget(project.store_path, project.sizes, lambda store: _leaving(project, store, options))
         forgotten = replace(forgotten, forgotten=count)
         if not options.json:
-            say(f"forgot {counted(count, 'page')} with {'its' if count == 1 else 'their'} visits")
+            say(f"forgot {counted(count, *WITH_VISITS)}")
     if options.json:
         print_json(forgotten)
 
@@ -125,9 +126,7 @@ def _lines(forgotten: Forgotten) -> Iterator[str]:
 
 def _ask(forgotten: Forgotten) -> None:
     """Raise ForgetError unless somebody says yes."""
-    number = forgotten.forgotten
-    pages = "this page and its" if number == 1 else f"these {number:,} pages and their"
-    print(f"Forget {pages} visits for good? [y/N] ", end="", flush=True)
+    print(f"Forget {counted(forgotten.forgotten, *WITH_VISITS)} for good? [y/N] ", end="", flush=True)
     answer = sys.stdin.readline()
     if answer.strip().lower() not in ("y", "yes"):
         if not answer:

@@ -35,7 +35,7 @@ from scrapy_gp4c.crawling.requests import (
 )
 from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
 from scrapy_gp4c.fingerprint.copy_notes import with_links
-from scrapy_gp4c.foreign_text import foreign_safe_logger
+from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 from scrapy_gp4c.page_state.claims import link_notes
 from scrapy_gp4c.page_state.groups import Place, place_of_url
 from scrapy_gp4c.page_state.page_names import head_and_path, other_ends
@@ -472,8 +472,9 @@ class Admission:
         if not self._logins.issuperset(keys):
             url = self.rebuilder.credentials.url(request.url)
             line = (
-                f"The way to the {what}, {url}, may be a login: its {len(keys)} page(s) are visited in "
-                'every cycle, before the others. Requests with meta={"gp4c": False} are left alone.'
+                f"The way to the {what}, {url}, may be a login: "
+                f"{counted(len(keys), 'page of it is', 'pages of it are')} visited in every cycle, "
+                'before the others. Requests with meta={"gp4c": False} are left alone.'
             )
             self._log_first("gp4c/leads_to_login", line)
         self._logins.update(keys)

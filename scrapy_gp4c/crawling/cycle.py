@@ -43,7 +43,7 @@ from scrapy_gp4c.crawling.reports import report_of, sampled_counts
 from scrapy_gp4c.crawling.requests import FOLLOWS, META, NEEDS_CALLBACK, UNKNOWN_FINDER, Claim
 from scrapy_gp4c.errors import ExpressionError, Gp4cError, PolicyError, ScoreError, SettingsError, StoreError
 from scrapy_gp4c.fingerprint import PageReading, distance, is_changed
-from scrapy_gp4c.foreign_text import foreign_safe_logger
+from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 from scrapy_gp4c.page_state.columns import LINKED_FAILURES, PageRow, is_unfetched
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import (
@@ -356,10 +356,10 @@ class Deliveries:
         if entry.failures >= self._redeliver:
             del self.pages[page]
             logger.error(
-                "%s counts as delivered: %d visits in a row failed in a callback or pipeline, the last by %s."
-                " Mend that; the page is delivered again when it changes. (GP4C_REDELIVER = %d)",
+                "%s counts as delivered: %s in a row failed in a callback or pipeline, the last by %s. "
+                "Mend that; the page is delivered again when it changes. (GP4C_REDELIVER = %d)",
                 shown_url,
-                entry.failures,
+                counted(entry.failures, "visit"),
                 held.failure,
                 self._redeliver,
                 extra=extra,

@@ -27,7 +27,7 @@ from scrapy_gp4c.crawling.admission import (
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.requests import UNKNOWN_FINDER, CallbackMissingError
 from scrapy_gp4c.crawling.scrapy_internals import has_started
-from scrapy_gp4c.foreign_text import foreign_safe_logger
+from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.records import LastAnswer, StoredRequest
 
@@ -230,11 +230,11 @@ class Feeder:
         self._cycle.stats.inc_value("gp4c/not_asked_for", len(unasked))
         stored, lacks = next(iter(unasked.values()))
         logger.warning(
-            "%d of %d known pages were planned but not visited, because the spider did not ask for them in "
-            "this run and the store does not keep all of their requests. The first is %s, which lacks: %s. "
+            "Planned but not visited: %d of %s, which the spider did not ask for in this run, and whose "
+            "request the store does not keep in full. The first is %s, which lacks: %s. "
             "Let the spider yield it, or add what is missing in its method gp4c_request(request).",
             len(unasked),
-            self._cycle.store.pages,
+            counted(self._cycle.store.pages, "known page"),
             self._rebuilder.credentials.url(stored["url"]),
             ", ".join(lacks),
             extra={"spider": self._rebuilder.spider},

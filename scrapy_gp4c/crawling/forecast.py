@@ -20,6 +20,7 @@ from scrapy_gp4c.crawling.neighbourhood import KnownPages, Neighbourhood, column
 from scrapy_gp4c.crawling.planning import PlannedRound, Planner
 from scrapy_gp4c.crawling.promises import PageRules, page_rules
 from scrapy_gp4c.errors import ExpressionError, ScoreError
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.claims import NO_CLAIMS, after_visits
 from scrapy_gp4c.page_state.columns import Columns, is_awake, no_extras, stages
@@ -347,9 +348,9 @@ def _why_not(state: Columns, page: int, site: int, record: CycleRecord, settings
         return "not known yet"
     stage = stages(state, settings.warmup_visits, settings.gone_after)
     if stage.gone[0]:
-        return f"gone: {state['gone'][0]} answers of 404 or 410 in a row (GP4C_GONE_AFTER), waited"
+        return f"gone: {counted(state['gone'][0], 'answer')} of 404 or 410 in a row (GP4C_GONE_AFTER), waited"
     if not is_awake(state, cycle, settings.in_every_cycle(state))[0]:
-        return f"rested after {state['failures'][0]} failures in a row"
+        return f"rested after {counted(state['failures'][0], 'failure')} in a row"
     if stage.unfetched[0]:
         return "never fetched, and not among the first visits of the cycle (GP4C_NEW_PAGES)"
     if stage.warming[0]:

@@ -46,9 +46,9 @@ def next_round(cycle: Cycle, pages: int) -> str:
 def earlier_start(cycle: Cycle, pages: Sequence[int], shown_url: str) -> str:
     """Return the line for visited pages of the start of earlier runs."""
     return (
-        f"{len(pages)} of {cycle.recorded} visited pages are of the start of an earlier run, and the spider "
-        f"did not ask for them in this run. The first is {shown_url}. If they are not wanted any more, take "
-        "them out by `scrapy gp4c forget`."
+        f"Of {counted(cycle.recorded, 'visited page')}, {counted(len(pages), 'is', 'are')} of the start of "
+        f"an earlier run and not of this one's. The first is {shown_url}. Take out what is not wanted any "
+        "more by `scrapy gp4c forget`."
     )
 
 
@@ -112,7 +112,7 @@ def nothing_visited(cycle: Cycle, waiting: Resting) -> str:
         what = (
             f"{counted(cycle.planned, 'page was', 'pages were')} planned, and no request for them was sent"
             if cycle.planned
-            else f"the budget, the caps and the schedule left out {others:,} others"
+            else f"the budget, the caps and the schedule left out {counted(others, 'other')}"
         )
         reasons.append(what)
     return f"Cycle {cycle.number} visited none of {counted(pages, 'known page')}: {'; '.join(reasons)}."
@@ -121,8 +121,9 @@ def nothing_visited(cycle: Cycle, waiting: Resting) -> str:
 def cut_short(cycle: Cycle, reason: str) -> str:
     """Return the line for a run that was closed before it had visited its plan."""
     return (
-        f"Cycle {cycle.number} left out {cycle.without_outcome:,} of {cycle.planned:,} planned pages, "
-        f"because the run was closed by {reason!r}; the next run plans anew. If runs always end like this, "
+        f"Cycle {cycle.number} left out {cycle.without_outcome:,} of "
+        f"{counted(cycle.planned, 'planned page')}, because the run was closed by {reason!r}; the next run "
+        "plans anew. If runs always end like this, "
         "set a lower GP4C_BUDGET, or stop runs by SIGTERM: then the next one goes on."
     )
 

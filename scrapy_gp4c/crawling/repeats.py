@@ -339,9 +339,9 @@ class Repeats:
             else 'Give these pages {"never": True} in GP4C_RULES'
         )
         return (
-            f"{scope.site}/{scope.prefix} is a trap: {repeats:,} of {pages:,} new pages, such as {example}, "
-            f"have texts of other pages. At most {self._most:,} new pages of it are taken in a cycle "
-            f"(GP4C_TRAP_PAGES). {remedy}, or keep the spider out."
+            f"{scope.site}/{scope.prefix} is a trap: {repeats:,} of {counted(pages, 'new page')}, such as "
+            f"{example}, have texts of other pages. Each cycle takes {counted(self._most, 'new page')} of "
+            f"it at most (GP4C_TRAP_PAGES). {remedy}, or keep the spider out."
         )
 
     def finish(self) -> list[str]:

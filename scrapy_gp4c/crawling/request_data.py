@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.requests import JAR, Rebuilder
-from scrapy_gp4c.foreign_text import foreign_safe_logger
+from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 from scrapy_gp4c.page_state.page_names import page_url
 
 if TYPE_CHECKING:
@@ -164,11 +164,11 @@ class RequestData:
         cycle.stats.inc_value("gp4c/data_of_earlier_run", len(pages))
         names = set.intersection(*(doubted[page] for page in pages))
         logger.warning(
-            "%d of %d visited pages got data of an earlier run (%s), because the spider did not ask for them "
-            "in this run. The first is %s. Give the requests of the pages that hand it on "
-            'meta={"gp4c_max_age": 1}: then each cycle visits these.',
+            "Of %s, %d got data of an earlier run (%s), and no request of the spider in this run. The "
+            'first is %s. Give the requests of the pages that hand it on meta={"gp4c_max_age": 1}: then each '
+            "cycle visits these.",
+            counted(cycle.recorded, "visited page"),
             len(pages),
-            cycle.recorded,
             ", ".join(sorted(names)) or "of several names",
             self._public_url(self._outdated[pages[0]]["url"]),
             extra=self._extra,
@@ -187,11 +187,11 @@ class RequestData:
             return
         self._cycle.stats.inc_value("gp4c/handed_and_not_visited", len(pages))
         logger.warning(
-            "%d known pages were handed new data (%s) and are not visited in this cycle: what their "
-            "callbacks would make of it is missing. The first is %s. If an item is made of several pages, "
+            "%s new data (%s) and no visit in this cycle: what a callback would make of it is missing. "
+            "The first is %s. If an item is made of several pages, "
             'give the further requests meta={"gp4c": False}; else raise GP4C_BUDGET, or yield the item where '
             "the data is.",
-            len(pages),
+            counted(len(pages), "known page got", "known pages got"),
             ", ".join(sorted(of_pages)[:MAX_VARYING]),
             self._public_url(store.request(pages[0])["url"]),
             extra=self._extra,

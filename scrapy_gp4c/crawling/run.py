@@ -60,7 +60,7 @@ from scrapy_gp4c.crawling.store_owner import (
     spider_arguments,
 )
 from scrapy_gp4c.errors import Gp4cError, StoreError
-from scrapy_gp4c.foreign_text import foreign_safe_logger
+from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import SECRET_PARAMS, Credentials
@@ -570,8 +570,8 @@ def open_run(crawler: Crawler, settings: Settings, spider: Spider, enqueue: Enqu
         )
         if (line := argument_of_today(spider, arguments, others)) is not None:
             logger.warning("%s", line, extra={"spider": spider})
-        line = "Store %s: %d checksums are right"
-        logger.info(line, store.path, store.check_sample(), extra={"spider": spider})
+        checked = counted(store.check_sample(), "checksum is", "checksums are")
+        logger.info("Store %s: %s right", store.path, checked, extra={"spider": spider})
         index = None
         if settings.query_log is not None:
             index = opened.enter_context(closing(Measuring(store, settings)))

@@ -569,7 +569,7 @@ class Fleet:
                 was, state.state = state.state, "gone"
                 if was != "refuses":
                     level = logging.INFO if was == "leaves" and not state.batches else logging.WARNING
-                    lost = f", with {state.pages} pages, which others get" if state.batches else ""
+                    lost = f", with {counted(state.pages, 'page')}, which others get" if state.batches else ""
                     self._note(state, f"is gone{lost}", level)
 
     def _no_scheduler(self, reason: str) -> None:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Bools, Floats
 from scrapy_gp4c.errors import Gp4cError, PolicyError
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.groupings import Grouping, Name
 from scrapy_gp4c.page_state.outcomes import CHANGED, RANKED
 from scrapy_gp4c.scoring.functions import ScoreFunction
@@ -263,9 +264,10 @@ def _breach(selection: Selection, round: Round, evidence: Evidence) -> str | Non
         return None
     for column, what in ((selection.scores, "score"), (selection.kinds, "kind")):
         if column is not None and len(column) != len(pages):
-            return f"expected one {what} for each of {len(pages):,} pages; found {len(column):,}"
+            return f"expected one {what} for each of {counted(len(pages), 'page')}; found {len(column):,}"
     if len(pages) > round.remaining:
-        return f"expected at most {round.remaining:,} pages, which the budget has left; found {len(pages):,}"
+        left = counted(round.remaining, "page")
+        return f"expected at most {left}, which the budget has left; found {len(pages):,}"
     strangers = pages[~evidence.may_visit(pages)]
     if len(strangers):
         return f"expected candidates only; found page {strangers[0]}, which is none"

@@ -213,7 +213,7 @@ def read_page(name: str, number: int, line: str, to_page: ToPage) -> PageLine:
         fields = line.split("\t")
         if len(fields) not in (3, 4):
             raise ValueError(
-                f"expected site, page, bits and JSON with tabs between; found {len(fields)} fields"
+                f"expected site, page, bits and JSON with tabs between; found {counted(len(fields), 'field')}"
             )
         bits = fields[2].encode()
         if bits.strip(b"01."):
@@ -241,7 +241,7 @@ def check_pages(name: str, pages: Sequence[PageLine], cycles: int, is_known: Cal
         dates = [state.first_cycle, state.last_cycle, state.last_attempt]
         all_dates = [*dates, *(claim[0] for claim in state.claims), *(cycle for cycle, _ in state.dq)]
         if len(page.bits) != max(0, cycles - 1):
-            bits = f"{max(0, cycles - 1)} bits as for {counted(cycles, 'cycle')}"
+            bits = f"{counted(max(0, cycles - 1), 'bit')} as for {counted(cycles, 'cycle')}"
             problem = f"expected {bits}; found {len(page.bits)}"
         elif page.key in seen or is_known(page.key):
             problem = f"the page {page.request['url']} comes a second time"

@@ -136,7 +136,7 @@ def test_groups_of_a_store_serve_replays_of_its_history(
     crawled(store, described=PAGES - 5)
     command = ["--clusters", "2", "--features", "content", "-o", str(groups)]
     assert main([str(store), *command]) == 0
-    assert "5 pages have no description, and are in no cluster" in capsys.readouterr().out
+    assert "5 pages have no description, and no cluster" in capsys.readouterr().out
     history = read_history(store)
     groups_of_store = read_groups(groups, history)
     number = [int(name.rpartition("/")[2]) for name in history.page_names or ()]

@@ -15,6 +15,7 @@ from scrapy.downloadermiddlewares.retry import get_retry_request
 from twisted.internet.defer import inlineCallbacks
 
 from scrapy_gp4c import visit
+from scrapy_gp4c.foreign_text import counted
 from tests.support.loopback import Site, crawl, html, outcomes, stats
 
 ALL = {"GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 1, "CONCURRENT_REQUESTS": 4}
@@ -232,7 +233,7 @@ async def test_pages_of_an_earlier_start_are_counted(
         await crawl(Starting, store_path, {**ALL, **budget}, site=site, paths=paths)
         lines = [line for line in warnings(caplog) if "the start of an earlier run" in line]
         assert len(lines) == (left > 0), paths
-        assert all(line.startswith(f"{left} of ") for line in lines)
+        assert all(f" pages, {left} {'is' if left == 1 else 'are'} of the start of" in line for line in lines)
 
 
 class Listing(Catalogue):
@@ -326,11 +327,12 @@ async def test_items_of_several_pages_that_a_cycle_has_not_are_counted(
         ends = outcomes(store_path, day)
         handed = {path.replace("item", "stock") for path in LINKS if path in ends}
         waiting = handed - ends.keys()
-        assert (f"{old} of {len(ends)} visited pages got data of an earlier run (meta item)" in lines) == (
-            old > 0
+        is_said = (
+            f"Of {counted(len(ends), 'visited page')}, {old} got data of an earlier run (meta item)" in lines
         )
+        assert is_said == (old > 0)
         # What all pages get is no page's data: a page that alone got any is not told from that.
-        is_said = f"{len(waiting)} known pages were handed new data (meta item)" in lines
+        is_said = f"{counted(len(waiting), 'known page')} got new data (meta item)" in lines
         assert is_said == (len(waiting) > 0 and len(handed) > 1)
 
 

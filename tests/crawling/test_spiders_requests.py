@@ -85,12 +85,12 @@ async def test_an_item_that_the_listing_lost_goes_as_it_is_stored(
     site.pages["/"] = html("fewer items")
     crawler = await crawl(Less, store_path, ALL, day=2, site=site)
     assert sorted(crawler.spider.seen) == [(1, 1)] * 2 + [(2, 2)] * 3
-    assert "2 of 6 visited pages got data of an earlier run (cb_kwargs price, header X-Day)" in caplog.text
+    assert "Of 6 visited pages, 2 got data of an earlier run (cb_kwargs price, header X-Day)" in caplog.text
     caplog.clear()
     del site.pages["/"]
     crawler = await crawl(Less, store_path, ALL, day=3, site=site)
     assert sorted(crawler.spider.seen) == [(1, 1)] * 2 + [(2, 2)] * 3
-    assert "5 of 6 visited pages got data of an earlier run (cb_kwargs price, header X-Day)" in caplog.text
+    assert "Of 6 visited pages, 5 got data of an earlier run (cb_kwargs price, header X-Day)" in caplog.text
 
 
 class Less(Shop):
@@ -337,14 +337,14 @@ async def test_pages_that_cannot_be_stored_are_pages(
     assert crawler.spider.seen == []
     assert site.fetched() == {"/"}
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert [line for line in warnings if line.startswith("5 of 6 known pages were planned but")]
+    assert [line for line in warnings if line.startswith("Planned but not visited: 5 of 6 known pages,")]
     assert sorted(outcomes(store_path, 4)) == ["/"]
     crawler = await crawl(Unstorable, store_path, ALL, how=how, site=site)
     assert crawler.spider.seen == ["unchanged"] * ITEMS
     rules = {"GP4C_BUDGET": 1, "GP4C_RULES": [{"match": "*/", "max_age": 1}]}
     await crawl(Unstorable, store_path, rules, how=how, site=site)
     name = "meta tags" if how == "set" else "callback"
-    assert f"{ITEMS} known pages were handed new data ({name}) and are not visited" in caplog.text
+    assert f"{ITEMS} known pages got new data ({name}) and no visit" in caplog.text
 
 
 class Locked(Shop):
@@ -377,7 +377,7 @@ async def test_what_leads_to_a_planned_page_is_asked_for_though_no_plan_has_it(
         assert site.log
         site.log.clear()
     assert crawler.spider.seen
-    assert "were planned but not visited" not in caplog.text
+    assert "Planned but not visited" not in caplog.text
 
 
 class Helped(Unstorable):

@@ -201,7 +201,7 @@ def test_verifying_tells_columns_that_no_visit_explains(path: Path) -> None:
         state = store.gains.counted()
         state["dq_sum"][5] += 1.0
         store.put_values(REFRESH_VALUES, np.arange(store.merged_pages), state)
-        assert store.verify() == ["page 5 has gained otherwise than by its visits (and so have 0 others)"]
+        assert store.verify() == ["page 5 has gained otherwise than by its visits (1 such page)"]
         with store.transaction(write=True) as txn:
             GAINS.put(txn, store.db, 2, 7, np.array([(99, 1, 1.0)], GAIN))
         assert any("gains 2, 0: it has a page that does not exist" in one for one in store.verify())

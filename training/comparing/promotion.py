@@ -88,7 +88,7 @@ class Decision:
             )
         return (
             f"{'PROMOTED' if self.promoted else 'KEPT the function in use'}: {self.reason}\n"
-            f"judged on {self.pages:,} held-out pages, the newest {self.cycles} cycles:\n"
+            f"judged on {counted(self.pages, 'held-out page')}, the newest {counted(self.cycles, 'cycle')}:\n"
             f"  {self.metric}: in use {self.champion:.4f}, challenger {self.challenger:.4f} "
             f"(p = {self.probability:.3g} for a gain by chance)\n"
             f"  {GUARD}: in use {self.champion_freshness:.4f}, challenger {self.challenger_freshness:.4f} "

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.rules import PageRule, Span, read_rules, rule_of
 from scrapy_gp4c.policies.promises import PROMISE, needed_visits, promised_visits
 from training.histories.history import ChangeHistory
@@ -96,7 +97,8 @@ def describe_rules(file: RulesFile, history: ChangeHistory, budgets: Sequence[in
     pages = np.flatnonzero(promises.max_age)
     needed = needed_visits(promises.max_age[pages])
     shown = ", ".join(f"{budget:,}" for budget in budgets)
-    lines = [f"promises about {len(pages):,} pages need {needed:,} visits a cycle, the budget is {shown}"]
+    about = f"promises about {counted(len(pages), 'page has', 'pages have')}"
+    lines = [f"{about} a need of {counted(needed, 'visit')} a cycle, the budget is {shown}"]
     if needed > min(budgets, default=needed):
         lines[0] += ": some pages are late"
     unmatched = [rule.name for rule in file.rules if not promises.pages_of[rule.number]]

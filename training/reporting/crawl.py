@@ -20,6 +20,7 @@ from scrapy_gp4c.archive.differences import Hunk, differences, text_of
 from scrapy_gp4c.archive.texts import Texts
 from scrapy_gp4c.arrays import Array, Floats
 from scrapy_gp4c.errors import ArchiveError, Gp4cError, HistoryError, StoreError
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.claims import finder_pages
 from scrapy_gp4c.page_state.outcomes import CHANGED, FAILED, FIRST, JUDGED, KINDS, OUTCOMES, among
 from scrapy_gp4c.scoring import discovery, functions, hints
@@ -218,7 +219,8 @@ def hints_section(path: Path) -> Section | None:
     ]  # fmt: skip
     caption = "Judged visits by what the site had said before; older ones count less: counts have fractions."
     if len(order) > MOST:
-        caption += f" The other {len(order) - MOST:,} rows hold less surely, or rest on fewer visits."
+        others = counted(len(order) - MOST, "other row holds", "other rows hold")
+        caption += f" {others} less surely, or on fewer visits."
     section.blocks.append(table(head, listed, caption, words=3))
     return section
 
@@ -571,13 +573,13 @@ def crawl_page(path: Path) -> ReportPage:
         Card(
             "pages",
             f"{story.known:,}",
-            ["on 1 host" if len(story.hosts) == 1 else f"on {len(story.hosts):,} hosts"],
+            [f"on {counted(len(story.hosts), 'host')}"],
         ),
         Card("visits", f"{visits:,}", [f"{judged:,} of them judged"]),
         Card(
             "change_rate",
             shown(story.rate(slice(None)), True),
-            [f"over all visits: {changed:,} changes in {judged:,} judged visits"],
+            [f"over all visits: {counted(changed, 'change')} in {counted(judged, 'judged visit')}"],
         ),
     ]
     facts = [
@@ -610,7 +612,9 @@ def _time(seconds: float | None) -> str:
 
 
 def _budget(budget: Any) -> str:
-    return f"{budget:.1%} of the pages" if isinstance(budget, float) else f"{budget} pages"
+    if budget is None:
+        return "–"
+    return f"{budget:.1%} of the pages" if isinstance(budget, float) else counted(budget, "page")
 
 
 def _random_rate(story: Story) -> float:
@@ -638,7 +642,7 @@ def _cycles(story: Story) -> Section:
     lines = [plain_line(name, values) for name, values in rates.items() if not np.isnan(values).all()]
     section = Section("Cycle by cycle")
     if each > 1:
-        section.lead = f"Each point is the mean of {each:,} cycles: there are {len(story.records):,}."
+        section.lead = f"Each point is the mean of {each} cycles: there are {len(story.records):,}."
     if lines:
         chart = Chart("rates", "Change rate", "cycle", "change rate", cycles, lines, True)
         caption = Markup(

@@ -16,6 +16,7 @@ import numpy as np
 from markupsafe import Markup
 
 from scrapy_gp4c.arrays import Floats
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.scoring.expression import PRIMITIVES, Token, parse
 from scrapy_gp4c.scoring.terminals import PAPERS
 from training.comparing import statistics
@@ -298,10 +299,10 @@ def _worth(study: Study, head: Lead) -> Section:
         ("expected", mean),
         ("cost of being wrong: low end of the interval", low),
         ("high end of the interval", high),
-        (f"worst of {len(head.by_cycle)} cycles", 1000 * head.by_cycle.min()),
+        (f"worst of {counted(len(head.by_cycle), 'cycle')}", 1000 * head.by_cycle.min()),
     ]
     if folds > 1:
-        gains.insert(3, (f"worst of {folds} folds", 1000 * head.by_fold.min()))
+        gains.insert(3, (f"worst of {counted(folds, 'fold')}", 1000 * head.by_fold.min()))
     rows = [[name, _signed_count(gain), _signed_count(gain * per_cycle / 1000, 1)] for name, gain in gains]
     heads = ["", "changes per 1,000 visits", f"changes per cycle of {per_cycle:,.0f} visits"]
     section.blocks.append(table(heads, rows, f"Changes found, less those of {head.baseline}"))
@@ -536,14 +537,15 @@ def _facts(learned: LearnedScore) -> list[tuple[str, str]]:
     about, process = learned.history, learned.parameters
     return [
         ("History", f"{about.source}, SHA-256 {about.sha256 or 'unknown'}"),
-        ("Size", f"{about.pages:,} pages, {about.cycles} cycles"),
+        ("Size", f"{counted(about.pages, 'page')}, {counted(about.cycles, 'cycle')}"),
         ("Learned", learned.created),
-        ("Protocol", f"{process['protocol']}, warm-up of {process['warmup']} cycles"),
+        ("Protocol", f"{process['protocol']}, warm-up of {counted(process['warmup'], 'cycle')}"),
         ("Budget", f"{process['budget']} per cycle"),
         (
             "Genetic programming",
-            f"{process['population']} individuals, {process['generations_done']} generations, "
-            f"{process['seeds']} runs, seed {learned.seed}, selection {learned.selection}, "
+            f"{counted(process['population'], 'individual')}, "
+            f"{counted(process['generations_done'], 'generation')}, "
+            f"{counted(process['seeds'], 'run')}, seed {learned.seed}, selection {learned.selection}, "
             f"{process.get('forget', 0.0):.0%} of the training changes taken out",
         ),
         ("Estimators", f"clock of the {learned.clock}"),

@@ -26,6 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scrapy_gp4c.errors import HistoryError, LearningError
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.scoring.named import NAMED
 from training.comparing import statistics
 from training.comparing.evaluation import Evaluation, Result, write_rows
@@ -72,7 +73,7 @@ class Bars:
         self._progress = progress
         self._choices = choices
         self._total = choices.parameters.generations
-        self._runs = f"{folds * choices.seeds} runs" if folds > 1 else f"{choices.seeds} seeds"
+        self._runs = counted(folds * choices.seeds, "run") if folds > 1 else counted(choices.seeds, "seed")
         self._all: TaskID = progress.add_task("generations", total=self._total, completed=done, best="")
         self._one: TaskID = progress.add_task("", total=1, best="")
         self._number = done
@@ -283,8 +284,8 @@ def show_discovery(learned: LearnedDiscovery, source: str, console: Console) -> 
     spans = [f"learned from, to {first}", f"chosen by, to {second}", "after"]
     table = new_table(
         ["function", *spans, "delay", "90th pct.", "coverage"],
-        f"{source}: {learned.replays:,} functions, {REPLAYS} replays each; current copies by cycles, the "
-        "rest over all of them",
+        f"{source}: {counted(learned.replays, 'function')}, {REPLAYS} replays each; current copies by "
+        "cycles, the rest over all of them",
     )
     for one in dict.fromkeys((learned.best.text, learned.default.text)):
         candidate = learned.best if one == learned.best.text else learned.default
@@ -396,9 +397,9 @@ def _heading(evaluation: Evaluation, seeds: str) -> str:
     settings, about = evaluation.settings, evaluation.history
     scored = about.scored_cycles
     return (
-        f"{about.source}: {about.pages:,} pages, scored cycles {scored[0]} to {scored[-1]}, "
+        f"{about.source}: {counted(about.pages, 'page')}, scored cycles {scored[0]} to {scored[-1]}, "
         f"{about.changed_share:.2%} of the pages change per cycle\n"
-        f"k = {settings.k:,} visits per cycle, warm-up {settings.warmup}, ties {settings.ties}, "
+        f"k = {counted(settings.k, 'visit')} per cycle, warm-up {settings.warmup}, ties {settings.ties}, "
         f"clock {settings.clock or 'visits, or as the score file says'}, {seeds}"
         f"{'' if settings.policy == policy_of(None) else f', policy {settings.policy}'}"
     )
@@ -457,5 +458,5 @@ def of_leaderboard(board: Leaderboard) -> Scatter:
         for row in board.rows
         if row.name != ORACLE
     ]
-    title = f"{Path(about.source).name}: {settings.k:,} of {about.pages:,} pages per cycle"
+    title = f"{Path(about.source).name}: {settings.k:,} of {counted(about.pages, 'page')} per cycle"
     return Scatter(title, METRICS[x].heading, METRICS[y].heading, points)

@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreError
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import claims, columns
 from scrapy_gp4c.page_state.claims import CLAIM, NO_NOTES, NOTE, WHAT, weights_said
 from scrapy_gp4c.page_state.columns import PageRow, unpack
@@ -489,7 +490,7 @@ class Store(Tables):
         """
         cycle = self.require()
         if not 0 <= seen <= (visits := len(self.open_visits())):
-            raise ValueError(f"the cycle has {visits} visits; found seen = {seen}")
+            raise ValueError(f"the cycle has {counted(visits, 'visit')}; found seen = {seen}")
         self.commit()
         rounds: list[RoundCounts] = [*self.rounds(), {"planned": len(rows), "seen": seen}]
         counts: CycleRecord = {"planned": sum(one["planned"] for one in rounds), "rounds": rounds}
@@ -513,7 +514,7 @@ class Store(Tables):
         with self.transaction() as txn:
             plan = PLANS.read(txn, self.db, self.open_cycle or 0)
         if len(plan) != (planned := self.planned() or 0):
-            raise damaged(self.path, f"the plan should have {planned} pages; found {len(plan)}")
+            raise damaged(self.path, f"the plan should have {counted(planned, 'page')}; found {len(plan)}")
         return plan
 
     def _record(self) -> CycleRecord:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
+from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.claims import CLAIM
 from scrapy_gp4c.page_state.columns import COLUMNS, EXTRAS, Columns
@@ -268,7 +269,8 @@ def _directory_blocks(txn: Any, table: Table, count: int) -> Iterator[memoryview
         yield value
         count_read += len(value) // GROUP.itemsize
     if count_read < count:
-        raise table.wrong(U32.pack(0), f"there should be {count} directories by the URLs; found {count_read}")
+        expected = counted(count, "directory", "directories")
+        raise table.wrong(U32.pack(0), f"there should be {expected} by the URLs; found {count_read}")
 
 
 class JudgedVisits(NamedTuple):

@@ -195,7 +195,7 @@ def _ids(tables: Tables) -> Iterator[str]:
     except (StoreDamagedError, ValueError) as error:
         yield getattr(error, "what", str(error))
     if missing:
-        yield f"ids: of {tables.merged_pages:,} pages, {missing:,} cannot be found by their keys"
+        yield f"ids: of {counted(tables.merged_pages, 'page')}, {missing:,} cannot be found by their keys"
 
 
 def problems(tables: Tables) -> Iterator[str]:
@@ -240,7 +240,7 @@ def _pages(tables: Tables) -> Iterator[str]:
     for first, block in tables.blocks():
         keys = block["key"]
         if len(keys) != min(tables.block_rows, pages - first):
-            yield f"the block of page {first} has {len(keys)} pages"
+            yield f"the block of page {first} has {counted(len(keys), 'page')}"
         try:
             requests = tables.merged_requests(first, first + len(keys))
         except StoreDamagedError as error:
@@ -313,13 +313,13 @@ def _history(tables: Tables) -> Iterator[str]:
                 row = wrong[0]
                 yield (
                     f"page {first + row} has {name} {block[name][row]}, but {expected[row]} by its visits "
-                    f"and claims (and so have {len(wrong) - 1} other pages of its block)"
+                    f"and claims ({counted(len(wrong), 'such page')} in its block)"
                 )
     with tables.transaction() as txn:
         trust = read_trust(txn, tables.db)
         blocks = [U32.unpack(key)[0] for key in tables.db["hints"].keys(txn)]
     if blocks and max(blocks) * tables.block_rows >= tables.merged_pages:
-        yield f"claims are kept of block {max(blocks)}, but there are {tables.merged_pages} pages"
+        yield f"claims are kept of block {max(blocks)}, but there are {counted(tables.merged_pages, 'page')}"
     if not tables.dropped and not np.array_equal(trust[trust["counts"].any(axis=(1, 2, 3))], derived.trust):
         yield "how often sites were right is counted otherwise than by visits and claims"
 
@@ -344,7 +344,7 @@ def _sums(tables: Tables, expected_sums: dict[int, Array]) -> Iterator[str]:
 
 def _in_words(visits: tuple[Any, ...] | None) -> str:
     _, judged, changes, predicted = visits or (0,) * len(GROUP_VISITS.names or ())
-    return f"{judged} judged visits with {changes} changes, {predicted} expected"
+    return f"{counted(judged, 'judged visit')} with {counted(changes, 'change')}, {predicted} expected"
 
 
 def has_all_visits(columns: Columns, dropped: int) -> npt.NDArray[np.bool_]:
@@ -367,7 +367,7 @@ def _open_cycle(tables: Tables) -> Iterator[str]:
         cycle, known_pages = tables.unfinished_cycle(txn), tables.merged_pages + len(tables.new_keys(txn))
         visits = np.concatenate([np.empty(0, VISIT), *tables.log(txn)])
     if cycle is None and len(visits):
-        yield f"there are {len(visits)} visits in the log but no cycle is open"
+        yield f"there are {counted(len(visits), 'visit')} in the log but no cycle is open"
     if strange := _strange(visits, known_pages):
         yield f"the open cycle {strange}"
     record = tables.cycles()[-1] if cycle is not None else None
@@ -376,13 +376,13 @@ def _open_cycle(tables: Tables) -> Iterator[str]:
         return
     planned = record["planned"] or 0
     if planned != sum(one["planned"] for one in rounds):
-        yield f"the rounds should have {planned} pages; found {[one['planned'] for one in rounds]}"
+        yield f"the rounds should have {counted(planned, 'page')}; found {[one['planned'] for one in rounds]}"
     if rounds[-1]["seen"] > len(visits):
-        yield f"the last round saw {rounds[-1]['seen']} visits; found {len(visits)}"
+        yield f"the last round saw {counted(rounds[-1]['seen'], 'visit')}; found {len(visits)}"
     with tables.transaction() as txn:
         pages = PLANS.read(txn, tables.db, record["cycle"])["page"]
     if planned != len(pages):
-        yield f"the plan should have {planned} pages; found {len(pages)}"
+        yield f"the plan should have {counted(planned, 'page')}; found {len(pages)}"
     if len(np.unique(pages)) != len(pages) or (len(pages) and pages.max() >= known_pages):
         yield "the plan has a page twice, or one that does not exist"
 
@@ -410,13 +410,15 @@ def _directories(tables: Tables) -> Iterator[str]:
             row = wrong[0]
             yield (
                 f"page {first + row} is in directory {block['group'][row]}, but in {numbered.group[row]} by "
-                f"its URL (and so are {len(wrong) - 1} other pages of its block)"
+                f"its URL ({counted(len(wrong), 'such page')} in its block)"
             )
     stored, by_urls = tables.directories(), np.concatenate(expected)
     if len(stored) != len(by_urls):
-        yield f"there should be {len(by_urls)} directories by the URLs; found {len(stored)}"
+        expected_count = counted(len(by_urls), "directory", "directories")
+        yield f"there should be {expected_count} by the URLs; found {len(stored)}"
     elif len(wrong := np.flatnonzero(stored != by_urls)):
-        yield f"directory {wrong[0]} has other keys than by its URLs (and so have {len(wrong) - 1} others)"
+        alike = counted(len(wrong), "such directory", "such directories")
+        yield f"directory {wrong[0]} has other keys than by its URLs ({alike})"
 
 
 def _gains(tables: Tables) -> Iterator[str]:
@@ -431,7 +433,7 @@ def _gains(tables: Tables) -> Iterator[str]:
     if not dropped:
         wrong = np.logical_or.reduce([stored[name] != expected[name] for name in refresh_value.COLUMNS])
     if len(pages := np.flatnonzero(wrong)):
-        yield f"page {pages[0]} has gained otherwise than by its visits (and so have {len(pages) - 1} others)"
+        yield f"page {pages[0]} has gained otherwise than by its visits ({counted(len(pages), 'such page')})"
 
 
 def _weights(tables: Tables) -> Iterator[str]:
