@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,6 +24,7 @@ from scrapy import Request, Spider
 from scrapy_gp4c import visit
 from tests.support.browser import CHROMIUM
 from tests.support.loopback import ADDONS, Site, crawl, html, outcomes
+from tests.support.sources import ROOT
 
 pytestmark = pytest.mark.slow
 ALL = {"GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 1, "RETRY_ENABLED": False}
@@ -311,13 +314,22 @@ def ask(address: str, **data: str) -> Any:
         return json.load(answer)
 
 
+def documented(action: str, data: Path, **more: str) -> dict[str, str]:
+    """Data of a documented call of scrapyd, for the project shop and a store in a directory."""
+    page = (ROOT / "docs" / "your-spider.md").read_text("utf-8")
+    call = re.search(rf"^curl http://localhost:6800/{action}.json (.*)$", page, re.MULTILINE)
+    assert call is not None
+    words = shlex.split(call[1].replace("/data", str(data)).replace("news", "shop"))
+    return dict(word.split("=", 1) for word in words if word != "-d") | more
+
+
 def test_scrapyd(tmp_path: Path) -> None:
-    """A deployed project: scheduled, cancelled in the middle, resumed; its versions share one store."""
+    """A deployed project by the documented calls: scheduled, cancelled, resumed; versions share one store."""
     pytest.importorskip("scrapyd")
     pytest.importorskip("scrapyd_client")
     port, served = free_port(), free_port()
     environment = {
-        **os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "XDG_STATE_HOME": str(tmp_path / "state"),
+        **os.environ, "PYTHONPATH": str(ROOT),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }  # fmt: skip
     project, home = tmp_path / "project", tmp_path / "home"
@@ -349,7 +361,7 @@ def test_scrapyd(tmp_path: Path) -> None:
         deploy("1")
         jobs = []
         for turn in range(6):
-            arguments = {"project": "shop", "spider": "shop", "url": f"http://127.0.0.1:{served}"}
+            arguments = documented("schedule", tmp_path / "data", url=f"http://127.0.0.1:{served}")
             if turn == 4:  # another version, whose callback has another name, beside the one before
                 renamed = SCRAPYD_SPIDER.replace("def parse(", "def parse_page(").replace(
                     "Request(", "Request(callback=self.parse_page, url="
@@ -363,7 +375,7 @@ def test_scrapyd(tmp_path: Path) -> None:
             if turn == 1:
                 log = home / "logs" / "shop" / "shop" / f"{job}.log"
                 wait_until(lambda log=log: "Crawled (200)" in log.read_text())
-                ask(url + "cancel.json", project="shop", job=job)
+                ask(url + "cancel.json", **documented("cancel", tmp_path, job=job))
             wait_until(
                 lambda job=job: (
                     job in {one["id"] for one in ask(url + "listjobs.json?project=shop")["finished"]}
@@ -376,8 +388,7 @@ def test_scrapyd(tmp_path: Path) -> None:
         assert "is interrupted; the next run resumes it" in logs[1]
         assert "is interrupted; the next run resumes it" not in logs[2]
         assert all("finished: 10 visited, 0 changed" in text for text in logs[3:])
-        stores = list((tmp_path / "state" / "scrapy-gp4c").iterdir())
-        assert len(stores) == 1
+        assert [path.name for path in (tmp_path / "data").iterdir()] == ["shop"]
         items = [
             json.loads(line)["url"] for path in home.rglob("*.jl") for line in path.read_text().splitlines()
         ]

@@ -12,11 +12,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
+from distributed.cli import dask_scheduler, dask_worker
 from scrapy.settings import Settings
 
 from scrapy_gp4c.commands import Command
@@ -139,6 +141,34 @@ def test_commands_of_training_are_understood(monkeypatch: pytest.MonkeyPatch) ->
         except SystemExit:
             pass
         pytest.fail(f"{name}: {text}")
+
+
+def test_commands_of_dask_and_of_containers_are_understood() -> None:
+    """Schedulers and workers have these options; services, profiles, variables and extras exist."""
+    text = (ROOT / "compose.yaml").read_text("utf-8")
+    services = yaml.safe_load(text)["services"]
+    lines = [line for name in DOCUMENTS for line in commands(name, "dask")]
+    lines += [one["command"] for one in services.values() if one["command"].startswith("dask ")]
+    assert len(lines) >= 4
+    for line in lines:
+        program, *arguments = shlex.split(line, comments=True)[1:]
+        {"scheduler": dask_scheduler, "worker": dask_worker}[program].main.make_context(program, arguments)
+    named = {
+        word
+        for line in commands("many-machines.md", "docker compose")
+        for word in re.split(r"[ =]", line.partition("  #")[0])
+        if word.isalpha()
+    } - {"docker", "compose", "up", "run"}
+    assert named == services.keys() | {
+        profile for one in services.values() for profile in one.get("profiles", ())
+    }
+    exported = {
+        name for line in commands("many-machines.md", "export") for name in re.findall(r"(\w+)=", line)
+    }
+    assert set(re.findall(r"\$\{(\w+):-", text)) <= exported
+    extras = re.findall(r"/src\[([\w,]+)\]", (ROOT / "Dockerfile").read_text("utf-8"))
+    assert len(extras) == 1
+    assert set(extras[0].split(",")) <= {*metadata("scrapy-gp4c").get_all("Provides-Extra")}
 
 
 def test_there_are_commands_to_hold() -> None:

@@ -2,53 +2,30 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from tests.support.sources import ROOT
 
 START_LIMIT_S = 60
-PARTIES = ("CLIENT", "SCHEDULER", "WORKER")
 
 
 def certificates(folder: Path) -> dict[str, str]:
-    """Make a certificate that trusts itself; returns Dask's settings for it as environment variables."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "cluster")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
+    """Make certificates by the documented commands; returns environment variables that name them."""
+    text = (ROOT / "docs" / "many-machines.md").read_text("utf-8")
+    commands = re.search(r"^### TLS in five commands\n\n```sh\n(.*?)```", text, re.DOTALL | re.MULTILINE)
+    assert commands is not None
+    shell = subprocess.run(
+        ["bash", "-euc", f"{commands[1]}env -0"], cwd=folder, capture_output=True, check=True
     )
-    pem = folder / "cluster.pem"
-    pem.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    secret = folder / "cluster.key"
-    secret.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )
-    tls = "DASK_DISTRIBUTED__COMM__TLS__"
-    ours = {"DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "true", f"{tls}CA_FILE": str(pem)}
-    for party in PARTIES:
-        ours |= {f"{tls}{party}__CERT": str(pem), f"{tls}{party}__KEY": str(secret)}
-    return ours
+    lines = shell.stdout.decode().split("\0")
+    return dict(line.split("=", 1) for line in lines if line.startswith("DASK_"))
 
 
 class Cluster:
