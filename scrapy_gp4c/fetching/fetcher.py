@@ -633,6 +633,8 @@ async def open_crawl(
         for what in ("scrapy-gp4c", "the fingerprint"):
             if installed[what] != needed[what]:
                 return nobody, name, _other_version(what, installed[what], needed[what])
+        # First the reactor: what is unpickled may be of modules that import one.
+        loop = await asyncio.wait_for(asyncio.wrap_future(_reactor_loop()), START_LIMIT_S)
         config: FetcherConfig = pickle.loads(packed)  # as the spider
         installed = versions(config.features, needed["GP4C_REVISION"] if config.is_local else revision)
         for what, value in needed.items():
@@ -642,7 +644,6 @@ async def open_crawl(
             signal.signal(
                 signal.SIGINT, signal.SIG_IGN
             )  # Ctrl-C reaches all: the owner ends what is under way
-        loop = await asyncio.wait_for(asyncio.wrap_future(_reactor_loop()), START_LIMIT_S)
         for crawl in [crawl for crawl in _crawls.values() if crawl.config.store == config.store]:
             loop.call_soon_threadsafe(crawl.close)
         opening = asyncio.run_coroutine_threadsafe(_open(config), loop)

@@ -186,7 +186,7 @@ class Fleet:
         delay_s: float,
         doubted: Callable[[], list[int]],
         on_reply: Callable[[Reply], None],
-        on_no_scheduler: Callable[[], None],
+        on_no_fetchers: Callable[[], None],
         is_left_alone: Callable[[Request], bool],
         is_closing: Callable[[], bool],
     ) -> None:
@@ -198,7 +198,7 @@ class Fleet:
         self._needed = versions(config.features, revision)
         self._packed = pickle.dumps(config)
         self._delay_s = delay_s
-        self._doubted, self._on_reply, self._on_no_scheduler = doubted, on_reply, on_no_scheduler
+        self._doubted, self._on_reply, self._on_no_fetchers = doubted, on_reply, on_no_fetchers
         self._is_left_alone = is_left_alone
         concurrency = config.settings.get("CONCURRENT_REQUESTS")
         self._concurrency = int(16 if concurrency is None else concurrency) or 100
@@ -588,7 +588,7 @@ class Fleet:
                 self._address,
                 reason,
             )
-            self._on_no_scheduler()
+            self._on_no_fetchers()
 
     def _tick(self) -> None:
         """Take pages back from fetchers that are gone or silent, once their batches have ended."""
@@ -617,7 +617,15 @@ class Fleet:
                         self._free_s[sent.host] = now_s
         self._plan_cut()
         works = any(state.state == "works" for state in self._fetchers.values())
-        if self._waiting and not works and now_s - self._reminded_s > REMIND_S and self._is_connected:
+        refusing = [state for state in self._fetchers.values() if state.state == "refuses"]
+        if self._is_local and not works and len(refusing) == self._address and not self._is_closing:
+            logger.critical(
+                "No fetcher works: %s. Correct that, or crawl without GP4C_FETCHERS. The next run goes on "
+                "with this cycle.",
+                refusing[0].reason,
+            )
+            self._on_no_fetchers()
+        elif self._waiting and not works and now_s - self._reminded_s > REMIND_S and self._is_connected:
             self._reminded_s = now_s
             how = (
                 ""

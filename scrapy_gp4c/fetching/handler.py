@@ -158,13 +158,13 @@ class FetcherHandler(BaseDownloadHandler):
             delay_s=float(delay_s),
             doubted=lambda: run.doubted(),
             on_reply=partial(self._note_reply, run),
-            on_no_scheduler=self._give_up,
+            on_no_fetchers=self._give_up,
             is_left_alone=lambda request: urlsplit(request.url).netloc in run.cycle.patience.left_alone,
             is_closing=partial(is_closing, self.crawler),
         )
 
     def _give_up(self) -> None:
-        """End the crawl without a scheduler, as Ctrl-C does: the next run goes on."""
+        """End the crawl without fetchers, as Ctrl-C does: the next run goes on."""
         assert self.crawler.engine is not None
         if not is_closing(self.crawler):
             fail_exit_code(self.crawler)
@@ -228,4 +228,5 @@ def _yielded(
             yield request_from_dict(stored, spider=crawler.spider)
     wake(crawler)  # as a request does that is dropped
     if result.callback_error:
-        raise CallbackError(f"the callback of {response} failed on a fetcher:\n{result.callback_error}")
+        reason = result.callback_error.strip().rpartition("\n")[2]  # first: some lines cut an error short
+        raise CallbackError(f"{reason}, in the callback of {response} on a fetcher:\n{result.callback_error}")

@@ -201,7 +201,7 @@ def test_fetchers_leave_what_one_process_leaves(web: Web, tmp_path: Path) -> Non
     assert fetched[0]["127.0.0.1/p5"][0] == "gone"
     assert items_of(tmp_path / "0") == items_of(tmp_path / "2")
     log = (tmp_path / "2" / "log").read_text()
-    assert "the callback of page 3 fails" in log
+    assert "CallbackError: RuntimeError: the callback of page 3 fails" in log
     assert "CallbackError" in log
 
 
@@ -361,13 +361,23 @@ def test_ctrl_c_interrupts_a_crawl_that_the_next_run_resumes(web: Web, tmp_path:
 
 
 @pytest.mark.slow
-def test_a_crawl_that_finds_no_scheduler_ends_and_no_page_is_an_error(web: Web, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("spider", "fetchers", "line"),
+    [
+        ("Pages", "tcp://127.0.0.1:9", "No fetchers (GP4C_FETCHERS = 'tcp://127.0.0.1:9')"),
+        ("OwnersAlone", 2, "No fetcher works: the spider does not open there: RuntimeError: no licence."),
+    ],
+    ids=["no scheduler", "all refuse"],
+)
+def test_a_crawl_that_gets_no_fetchers_ends_and_no_page_is_an_error(
+    web: Web, tmp_path: Path, spider: str, fetchers: Any, line: str
+) -> None:
     """It is one line, and the next run goes on with the cycle."""
-    crawling = crawl(web, tmp_path, 0, GP4C_FETCHERS="tcp://127.0.0.1:9")
+    crawling = crawl(web, tmp_path, 0, spider, GP4C_FETCHERS=fetchers)
     crawling.wait(LIMIT_S)
-    assert "No fetchers (GP4C_FETCHERS = 'tcp://127.0.0.1:9')" in (tmp_path / "log").read_text()
+    assert line in (tmp_path / "log").read_text()
     with Store(tmp_path / "store", readonly=True) as store:
         assert store.open_cycle == 1
         assert not len(store.open_visits())
-    ended(crawl(web, tmp_path, 0), tmp_path)
+    ended(crawl(web, tmp_path, 0, spider), tmp_path)
     assert Counter(outcome for outcome, *_ in visits_of(tmp_path)[0].values())["first"] == HOSTS * PAGES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import multiprocessing
 import os
 import sys
 import time
@@ -69,6 +70,16 @@ class Curious(Pages):
         yield {"url": response.url, "text": response.css("p::text").get(), "info": seen}
         for link in response.css("a::attr(href)").getall():
             yield response.follow(link)
+
+
+class OwnersAlone(Pages):
+    """Opens in no process that another one has started, as with a licence for one."""
+
+    def __init__(self, *args: Any, **arguments: Any) -> None:
+        """Fail in a fetcher."""
+        super().__init__(*args, **arguments)
+        if multiprocessing.parent_process() is not None:
+            raise RuntimeError("no licence")
 
 
 class SignedIn(Pages):
