@@ -52,7 +52,7 @@ PERIOD_S: Final = {
 """``changefreq`` -> seconds for which a page claims to stay as it is."""
 
 _UTF_16: Final = re.compile(rb"(\xff\xfe|[^\0]\0)|(\xfe\xff|\0[^\0])")
-"""Begin of a text in UTF-16, the low byte first or the high one: its mark, or a character of ASCII."""
+"""Start of a text in UTF-16, the low byte first or the high one: its mark, or a character of ASCII."""
 _ROOT: Final = re.compile(rb"<(?:\w+:)?(urlset|sitemapindex|rss|feed|rdf)[\s>]", re.IGNORECASE)
 _XML_START: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?!html|!doctype\s+html)", re.IGNORECASE)
 _LONG_TAG: Final = re.compile(rb"<[^<>!?][^<>]{%d}" % MAX_TAG_BYTES)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scrapy_gp4c.store.opening import Store
 
 HEAD_BYTES: Final = 65_536
-"""Bytes at the begin of a body in which a canonical link is looked for."""
+"""Bytes at the start of a body in which a canonical link is looked for."""
 MAX_TRIES: Final = 10
 """Most occurrences of the word "canonical" that are looked at."""
 _CANONICAL: Final = re.compile(rb"""\brel\s*=\s*["']?canonical\b""", re.IGNORECASE)
@@ -177,7 +177,7 @@ def parts_of(url: str) -> Iterator[tuple[str, str]]:
 
 
 class Scope(NamedTuple):
-    """Pages of a site that share the begin of their directory."""
+    """Pages of a site that share the start of their directory."""
 
     site: str
     prefix: str

@@ -129,7 +129,7 @@ class Times(NamedTuple):
     """Times of a cycle and its visits."""
 
     starts_s: Floats
-    """``[C]``: begin of each cycle, s since 1970, up to the one that is folded; ascending."""
+    """``[C]``: start of each cycle, s since 1970, up to the one that is folded; ascending."""
     visit_s: Floats
     """``[P]``: time of this cycle's visit of the page; NaN: not visited."""
 

@@ -39,7 +39,7 @@ COLUMNS: Final[dict[str, str]] = {
     "fresh": "u1",  # cycles that the last answer stays true, plus 1; 128 more: by changefreq; 0: unknown
     "claimed_cycle": "<i4",  # when the newest claim is due, where there are any
     "age_first": "<u2",  # cycles from the newest claimed change before the first fetch to it; 0: unknown
-    "seen_min": "<f2",  # minutes from the begin of the cycle of the last visit to that visit
+    "seen_min": "<f2",  # minutes from the start of the cycle of the last visit to that visit
 }
 """Column name -> little-endian dtype: 10 bytes for a page, kept where any page of its block has a claim."""
 LONGEST: Final = 126

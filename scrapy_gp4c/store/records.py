@@ -150,7 +150,7 @@ class CycleRecord(TypedDict, total=False):
     steady_data: dict[str, int]
     """Name of such data -> how often it had the value of the run before, up to a few times."""
     traps: list[list[Any]]
-    """Scopes of traps: site, begin of the directory, whether URLs have a query."""
+    """Scopes of traps: site, start of the directory, whether URLs have a query."""
     repeats: list[list[Any]]
     """Scopes as in `traps`, then counts of new pages, of repeats and of cycles with repeats."""
     url_parts: dict[str, list[int]]
@@ -267,7 +267,7 @@ class LastAnswer(NamedTuple):
 NO_ANSWER: Final = LastAnswer()
 
 SAME_PAGE: Final = "the same page as "
-"""Begin of the error of a page that repeats another, whose URL follows."""
+"""Start of the error of a page that repeats another, whose URL follows."""
 
 
 class StoredGroups(NamedTuple):

@@ -855,7 +855,7 @@ def _words_of_sentence(before: str, after: str) -> int:
 
 
 def _says_dated(before: str, after: str, prose: int, sentence: int) -> bool:
-    """Whether words say so, without a look for an update; ``prose``: begin of a sentence in prose, or -1."""
+    """Whether words say so, without a look for an update; ``prose``: start of a sentence in prose, or -1."""
     if prose >= 0 and _CLOCK_WORDS.isdisjoint(_LAST_WORDS.findall(before, prose)):
         return _TIME_SIGNS.search(before, prose) is None and _AS_OF.search(before) is None
     words = _LAST_WORDS.findall(before, sentence)[: -_DATED_REACH - 1 : -1]
