@@ -125,7 +125,7 @@ class FingerprintProcess:
 
     def _answer(self, page: _Page) -> bytes | None:
         """Answer of the process; None: it has none. Raises TimeoutError and ChildProcessError as `read`."""
-        message = _message(page)
+        message = msgspec.msgpack.encode(page)
         for is_last in (False, True):
             try:
                 return self._ask(message) or None
@@ -160,6 +160,7 @@ class FingerprintProcess:
         process = self._process = self._process or _start()
         assert process.stdin is not None
         assert process.stdout is not None
+        process.stdin.write(_SIZE.pack(len(message)))
         process.stdin.write(message)
         process.stdin.flush()
         with selectors.DefaultSelector() as selector:  # select() knows no descriptor beyond 1,023
@@ -204,7 +205,7 @@ class _Page(msgspec.Struct, array_like=True):
     kind: int
     encoding: str
     content_type: bytes
-    body: bytes
+    body: memoryview
     features: int = 0
     with_text: bool = False
     copy: CopyState | None = None
@@ -220,7 +221,7 @@ def _page(response: Response, encoding: str, *given: Any, **parts: Any) -> _Page
         next(number for number, one in enumerate(_CLASSES) if isinstance(response, one)),
         encoding,
         response.headers.get(b"Content-Type") or b"",
-        response.body[: (MAX_PDF_BYTES if is_pdf else MAX_SOURCE_BYTES) + 1],
+        memoryview(response.body)[: (MAX_PDF_BYTES if is_pdf else MAX_SOURCE_BYTES) + 1],
         *given,
         **parts,
     )
@@ -271,7 +272,8 @@ def _serve(pages: IO[bytes], answers: IO[bytes]) -> None:
             page = msgspec.msgpack.decode(message, type=_Page)
             arguments: dict[str, Any] = {"encoding": page.encoding} if page.encoding else {}
             headers = {"Content-Type": page.content_type} if page.content_type else {}
-            response = _CLASSES[page.kind]("http://page/", body=page.body, headers=headers, **arguments)
+            body = bytes(page.body)
+            response = _CLASSES[page.kind]("http://page/", body=body, headers=headers, **arguments)
             features, with_text = _FEATURES[page.features], page.with_text
             if any(page.parts):
                 answer = _message(cut_body(response, *page.parts))

@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import subprocess
+import tracemalloc
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -216,6 +217,16 @@ async def test_a_page_that_takes_the_process_too_long_is_given_up(
         await made(beside, [slow])
     monkeypatch.setattr(worker_process, "read_and_compare", None)
     assert await made(beside, pages()[-1:]) == [fingerprint(pages()[-1])]
+
+
+def test_a_waiting_page_is_not_copied_in_the_crawl(beside: FingerprintProcess) -> None:
+    """A page on its way to the process costs the crawl less than two copies of it."""
+    page = HtmlResponse(URL, body=b"<p>" + b"a " * 2**20, encoding="utf-8")
+    tracemalloc.start()
+    beside.read(page, None).result()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 * len(page.body)
 
 
 def test_parts_are_cut_out_there(beside: FingerprintProcess) -> None:
