@@ -6,6 +6,7 @@ Scrapy's template), sees each page once, decoded and final: no other one asks ag
 
 from __future__ import annotations
 
+import logging
 import zlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextvars import ContextVar
@@ -21,6 +22,7 @@ from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 from scrapy.utils.misc import load_object
 from scrapy.utils.response import get_meta_refresh
 
+from scrapy_gp4c.crawling.admission import log_first
 from scrapy_gp4c.crawling.cycle import VisitInfo
 from scrapy_gp4c.crawling.requests import (
     META,
@@ -191,7 +193,11 @@ class FingerprintMiddleware:
         unmark(request)
         if self._visits is not None and request.errback is None and not isinstance(exception, IgnoreRequest):
             cycle = self._visits.cycle
-            cycle.note_child_failure(finder_of(request, cycle.store) - 1, exception)
+            if request.url.startswith(("http:", "https:")):
+                cycle.note_child_failure(finder_of(request, cycle.store) - 1, exception)
+                return
+            line = f"{request.url} is not fetched ({exception}): not being http, it fails no visit."
+            log_first(cycle.stats, "gp4c/failed_other_schemes", line, {}, logging.WARNING)
 
     def _close(self) -> None:
         if self._visits is not None:

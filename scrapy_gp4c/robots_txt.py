@@ -25,6 +25,7 @@ from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from scrapy_gp4c.crawling.claim_files import as_utf8
+from scrapy_gp4c.crawling.fetched import NotFetchedError
 from scrapy_gp4c.crawling.run import run_of
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 
@@ -47,7 +48,12 @@ class RobotsMiddleware(RobotsTxtMiddleware):
         """Hosts whose robots.txt was asked for, and not sent: a fetcher has to ask again."""
 
     async def robot_parser(self, request: Request) -> RobotParser | None:
-        """Wait for the robots.txt of a request's host; returns its rules (RFC 9309), None without any."""
+        """Wait for the robots.txt of a request's host; returns its rules (RFC 9309), None without any.
+
+        Rules are of http and https: a link to ``gopher://`` of a host says nothing of its pages.
+        """
+        if not request.url.startswith(("http:", "https:")):
+            return None
         if (host := urlparse_cached(request).netloc) in self._unsent:
             self._unsent.remove(host)
             del self._parsers[host]
@@ -55,12 +61,19 @@ class RobotsMiddleware(RobotsTxtMiddleware):
         return await super().robot_parser(request)  # it has come, so that nobody has to wait for it
 
     def _robots_error(self, error: Exception, netloc: str) -> None:
-        """Take a robots.txt that does not come for a complete disallow, unless no server is there."""
-        if isinstance(error, IgnoreRequest):
+        """Take a robots.txt that does not come for a complete disallow, unless no server is there.
+
+        One that redirects without end counts as missing (RFC 9309, 2.3.1.2).
+        """
+        if isinstance(error, NotFetchedError):
             self._unsent.add(netloc)
         super()._robots_error(error, netloc)
         name = type(error).__name__
-        if not isinstance(error, IgnoreRequest) and name not in _NO_SERVER:
+        if isinstance(error, IgnoreRequest):
+            if netloc not in self._unsent:
+                line = "The robots.txt of %s is ignored (%s): all of its pages may be fetched."
+                logger.warning(line, netloc, error, extra={"spider": self.crawler.spider})
+        elif name not in _NO_SERVER:
             self._leave_alone(netloc, f"fails with {name}", None)
             self._parsers[netloc] = build_from_crawler(self._parserimpl, self.crawler, DISALLOW)
 

@@ -10,13 +10,14 @@ import pytest
 import pytest_twisted
 from scrapy import Request, Spider
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
-from scrapy.exceptions import IgnoreRequest
 from scrapy.settings import Settings as ScrapySettings
 from twisted.internet import reactor
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c import Addon
+from scrapy_gp4c.crawling.fetched import NotFetchedError
 from scrapy_gp4c.robots_txt import RobotsMiddleware
+from scrapy_gp4c.store.opening import Store
 from tests.support.loopback import Site, crawl, html, outcomes, stats
 
 SCRAPYS = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
@@ -96,6 +97,25 @@ async def test_a_robots_txt_that_fails_keeps_nobody_waiting(
     assert "because its robots.txt fails with" in caplog.text
 
 
+@pytest_twisted.ensureDeferred
+async def test_a_robots_txt_that_redirects_without_end_is_asked_for_once(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It counts as missing (RFC 9309, 2.3.1.2) for all pages, also for those that are found later."""
+
+    def again(request: ServerRequest) -> bytes:
+        request.redirect(b"/robots.txt")
+        return b""
+
+    links = "".join(f'<a href="{path}">{path}</a>' for path in ALLOWED + FORBIDDEN)
+    site.pages = {"/list": html(links), "/robots.txt": again}
+    site.pages |= {path: html(f"the page at {path}") for path in ALLOWED + FORBIDDEN}
+    await crawl(Listed, store_path, {**SETTINGS, "REDIRECT_MAX_TIMES": 3}, site=site)
+    assert site.fetched() == {"/list", "/robots.txt", *ALLOWED, *FORBIDDEN}
+    assert site.hits["GET", "/robots.txt"] == 4
+    assert "is ignored (max redirections reached)" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("theirs", "position"),
     [
@@ -154,7 +174,7 @@ class Impatient:
         """Drop it, as a fetcher does whose batch has ended."""
         if request.url.endswith("/robots.txt") and not self.has_dropped:
             self.has_dropped = True
-            raise IgnoreRequest
+            raise NotFetchedError
 
 
 class Listed(Many):
@@ -178,3 +198,33 @@ async def test_a_robots_txt_that_was_not_asked_for_is_asked_for_again(site: Site
     settings = {**SETTINGS, "DOWNLOADER_MIDDLEWARES": {Impatient: 1}}
     await crawl(Listed, store_path, settings, site=site)
     assert site.fetched() == {"/list", "/robots.txt", ALLOWED[0]}
+
+
+class Gopher(Many):
+    """Requests of a host what nobody can fetch, before its pages."""
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request the other scheme first."""
+        yield Request(self.site.url("/").replace("http:", "gopher:"))
+        yield Request(self.site.url("/list"), callback=self.list)
+
+    def list(self, response: Any) -> Any:
+        """Request another scheme, and pages."""
+        yield Request(response.url.replace("http:", "ftp:"))
+        yield from response.follow_all(css="a", errback=self.failed)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_link_that_is_not_http_says_nothing_of_its_host(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its host's pages are fetched by their own rules; that it fails is said, and fails no visit."""
+    links = f'<a href="{ALLOWED[0]}">one</a><a href="{FORBIDDEN[0]}">other</a>'
+    site.pages = {path: html(f"the page at {path}") for path in ALLOWED + FORBIDDEN}
+    site.pages |= {"/list": html(links), "/robots.txt": late}
+    crawler = await crawl(Gopher, store_path, SETTINGS, site=site)
+    assert site.fetched() == {"/list", "/robots.txt", ALLOWED[0]}
+    assert stats(crawler)["failed_other_schemes"] == 2
+    with Store(store_path, readonly=True) as store:
+        assert not store.newest_record("undelivered").get("undelivered")
+    assert caplog.text.count("it fails no visit") == 1

@@ -20,7 +20,7 @@ VISIT_META: Final = ("download_latency", "redirect_urls", "redirect_reasons")
 
 
 class NotFetchedError(IgnoreRequest):
-    """A page was not fetched because the crawl closes: the next run visits it."""
+    """A page was not asked for, because the crawl closes or a fetcher's batch ended: it is due again."""
 
 
 class KnownCopy(NamedTuple):

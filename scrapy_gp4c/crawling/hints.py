@@ -200,9 +200,14 @@ class HintReader:
 
     def _read_robots(self, response: Response) -> None:
         site = place_of_url(response.url).site
-        urls = islice(sitemap_urls_from_robots(as_utf8(response.body), response.url), MAX_NAMED)
-        if self._named.add(site, (url for url in urls if place_of_url(url).site != site)):
+        lines = islice(sitemap_urls_from_robots(as_utf8(response.body), response.url), MAX_NAMED)
+        urls = {url: None for url in lines if place_of_url(url).site != site}
+        if self._named.add(site, urls):
             self._cycle.store.amend_record(sitemaps=self._named.sites)
+        if left_out := sum(site not in self._named.sites.get(url, ()) for url in urls):
+            limits = f"of at most {MAX_NAMED_CHARACTERS:,} characters, and {MAX_NAMED_BY_SITE} a site"
+            line = f"Of the sitemaps on other sites that {response.url} names, {left_out} are not believed"
+            self._warn("gp4c/hints/names_left_out", line, f"expected are names {limits}", left_out)
 
     def _page_claims(self, kind: str, response: Response, claims: FileClaims) -> Iterator[PageClaims]:
         """Yield the claims about known pages of the file's sites, a slice of URLs at a time."""

@@ -38,7 +38,16 @@ from twisted.python.failure import Failure
 from scrapy_gp4c.crawling.claim_files import kind_of
 from scrapy_gp4c.crawling.cycle import VisitInfo, outcome_of, with_outcome
 from scrapy_gp4c.crawling.doubt import SharedTexts
-from scrapy_gp4c.crawling.fetched import VISIT_META, Batch, Judgement, KnownCopy, PageResult, PageTask, Reply
+from scrapy_gp4c.crawling.fetched import (
+    VISIT_META,
+    Batch,
+    Judgement,
+    KnownCopy,
+    NotFetchedError,
+    PageResult,
+    PageTask,
+    Reply,
+)
 from scrapy_gp4c.crawling.requests import META
 from scrapy_gp4c.crawling.run import freeze_gc
 from scrapy_gp4c.crawling.scrapy_internals import guard_downloads
@@ -124,7 +133,7 @@ def versions(features: Any, project: str | None) -> dict[str, str | None]:
     }
 
 
-class NotSentError(IgnoreRequest):
+class NotSentError(NotFetchedError):
     """The batch of a page ended before the page, or the robots.txt of its host, was asked for."""
 
 

@@ -63,8 +63,9 @@ def place_of_url(url: str) -> Place:
     if match is None:
         return Place("", directory_of(url))
     scheme, host, path = match.groups()
-    site = host.rpartition("@")[2].lower()
+    site = host.rpartition("@")[2].lower().removesuffix(".")
     if ":" in site:
+        site = site.replace(".:", ":")
         site = site.removesuffix(_DEFAULT_PORTS.get(scheme.lower(), "\n"))
     return Place(site, directory_of(path))
 

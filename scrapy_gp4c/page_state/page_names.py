@@ -52,6 +52,8 @@ _link_finders: Final = tuple(
 )
 _PATH_SESSION: Final = re.compile(r";jsessionid(?:=|%3d)[^/?#;]*|/\(S\([0-9a-z]{24}\)\)(?=/)", re.IGNORECASE)
 """Session in a path: that of Java servlets, and that of ASP.NET without cookies."""
+_ROOT_DOT: Final = re.compile(r"^([a-z]+://[^/?#]*[^/?#.])\.(?=[:/]|$)", re.IGNORECASE)
+"""Dot behind a host's name, which is the same host (RFC 1034, 3.1)."""
 
 
 @lru_cache(maxsize=8)
@@ -61,7 +63,7 @@ def _pattern(ignored: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
-    """URL that names the page of a URL: without parameters of campaigns and sessions.
+    """URL that names the page of a URL: without campaigns, sessions and a dot behind its host.
 
     All else stays as it is, the order of the other parameters included. ``ignored``: names of parameters;
     with none, every URL names a page of its own.
@@ -71,6 +73,8 @@ def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
     head, mark, query = url.partition("?")
     if ";" in head or "(" in head:
         head = _PATH_SESSION.sub("", head)
+    if "./" in head or ".:" in head or head.endswith("."):
+        head = _ROOT_DOT.sub(r"\1", head)
     if not mark:
         return head
     query, hash_mark, fragment = query.partition("#")

@@ -213,7 +213,7 @@ def test_for_how_long_an_answer_stays_true(headers: dict[str, Any], span_s: floa
 
 @pytest_twisted.ensureDeferred
 async def test_only_the_own_site_is_spoken_for_unless_robots_name_the_sitemap(store_path: Path) -> None:
-    """A sitemap of one host cannot claim anything of another's pages on its own."""
+    """A sitemap of one host cannot claim anything of another's pages; names beyond the limits are counted."""
     site = Site(hosts=("127.0.0.1", "127.0.0.2"))
     ours, other = site.url("/own"), site.url("/other", "127.0.0.2")
     site.pages |= {"/own": html("one page"), "/other": html("another page"), "/robots.txt": "User-agent: *"}
@@ -224,9 +224,11 @@ async def test_only_the_own_site_is_spoken_for_unless_robots_name_the_sitemap(st
     crawler = await crawl(SitemapListed, store_path, {"ROBOTSTXT_OBEY": True, **everything})
     assert stats(crawler)["hints/foreign_urls"] == 1
     assert [columns["claims"] for columns in stored_hints(store_path).values()] == [0, 1, 0]
-    site.pages["/robots.txt"] = f"User-agent: *\nSitemap: {site.url('/sitemap.xml')}\n"
+    names = f"Sitemap: {site.url('/sitemap.xml')}\nSitemap: {site.url('/long' + 'g' * 3_000)}\n"
+    site.pages["/robots.txt"] = f"User-agent: *\n{names}"
     SitemapListed.sitemap_urls = (site.url("/robots.txt", "127.0.0.2"),)
-    await crawl(SitemapListed, store_path, everything)
+    crawler = await crawl(SitemapListed, store_path, everything)
+    assert stats(crawler)["hints/names_left_out"] == 1
     SitemapListed.sitemap_urls = (site.url("/sitemap.xml"),)
     crawler = await crawl(SitemapListed, store_path, everything)
     assert "hints/foreign_urls" not in stats(crawler)

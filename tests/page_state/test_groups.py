@@ -51,6 +51,8 @@ PLACES = {
     "https://h:443/a/b": ("h", "a/"),
     "https://h:80/a/b": ("h:80", "a/"),
     "http://h:8080/a/b": ("h:8080", "a/"),
+    "http://h.example./a/b": ("h.example", "a/"),
+    "http://h.example.:8080/a/b": ("h.example:8080", "a/"),
     "HTTP://H.Example:80/A/b": ("h.example", "A/"),
     "http://user:secret@h/a/b": ("h", "a/"),
     "http://a@b@h/c": ("h", ""),
