@@ -31,7 +31,7 @@ class FailingPage:
     since: float | None
     """Time of the first failure in a row, s since 1970; None: not known."""
     failures: int
-    """Failed visits in a row; 255 stands for 255 and more."""
+    """Failed visits in a row."""
     last_visit: int
     """Cycle of the last visit."""
     last_success: int
@@ -74,7 +74,7 @@ def _show(failing: FailingPages, options: Namespace) -> None:
 def _failing(project: Project, store: Store, match: str | None) -> Iterator[FailingPage]:
     names = ("failures", "outcome", "last_attempt", "last_cycle", "found_by", "has_copy")
     for first, block in store.blocks(names):
-        rows = np.flatnonzero((block["failures"] > 0) & among(block["outcome"], (ERROR, GONE)))
+        rows = np.flatnonzero(among(block["outcome"], (ERROR, GONE)))
         requests = store.requests(rows + first)
         for row, request in zip(rows.tolist(), requests, strict=True):
             url = project.credentials.url(request["url"])
@@ -89,7 +89,7 @@ def _failing(project: Project, store: Store, match: str | None) -> Iterator[Fail
                 answer.status,
                 answer.error,
                 answer.since_s,
-                int(block["failures"][row]),
+                max(answer.failures, int(block["failures"][row])),  # imported pages have no answer
                 int(block["last_attempt"][row]),
                 int(block["last_cycle"][row]) if block["has_copy"][row] else 0,
                 project.credentials.url(store.request(finder)["url"]) if is_page else None,

@@ -926,8 +926,8 @@ class Cycle:
         """Keep the reason of a failed visit and since when visits fail; ``row``: the page before it."""
         before = self.store.answer(visit.page)
         if OUTCOMES.index(visit.outcome) in FAILED:
-            since_s = before.since_s if row.failures else None
-            answer = answer._replace(since_s=since_s or visit.time)
+            earlier = before if row.outcome in FAILED else NO_ANSWER
+            answer = answer._replace(since_s=earlier.since_s or visit.time, failures=earlier.failures + 1)
         if answer != before:
             self.store.set_answer(visit.page, answer)
 

@@ -187,7 +187,7 @@ def open_cycle_events(store: Store, gone_after: int, visits: Array | None = None
     """Events of the open cycle so far; ``visits``: of these of its visits, None: of all."""
     cycle, visits = store.open_cycle, store.open_visits() if visits is None else visits
     assert cycle is not None
-    before = {name: np.zeros(len(visits), np.int64) for name in ("failures", "gone", "X", "last_attempt")}
+    before = {name: np.zeros(len(visits), np.int64) for name in ("outcome", "gone", "X", "last_attempt")}
     known = visits["page"] < store.merged_pages
     columns = columns_in_order(store, visits["page"][known])
     for name, column in before.items():

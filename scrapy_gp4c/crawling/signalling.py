@@ -151,7 +151,7 @@ class SignalSender:
         heard = {kind for kind in EVENTS if self._hears(kind)}
         if not heard and not self._with_items:  # as in most crawls: the arrays of one visit would cost more
             return
-        for kind in kinds_of_visit(outcome, row.failures, row.gone, self._cycle.settings.gone_after):
+        for kind in kinds_of_visit(outcome, row.outcome, row.gone, self._cycle.settings.gone_after):
             if kind in heard or self._with_items:
                 visit_number = self._cycle.number, self._cycle.recorded - 1
                 self._send(visit_number, self._event(kind, row, visit, info))

@@ -34,27 +34,27 @@ class CycleEvents(NamedTuple):
         )
 
 
-def event_masks(outcome: Array, failures: Array, gone: Array, gone_after: int) -> dict[str, Array]:
+def event_masks(outcome: Array, before: Array, gone: Array, gone_after: int) -> dict[str, Array]:
     """Visits ``[V]`` that are an event of each kind.
 
-    ``outcome``: of the visits; ``failures``, ``gone``: columns of their pages before the visits. A page is
-    gone with its ``gone_after``-th 404 or 410 in a row and back with the next success; its first failure in a
-    row makes it failing, its first doubtful answer in a row doubtful.
+    ``outcome``: of the visits; ``before``, ``gone``: columns ``outcome`` and ``gone`` of their pages before
+    the visits. A page is gone with its ``gone_after``-th 404 or 410 in a row and back with the next success;
+    its first failure in a row makes it failing, its first doubtful answer in a row doubtful.
     """
-    failed = among(outcome, FAILED)
+    failed, had_failed = among(outcome, FAILED), among(before, FAILED)
     return {
         "new": outcome == FIRST,
         "changed": outcome == CHANGED,
         "gone": (outcome == GONE) & (gone.astype(np.int64) + 1 == gone_after),
         "back": ~failed & (gone >= gone_after),
-        "failing": among(outcome, (ERROR, GONE)) & (failures == 0),
-        "doubtful": (outcome == DOUBTFUL) & (failures == 0),
+        "failing": among(outcome, (ERROR, GONE)) & ~had_failed,
+        "doubtful": (outcome == DOUBTFUL) & ~had_failed,
     }
 
 
-def kinds_of_visit(outcome: int, failures: int, gone: int, gone_after: int) -> list[str]:
+def kinds_of_visit(outcome: int, before: int, gone: int, gone_after: int) -> list[str]:
     """Kinds of the events of one visit, see `event_masks`."""
-    masks = event_masks(np.array([outcome]), np.array([failures]), np.array([gone]), gone_after)
+    masks = event_masks(np.array([outcome]), np.array([before]), np.array([gone]), gone_after)
     return [kind for kind in EVENTS if masks[kind][0]]
 
 
@@ -63,10 +63,10 @@ def events_of(
 ) -> CycleEvents:
     """Events of the visits of a cycle ``[V]``, at most one visit a page.
 
-    ``before``: columns ``failures``, ``gone`` and ``X`` of the visited pages before the cycle ``[V]``;
+    ``before``: columns ``outcome``, ``gone`` and ``X`` of the visited pages before the cycle ``[V]``;
     ``previous_s``: times of their last visits before ``[V]``.
     """
-    masks = event_masks(visits["outcome"], before["failures"], before["gone"], gone_after)
+    masks = event_masks(visits["outcome"], before["outcome"], before["gone"], gone_after)
     rows = np.concatenate([np.flatnonzero(masks[kind]) for kind in EVENTS])
     counts = [np.count_nonzero(masks[kind]) for kind in EVENTS]
     kinds = np.repeat(np.arange(len(EVENTS), dtype=np.uint8), counts)
@@ -90,7 +90,7 @@ def recorded_events(
 
     ``cycles``: visits in chunks, cycles ascending, from the first recorded one on, as a store gives them.
     """
-    columns = {name: np.zeros(pages, np.int64) for name in ("failures", "gone", "X")}
+    columns = {name: np.zeros(pages, np.int64) for name in ("outcome", "gone", "X")}
     time_s = np.full(pages, np.nan)
     for cycle, visits in cycles:
         page, outcome = visits["page"].astype(np.int64), visits["outcome"]
@@ -98,7 +98,7 @@ def recorded_events(
         if cycle >= first_cycle:
             yield events_of(cycle, visits, before, time_s[page], gone_after)
         failed = among(outcome, FAILED)
-        columns["failures"][page] = np.where(failed, before["failures"] + 1, 0)
+        columns["outcome"][page] = outcome
         columns["gone"][page] = np.where(failed, before["gone"] + (outcome == GONE), 0)
         columns["X"][page] += outcome == CHANGED
         time_s[page] = visits["time"]

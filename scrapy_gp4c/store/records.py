@@ -262,6 +262,8 @@ class LastAnswer(NamedTuple):
     """Time of the first failure in a row, s since 1970."""
     final_url: str | None = None
     """URL after redirects, without secrets; None: that of the page."""
+    failures: int = 0
+    """Failed visits in a row, as the column of that name is lowered to end a page's wait."""
 
 
 NO_ANSWER: Final = LastAnswer()

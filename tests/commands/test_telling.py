@@ -41,7 +41,7 @@ async def test_commands_tell_what_crawls_found(
     hook: Hook,
     tmp_path: Path,
 ) -> None:
-    """A page that changed once, and one that fails since the second cycle."""
+    """A page that changed once, and one that fails since the second cycle, also after a hint."""
     News.start_urls = [site.url("/list")]
     for version in range(3):
         site.pages["/list"] = html("a list", links=["/a", "/b"])
@@ -69,6 +69,9 @@ async def test_commands_tell_what_crawls_found(
     second = json.loads(run("history", site.url("/b"), "--json"))["visits"][1]
     assert (failing["status"], failing["error"], failing["since"]) == (404, None, second["time"])
     assert "no page fails" in run("failing", "--match", "*/a")
+    (tmp_path / "hints").write_text(site.url("/b"))
+    run("hint", str(tmp_path / "hints"))  # which ends its wait, and not its failures
+    assert json.loads(run("failing", "--json"))["pages"] == [failing]
 
     def printed(*words: str) -> list[tuple[int, str, str]]:
         document = checked("changes", run("changes", "--json", "--last", "9", *words))
@@ -88,6 +91,11 @@ async def test_commands_tell_what_crawls_found(
     assert "A test message was sent to 1 receiver" in run("notify", "--test")
     assert hook.received[0]["title"] == "news: 1 changed"
     assert "Nothing waits for 1 receiver" in run("notify")
+    hook.received.clear()
+    await crawl(News, store_path, {"GP4C_NOTIFY": [{"url": hook.url, "events": "failing"}], **SETTINGS})
+    assert hook.received == []
+    (again,) = json.loads(run("failing", "--json"))["pages"]
+    assert again == {**failing, "failures": 3, "last_visit": 4}
     hook.status = 500
     with pytest.raises(
         NoticeError, match=r"did not accept the message in time, or redirects to another address\)$"
