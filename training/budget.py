@@ -337,8 +337,7 @@ def _parser() -> ScoreParser:
     scores_help = "score functions; the answers are for the first (default: default, age, random)"
     options.shared(add, "--score", help=scores_help)
     add("--budgets", default=",".join(BUDGETS), help="shares or counts (default: 1%%,2%%,5%%,10%%,20%%)")
-    add("--cycles-a-day", type=float, default=1.0, help="cycles of a day (default: %(default)g)")
-    options.shared(add, "--rules")
+    options.shared(add, "--cycles-a-day", "--rules")
     options.shared(add, "--warmup", default=DEFAULTS.warmup)
     options.shared(add, "--seed", default=DEFAULTS.seed)
     add("--figure", type=Path, default=Path("budget.png"), help="figure to draw (default: %(default)s)")
@@ -351,8 +350,6 @@ def main(arguments: Sequence[str] | None) -> None:
     """Run the command line."""
     args = _parser().parse_args(arguments)
     budgets = read_budgets(args.budgets)
-    if not 0.0 < args.cycles_a_day < float("inf"):
-        raise HistoryError(f"--cycles-a-day must be above 0; found {args.cycles_a_day}")
     history, known_pages = _read(Path(args.history))
     first = "default" if "default" in names(history) else STAND_IN
     scores = args.score or [first, *COMPARED]

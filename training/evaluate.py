@@ -194,7 +194,7 @@ def _parser() -> argparse.ArgumentParser:
     clock_help = "how outcomes are weighed (default: the score file's, else visits)"
     options.shared(add, "--clock", default=DEFAULTS.clock, help=clock_help)
     options.shared(add, "--rules")
-    add("--cycles-a-day", type=float, default=1.0, help="cycles of a day, for --rules (default: %(default)g)")
+    options.shared(add, "--cycles-a-day", help="cycles of a day, for --rules (default: %(default)g)")
     seed_help = "seed of the random ties and draws (default %(default)s)"
     options.shared(add, "--seed", default=DEFAULTS.seed, help=seed_help)
     add("--cycles", metavar="A:B", help="only cycles A to B, from 1, both included; warm-up begins at A")

@@ -75,6 +75,13 @@ def _length(text: str) -> int:
         raise ArgumentTypeError(str(error)) from None
 
 
+def _above_0(text: str) -> float:
+    number = float(text)
+    if not 0.0 < number < float("inf"):
+        raise ArgumentTypeError(f"expected a number above 0, such as 24; found {text!r}")
+    return number
+
+
 _PARAMETERS: Final = Parameters()
 _REPLAYED: Final = ", ".join(name for name in NAMES if name not in UNREPLAYED)
 SHARED: Final[dict[str, dict[str, Any]]] = {
@@ -85,6 +92,7 @@ SHARED: Final[dict[str, dict[str, Any]]] = {
         "metavar": "FILE",
         "help": "JSON list of rules about pages, as GP4C_RULES has them",
     },
+    "--cycles-a-day": {"type": _above_0, "default": 1.0, "help": "cycles of a day (default: %(default)g)"},
     "--score": {"nargs": "+", "action": "extend", "type": score_argument, "metavar": "SCORE"},
     "--protocol": {
         "choices": splits.PROTOCOLS,

@@ -87,6 +87,10 @@ def test_commands_tell_what_promises_cost(tmp_path: Path, capsys: pytest.Capture
     printed = capsys.readouterr().out
     assert "the budget is 6, 18: some pages are late" in printed
     assert "18 visits: changes: change rate" in printed
+    for command in (evaluate_command, budget_command):  # with 0 each time was one cycle
+        with pytest.raises(SystemExit):
+            command.main([*words, "--cycles-a-day", "0"])
+        assert "--cycles-a-day: expected a number above 0" in capsys.readouterr().err
     rules.write_text("[{")
     assert evaluate_command.main(words) == 2
     assert f"--rules {rules}" in capsys.readouterr().err

@@ -153,7 +153,6 @@ def test_a_panel_speaks_for_all_pages(tmp_path: Path, capsys: pytest.CaptureFixt
     [
         (["--budgets", "1%,many"], "'many'"),
         (["--budgets", "150%"], "a budget is a share"),
-        (["--cycles-a-day", "0"], "--cycles-a-day"),
         (["--figure", "budget.pdf"], "budget.pdf"),
         (["--score", "t * Y"], "Y"),
     ],
