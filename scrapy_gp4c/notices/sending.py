@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.notices.outbox import COMMAND, MAX_MESSAGES, Outbox, QueuedMessage
-from scrapy_gp4c.notices.receivers import Message, Receiver
+from scrapy_gp4c.notices.receivers import MAX_EACH, Message, Receiver
 
 LIMIT_S: Final = 10.0
 """Time that each receiver has, all at once."""
@@ -175,11 +175,13 @@ def _send(job: dict[str, Any], report: Callable[[int], None]) -> str | None:
 
     # By Apprise's own 4 s a receiver that answers later got the message again by every run.
     apprise.URLBase.socket_read_timeout = LIMIT_S * 0.9
+    # Of services without a limit of their own it waits 5.5 s between two: a run sent two mails, and no more.
+    apprise.NotifyBase.request_rate_per_sec = LIMIT_S / MAX_EACH
     asset = apprise.AppriseAsset()
     asset.http_redirects = False  # they become a GET, whose answer 200 counted as a message that was sent
     receiver = apprise.Apprise(asset=asset)
     if not receiver.add(job["url"]):
-        return "Apprise does not know such an address"
+        return "Apprise does not know such an address: correct it in GP4C_NOTIFY"
     for sent, message in enumerate(messages, 1):
         # Without a format a mail took the text for HTML: one line, and markup of pages was live.
         if not receiver.notify(title=message.title, body=message.body, body_format=apprise.NotifyFormat.TEXT):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import email.policy
 import json
 import os
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import AuthResult
 
 from scrapy_gp4c.notices import outbox as outbox_module
 from scrapy_gp4c.notices import sending
@@ -70,6 +72,44 @@ def hook() -> Iterator[Hook]:
     served.server.server_close()
 
 
+class MailServer:
+    """A mail server that takes messages; it can answer errors, or wait."""
+
+    def __init__(self) -> None:
+        self.mails: list[str] = []
+        self.answer, self.wait_s = "250 OK", 0.0
+        mail_server = self
+
+        class Handler:
+            async def handle_DATA(self, server: object, session: object, envelope: Any) -> str:  # noqa: N802
+                await asyncio.sleep(mail_server.wait_s)
+                if mail_server.answer == "250 OK":
+                    mail_server.mails.append(envelope.content.decode())
+                return mail_server.answer
+
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.controller = Controller(
+            Handler(),
+            hostname="127.0.0.1",
+            port=port,
+            authenticator=lambda *_: AuthResult(success=True),
+            auth_require_tls=False,
+        )
+        words = "from=a@example.org&to=b@example.org&smtp=127.0.0.1&mode=insecure"
+        self.url = f"mailto://user:secret@127.0.0.1:{port}?{words}"
+
+
+@pytest.fixture
+def mail_server() -> Iterator[MailServer]:
+    """A running mail server."""
+    served = MailServer()
+    served.controller.start()
+    yield served
+    served.controller.stop()
+
+
 def put(store: Path, receivers: tuple[Receiver, ...], cycle: int = 3, command: bool = False) -> Outbox:
     """An outbox with the messages of two events."""
     store.mkdir(exist_ok=True)
@@ -90,34 +130,16 @@ def test_a_web_server_gets_a_digest(tmp_path: Path, hook: Hook) -> None:
     assert list(outbox.waiting()) == []
 
 
-def test_a_mail_server_gets_a_mail(tmp_path: Path) -> None:
+def test_a_mail_server_gets_a_mail(tmp_path: Path, mail_server: MailServer) -> None:
     """Over SMTP, as a person would get it: lines are lines, and markup of a page is no markup of the mail."""
-    mails: list[Any] = []
-
-    class Handler:
-        async def handle_DATA(self, server: object, session: object, envelope: Any) -> str:  # noqa: N802
-            mails.append(envelope.content.decode())
-            return "250 OK"
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    controller = Controller(Handler(), hostname="127.0.0.1", port=port)
-    controller.start()
-    try:
-        address = (
-            f"mailto://127.0.0.1:{port}?from=a@example.org&to=b@example.org&smtp=127.0.0.1&mode=insecure"
-        )
-        receivers = read_receivers([{"url": address}])
-        store = tmp_path / "store"
-        store.mkdir(0o700)
-        outbox = Outbox(store)
-        outbox.put(3, receivers, [event(diff=("[-<b>old</b>-] {+\u05e9\ud800+}",)), event("gone")], False)
-        assert outbox.path.stat().st_mode & 0o077 == 0
-        assert deliver(outbox, receivers, None) == []
-    finally:
-        controller.stop()
-    mail = email.message_from_string(mails[0], policy=email.policy.default)
+    receivers = read_receivers([{"url": mail_server.url}])
+    store = tmp_path / "store"
+    store.mkdir(0o700)
+    outbox = Outbox(store)
+    outbox.put(3, receivers, [event(diff=("[-<b>old</b>-] {+\u05e9\ud800+}",)), event("gone")], False)
+    assert outbox.path.stat().st_mode & 0o077 == 0
+    assert deliver(outbox, receivers, None) == []
+    mail = email.message_from_string(mail_server.mails[0], policy=email.policy.default)
     assert mail["Subject"] == "news: 1 changed, 1 gone"
     text = mail.get_body(("plain",)).get_content()
     assert "changed: http://h/a\n    [-<b>old</b>-] {+\u05e9?+}\ngone: http://h/a" in text.replace("\r", "")
@@ -125,42 +147,54 @@ def test_a_mail_server_gets_a_mail(tmp_path: Path) -> None:
     assert html is None or "<b>" not in html.get_content()
 
 
-@pytest.mark.parametrize("status", [500, 302])  # requests follow a 302 without the message
+@pytest.mark.parametrize(("status", "answer"), [(500, "550 no"), (302, "451 later")])
 def test_a_receiver_that_fails_gets_the_message_by_the_next_run(
-    tmp_path: Path, hook: Hook, status: int
+    tmp_path: Path, hook: Hook, mail_server: MailServer, status: int, answer: str
 ) -> None:
-    """One line without the password; others get theirs at once; cycles that follow do not replace it."""
-    hook.status = status
-    receivers = read_receivers([hook.url, "json://127.0.0.1:9/closed"])
+    """One line without the password; others get theirs at once; cycles that follow do not replace it.
+
+    Of a redirect, requests follows the address without the message.
+    """
+    hook.status, mail_server.answer = status, answer
+    closed = [
+        "json://127.0.0.1:9/closed",
+        "mailto://127.0.0.1:9?to=b@example.org&mode=insecure",
+        "nobody://h",
+    ]
+    receivers = read_receivers([hook.url, mail_server.url, *closed])
     outbox = put(tmp_path / "store", receivers)
     problems = deliver(outbox, receivers, None)
-    assert [line.count("1 notice will be sent again by the next run") for line in problems] == [1, 1]
+    assert [line.count("1 notice will be sent again by the next run") for line in problems] == [1] * 5
+    assert "does not know such an address: correct it in GP4C_NOTIFY" in problems[4]
     assert not [line for line in problems if "secret" in line]
-    hook.status = 200
-    put(tmp_path / "store", receivers, cycle=4)
+    hook.status, mail_server.answer = 200, "250 OK"
+    for cycle in (4, 5):
+        put(tmp_path / "store", receivers, cycle)
     deliver(outbox, receivers, None)
-    assert len(hook.received) == 2
-    assert {one.message.receiver for one in outbox.waiting()} == {receivers[1].key}
+    assert len(hook.received) == len(mail_server.mails) == 3
+    assert {one.message.receiver for one in outbox.waiting()} == {one.key for one in receivers[2:]}
 
 
-def test_a_slow_receiver_delays_nobody(tmp_path: Path, hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_receiver_delays_nobody(
+    tmp_path: Path, hook: Hook, mail_server: MailServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After its time it is given up; the command has had its lines meanwhile."""
-    hook.wait_s = 30.0
+    hook.wait_s = mail_server.wait_s = 30.0
     monkeypatch.setattr(sending, "LIMIT_S", 1.0)
     monkeypatch.setattr(sending, "_START_S", 4.0)
-    receivers = read_receivers(hook.url)
+    receivers = read_receivers([hook.url, mail_server.url])
     outbox = put(tmp_path / "store", receivers, command=True)
     target = tmp_path / "lines"
     script = f"import sys, pathlib; pathlib.Path({str(target)!r}).write_text(sys.stdin.read())"
     problems = deliver(outbox, receivers, f'{sys.executable} -c "{script}"')
-    assert hook.received == [], "it is still waiting"
-    assert len(problems) == 1
+    assert hook.received == mail_server.mails == [], "they are still waiting"
+    assert len(problems) == 2
     lines = [json.loads(line) for line in target.read_text().splitlines()]
     assert [(line["kind"], line["url"]) for line in lines] == [
         ("changed", "http://h/a"),
         ("gone", "http://h/b"),
     ]
-    assert len(list(outbox.waiting())) == 1
+    assert len(list(outbox.waiting())) == 2
 
 
 def test_a_message_is_deleted_when_it_was_sent(tmp_path: Path, hook: Hook) -> None:
