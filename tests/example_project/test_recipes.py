@@ -159,7 +159,7 @@ async def test_terms_of_service(world: World, hook: Hook) -> None:
 @pytest_twisted.ensureDeferred
 async def test_a_link_checker(world: World) -> None:
     """Broken links with the page that has them; what breaks and what answers again, as it happens."""
-    settings, site = {**recipe("A link checker"), "GP4C_BUDGET": 1.0}, world.site
+    settings, site = {**recipe("A link checker"), "GP4C_BUDGET": 1.0, "GP4C_GONE_AFTER": 2}, world.site
     site.pages.update({path: html(f"page {path}") for path in ("/a", "/b")})
     site.pages["/"] = html("start", links=["/a", "/b", "/broken"])
     Following.start_urls = [site.url("/")]
@@ -172,9 +172,13 @@ async def test_a_link_checker(world: World) -> None:
     page_a = site.pages.pop("/a")
     await world.cycle(settings, 24)
     assert site.url("/a") in world.run(settings, "changes", "--failing", "--back")
+    await world.cycle(settings, 24)
     site.pages["/a"] = page_a
-    for _ in range(3):
+    for _ in range(4):
         await world.cycle(settings, 24)
+        if site.url("/a") in world.run(settings, "changes", "--failing", "--back"):
+            break
+    assert "back" in world.run(settings, "changes", "--failing", "--back", "--match", "/a")
     failing = [page["url"] for page in json.loads(world.run(settings, "failing", "--json"))["pages"]]
     assert failing == [site.url("/broken")]
 

@@ -273,8 +273,8 @@ def test_what_a_visit_means_is_the_same_with_fetchers(tmp_path: Path, others: di
     """Rules, doubt, moves, verdicts, events as signals, items and lines of a command; three days."""
     rules = [
         {"match": "*/p10", "ignore": ".ad"}, {"match": "*/p11", "distance": "words:3", "ignore": ".ad"},
-        {"match": "*/p13", "never": True}, {"match": {"tag": "odd"}, "ignore": ".ad"},
-        {"match": "*/p14", "watch": "h1"},
+        {"match": "*/p13", "never": True}, {"match": "*/p15", "min_interval": 3},
+        {"match": {"tag": "odd"}, "ignore": ".ad"}, {"match": "*/p14", "watch": "h1"},
     ]  # fmt: skip
     web = TroubledWeb()
     # Lists whose links may differ come first where pages are skipped: requests of a batch then miss the move.
@@ -295,6 +295,7 @@ def test_what_a_visit_means_is_the_same_with_fetchers(tmp_path: Path, others: di
         for folder in (one, many)
     ]
     assert days[0] == days[1]
+    assert not [page for day in days[1][1:] for page in day if page.endswith("1/p15")]
     for name in ("items", "items.events", "lines", "feed0", "feed1", "feed2"):
         assert told_of(one, name) == told_of(many, name)
 
