@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.rules import read_rules
+from scrapy_gp4c.policies.promises import HORIZON
 from scrapy_gp4c.policies.table import load as load_policy
+from tests.policies.test_promises import latest
 from training import budget as budget_command
 from training import evaluate as evaluate_command
 from training.histories.formats import write_tsv
@@ -21,6 +26,7 @@ from training.replaying.promises import RulesFile
 from training.replaying.replay import load, run
 
 PAGES, CYCLES = 60, 30
+KINDS = ("terms", "slow", "never", "other")
 RULES = [
     {"match": "*/terms/*", "max_age": "2d"},
     {"match": "*/slow/*", "min_interval": 4},
@@ -31,33 +37,51 @@ RULES = [
 def history() -> ChangeHistory:
     """Pages of four kinds that change now and then."""
     rng = np.random.default_rng(1)
-    kinds = ("terms", "slow", "never", "other")
-    names = [f"/{kinds[page % 4]}/{page}" for page in range(PAGES)]
+    names = [f"/{KINDS[page % 4]}/{page}" for page in range(PAGES)]
     changed = rng.random((CYCLES, PAGES)) < rng.random(PAGES)
     return ChangeHistory(
         changed, np.zeros(PAGES, int), page_names=names, site_names=["example.org"], source="made"
     )
 
 
-@pytest.mark.parametrize("policy", ["top_k", "rounds(rounds=3)", "gsb", "rns", "db"])
-def test_replays_keep_the_rules_under_every_policy(policy: str) -> None:
-    """Promised pages in every second cycle, slow ones in every fourth at most, others never."""
-    rules = RulesFile(read_rules(RULES))
-    prepared = prepare_for(history(), CrawlChoices(0.3, warmup=1, rules=rules))
-    last = np.ones(PAGES, int)
-    kind = np.arange(PAGES) % 4
+@st.composite
+def a_rule(draw: st.DrawFn) -> dict[str, Any]:
+    """What a rule says about its pages."""
+    max_age = draw(st.none() | st.integers(1, 8))
+    rule = {"max_age": max_age, "min_interval": draw(st.none() | st.integers(1, max_age or 8))}
+    said = {name: cycles for name, cycles in rule.items() if cycles is not None}
+    return said or draw(st.sampled_from([{"never": True}, {"weight": 2.0}]))
+
+
+@given(
+    st.lists(a_rule(), min_size=4, max_size=4),
+    st.integers(1, PAGES),
+    st.sampled_from(["top_k", "rounds(rounds=3)", "gsb", "rns", "db"]),
+)
+def test_replays_keep_the_rules_under_every_policy(
+    said: list[dict[str, Any]], budget: int, policy: str
+) -> None:
+    """No page is late if visits by earliest deadline could keep it, none early; the budget holds."""
+    rules = [{"match": f"*/{kind}/*", **rule} for kind, rule in zip(KINDS, said, strict=True)]
+    choices = CrawlChoices(budget, warmup=1, rules=RulesFile(read_rules(rules)))
+    prepared = prepare_for(history(), choices)
+    rule_of = [said[page % len(KINDS)] for page in range(PAGES)]
+    never = np.array(["never" in rule for rule in rule_of])
+    most, least = (np.array([rule.get(name, 0) for rule in rule_of]) for name in ("max_age", "min_interval"))
+    last, late = np.ones(PAGES, int), []
 
     def watch(cycle: int, pages: np.ndarray, changed: np.ndarray) -> None:
-        assert len(pages) == len(set(pages.tolist())) <= prepared.k
-        age = cycle - last
-        assert (age[pages][kind[pages] == 1] >= 4).all()
-        assert not (kind[pages] == 2).any()
+        assert len(pages) == len(set(pages.tolist())) <= budget
+        assert (cycle - last[pages] >= least[pages]).all()
+        assert not never[pages].any()
         last[pages] = cycle
-        assert (cycle - last[kind == 0] < 2).all()
+        late.extend(np.flatnonzero((most > 0) & (cycle - last >= most)))
         assert changed.dtype == np.bool_
 
     function = load("changes" if load_policy(policy).scored else "random")
     replay_dense(prepared, function, set(), watch, load_policy(policy))
+    promised = [(int(age), int(max(1, gap)), 1) for age, gap in zip(most, least, strict=True) if age]
+    assert not late or latest(promised, budget, all_of_it=True, cycles=CYCLES + HORIZON)[0] > 0
 
 
 def test_rules_that_match_nothing_change_nothing() -> None:

@@ -97,8 +97,8 @@ def describe_rules(file: RulesFile, history: ChangeHistory, budgets: Sequence[in
     pages = np.flatnonzero(promises.max_age)
     needed = needed_visits(promises.max_age[pages])
     shown = ", ".join(f"{budget:,}" for budget in budgets)
-    about = f"promises about {counted(len(pages), 'page has', 'pages have')}"
-    lines = [f"{about} a need of {counted(needed, 'visit')} a cycle, the budget is {shown}"]
+    about = f"promises about {counted(len(pages), 'page')}"
+    lines = [f"{about} need {counted(needed, 'visit')} a cycle, the budget is {shown}"]
     if needed > min(budgets, default=needed):
         lines[0] += ": some pages are late"
     unmatched = [rule.name for rule in file.rules if not promises.pages_of[rule.number]]
