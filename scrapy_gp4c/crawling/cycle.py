@@ -550,7 +550,7 @@ class Patience:
         return True
 
     def end(self) -> list[str]:
-        """Leave hosts alone that refused last, after too few answers to tell a row; returns these hosts.
+        """Leave hosts alone whose last answers, though few, refused the crawl; returns these hosts.
 
         Such a host has refused all of its visits, or at least two in a row and half of them.
         """

@@ -33,6 +33,7 @@ from scrapy.settings import Settings
 from scrapy.utils.asyncgen import as_async_generator
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.request import request_from_dict
+from twisted.internet.error import ReactorAlreadyInstalledError
 from twisted.python.failure import Failure
 
 from scrapy_gp4c.crawling.claim_files import kind_of
@@ -585,7 +586,14 @@ def _run_reactor(started: Future[asyncio.AbstractEventLoop]) -> None:
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
         asyncioreactor: Any = import_module("twisted.internet.asyncioreactor")
-        asyncioreactor.install(loop)  # before anything imports it
+        try:
+            asyncioreactor.install(loop)  # before anything imports it
+        except ReactorAlreadyInstalledError:
+            raise FetcherError(
+                "modules of the project install a reactor as they are imported; import "
+                "twisted.internet.reactor in functions, and let a script crawl below "
+                '`if __name__ == "__main__":`'
+            ) from None
         reactor: Any = import_module("twisted.internet.reactor")
         loop.call_soon(started.set_result, loop)
         reactor.run(installSignalHandlers=False)

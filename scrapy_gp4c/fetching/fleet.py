@@ -148,7 +148,7 @@ class DaskLink:
             self._cluster = await distributed.LocalCluster(
                 n_workers=self._fetchers,
                 threads_per_worker=1,
-                dashboard_address=None,
+                dashboard_address="127.0.0.1:0",  # any port: several crawls may run at once
                 host="127.0.0.1",
                 asynchronous=True,
             )
@@ -505,7 +505,9 @@ class Fleet:
         state.address = address
         if refusal is not None:
             self._to_reactor(self._came, state, refusal)
-            await asyncio.Event().wait()  # until it is gone
+            while not self._is_closing:  # until it is gone: it is not asked again
+                await asyncio.sleep(1.0)
+            return
         with suppress(Exception):  # it is lost; or it has closed the crawl, having heard nothing for long
             await self._ask(state)
 
