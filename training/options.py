@@ -60,7 +60,8 @@ def command(main: Callable[[Sequence[str] | None], None]) -> Callable[..., int]:
 
 def usage(name: str, required: str = "") -> dict[str, Any]:
     """Name and usage of the command `name`, for its parser; ``required``: options it cannot do without."""
-    return {"prog": f"{training.program}{name}", "usage": f"%(prog)s [options] HISTORY{required}"}
+    history = "SPIDER|HISTORY" if training.program.startswith("scrapy") else "HISTORY"
+    return {"prog": f"{training.program}{name}", "usage": f"%(prog)s [options] {history}{required}"}
 
 
 def budget(text: str) -> float:

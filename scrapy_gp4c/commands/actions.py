@@ -134,7 +134,7 @@ def run_action(settings: Settings, options: argparse.Namespace) -> int:
         if isinstance(action, TrainingCommand):
             exit_code = action.run(settings, options)
         else:
-            action(None if options.spider is None else Project(settings, options.spider), options)
+            action(settings if options.spider is None else Project(settings, options.spider), options)
             exit_code = 0
         sys.stdout.flush()
         return exit_code

@@ -260,11 +260,12 @@ STATUS = Action(
 
 def _learning_needs(settings: Settings, cycles: int) -> str | None:
     """Data that the store lacks for ``scrapy gp4c learn``."""
-    if settings.panel == 0.0 and str(settings.budget) != "1.0":  # 1 is one page
-        return "needs pages that every cycle visits: set GP4C_PANEL = 0.05, say"
+    needs = []
     if cycles < LEARNABLE_CYCLES:
-        return f"needs {LEARNABLE_CYCLES} cycles; there {'is' if cycles == 1 else 'are'} {cycles}"
-    return None
+        needs.append(f"{LEARNABLE_CYCLES} cycles (there {'is' if cycles == 1 else 'are'} {cycles})")
+    if settings.panel == 0.0 and str(settings.budget) != "1.0":  # 1 is one page
+        needs.append("pages that every cycle visits: set GP4C_PANEL = 0.05, say")
+    return f"needs {' and '.join(needs)}" if needs else None
 
 
 def _fetchers(path: Path) -> list[FetcherStatus]:

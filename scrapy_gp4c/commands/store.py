@@ -7,7 +7,7 @@ from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 
-from scrapy.utils.project import data_path
+from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.archive.texts import archive_problem
 from scrapy_gp4c.commands.action import JSON, Action, option, positive, print_table, say
@@ -17,6 +17,7 @@ from scrapy_gp4c.crawling.store_owner import owner_of
 from scrapy_gp4c.errors import ArchiveError, SearchIndexError, StoreDamagedError, StoreError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.search.index import check_index
+from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store import opening
 from scrapy_gp4c.store.opening import ARCHIVE, SEARCH_INDEX
 
@@ -141,21 +142,26 @@ class StoreLine:
 
 @dataclass(frozen=True)
 class StoreList:
-    """All stores in the project's data directory, by path."""
+    """All stores in the project's data directory, or where the project's GP4C_STORE says, by path."""
 
     stores: list[StoreLine]
 
 
-def _stores(project: Project | None, options: Namespace) -> StoreList:
+def _stores(project: Project | ScrapySettings, options: Namespace) -> StoreList:
+    settings = project.settings if isinstance(project, Project) else Settings.load(project)
     lines = []
-    for data in sorted(Path(data_path("gp4c")).glob(f"*/{DATA}")):
-        owner = owner_of(data.parent)
-        spider, arguments = owner.get("spider"), owner.get("arguments", {})
-        lines.append(StoreLine(str(data.parent), spider, arguments, data.stat().st_size))
+    for path in settings.store_paths():
+        if (path / DATA).exists():
+            owner = owner_of(path)
+            spider, arguments = owner.get("spider"), owner.get("arguments", {})
+            lines.append(StoreLine(str(path), spider, arguments, (path / DATA).stat().st_size))
     return StoreList(lines)
 
 
 def _show_stores(listed: StoreList, options: Namespace) -> None:
+    if not listed.stores:
+        say("there is no store yet: run a spider once, or check GP4C_STORE")
+        return
     rows = [("spider", "arguments", "MiB", "path")]
     for line in listed.stores:
         arguments = " ".join(f"{name}={value}" for name, value in line.arguments.items())

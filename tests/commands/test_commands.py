@@ -122,10 +122,14 @@ def test_the_commands_work_from_the_shell(project_directory: Path, tmp_path: Pat
         options = ("-s", "GP4C_SCORE_FUNCTION=t * (X + 0.5)")
         pages = scrapy_gp4c(project_directory, "pages", "news", "--top", 2, "-s", store, *options)
         output = scrapy_gp4c(project_directory, "export", "news", "-o", tmp_path / "h.tsv.gz", "-s", store)
+        stores = scrapy_gp4c(project_directory, "stores", "-s", f"GP4C_STORE={tmp_path}/{{spider}}")
+        none = scrapy_gp4c(project_directory, "stores", "news", "-s", f"GP4C_STORE={tmp_path}/none/{{spider}}")
+    assert stores.stdout.splitlines()[1].split()[-1] == str(tmp_path / "store")
+    assert none.stdout == "there is no store yet: run a spider once, or check GP4C_STORE\n"
     assert status.returncode == pages.returncode == output.returncode == 0, output.stderr
     text = " ".join(status.stdout.split())
     assert "pages 5 never fetched 2 in warm-up 0 ranked 3 gone 0" in text
-    assert "learning needs pages that every cycle visits: set GP4C_PANEL" in text
+    assert "learning needs 10 cycles (there are 3) and pages that every cycle visits: set GP4C_PANEL" in text
     assert "3 1970-01-02 00:00:00 1970-01-02 01:00:00 4 3 3 0.500 t * X" in text
     assert "4 1970-01-02 00:00:00 unfinished - 1 0 - -" in text
     lines = pages.stdout.splitlines()

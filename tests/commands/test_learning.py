@@ -36,4 +36,4 @@ def test_replays_know_store_budget_and_policy_of_a_spider(
     assert done.returncode == 1
     assert "there is no spider and no file 'sports'" in done.stderr
     done = scrapy_gp4c(project_directory, "learn", "--help")
-    assert done.stdout.startswith("usage: scrapy gp4c learn [options] HISTORY\n")
+    assert done.stdout.startswith("usage: scrapy gp4c learn [options] SPIDER|HISTORY\n")
