@@ -123,7 +123,9 @@ def test_the_commands_work_from_the_shell(project_directory: Path, tmp_path: Pat
         pages = scrapy_gp4c(project_directory, "pages", "news", "--top", 2, "-s", store, *options)
         output = scrapy_gp4c(project_directory, "export", "news", "-o", tmp_path / "h.tsv.gz", "-s", store)
         stores = scrapy_gp4c(project_directory, "stores", "-s", f"GP4C_STORE={tmp_path}/{{spider}}")
-        none = scrapy_gp4c(project_directory, "stores", "news", "-s", f"GP4C_STORE={tmp_path}/none/{{spider}}")
+        none = scrapy_gp4c(
+            project_directory, "stores", "news", "-s", f"GP4C_STORE={tmp_path}/none/{{spider}}"
+        )
     assert stores.stdout.splitlines()[1].split()[-1] == str(tmp_path / "store")
     assert none.stdout == "there is no store yet: run a spider once, or check GP4C_STORE\n"
     assert status.returncode == pages.returncode == output.returncode == 0, output.stderr
