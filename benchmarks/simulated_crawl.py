@@ -67,10 +67,12 @@ def crawl_store(
     said: Sequence[Sequence[str]] | None = None,
     sizes: Sizes = USUAL,
     size_bytes: npt.NDArray[np.int64] | None = None,
+    latency_ms: npt.NDArray[np.int64] | None = None,
 ) -> None:
     """Crawl, or go on crawling, into the store at `path`; the other arguments as for `crawl`.
 
     ``size_bytes``: of every page at first sight, ``[P]``; pages grow from cycle to cycle. None: 10.
+    ``latency_ms``: of every page in cycle 1, ``[P]``; each next one takes 1 ms more. None: not measured.
 
     ``said``: normalised text of every page in cycle 1, 2, ..., where a log of queries measures these.
     """
@@ -89,7 +91,10 @@ def crawl_store(
                     text = said[cycle.number - 1][page] if said is not None else None
                     length = 10 if size_bytes is None else int(size_bytes[page]) * cycle.number
                     reading = PageReading(int(texts[cycle.number - 1, page]), text)
-                    cycle.end(visit, size_bytes=length, reading=reading)
+                    # Half a millisecond less, which is rounded up.
+                    late_ms = 0.0 if latency_ms is None else latency_ms[page] + cycle.number - 1.5
+                    seconds = float(late_ms) / 1000
+                    cycle.end(visit, size_bytes=length, latency_s=seconds, reading=reading)
                 pages = [] if cycle.rounds_over else cycle.plan_round()
             cycle.finish("finished")
         if index is not None:

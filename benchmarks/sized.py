@@ -18,7 +18,7 @@ import numpy as np
 from scrapy_gp4c.scoring.sizes import size_class
 from training.histories.claims import first_sight_beside, read_first_sight
 from training.histories.contents import ContentHistory
-from training.histories.history import ChangeHistory, sizes_or_none
+from training.histories.history import ChangeHistory, known_or_none
 from training.histories.reading import read_contents_or_history
 from training.replaying.metrics import TRIO
 from training.replaying.prepared import prepare
@@ -30,7 +30,7 @@ def sized(path: Path) -> ChangeHistory:
     recorded = read_contents_or_history(path)
     if isinstance(recorded, ContentHistory):
         size = size_class([len((text or "").encode()) for text in recorded.texts_at(0)])
-        return replace(recorded.history, size=sizes_or_none(size))
+        return replace(recorded.history, size=known_or_none(size))
     first_sight = first_sight_beside(path)
     assert first_sight is not None, f"{path}: no sizes"
     return replace(recorded, size=read_first_sight(first_sight, recorded).size)

@@ -100,6 +100,7 @@ def take_groups(args: Namespace, history: ChangeHistory, first: int) -> None:
 
 def _add_growth_options(add: Callable[..., Any]) -> None:
     add("--weighted", action="store_true", help="change rate and NDCG by the weights of the pages")
+    options.shared(add, "--cost", help="time: changes per second of download too")
     add("--growth", action="store_true", help="pages appear and have to be found: delay, coverage, changes")
     add(
         "--discovery",
@@ -217,9 +218,9 @@ def main(arguments: Sequence[str] | None) -> None:
         args = parser.parse_args(arguments)
         args.score = [*lambdacrawl.SCORES, *(args.score or ())]
     args.board = args.all or args.seeds != 1
-    lone = args.weighted if args.board else args.figure
+    lone = args.weighted or args.cost != "visits" if args.board else args.figure
     if lone or (args.board and not (args.all or args.policy)):
-        parser.error("--seeds and --figure go with --all, or several seeds with --policy; not --weighted")
+        parser.error("--seeds and --figure go with --all, or seeds with --policy; not --weighted, --cost")
     if args.growth:
         _evaluate_growth(args)
         return
@@ -242,7 +243,7 @@ def _evaluate(args: argparse.Namespace, history: ChangeHistory, first_cycle: int
     if args.rules is not None:
         crawl = crawl._replace(rules=read_rules_file(args.rules, args.cycles_a_day))
     with progress(Console(stderr=True), len(what.contenders(crawl)) * args.seeds) as advance:
-        one = partial(evaluate, weighted=args.weighted)
+        one = partial(evaluate, weighted=args.weighted, by_time=args.cost == "time")
         run = partial(leaderboard, seeds=args.seeds) if args.board else one
         compared = run(history, scores, crawl, policies=policies, first_cycle=first_cycle, advance=advance)
     evaluations = compared.evaluations if isinstance(compared, Leaderboard) else [compared]

@@ -37,7 +37,7 @@ from training.evolution.workers import workers
 from training.histories.growth import GrowthHistory
 from training.histories.reading import read_history
 from training.replaying.growth import HUBS, GrowthCrawl, growth_crawl
-from training.replaying.metrics import IMPACT, MEASURES
+from training.replaying.metrics import COST, IMPACT, MEASURES
 from training.reporting.terminal import (
     bars,
     progress,
@@ -55,7 +55,7 @@ TERMINALS: Final[dict[Target, tuple[str, ...]]] = {
 }
 """Function -> its terminals besides the chosen ones."""
 OTHERS: Final = (
-    "promote", "fitness", "protocol", "division", "sample_sites", "importance", "every", "claims",
+    "promote", "fitness", "cost", "protocol", "division", "sample_sites", "importance", "every", "claims",
     "first_sight", "selection", "front", "prefer", "ties", "forget", "checkpoint", "resume",
 )  # fmt: skip
 """Options that ``--growth`` refuses: they are for functions that rank pages."""
@@ -161,6 +161,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_growth_options(add)
     add = command.add_argument_group("what to learn", SETS_HELP).add_argument
     add("--fitness", default=choices.fitness, help=f"{', '.join((*MEASURES, IMPACT))}, or a dotted path")
+    options.shared(add, "--cost", help=f"time: learn changes per second of download, {COST}, not per visit")
     options.shared(add, "--terminals")
     options.shared(add, "--protocol", default=choices.protocol)
     _parts(add, choices)
@@ -230,6 +231,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     errors = Console(stderr=True)
     try:
+        if args.cost == "time":
+            if args.fitness not in (parser.get_default("fitness"), COST):
+                raise LearningError(f"--cost time learns for {COST}: leave out --fitness {args.fitness}")
+            args.fitness = COST
         if args.growth:
             _learn_growth(args, parser, errors)
             return 0

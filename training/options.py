@@ -105,6 +105,7 @@ SHARED: Final[dict[str, dict[str, Any]]] = {
         "default": "all",
         "help": f"basic, papers, all, or a list such as n,X,t ({_REPLAYED})",
     },
+    "--cost": {"choices": ("visits", "time"), "default": "visits"},
     "--warmup": {"type": int, "help": "cycles in which every page is visited first"},
     "--clock": {"choices": CLOCKS, "help": "how the terminals weigh outcomes"},
     "--ties": {"choices": TIES, "help": "order of pages with equal scores"},

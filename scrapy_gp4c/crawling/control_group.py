@@ -52,7 +52,16 @@ from scrapy_gp4c.page_state.related import (
 )
 from scrapy_gp4c.policies.base import CycleVisits
 from scrapy_gp4c.policies.table import TOP_K, columns_read
-from scrapy_gp4c.scoring import discovery, functions, rates, refresh_value, sizes, terminals, weights
+from scrapy_gp4c.scoring import (
+    discovery,
+    functions,
+    measured,
+    rates,
+    refresh_value,
+    sizes,
+    terminals,
+    weights,
+)
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import draw_salt, draws_of
 from scrapy_gp4c.settings import Settings
@@ -354,7 +363,7 @@ def _sites(known: KnownPages, pages: Array) -> Array:
 
 def _growth(known: KnownPages, pages: Array, needed: Sequence[str]) -> Columns:
     """Columns of the shadows' pages for new pages, sizes, gains and claims, where needed."""
-    beside = (*discovery.COLUMNS, *sizes.COLUMNS, *refresh_value.COLUMNS, *weights.COLUMNS)
+    beside = (*discovery.COLUMNS, *sizes.COLUMNS, *measured.COLUMNS, *refresh_value.COLUMNS, *weights.COLUMNS)
     names = [name for name in beside if name in needed]
     if not {*EXTRAS, *KINDS_OF}.isdisjoint(needed):
         names += EXTRAS

@@ -15,9 +15,23 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state import groupings
-from scrapy_gp4c.page_state.claims import KINDS_OF, SiteClaims, evidence_of_ages, pages_with_claims
+from scrapy_gp4c.page_state.claims import (
+    KINDS_OF,
+    SiteClaims,
+    evidence_of_ages,
+    finder_pages,
+    pages_with_claims,
+)
 from scrapy_gp4c.page_state.columns import COLUMNS, EXTRAS, Columns
-from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping, Links, Name, PageGroups, by_place
+from scrapy_gp4c.page_state.groupings import (
+    NOWHERE,
+    Grouping,
+    Links,
+    Name,
+    PageGroups,
+    by_place,
+    popularity_by_links,
+)
 from scrapy_gp4c.page_state.groups import (
     KEPT_CYCLES,
     NO_VISITS,
@@ -37,16 +51,16 @@ from scrapy_gp4c.page_state.related import (
     RoundState,
 )
 from scrapy_gp4c.policies.base import NO_VISITS_YET, Block, CycleVisits, Pages, Planned
-from scrapy_gp4c.scoring import discovery, sizes, terminals, weights
+from scrapy_gp4c.scoring import discovery, measured, sizes, terminals, weights
 from scrapy_gp4c.scoring.ranking import draw_salt, draws_of
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.records import StoredGroups, StoredRequest
 
 UNRELATED: Final = frozenset(
-    (*terminals.STATE, *discovery.COLUMNS, *EXTRAS, *weights.COLUMNS, "draw", "spent")
+    (*terminals.STATE, *discovery.COLUMNS, *measured.COLUMNS, *EXTRAS, *weights.COLUMNS, "draw", "spent")
 )
 """Columns that do not depend on other pages."""
-PLAIN: Final = frozenset((*COLUMNS, *terminals.ROUND)) - {*terminals.CLUSTERED, *KINDS_OF}
+PLAIN: Final = frozenset((*COLUMNS, *terminals.ROUND, *measured.LINKED)) - {*terminals.CLUSTERED, *KINDS_OF}
 """Columns that follow from the columns that every page has, and from its directory."""
 _LIFTED: Final = frozenset(KINDS_OF)
 """Columns that lifts of claims decide."""
@@ -125,6 +139,11 @@ class Clusters:
         """The pages by cluster, or each on its own among links."""
         return self._stored.groups.grouping(name)
 
+    @property
+    def links(self) -> Links:
+        """Links between the pages, as far as they were when clusters were made."""
+        return self._stored.groups.links
+
     def popularity(self) -> npt.NDArray[np.uint8]:
         """Popularity from 0 to 10, ``[P]``; 0: nothing is known of the page."""
         return self._stored.popularity
@@ -167,6 +186,7 @@ class Neighbourhood:
         self._kept_cycles = KEPT_CYCLES if looks_back else WINDOW_CYCLES
         self._last: tuple[CycleVisits, Array] = NO_VISITS_YET, NO_VISITS
         self._is_clustered = any(name in terminals.CLUSTERED for name in columns)
+        self._is_linked = not measured.LINKED.keys().isdisjoint(columns)
         beside = ("group", "last_cycle") if self.is_needed else ()
         self.of_pages = {"key", *beside, *columns} & COLUMNS.keys() if PLAIN.issuperset(columns) else None
         """Columns of the pages themselves that are read; None: any may be."""
@@ -198,8 +218,16 @@ class Neighbourhood:
         return RecentVisits(self._cycle, self._finished, self._last[1])
 
     def columns(self, columns: Mapping[str, Array], pages: slice | Array) -> Mapping[str, Array]:
-        """The columns of some pages, with their clusters where these are read."""
+        """The columns of some pages, with their clusters and popularity where these are read."""
+        if self._is_linked:
+            columns = {**columns, "popularity": self._popularity[pages]}
         return {**columns, "cluster": self.clusters.number[pages]} if self._is_clustered else columns
+
+    @cached_property
+    def _popularity(self) -> npt.NDArray[np.float64]:
+        parts = (columns["found_by"] for _, columns in self._known.blocks({"found_by"}))
+        finder = finder_pages(np.concatenate([*parts, np.empty(0, np.uint32)]))
+        return popularity_by_links(finder.astype(np.intp), self.clusters.links)
 
     def grouping(self, name: Name) -> Grouping:
         """Groups of all pages of `blocks`; pages that the cycle discovers are in none."""

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Bools
 from scrapy_gp4c.page_state.outcomes import CHANGED, COPIED, DOUBTFUL, FAILED, FIRST, GONE, JUDGED, among
-from scrapy_gp4c.scoring import discovery, hints, sizes, terminals
+from scrapy_gp4c.scoring import discovery, hints, measured, sizes, terminals
 
 Columns = dict[str, Array]
 
@@ -29,6 +29,7 @@ COLUMNS: Final[dict[str, str]] = {
     **terminals.STATE,
     **discovery.COLUMNS,
     **sizes.COLUMNS,
+    **measured.COLUMNS,
     "key": "<u8",  # first 8 bytes, big-endian, of the request fingerprint
     "group": "<u4",  # number of the page's directory
     "fingerprint": "<u8",
@@ -62,6 +63,9 @@ class PageRow(NamedTuple):
     brought_cycles: float
     brought_cycle: int
     size: int
+    latency_ms: int
+    distance_sum: int
+    distance_n: int
     key: int
     group: int
     fingerprint: int
@@ -109,12 +113,20 @@ def apply_visits(
 
     new_pages = np.zeros(len(visits), np.int64) if brought is None else brought
     observe_growth(columns, rows, outcome, new_pages, cycle)
+    changed = outcome == CHANGED
+    distances = {name: columns[name][rows[changed]] for name in ("distance_sum", "distance_n")}
+    copies = columns["fingerprint"][rows[changed]]
+    measured.observe(distances, measured.flips(copies, visits["fingerprint"][changed]))
+    for name, column in distances.items():
+        columns[name][rows[changed]] = column
     copied = among(outcome, COPIED)
     columns["fingerprint"][rows[copied]] = visits["fingerprint"][copied]
     columns["has_copy"][rows[copied]] = 1
     # Imported pages have a copy of unknown size: the next one that is read counts.
     unsized = copied & (columns["size"][rows] == 0)
     columns["size"][rows[unsized]] = sizes.size_class(visits["bytes"][unsized])
+    untimed = copied & (columns["latency_ms"][rows] == 0)
+    columns["latency_ms"][rows[untimed]] = visits["latency_ms"][untimed]
 
     observe(columns, rows, outcome, cycle)
 

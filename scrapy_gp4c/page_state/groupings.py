@@ -227,6 +227,19 @@ def _step(lists: tuple[Numbers, Numbers], pages: Numbers) -> Numbers:
     return np.unique(np.concatenate([*parts, ends[:0]]))
 
 
+def popularity_by_links(finder: Numbers, links: Links) -> npt.NDArray[np.float64]:
+    """PageRank among links, those of finders too, 1 in the mean: ``[P]``.
+
+    ``finder``: page that found each page, `NOWHERE`: none. In whole 2**-20, so that the order of the pages
+    does not matter.
+    """
+    found = np.flatnonzero(finder != NOWHERE)
+    pairs = np.append(finder[found], links.source) * len(finder) + np.append(found, links.target)
+    source, target = np.divmod(np.unique(pairs), max(1, len(finder)))
+    rank = Links(source, target, len(finder)).page_rank()
+    return np.asarray(np.rint(rank * len(finder) * 2.0**20) * 2.0**-20)
+
+
 def popularity_of(values: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
     """round(10 ln(v / min) / ln(max / min)) of importances ``[P]``; 0 for zeros, or if all are equal."""
     out = np.zeros(len(values), np.uint8)

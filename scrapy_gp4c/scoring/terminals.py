@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple, get_args
 import numpy as np
 
 from scrapy_gp4c.arrays import Array
-from scrapy_gp4c.scoring import discovery, first_visits, hints, rates, refresh_value, sizes, weights
+from scrapy_gp4c.scoring import discovery, first_visits, hints, measured, rates, refresh_value, sizes, weights
 
 MEANINGS: Final[dict[str, str]] = {
     "n": "visits of the page so far whose outcome (changed or not) is known",
@@ -244,13 +244,16 @@ _SAMPLED: Final = {
     for name in ("site_now", "directory_now", *CLUSTERED)
 }
 """Terminals of the cycle's own visits to groups, for policies of several rounds."""
-_MEASURED: Final = {name: Terminal(*row) for name, row in refresh_value.FORMULAS.items()}
+_MEASURED: Final = {
+    name: Terminal(*row) for name, row in (refresh_value.FORMULAS | measured.TERMINALS).items()
+}
+_LINKED: Final = {name: Terminal(*row) for name, row in measured.LINKED.items()}
 _GROWN: Final = {
     name: Terminal(*row) for name, row in (discovery.TERMINALS | hints.TERMINALS | sizes.TERMINALS).items()
 }
 _WAITING: Final = {name: Terminal(*row) for name, row in first_visits.TERMINALS.items()}
 _WEIGHED: Final = {name: Terminal(*row) for name, row in weights.TERMINALS.items()}
-UNREPLAYED: Final = (*discovery.TERMINALS, *_WAITING)
+UNREPLAYED: Final = (*discovery.TERMINALS, *_LINKED, *_WAITING)
 """Terminals that a crawl and a history of growth know, and a history of changes alone does not."""
 CLAIMED: Final = tuple(hints.TERMINALS)
 """Terminals that read claims of sites; a history without claims has `hints.UNCLAIMED` in their place."""
@@ -282,14 +285,16 @@ def _table(clock: Clock) -> dict[str, Terminal]:
         known = tuple(dict.fromkeys((*columns, "last_cycle")))
         table[name] = Terminal(known, _probability(formula), MEANINGS[name])
     table["random"] = Terminal(("draw",), _random, "uniform in [0, 1), anew for every page and cycle")
-    return table | _BEYOND | _SAMPLED | _MEASURED | _GROWN | _WAITING | _WEIGHED
+    return table | _BEYOND | _SAMPLED | _MEASURED | _LINKED | _GROWN | _WAITING | _WEIGHED
 
 
 TERMINALS: Final[dict[Clock, dict[str, Terminal]]] = {clock: _table(clock) for clock in CLOCKS}
 """Clock -> terminal name -> terminal. Both clocks have the same names."""
 NAMES: Final = tuple(TERMINALS["visits"])
-ALWAYS_KNOWN: Final = tuple(name for name in NAMES if name not in (*_MEASURED, *CLUSTERED, *_WAITING))
-"""Terminals of every crawl and every history; the others need a log of queries, or clusters."""
+ALWAYS_KNOWN: Final = tuple(
+    name for name in NAMES if name not in (*_MEASURED, *_LINKED, *CLUSTERED, *_WAITING)
+)
+"""Terminals of every crawl and every history; the others need what only some of them have."""
 BASIC: Final = ("n", "X", "t")
 """The terminals of Santos et al. 2013."""
 PAPERS: Final = (*BASIC, "cg", "nad", "sad", "aad", "gad")
@@ -298,8 +303,8 @@ RELATED: Final = (*PAPERS, *_BEYOND)
 """Terminals of the papers, and those of related pages and of the cycle so far."""
 PAPER_SETS: Final[dict[str, tuple[str, ...]]] = {"basic": BASIC, "all": PAPERS}
 """Name -> set of terminals that the papers learn with."""
-EVERY: Final = (*RELATED, *sizes.TERMINALS, *CLAIMED)
-"""Terminals of pages, related pages, and what a history may have besides: sizes, ages and claims."""
+EVERY: Final = (*RELATED, *sizes.TERMINALS, *measured.TERMINALS, *CLAIMED)
+"""Terminals of pages, related pages, and what a history may have besides: sizes, times, ages and claims."""
 SETS: Final = {"basic": BASIC, "papers": PAPERS, "related": RELATED, "all": EVERY}
 """Name -> set of terminals to learn with."""
 

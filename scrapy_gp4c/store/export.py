@@ -16,9 +16,10 @@ from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.claims import CLAIM
 from scrapy_gp4c.page_state.columns import Columns
-from scrapy_gp4c.page_state.outcomes import CHANGED, OUTCOMES, SAME, among
+from scrapy_gp4c.page_state.outcomes import CHANGED, COPIED, OUTCOMES, SAME, among
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.hints import KINDS
+from scrapy_gp4c.scoring.measured import flips
 from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.history_fields import (
@@ -36,10 +37,12 @@ from scrapy_gp4c.store.records import StoredRequest
 MATRIX_BYTES: Final = 64_000_000
 _COLUMNS: Final = (
     "first_cycle", "last_cycle", "n", "fingerprint", "has_copy", "failures", "gone", "last_attempt",
-    "outcome", "entered", "found_by", *BROUGHT, "seen_min", "weight", "size", *LINKS,
+    "outcome", "entered", "found_by", *BROUGHT, "seen_min", "weight", "size", "latency_ms", *LINKS,
 )  # fmt: skip
 DATED: Final = np.dtype([("cycle", "<i4"), *CLAIM.descr])
 """A claim, and the cycle in which it was new."""
+FLIPPED: Final = np.dtype([("page", "<u4"), ("cycle", "<i4"), ("bits", "<u8")])
+"""A change, and the bits in which the fingerprints of its copies differ."""
 
 
 def lines(
@@ -118,6 +121,8 @@ def _lines(
             bits[visits["page"][among(visits["outcome"], codes)] - first, cycle - 2] = bit
     claims, gains = claims_between(store, first, stop), _gains_between(store, first, stop)
     of_page = np.searchsorted(claims["page"], np.arange(first, stop + 1)).tolist()
+    flipped = flipped_between(store, first, stop)
+    changes = np.searchsorted(flipped["page"], np.arange(first, stop + 1)).tolist()
     for start, block in group:
         requests = store.requests(np.arange(start, start + len(block["n"])))
         rows = zip(*(block[name].tolist() for name in _COLUMNS), strict=True)
@@ -133,6 +138,8 @@ def _lines(
             page_claims = claims[of_page[page - first] : of_page[page - first + 1]].tolist()
             state.claims = [(cycle, KINDS[kind], value) for cycle, _, kind, value in page_claims]
             state.dq = gains.get(page, [])
+            page_flipped = flipped["bits"][changes[page - first] : changes[page - first + 1]]
+            state.flipped = [f"{bits:x}" for bits in page_flipped.tolist()] if page_flipped.any() else []
             state.etag, state.last_modified = store.validators(page)
             state.request = {name: value for name, value in request.items() if name != "url"}
             url = request["url"]
@@ -141,7 +148,7 @@ def _lines(
 
 def _state(columns: dict[str, Any], last_judged: int) -> PageState:
     """State of a page by its columns, the optional ones too; ``last_judged``: last cycle with a bit."""
-    names = ["first_cycle", "entered", "seen_min", "size"]
+    names = ["first_cycle", "entered", "seen_min", "size", "latency_ms"]
     brought = [columns[name] for name in BROUGHT]
     values: dict[str, Any] = {"brought": brought if any(brought) else None}
     if columns["failures"]:
@@ -172,6 +179,22 @@ def claims_between(store: Store, first: int, stop: int) -> Array:
         parts.append(dated)
     claims = np.concatenate(parts)
     return claims[np.argsort(claims["page"], kind="stable")]
+
+
+def flipped_between(store: Store, first: int, stop: int) -> Array:
+    """Changes of the pages first..stop-1 that visits found, dtype `FLIPPED`, by page and cycle."""
+    parts, copies = [np.empty(0, FLIPPED)], np.zeros(stop - first, np.uint64)
+    for cycle, visits in store.visits(1, store.last_cycle):
+        of_pages = (visits["page"] >= first) & (visits["page"] < stop)
+        visits = visits[of_pages & among(visits["outcome"], COPIED)]
+        changed = visits[visits["outcome"] == CHANGED]
+        part = np.empty(len(changed), FLIPPED)
+        part["page"], part["cycle"] = changed["page"], cycle
+        part["bits"] = flips(copies[changed["page"] - first], changed["fingerprint"])
+        copies[visits["page"] - first] = visits["fingerprint"]
+        parts.append(part)
+    flipped = np.concatenate(parts)
+    return flipped[np.argsort(flipped["page"], kind="stable")]
 
 
 def _gains_between(store: Store, first: int, stop: int) -> dict[int, list[tuple[int, float]]]:

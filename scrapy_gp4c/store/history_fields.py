@@ -74,6 +74,9 @@ class PageState(msgspec.Struct, omit_defaults=True):
     seen_min: Annotated[float, msgspec.Meta(ge=0, lt=65_504)] = 0.0
     weight: Annotated[float, msgspec.Meta(ge=0, le=MAX_WEIGHT)] = DEFAULT_WEIGHT
     size: Annotated[int, msgspec.Meta(ge=0, lt=sizes.CLASSES)] = 0
+    latency_ms: Annotated[int, msgspec.Meta(ge=0, lt=2**16)] = 0
+    flipped: list[_Hex] = []
+    """Bits in which the fingerprints of each change differ, in hex digits: one for every 1 among the bits."""
     dq: list[tuple[Annotated[int, msgspec.Meta(ge=1)], _Ppm]] = []
     """Cycle and gain, in ppm, of each measured visit, in order."""
     etag: str | None = None
@@ -132,12 +135,14 @@ def read_state(content: Any) -> PageState:
     return state
 
 
-def weight_and_size_of(state: object) -> tuple[float, int]:
-    """Weight and class of the size in a page's JSON object; raises ValueError for another value."""
-    if not isinstance(state, dict):
-        return DEFAULT_WEIGHT, 0
-    read = read_state({name: state[name] for name in ("weight", "size") if name in state})
-    return read.weight, read.size
+EVIDENCE: Final = ("weight", "size", "latency_ms", "flipped")
+"""Fields that a replay reads."""
+
+
+def read_evidence(state: object) -> PageState:
+    """Read the fields `EVIDENCE` of a page's JSON object; raises ValueError for another value."""
+    known = state if isinstance(state, dict) else {}
+    return read_state({name: known[name] for name in EVIDENCE if name in known})
 
 
 ToPage = Callable[[StoredRequest], tuple[int, StoredRequest]]
@@ -243,6 +248,9 @@ def check_pages(name: str, pages: Sequence[PageLine], cycles: int, is_known: Cal
         if len(page.bits) != max(0, cycles - 1):
             bits = f"{counted(max(0, cycles - 1), 'bit')} as for {counted(cycles, 'cycle')}"
             problem = f"expected {bits}; found {len(page.bits)}"
+        elif state.flipped and len(state.flipped) != page.bits.count(CHANGED_BIT):
+            changes = counted(page.bits.count(CHANGED_BIT), "change")
+            problem = f"flipped: expected {changes} as among the bits; found {len(state.flipped)}"
         elif page.key in seen or is_known(page.key):
             problem = f"the page {page.request['url']} comes a second time"
         elif max(all_dates) > cycles:

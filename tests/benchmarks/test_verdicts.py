@@ -55,9 +55,10 @@ def test_a_verdict_follows_from_the_rows_above_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Differences that no row shows decide nothing: 0.1394 and 0.1386 are .139 in both rows."""
-    grown = SimpleNamespace(history=SimpleNamespace(pages=100))
+    grown = SimpleNamespace(history=SimpleNamespace(pages=100), links=[])
     monkeypatch.setattr(first_visits, "growth_of_contents", lambda contents, log: grown)
     monkeypatch.setattr(first_visits, "read_contents", str)
+    monkeypatch.setattr(first_visits, "has_contents", bool)
     result = SimpleNamespace(weighted_coverage=[0.1386] * 20)
 
     def replayed(grown: object, crawl: GrowthCrawl) -> SimpleNamespace:

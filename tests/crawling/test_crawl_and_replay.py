@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from scrapy_gp4c.crawling.neighbourhood import Neighbourhood
+from scrapy_gp4c.page_state.groupings import Links, PageGroups
+from scrapy_gp4c.page_state.related import RoundState
+from scrapy_gp4c.scoring import discovery, first_visits, functions, hints, measured, refresh_value, terminals
 from scrapy_gp4c.scoring.sizes import size_class
 from scrapy_gp4c.store.opening import open_store
-from tests.support import live_replay
+from scrapy_gp4c.store.records import StoredGroups
+from tests.support import growing, live_replay
 from training.histories.from_store import read_with_report
+from training.replaying.growth import GrowthReplay
 
 RELATED = (
     "t * (X + 0.5) * near",
@@ -71,25 +78,118 @@ def test_a_crawl_samples_what_a_replay_samples(policy: str, tmp_path: Path) -> N
         assert record["panel"] is None
 
 
-@pytest.mark.parametrize("seed", [2])
-def test_every_terminal_of_every_candidate_is_that_of_a_replay(seed: int, tmp_path: Path) -> None:
-    """Chosen or not, in every round, on both clocks, bit by bit."""
-    changed = live_replay.related_changes(seed, cycles=16)
-    weight = np.random.default_rng(seed).choice([0.0, 0.1, 1.0, 3.7], live_replay.PAGES)
-    live_replay.weigh(tmp_path / "s", weight)
-    crawl_settings = {
-        "GP4C_POLICY": "rounds(rounds=3)",
-        "GP4C_SCORE_FUNCTION": "t * near * w",
-        "GP4C_BUDGET": 12,
+OUTSIDE = [
+    name
+    for name in terminals.NAMES
+    if not {*terminals.columns_of([name])} <= {*terminals.STATE, "draw"}
+    and name not in refresh_value.FORMULAS
+]
+"""Terminals that something else than the outcomes of the page's own visits decides.
+
+Those of searches are in `tests/crawling/test_measuring.py`: their replays read contents.
+"""
+Values = dict[str, tuple[list[float], list[float]]]
+"""Terminal -> its values in a crawl and in a replay."""
+
+
+def of_changes(path: Path) -> Values:
+    """Values of every candidate of every round, of pages with clusters, weights, sizes and download times."""
+    changed, pages = live_replay.related_changes(2, cycles=12), live_replay.PAGES
+    web = live_replay.truth(changed, np.random.default_rng(2).choice([0.0, 0.1, 1.0, 3.7], pages))
+    order = np.array([[(a + b) % 6 for b in range(6)] for a in range(6)], np.int32)
+    links = Links(np.empty(0, np.intp), np.empty(0, np.intp), pages)
+    web.neighbours.groups_by_content = PageGroups(np.arange(pages, dtype=np.int32) % 7 - 1, order, links, "")
+    live_replay.weigh(path / "store", web.weights)
+    with open_store(path / "store") as store:
+        groups = StoredGroups(web.neighbours.groups_by_content, np.zeros(pages, np.uint8), {})
+        store.put_clusters(groups)
+    settings = {"GP4C_POLICY": "rounds(rounds=3)", "GP4C_SCORE_FUNCTION": "t * near * w", "GP4C_BUDGET": 12}
+    names = (*live_replay.OF_CHANGES, *terminals.CLUSTERED)
+    live = live_replay.crawled(path / "store", changed, settings, names)
+    replayed = live_replay.replayed(web, settings, names)
+    assert len(live) == len(replayed) == 3 * (12 - live_replay.WARMUP)
+    assert [plan[:3] for plan in live] == [plan[:3] for plan in replayed]
+    return {name: (noted(live, name), noted(replayed, name)) for name in names}
+
+
+def noted(plans: list[live_replay.Plan], name: str) -> list[float]:
+    """Values of a terminal in all plans, on both clocks."""
+    parts = [plan.terminals[f"{name} by {clock}"] for plan in plans for clock in terminals.CLOCKS]
+    values: list[float] = np.frombuffer(b"".join(parts)).tolist()
+    return values
+
+
+def of_growth(path: Path) -> Values:
+    """Values of all pages after a crawl that a web with claims made larger, which popular pages ranked."""
+    score, names = "t * (X + 0.5) * popularity", (*discovery.TERMINALS, *measured.LINKED, *hints.TERMINALS)
+    grown = growing.random_web(1, pages=40)
+    settings = {"GP4C_SCORE_FUNCTION": score, "GP4C_POLICY": "top_k", "GP4C_BUDGET": 0.3}
+    crawled = growing.crawl(path / "grown", grown, settings, during=growing.Rumours(1))
+    with open_store(path / "grown", readonly=True) as store:
+        assert store.verify() == []
+        claims, cycle = growing.claims_in(store), store.last_cycle + 1
+        pages = np.arange(store.pages)
+        known = store.columns_of(pages.astype(np.uint32))
+        neighbourhood = Neighbourhood(store, cycle, terminals.columns_of(names))
+        related = neighbourhood.seen_by()
+        state = RoundState(
+            neighbourhood.columns(known, pages), slice(None), related, lambda rows: known["key"]
+        )
+        live = terminals.compute(names, state, cycle)
+    web = GrowthReplay(dataclasses.replace(grown, claims=claims), growing.crawl_of(score, budget=0.3))
+    for number in range(1, grown.history.cycles + 1):
+        web.cycle(number)
+    assert {
+        page: int(web.state["entered"][page]) for page in np.flatnonzero(web.known)
+    } == crawled.first_visit
+    web.open(grown.history.cycles + 1)
+    replayed = terminals.compute(names, web.rows(known["key"].astype(int) - 1).state, cycle - 1)
+    return {name: (live[name].tolist(), replayed[name].tolist()) for name in names}
+
+
+def of_first_visits(path: Path) -> Values:
+    """Values of all pages that wait, in every cycle, where links, their sites and their words count."""
+    grown = growing.random_web(1, pages=60, is_linked=True)
+    function = " + ".join(growing.WAITING)
+    settings = {"GP4C_SCORE_FUNCTION": "t * (X + 0.5)", "GP4C_POLICY": "top_k", "GP4C_BUDGET": 0.3}
+    settings |= {"GP4C_NEW_PAGES": 2, "GP4C_NEW_PAGE_FUNCTION": function, "GP4C_WARMUP_VISITS": 0}
+    (path / "queries").write_text("bread\t1\n")
+    with pytest.MonkeyPatch.context() as patch:
+        live = growing.noted_scores(patch, function)
+        crawled = growing.crawl(path / "new", grown, settings | {"GP4C_QUERY_LOG": str(path / "queries")})
+    choices = dataclasses.replace(
+        growing.crawl_of("t * (X + 0.5)", budget=0.3),
+        new_pages=2,
+        new_page_function=functions.load(function),
+        warmup=0,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        replayed = growing.noted_scores(patch, function)
+        web = GrowthReplay(grown, choices)
+        for cycle in range(1, grown.history.cycles + 1):
+            web.cycle(cycle)
+    first = {page: int(web.state["first_cycle"][page]) for page in np.flatnonzero(web.known)}
+    assert first == crawled.first_visit
+    return {
+        name: ([row[at] for rows in live for row in rows], [row[at] for rows in replayed for row in rows])
+        for at, name in enumerate(growing.WAITING)
+        if name in first_visits.TERMINALS
     }
-    plans = live_replay.crawled(tmp_path / "s", changed, crawl_settings, columns=True)
-    expected = live_replay.replayed(live_replay.truth(changed, weight), crawl_settings, columns=True)
-    assert len(plans) == len(expected) == 3 * (16 - live_replay.WARMUP)
-    for number, (live, replay) in enumerate(zip(plans, expected, strict=True)):
-        assert live.candidates == replay.candidates
-        for name, values in replay.terminals.items():
-            assert live.terminals[name] == values, (number, name)
-        assert live == replay
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
+    """Values of all terminals from outside, in crawls and in replays of the same webs."""
+    path = tmp_path_factory.mktemp("outside")
+    return of_changes(path) | of_growth(path) | of_first_visits(path)
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_terminal_from_outside_has_the_values_of_a_crawl_in_a_replay(name: str, values: Values) -> None:
+    """All there are, bit for bit, and not one value alone."""
+    live, replayed = values[name]
+    assert live == replayed
+    assert len(set(live)) > 1
 
 
 @pytest.mark.parametrize("policy", ["top_k", "rounds(rounds=4)"])
@@ -98,7 +198,8 @@ def test_the_history_that_a_crawl_leaves_replays_to_its_visits(policy: str, tmp_
     changed = live_replay.related_changes(seed=5, cycles=12)
     crawl_settings = {
         "GP4C_POLICY": policy,
-        "GP4C_SCORE_FUNCTION": "t * (w + rate + spent * spent) * near * sqrt(surprise_dir) * size_lift",
+        "GP4C_SCORE_FUNCTION": "t * (w + rate + spent * spent) * near * sqrt(surprise_dir) * size_lift"
+        " * distance_mean / cost_s",
         "GP4C_BUDGET": 0.5,
     }
     weight = np.random.default_rng(5).random(live_replay.PAGES)
@@ -107,6 +208,7 @@ def test_the_history_that_a_crawl_leaves_replays_to_its_visits(policy: str, tmp_
     history, report = read_with_report(tmp_path / "s", max_errors=12)
     assert history.weights.tolist() == weight.tolist()
     assert history.sizes.tolist() == size_class(live_replay.SIZE_BYTES).tolist()
+    assert history.latencies_ms.tolist() == live_replay.LATENCY_MS.tolist()
     assert (report.pages, report.first_cycle, report.last_cycle) == (live_replay.PAGES, 2, 13)
     assert (history.changed != changed).any()
     assert plans == live_replay.replayed(history, crawl_settings)

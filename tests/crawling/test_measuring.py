@@ -399,7 +399,7 @@ def test_a_replay_of_the_same_texts_plans_what_the_crawl_does(
     monkeypatch.setattr(measuring, "REFIT_CYCLES", 99)
     plans: list[live_replay.Plan] = []
     loaded = live_replay.settings_of(settings)
-    loaded = dataclasses.replace(loaded, policy=live_replay.noting("top_k", plans, columns=False))
+    loaded = dataclasses.replace(loaded, policy=live_replay.noting("top_k", plans))
     prints = np.array([[fingerprint_of_text(text) for text in row] for row in said], np.uint64)
     crawl_store(tmp_path / "s", prints, loaded, live_replay.KEYS, live_replay.URLS, said)
     lines = [

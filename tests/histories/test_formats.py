@@ -26,7 +26,7 @@ from training.histories import formats
 from training.histories.contents import read_contents
 from training.histories.formats import read_file, write_npz, write_text, write_tsv
 from training.histories.growth import read_growth
-from training.histories.history import ChangeHistory
+from training.histories.history import ChangeHistory, known_or_none
 from training.histories.names import BATCH, PackedNames
 from training.histories.reading import read_history
 
@@ -208,13 +208,17 @@ def histories(draw) -> ChangeHistory:
     weight = np.array(draw(st.lists(st.sampled_from([0.0, 0.1, 1.0, 1e6]), min_size=pages, max_size=pages)))
     weight = None if (weight == 1.0).all() else weight
     size = np.array(draw(st.lists(st.integers(0, CLASSES - 1), min_size=pages, max_size=pages)))
+    latency = np.array(draw(st.lists(st.sampled_from([0, 7, 65_535]), min_size=pages, max_size=pages)))
+    flipped = draw(arrays.arrays(np.uint64, int(changed.sum())))
     return ChangeHistory(
         changed,
         np.array(site[:pages]),
         weight,
         site_names=sites,
         page_names=names,
-        size=size if size.any() else None,
+        size=known_or_none(size),
+        latency_ms=known_or_none(latency),
+        flipped=known_or_none(flipped),
     )
 
 
@@ -245,6 +249,9 @@ def test_what_is_written_is_read_again(scratch, history, format_, suffix):
         assert again.weights.tolist() == history.weights.tolist()
         assert (again.weight is None) == (history.weight is None)
         assert again.sizes.tolist() == history.sizes.tolist()
+        assert again.latencies_ms.tolist() == history.latencies_ms.tolist()
+        assert (again.flipped is None) == (history.flipped is None)
+        assert again.flipped is None or again.flipped.tolist() == history.flipped.tolist()
         assert (again.size is None) == (history.size is None)
     if suffix:
         assert path.read_bytes()[:2] == b"\x1f\x8b"

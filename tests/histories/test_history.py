@@ -23,7 +23,10 @@ def a_history(pages: int = 12, cycles: int = 12, **fields) -> ChangeHistory:
     site = np.arange(pages, dtype=np.int32) // 5
     names = [f"p{i}" for i in range(pages)]
     weight, size = np.arange(pages, dtype=float), np.arange(pages)
-    return ChangeHistory(changed, site, weight, page_names=names, size=size, **fields)
+    flipped = np.arange(1, np.count_nonzero(changed) + 1, dtype=np.uint64)
+    return ChangeHistory(
+        changed, site, weight, page_names=names, size=size, latency_ms=size, flipped=flipped, **fields
+    )
 
 
 def test_arrays_are_brought_into_their_documented_form():
@@ -47,6 +50,8 @@ def test_arrays_are_brought_into_their_documented_form():
         ({"weight": np.array([1.0, -1.0, 1.0])}, "'weight' .*from -1"),
         ({"weight": np.ones(4)}, "'weight' .*3 pages"),
         ({"size": np.array([1, 65, 0])}, "'size' .*integers from 0 to 64.*from 0 to 65"),
+        ({"latency_ms": np.array([1, 65_536, 0])}, "'latency_ms' .*ms below 65,536.*from 0 to 65536"),
+        ({"flipped": np.ones(7, np.uint64)}, "'flipped' .*one for each of .* changes"),
         ({"observed": np.ones((3, 2), bool)}, r"'observed' .*\[2, 3\]"),
         ({"page_names": ["a", "b"]}, "3 pages has 2 names"),
         ({"site": np.array([0, 1, 2]), "site_names": ["a", "b"]}, "3 sites has 2 names"),
@@ -71,7 +76,10 @@ def test_a_part_holds_exactly_the_pages_and_cycles_asked_for(data):
     assert part.changed.flags.c_contiguous
     assert part.observed.shape == part.changed.shape
     assert part.site.tolist() == [history.site[i] for i in pages]
-    assert part.weight.tolist() == part.sizes.tolist() == pages
+    assert part.weight.tolist() == part.sizes.tolist() == part.latencies_ms.tolist() == pages
+    flipped = np.zeros((12, 12), np.uint64)
+    flipped.T[history.changed.T] = history.flipped
+    assert part.flipped.tolist() == flipped[start:stop][:, pages].T[part.changed.T].tolist()
     assert list(part.page_names) == [f"p{i}" for i in pages]
     mask = np.isin(np.arange(12), pages)
     assert list(history.take(mask).page_names) == [f"p{i}" for i in sorted(pages)]

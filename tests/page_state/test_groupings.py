@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,6 +79,19 @@ def test_page_rank() -> None:
     expected = [base + 0.85 * rank[2], base, base + 0.85 * (rank[0] + rank[1]), base]
     assert np.allclose(rank, expected)
     assert abs(rank.sum() - 1.0) < 1e-12
+
+
+def test_popularity_by_links_is_page_rank_with_the_finders() -> None:
+    """A link that is told twice counts once; what is on the page's number does not matter."""
+    finder, links = np.array([NOWHERE, 0, 0, 1]), Links(np.array([0, 3]), np.array([1, 0]), 4)
+    popularity = groupings.popularity_by_links(finder, links)
+    rank = Links(np.array([0, 0, 1, 3]), np.array([1, 2, 3, 0]), 4).page_rank()
+    assert popularity == pytest.approx(4 * rank, abs=1e-6)
+    order = np.array([2, 0, 3, 1])  # number of each page in another order
+    others = np.full(4, NOWHERE)
+    others[order[1:]] = order[finder[1:]]
+    moved = groupings.popularity_by_links(others, Links(order[links.source], order[links.target], 4))
+    assert moved[order].tolist() == popularity.tolist()
 
 
 def test_popularity_is_the_logarithm_from_0_to_10() -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -19,60 +17,21 @@ from hypothesis import strategies as st
 from scrapy_gp4c.crawling.neighbourhood import Neighbourhood
 from scrapy_gp4c.errors import Gp4cError, HistoryError, PolicyError, ScoreError
 from scrapy_gp4c.page_state.related import RoundState
-from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import NO_VISITS_YET
-from scrapy_gp4c.scoring import first_visits, hints, terminals
-from scrapy_gp4c.scoring.functions import ScoreFunction, load
-from scrapy_gp4c.scoring.ranking import GOLDEN
+from scrapy_gp4c.scoring import hints, terminals
+from scrapy_gp4c.scoring.functions import load
 from scrapy_gp4c.store.lmdb_store.store import Store
-from tests.support.growing import brought, columns, crawl, random_web
-from tests.support.live_replay import CYCLE_STEP
+from tests.support.growing import Rumours, brought, claims_in, columns, crawl, crawl_of, random_web
 from training.histories.claims import DATED_CLAIM
 from training.histories.formats import write_npz
 from training.histories.growth import NO_FINDER, GrowthHistory, read_growth, read_store_growth, write_growth
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
-from training.replaying.growth import HUBS, GrowthCrawl, GrowthReplay, growth_crawl, replay_growth
+from training.replaying.growth import HUBS, GrowthReplay, growth_crawl, replay_growth
 from training.replaying.prepared import CrawlChoices
 
 READ = ("claims", "fresh", "claimed_cycle")
 NAMES = (*hints.TERMINALS, "p")
-WAITING = (*first_visits.TERMINALS, "near", "w")
-"""Terminals that rank first visits."""
-
-
-class Rumours:
-    """Claims at random, some of them true: of answers about their page, others about any known pages."""
-
-    def __init__(self, seed: int) -> None:
-        self._rng = np.random.default_rng(seed)
-        self._begun_s = time.time()
-
-    def __call__(self, store: Store, page: int) -> None:
-        if self._rng.random() < 0.6:
-            return
-        kind = str(self._rng.choice(hints.KINDS))
-        pages = self._rng.integers(0, store.pages, self._rng.integers(1, 9))
-        if kind in ("modified", "expires"):
-            pages = np.array([page])
-        now_s = time.time()
-        values = self._rng.choice([0.0, now_s - 1e6, self._begun_s, now_s - 0.002, now_s], len(pages))
-        if kind in hints.SPANS:
-            values = self._rng.choice([0.0, 1e-3, 0.05, 9e9], len(pages))
-        store.hints.note(pages, kind, values)
-
-
-def claims_in(store: Store) -> npt.NDArray[np.void]:
-    """All claims of a store whose page n has the key n + 1, with the numbers of a replay."""
-    keys = np.concatenate([block["key"] for _, block in store.blocks()]).astype(np.int64)
-    parts = [np.empty(0, DATED_CLAIM)]
-    for cycle, claimed in store.hints.of_cycles():
-        part = np.zeros(len(claimed), DATED_CLAIM)
-        part["cycle"], part["page"], part["kind"] = cycle - 1, keys[claimed["page"]] - 1, claimed["kind"]
-        dated = claimed["kind"] < len(hints.CLAIMED)
-        part["value"] = claimed["value"] - dated
-        parts.append(part)
-    return np.concatenate(parts)
 
 
 def live_terminals(store: Store) -> dict[int, tuple[float, ...]]:
@@ -138,52 +97,6 @@ def test_a_crawl_travels_to_other_processes(policy: str | None) -> None:
     assert there.current.tolist() == replay_growth(grown, crawl_).current.tolist()
 
 
-def noted_scores(patch: pytest.MonkeyPatch, function: str) -> list[list[tuple[float, ...]]]:
-    """Terminals of the pages that wait, cycle by cycle, wherever this function ranks them from now on."""
-    noted: list[list[tuple[float, ...]]] = []
-    scores = ScoreFunction.scores
-
-    def noting(self: ScoreFunction, state: Any, cycle: int) -> npt.NDArray[np.float64]:
-        if self.text == function:
-            values = terminals.compute(WAITING, state, cycle)
-            columns = (np.asarray(values[name], np.float64).tolist() for name in WAITING)
-            noted.append(sorted(zip(*columns, strict=True)))
-        return scores(self, state, cycle)
-
-    patch.setattr(ScoreFunction, "scores", noting)
-    return noted
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_every_terminal_of_first_visits_is_that_of_a_crawl(seed: int, tmp_path: Path) -> None:
-    """In every cycle, for all pages that wait, bit for bit: links, sites and words of links among them."""
-    grown = random_web(seed, pages=60, is_linked=True)
-    function = " + ".join(WAITING)
-    given_ = {"GP4C_SCORE_FUNCTION": "t * (X + 0.5)", "GP4C_POLICY": "top_k", "GP4C_BUDGET": 0.3}
-    given_ |= {"GP4C_NEW_PAGES": 2, "GP4C_NEW_PAGE_FUNCTION": function, "GP4C_QUERY_LOG": str(tmp_path / "q")}
-    given_ |= {"GP4C_WARMUP_VISITS": 0}
-    (tmp_path / "q").write_text("bread\t1\n")
-    with pytest.MonkeyPatch.context() as patch:
-        live = noted_scores(patch, function)
-        crawled = crawl(tmp_path / "store", grown, given_)
-    choices = replace(
-        crawl_of("t * (X + 0.5)", budget=0.3), new_pages=2, new_page_function=load(function), warmup=0
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        replayed = noted_scores(patch, function)
-        web = GrowthReplay(grown, choices)
-        for cycle in range(1, grown.history.cycles + 1):
-            web.cycle(cycle)
-    first = {page: int(web.state["first_cycle"][page]) for page in np.flatnonzero(web.known)}
-    assert first == crawled.first_visit
-    assert replayed == live
-    of_links = [row for rows in live for row in rows]
-    links, sites, worth = ({row[WAITING.index(name)] for row in of_links} for name in first_visits.COUNTED)
-    assert max(links) > 3
-    assert max(sites) == 3
-    assert len(worth) > 1
-
-
 @pytest.mark.slow
 @example(14126220, "t * (X + 0.5)", True)
 @settings(max_examples=12, deadline=None)
@@ -240,12 +153,6 @@ def test_claims_of_a_history_come_back(tmp_path: Path) -> None:
 
 GROWTH = ("brought_sum", "brought_cycles")
 COMPARED = ("n", "X", "E", "T", *GROWTH)
-
-
-def crawl_of(score: str, policy: str = "top_k", discovery: float = 0.1, budget: float = 0.2) -> GrowthCrawl:
-    """A replayed crawl with the draws of a live one, which is one cycle further."""
-    seed = (CYCLE_STEP * pow(GOLDEN, -1, 2**64)) % 2**64
-    return GrowthCrawl(budget, load(score), table.load(policy), load(HUBS), discovery, 2, seed)
 
 
 @pytest.mark.slow

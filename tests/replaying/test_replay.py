@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import pickle
 import random
@@ -484,6 +485,13 @@ def test_bad_score_functions():
         replay(history, "t * pagerank", budget=1)
     with pytest.raises(ExpressionError, match="pagerank"):
         replay(history, parse("t * pagerank"), budget=1)
+    with pytest.raises(ScoreError, match="reads cost_s, distance_mean, which visits measure"):
+        replay(history, "t * distance_mean / cost_s", budget=1)
+    with pytest.raises(HistoryError, match="need the download times"):
+        replay(history, "t", budget=1, metrics=("changes_per_s",))
+    timed = dataclasses.replace(history, latency_ms=np.arange(1, history.pages + 1))
+    result = replay(timed, "0 - cost_s", budget=2, ties="order", metrics=("changes_per_s",))
+    assert result.changes_per_s.tolist() == (result.changed / 0.003).tolist()
     for text in ("random", "oracle", "tests.replaying.test_replay.t_times_x"):
         with pytest.raises(ScoreError, match="dense"):
             replay(history, text, budget=1, engine="grouped")

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.scoring import discovery, first_visits, hints, refresh_value, sizes, terminals, weights
+from scrapy_gp4c.scoring import (
+    discovery,
+    first_visits,
+    hints,
+    measured,
+    refresh_value,
+    sizes,
+    terminals,
+    weights,
+)
 from scrapy_gp4c.scoring.terminals import (
     BASIC,
     CLOCKS,
@@ -118,7 +127,7 @@ def test_tables_are_complete():
     for clock in CLOCKS:
         for terminal in TERMINALS[clock].values():
             known = {*STATE, *discovery.COLUMNS, *hints.COLUMNS, *weights.COLUMNS, *refresh_value.COLUMNS}
-            known |= {*sizes.COLUMNS}
+            known |= {*sizes.COLUMNS, *measured.COLUMNS, *measured.LINKED}
             assert set(terminal.columns) <= known | {*terminals.ROUND, *first_visits.TERMINALS}
             assert terminal.meaning
     assert terminals.columns_of(["nad", "t", "nad"]) == ("n", "X", "last_cycle")

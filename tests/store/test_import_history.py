@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import StoreError, StoreInUseError
-from scrapy_gp4c.scoring import first_visits
+from scrapy_gp4c.scoring import first_visits, measured
 from scrapy_gp4c.store import export
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import import_history, remove_leftovers
@@ -135,6 +136,7 @@ def test_rates_and_directories_come_back(tmp_path: Path, pages_per_batch: int) -
     cycles, count = 12, 40
     with Store(tmp_path / "one") as one:
         one.add_pages((n + 1, {"url": f"http://h{n % 3}/{n % 5}/{n % 7}/{n}"}) for n in range(count))
+        fingerprints = [page + 1 for page in range(count)]
         for cycle in range(1, cycles + 1):
             one.begin_cycle({"cycle": cycle})
             for page in range(count):
@@ -143,7 +145,10 @@ def test_rates_and_directories_come_back(tmp_path: Path, pages_per_batch: int) -
                 if not seen.has_copy or (cycle == cycles and page % 9 == 0):
                     outcome = numbers.choice(("first", "error"))
                 if numbers.random() < 0.7 and page != 31:
-                    one.record(NewVisit(page, outcome, 1.0, fingerprint=page))
+                    if outcome == "changed":
+                        fingerprints[page] = numbers.getrandbits(64)
+                    bits = fingerprints[page] if outcome in ("first", "changed", "unchanged") else 0
+                    one.record(NewVisit(page, outcome, 1.0, fingerprint=bits, latency_s=page / 100))
             for what, value in (("link", 63), ("link", 5), ("link_site", 7), ("anchor", 0.7)):
                 one.note(31, what, value)  # a page that waits for its first visit
             one.finish_cycle({"finished": 1.0})
@@ -162,9 +167,24 @@ def test_rates_and_directories_come_back(tmp_path: Path, pages_per_batch: int) -
     assert restored == (count, cycles)
     with Store(tmp_path / "other") as other:
         assert other.verify() == []
+        assert [one.distance_n for one in columns] != [0] * count
+        again = list(export.lines(other))[cycles + 1 :]
+        assert [json.loads(line.split("\t")[3]).get("flipped") for line in again] == [
+            json.loads(line.split("\t")[3]).get("flipped") for _, line in text[cycles + 1 :]
+        ]
         for page, expected in enumerate(columns):
             result = other.page(page)
-            for name in ("n", "X", "first_cycle", "last_cycle", "E", "T", "found_cycle", "group"):
+            for name in (
+                "n",
+                "X",
+                "first_cycle",
+                "last_cycle",
+                "E",
+                "T",
+                "found_cycle",
+                "group",
+                *measured.COLUMNS,
+            ):
                 assert getattr(result, name) == getattr(expected, name), (page, name)
         for name, column in other.columns_of(np.arange(count, dtype=np.uint32)).items():
             assert name not in links or column.tolist() == links[name].tolist(), name

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from scrapy.settings import Settings as ScrapySettings
 
 from benchmarks.simulated_crawl import Counts
@@ -17,13 +19,19 @@ from scrapy_gp4c.fingerprint import PageReading
 from scrapy_gp4c.page_state.claims import link_notes
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import FAILED, FIRST, JUDGED
+from scrapy_gp4c.policies import table
+from scrapy_gp4c.scoring import first_visits, hints, terminals
 from scrapy_gp4c.scoring.discovery import START
+from scrapy_gp4c.scoring.functions import ScoreFunction, load
 from scrapy_gp4c.scoring.ranking import GOLDEN
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.opening import Store, open_store
+from tests.support.live_replay import CYCLE_STEP
+from training.histories.claims import DATED_CLAIM
 from training.histories.growth import LINK, NO_FINDER, GrowthHistory
 from training.histories.history import ChangeHistory
+from training.replaying.growth import HUBS, GrowthCrawl
 
 SMALL = Sizes(block_rows=4, commit_visits=3, blocks_per_transaction=2, pages_per_transaction=3)
 
@@ -45,6 +53,7 @@ def random_web(seed: int, pages: int = 24, cycles: int = 14, is_linked: bool = F
     links["source"], links["target"] = rng.integers(0, pages, (2, len(links)))
     links["anchor"] = rng.choice([0.0, 0.1, 0.7], len(links))
     names = [f"d{page % 4}/{page}.html" for page in range(pages)]
+    texts = fingerprints(changed)
     weight = rng.choice([0.0, 0.1, 1.0, 3.7], pages)
     history = ChangeHistory(
         changed,
@@ -53,8 +62,17 @@ def random_web(seed: int, pages: int = 24, cycles: int = 14, is_linked: bool = F
         site_names=["h0", "h1", "h2"],
         page_names=names,
         key=np.arange(1, pages + 1, dtype=np.uint64),
+        latency_ms=np.arange(1, pages + 1, dtype=np.uint16),
+        flipped=(texts[1:] ^ texts[:-1]).T[changed.T],
     )
     return GrowthHistory(history, born, finder, links=links)
+
+
+def fingerprints(changed: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
+    """Fingerprint of every page in every cycle, ``[D + 1, P]``."""
+    pages = changed.shape[1]
+    version = np.vstack([np.zeros(pages, np.uint64), np.cumsum(changed, axis=0, dtype=np.uint64)])
+    return (np.arange(pages, dtype=np.uint64) * np.uint64(1_000) + version + np.uint64(1)) * np.uint64(GOLDEN)
 
 
 def note_link(store: Store, page: int, source: int, worth: float) -> None:
@@ -90,7 +108,7 @@ def crawl(
     loaded = Settings.load(ScrapySettings({"GP4C_SITE_SHARE": 1.0, **settings}))
     history = grown.history
     assert history.page_names is not None
-    version = np.vstack([np.zeros(history.pages, int), np.cumsum(history.changed, axis=0)])
+    texts = fingerprints(history.changed)
     urls = [f"http://h{site}/{name}" for site, name in zip(history.site, history.page_names, strict=True)]
     number = {url: page for page, url in enumerate(urls)}
     store = open_store(path, sizes=SMALL)
@@ -116,8 +134,9 @@ def crawl(
                 assert claim is not None
                 finder = number[store.request(page_id)["url"]]
                 first_visit.setdefault(finder, now)
-                text = (finder * 1_000 + int(version[now, finder]) + 1) * GOLDEN % 2**64
-                cycle.end(claim, size_bytes=10, reading=PageReading(text))
+                reading = PageReading(int(texts[now, finder]))
+                # Half a millisecond less, which is rounded up; later visits take longer.
+                cycle.end(claim, size_bytes=10, latency_s=(finder + now + 0.5) / 1000, reading=reading)
                 during(store, page_id)
             worth = dict.fromkeys(np.flatnonzero(grown.finder == finder).tolist(), 0.0)
             if now:
@@ -185,3 +204,63 @@ def columns(store: Store, *names: str) -> list[tuple[npt.NDArray[np.generic], ..
     return list(
         zip(*(np.concatenate([block[name] for block in blocks]).tolist() for name in names), strict=True)
     )
+
+
+WAITING = (*first_visits.TERMINALS, "near", "w")
+"""Terminals that rank first visits."""
+
+
+class Rumours:
+    """Claims at random, some of them true: of answers about their page, others about any known pages."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._begun_s = time.time()
+
+    def __call__(self, store: Store, page: int) -> None:
+        if self._rng.random() < 0.6:
+            return
+        kind = str(self._rng.choice(hints.KINDS))
+        pages = self._rng.integers(0, store.pages, self._rng.integers(1, 9))
+        if kind in ("modified", "expires"):
+            pages = np.array([page])
+        now_s = time.time()
+        values = self._rng.choice([0.0, now_s - 1e6, self._begun_s, now_s - 0.002, now_s], len(pages))
+        if kind in hints.SPANS:
+            values = self._rng.choice([0.0, 1e-3, 0.05, 9e9], len(pages))
+        store.hints.note(pages, kind, values)
+
+
+def claims_in(store: Store) -> npt.NDArray[np.void]:
+    """All claims of a store whose page n has the key n + 1, with the numbers of a replay."""
+    keys = np.concatenate([block["key"] for _, block in store.blocks()]).astype(np.int64)
+    parts = [np.empty(0, DATED_CLAIM)]
+    for cycle, claimed in store.hints.of_cycles():
+        part = np.zeros(len(claimed), DATED_CLAIM)
+        part["cycle"], part["page"], part["kind"] = cycle - 1, keys[claimed["page"]] - 1, claimed["kind"]
+        dated = claimed["kind"] < len(hints.CLAIMED)
+        part["value"] = claimed["value"] - dated
+        parts.append(part)
+    return np.concatenate(parts)
+
+
+def noted_scores(patch: pytest.MonkeyPatch, function: str) -> list[list[tuple[float, ...]]]:
+    """Terminals of the pages that wait, cycle by cycle, wherever this function ranks them from now on."""
+    noted: list[list[tuple[float, ...]]] = []
+    scores = ScoreFunction.scores
+
+    def noting(self: ScoreFunction, state: Any, cycle: int) -> npt.NDArray[np.float64]:
+        if self.text == function:
+            values = terminals.compute(WAITING, state, cycle)
+            columns = (np.asarray(values[name], np.float64).tolist() for name in WAITING)
+            noted.append(sorted(zip(*columns, strict=True)))
+        return scores(self, state, cycle)
+
+    patch.setattr(ScoreFunction, "scores", noting)
+    return noted
+
+
+def crawl_of(score: str, policy: str = "top_k", discovery: float = 0.1, budget: float = 0.2) -> GrowthCrawl:
+    """A replayed crawl with the draws of a live one, which is one cycle further."""
+    seed = (CYCLE_STEP * pow(GOLDEN, -1, 2**64)) % 2**64
+    return GrowthCrawl(budget, load(score), table.load(policy), load(HUBS), discovery, 2, seed)

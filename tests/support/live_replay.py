@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from benchmarks.simulated_crawl import crawl_store, texts_of
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.policies.base import Evidence, Policy, PolicySettings, Round, Selection
 from scrapy_gp4c.policies.table import PolicyChoice
-from scrapy_gp4c.scoring import discovery, functions, hints, terminals
+from scrapy_gp4c.scoring import discovery, functions, hints, measured, terminals
 from scrapy_gp4c.scoring.ranking import GOLDEN
 from scrapy_gp4c.scoring.sizes import size_class
 from scrapy_gp4c.settings import Settings
@@ -32,11 +33,13 @@ NAMES = [f"d{page // PAGES_OF_DIRECTORY % DIRECTORIES}/{page}.html" for page in 
 URLS = [f"http://h{site}.example/{name}" for site, name in zip(SITE.tolist(), NAMES, strict=True)]
 SIZE_BYTES: npt.NDArray[np.int64] = np.array([0, 90, 700, 2_000, 2_100])[np.arange(PAGES) * 7 % 5]
 """Bodies of the pages in cycle 1; of some pages nothing is known."""
+LATENCY_MS: npt.NDArray[np.int64] = 30 + np.arange(PAGES) * 13 % 400
 WARMUP = 2
-ALWAYS_TERMINALS = [
-    name for name in terminals.ALWAYS_KNOWN if name not in {*discovery.TERMINALS, *hints.TERMINALS}
-]
-"""What a history of changes tells."""
+OF_CHANGES = (
+    *(name for name in terminals.ALWAYS_KNOWN if name not in {*discovery.TERMINALS, *hints.TERMINALS}),
+    *measured.TERMINALS,
+)
+"""Terminals that a history of changes tells, where it is of a crawl."""
 CYCLE_STEP = 0xD1342543DE82EF95
 """Factor of the cycle in `scrapy_gp4c.scoring.ranking.draw_salt`."""
 
@@ -62,21 +65,21 @@ class Plan(NamedTuple):
 
 
 class Noting:
-    """Plans as another policy does, and notes it; ``columns``: of every candidate, every terminal too."""
+    """Plans as another policy does, and notes it; ``names``: terminals of every candidate too."""
 
-    def __init__(self, policy: Policy, plans: list[Plan], columns: bool) -> None:
+    def __init__(self, policy: Policy, plans: list[Plan], names: Collection[str]) -> None:
         self.policy, self.name, self.rounds = policy, policy.name, policy.rounds
-        self.plans, self.columns = plans, columns
+        self.plans, self.names = plans, names
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
         """Plan a round."""
         chosen = self.policy.plan(round, evidence)
         candidates: list[int] = []
         values: dict[str, list[bytes]] = {}
-        for block in evidence.candidates() if self.columns else ():
+        for block in evidence.candidates() if self.names else ():
             candidates += block.pages.tolist()
             for clock in terminals.CLOCKS:
-                terminals_of = terminals.compute(ALWAYS_TERMINALS, block.state, round.cycle, clock)
+                terminals_of = terminals.compute(self.names, block.state, round.cycle, clock)
                 for name, column in terminals_of.items():
                     column = column.astype(np.float64)
                     values.setdefault(f"{name} by {clock}", []).append(column.tobytes())
@@ -85,14 +88,14 @@ class Noting:
         return chosen
 
 
-def noting(text: str, plans: list[Plan], columns: bool) -> PolicyChoice:
-    """The policy of a text, noted; with ``columns`` as if a user's own, which may read all columns."""
+def noting(text: str, plans: list[Plan], names: Collection[str] = ()) -> PolicyChoice:
+    """The policy of a text, noted; with ``names`` as if a user's own, which may read all columns."""
     choice = table.load(text)
 
     def make(settings: PolicySettings) -> Noting:
-        return Noting(choice.make(settings), plans, columns)
+        return Noting(choice.make(settings), plans, names)
 
-    return PolicyChoice("tests.support.live_replay.noting" if columns else text, make)
+    return PolicyChoice("tests.support.live_replay.noting" if names else text, make)
 
 
 def settings_of(settings: dict[str, Any]) -> Settings:
@@ -100,19 +103,24 @@ def settings_of(settings: dict[str, Any]) -> Settings:
     return Settings.load(ScrapySettings({"GP4C_WARMUP_VISITS": WARMUP, **settings}))
 
 
+def fingerprints(changed: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
+    """Fingerprints of all pages, from the first cycle of a crawl on."""
+    return texts_of(changed, np.random.default_rng(0))
+
+
 def crawled(
-    path: Path, changed: npt.NDArray[np.bool_], settings: dict[str, Any], columns: bool = False
+    path: Path, changed: npt.NDArray[np.bool_], settings: dict[str, Any], names: Collection[str] = ()
 ) -> list[Plan]:
     """Plans of a crawl into the store at `path` that chose by score: the first cycle sets the copies."""
     plans: list[Plan] = []
     loaded = settings_of(settings)
-    texts = texts_of(changed, np.random.default_rng(0))
-    loaded = dataclasses.replace(loaded, policy=noting(loaded.policy.text, plans, columns))
-    crawl_store(path, texts, loaded, KEYS, URLS, size_bytes=SIZE_BYTES)
+    texts = fingerprints(changed)
+    loaded = dataclasses.replace(loaded, policy=noting(loaded.policy.text, plans, names))
+    crawl_store(path, texts, loaded, KEYS, URLS, size_bytes=SIZE_BYTES, latency_ms=LATENCY_MS)
     return [plan for plan in plans if plan.pages or plan.candidates]
 
 
-def replayed(history: ChangeHistory, settings: dict[str, Any], columns: bool = False) -> list[Plan]:
+def replayed(history: ChangeHistory, settings: dict[str, Any], names: Collection[str] = ()) -> list[Plan]:
     """Plans of a replay, with the draws of a crawl that was one cycle further."""
     plans: list[Plan] = []
     loaded = settings_of(settings)
@@ -120,7 +128,7 @@ def replayed(history: ChangeHistory, settings: dict[str, Any], columns: bool = F
     crawl = CrawlChoices(loaded.budget, WARMUP, seed=seed, site_share=loaded.site_share)
     prepared = prepare_for(history, crawl)
     function = functions.load(loaded.score_function.text)
-    replay_dense(prepared, function, (), policy=noting(loaded.policy.text, plans, columns))
+    replay_dense(prepared, function, (), policy=noting(loaded.policy.text, plans, names))
     return plans
 
 
@@ -133,4 +141,13 @@ def weigh(path: Path, weight: npt.NDArray[np.float64]) -> None:
 
 def truth(changed: npt.NDArray[np.bool_], weight: npt.NDArray[np.float64] | None = None) -> ChangeHistory:
     """The web as a history."""
-    return ChangeHistory(changed, SITE, weight, page_names=NAMES, size=size_class(SIZE_BYTES))
+    texts = fingerprints(changed)
+    return ChangeHistory(
+        changed,
+        SITE,
+        weight,
+        page_names=NAMES,
+        size=size_class(SIZE_BYTES),
+        latency_ms=LATENCY_MS.astype(np.uint16),
+        flipped=(texts[1:] ^ texts[:-1]).T[changed.T],
+    )

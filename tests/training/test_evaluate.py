@@ -233,7 +233,11 @@ def test_weights_are_shown_and_written(tmp_path: Path, capsys: pytest.CaptureFix
     rng = np.random.default_rng(3)
     changed = rng.random((9, 40)) < 0.3
     history = ChangeHistory(
-        changed, np.zeros(40, int), rng.choice([1.0, 7.5], 40), page_names=list(map(str, range(40)))
+        changed,
+        np.zeros(40, int),
+        rng.choice([1.0, 7.5], 40),
+        page_names=list(map(str, range(40))),
+        latency_ms=rng.integers(1, 900, 40),
     )
     write_tsv(tmp_path / "h", history)
     arguments = [str(tmp_path / "h"), "--score", "w * t", "t", "--budget", "0.2"]
@@ -252,6 +256,8 @@ def test_weights_are_shown_and_written(tmp_path: Path, capsys: pytest.CaptureFix
             assert result[name]["per_cycle"] == getattr(replayed, name).tolist()
     assert results[0]["weighted_change_rate"]["mean"] > results[1]["weighted_change_rate"]["mean"]
     assert "weighted_ndcg" in (tmp_path / "o.csv").read_text().partition("\n")[0]
+    assert main([*arguments, "--cost", "time"]) == 0
+    assert "changes per second" in " ".join(capsys.readouterr().out.split())
     for others in (["--all"], ["--seeds", "2", "--policy", "top_k"]):
         with pytest.raises(SystemExit):
             main([*arguments, "--weighted", *others])

@@ -25,7 +25,7 @@ from training.comparing import statistics
 from training.evolution.evolve import Json
 from training.histories.history import ChangeHistory
 from training.replaying.baselines import Baseline, is_oracle_baseline, load_oracle_baseline
-from training.replaying.metrics import ORACLE, WEIGHTED
+from training.replaying.metrics import COSTED, ORACLE, WEIGHTED
 from training.replaying.prepared import DEFAULTS, CrawlChoices, Ties, prepare_for
 from training.replaying.replay import QUICK, Engine, can_replay, known_to, load, metrics_of, policy_of, run
 
@@ -206,14 +206,15 @@ def evaluate(
     *,
     policies: Sequence[str] = (),
     weighted: bool = False,
+    by_time: bool = False,
     first_cycle: int = 1,
     advance: Callable[[], object] = lambda: None,
 ) -> Evaluation:
     """Replay every score function, and every policy that needs none, on a history.
 
     ``policies``: what chooses, instead of the crawl's, see `Asked`; ``weighted``: the metrics of
-    `training.replaying.metrics.WEIGHTED` too; ``first_cycle``: number of the history's
-    first cycle in the file that it was cut from; ``advance`` is called after each replay. Raises
+    `training.replaying.metrics.WEIGHTED` too; ``by_time``: those of `COSTED`; ``first_cycle``: number of the
+    history's first cycle in the file that it was cut from; ``advance`` is called after each replay. Raises
     HistoryError, ScoreError, ExpressionError or PolicyError, before any replay where it can.
     """
     several = Contest(scores, policies).contenders(crawl)
@@ -221,7 +222,7 @@ def evaluate(
     results = []
     prepared = prepare_for(history, crawl)
     engine: Engine = "dense" if history.pages * history.cycles <= QUICK else "auto"
-    wanted = (*metrics_of(history), *(WEIGHTED if weighted else ()))
+    wanted = (*metrics_of(history), *(WEIGHTED if weighted else ()), *(COSTED if by_time else ()))
     scored = (prepared.scored_cycles + first_cycle - 1).tolist()
     for text, function, policy in several:
         function_or_name = function or (RANDOM if policy else ORACLE)

@@ -280,7 +280,8 @@ def forgetful(history: ChangeHistory, share: float, seed: Sequence[int]) -> Chan
     every single cycle, functions evolve that drop a page for good after one visit without a change.
     """
     remains = np.random.default_rng(seed).random(history.changed.shape) >= share
-    return replace(history, changed=history.changed & remains)
+    flipped = None if history.flipped is None else history.flipped[remains.T[history.changed.T]]
+    return replace(history, changed=history.changed & remains, flipped=flipped)
 
 
 def identity(history: ChangeHistory, choices: Choices) -> Json:
@@ -289,7 +290,7 @@ def identity(history: ChangeHistory, choices: Choices) -> Json:
     digest.update(np.packbits(history.changed).tobytes())
     if history.weight is not None:
         digest.update(history.weight.tobytes())
-    for evidence in (history.claims, history.size):
+    for evidence in (history.claims, history.size, history.latency_ms, history.flipped):
         if evidence is not None:
             digest.update(evidence.tobytes())
     values = choices.recorded()

@@ -17,7 +17,7 @@ from scrapy_gp4c.page_state.claims import CLAIM, renumbered
 from scrapy_gp4c.scoring.hints import CLAIMED, KINDS
 from scrapy_gp4c.scoring.sizes import size_class
 from training.histories.formats import opened
-from training.histories.history import ChangeHistory, sizes_or_none
+from training.histories.history import ChangeHistory, known_or_none
 
 DATED_CLAIM: Final = np.dtype([("cycle", "<i4"), *CLAIM.descr])
 """A claim, and the cycle, from 1, in which the crawl read it; it is due in cycles of the history too."""
@@ -90,7 +90,7 @@ def with_evidence(
     if first_sight is not None:
         seen = read_first_sight(first_sight, history, first_cycle)
         parts.append(seen.claims)
-        history = replace(history, size=sizes_or_none(np.where(seen.size, seen.size, history.sizes)))
+        history = replace(history, size=known_or_none(np.where(seen.size, seen.size, history.sizes)))
     if claims is not None:
         parts.append(read_claims(claims, history, first_cycle))
     told = np.concatenate([np.empty(0, DATED_CLAIM), *parts])

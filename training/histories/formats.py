@@ -33,12 +33,12 @@ import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.store.atomic_files import replacing
-from scrapy_gp4c.store.history_fields import weight_and_size_of
+from scrapy_gp4c.store.history_fields import EVIDENCE, read_evidence
 from training.histories.history import (
     NOW_AND_THEN,
     ChangeHistory,
     HistoryFields,
-    sizes_or_none,
+    known_or_none,
     weights_or_none,
 )
 from training.histories.names import BATCH, UNDECODED, PackedNames, batches
@@ -191,35 +191,64 @@ def _header(archive: zipfile.ZipFile, name: str) -> ArrayHeader:
     return ArrayHeader(shape, dtype)
 
 
-def weights_and_sizes(
-    path: Path, rows: Sequence[tuple[int, list[bytes]]]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.uint8]]:
-    """Weights and sizes of pages by the numbers and fields of their lines, 1 and 0 where these say none.
+class PageEvidence(NamedTuple):
+    """What lines tell of pages beside their bits."""
 
-    ``[rows]`` each. Raises HistoryError, which names the line, for what is none.
+    weight: npt.NDArray[np.float64]
+    size: npt.NDArray[np.uint8]
+    latency_ms: npt.NDArray[np.uint16]
+    flipped: npt.NDArray[np.uint64]
+
+
+_EVIDENCE: Final = tuple(f'"{name}"'.encode() for name in EVIDENCE)
+
+
+def page_evidence(path: Path, rows: Sequence[tuple[int, list[bytes]]]) -> PageEvidence:
+    """Evidence of pages by the numbers and fields of their lines; weights of 1, and zeros, by default.
+
+    Raises HistoryError, which names the line, for what is none.
     """
-    weight, size = np.ones(len(rows)), np.zeros(len(rows), np.uint8)
+    weight, size, latency_ms = np.ones(len(rows)), np.zeros(len(rows), "u1"), np.zeros(len(rows), "u2")
+    flipped: list[npt.NDArray[np.uint64]] = [np.empty(0, np.uint64)]
     for position, (line, row) in enumerate(rows):
-        if len(row) > 3 and (b'"weight"' in row[3] or b'"size"' in row[3]):
+        bits = np.zeros(row[2].count(b"1") if len(row) > 2 else 0, np.uint64)
+        if len(row) > 3 and any(name in row[3] for name in _EVIDENCE):
             try:
-                weight[position], size[position] = weight_and_size_of(json.loads(row[3]))
+                state = read_evidence(json.loads(row[3]))
+                if state.flipped:
+                    bits[:] = [int(one, 16) for one in state.flipped]
             except (ValueError, RecursionError) as error:
                 raise HistoryError(f"{path}, line {line}: {error}. Correct its fourth field.") from None
-    return weight, size
+            weight[position], size[position], latency_ms[position] = (
+                state.weight,
+                state.size,
+                state.latency_ms,
+            )
+        flipped.append(bits)
+    return PageEvidence(weight, size, latency_ms, np.concatenate(flipped))
 
 
-def state_field(history: ChangeHistory, page: int) -> Iterator[bytes]:
-    """The fourth field of a page's line, if it weighs other than 1 or its size is known."""
-    state = {}
+def state_field(history: ChangeHistory, page: int, flipped: npt.NDArray[np.uint64]) -> Iterator[bytes]:
+    """The fourth field of a page's line, if something is known of the page beside its bits.
+
+    ``flipped``: bits of the page's changes.
+    """
+    state: dict[str, Any] = {}
     if history.weight is not None and history.weight[page] != 1.0:
         state["weight"] = float(history.weight[page])
-    if history.size is not None and history.size[page]:
-        state["size"] = int(history.size[page])
+    for name, values in (("size", history.size), ("latency_ms", history.latency_ms)):
+        if values is not None and values[page]:
+            state[name] = int(values[page])
+    if flipped.any():
+        state["flipped"] = [f"{bits:x}" for bits in flipped.tolist()]
     if state:
         yield json.dumps({"first_cycle": 1, **state}).encode()
 
 
+_NOT_FLIPPED: Final = np.empty(0, np.uint64)
 NAME_FIELDS: Final = ("site_names", "page_names")
+OPTIONAL: Final = ("weight", "observed", "size", "latency_ms", "flipped")
+"""Arrays that an archive may have, as `HistoryFields` has them."""
 
 LAYOUTS: Final = "lines of 0 and 1, lines of site<TAB>page<TAB>bits, or a NumPy .npz archive; each also gzip"
 
@@ -303,7 +332,7 @@ class _Pages:
 
 def _read_lines(path: Path, file: IO[bytes]) -> HistoryFields:
     pages, tabbed, line, blank = _Pages(path), None, 0, 0
-    names, weights, sizes = PackedNames(), [np.empty(0)], [np.empty(0, np.uint8)]
+    names, evidence = PackedNames(), [page_evidence(path, [])]
     for batch in batches(lines(path, file), most_bytes=BATCH_BYTES):
         numbers, rows = [], []
         for text in batch:
@@ -334,28 +363,29 @@ def _read_lines(path: Path, file: IO[bytes]) -> HistoryFields:
                 )
         complete = pages.add(numbers, [row[2] for row in columns], [row[0] for row in columns])
         names.extend(columns[i][1] for i in complete.tolist())
-        weight, size = weights_and_sizes(path, [(numbers[i], columns[i]) for i in complete.tolist()])
-        weights.append(weight)
-        sizes.append(size)
+        evidence.append(page_evidence(path, [(numbers[i], columns[i]) for i in complete.tolist()]))
     fields = pages.fields()
     if not tabbed:
         return fields
     site_names = [site.decode("utf-8", UNDECODED) for site in pages.sites]
+    known = PageEvidence(*(np.concatenate(column) for column in zip(*evidence, strict=True)))
     return fields._replace(
         site_names=site_names,
         page_names=names,
-        weight=weights_or_none(np.concatenate(weights)),
-        size=sizes_or_none(np.concatenate(sizes)),
+        weight=weights_or_none(known.weight),
+        size=known_or_none(known.size),
+        latency_ms=known_or_none(known.latency_ms),
+        flipped=known_or_none(known.flipped),
     )
 
 
 def _read_npz(path: Path, file: IO[bytes]) -> HistoryFields:
     needed = "expected arrays changed (bool [cycles, pages]) and site (integer [pages])"
-    wanted = ("changed", "site", "weight", "observed", "size", *NAME_FIELDS)
+    wanted = ("changed", "site", *OPTIONAL, *NAME_FIELDS)
     arrays = read_arrays(path, file, wanted, needed, partial(_check_headers, path, needed))
     sites, pages = (_names(arrays.get(name)) for name in NAME_FIELDS)
-    weight, observed, size = (arrays.get(name) for name in ("weight", "observed", "size"))
-    return HistoryFields(arrays["changed"], arrays["site"], weight, observed, sites, pages, size=size)
+    optional: dict[str, Any] = {name: arrays.get(name) for name in OPTIONAL}
+    return HistoryFields(arrays["changed"], arrays["site"], **optional, site_names=sites, page_names=pages)
 
 
 def _check_headers(path: Path, needed: str, headers: dict[str, ArrayHeader]) -> None:
@@ -370,13 +400,17 @@ def _check_headers(path: Path, needed: str, headers: dict[str, ArrayHeader]) -> 
         raise HistoryError(f"{path}: {needed}; found changed of shape {list(shape)}")
     cycles, pages = shape
     check_size(path, cycles, pages)
-    for name in ("site", "weight", "observed", "size"):
+    for name in ("site", "weight", "observed", "size", "latency_ms"):
         expected = shape if name == "observed" else (pages,)
         if name in headers and headers[name].shape != expected:
             raise HistoryError(
                 f"{path}: expected {name!r} of {pages:,} pages, {list(expected)}; found "
                 f"{list(headers[name].shape)}"
             )
+    if "flipped" in headers and (changes := math.prod(headers["flipped"].shape)) > cycles * pages:
+        raise HistoryError(
+            f"{path}: expected 'flipped' of {cycles * pages:,} changes at most; found {changes:,}"
+        )
     for name, most in zip(NAME_FIELDS, (pages + MAX_SITES, pages), strict=True):
         if name in headers:
             length, dtype = math.prod(headers[name].shape), headers[name].dtype
@@ -422,15 +456,15 @@ def write_tsv(path: str | Path, history: ChangeHistory, notes: Iterable[str] = (
     sites = [_column(history.site_names, i) for i in range(int(history.site.max()) + 1)]
     if (bad := next((site for site in sites if site.startswith(b"#")), None)) is not None:
         raise HistoryError(f"a site of a TSV history cannot begin with '#' (a comment); found {bad!r}")
+    ends = np.cumsum(history.changed.sum(axis=0))[:-1]
+    flipped = [] if history.flipped is None else np.split(history.flipped, ends)
     with _create(path) as file:
         file.writelines(f"# {' '.join(note.split())}\n".encode() for note in notes)
         for first, characters in _rows(history):
             for i, row in enumerate(characters, start=first):
                 page = _column(history.page_names, i)
-                file.write(
-                    b"\t".join((sites[history.site[i]], page, row.tobytes(), *state_field(history, i)))
-                    + b"\n"
-                )
+                state = state_field(history, i, flipped[i] if flipped else _NOT_FLIPPED)
+                file.write(b"\t".join((sites[history.site[i]], page, row.tobytes(), *state)) + b"\n")
 
 
 def write_npz(path: str | Path, history: ChangeHistory, more: Mapping[str, npt.NDArray[Any]] = {}) -> None:
@@ -439,7 +473,7 @@ def write_npz(path: str | Path, history: ChangeHistory, more: Mapping[str, npt.N
     Raises HistoryError for a name with a null character.
     """
     arrays: dict[str, npt.NDArray[Any] | None] = {"changed": history.changed, "site": history.site}
-    arrays |= {"weight": history.weight, "observed": history.observed, "size": history.size, **more}
+    arrays |= {name: getattr(history, name) for name in OPTIONAL} | {**more}
     for field in NAME_FIELDS:
         names = getattr(history, field)
         if names is not None:

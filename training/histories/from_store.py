@@ -7,20 +7,21 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
 import numpy.typing as npt
 
+from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import HistoryError, StoreError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.outcomes import CHANGED, FIRST, JUDGED, KINDS
 from scrapy_gp4c.store.credentials import Credentials
-from scrapy_gp4c.store.export import claims_between
+from scrapy_gp4c.store.export import claims_between, flipped_between
 from scrapy_gp4c.store.opening import Store
 from training.histories.claims import of_crawl
-from training.histories.history import NOW_AND_THEN, ChangeHistory, sizes_or_none, weights_or_none
+from training.histories.history import NOW_AND_THEN, ChangeHistory, known_or_none, weights_or_none
 from training.histories.imputation import draw_between_visits, fill_lost_cycles, unchanged_gaps
 from training.histories.names import BATCH, PackedNames
 
@@ -230,8 +231,9 @@ def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[Cha
         partial=len(admitted),
     )
     identities = _identities(store, chosen)
-    weight, size = (
-        np.concatenate([block[name] for _, block in store.blocks()])[chosen] for name in ("weight", "size")
+    weight, size, latency_ms = (
+        np.concatenate([block[name] for _, block in store.blocks()])[chosen]
+        for name in ("weight", "size", "latency_ms")
     )
     position = np.full(store.pages, -1)
     position[chosen] = np.arange(len(chosen))
@@ -240,7 +242,9 @@ def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[Cha
         changed=changed,
         site=identities.site,
         weight=weights_or_none(weight),
-        size=sizes_or_none(size),
+        size=known_or_none(size),
+        latency_ms=known_or_none(latency_ms),
+        flipped=flipped_of(flipped_between(store, 0, store.pages), position, changed, start + 1),
         site_names=identities.site_names,
         page_names=identities.page_names,
         key=key[chosen],
@@ -250,6 +254,27 @@ def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[Cha
         dropped_pages=report.late + report.erroneous,
     )
     return history, report
+
+
+def flipped_of(
+    flipped: Array, position: npt.NDArray[Any], changed: npt.NDArray[np.bool_], first_cycle: int
+) -> npt.NDArray[np.uint64] | None:
+    """Bits of the changes of a history, as `ChangeHistory.flipped`; None where none is known.
+
+    ``flipped``: of the store, dtype `FLIPPED`; ``position``: of the store's pages in the history, -1: none.
+    What was drawn between two visits has changed in the last of its cycles by what the second one found.
+    """
+    cycles = len(changed)
+    page, row = position[flipped["page"]], flipped["cycle"] - first_cycle
+    inside = (page >= 0) & (row >= 0) & (row < cycles)
+    page, row, bits = page[inside], row[inside], flipped["bits"][inside]
+    last = np.where(changed, np.arange(cycles, dtype=np.int32)[:, None], np.int32(-1))
+    row = np.maximum.accumulate(last, axis=0)[row, page]
+    of_page, cycle = np.nonzero(changed.T)
+    result = np.zeros(len(cycle), np.uint64)
+    at = np.searchsorted(of_page * cycles + cycle, page.astype(np.int64)[row >= 0] * cycles + row[row >= 0])
+    np.bitwise_xor.at(result, at, bits[row >= 0])
+    return known_or_none(result)
 
 
 def _window(
@@ -305,6 +330,12 @@ def _identities(store: Store, chosen: npt.NDArray[np.intp]) -> _Identities:
     return _Identities(site, PackedNames(hosts), names)
 
 
+def _all_known(parts: Sequence[ChangeHistory]) -> list[npt.NDArray[np.uint64]]:
+    """Bits of the changes of each history; empty where one does not tell them."""
+    known = [history.flipped for history in parts if history.flipped is not None]
+    return known if len(known) == len(parts) else []
+
+
 def merge(histories: Sequence[ChangeHistory]) -> ChangeHistory:
     """Pages of several histories side by side, over the newest cycles that all have.
 
@@ -333,7 +364,9 @@ def merge(histories: Sequence[ChangeHistory]) -> ChangeHistory:
         changed=changed,
         site=np.concatenate(sites),
         weight=weights_or_none(np.concatenate([history.weights for history in parts])),
-        size=sizes_or_none(np.concatenate([history.sizes for history in parts])),
+        size=known_or_none(np.concatenate([history.sizes for history in parts])),
+        latency_ms=known_or_none(np.concatenate([history.latencies_ms for history in parts])),
+        flipped=np.concatenate(flipped) if (flipped := _all_known(parts)) else None,
         site_names=PackedNames(hosts),
         page_names=names,
         key=None

@@ -18,7 +18,7 @@ from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.claims import CLAIM_KINDS, finder_pages
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.credentials import Credentials
-from scrapy_gp4c.store.export import claims_between
+from scrapy_gp4c.store.export import claims_between, flipped_between
 from scrapy_gp4c.store.history_fields import is_header
 from scrapy_gp4c.store.opening import Store
 from training.histories.claims import DATED_CLAIM, of_crawl
@@ -30,8 +30,8 @@ from training.histories.formats import (
     read_file,
     write_npz,
 )
-from training.histories.from_store import CrawlOutcomes
-from training.histories.history import ChangeHistory, sizes_or_none, weights_or_none
+from training.histories.from_store import CrawlOutcomes, flipped_of
+from training.histories.history import ChangeHistory, known_or_none, weights_or_none
 
 NO_FINDER: Final = -1
 """Finder of a page that needs none: a start request."""
@@ -122,6 +122,8 @@ def write_growth(path: Path, growth: GrowthHistory) -> None:
         history.page_names,
         history.key,
         size=history.size,
+        latency_ms=history.latency_ms,
+        flipped=history.flipped,
     )
     arrays = {name: getattr(growth, name) for name in ("born", "finder", "claims", "links")}
     write_npz(path, known, arrays)
@@ -197,11 +199,14 @@ def _growth_of(store: Store, source: str) -> GrowthHistory:
     shown = Credentials.of_store(store.cycles()).url
     names = [shown(stored["url"]) for stored in store.requests(regular)]
     sites, site = np.unique([place_of_url(name).site for name in names], return_inverse=True)
+    changed = np.ascontiguousarray((outcomes.changed & since)[2:, regular])
     history = ChangeHistory(
-        changed=np.ascontiguousarray((outcomes.changed & since)[2:, regular]),
+        changed=changed,
         site=site.astype(np.int32),
         weight=weights_or_none(columns["weight"][regular]),
-        size=sizes_or_none(columns["size"][regular]),
+        size=known_or_none(columns["size"][regular]),
+        latency_ms=known_or_none(columns["latency_ms"][regular]),
+        flipped=flipped_of(flipped_between(store, 0, pages), position[:-1], changed, 2),
         site_names=sites.tolist(),
         page_names=names,
         key=columns["key"][regular].astype(np.uint64),

@@ -84,9 +84,9 @@ NOW_AND_THEN: Final = (
 """Remedy where too few pages were observed in every cycle."""
 
 
-def sizes_or_none(size: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8] | None:
-    """Classes of the sizes of pages, ``[P]``; None where none is known."""
-    return size if size.any() else None
+def known_or_none(values: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+    """Values; None where none is known: all are 0."""
+    return values if values.any() else None
 
 
 def weights_or_none(weight: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
@@ -105,6 +105,8 @@ class HistoryFields(NamedTuple):
     page_names: PackedNames | None = None
     dropped_pages: int = 0
     size: npt.NDArray[Any] | None = None
+    latency_ms: npt.NDArray[Any] | None = None
+    flipped: npt.NDArray[Any] | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -139,6 +141,11 @@ class ChangeHistory:
     """Dtype `training.histories.claims.DATED_CLAIM`: claims of sites in order of cycles; None: unknown."""
     size: npt.NDArray[np.uint8] | None = None
     """``[P]``: class of each page's size at first sight, see `scrapy_gp4c.scoring.sizes`; None: unknown."""
+    latency_ms: npt.NDArray[np.uint16] | None = None
+    """``[P]``: download time of each page, 0 where none was measured; None: unknown."""
+    flipped: npt.NDArray[np.uint64] | None = None
+    """Bits in which the fingerprints of each change differ, page by page in order of cycles; 0: not known.
+    None: unknown of all."""
 
     def __post_init__(self) -> None:
         changed, site = np.asarray(self.changed), np.asarray(self.site)
@@ -165,6 +172,16 @@ class ChangeHistory:
             fits = fits and 0 <= size.min() <= size.max() < CLASSES
             _check("size", size, f"integers from 0 to {CLASSES - 1}, one for each of {pages:,} pages", fits)
             set_field(self, "size", np.ascontiguousarray(size, np.uint8))
+        if self.latency_ms is not None:
+            latency = np.asarray(self.latency_ms)
+            fits = latency.shape == (pages,) and latency.dtype.kind in "iu"
+            fits = fits and 0 <= latency.min() <= latency.max() < 2**16
+            _check("latency_ms", latency, f"ms below 65,536, one for each of {pages:,} pages", fits)
+            set_field(self, "latency_ms", np.ascontiguousarray(latency, np.uint16))
+        if self.flipped is not None:
+            flipped, changes = np.asarray(self.flipped), int(np.count_nonzero(changed))
+            fits = flipped.shape == (changes,) and flipped.dtype == np.uint64
+            _check("flipped", flipped, f"uint64, one for each of {changes:,} changes", fits)
         if self.observed is not None:
             observed = np.asarray(self.observed)
             fits = observed.shape == changed.shape and observed.dtype == np.bool_
@@ -224,7 +241,22 @@ class ChangeHistory:
             impact=None if self.impact is None else self.impact.take(pages, cycles, self.cycles),
             claims=None if self.claims is None else self._claims_of(chosen, cycles),
             size=None if self.size is None else self.size[chosen],
+            latency_ms=None if self.latency_ms is None else self.latency_ms[chosen],
+            flipped=None if self.flipped is None else self._flipped_of(chosen, cycles),
         )
+
+    def _flipped_of(self, pages: npt.NDArray[Any] | slice, cycles: slice) -> npt.NDArray[np.uint64]:
+        """Bits of the changes of some pages in some cycles."""
+        assert self.flipped is not None
+        page, cycle = np.nonzero(self.changed.T)
+        begin, end, _ = cycles.indices(self.cycles)
+        is_inside = (cycle >= begin) & (cycle < end)
+        page, flipped = page[is_inside], self.flipped[is_inside]
+        chosen = np.arange(self.pages)[pages]
+        first, last = np.searchsorted(page, chosen), np.searchsorted(page, chosen, side="right")
+        begins = np.cumsum(last - first) - (last - first)
+        at = np.arange(int((last - first).sum())) + np.repeat(first - begins, last - first)
+        return np.asarray(flipped[at])
 
     def _claims_of(self, pages: npt.NDArray[Any] | slice, cycles: slice) -> npt.NDArray[np.void]:
         """Claims about some pages, read before the end of some cycles, renumbered."""
@@ -255,6 +287,11 @@ class ChangeHistory:
     def sizes(self) -> npt.NDArray[np.uint8]:
         """``[P]``: classes of the sizes of all pages, 0 where the history tells none."""
         return np.zeros(self.pages, np.uint8) if self.size is None else self.size
+
+    @property
+    def latencies_ms(self) -> npt.NDArray[np.uint16]:
+        """``[P]``: download times of all pages, 0 where the history tells none."""
+        return np.zeros(self.pages, np.uint16) if self.latency_ms is None else self.latency_ms
 
     def observed_pages(self) -> ChangeHistory:
         """The pages observed in every cycle; `dropped_pages` counts the others. HistoryError if none."""

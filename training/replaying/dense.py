@@ -65,7 +65,7 @@ from scrapy_gp4c.policies.members import SampleOutcomes, sample_pages
 from scrapy_gp4c.policies.sampling import Follow, Greedy, RandomNodes
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice, columns_read
 from scrapy_gp4c.policies.top_k import CycleScorer, best_candidates
-from scrapy_gp4c.scoring import hints, refresh_value, sizes, terminals
+from scrapy_gp4c.scoring import hints, measured, refresh_value, sizes, terminals
 from scrapy_gp4c.scoring.expression import PRIMITIVES, Expression, Token, finite
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import in_order, salted_draws, top_k
@@ -73,6 +73,7 @@ from scrapy_gp4c.scoring.terminals import Clock
 from training.histories.neighbours import PageDirectories
 from training.replaying.baselines import Baseline
 from training.replaying.claims import ReplayedPageClaims
+from training.replaying.measured import ReplayedDistances
 from training.replaying.metrics import CONTENT_BITS, CONTENTS, ORACLE, Tallies
 from training.replaying.prepared import PreparedHistory, penalties
 
@@ -528,6 +529,9 @@ class ReplayEvidence:
             self._beside |= self._claims.columns
         if self._worth is not None:
             self._beside |= self._worth.state
+        self._distances: ReplayedDistances | None = None
+        if not measured.COLUMNS.keys().isdisjoint(columns):
+            self._beside |= self._measured(prepared)
         self._neighbours = prepared.neighbours
         if len(prepared.weights.values):
             self._beside["weight"] = prepared.weights.values
@@ -547,6 +551,20 @@ class ReplayEvidence:
         self._best = NOTHING_CHOSEN
         self._visits = CycleVisits(*(np.empty(prepared.pages, one) for one in ("u4", "u1", "u1")))
 
+    def _measured(self, prepared: PreparedHistory) -> dict[str, Array]:
+        """Columns of what visits measure, after the warm-up, as far as the history tells them."""
+        beside: dict[str, Array] = {}
+        if prepared.latency_ms is not None:
+            beside["latency_ms"] = prepared.latency_ms
+        if prepared.flipped is not None:
+            self._distances = ReplayedDistances(prepared.changed, prepared.flipped)
+            for changed in prepared.changed[: prepared.warmup]:
+                pages = np.flatnonzero(changed)
+                self._distances.change(pages)
+                self._distances.visit(pages)
+            beside |= self._distances.columns
+        return beside
+
     def _take_clusters(self) -> None:
         self._clusters = self._neighbours.grouping("cluster")
         self._beside["cluster"] = self._clusters.number
@@ -563,6 +581,8 @@ class ReplayEvidence:
             if self._clusters is not None:
                 self._take_clusters()
         self._cycle, self.salt = cycle, salt
+        if self._distances is not None:
+            self._distances.change(np.flatnonzero(self._prepared.changed[cycle - 1]))
         self._size_sums = cache(self._sums_by_size) if self._is_sized else None
         self._site_claims = (
             None if self._claims is None else cache(partial(self._claims.site_claims, cycle, self.states))
@@ -746,6 +766,8 @@ class ReplayEvidence:
             self._worth.observe(seen, visited, self._cycle)
             for name, values in self._worth.state.items():
                 values[visited] = seen[name]
+        if self._distances is not None:
+            self._distances.visit(visited)
         if self._claims is not None:
             self._claims.observe(visited, self.is_changed(), self._cycle)
         self.states.observe(visited, self.is_changed(), self._cycle)
@@ -1059,6 +1081,7 @@ def replay_dense(
         for cycle in range(1, prepared.warmup + 1):
             observe(cycle, np.arange(prepared.pages), prepared.changed[cycle - 1])
     gains = np.diff(prepared.gain_sums)
+    costs_ms = _costs_ms(prepared) if "cost" in tallies else np.zeros(prepared.pages, np.int64)
     rows = []
     for cycle, salt, changes in zip(
         prepared.scored_cycles.tolist(), prepared.salts, prepared.changes, strict=True
@@ -1082,6 +1105,7 @@ def replay_dense(
             "new": np.count_nonzero(last == prepared.warmup),
             "idle": np.count_nonzero(last != cycle - 1),
             "changed_weight": copies.weight(changed),
+            "cost": costs_ms[visited].sum(),
         }
         for observer in (watch, observe, *(one.visit for one in beside)):
             if observer is not None:
@@ -1092,6 +1116,15 @@ def replay_dense(
     said = {name: observer for one in beside for name, observer in one.tallies().items()}
     wanted = {"visited", "changed", "pending", *tallies} - CONTENTS.keys() - said.keys()
     return said | {name: np.array([row[name] for row in rows], np.int64) for name in wanted}
+
+
+def _costs_ms(prepared: PreparedHistory) -> Ints:
+    if prepared.latency_ms is None:
+        raise HistoryError(
+            "changes per second need the download times of the pages, which the history does not tell: use "
+            "the store of a crawl or what `scrapy gp4c export` writes of it"
+        )
+    return measured.costs_ms(prepared.latency_ms)
 
 
 def _visit(

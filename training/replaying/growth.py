@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Array, Bools
 from scrapy_gp4c.errors import ScoreError
-from scrapy_gp4c.page_state.claims import NOTE, WHAT, apply_links, link_notes
-from scrapy_gp4c.page_state.groupings import Grouping, Name
+from scrapy_gp4c.page_state.claims import NOTE, WHAT, apply_links, finder_pages, link_notes
+from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping, Links, Name, popularity_by_links
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, Place, count_visits
 from scrapy_gp4c.page_state.outcomes import CHANGED, UNCHANGED, WARMUP
 from scrapy_gp4c.page_state.related import PageSums, RecentVisits, Related, RoundState
@@ -37,7 +37,7 @@ from scrapy_gp4c.policies.base import (
 from scrapy_gp4c.policies.site_share import shared
 from scrapy_gp4c.policies.table import TOP_K, PolicyChoice
 from scrapy_gp4c.policies.table import load as load_policy
-from scrapy_gp4c.scoring import discovery, first_visits, functions, hints, sizes, terminals, weights
+from scrapy_gp4c.scoring import discovery, first_visits, functions, hints, measured, sizes, terminals, weights
 from scrapy_gp4c.scoring.first_visits import (
     FINDER,
     FirstVisits,
@@ -49,8 +49,9 @@ from scrapy_gp4c.scoring.first_visits import (
 )
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import draw_salt, salted_draws
-from training.histories.growth import LINK, NO_FINDER, GrowthHistory
+from training.histories.growth import LINK, NO_FINDER, GrowthHistory, numbered_links
 from training.replaying.claims import ReplayedClaims
+from training.replaying.measured import ReplayedDistances, check_measured
 from training.replaying.metrics import FixedPointWeights
 from training.replaying.prepared import CrawlChoices
 from training.replaying.replay import policy_of
@@ -166,7 +167,10 @@ def replay_growth(grown: GrowthHistory, crawl: GrowthCrawl) -> GrowthResult:
     )
 
 
-_KEPT: Final = ("group", "found_by", *sizes.COLUMNS, *first_visits.COLUMNS, *hints.COLUMNS, *weights.COLUMNS)
+_KEPT: Final = (
+    "group", "found_by", *sizes.COLUMNS, *measured.COLUMNS, *measured.LINKED, *first_visits.COLUMNS,
+    *hints.COLUMNS, *weights.COLUMNS,
+)  # fmt: skip
 """Columns that `discovery.observe` and `terminals.observe` leave alone."""
 
 
@@ -181,6 +185,18 @@ class GrowthReplay:
         columns = {**terminals.STATE, **discovery.COLUMNS, **first_visits.COLUMNS, **hints.COLUMNS}
         self.state = {name: np.zeros(pages, dtype) for name, dtype in columns.items()}
         self.state["size"] = history.sizes
+        asked = (crawl.score_function, crawl.hub_function, crawl.new_page_function)
+        read = {name for function in asked if function is not None for name in function.columns}
+        for function in asked:
+            if function is not None:
+                check_measured(history, function)
+        self._is_linked = not measured.LINKED.keys().isdisjoint(read)
+        self._distances = None
+        if history.latency_ms is not None:
+            self.state["latency_ms"] = history.latency_ms
+        if history.flipped is not None:
+            self._distances = ReplayedDistances(history.changed, history.flipped)
+            self.state |= self._distances.columns
         self.began_with = grown.born == 0
         if crawl.from_start:
             self.began_with &= grown.finder == NO_FINDER
@@ -214,12 +230,29 @@ class GrowthReplay:
         self._kinds: list[npt.NDArray[np.uint8]] = []
         self._beside = self._observed = np.empty(0, np.intp)
         self._spent = 0.0
+        if self._is_linked:
+            self.state["popularity"] = self._popularity()
+
+    def _popularity(self) -> npt.NDArray[np.float64]:
+        """PageRank of the pages that the crawl knows, 0 of the others, ``[P]``."""
+        known = np.flatnonzero(self._linked)
+        position = np.full(len(self._linked) + 1, NOWHERE, np.int32)
+        position[known] = np.arange(len(known))
+        links = numbered_links(self._grown.links, position)
+        ends = (links[name].astype(np.intp) for name in ("source", "target"))
+        finder = position[finder_pages(self.state["found_by"][known])].astype(np.intp)
+        popularity = np.zeros(len(self._linked))
+        popularity[known] = popularity_by_links(finder, Links(next(ends), next(ends), len(known)))
+        return popularity
 
     def cycle(self, cycle: int) -> tuple[float, ...]:
         """Crawl a cycle; returns the last seven fields of `GrowthResult`."""
         self.open(cycle)
         exists = self._grown.born <= cycle
-        self._outdated |= self._grown.history.changed[cycle - 1] & self.known
+        changes = self._grown.history.changed[cycle - 1]
+        self._outdated |= changes & self.known
+        if self._distances is not None:
+            self._distances.change(np.flatnonzero(changes))
         known_before = self.known.copy()
         warming = self.known & (self.state["n"] < self._crawl.warmup)
         settled = self.known & ~warming
@@ -430,5 +463,9 @@ class GrowthReplay:
         terminals.observe(state, self._outdated[judged], self._number)
         for name, column in state.items():
             self.state[name][judged] = column
+        if self._distances is not None:
+            self._distances.visit(judged)
+            self._distances.visit(np.flatnonzero(~self.known), is_first=True)
+            self._distances.visit(new, is_first=True)
         self._outdated[judged] = False
         visits.after(self.state, self._number)

@@ -87,8 +87,13 @@ WEIGHTED: Final[dict[str, Metric]] = {
     ),
 }
 """Metrics that weigh each visited page, besides those of `METRICS` with weights."""
-KNOWN: Final = METRICS | CONTENTS | WEIGHTED
-PAGE_BY_PAGE: Final = frozenset((*CONTENTS, *WEIGHTED))
+COST: Final = "changes_per_s"
+COSTED: Final[dict[str, Metric]] = {
+    COST: Metric("changes per second", "visited pages that had changed / download time of all visits", "cost")
+}
+"""Metric by the download times of the visited pages."""
+KNOWN: Final = METRICS | CONTENTS | WEIGHTED | COSTED
+PAGE_BY_PAGE: Final = frozenset((*CONTENTS, *WEIGHTED, *COSTED))
 """Metrics for which pages in equal state differ."""
 IMPACT: Final = "impact"
 """Metric of contents that functions are learned for: quality needs all pages, splits have some."""
@@ -100,6 +105,7 @@ MEASURES: Final[dict[str, float]] = {
     "freshness": 1.0,
     "harmonic_staleness": -1.0,
     "age": -1.0,
+    COST: 1.0,
 }
 """Metric that tells better from worse -> its sign: -1 where less is better."""
 
@@ -232,6 +238,7 @@ Tallies = dict[str, npt.NDArray[Any]]
 * ``penalty``: sum of weight * H(missed changes), in units of 2**-penalty_bits
 * ``weighted_dcg``, ``weighted_best``: gains of the changes found times weights, and those of the best
   possible ranking, in units of 2**-`GAIN_BITS`
+* ``cost``: download times of the visited pages, in ms
 * ``impact``, ``quality``: the metrics of these names, in units of 2**-`CONTENT_BITS`
 """
 
@@ -268,6 +275,8 @@ def measure(tallies: Tallies, weights: FixedPointWeights) -> dict[str, Floats]:
         out["age"] = tallies["age_weight"] / weights.total
     if "penalty" in tallies:
         out["harmonic_staleness"] = tallies["penalty"] / weights.penalty_total
+    if "cost" in tallies:
+        out[COST] = tallies["changed"] / np.maximum(tallies["cost"], 1) * 1000.0
     for name in CONTENTS.keys() & tallies.keys():
         out[name] = np.ldexp(tallies[name].astype(float), -CONTENT_BITS)
     for name in {"new", "idle"} & tallies.keys():

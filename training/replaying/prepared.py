@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scrapy_gp4c.arrays import Array, Floats, Ints
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES, count_visits
-from scrapy_gp4c.scoring import hints, refresh_value, sizes, terminals, weights
+from scrapy_gp4c.scoring import hints, measured, refresh_value, sizes, terminals, weights
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.ranking import draw_salt, salted_draws
@@ -76,7 +76,16 @@ WITH_G: Final = ("n", "X", "last", "last_cycle", "A", "G")
 
 
 BY_PAGE: Final = frozenset(
-    (*ROUND, "E", "T", "found_cycle", *refresh_value.COLUMNS, *weights.COLUMNS, *hints.COLUMNS)
+    (
+        *ROUND,
+        "E",
+        "T",
+        "found_cycle",
+        *refresh_value.COLUMNS,
+        *weights.COLUMNS,
+        *hints.COLUMNS,
+        *measured.COLUMNS,
+    )
 )
 """Columns in which hardly two pages are equal."""
 
@@ -267,6 +276,9 @@ class PreparedHistory:
     """``[P]``: classes of the sizes of pages, see `scrapy_gp4c.scoring.sizes`; None: unknown."""
     promises: HistoryPromises | None = None
     """Rules about the pages; None: there are none."""
+    latency_ms: npt.NDArray[np.uint16] | None = None
+    flipped: npt.NDArray[np.uint64] | None = None
+    """As `ChangeHistory` has them."""
     states: dict[tuple[str, ...], Any] = field(default_factory=dict)
     """Cache of `training.replaying.prepared` by state columns; not pickled."""
     means: dict[tuple[Any, ...], dict[str, float]] = field(default_factory=dict)
@@ -415,6 +427,8 @@ def _arrange(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
         history.claims,
         history.size,
         None if rules is None else HistoryPromises.of(history, rules),
+        history.latency_ms,
+        history.flipped,
     )
 
 

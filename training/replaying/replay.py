@@ -24,6 +24,7 @@ from scrapy_gp4c.scoring.terminals import CLUSTERED, Clock
 from training.histories.history import ChangeHistory
 from training.replaying.baselines import BASELINES, Baseline
 from training.replaying.dense import replay_dense
+from training.replaying.measured import check_measured, unmeasured
 from training.replaying.metrics import (
     CONTENTS,
     IMPACT,
@@ -74,6 +75,7 @@ class ReplayResult:
     new_pages: Floats | None = None
     idle_pages: Floats | None = None
     weighted_ndcg: Floats | None = None
+    changes_per_s: Floats | None = None
     impact: Floats | None = None
     quality: Floats | None = None
 
@@ -152,6 +154,9 @@ def run_all(
     needs = {tally for metric in wanted if (tally := KNOWN[metric].tally) is not None}
     functions = [load(function, clock) for function in score_functions]
     functions = [known_to(prepared, one) if isinstance(one, ScoreFunction) else one for one in functions]
+    for function in functions:
+        if isinstance(function, ScoreFunction):
+            check_measured(prepared, function)
     texts = [policy or policy_of(function) for function in functions]
     policies = {text: load_policy(text) for text in dict.fromkeys(texts)}
     choosers = [policies[text] for text in texts]
@@ -206,7 +211,7 @@ def can_replay(history: ChangeHistory | PreparedHistory, function: ScoreFunction
     if not isinstance(function, ScoreFunction):
         return True
     function = known_to(history, function)
-    if not discovery.COLUMNS.keys().isdisjoint(function.columns):
+    if not discovery.COLUMNS.keys().isdisjoint(function.columns) or unmeasured(history, function.columns):
         return False
     knows = history.neighbours.knows
     return (

@@ -40,7 +40,7 @@ from training.evolution.learning import LEARNED, Fold, Learned
 from training.evolution.workers import load_fitness
 from training.replaying.baselines import BASELINES
 from training.replaying.growth import GrowthResult
-from training.replaying.metrics import CONTENTS, KNOWN, METRICS, ORACLE, TRIO, WEIGHTED
+from training.replaying.metrics import CONTENTS, COST, KNOWN, METRICS, ORACLE, TRIO, WEIGHTED
 from training.replaying.replay import policy_of
 from training.reporting.figures import Point, Scatter, draw_scatter, write_figures
 
@@ -305,7 +305,7 @@ def progress(console: Console, steps: int, what: str = "replaying") -> Iterator[
         yield lambda: bar.advance(task)
 
 
-SHOWN: Final = (*TRIO, "harmonic_staleness", "age")
+SHOWN: Final = (COST, *TRIO, "harmonic_staleness", "age")
 """Metrics in the table, after those of contents; the files have all of `METRICS`."""
 UNWEIGHTED: Final = {"change_rate": "weighted_change_rate", "ndcg": "weighted_ndcg"}
 """Metric -> its weighted counterpart in a table with weights."""

@@ -10,8 +10,9 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import partial, reduce
 from itertools import chain
+from operator import xor
 from pathlib import Path
 from typing import Any, Final
 
@@ -206,6 +207,10 @@ def _import_batch(
     failed = np.array([OUTCOMES.index(line.outcome) for line in lines], np.uint8)
     # The cycle of a gain is in `gap_cycles` at first, and the row of its page in `page`.
     gains = np.array([(row, cycle, ppm) for row, line in enumerate(lines) for cycle, ppm in line.dq], GAIN)
+    # The fingerprint of the first copy follows from the last one, and the bits of all changes between.
+    flipped = [[int(bits, 16) for bits in reversed(line.flipped)] for line in lines]
+    copies = np.array([int(line.fingerprint or "0", 16) for line in lines], np.uint64)
+    copies ^= np.array([reduce(xor, bits, 0) for bits in flipped], np.uint64)
     first_page = tables.merged_pages
     for cycle in range(1, cycles + 1):
         outcome = np.full(len(batch), _NO_OUTCOME, np.uint8)
@@ -216,7 +221,11 @@ def _import_batch(
             outcome[bits[:, cycle - 2] == CHANGED_BIT] = CHANGED
             outcome[bits[:, cycle - 2] == UNCHANGED_BIT] = UNCHANGED
         rows: npt.NDArray[np.intp] = np.flatnonzero(outcome != _NO_OUTCOME)
+        for row in np.flatnonzero(outcome == CHANGED).tolist():
+            if flipped[row]:
+                copies[row] ^= np.uint64(flipped[row].pop())
         visits = np.zeros(len(rows), VISIT)
+        visits["fingerprint"] = copies[rows]
         visits["page"] = rows + first_page
         visits["outcome"] = outcome[rows]
         visits["kind"] = outcomes.KINDS.index("other")
@@ -241,7 +250,7 @@ def _import_batch(
     state["fingerprint"][:] = [int(line.fingerprint or "0", 16) for line in lines]
     state["has_copy"][:] = [line.fingerprint is not None for line in lines]
     state["found_by"][:] = [START if line.found_by == "start" else line.found_by for line in lines]
-    for name in ("failures", "gone", "entered", "seen_min", "size"):
+    for name in ("failures", "gone", "entered", "seen_min", "size", "latency_ms"):
         state[name][:] = [getattr(line, name) for line in lines]
     for number, name in enumerate(BROUGHT):
         state[name][:] = [line.brought[number] if line.brought else 0 for line in lines]

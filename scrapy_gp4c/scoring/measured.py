@@ -1,0 +1,74 @@
+"""Terminals of what visits measure, and of links: download time, bits that change, PageRank.
+
+A change of d bits between two fingerprints adds d to one sum and 1 to a number; a change whose fingerprints
+are not known, as an imported one, adds nothing. The download time is that of the first visit that measured
+one, so that a replay, which visits other cycles, has the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from scrapy_gp4c.arrays import Array, Floats
+
+COLUMNS: Final[dict[str, str]] = {
+    "latency_ms": "<u2",  # from the request to the answer's headers, of the first visit that measured it
+    "distance_sum": "<u4",  # bits in which the fingerprints of its changes differed
+    "distance_n": "<u2",  # changes in this sum, saturating
+}
+"""Column name -> little-endian dtype; 0: not known."""
+UNMEASURED_MS: Final = 1_000
+"""Download time of a page of which none was measured."""
+
+
+def flips(before: npt.NDArray[np.uint64], after: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Bits in which fingerprints differ, ``[P]``; none where either is 0, as of a copy that is not known."""
+    return np.where((before == 0) | (after == 0), np.uint64(0), before ^ after)
+
+
+def observe(state: MutableMapping[str, Array], flipped: npt.NDArray[np.uint64]) -> None:
+    """Add a change to every row, in place; ``flipped``: bits in which its fingerprints differ, ``[P]``.
+
+    ``state``: ``distance_sum`` and ``distance_n``, each ``[P]``. No bit: the fingerprints are not known.
+    """
+    counted = (flipped != 0) & (state["distance_n"] < np.iinfo(np.uint16).max)
+    bits = np.unpackbits(flipped.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1).sum(1)
+    state["distance_sum"] += np.where(counted, bits, 0).astype(np.uint32)
+    state["distance_n"] += counted
+
+
+def costs_ms(latency_ms: Array) -> npt.NDArray[np.int64]:
+    """Download times of visits, `UNMEASURED_MS` where none was measured, ``[P]``."""
+    return np.where(latency_ms > 0, latency_ms, UNMEASURED_MS).astype(np.int64)
+
+
+def _distance_mean(state: Mapping[str, Array], cycle: int) -> Floats:
+    return np.asarray(state["distance_sum"] / np.maximum(state["distance_n"], 1))
+
+
+Formula = Callable[[Mapping[str, Array], int], Array]
+TERMINALS: Final[dict[str, tuple[tuple[str, ...], Formula, str]]] = {
+    "cost_s": (
+        ("latency_ms",),
+        lambda s, cycle: costs_ms(s["latency_ms"]) / 1000.0,
+        "download time of the page in s, of the first visit that measured it; 1 where none did",
+    ),
+    "distance_mean": (
+        ("distance_sum", "distance_n"),
+        _distance_mean,
+        "bits in which its fingerprint differs after a change, in the mean; 0 before the first change",
+    ),
+}
+"""Terminal -> columns, formula, meaning: see `scrapy_gp4c.scoring.terminals.Terminal`."""
+LINKED: Final[dict[str, tuple[tuple[str, ...], Formula, str]]] = {
+    "popularity": (
+        ("popularity",),
+        lambda s, cycle: s["popularity"],
+        "PageRank among the links that the crawl knows, 1 in the mean of all pages",
+    ),
+}
+"""The same, of a column that is computed for every cycle, see `scrapy_gp4c.page_state.groupings`."""
