@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import machine, verdict
+from benchmarks.common import machine, printed, verdict
 from scrapy_gp4c.arrays import Floats
 from training import learn
 from training.comparing.statistics import half_width
@@ -103,8 +103,9 @@ def main(arguments: list[str] | None = None) -> int:
     rows = np.mean(leads, axis=1)
     holds = []
     for metric, column in zip(METRICS, rows.T, strict=True):
-        print(f"\n{metric}: lead over default {column.mean():+.4f} ± {half_width(column):.4f}")
-        holds.append(verdict(f"lead in {metric}", column.mean(), -TIE, at_least=True))
+        lead = printed(column.mean(), ".4f")
+        print(f"\n{metric}: lead over default {lead:+.4f} ± {half_width(column):.4f}")
+        holds.append(verdict(f"lead in {metric}", lead, -TIE, at_least=True))
     return 0 if all(holds) else 1
 
 

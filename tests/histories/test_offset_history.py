@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -126,6 +127,26 @@ def test_whole_hosts_are_drawn(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     assert "left out 24 pages of hosts that were not drawn: raise --max-pages, now 20" in caplog.text
     with pytest.raises(HistoryError, match="raise --max-pages"):
         read_offset_history(path, max_pages=3)
+
+
+def test_memory_is_of_the_pages_that_are_drawn(tmp_path: Path) -> None:
+    """Of a set 12 times as large, as many pages take hardly more: its lines pass by one by one."""
+    few = crawl(1)
+    many = [(url, f"{copy}.{host}", *rest) for copy in range(12) for url, host, *rest in few]
+    sets = [write(tmp_path / name, rows) for name, rows in (("few", few), ("many", many))]  # type: ignore[arg-type]
+
+    def peak_bytes(path: Path, max_pages: int) -> int:
+        tracemalloc.start()
+        history = read_offset_history(path, max_pages=max_pages).history
+        assert 0 < history.pages <= max_pages
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    read_offset_history(sets[0])  # imports
+    small, drawn, everything = peak_bytes(sets[0], 40), peak_bytes(sets[1], 40), peak_bytes(sets[1], 480)
+    assert drawn < 2 * small
+    assert everything > 3 * drawn
 
 
 @pytest.mark.parametrize(
