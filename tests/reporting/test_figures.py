@@ -25,6 +25,7 @@ from training.reporting.figures import (
     draw,
     draw_scatter,
     inline,
+    limits,
     save,
     spread,
     write_figures,
@@ -94,6 +95,8 @@ def test_missing_values_are_left_out() -> None:
     drawn = str(inline(chart))
     assert "nan" not in drawn
     assert "mean 55.0%" in drawn
+    chart = chart._replace(x=[1.0], lines=[Line("rate", [0.0], [math.nan])])
+    assert limits(chart) == (0.0, 0.01)  # the axis of a first cycle without changes went down to -1%
 
 
 POINTS = [

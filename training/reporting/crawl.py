@@ -92,8 +92,10 @@ def new_pages_section(path: Path) -> Section | None:
 
 def _lead(new_pages: NewPages) -> Markup:
     known = new_pages.delay[new_pages.delay != UNKNOWN]
-    lead = Markup("{} pages became known after the first cycle, {} of them on visits to {}.").format(
-        f"{len(new_pages.entered):,}", shown(float(new_pages.by_hub.mean()), True), defined("hub")
+    lead = Markup("{} known after the first cycle, {} of them on visits to {}.").format(
+        counted(len(new_pages.entered), "page became", "pages became"),
+        shown(float(new_pages.by_hub.mean()), True),
+        defined("hub"),
     )
     if len(known):
         lead += Markup(
@@ -764,8 +766,8 @@ def _hosts(story: Story) -> Section:
         for host in measured[:SLOWEST]
     ]
     middle = float(np.median([host.latency_ms(50) for host in measured]))
-    section.lead = Markup("By median {}. Half of the {} hosts answer within {:,.0f} ms.").format(
-        defined("latency"), f"{len(measured):,}", middle
+    section.lead = Markup("By median {}, which is {:,.0f} ms for the middle one of {}.").format(
+        defined("latency"), middle, counted(len(measured), "host")
     )
     head = [
         "host", "median", "95th percentile", "pages", defined("visits"), "failed", defined("change_rate"),

@@ -178,6 +178,8 @@ def draw(chart: Chart, size: Size = FILE) -> Figure:
     axes.tick_params(labelsize=size.text_points)
     digits = 0 if chart.percent and high - low > 0.04 else 1
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: chart.text(value, digits)))
+    if chart.counts:
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.xaxis.set_major_locator(MaxNLocator(8 if size.width > 6 else 5, integer=True))
     right = size.right
     if right is None:
@@ -213,7 +215,7 @@ def limits(chart: Chart) -> tuple[float, float]:
     if max(np.nanmax(one.values) for one in chart.lines) <= 1.0:  # intervals alone go beyond what can be
         low, high = max(low, 0.0), min(high, 1.0)
     if high - low < 1e-9:
-        low, high = low - 0.01, high + 0.01
+        low, high = max(low - 0.01, 0.0), high + 0.01
     return low, high
 
 
