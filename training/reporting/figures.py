@@ -179,8 +179,8 @@ def draw(chart: Chart, size: Size = FILE) -> Figure:
     digits = 0 if chart.percent and high - low > 0.04 else 1
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: chart.text(value, digits)))
     if chart.counts:
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.xaxis.set_major_locator(MaxNLocator(8 if size.width > 6 else 5, integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axes.xaxis.set_major_locator(MaxNLocator(8 if size.width > 6 else 5, integer=True, min_n_ticks=1))
     right = size.right
     if right is None:
         longest = max(len(text) for name in names for text in name.split("\n"))
