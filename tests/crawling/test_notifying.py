@@ -19,9 +19,10 @@ from scrapy_gp4c.crawling.notifying import recent_events
 from scrapy_gp4c.notices import receivers
 from scrapy_gp4c.notices.events import PageEvent
 from scrapy_gp4c.notices.feeds import FEED_EVENTS
-from scrapy_gp4c.notices.outbox import Outbox
+from scrapy_gp4c.notices.outbox import DIRECTORY, Outbox
+from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.notices.test_sending import Hook, hook
-from tests.support.loopback import Listed, Site, crawl, html, path_of
+from tests.support.loopback import Listed, Site, crawl, html, outcomes, path_of
 
 __all__ = ["hook"]
 PATHS = [f"/{number}" for number in range(4)]
@@ -73,6 +74,26 @@ async def test_a_crawl_tells_of_changed_new_and_gone_pages(
     feed = json.loads((tmp_path / "watching" / "changes.json").read_text())
     assert {item["title"] for item in feed["items"]} >= {f"changed: {site.url('/1')}"}
     assert 'gp4c_visits{outcome="changed",spider="watching"} 1.0' in (tmp_path / "watching.prom").read_text()
+
+
+@pytest_twisted.ensureDeferred
+async def test_without_settings_no_event_is_made(
+    site: Site, store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither its record nor a file: a crawl of which nobody is to be told costs and keeps no more."""
+
+    def fail(*words: Any, **named: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(PageEvent, "__init__", fail)
+    urls = [site.url(path) for path in PATHS]
+    for version in range(2):
+        site.pages = {path: html(f"version {version} of a page") for path in PATHS[version:]}
+        await crawl(Listed, store_path, {"GP4C_BUDGET": 1.0}, start_urls=urls)
+    assert {"/0": ["gone"], "/1": ["changed"]}.items() <= outcomes(store_path, 2).items()
+    with Store(store_path, readonly=True) as store:
+        assert not any("signalled" in record for record in store.cycles())
+    assert not {DIRECTORY, FEED_EVENTS} & {file.name for file in store_path.iterdir()}
 
 
 @pytest_twisted.ensureDeferred

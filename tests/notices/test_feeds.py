@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,11 @@ ATOM = "{http://www.w3.org/2005/Atom}"
 
 
 def test_an_atom_feed_has_what_rfc_4287_demands(tmp_path: Path) -> None:
-    """Feed and entries have one id, title and updated each (sections 4.1.1 and 4.1.2); ids are unique."""
+    """Feed and entries have one id, title and updated each (sections 4.1.1 and 4.1.2); ids are unique IRIs.
+
+    Dates are those of RFC 3339 (section 3.3), content is escaped (4.1.3.3), and an entry has one link to its
+    page (4.1.2).
+    """
     path = tmp_path / "changes.xml"
     events = [
         event(
@@ -34,6 +39,13 @@ def test_an_atom_feed_has_what_rfc_4287_demands(tmp_path: Path) -> None:
     for element in (root, *entries):
         for name in ("id", "title", "updated"):
             assert len(element.findall(f"{ATOM}{name}")) == 1
+        assert element.findtext(f"{ATOM}id").startswith("urn:uuid:")
+        assert re.fullmatch(
+            r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00", element.findtext(f"{ATOM}updated")
+        )
+    for entry in entries:
+        (content,), (link,) = (entry.findall(f"{ATOM}{name}") for name in ("content", "link"))
+        assert (content.get("type"), len(content), link.get("rel", "alternate")) == ("html", 0, "alternate")
     assert len({entry.findtext(f"{ATOM}id") for entry in entries}) == 3
     assert root.find(f"{ATOM}author/{ATOM}name") is not None
     assert entries[0].find(f"{ATOM}link").get("href") == "http://h/2"
