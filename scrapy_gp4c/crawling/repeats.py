@@ -332,6 +332,7 @@ class Repeats:
         return None
 
     def _warning(self, scope: Scope, pages: int, repeats: int, example: str) -> str:
+        assert self._most is not None  # else nothing is a trap
         names = list(dict.fromkeys(name for name, _ in parse_qsl(urlsplit(example).query, True)))
         remedy = (
             f"Add to GP4C_URL_PARAMS_IGNORED what makes no page of its parameters ({', '.join(names)[:200]})"
