@@ -17,6 +17,8 @@ from scrapy_gp4c.foreign_text import printable
 CONTEXT_WORDS: Final = 8
 MOST_WORDS: Final = 1_500
 """Longest differing stretch, both sides together, for difflib: its time grows with the square, or worse."""
+MOST_ANCHORED_WORDS: Final = 50_000
+"""Words of a differing stretch, on either side, in which anchors are looked for."""
 MOST_COMPARED_WORDS: Final = 20_000
 """Words of all differing stretches, after which the rest of both texts is one difference."""
 _BEFORE: Final = {" ": "", "-": "[-", "+": "{+"}
@@ -35,8 +37,9 @@ _MARKS: Final = (
     "\u17b4-\u17d3\u3099\u309a\ufe00-\ufe0f"
 )
 _WORD: Final = re.compile(rf"[{_UNSPACED}][{_MARKS}]*|[{_KATAKANA}]+|[^\s{_UNSPACED}{_KATAKANA}]+")
-_TOUCHES: Final = re.compile(rf"[{_UNSPACED}{_KATAKANA}\u3000-\u303f\uff00-\uffef]")
+_TOUCHING: Final = rf"[{_UNSPACED}{_KATAKANA}\u3000-\u303f\uff00-\uffef]"
 """Letters and punctuation that stand without a blank beside each other."""
+_NO_BLANK: Final = re.compile(f"(?<={_TOUCHING}) (?={_TOUCHING})")
 
 
 def words_of(text: str) -> list[str]:
@@ -47,13 +50,7 @@ def words_of(text: str) -> list[str]:
 def text_of(words: Sequence[str]) -> str:
     """Return words as a text, joined by blanks where their script has blanks."""
     text = " ".join(words)
-    if text.isascii():
-        return text
-    pieces = []
-    for before, word in zip(("", *words), words, strict=False):
-        is_apart = before and not (_TOUCHES.match(before[-1]) and _TOUCHES.match(word[0]))
-        pieces.append(f" {word}" if is_apart else word)
-    return "".join(pieces)
+    return text if text.isascii() else _NO_BLANK.sub("", text)
 
 
 def differing_words(before: str, after: str) -> int:
@@ -126,13 +123,13 @@ def _inner_opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
         return [*SequenceMatcher(None, old, new).get_opcodes()]
     codes: list[Opcode] = []
     i = k = compared = 0
-    for j, m in [*_anchors(old, new), (len(old), len(new))]:
+    for j, m in [*_anchors(old[:MOST_ANCHORED_WORDS], new[:MOST_ANCHORED_WORDS]), (len(old), len(new))]:
         if compared > MOST_COMPARED_WORDS:
             codes.append(("replace", i, len(old), k, len(new)))
             break
         before, after = old[i:j], new[k:m]
         size = len(before) + len(after)
-        if before == after or not before or not after or size > MOST_WORDS:
+        if before == after or size > MOST_WORDS or set(before).isdisjoint(after):
             compared += before != after
             codes.append(("equal" if before == after else "replace", i, j, k, m))
         else:

@@ -93,6 +93,7 @@ def test_long_texts_are_cut_at_anchors(old: list[str], new: list[str], most_word
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MOST_WORDS", most_words)
         patch.setattr(module, "MOST_COMPARED_WORDS", most_words)
+        patch.setattr(module, "MOST_ANCHORED_WORDS", most_words)
         codes = module._opcodes(old, new)
     ends = (0, 0)
     for tag, a, b, c, d in codes:
@@ -117,6 +118,20 @@ def test_many_stretches_of_few_words_cost_no_square(monkeypatch: pytest.MonkeyPa
     )
     assert differing_words(old + " end", new + " end") > 100_000
     assert 0 < sum(compared) <= module.MOST_COMPARED_WORDS + 2 * MOST_WORDS
+    compared.clear()
+    old, new = (" ".join(f"anchor{n} {piece}{n}" for n in range(1_000)) for piece in "ab")
+    assert differing_words(old, new) == 1_000
+    assert compared == [], "stretches without a common word need no comparison"
+
+
+def test_anchors_are_looked_for_in_so_many_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows them is one difference, however long a hostile page is."""
+    monkeypatch.setattr(module, "MOST_ANCHORED_WORDS", 2 * MOST_WORDS)
+    old, new = (["a", *(f"word{n}" for n in range(8 * MOST_WORDS)), end] for end in ("b", "c"))
+    new[0] = "d"
+    first, last = differences(" ".join(old), " ".join(new))
+    assert [len(segment.words) for segment in first.segments] == [1, 1, module.CONTEXT_WORDS]
+    assert len(last.segments[-1].words) == 6 * MOST_WORDS + 2
 
 
 def test_the_same_text_costs_no_memory() -> None:
