@@ -181,7 +181,7 @@ def _send(job: dict[str, Any], report: Callable[[int], None]) -> str | None:
     asset.http_redirects = False  # they become a GET, whose answer 200 counted as a message that was sent
     receiver = apprise.Apprise(asset=asset)
     if not receiver.add(job["url"]):
-        return "Apprise does not know such an address: correct it in GP4C_NOTIFY"
+        return "Apprise does not take this address: correct it in GP4C_NOTIFY"
     for sent, message in enumerate(messages, 1):
         # Without a format a mail took the text for HTML: one line, and markup of pages was live.
         if not receiver.notify(title=message.title, body=message.body, body_format=apprise.NotifyFormat.TEXT):

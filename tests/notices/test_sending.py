@@ -165,7 +165,7 @@ def test_a_receiver_that_fails_gets_the_message_by_the_next_run(
     outbox = put(tmp_path / "store", receivers)
     problems = deliver(outbox, receivers, None)
     assert [line.count("1 notice will be sent again by the next run") for line in problems] == [1] * 5
-    assert "does not know such an address: correct it in GP4C_NOTIFY" in problems[4]
+    assert "does not take this address: correct it in GP4C_NOTIFY" in problems[4]
     assert not [line for line in problems if "secret" in line]
     hook.status, mail_server.answer = 200, "250 OK"
     for cycle in (4, 5):
