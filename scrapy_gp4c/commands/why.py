@@ -346,12 +346,13 @@ def _show(why: Why, options: Namespace) -> None:
 
 
 def _about(known: Known) -> Iterator[str]:
+    promised = known.rule is not None and known.rule.max_age is not None
     words = {
         "gone": f"gone (GP4C_GONE_AFTER): looked at again from cycle {known.next_attempt:,} on, or in "
         "the cycle after a link, a sitemap's claim, a hint or an import",
         "unfetched": "never fetched: its first visit is outside the budget (GP4C_NEW_PAGES)",
         "warming": "in warm-up: visited in every cycle, outside the budget (GP4C_WARMUP_VISITS)",
-        "settled": "ranked by the score function",
+        "settled": "ranked by the score function" + (", and visited when its promise is due" * promised),
     }
     yield "of the panel: visited in every cycle (GP4C_PANEL)" if known.panel else words[known.stage]
     if known.rule is not None:
