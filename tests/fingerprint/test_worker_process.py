@@ -157,14 +157,17 @@ async def test_a_page_that_lacks_memory_there_is_given_up(
 def test_descriptors_beyond_those_of_select_are_no_hindrance(beside: FingerprintProcess) -> None:
     """A crawl with a thousand connections has its process as any other."""
     response = pages()[-1]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # most shells allow 1,024
     held = [os.dup(0)]
-    while held[-1] <= 1024:
-        held.append(os.dup(0))
     try:
+        while held[-1] <= 1024:
+            held.append(os.dup(0))
         assert beside.read(response, None).result() == read(response)
     finally:
         for descriptor in held:
             os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert beside._process is not None
 
 
