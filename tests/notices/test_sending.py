@@ -185,8 +185,7 @@ def test_a_slow_receiver_delays_nobody(
     receivers = read_receivers([hook.url, mail_server.url])
     outbox = put(tmp_path / "store", receivers, command=True)
     target = tmp_path / "lines"
-    script = f"import sys, pathlib; pathlib.Path({str(target)!r}).write_text(sys.stdin.read())"
-    problems = deliver(outbox, receivers, f'{sys.executable} -c "{script}"')
+    problems = deliver(outbox, receivers, f"tee {target}")  # begins within the limit on a busy machine, too
     assert hook.received == mail_server.mails == [], "they are still waiting"
     assert len(problems) == 2
     lines = [json.loads(line) for line in target.read_text().splitlines()]
