@@ -207,6 +207,12 @@ BODIES: Final[dict[str, HostileBody]] = {
         {"Content-Type": "text/html; charset=utf-16"},
         lambda size, visit: ("<p>" + "漢字 " * (size // 6) + str(visit)).encode("utf-16"),
     ),
+    "Han": HostileBody(
+        {"Content-Type": HTML},
+        lambda size, visit: (
+            "<main>" + "".join(chr(0x4E00 + n % (20_000 + visit)) for n in range(size // 3))
+        ).encode(),
+    ),
     "headers": HostileBody(
         {
             "Content-Type": HTML,

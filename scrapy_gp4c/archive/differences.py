@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from scrapy_gp4c.foreign_text import printable
@@ -17,6 +18,12 @@ from scrapy_gp4c.foreign_text import printable
 CONTEXT_WORDS: Final = 8
 MOST_WORDS: Final = 1_500
 """Longest differing stretch, both sides together, for difflib: its time grows with the square, or worse."""
+LONG_CHARACTERS: Final = 2**18
+"""Length of two texts together from which on their common ends are not split into words."""
+CONTEXT_CHARACTERS: Final = 1_000
+"""Characters of the common ends that stay, for the context."""
+MOST_SPLIT_WORDS: Final = 100_000
+"""Words of a text between its ends; a megabyte of Han would be a million."""
 MOST_ANCHORED_WORDS: Final = 50_000
 """Words of a differing stretch, on either side, in which anchors are looked for."""
 MOST_COMPARED_WORDS: Final = 20_000
@@ -42,9 +49,15 @@ _TOUCHING: Final = rf"[{_UNSPACED}{_KATAKANA}\u3000-\u303f\uff00-\uffef]"
 _NO_BLANK: Final = re.compile(f"(?<={_TOUCHING}) (?={_TOUCHING})")
 
 
-def words_of(text: str) -> list[str]:
-    """Return the words of a text: between blanks, or letters where a script has none between words."""
-    return text.split() if text.isascii() else _WORD.findall(text)
+def words_of(text: str, most: int | None = None) -> list[str]:
+    """Return the words of a text: between blanks, or letters where a script has none between words.
+
+    What follows the first ``most`` words is one more.
+    """
+    matches = _WORD.finditer(text)
+    words = [match[0] for match in islice(matches, most)]
+    following = next(matches, None)
+    return words if following is None else [*words, text[following.start() :]]
 
 
 def text_of(words: Sequence[str]) -> str:
@@ -57,8 +70,16 @@ def differing_words(before: str, after: str) -> int:
     """Count the words in which two texts differ; a word in place of another is one."""
     if before == after:
         return 0
-    steps = _opcodes(words_of(before), words_of(after))
-    return sum(max(b - a, d - c) for tag, a, b, c, d in steps if tag != "equal")
+    if len(before) + len(after) > LONG_CHARACTERS:
+        _, before, after = _without_ends(before, after)
+    old, new = words_of(before, MOST_SPLIT_WORDS), words_of(after, MOST_SPLIT_WORDS)
+    steps = [step for step in _opcodes(old, new) if step[0] != "equal"]
+    return sum(max(count_words(*old[a:b]), count_words(*new[c:d])) for _, a, b, c, d in steps)
+
+
+def count_words(*texts: str) -> int:
+    """Count the words of texts."""
+    return sum(1 for text in texts for _ in _WORD.finditer(text))
 
 
 class Segment(NamedTuple):
@@ -81,7 +102,11 @@ def differences(before: str, after: str, context: int = CONTEXT_WORDS) -> list[H
     """Return the differences of two texts; none if they have the same words, whatever the white space."""
     if before == after:
         return []  # words of a megabyte of Han take a hundred
-    old, new = words_of(before), words_of(after)
+    first = 1
+    if len(before) + len(after) > LONG_CHARACTERS:
+        head, before, after = _without_ends(before, after)
+        first += count_words(head)
+    old, new = words_of(before, MOST_SPLIT_WORDS), words_of(after, MOST_SPLIT_WORDS)
     hunks = []
     for group in _grouped(_opcodes(old, new), context):
         segments = [
@@ -93,8 +118,22 @@ def differences(before: str, after: str, context: int = CONTEXT_WORDS) -> list[H
                 else [Segment("-", tuple(old[a:b])), Segment("+", tuple(new[c:d]))]
             )
         ]
-        hunks.append(Hunk(group[0][3] + 1, tuple(segment for segment in segments if segment.words)))
+        hunks.append(Hunk(group[0][3] + first, tuple(segment for segment in segments if segment.words)))
     return hunks
+
+
+def _without_ends(before: str, after: str) -> tuple[str, str, str]:
+    """Common head of two texts, and what is between it and their common tail, with some context."""
+    shorter = min(len(before), len(after))
+    head = bisect_left(range(shorter), True, key=lambda n: before[: n + 1] != after[: n + 1])
+    tail = bisect_left(
+        range(shorter - head),
+        True,
+        key=lambda n: before[len(before) - n - 1 :] != after[len(after) - n - 1 :],
+    )
+    head, tail = max(0, head - CONTEXT_CHARACTERS), max(0, tail - CONTEXT_CHARACTERS)
+    head = before.rfind(" ", max(0, head - CONTEXT_CHARACTERS), head) + 1 or head
+    return before[:head], before[head : len(before) - tail], after[head : len(after) - tail]
 
 
 Opcode = tuple[str, int, int, int, int]

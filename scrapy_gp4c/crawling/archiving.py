@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from scrapy import Spider
 
-from scrapy_gp4c.archive.differences import differing_words, words_of
+from scrapy_gp4c.archive.differences import count_words, differing_words
 from scrapy_gp4c.archive.texts import Texts, Version, require
 from scrapy_gp4c.errors import ArchiveError
 from scrapy_gp4c.foreign_text import foreign_safe_logger
@@ -34,7 +34,7 @@ def is_far(least: Distance | None, before: str | None, text: str | None) -> bool
     """Whether two texts differ by as many words as a rule wants; True where one is not known."""
     if least is None or not least.counts_words or before is None or text is None:
         return True
-    return least.is_reached(differing_words(before, text), len(words_of(text)))
+    return least.is_reached(differing_words(before, text), count_words(text))
 
 
 ARCHIVE_BYTES: Final = 2**30

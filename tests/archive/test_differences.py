@@ -124,6 +124,34 @@ def test_many_stretches_of_few_words_cost_no_square(monkeypatch: pytest.MonkeyPa
     assert compared == [], "stretches without a common word need no comparison"
 
 
+@given(st.lists(st.sampled_from("ab漢字")), st.lists(st.sampled_from("ab漢字")), st.integers(0, 60))
+def test_ends_of_long_texts_are_not_split(before: list[str], after: list[str], ends: int) -> None:
+    """The differences are the same as those of all words; what follows many words is one difference."""
+    end = ["漢 b"] * ends
+    old, new = (" ".join([*end, *words, *end]) for words in (before, after))
+    with pytest.MonkeyPatch.context() as patch:
+        expected, count = differences(old, new, 2), differing_words(old, new)
+        patch.setattr(module, "LONG_CHARACTERS", 0)
+        patch.setattr(module, "CONTEXT_CHARACTERS", 40)
+        assert differences(old, new, 2) == expected
+        assert differing_words(old, new) == count
+        patch.setattr(module, "MOST_SPLIT_WORDS", 3)
+        assert bool(differences(old, new, 2)) == bool(expected)
+
+
+def test_a_long_text_of_han_takes_little_memory() -> None:
+    """Each letter is a word, of which only those between the common ends are split."""
+    text = "".join(chr(0x4E00 + number % 20_000) for number in range(2**18))
+    other = text[: 2**17] + "新聞" + text[2**17 :]
+    tracemalloc.start()
+    (hunk,) = differences(text, other)
+    assert differing_words(text, other) == 2
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert hunk.position == 2**17 - module.CONTEXT_WORDS + 1
+    assert peak < 5e6
+
+
 def test_anchors_are_looked_for_in_so_many_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """What follows them is one difference, however long a hostile page is."""
     monkeypatch.setattr(module, "MOST_ANCHORED_WORDS", 2 * MOST_WORDS)
