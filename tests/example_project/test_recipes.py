@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import email.policy
 import io
 import json
 import re
@@ -18,11 +19,11 @@ from scrapy import Spider
 
 from scrapy_gp4c import visit
 from tests.commands.test_commands import in_process, make_project
-from tests.notices.test_sending import Hook, hook
+from tests.notices.test_sending import MailServer, mail_server
 from tests.support.loopback import Site, crawl, html, path_of, stats
 from tests.support.sources import ROOT
 
-__all__ = ["hook"]
+__all__ = ["mail_server"]
 pytestmark = pytest.mark.slow
 
 
@@ -136,9 +137,9 @@ async def test_prices(world: World) -> None:
 
 
 @pytest_twisted.ensureDeferred
-async def test_terms_of_service(world: World, hook: Hook) -> None:
-    """All pages every day, and a message with the words that changed."""
-    settings, site = {**recipe("Terms of service"), "GP4C_NOTIFY": [hook.url]}, world.site
+async def test_terms_of_service(world: World, mail_server: MailServer) -> None:
+    """All pages every day, and a mail with the words that changed."""
+    settings, site = {**recipe("Terms of service"), "GP4C_NOTIFY": [mail_server.url]}, world.site
     paths = [f"/{name}/terms" for name in "abcdefgh"]
     Following.start_urls = [site.url(path) for path in paths]
     site.pages.update(
@@ -149,10 +150,12 @@ async def test_terms_of_service(world: World, hook: Hook) -> None:
             site.pages["/c/terms"] = html("You may cancel /c/terms within 14 days of the purchase.")
         await world.cycle(settings, 24)
         assert set(paths) <= site.fetched()
-    (message,) = hook.received
-    assert message["title"] == "news: 1 changed"
-    assert site.url("/c/terms") in message["message"]
-    assert "[-30-] {+14+} days" in message["message"]
+    (text,) = mail_server.mails
+    mail = email.message_from_string(text, policy=email.policy.default)
+    assert mail["Subject"] == "news: 1 changed"
+    words = mail.get_content()
+    assert site.url("/c/terms") in words
+    assert "[-30-] {+14+} days" in words
     assert "[-30-] {+14+} days" in world.run(settings, "changes", "--since", "2020-01-01", "--diff")
 
 
