@@ -96,6 +96,7 @@ def crawl_store(
                     seconds = float(late_ms) / 1000
                     cycle.end(visit, size_bytes=length, latency_s=seconds, reading=reading)
                 pages = [] if cycle.rounds_over else cycle.plan_round()
+            cycle.commit()
             cycle.finish("finished")
         if index is not None:
             index.close()

@@ -244,11 +244,11 @@ def _reading(name: str, arguments: dict[str, object]) -> tuple[bool, tuple[str, 
 
 def columns_read(function: ScoreFunction | None, policy: PolicyChoice) -> tuple[str, ...]:
     """Columns that a policy reads, and its score function: all where either is a user's own code."""
+    function_columns = () if function is None else function.columns
     if policy.columns is None or (function is not None and function.callable is not None):
         beside = (*discovery.COLUMNS, *sizes.COLUMNS, *measured.COLUMNS, *hints.COLUMNS, *weights.COLUMNS)
-        return (*terminals.STATE, *beside, *terminals.ROUND)
-    function_columns = () if function is None or not policy.scored else function.columns
-    return tuple(dict.fromkeys((*policy.columns, *function_columns)))
+        return tuple(dict.fromkeys((*terminals.STATE, *beside, *terminals.ROUND, *function_columns)))
+    return tuple(dict.fromkeys((*policy.columns, *(function_columns if policy.scored else ()))))
 
 
 def _from_path(path: str) -> Callable[[PolicySettings], Policy]:

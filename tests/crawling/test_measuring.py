@@ -412,3 +412,5 @@ def test_a_replay_of_the_same_texts_plans_what_the_crawl_does(
     expected = live_replay.replayed(history, {**settings, "GP4C_POLICY": "top_k"})
     assert len(expected) == cycles - live_replay.WARMUP
     assert [plan for plan in plans if plan.pages] == expected
+    with Store(tmp_path / "s") as store:
+        assert any(rows["ppm"].any() for _, rows in store.gains.of_cycles(0)), "or nothing is compared"
