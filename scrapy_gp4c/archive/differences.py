@@ -27,7 +27,7 @@ MOST_SPLIT_WORDS: Final = 100_000
 MOST_ANCHORED_WORDS: Final = 50_000
 """Words of a differing stretch, on either side, in which anchors are looked for."""
 MOST_COMPARED_WORDS: Final = 20_000
-"""Words of all differing stretches, after which the rest of both texts is one difference."""
+"""Words of all differing stretches, four each at least, after which all that follows is one difference."""
 _BEFORE: Final = {" ": "", "-": "[-", "+": "{+"}
 _BEHIND: Final = {" ": "", "-": "-]", "+": "+}"}
 _MARKED: Final = re.compile(r"\[-.*?-\]|\{\+.*?\+\}")
@@ -169,7 +169,7 @@ def _inner_opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
         before, after = old[i:j], new[k:m]
         size = len(before) + len(after)
         if before == after or size > MOST_WORDS or set(before).isdisjoint(after):
-            compared += before != after
+            compared += 4 * (before != after)
             codes.append(("equal" if before == after else "replace", i, j, k, m))
         else:
             compared += size

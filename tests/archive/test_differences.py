@@ -122,6 +122,8 @@ def test_many_stretches_of_few_words_cost_no_square(monkeypatch: pytest.MonkeyPa
     old, new = (" ".join(f"anchor{n} {piece}{n}" for n in range(1_000)) for piece in "ab")
     assert differing_words(old, new) == 1_000
     assert compared == [], "stretches without a common word need no comparison"
+    old, new = (" ".join(f"anchor{n} {piece}{n}" for n in range(8_000)) for piece in "ab")
+    assert differing_words(old, new) > 8_000, "5,000 stretches, and all that follows"
 
 
 @given(st.lists(st.sampled_from("ab漢字")), st.lists(st.sampled_from("ab漢字")), st.integers(0, 60))
