@@ -150,7 +150,10 @@ def directory() -> Iterator[None]:
 @pytest.mark.parametrize("name", EVALUATIONS)
 def test_replays_give_the_recorded_numbers(name: str) -> None:
     """Every metric of every function and cycle is as recorded, to the last bit."""
-    assert evaluation(EVALUATIONS[name]) == json.loads(RECORDED.read_text())["evaluations"][name]
+    measured, recorded = evaluation(EVALUATIONS[name]), json.loads(RECORDED.read_text())["evaluations"][name]
+    for values in (measured, recorded):
+        values["history"].pop("sha256")  # that of an npz depends on the version of zlib
+    assert measured == recorded
 
 
 @pytest.mark.parametrize("name", LEARNED)
