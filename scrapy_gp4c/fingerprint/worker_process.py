@@ -51,7 +51,7 @@ NO_MEMORY: Final = 3
 """Exit code of the process for a page that it has not enough memory for."""
 _PACKAGES: Final = str(Path(__file__).parents[2])
 _SIZE: Final = struct.Struct("<I")
-"""Bytes of the message that follows; 0 is the answer for a page that raises."""
+"""Bytes of the message that follows; after 0, one with the error of a page follows."""
 _CLASSES: Final = (HtmlResponse, XmlResponse, TextResponse, Response)
 _FEATURES: Final = (None, main_features, simhash_words, watched_features)
 
@@ -84,10 +84,11 @@ class FingerprintProcess:
         with_text: bool = False,
         copy: CopyState | None = None,
     ) -> Future[PageReading]:
-        """Return the future of `read_and_compare` of the response, with the same errors.
+        """Return the future of `read_and_compare` of the response.
 
         The process takes pages in the order of the calls. Raises TimeoutError for a page that takes it too
-        long, ChildProcessError for one that lacks memory or ends two processes: it might end the crawl.
+        long, ChildProcessError for one that lacks memory or ends two processes: it might end the crawl; and
+        RuntimeError with any error of the process.
         """
         self._thread = self._thread or ThreadPoolExecutor(1, "gp4c-fingerprint")
         page = _page(response, _encoding(response), _FEATURES.index(features), with_text, copy)
@@ -98,7 +99,7 @@ class FingerprintProcess:
     ) -> Future[ComparedPart]:
         """Return the future of `scrapy_gp4c.fingerprint.compared_part` of a response with parts.
 
-        Raises TimeoutError and ChildProcessError as `read` does.
+        Raises what `read` raises.
         """
         self._thread = self._thread or ThreadPoolExecutor(1, "gp4c-fingerprint")
         page = _page(response, _encoding(response), parts=(watch, ignore))
@@ -124,11 +125,11 @@ class FingerprintProcess:
         return _unpacked(answer)
 
     def _answer(self, page: _Page) -> bytes | None:
-        """Answer of the process; None: it has none. Raises TimeoutError and ChildProcessError as `read`."""
+        """Answer of the process; None: it could not start. Raises what `read` raises."""
         message = msgspec.msgpack.encode(page)
         for is_last in (False, True):
             try:
-                return self._ask(message) or None
+                return self._ask(message)
             except (OSError, ValueError) as error:  # it could not start, was killed, or took too long
                 code = self._exit_code()
                 self._end()
@@ -168,7 +169,9 @@ class FingerprintProcess:
             if not selector.select(TIMEOUT_S):
                 raise TimeoutError
         answer = _next_message(process.stdout)
-        if answer is None:
+        if answer == b"" and (error := _next_message(process.stdout)) is not None:
+            raise RuntimeError(msgspec.msgpack.decode(error))  # the crawl would not read it within limits
+        if not answer:
             raise ChildProcessError
         return answer
 
@@ -281,8 +284,8 @@ def _serve(pages: IO[bytes], answers: IO[bytes]) -> None:
                 answer = _packed(read_and_compare(response, features, with_text=with_text, copy=page.copy))
         except MemoryError:
             sys.exit(NO_MEMORY)
-        except Exception:  # the crawl reads the page itself then, and logs the error
-            answer = _SIZE.pack(0)
+        except Exception as error:
+            answer = _SIZE.pack(0) + _message(f"{type(error).__name__}: {error}")
         answers.write(answer)
         answers.flush()
 

@@ -182,6 +182,17 @@ async def test_without_a_process_pages_are_fingerprinted_here(
 
 
 @pytest_twisted.ensureDeferred
+async def test_a_page_that_raises_there_is_not_read_here(
+    beside: FingerprintProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where code was replaced under the crawl, which has no limits; the next page is read as ever."""
+    monkeypatch.setattr(worker_process, "_FEATURES", (*worker_process._FEATURES, page_text))
+    with pytest.raises(RuntimeError, match="IndexError"):
+        await made(beside, pages()[-1:], page_text)
+    assert await made(beside, pages()[-1:]) == [fingerprint(pages()[-1])]
+
+
+@pytest_twisted.ensureDeferred
 async def test_the_process_ends_with_the_crawl(beside: FingerprintProcess) -> None:
     """Closed, or killed with all its descriptors gone: no process stays."""
     await made(beside, pages()[-1:])

@@ -26,7 +26,7 @@ from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import columns
-from scrapy_gp4c.page_state.claims import CLAIM
+from scrapy_gp4c.page_state.claims import CLAIM, NOTE
 from scrapy_gp4c.page_state.columns import COLUMNS, EXTRAS, Columns
 from scrapy_gp4c.page_state.groups import (
     GROUP,
@@ -336,7 +336,13 @@ class Sizes(NamedTuple):
 
 
 USUAL: Final = Sizes()
-SCHEMA: Final = "gp4c-store/1"
+_LAYOUTS: Final = (
+    COLUMNS,
+    *((kind.table, kind.dtypes) for kind in PAGE_COLUMNS),
+    *(dtype.descr for dtype in (VISIT, PLAN, GROUP, GROUP_VISITS, CLAIM, GAIN, NOTE, SHADOW, TRUST)),
+)
+SCHEMA: Final = f"gp4c-store/1.{zlib.crc32(repr(_LAYOUTS).encode()):08x}"
+"""Schema with a checksum of all columns: a store with others is no damaged one, and is not read."""
 _PLAIN: Final = "ids"
 """Table without checksums: the columns of pages have the same keys."""
 
