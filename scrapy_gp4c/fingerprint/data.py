@@ -17,7 +17,7 @@ _XSSI: Final = re.compile(r"\s*(?:\)\]\}',?|while\s?\(1\);|for\s?\(;;\);)\s*")
 _JSONP: Final = re.compile(r"\s*(?:/\*\*/\s*)?[\w$.]{1,100}\(\s*(?=[\[{])")
 _TRACE_KEY: Final = re.compile(
     r"(?:x[-_]?)?(?:req(?:uest)?|trace|correlation|session|transaction|span|visitor|csrf|xsrf|nonce|server|node|instance)"
-    r"[-_]?(?:id|token|uuid|key|name)?|_?token|(?:next|prev(?:ious)?|page|end|start|continuation|[-_])*+(?:cursor|token)|build[-_]?id"
+    r"[-_]?(?:id|token|uuid|key|name)?|_?token|(?>(?:next|prev(?:ious)?|page|end|start|continuation|[-_])*)(?:cursor|token)|build[-_]?id"
     r"|signature|etag|host_?name",
     re.I,
 )
@@ -48,7 +48,7 @@ _DATED_WORDS: Final = frozenset(WORDS["dated_keys"].split())
 _ISO: Final = re.compile(r"20\d\d-\d\d-\d\d(?:[T ]\d\d:\d\d\S{0,20})?")
 _DATE_SIGNS: Final = re.compile("(?<=[0-9])[-T:](?=[0-9])")
 _ASSIGNED: Final = re.compile(r"(?:=|\(|,|\breturn\b)\s{0,9}(?:JSON\.parse\(\s{0,9}(['\"])|(?=[\[{]))")
-_QUOTED: Final = re.compile(r"'((?:[^'\\]|\\.)*+)'")
+_QUOTED: Final = re.compile(r"'((?>(?:[^'\\]|\\.)*))'")
 _STATE: Final = re.compile(r"\b__[A-Za-z]\w{1,40}__\b[\"'\]]{0,2}\s?=")
 _FLIGHT: Final = re.compile(r"^\w{1,8}:(?=[\[{])", re.M)
 _MOST_TRIES: Final = 200

@@ -136,7 +136,7 @@ _CONSENT_NAME: Final = re.compile(
     r"|dialog|overlay|message|alert|wall|layer|law|disclaimer|prompt|manager|hint|hinweis|info|settings|preferences"
     r"|container|wrapper|box|root|window)(?:[-_][^\W_]+)*|(?:cookies?|gdpr|consent|cookie-?law|cookiebar|onetrust)[-_\w]*(?:sdk|root)"
     r"|(?:tarteaucitron|didomi|usercentrics|cmplz|cky|iubenda-cs|qc-cmp2|sp-message|axeptio|borlabs-?cookie|klaro|truste"
-    r"|osano-cm|termly|fc-consent|moove-gdpr|hs-eu-cookie)(?:[-_]\w*)*+"
+    r"|osano-cm|termly|fc-consent|moove-gdpr|hs-eu-cookie)(?>(?:[-_]\w*)*)"
     r"|onetrust[-_\w]*|cookiebot[-_\w]*|cybotcookiebot\w*"
 )
 _COOKIES: Final = re.compile(

@@ -90,7 +90,7 @@ _AFTER_YEAR: Final = rf"(?:\s?(?:г\.?|р\.|року|ж\.|m\.|g\.|{_any_of(_UNIT
 _DAY: Final = r"(?:0?[1-9]|[12]\d|3[01])"
 _SECOND: Final = r"(?:\s(?:الثاني|الأول|الآخر))?"
 _WITH_YEAR: Final = rf",?[\s/-]{{1,3}}(?:พ\.ศ\. |de |del |do |da |de l'any )?{_YEAR}{_AFTER_YEAR}"
-_COUNT: Final = r"(?:\d{1,3}(?:\s\d{3}){1,4}(?!\d)|\d++(?:[.,']\d++)*+)(?:\s?[km]\b)?"
+_COUNT: Final = r"(?:\d{1,3}(?:\s\d{3}){1,4}(?!\d)|\d++(?>(?:[.,']\d++)*))(?:\s?[km]\b)?"
 _TIMES: Final = (
     r"(?:times|veces|mal|fois|volte|vezes|раза?|razy?|gånger|ganger|gange|keer|kez|defa|lần|kali|kertaa"
     r"|x|krát)"
@@ -102,8 +102,8 @@ _PEOPLE: Final = (
 )
 _ONLINE: Final = r"(?:online|онлайн|en línea|conectad[oa]s|en ligne|connectée?s|collegati|çevrimiçi)"
 _OTHERS: Final = (
-    r"(?:[\s,;:()&+]|and|und|et|y|e|и|та|ve|are|is|in total|currently|[0-9]++|registered|hidden|bots?"
-    rf"|{MASK}|{_PEOPLE})*+"
+    r"(?>(?:[\s,;:()&+]|and|und|et|y|e|и|та|ve|are|is|in total|currently|[0-9]++|registered|hidden|bots?"
+    rf"|{MASK}|{_PEOPLE})*)"
 )
 _ONLINE_AFTER: Final = re.compile(rf"{_OTHERS}(?:{_ONLINE}|browsing|viewing|на форуме)")
 _ONLINE_BEFORE: Final = re.compile(
@@ -165,7 +165,7 @@ _THEN: Final = (  # the clock and the weekday after a date
     r"(?:\s*+(?:,\s*+)?(?:(?:at|um|à|a las|às|alle|t|в|о|kl\.?|klo|om|o|-|–|\||·|@|\()\s*+)?"
     rf"(?:(?:{_HALF_DAYS})\s?)?(?:{_CLOCK}|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b)\)?|\s(?:kl\.?|klo)\s(?:[01]?\d|2[0-3])\.[0-5]\d\b)?"
 )
-_NUMBER: Final = r"[0-9]++(?:[.,'][0-9]++){0,8}+"
+_NUMBER: Final = r"[0-9]++(?>(?:[.,'][0-9]++){0,8})"
 _GROUPED: Final = r"(?:[0-9]{1,3}(?:\s[0-9]{3}){1,4}(?![0-9])|" + _NUMBER + ")"
 _MANY: Final = (
     r"(?:[km万萬만천]|тыс\.|млн|mil|mio\.?|mln\.?|mrd\.?|tsd\.?|tis\.|tys\.|lakh|crore|jt|juta|ribu|rb)"
@@ -407,7 +407,7 @@ CHECKSUMS: Final = re.compile(
 # cheap look finds a shape or a word there that they need: they cost 1.5 us for every character.
 _BEFORE_LETTER: Final = re.compile(r"\b(?:y a|hace|vor|há|för|for|před) [0-9]{1,3}\s$")
 _IS_DIGIT: Final = bytes(ord("1") if chr(code) in "0123456789" else ord("0") for code in range(256))
-_CLUSTER: Final = re.compile(rb"1(?:0{0,16}+1)*+")
+_CLUSTER: Final = re.compile(rb"1(?>(?:0{0,16}+1)*)")
 _REACH: Final = 32  # characters around a cluster that a pattern may take in
 _MOST_AROUND_NUMBERS: Final = 2**18  # characters; numbers behind them count as they stand
 _PROSE_CONTEXT: Final = 240
