@@ -49,10 +49,13 @@ def unbounded(tree: Any, depth: int = 0) -> Iterator[tuple[bool, int]]:
     """Yield of each repeat without a bound whether it is possessive, and in how many others it stands."""
     for operator, argument in tree:
         inner = depth
+        is_atomic = operator is code.ATOMIC_GROUP and len(argument) == 1
+        if is_atomic:  # a repeat in an atomic group of its own is possessive, too
+            operator, argument = argument[0]
         if operator in (code.MAX_REPEAT, code.MIN_REPEAT, code.POSSESSIVE_REPEAT) and (
             argument[1] is code.MAXREPEAT
         ):
-            yield operator is code.POSSESSIVE_REPEAT, depth
+            yield is_atomic or operator is code.POSSESSIVE_REPEAT, depth
             inner += 1
         yield from parts(argument, inner)
 
