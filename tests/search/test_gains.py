@@ -232,6 +232,15 @@ def test_a_piece_per_rank_is_exact(distinct: set[int], data: st.DataObject) -> N
     assert result[0] == pytest.approx(exact, abs=1e-9)
 
 
+@pytest.mark.parametrize(("pages", "times"), [(2, 2.0), (3, 2.5), (4, 3.0), (10, 5.8)])
+def test_a_page_that_leaves_equal_ones_is_taken_for_the_first(pages: int, times: float) -> None:
+    """It gains more than the mean over its true ranks; one that joins them gains what it should."""
+    equal, term, one, none = curve([1.0] * pages), np.zeros(1, np.int64), np.ones(1), np.zeros(1)
+    exact = [looks(rank) - looks(pages) for rank in range(1, pages + 1)]
+    assert term_impacts(equal, term, one, none)[0] / np.mean(exact) == pytest.approx(times, abs=0.05)
+    assert term_impacts(equal, term, none, one)[0] == pytest.approx(looks(pages + 1), abs=1e-5)
+
+
 def test_impacts_of_pages_sum_up_the_terms_in_ppm_of_the_ideal() -> None:
     """Two refreshes: one text loses a term and is shorter, the other one stays as it was."""
     held = Postings(np.array([0, 0, 1]), np.array([1, 4, 1]), np.array([4, 8, 8]))

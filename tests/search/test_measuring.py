@@ -234,6 +234,7 @@ def test_the_example_of_the_documentation() -> None:
     assert usefulness(copies, live, once) * ZETA == pytest.approx(6.4934, abs=5e-5)
     assert usefulness(live, live, once) * ZETA == pytest.approx(7.5078, abs=5e-5)
     assert quality(copies, live, once) == pytest.approx(0.8649, abs=5e-5)
+    assert quality_change(copies, live, once, 1) == pytest.approx(0.0744, abs=5e-5)
     gains = []
     for page in (3, 1, 4):
         gains.append(quality_change(copies, live, once, page))

@@ -269,6 +269,7 @@ def test_the_policy_is_recorded_and_comes_with_its_setting(history, tmp_path, ca
     """A function learned under a policy is for crawls under it: the file brings it along."""
     output = tmp_path / "score.json"
     arguments = [str(history), *FAST, "--generations", "1", "--policy", "rounds(rounds=2)"]
+    arguments += ["--protected-division", "large"]
     assert main([*arguments, "-o", str(output)]) == 0
     assert "The policy rounds(rounds=2) is in the file, too." in capsys.readouterr().out
     assert (
@@ -277,6 +278,7 @@ def test_the_policy_is_recorded_and_comes_with_its_setting(history, tmp_path, ca
     both = {"GP4C_SCORE_FUNCTION": str(output), "GP4C_POLICY": "top_k"}
     assert Settings.load(ScrapySettings(both)).policy.text == "top_k"
     assert content(output)["parameters"]["policy"] == "rounds(rounds=2)"
+    assert content(output)["parameters"]["protected_division"] == "large"
     assert main([str(history), *FAST, "--generations", "1", "-o", str(output)]) == 0
     assert not {"policy", "division", "front", "start"} & set(content(output)["parameters"])
 
