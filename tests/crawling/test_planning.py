@@ -188,6 +188,13 @@ def test_failing_pages_wait_longer_and_longer(failures: int, wait_cycles: int) -
     assert plan_of(budget, [late]) == [(0, "ranked")]
 
 
+@pytest.mark.parametrize("collecting", [{"GP4C_BUDGET": 1.0}, {"GP4C_BUDGET": 1, "GP4C_PANEL": 1.0}])
+def test_a_collection_asks_for_failing_pages_in_every_cycle(collecting: dict[str, float]) -> None:
+    """Pages of a collection or control group do not back off: its history would lose them."""
+    rows = [page(failures=failures, last_attempt=CYCLE - 1) for failures in (1, 2, 9)]
+    assert [number for number, _ in plan_of(collecting, rows)] == [0, 1, 2]
+
+
 def test_ties_at_the_cut_are_drawn_anew_every_cycle_and_seed() -> None:
     """Equal pages take turns: another cycle or seed picks others, the same pick is repeated exactly."""
     rows = [page(key=i * 2**50) for i in range(200)]
