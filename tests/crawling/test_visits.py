@@ -168,6 +168,11 @@ async def test_a_page_whose_watched_part_is_not_found_in_time_is_an_error(
     settings = {"GP4C_RULES": [{"match": "*", "watch": ".price"}], "GP4C_BUDGET": 1.0}
     await crawl(One, store_path, settings, url=site.url())
     site.pages["/"] = html("<p class=price>2</p>" + "<p>word</p>" * 9_000)
+
+    def silent() -> Any:
+        return subprocess.Popen(["sh", "-c", "cat > /dev/null"], stdin=-1, stdout=-1)
+
+    monkeypatch.setattr(worker_process, "_start", silent)
     monkeypatch.setattr(worker_process, "TIMEOUT_S", 0)
     await crawl(One, store_path, settings, url=site.url())
     assert outcomes(store_path, 2) == {"/": ["error"]}

@@ -590,7 +590,13 @@ def test_all_terminals_are_those_that_the_history_can_replay():
     history = named_history(20, 3)
     assert choices.fitting(history).parameters.terminals == terminals.RELATED
     no_claims = np.empty(0, DATED_CLAIM)
-    known = dataclasses.replace(history, claims=no_claims, size=np.ones(history.pages, np.uint8))
+    known = dataclasses.replace(
+        history,
+        claims=no_claims,
+        size=np.ones(history.pages, np.uint8),
+        latency_ms=np.ones(history.pages, np.uint16),
+        flipped=np.ones(np.count_nonzero(history.changed), np.uint64),
+    )
     assert choices.fitting(known) == choices
     fitting = choices.fitting(HISTORY).parameters.terminals
     assert "near" not in fitting

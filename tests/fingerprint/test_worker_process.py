@@ -158,6 +158,8 @@ def test_descriptors_beyond_those_of_select_are_no_hindrance(beside: Fingerprint
     """A crawl with a thousand connections has its process as any other."""
     response = pages()[-1]
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard <= 1100:
+        pytest.skip(f"this machine allows {hard} descriptors, and the test needs 1,100")
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # most shells allow 1,024
     held = [os.dup(0)]
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,13 @@ def censored_changes(visits: list[tuple[int, str, int]]) -> tuple[float, int]:
         cycles += cycle - last_cycle if outcome in JUDGED else 0
         last_cycle = last_cycle if outcome in FAILED else cycle
     return expected, cycles
+
+
+def distances(prints: list[tuple[int, str, int]]) -> tuple[int, int]:
+    """Bits in which the fingerprints of changes differ in all, and the number of these changes."""
+    pairs = [(a[2], b[2]) for a, b in pairwise(prints) if b[1] == "changed"]
+    bits = [(one ^ other).bit_count() for one, other in pairs if one and other]
+    return sum(bits), sum(one > 0 for one in bits)
 
 
 class Page:
@@ -121,6 +129,8 @@ class Page:
             "fingerprint": prints[-1][2] if prints else 0,
             "has_copy": bool(prints),
             "size": next((int(size_class(length)) for *_, one in prints if (length := one % 5)), 0),
+            "latency_ms": next((one % 3 for *_, one in prints if one % 3), 0),
+            **dict(zip(("distance_sum", "distance_n"), distances(prints), strict=True)),
             "failures": min(failures, 255),
             "gone": min(gone, 255),
             "last_attempt": self.visits[-1][0] if self.visits else 0,
@@ -237,7 +247,13 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             self.store.record(
                 NewVisit(
-                    page, outcome, time=1.5, fingerprint=fingerprint, kind="ranked", bytes=fingerprint % 5
+                    page,
+                    outcome,
+                    time=1.5,
+                    fingerprint=fingerprint,
+                    kind="ranked",
+                    bytes=fingerprint % 5,
+                    latency_s=fingerprint % 3 / 1000,
                 )
             )
             self.open[page] = outcome, fingerprint
@@ -297,7 +313,14 @@ class StoreMachine(RuleBasedStateMachine):
                 if outcome is not None and page not in self.open:
                     fingerprint = self._key(page + 97 * number)
                     self.store.record(
-                        NewVisit(page, outcome, 1.5, fingerprint=fingerprint, bytes=fingerprint % 5)
+                        NewVisit(
+                            page,
+                            outcome,
+                            1.5,
+                            fingerprint=fingerprint,
+                            bytes=fingerprint % 5,
+                            latency_s=fingerprint % 3 / 1000,
+                        )
                     )
                     self.open[page] = outcome, fingerprint
             if reopen:
