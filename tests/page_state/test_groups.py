@@ -24,7 +24,7 @@ from scrapy_gp4c.page_state.groups import (
 
 TEXT = st.text(max_size=30)
 SEGMENT = st.text(alphabet="ab%2FÄ.:@;=+~ \\", max_size=4)
-HOST = st.text(alphabet="abcxyz0189.-", min_size=1, max_size=12)
+HOST = st.from_regex(r"[a-z0-9.-]{0,11}[a-z0-9-]", fullmatch=True)
 
 PLACES = {
     "http://h/": ("h", ""),

@@ -20,6 +20,7 @@ from scrapy_gp4c.policies.table import load as load_policy
 from scrapy_gp4c.scoring import discovery, functions, refresh_value, terminals
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
+from scrapy_gp4c.scoring.measured import COLUMNS as MEASURED
 from scrapy_gp4c.scoring.terminals import CLUSTERED, Clock
 from training.histories.history import ChangeHistory
 from training.replaying.baselines import BASELINES, Baseline
@@ -155,7 +156,7 @@ def run_all(
     functions = [load(function, clock) for function in score_functions]
     functions = [known_to(prepared, one) if isinstance(one, ScoreFunction) else one for one in functions]
     for function in functions:
-        if isinstance(function, ScoreFunction):
+        if isinstance(function, ScoreFunction) and not MEASURED.keys().isdisjoint(function.columns):
             check_measured(prepared, function)
     texts = [policy or policy_of(function) for function in functions]
     policies = {text: load_policy(text) for text in dict.fromkeys(texts)}
