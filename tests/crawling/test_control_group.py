@@ -488,15 +488,15 @@ async def test_a_crawl_shows_what_goes_on_elsewhere(
             site.pages[path] = html(f"{words} {number}: " + " ".join(f"{word}{version}" for word in "abcdef"))
         caplog.clear()
         with caplog.at_level("INFO"):
-            half = {"GP4C_PANEL": 0.25, "GP4C_BUDGET": 0.5}
+            half = {"GP4C_PANEL": 0.5, "GP4C_BUDGET": 0.75}
             results = stats(await run_spider(Pages, tmp_path / "s", half, site=site))
     with Store(tmp_path / "s", readonly=True) as store:
         record = store.cycles()[-1]
         keys = np.concatenate([block["key"] for _, block in store.blocks()])
-    pages = int(in_panel(keys, 0.25).sum())
-    assert 0 < pages < 20
+    pages = int(in_panel(keys, 0.5).sum())
+    assert 5 < pages < 30
     assert record["plan"]["panel"] == record["panel"]["judged"] == pages
-    assert record["plan"]["panel"] + record["plan"]["ranked"] == 20
+    assert record["plan"]["panel"] + record["plan"]["ranked"] == 30
     line = next(message for message in caplog.messages if "finished" in message and "Cycle 6" in message)
     assert f"by a panel of {pages} pages" in line
     shown = SimpleNamespace(
