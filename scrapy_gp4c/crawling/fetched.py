@@ -148,6 +148,8 @@ class PageResult:
     """`Request.to_dict` of each request, without default values."""
     link_sum: int = 0
     """Checksum of the links, if the callback follows them; 0: not known."""
+    has_downloads: bool = False
+    """Whether the callback has downloaded something by itself."""
     callback_error: str = ""
     """Traceback of the spider's callback, or of a pipeline."""
     failure: str | None = None

@@ -18,6 +18,7 @@ import uuid
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, partial
 from hashlib import sha1
@@ -29,6 +30,7 @@ from scrapy.crawler import AsyncCrawlerRunner, Crawler
 from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
 from scrapy.exceptions import DontCloseSpider, DropItem, IgnoreRequest
 from scrapy.http import Response
+from scrapy.http.request import NO_CALLBACK
 from scrapy.settings import Settings
 from scrapy.utils.asyncgen import as_async_generator
 from scrapy.utils.httpobj import urlparse_cached
@@ -67,6 +69,8 @@ from scrapy_gp4c.fingerprint.description import description
 
 PAGE: Final = "gp4c_batch_page"
 """Key in ``Request.meta`` of a page that a batch asked for."""
+_called_back: ContextVar[PageResult | None] = ContextVar("called_back", default=None)
+"""Result of the page whose callback runs: the coroutine of each page keeps its own."""
 START_LIMIT_S: Final = 60.0
 IDLE_S: Final = 60.0
 """Time without a word of its owner after which a crawl is closed."""
@@ -162,6 +166,9 @@ class HostMiddleware:
     def process_request(self, request: Request) -> None:
         """Raise ElsewhereError for a redirect to another host, FetcherError for one that goes in a circle."""
         page = request.meta.get(PAGE)
+        result = _called_back.get()
+        if page is None and result is not None and request.callback is not NO_CALLBACK:
+            result.has_downloads = True
         if page is not None and page.is_elsewhere(request):
             raise ElsewhereError(request)
         if list(request.meta.get("redirect_urls", ())).count(request.url) > 1:  # once may set a cookie
@@ -172,6 +179,15 @@ class HostMiddleware:
         if PAGE not in request.meta and response.url.endswith("/robots.txt"):
             self.answers.append((response.url, response.status, dict(response.headers), response.body))
         return response
+
+
+class NoStartMiddleware:
+    """Spider middleware that keeps the start from a fetcher, that of the project's middlewares included."""
+
+    async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Yield nothing."""
+        return
+        yield
 
 
 @dataclass(eq=False)
@@ -380,6 +396,7 @@ class FetcherCrawl:
         if is_unchanged and self.config.skip_unchanged and not task.needs_callback:
             await self._fail(request, Unchanged(response), result)
             return
+        _called_back.set(result)
         output = engine.scraper.spidermw.scrape_response_async(
             engine.scraper.call_spider_async, response, request
         )
@@ -452,8 +469,11 @@ class FetcherCrawl:
                     continue
                 try:
                     result.requests.append(self._stored(entry))
-                except ValueError:  # its callback is no method of the spider
-                    result.callback_error = traceback.format_exc()
+                except ValueError as error:
+                    result.callback_error = (
+                        f"{entry} cannot be sent to the owner ({error}): with GP4C_FETCHERS, callbacks and "
+                        "errbacks have to be methods of the spider"
+                    )
         except NotSentError:
             raise
         except Exception:  # the callback is the project's
@@ -605,17 +625,19 @@ def _run_reactor(started: Future[asyncio.AbstractEventLoop]) -> None:
 async def _open(config: FetcherConfig) -> FetcherCrawl:
     spider_class = pickle.loads(config.spider)  # sent by the owner, over a connection it chose
 
-    class WithoutStart(spider_class):  # type: ignore[misc, valid-type]
-        """The spider, whose start is the owner's affair."""
+    class OfOwner(spider_class):  # type: ignore[misc, valid-type]
+        """The spider, whose settings are those that its owner has."""
 
-        async def start(self) -> AsyncIterator[Any]:
-            """Yield nothing."""
-            return
-            yield
+        @classmethod
+        def update_settings(cls, settings: Any) -> None:
+            """Leave feeds and limits of ``custom_settings`` to the owner."""
 
-    WithoutStart.__name__, WithoutStart.__module__ = spider_class.__name__, spider_class.__module__
-    runner = AsyncCrawlerRunner(Settings(config.settings))
-    crawler = runner.create_crawler(WithoutStart)
+    OfOwner.__name__, OfOwner.__module__ = spider_class.__name__, spider_class.__module__
+    settings = Settings(config.settings)
+    nearest = {NoStartMiddleware: -10_000}  # to the engine
+    settings.set("SPIDER_MIDDLEWARES", {**settings.getdict("SPIDER_MIDDLEWARES"), **nearest})
+    runner = AsyncCrawlerRunner(settings)
+    crawler = runner.create_crawler(OfOwner)
     loop = asyncio.get_running_loop()
     opened: asyncio.Future[None] = loop.create_future()
 

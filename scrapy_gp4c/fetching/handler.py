@@ -9,18 +9,21 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from scrapy import Request, signals
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.crawler import Crawler
-from scrapy.exceptions import IgnoreRequest
+from scrapy.exceptions import IgnoreRequest, NotConfigured
 from scrapy.http import Response, TextResponse
 from scrapy.utils.asyncio import call_later
+from scrapy.utils.conf import build_component_list
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.httpobj import urlparse_cached
+from scrapy.utils.misc import build_from_crawler, load_object
 from scrapy.utils.request import request_from_dict
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThread
@@ -45,13 +48,30 @@ _MARKS: Final = (META, FOUND_BY, WEIGHT, "download_slot", "download_timeout", "d
 
 
 class StartMiddleware:
-    """Spider middleware of an owner, which lets the reactor have turns while the start yields requests.
+    """Spider middleware of an owner for its start, which those of the project may add to.
 
-    Scrapy takes requests until the downloader is full, and an owner's has room for thousands.
+    It lets the reactor have turns while the start yields requests: Scrapy takes requests until the downloader
+    is full, and an owner's has room for thousands.
     """
+
+    def __init__(self, crawler: Crawler) -> None:
+        """Make those middlewares of the project that have a part in the start."""
+        of_project = crawler.settings.getdict(FETCHER_SETTINGS).get("SPIDER_MIDDLEWARES", {})
+        classes = map(load_object, reversed(build_component_list(of_project)))
+        self._project: list[Any] = []
+        for middleware in classes:
+            if hasattr(middleware, "process_start"):
+                with suppress(NotConfigured):
+                    self._project.append(build_from_crawler(middleware, crawler))
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
 
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Pass everything on."""
+        for middleware in self._project:
+            start = middleware.process_start(start)
         end_s = time.perf_counter() + TURN_S
         async for entry in start:
             yield entry
@@ -219,6 +239,8 @@ def _yielded(
             visit(response).withdraw(result.withdrawn)
         if result.failure is not None and (held := visit(response).held) is not None:
             held.failure = result.failure
+        if result.has_downloads:
+            run.note_download(finder_for(response))
         if result.requests and run.note_follower is not None:
             run.note_follower(finder_for(response))
     yield from result.items

@@ -192,9 +192,10 @@ def test_fetchers_leave_what_one_process_leaves(web: Web, tmp_path: Path) -> Non
     for fetchers in (0, 2):
         for web.day in (0, 1):
             folder = tmp_path / str(fetchers)
-            ended(crawl(web, folder, fetchers), folder)
+            ended(crawl(web, folder, fetchers, SPIDER_MIDDLEWARES={f"{MODULE}.Adding": 500}), folder)
     alone, fetched = visits_of(tmp_path / "0"), visits_of(tmp_path / "2")
     assert alone == fetched
+    assert [path for _, _, path in web.requests].count("/added") == 4  # the start is the owner's alone
     assert {name for name, (outcome, *_) in fetched[1].items() if outcome == "changed"} == {
         f"127.0.0.{host}/p{number}" for host in range(1, HOSTS + 1) for number in range(0, PAGES, 2)
     }
@@ -252,6 +253,19 @@ def test_features_and_commands_work_with_fetchers_as_without(web: Web, tmp_path:
         common = ("-s", f"GP4C_STORE={store}", "-s", f"GP4C_QUERY_LOG={queries}", "-s", "GP4C_FETCHERS=2")
         done = project.start(f"{number}", "scrapy", "gp4c", *action.split(), "curious", *rest, *common)
         assert done.wait(LIMIT_S) == 0, (action, project.log(f"{number}")[-2000:])
+
+
+@pytest.mark.slow
+def test_a_callback_that_downloads_on_a_fetcher_is_not_skipped(
+    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its page is as it was, what it downloads is not; the spider's own settings are its owner's."""
+    monkeypatch.setenv("FEED_OF_TEST", str(tmp_path / "feed"))
+    for web.day in (0, 1, 2):
+        ended(crawl(web, tmp_path, 1, "Downloading", GP4C_SKIP_UNCHANGED=True, GP4C_BUDGET=1.0), tmp_path)
+    texts = [json.loads(item)["text"].split()[0] for item in items_of(tmp_path).elements()]
+    assert sorted(texts) == ["word0x0x0", "word0x1x0", "word0x2x0"]
+    assert "word0x2x0" in (tmp_path / "feed").read_text()
 
 
 def told_of(folder: Path, name: str) -> Counter[str]:

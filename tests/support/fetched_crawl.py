@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from scrapy import Request, Spider
 from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
@@ -70,6 +70,43 @@ class Curious(Pages):
         yield {"url": response.url, "text": response.css("p::text").get(), "info": seen}
         for link in response.css("a::attr(href)").getall():
             yield response.follow(link)
+
+
+class Adding:
+    """Spider middleware that adds a page to the start."""
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> Adding:
+        """Take the crawler."""
+        self = cls()
+        self.crawler = crawler
+        return self
+
+    async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Yield the start, and one page more."""
+        async for entry in start:
+            yield entry
+        yield Request(f"http://127.0.0.1:{self.crawler.spider.port}/added")
+
+
+class Downloading(Pages):
+    """Requests a page that never changes, whose callback downloads one that does."""
+
+    name = "downloading"
+    custom_settings: ClassVar[dict[str, Any]] = {
+        "FEEDS": {os.environ.get("FEED_OF_TEST", "/dev/null"): {"format": "jsonlines", "overwrite": True}},
+        "DOWNLOADER_MIDDLEWARES": {"scrapy.downloadermiddlewares.stats.DownloaderStats": 850},
+    }
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request the page."""
+        yield Request(f"http://127.0.0.1:{self.port}/p1")
+
+    async def parse(self, response: Response) -> AsyncIterator[Any]:
+        """Yield the text of the other page."""
+        assert self.crawler.engine is not None
+        other = await self.crawler.engine.download_async(Request(f"http://127.0.0.1:{self.port}/p0"))
+        yield {"url": response.url, "text": other.css("p::text").get(), "info": []}
 
 
 class OwnersAlone(Pages):
