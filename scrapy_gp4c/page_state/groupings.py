@@ -233,8 +233,8 @@ def popularity_by_links(finder: Numbers, links: Links) -> npt.NDArray[np.float64
     ``finder``: page that found each page, `NOWHERE`: none. In whole 2**-20, so that the order of the pages
     does not matter.
     """
-    found = np.flatnonzero(finder != NOWHERE)
-    pairs = np.append(finder[found], links.source) * len(finder) + np.append(found, links.target)
+    with_finder = np.flatnonzero(finder != NOWHERE)
+    pairs = np.append(finder[with_finder], links.source) * len(finder) + np.append(with_finder, links.target)
     source, target = np.divmod(np.unique(pairs), max(1, len(finder)))
     rank = Links(source, target, len(finder)).page_rank()
     return np.asarray(np.rint(rank * len(finder) * 2.0**20) * 2.0**-20)

@@ -266,8 +266,8 @@ def _breach(selection: Selection, round: Round, evidence: Evidence) -> str | Non
         if column is not None and len(column) != len(pages):
             return f"expected one {what} for each of {counted(len(pages), 'page')}; found {len(column):,}"
     if len(pages) > round.remaining:
-        left = counted(round.remaining, "page")
-        return f"expected at most {left}, which the budget has left; found {len(pages):,}"
+        remaining = counted(round.remaining, "page")
+        return f"expected at most {remaining}, which the budget has left; found {len(pages):,}"
     strangers = pages[~evidence.may_visit(pages)]
     if len(strangers):
         return f"expected candidates only; found page {strangers[0]}, which is none"

@@ -188,11 +188,11 @@ def flipped_between(store: Store, first: int, stop: int) -> Array:
         of_pages = (visits["page"] >= first) & (visits["page"] < stop)
         visits = visits[of_pages & among(visits["outcome"], COPIED)]
         changed = visits[visits["outcome"] == CHANGED]
-        part = np.empty(len(changed), FLIPPED)
-        part["page"], part["cycle"] = changed["page"], cycle
-        part["bits"] = flips(copies[changed["page"] - first], changed["fingerprint"])
+        of_cycle = np.empty(len(changed), FLIPPED)
+        of_cycle["page"], of_cycle["cycle"] = changed["page"], cycle
+        of_cycle["bits"] = flips(copies[changed["page"] - first], changed["fingerprint"])
         copies[visits["page"] - first] = visits["fingerprint"]
-        parts.append(part)
+        parts.append(of_cycle)
     flipped = np.concatenate(parts)
     return flipped[np.argsort(flipped["page"], kind="stable")]
 

@@ -155,7 +155,7 @@ def test_a_long_text_of_han_takes_little_memory() -> None:
 
 
 def test_anchors_are_looked_for_in_so_many_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What follows them is one difference, however long a hostile page is."""
+    """Words beyond the bound are one difference, however long a hostile page is."""
     monkeypatch.setattr(module, "MOST_ANCHORED_WORDS", 2 * MOST_WORDS)
     old, new = (["a", *(f"word{n}" for n in range(8 * MOST_WORDS)), end] for end in ("b", "c"))
     new[0] = "d"

@@ -46,7 +46,7 @@ def history() -> ChangeHistory:
 
 @st.composite
 def a_rule(draw: st.DrawFn) -> dict[str, Any]:
-    """What a rule says about its pages."""
+    """Promises of one rule, as drawn for a test."""
     max_age = draw(st.none() | st.integers(1, 8))
     rule = {"max_age": max_age, "min_interval": draw(st.none() | st.integers(1, max_age or 8))}
     said = {name: cycles for name, cycles in rule.items() if cycles is not None}

@@ -1,4 +1,4 @@
-"""What visits measure: bits of changes by definition, download times, and their terminals."""
+"""Measurements of visits: bits of changes by definition, download times, and their terminals."""
 
 from __future__ import annotations
 

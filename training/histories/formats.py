@@ -192,7 +192,7 @@ def _header(archive: zipfile.ZipFile, name: str) -> ArrayHeader:
 
 
 class PageEvidence(NamedTuple):
-    """What lines tell of pages beside their bits."""
+    """Evidence of pages that lines have beside the bits."""
 
     weight: npt.NDArray[np.float64]
     size: npt.NDArray[np.uint8]

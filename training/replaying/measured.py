@@ -1,4 +1,4 @@
-"""What the visits of a replay measure: download times, and bits of fingerprints that change."""
+"""Measurements of the visits of a replay: download times, and bits of fingerprints that change."""
 
 from __future__ import annotations
 
