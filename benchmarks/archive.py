@@ -7,8 +7,6 @@ first version of each, then a second in which one word is another. The archive i
 crawl. Processor time; the lowest of several rounds counts. A page that stays the same costs a look-up.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -5,8 +5,6 @@ first cycles, functions are learned; each is then judged on the full truth of th
 crawl could see: NDCG of all pages at the same budget.
 """
 
-from __future__ import annotations
-
 import argparse
 
 import numpy as np

@@ -17,8 +17,6 @@ it needs them. Targets: at most one cycle more than without, and at most 32 MB m
 a process of its own, as those of a crawl that recurs are.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -4,8 +4,6 @@ Prints the table of docs/reliability.md. All random choices come from ``--seed``
 by the log of its server, what it had committed by a file that it appends to after each commit.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

@@ -8,8 +8,6 @@ the first that knows it. A share of the other pages (noise) has as many claims a
 Rows are means over histories, budgets and seeds.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from dataclasses import replace

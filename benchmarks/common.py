@@ -1,7 +1,5 @@
 """Helpers of the benchmark scripts: the machine line, a process per measurement, servers, and ratios."""
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import os

@@ -7,8 +7,6 @@ minutes for all of it, on 2 idle cores. Processor time of all its processes is t
 need half of it at least.
 """
 
-from __future__ import annotations
-
 import argparse
 import resource
 import subprocess

@@ -11,8 +11,6 @@ delay in cycles (pages never fetched count until the end), visits for discovery 
 the budget, and changes per ranked visit. Every row is a process of its own.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -13,8 +13,6 @@ with what a whole run, of two generations, has compiled. Its workers use both co
 wait counts, which needs idle ones.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

@@ -11,8 +11,6 @@ the pages that were fetched after 5, 10 and 20 cycles, means of the seeds. Targe
 function of the terminals of first visits is at least as good as a random order.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

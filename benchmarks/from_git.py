@@ -4,8 +4,6 @@ Makes a repository with ``git fast-import`` (no file of it is checked out) and t
 usual one, and one that reports every commit (``--mass-share`` near 0), the most work there can be.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import subprocess

@@ -6,8 +6,6 @@ ahead of the named functions; where this lead is small, the budget leaves nothin
 it takes a small generated one, like BRDC'12.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

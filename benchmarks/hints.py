@@ -12,8 +12,6 @@ cycle 6 after the warm-up on. Last: changes per visit of the whole crawl.
 reader alone; medians of pairs.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

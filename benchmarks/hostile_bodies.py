@@ -3,8 +3,6 @@
 Each is made for a visit: the second visit's differs a little, so that what compares two versions runs, too.
 """
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from collections.abc import Callable, Mapping

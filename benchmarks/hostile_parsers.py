@@ -7,8 +7,6 @@ the difference: by stock Scrapy once, by scrapy-gp4c three times. A turn is one 
 processor time. Targets: 0.25 s and 100 MB more than stock Scrapy.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import sys

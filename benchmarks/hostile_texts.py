@@ -4,8 +4,6 @@ Each is a head and a piece that is repeated to any length. The tests run them at
 `benchmarks.fingerprint` at the most that a fingerprint looks at.
 """
 
-from __future__ import annotations
-
 from random import Random
 from typing import Final, NamedTuple
 

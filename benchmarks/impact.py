@@ -8,8 +8,6 @@ each refreshed alone, and compares the estimates with the exact changes, for the
 queries Q. docs/lab/user-centric.md has figures. Without CONTENTS it makes some: 400 pages over 12 weeks.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

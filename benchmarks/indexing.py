@@ -5,8 +5,6 @@ once without counting terms and measuring; it takes processor time, from the tex
 prints and draws it.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from itertools import cycle, islice

@@ -16,8 +16,6 @@ the best by the other of the two metrics is taken; of what is tied in that too, 
 the shortest.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence

@@ -17,8 +17,6 @@ What is learned is for the policy ``rounds``, whose replays take long: breeding 
 the sender's, however many workers there are.
 """
 
-from __future__ import annotations
-
 import argparse
 import resource
 import statistics

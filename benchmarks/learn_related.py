@@ -9,8 +9,6 @@ learned function and of the best named one on the test part (other sites, other 
 whether it took at most `TARGET_MINUTES`.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -18,8 +18,6 @@ verdicts compare means over all histories and seeds:
 to tell; each is set against the one that learning falls back on for NDCG, with the interval over the cases.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

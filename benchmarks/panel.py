@@ -3,8 +3,6 @@
 Every run draws pages, changes and panel anew; its last cycle is compared with the truth.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from typing import Any, NamedTuple

@@ -16,8 +16,6 @@ Every directory has 10 pages, which lie far from each other, and 5% of the pages
 last 8 cycles. Target: with that, plan and all requests take at most 1.3 times the processor time.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -11,8 +11,6 @@ outcomes come in: these hold up the reactor, each by itself. Targets: 1 s for 1M
 most 0.5 GB of anonymous memory, 50 ms for a later round at 1M.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

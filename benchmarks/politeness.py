@@ -12,8 +12,6 @@ found, while their answers are slow to come: every page has changed, so that sam
 across hosts.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

@@ -11,8 +11,6 @@ With ``--next`` each run promotes by the first two thirds of a history's cycles,
 that cost: a promotion must not lose more than 0.01 of freshness there.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

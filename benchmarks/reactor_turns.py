@@ -6,8 +6,6 @@ Every hostile text, as an HTML page of its own, is crawled twice: with stock Scr
 turn is one callback of the event loop. Its processor time counts: other processes are in the wall clock.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import sys

@@ -9,8 +9,6 @@ same); medians are printed for comparison.
 Compile time is paid before measuring and reported.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import subprocess

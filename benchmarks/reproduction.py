@@ -7,8 +7,6 @@ on the last third of the days alone (journal section 5.2). --clock visits shows 
 print them. The program fails if any published figure of its tables is further away than 0.01.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

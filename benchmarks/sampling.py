@@ -14,8 +14,6 @@ to the cluster is 20% above `top_k` by the same without them and 8% above it by 
 the cluster, with intervals above 0 and no lower freshness.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence

@@ -7,8 +7,6 @@ it, beside `default` and `changes`. Rows are means over the budgets and seeds. S
 NAME.first_sight.tsv.gz beside a history, unless ``--bits``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

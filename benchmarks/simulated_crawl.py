@@ -6,8 +6,6 @@ of crawls can be repeated in a minute, and the truth about pages that nobody vis
 leaves out queue and download.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ Sizes come from NAME.first_sight.tsv.gz beside each history, or from the first t
 claims are left out. A row is a score function, a column a history, each mean over budgets and seeds.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from dataclasses import replace

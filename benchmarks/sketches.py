@@ -9,8 +9,6 @@ say in cycle 0, with several seeds: by all their words, and by the words that
 CONTENTS generated pages are taken, which are so short that nothing can be lost.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -8,8 +8,6 @@ fold, the peak of the process. Target: a directory of one page, with what is kep
 at most what that page takes with all of its visits.
 """
 
-from __future__ import annotations
-
 import argparse
 import resource
 import statistics

@@ -1,7 +1,5 @@
 """Seconds to load the history of a store with a million visits, alone and while a crawl writes to it."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import subprocess

@@ -10,8 +10,6 @@ Processor time and the archive count by page, because the site grows. The store 
 cycle whatever its retention: at most 4 kB a cycle.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import logging

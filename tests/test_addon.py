@@ -1,7 +1,5 @@
 """The add-on: what one line in the settings installs, and what it leaves alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Foreign text in logs, errors and outputs: control characters are quoted, and a line stays one line."""
 
-from __future__ import annotations
-
 import ast
 import logging
 import re

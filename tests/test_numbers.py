@@ -3,8 +3,6 @@
 To record anew, after a change that means to move numbers: ``python -m tests.test_numbers``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

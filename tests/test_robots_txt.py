@@ -1,7 +1,5 @@
 """What robots.txt disallows is not fetched, whoever waits for it and however long that takes."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any

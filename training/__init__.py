@@ -1,7 +1,5 @@
 """Judge score functions on recorded page-change histories, and learn better ones."""
 
-from __future__ import annotations
-
 import sys
 from types import TracebackType
 from typing import Final

@@ -5,8 +5,6 @@ answers that people want. Every figure is that of `training.evaluate` at the sam
 panel, the panel's pages stand for all, with intervals.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence

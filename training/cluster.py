@@ -3,8 +3,6 @@
 The pages are those of a file of contents, or of a store that has descriptions of its copies.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

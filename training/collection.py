@@ -4,8 +4,6 @@
 or store. ``imputation`` loses outcomes at random and shows the effect of the thesis' rule for errors.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Sequence

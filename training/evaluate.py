@@ -5,8 +5,6 @@ warm-up and seed. The figures are means over the scored cycles with the half-wid
 interval. ``--all`` is the leaderboard: all that has a name.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -9,8 +9,6 @@ the numbers behind the tables and figures of Santos et al. 2014, section 5; the 
 lambdacrawl`` those of Kolobov et al. 2019.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from argparse import ArgumentParser, Namespace

@@ -4,8 +4,6 @@
 rebuild public histories.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Learn a score function: `python -m training.learn HISTORY`; docs/learning.md explains every option."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from argparse import ArgumentParser, Namespace

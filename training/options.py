@@ -1,7 +1,5 @@
 """Command lines: exit codes, options that several commands share, and the values of their texts."""
 
-from __future__ import annotations
-
 import sys
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence

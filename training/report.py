@@ -4,8 +4,6 @@ SOURCE is the directory of an experiment, a score file of `training.learn`, or t
 directory with ``data.mdb``). The report is one HTML file that needs no network.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -13,8 +13,6 @@ Everything is read in short transactions from what closed cycles left, which nev
 writes to the store meanwhile is neither seen nor slowed.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Each model is a function ``(rng, site, cycles) -> changed``: ``site`` int32 ``[P
 the result bool ``[cycles, P]``. `MODELS` is their table. Sites have log-normal sizes in all of them.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

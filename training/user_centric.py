@@ -4,8 +4,6 @@ Search quality by budget for user-centric, staleness- and embarrassment-based re
 site and on all pages that change, under two scoring functions; figures 3 and 4, tables, JSON and CSV.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Sequence

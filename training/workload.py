@@ -3,8 +3,6 @@
 Writes a log of queries, `query<TAB>count`, as `training.evaluate --query-log` and `GP4C_QUERY_LOG` read it.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Trouble beside a store or from sites: archives, search indexes, feeds, sitemaps, diffs, monitors."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

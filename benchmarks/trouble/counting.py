@@ -1,7 +1,5 @@
 """Counts of trouble, and the time that anything may take."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

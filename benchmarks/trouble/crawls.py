@@ -1,7 +1,5 @@
 """Real crawls that are killed, whose clocks jump, and whose disks fail."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

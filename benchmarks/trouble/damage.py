@@ -1,7 +1,5 @@
 """Stores whose files are damaged: read, and recovered."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

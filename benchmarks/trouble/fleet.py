@@ -1,7 +1,5 @@
 """A crawl with fetchers as somebody would run it: scheduler, fetchers and owner are processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

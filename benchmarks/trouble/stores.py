@@ -1,7 +1,5 @@
 """Stores whose commands are killed, whose power is cut, whose disk is full, or that several open at once."""
 
-from __future__ import annotations
-
 import os
 import random
 import resource

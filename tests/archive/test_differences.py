@@ -1,7 +1,5 @@
 """Word diffs: what they say makes the one text of the other, whatever the texts."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import pytest

@@ -1,7 +1,5 @@
 """The archive of texts: what it keeps, what it lets go, and what it never mixes up."""
 
-from __future__ import annotations
-
 import sqlite3
 import tempfile
 from contextlib import closing

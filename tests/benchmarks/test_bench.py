@@ -1,7 +1,5 @@
 """``make bench``: it runs every script that the documentation promises."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Why the panel: what is learned on visited pages is worse on the web than what is learned on the panel."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.bias import histories, learned_from, worth

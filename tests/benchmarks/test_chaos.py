@@ -1,7 +1,5 @@
 """A short part of `make chaos`: nothing is lost, doubled, silent, hangs, or ends badly."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.chaos import HEADER, TROUBLE, Count, run

@@ -1,7 +1,5 @@
 """The curve of indexing with and without measuring: both index the same texts, one measures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The leaderboard's tables, and the rules that choose from it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The tables of sampling policies: what stands in them is what replays find."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What sketches lose: measured with the features of the real clustering."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Verdicts of benchmarks follow from the numbers that they print."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import SimpleNamespace

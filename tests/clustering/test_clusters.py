@@ -1,7 +1,5 @@
 """Clusters by contents, links and copies, once or again in the course of a replay."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

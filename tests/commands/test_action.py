@@ -1,7 +1,5 @@
 """Output and arguments of all commands: tables for the terminal, counts from 1 on."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """``scrapy gp4c cluster`` and ``python -m training.cluster STORE``."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``scrapy gp4c ...`` as a user runs it, in a Scrapy project of its own."""
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Every action that only reads, on every kind of store: of a crawl, empty, damaged, in use."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Files that `import` reads and requests that a store holds: whatever is in them, an error that says what."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

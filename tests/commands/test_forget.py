@@ -1,7 +1,5 @@
 """``scrapy gp4c forget``, and what ``status`` says of pages that are visited in vain."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import AsyncIterator
 from pathlib import Path

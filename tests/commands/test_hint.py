@@ -1,7 +1,5 @@
 """``scrapy gp4c hint``: URLs that something else says have changed."""
 
-from __future__ import annotations
-
 import gzip
 import io
 from collections.abc import Callable

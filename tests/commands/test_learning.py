@@ -1,7 +1,5 @@
 """``scrapy gp4c evaluate`` and its like, as a user runs them."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``scrapy gp4c monitor``: its schedule, and what survives kills, jumps of the clock and slow cycles."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

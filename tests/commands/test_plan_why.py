@@ -1,7 +1,5 @@
 """``scrapy gp4c plan`` and ``why``, on the store of a real crawl."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

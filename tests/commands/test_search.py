@@ -1,7 +1,5 @@
 """``scrapy gp4c search`` and ``pages --sort dq``: what a crawl with a log of queries knows, shown."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import random

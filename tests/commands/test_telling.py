@@ -1,7 +1,5 @@
 """Commands that tell of pages: history, failing, feed, metrics and notify, on the store of real crawls."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a person sees of what the crawl compares."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -1,7 +1,5 @@
 """Where two score functions differ: every visit noted, and the sums over them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

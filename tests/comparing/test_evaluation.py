@@ -1,7 +1,5 @@
 """Score functions side by side: the record of it, and when it refuses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

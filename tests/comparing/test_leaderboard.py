@@ -1,7 +1,5 @@
 """The leaderboard: who is on the front, and how far ahead of the default, by paired differences."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Champion and challenger: what is promoted, what is kept, and that the file is whole at any moment."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Intervals, paired tests and duels, against worked examples and against scipy called another way."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Policies over several seeds: means by cycle, intervals over cycles, differences paired by cycle."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fixtures of the crawls that are killed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

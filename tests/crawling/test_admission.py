@@ -1,7 +1,5 @@
 """Admission of requests: links of settled pages, weights, limits and traps."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator

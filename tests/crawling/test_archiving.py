@@ -1,7 +1,5 @@
 """The archive of a crawl: what callbacks, commands and the report show, and kills at any moment."""
 
-from __future__ import annotations
-
 import copy
 import json
 import logging

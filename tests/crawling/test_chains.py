@@ -1,7 +1,5 @@
 """Spiders whose pages need each other: sessions, items of several pages, answers that the spider handles."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator

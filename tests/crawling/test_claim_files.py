@@ -1,7 +1,5 @@
 """Sitemaps and feeds: the claims that are read, and hostile files that cost neither time nor memory."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import subprocess

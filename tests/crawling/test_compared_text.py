@@ -1,7 +1,5 @@
 """What a crawl over four cycles takes for a change, on every kind of page."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable

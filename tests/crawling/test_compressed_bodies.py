@@ -1,7 +1,5 @@
 """Compressed bodies that lack their end are errors, whatever of them can be decoded."""
 
-from __future__ import annotations
-
 import gzip
 import random
 import tracemalloc

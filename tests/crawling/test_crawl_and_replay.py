@@ -1,7 +1,5 @@
 """A crawl without HTTP and a replay of one web visit the same pages, round for round."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Settings over several cycles, in real crawls of a loopback site; the plan of a cycle by page."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator

@@ -1,7 +1,5 @@
 """A store that is found damaged in the middle of a crawl: one line, a finish reason, and no traceback."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

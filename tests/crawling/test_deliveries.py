@@ -1,7 +1,5 @@
 """Deliveries: a visit counts when it was used; what was not is delivered again."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

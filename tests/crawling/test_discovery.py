@@ -1,7 +1,5 @@
 """Discovery in real crawls: hubs are visited for what they bring, new pages fetched when they appear."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Doubt before belief: answers that are not the page, by rules and by real crawls over many cycles."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Policies that sample, on hosts that may be asked seldom: who waits for whom."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, time

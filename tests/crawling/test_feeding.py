@@ -1,7 +1,5 @@
 """Order in which the pages of a plan go into Scrapy's queue, and out of it; the frontier."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the next cycles would visit: held against crawls that then do it."""
 
-from __future__ import annotations
-
 from itertools import islice
 from pathlib import Path
 from typing import Any

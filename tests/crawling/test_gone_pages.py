@@ -1,7 +1,5 @@
 """Pages and sites that were gone: every state has a way out, by real crawls over many cycles."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Hints: claims of sitemaps, feeds, robots.txt and headers, read from responses that pass."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Every planned page ends its cycle with exactly one outcome, whatever the server does."""
 
-from __future__ import annotations
-
 import gzip
 import os
 from collections.abc import AsyncIterator, Callable, Iterator

@@ -1,7 +1,5 @@
 """Interrupted crawls: Ctrl-C once and twice, SIGTERM, and kill -9 at many random moments."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """A crawl with a log of queries measures what its visits gain searches, as replays of contents do."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -3,8 +3,6 @@
 ``GP4C_KILLS=50 python -m pytest tests -k measuring_killed`` kills so often instead of a few times.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

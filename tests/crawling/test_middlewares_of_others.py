@@ -1,7 +1,5 @@
 """Middlewares, pipelines and callbacks of others: a visit counts as what came of it in the end."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path

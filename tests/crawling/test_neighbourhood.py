@@ -1,7 +1,5 @@
 """Neighbourhood of pages in a crawl: the tree of directories, clusters of copies, and their policies."""
 
-from __future__ import annotations
-
 import logging
 from argparse import Namespace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """First visits of a cycle: the sites by turns, caps in all and by site."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence

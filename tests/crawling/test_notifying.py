@@ -1,7 +1,5 @@
 """Notices of real crawls: messages, a command, a feed and metrics at the end of each cycle."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

@@ -1,7 +1,5 @@
 """The plan of a cycle and its hubs, against models that sort everything in plain Python."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Promises about pages in real crawls: how often pages are visited, and what of them is compared."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Spiders at random against an oracle: no change is lost, and no item has data of an earlier cycle."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

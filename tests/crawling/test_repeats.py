@@ -1,7 +1,5 @@
 """Twins of a page and traps, by real crawls over many cycles."""
 
-from __future__ import annotations
-
 import calendar
 import itertools
 import logging

@@ -1,7 +1,5 @@
 """What a cycle's record, its log line and `status` tell of samples; score files that want another policy."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

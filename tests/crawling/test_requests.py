@@ -1,7 +1,5 @@
 """Stored requests: made, kept as JSON, told apart, rebuilt, and marked with their finders."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import logging

@@ -1,7 +1,5 @@
 """Several rounds in a cycle: what a crawl visits is what a replay visits, and a kill changes no plan."""
 
-from __future__ import annotations
-
 import logging
 import os
 import random

@@ -1,7 +1,5 @@
 """Policies that sample, over HTTP and a request at a time: visit by visit what a replay visits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

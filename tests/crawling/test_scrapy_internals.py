@@ -1,7 +1,5 @@
 """Scrapy's private API: each use of it, in one crawl without the add-on, so that a change is seen."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Signals and items of page events in real crawls, killed ones too."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Spiders as people write them: data of today, whatever the way of a request to its callback."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator

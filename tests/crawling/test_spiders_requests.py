@@ -1,7 +1,5 @@
 """The spider's request of today: it is sent and stored, whatever the store had."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import threading

@@ -1,7 +1,5 @@
 """Whose store it is: paths by spider and arguments, owners, permissions, one line for what is wrong."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

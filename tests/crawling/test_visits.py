@@ -1,7 +1,5 @@
 """Visits in real crawls, beside Scrapy's own middlewares: caches, compression, media, robots.txt."""
 
-from __future__ import annotations
-
 import gzip
 import subprocess
 import threading

@@ -1,7 +1,5 @@
 """Plugins of others, as the registry has them: four cycles each, of which the third finds changes."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

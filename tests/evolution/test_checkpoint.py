@@ -1,7 +1,5 @@
 """Checkpoints: atomic, and never mixed up between runs."""
 
-from __future__ import annotations
-
 import json
 import os
 

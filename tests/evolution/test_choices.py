@@ -1,7 +1,5 @@
 """What can be chosen, and the parts of a history prepared for it."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Compiling beside a search: the file that tells of it comes whatever happens, and the code is used."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

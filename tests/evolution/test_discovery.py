@@ -1,7 +1,5 @@
 """Learning what ranks hubs: on small webs, to a file that a crawl plans by."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The GP4C process: generations, the best kept, elitism, repeatability, continuation."""
 
-from __future__ import annotations
-
 import collections
 import hashlib
 import itertools

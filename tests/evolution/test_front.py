@@ -1,7 +1,5 @@
 """Evolution with two objectives, and the choice in a front."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import math

@@ -1,7 +1,5 @@
 """Learning from a history, fold by fold in step: what comes out, and what it does not depend on."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 from collections import Counter

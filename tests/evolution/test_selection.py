@@ -1,7 +1,5 @@
 """Selection rules, the promotion test of a function that leads, and values that are replayed once."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable

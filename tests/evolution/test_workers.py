@@ -1,7 +1,5 @@
 """Workers: the same outcomes on any backend, and a training set travels only where it is missing."""
 
-from __future__ import annotations
-
 import dataclasses
 import multiprocessing
 import os

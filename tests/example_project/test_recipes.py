@@ -1,7 +1,5 @@
 """The recipes of docs/recipes.md, end to end: each prints or sends what its text says."""
 
-from __future__ import annotations
-
 import csv
 import email.policy
 import io

@@ -1,7 +1,5 @@
 """Faults of crawls with fetchers: stopped and killed processes, other versions, pages that kill."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Crawls whose pages are downloaded by fetchers, in processes of their own, over a real Dask cluster."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Notes of copies: read back as they were; equal checksums of bodies mean equal fingerprints."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

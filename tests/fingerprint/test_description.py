@@ -1,7 +1,5 @@
 """What is kept of a page: visible words and images, links of the main content within the site."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

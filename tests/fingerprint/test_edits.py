@@ -1,7 +1,5 @@
 """Property of the fingerprint: any edit of a visible word is found, and moved noise is not."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """Tests of the text fingerprint: what counts as a change, what does not, and that nothing raises."""
 
-from __future__ import annotations
-
 import gzip
 from datetime import datetime
 from random import Random

@@ -1,7 +1,5 @@
 """Kinds of changes that were hidden, and kinds of noise that counted: five variants of each."""
 
-from __future__ import annotations
-
 import io
 import json
 import time

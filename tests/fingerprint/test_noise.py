@@ -1,7 +1,5 @@
 """Learned noise: what a site draws anew at each visit stops counting, and no statement of a page does."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """Tests of the normal form: what the bound on combining marks leaves alone."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest

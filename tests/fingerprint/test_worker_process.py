@@ -1,7 +1,5 @@
 """Fingerprints of large pages: made by a process, equal to those made here, whatever becomes of it."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import resource

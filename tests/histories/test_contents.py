@@ -1,7 +1,5 @@
 """Contents: texts of pages by cycle, and the history of changes that they make."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import lzma

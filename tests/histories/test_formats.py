@@ -1,7 +1,5 @@
 """File formats of histories: round trips, damaged files, and files that are larger than memory."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """The change history in the stores of crawls."""
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys

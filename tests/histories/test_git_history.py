@@ -1,7 +1,5 @@
 """Change histories from git repositories, on repositories made for the purpose."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

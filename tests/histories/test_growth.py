@@ -1,7 +1,5 @@
 """Histories that grow: what fits together, what could be observed, files."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterator

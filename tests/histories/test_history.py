@@ -1,7 +1,5 @@
 """Change histories and their addresses."""
 
-from __future__ import annotations
-
 import logging
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """Outcomes that nobody observed: the thesis rule for errors, and draws between irregular visits."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 

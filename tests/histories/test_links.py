@@ -1,7 +1,5 @@
 """Links between pages of recorded contents: how they are written, and where they lead."""
 
-from __future__ import annotations
-
 from pathlib import PurePosixPath
 
 import numpy as np

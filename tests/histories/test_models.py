@@ -1,7 +1,5 @@
 """Synthetic change histories: their statistics, and that the seed decides them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

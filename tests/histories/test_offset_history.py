@@ -1,7 +1,5 @@
 """Histories of irregular visits: what the visits say is in the history, bit for bit."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import logging

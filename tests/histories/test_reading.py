@@ -1,7 +1,5 @@
 """Histories in longer cycles than they were recorded in."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Parts of a history made of whole sites; those of single pages are in test_history."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The house: what the documentation and the comments name exists."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tokenize

@@ -1,7 +1,5 @@
 """The house: every command that the documentation shows can be given, and the tutorial works word by word."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import itertools

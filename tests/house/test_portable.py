@@ -1,7 +1,5 @@
 """The house: modules can be imported on every operating system, and match alike in every Python."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

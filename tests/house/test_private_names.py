@@ -1,7 +1,5 @@
 """Private names stay in their modules, and a class name stands in one module."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The house: the README works word by word, in a project of its own."""
 
-from __future__ import annotations
-
 import configparser
 import gzip
 import os

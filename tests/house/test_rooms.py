@@ -1,7 +1,5 @@
 """The house: which room may import which, read from the sources themselves, wherever the import stands."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Traces of a crawl and of learning: few modules are crossed by a response, a plan and a generation."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace

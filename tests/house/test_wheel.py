@@ -1,7 +1,5 @@
 """The house: what a wheel holds, and that it works alone, far from the repository."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Feeds: Atom and JSON Feed, read back by readers of their own."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Metrics in the text format of Prometheus, read by its own parser."""
 
-from __future__ import annotations
-
 from prometheus_client.parser import text_string_to_metric_families
 
 from scrapy_gp4c.notices.metrics import metrics

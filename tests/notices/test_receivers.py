@@ -1,7 +1,5 @@
 """Receivers of notices: the setting, who wants which event, and messages."""
 
-from __future__ import annotations
-
 import pytest
 
 from scrapy_gp4c.notices.events import PageEvent

@@ -1,7 +1,5 @@
 """Sending: real SMTP and HTTP servers get what waits; nothing is lost while they are down."""
 
-from __future__ import annotations
-
 import asyncio
 import email.policy
 import json

@@ -1,7 +1,5 @@
 """Bytes of blocks of page columns: there and back, in as few of them as will do, and one row of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

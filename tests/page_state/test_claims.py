@@ -1,7 +1,5 @@
 """Notes of a cycle about pages: which page found which."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from scrapy_gp4c.page_state.claims import finder_pages

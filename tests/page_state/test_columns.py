@@ -1,7 +1,5 @@
 """Blocks of page columns: bytes there and back, one row of them, and what visits do to rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

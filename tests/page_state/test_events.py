@@ -1,7 +1,5 @@
 """Events of pages, against a plain loop over single visits."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Groups of pages: which pages are in them, and rings of groups as rings of pages."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Where a URL is: any text has a place, and what is one place for people is one place here."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from itertools import pairwise
 

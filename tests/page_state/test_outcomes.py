@@ -1,7 +1,5 @@
 """Outcomes: the sets of those that count alike."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

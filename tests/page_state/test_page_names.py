@@ -1,7 +1,5 @@
 """Names of pages: parameters of campaigns and sessions make no page, all others do."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What related pages tell, against its definitions in plain Python, visit by visit."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

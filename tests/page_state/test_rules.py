@@ -1,7 +1,5 @@
 """Rules about pages: their values, and the URLs that they match."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

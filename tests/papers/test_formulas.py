@@ -4,8 +4,6 @@
 text can be read in several ways, the reading is that of docs/lab/reproduction.md, and the test names it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The experiment learns from what it does not test on: no fold leaks."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

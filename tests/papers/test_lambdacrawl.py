@@ -1,7 +1,5 @@
 """Kolobov et al. 2019: the algorithms beside their pseudocode, and the preset from end to end."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

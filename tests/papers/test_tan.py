@@ -1,7 +1,5 @@
 """The experiment of Tan et al. 2007: what is replayed is what the paper says, and says it of our data."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The user-centric experiment on small contents: policies, estimates, forecasts, the command."""
 
-from __future__ import annotations
-
 import difflib
 import json
 from dataclasses import replace

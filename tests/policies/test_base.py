@@ -1,7 +1,5 @@
 """The driver: every breach of the contract is one error that names policy and breach; and budgets."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One suite for any policy: the contract, and that a plan follows from settings, round and evidence alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Promises: visits by earliest deadline, against a plain simulation, and what must never happen."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

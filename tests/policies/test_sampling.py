@@ -1,7 +1,5 @@
 """Sampling policies against plain Python, visit by visit (Tan et al. 2007)."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable

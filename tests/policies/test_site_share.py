@@ -1,7 +1,5 @@
 """The share of restless and swelling sites of a cycle's budget, against a plain reading of the rule."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

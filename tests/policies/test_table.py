@@ -1,7 +1,5 @@
 """Reading a policy from its text: accepted texts and parameters, and one clear error for the rest."""
 
-from __future__ import annotations
-
 import math
 from contextlib import suppress
 

@@ -1,7 +1,5 @@
 """Rounds of equal parts: how many pages each takes, and what it reads for that."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Baselines: optimal allocations meet the first-order condition, and every policy spends the same budget."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Final

@@ -1,7 +1,5 @@
 """Claims in replays of histories: the same crawl as a replay of growth in which nothing grows."""
 
-from __future__ import annotations
-
 import gzip
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Dense engine: sums over copies equal recounting, and compiled loops visit what the policies choose."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from fractions import Fraction

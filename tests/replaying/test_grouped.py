@@ -1,7 +1,5 @@
 """Compiled programs and the prefix cache change no bit of a replay."""
 
-from __future__ import annotations
-
 import random
 from unittest import mock
 

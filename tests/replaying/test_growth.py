@@ -1,7 +1,5 @@
 """Replays of growth by hand, and against crawls of the same web into a real store, claims included."""
 
-from __future__ import annotations
-
 import dataclasses
 import pickle
 import tempfile

@@ -1,7 +1,5 @@
 """Compiled loops of the grouped engine that `test_replay` does not reach, and the notice of compilation."""
 
-from __future__ import annotations
-
 import ast
 import logging
 import os

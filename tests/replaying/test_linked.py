@@ -1,7 +1,5 @@
 """Contents as a web that is crawled from its start pages."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Metrics: each formula against its definition in plain arithmetic."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """SBR and EBR: exact allocations and timetables, and the same refreshes as in the paper's experiment."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from pathlib import Path

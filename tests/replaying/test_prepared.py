@@ -1,7 +1,5 @@
 """Prepared histories: the cache and its keys."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rules in replays: the visits of a plain simulation, and what they cost."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

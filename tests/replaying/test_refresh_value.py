@@ -1,7 +1,5 @@
 """Refresh values of replays of contents, and importance by links."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

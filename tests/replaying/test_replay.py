@@ -1,7 +1,5 @@
 """Replay: both engines against a plain restatement of Algorithm 2, and what must hold of any replay."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import pickle

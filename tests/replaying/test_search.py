@@ -1,7 +1,5 @@
 """Counts of terms against counting words, and answers against the definitions, cycle by cycle."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path

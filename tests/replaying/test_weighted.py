@@ -1,7 +1,5 @@
 """Metrics by weights: against their definitions, and those without weights where all pages weigh the same."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

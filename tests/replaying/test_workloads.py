@@ -1,7 +1,5 @@
 """Workloads drawn from the headings of pages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

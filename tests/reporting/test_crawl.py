@@ -1,7 +1,5 @@
 """The report of a crawl: what it counts, and that commands and browser show it."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import subprocess

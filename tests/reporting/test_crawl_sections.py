@@ -1,7 +1,5 @@
 """New pages in the report of a crawl: counts, delays and hubs are those of the visits, one by one."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

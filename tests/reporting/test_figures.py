@@ -1,7 +1,5 @@
 """Figures: their data against the results, and the files against their formats."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import xml.etree.ElementTree as ElementTree

@@ -1,7 +1,5 @@
 """Reports: read in a real browser, and checked as text where there is none."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

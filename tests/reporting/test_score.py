@@ -1,7 +1,5 @@
 """Typeset formulas and drawn trees, against the expressions they show."""
 
-from __future__ import annotations
-
 import itertools
 import xml.etree.ElementTree as ElementTree
 

@@ -1,7 +1,5 @@
 """What learning shows: numbers with their intervals."""
 
-from __future__ import annotations
-
 import csv
 from io import StringIO
 

@@ -1,7 +1,5 @@
 """What visits brought: sums by their definition, and which pages are hubs."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

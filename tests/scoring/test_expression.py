@@ -1,7 +1,5 @@
 """The score language: round trips, closed arithmetic, one evaluation whatever the blocks, hostile text."""
 
-from __future__ import annotations
-
 import math
 import pickle
 

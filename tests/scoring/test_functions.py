@@ -1,7 +1,5 @@
 """Score functions: loading from every form."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """What claims add to the odds of a change: nothing where they are noise, much where they hold."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

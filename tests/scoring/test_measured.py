@@ -1,7 +1,5 @@
 """Measurements of visits: bits of changes by definition, download times, and their terminals."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The named score functions: each row is complete, and each index is what its definition says."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

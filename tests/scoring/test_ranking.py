@@ -1,7 +1,5 @@
 """Ranking: the k best of an array or of a stream of blocks, against a plain sort."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """What refreshes were worth: terminals against the list of measured visits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Sizes of pages: their classes, and what a lift is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

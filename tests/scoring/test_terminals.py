@@ -1,7 +1,5 @@
 """Terminals: the O(1) state against the printed sums over the whole history."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

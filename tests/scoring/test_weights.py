@@ -1,7 +1,5 @@
 """Weights: what is one, and what says what is wrong with the rest."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """F and its inverse: knots at the scores of their ranks, monotone between, sums without a loop."""
 
-from __future__ import annotations
-
 from math import ceil, exp, floor, inf, log
 
 import numpy as np

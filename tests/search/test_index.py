@@ -1,7 +1,5 @@
 """The search index: staging, taking in, measuring, and everything that can be wrong with its file."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator

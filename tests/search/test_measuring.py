@@ -1,7 +1,5 @@
 """Scoring functions in their two parts, against their formulas one occurrence at a time."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

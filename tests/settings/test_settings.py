@@ -1,7 +1,5 @@
 """Every ``GP4C_*`` setting: defaults, conversions from text, and one clear error for a bad value."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

@@ -1,7 +1,5 @@
 """Readers of values: what each makes of a project's value and of the same value as text."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

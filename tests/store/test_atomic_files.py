@@ -1,7 +1,5 @@
 """Files that are there whole or not at all, and what is no file."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

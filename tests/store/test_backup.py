@@ -1,7 +1,5 @@
 """Checking a store, backing it up beside a crawl, bringing a backup back, and giving room back."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Checksums of values, and the kept form of requests."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Claims in a store: by the oracle, through an export, a repair and the removal of old cycles."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Descriptions of copies and clusters of pages in a store: whole or not at all, gone with their pages."""
 
-from __future__ import annotations
-
 import signal
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is secret in a request: found wherever it hides, in time linear in the length, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import string
 from typing import Any

@@ -1,7 +1,5 @@
 """The plan of a cycle, round by round: complete or not there, whenever the process ends."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Opening a store: locks, access, truncated files, and failures of LMDB and of the disk."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -1,7 +1,5 @@
 """Stores without some of their pages: the others have what they had, whatever moment a kill comes at."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 from functools import partial

@@ -1,7 +1,5 @@
 """A store that has no room left stops the crawl with one message, and costs no recorded visit."""
 
-from __future__ import annotations
-
 import logging
 import os
 import resource

@@ -1,7 +1,5 @@
 """What visits gained a search: kept by visit and by page, through kills, exports, repairs and old schemas."""
 
-from __future__ import annotations
-
 import math
 import random
 import signal

@@ -1,7 +1,5 @@
 """Numbers of directories, their blocks, and what is kept of the visits to them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

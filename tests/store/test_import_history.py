@@ -1,7 +1,5 @@
 """Restoring a history beside whatever else happens: a crawl, a kill, a power cut."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Visits of old cycles that are dropped: what they did to pages stays, and a store has its size."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shadows of the panel."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The store as a whole: calls that it refuses, and what it makes of its arguments."""
 
-from __future__ import annotations
-
 import struct
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Real ``kill -9`` of a crawling process: nothing committed is lost or doubled, every fold is resumed."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """The store against a model of plain dictionaries: any sequence of calls, reopened at any moment."""
 
-from __future__ import annotations
-
 import math
 import shutil
 import tempfile

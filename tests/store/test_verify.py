@@ -1,7 +1,5 @@
 """Verification of stores: what is wrong, in words, with the place of the damage."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Weights and sizes of pages in a store: by an oracle, through kills, an export, a repair and `forget`."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 from pathlib import Path

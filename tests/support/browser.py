@@ -1,7 +1,5 @@
 """A headless Chromium for tests, or a skipped test where there is none."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """All that a store has, told without page ids and numbers of directories: the same for any order of these."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Contents for tests: texts of a few pages over a few cycles."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@
 id of the crawl at once, and with its exit status (negative: the signal that ended it) when it is over.
 """
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import json

@@ -1,7 +1,5 @@
 """A Dask cluster as somebody would run it: a scheduler, workers, and certificates of their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

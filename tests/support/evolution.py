@@ -1,7 +1,5 @@
 """One run of genetic programming, driven to its end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from scrapy_gp4c.scoring.expression import Expression

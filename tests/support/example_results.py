@@ -1,7 +1,5 @@
 """Results of an experiment as `training.experiment` writes them, small enough to compute by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from scrapy_gp4c.scoring.terminals import PAPER_SETS

@@ -3,8 +3,6 @@
 ``GP4C_FUZZ=100000 python -m pytest tests -k foreign`` reads so many of each instead of a few.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Sequence

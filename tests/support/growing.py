@@ -1,7 +1,5 @@
 """A web that grows, crawled into a real store and replayed; and what visits brought, by definition."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Contents of pages that change together and link to each other, as sampling policies want them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

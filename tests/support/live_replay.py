@@ -1,7 +1,5 @@
 """A crawl and a replay of one web, planned by one policy and noted side by side."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection
 from pathlib import Path

@@ -6,8 +6,6 @@
 (None: the page finishes the request itself). Every request is logged.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A monitor of small crawls, to be killed and started again: ``monitored STORE LOG CYCLES SECONDS``."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A crawl without pages, of which many can be run: ``monitored_crawl STORE LOG SECONDS``."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

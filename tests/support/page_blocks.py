@@ -1,7 +1,5 @@
 """Blocks of page columns for property tests."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Reports as text: whether they are well formed and complete."""
 
-from __future__ import annotations
-
 import json
 import re
 from html.parser import HTMLParser

@@ -1,7 +1,5 @@
 """Policies of the tests' own: one that depends on what a cycle finds, and those that break the contract."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 ``python -m tests.support.schemas`` writes them to docs/schemas.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import types

@@ -1,7 +1,5 @@
 """The project's own sources, for tests that hold the rules of the house: files, modules, syntax trees."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pages for stores of tests."""
 
-from __future__ import annotations
-
 
 def pages(count: int, first: int = 0, padding: str = "") -> list[tuple[int, dict[str, str]]]:
     """Keys and requests of `count` pages."""

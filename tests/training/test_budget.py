@@ -1,7 +1,5 @@
 """The budget command: equal to the evaluation at each budget, its answers, a panel's figures."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

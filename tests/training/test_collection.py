@@ -1,7 +1,5 @@
 """Collections as BRDC'12 was made: sizes of sites in samples, counts of overviews, effect of imputation."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

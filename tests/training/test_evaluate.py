@@ -1,7 +1,5 @@
 """The evaluation command: its table, its files, its refusals."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

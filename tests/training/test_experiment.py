@@ -1,7 +1,5 @@
 """The experiment, end to end on a small history: its files, and that it resumes."""
 
-from __future__ import annotations
-
 import csv
 import json
 import xml.etree.ElementTree as ElementTree

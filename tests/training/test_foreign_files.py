@@ -1,7 +1,5 @@
 """Files that training reads: whatever is in them, they are read, or one error says what is wrong."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

@@ -1,7 +1,5 @@
 """The command `python -m training.learn`: from a history file to a score file; kills and bad input too."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """`python -m training.learn --backend dask` on a cluster of real processes, over TLS."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

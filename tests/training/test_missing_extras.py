@@ -1,7 +1,5 @@
 """A command whose extra is not installed says so in one line, with the command that installs it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

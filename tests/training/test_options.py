@@ -1,7 +1,5 @@
 """Options of several commands: what their texts mean."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The command that makes reports: of experiments, of score files, of what is neither."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Descriptions of copies: small, compared as the texts, read back as they were."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

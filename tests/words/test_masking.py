@@ -1,7 +1,5 @@
 """Tests of the masks' time: linear in the length of any text, by the patterns' form and by what they cost."""
 
-from __future__ import annotations
-
 import re
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Tokens of pages and queries."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -6,8 +6,6 @@ clusters at first, at most a tenth of the pages; counts as log(1 + x); every fea
 variance 1.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import zipfile

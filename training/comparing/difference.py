@@ -4,8 +4,6 @@ Both are replayed page by page on the same history; every visit is noted with th
 that moment (n judged visits, X changes found, t cycles since the last visit) and its outcome.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple

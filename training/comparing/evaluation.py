@@ -1,7 +1,5 @@
 """Score functions and policies side by side on a recorded history."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

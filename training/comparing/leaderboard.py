@@ -4,8 +4,6 @@ Replays with several seeds differ in what is drawn: ties, and what follows from 
 are over the scored cycles; with several, over the seeds.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

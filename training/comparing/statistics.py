@@ -4,8 +4,6 @@ Values of one score function come as float64 ``[F, C]``: one row per fold, one c
 All statistics are scipy's.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple

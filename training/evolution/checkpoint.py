@@ -4,8 +4,6 @@ One JSON file, replaced atomically after every generation. It names the run it b
 result depends on. Reading the checkpoint of another run is an error, not a silent mixture of both.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

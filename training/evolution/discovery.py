@@ -12,8 +12,6 @@ individuals and the crawl's default, the one is taken that does best in the firs
 span has no say and is reported.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace

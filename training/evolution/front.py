@@ -19,8 +19,6 @@ The front is what no other candidate dominates in the means of training and vali
 the same; the function taken is shown with it even where a longer one dominates it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple

@@ -1,7 +1,5 @@
 """Learning runs that write score files (docs/code/architecture.md, "Files and formats") and survive kills."""
 
-from __future__ import annotations
-
 import datetime
 import math
 import platform

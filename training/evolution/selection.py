@@ -23,8 +23,6 @@ variance is (m - 1) / m * sum (D_g - mean D)^2. Where splits are not of whole si
 for these same sites, and the error is that of the mean over the cycles.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, NamedTuple

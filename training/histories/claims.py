@@ -1,7 +1,5 @@
 """Claims of sites about the pages of a history: when the crawl read them, and what they say."""
 
-from __future__ import annotations
-
 import gzip
 import math
 from collections.abc import Iterator, Sequence

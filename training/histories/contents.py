@@ -6,8 +6,6 @@ of ``versions`` are cycles: in cycle c a page holds the version of the greatest 
 means that there is no page from then on. Every page has a text in cycle 0.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

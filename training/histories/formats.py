@@ -11,8 +11,6 @@ Three formats, each also gzip-compressed, told apart by the file's content (docs
   ``page_names``, either arrays of strings or uint8 (UTF-8, a null byte after each name).
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io
@@ -48,7 +46,7 @@ MAX_LINE_BYTES: Final = 2**28
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[io.BufferedReader[Any] | lzma.LZMAFile]:
+def opened(path: Path) -> Iterator["io.BufferedReader[Any] | lzma.LZMAFile"]:
     """Open a file that is plain, gzip or xz, as its first bytes say.
 
     Raises HistoryError where it cannot be read, also within the block: for damaged data, say.

@@ -1,7 +1,5 @@
 """Histories in the stores of crawls (docs/lab/closing-the-loop.md explains the choice)."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Sequence

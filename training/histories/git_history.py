@@ -7,8 +7,6 @@ growth, files that appear are found by the index page of their directory: the fi
 a page of its own: a list that changes with its files.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import re
 from collections.abc import Callable, Sequence

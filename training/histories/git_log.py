@@ -5,8 +5,6 @@ trees, never file contents: a clone made with ``--filter=blob:none --no-checkout
 data: no program that its configuration, attributes or hooks name is run, and nothing is fetched.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile

@@ -5,8 +5,6 @@ finds no change, nothing changed within the gap, and nothing needs to be guessed
 works an example of either rule.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

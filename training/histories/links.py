@@ -1,7 +1,5 @@
 """Links between the pages of recorded contents, as Markdown, HTML and reStructuredText write them."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections import defaultdict

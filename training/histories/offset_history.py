@@ -10,8 +10,6 @@ A directory has four files of tab-separated lines, each plain or gzip as ``NAME.
   missing).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """Readers of histories: files of any format, files of contents, stores of crawls; in longer cycles too."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Parts of a change history to learn, to choose and to test on: the papers' protocols."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple, get_args
 

@@ -5,8 +5,6 @@ same shares. Nothing is known of a page at the beginning (no warm-up), and one s
 (Algorithm 1). PageRank is that of the pages' links, on a scale from 0 to 10.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -18,8 +18,6 @@ these shares, exactly; `timetable` turns the numbers into cycles (the transporta
 section 4). The rest of the budget goes to the pages visited longest ago.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import partial

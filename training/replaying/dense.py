@@ -11,8 +11,6 @@ subexpressions of that state, pages of one directory in subexpressions of its ta
 are kept up to date by `GroupWindow`.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import weakref

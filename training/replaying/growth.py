@@ -5,8 +5,6 @@ policy; warm-up and first visits outside it. New pages of a visit are fetched in
 sites arrive cycle by cycle as in the crawl, and count as far as the site was right before.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Recorded contents as a web that is crawled from the start pages of its sites, link by link."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import replace
 

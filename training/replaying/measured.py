@@ -1,7 +1,5 @@
 """Measurements of the visits of a replay: download times, and bits of fingerprints that change."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Protocol
 

@@ -5,8 +5,6 @@ depends on the page's old and new text alone. The importance of pages, which a s
 from a file or stood in for by the links between pages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

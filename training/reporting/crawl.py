@@ -1,7 +1,5 @@
 """Report of a crawl: its cycles, visits, outcomes and hosts, read from its store in one pass."""
 
-from __future__ import annotations
-
 import datetime
 import math
 from collections.abc import Iterator

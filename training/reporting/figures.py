@@ -4,8 +4,6 @@ Lines differ by colour (Okabe and Ito's palette), dash and marker, and are named
 colours are those of its style sheet, so that a chart follows a dark scheme.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import re

@@ -5,8 +5,6 @@ macros of ``templates/blocks.html``; ``templates/report.html`` is the page aroun
 script, no file, no network.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

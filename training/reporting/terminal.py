@@ -1,7 +1,5 @@
 """Terminal output of `training.learn`: progress, results, front, and how to go on."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shlex

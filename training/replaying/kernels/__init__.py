@@ -11,8 +11,6 @@ Loops are short, so that the compiler makes vector instructions of them, and wit
 cannot predict. Page numbers are unsigned: numba looks for negative indices else.
 """
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 

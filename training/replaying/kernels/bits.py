@@ -3,8 +3,6 @@
 # Compiled code: numba infers the types, which mypy cannot follow.
 # mypy: ignore-errors
 
-from __future__ import annotations
-
 import numpy as np
 from numba import types
 from numba.extending import intrinsic

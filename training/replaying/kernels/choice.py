@@ -7,8 +7,6 @@ Whole groups are taken while the budget lasts. Score functions that choose alike
 # Compiled code: numba infers the types, which mypy cannot follow.
 # mypy: ignore-errors
 
-from __future__ import annotations
-
 import numpy as np
 
 from training.replaying.kernels.bits import ONE, bits_of, copy, fill_keys, insert

@@ -15,8 +15,6 @@ for these too: hence ``np.int64(0)`` where a variable is handed on.
 # Compiled code: numba infers the types, which mypy cannot follow.
 # mypy: ignore-errors
 
-from __future__ import annotations
-
 import logging
 import threading
 from typing import Any, Final

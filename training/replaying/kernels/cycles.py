@@ -7,8 +7,6 @@ groups that decided a cycle is kept as a trail, see `training.replaying.grouped`
 # Compiled code: numba infers the types, which mypy cannot follow.
 # mypy: ignore-errors
 
-from __future__ import annotations
-
 import numpy as np
 
 from scrapy_gp4c.scoring.expression import LARGE_QUOTIENT, TINY

@@ -1,7 +1,5 @@
 """Memory of the compiled loops: constants of a replay, arrays, and the names of rows."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -6,8 +6,6 @@ Draws are distinct, so that sorting by them leaves nothing open.
 # Compiled code: numba infers the types, which mypy cannot follow.
 # mypy: ignore-errors
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

@@ -6,8 +6,6 @@ The DCG of a cycle sums the gains of the ranks of changed pages, ties in drawn o
 # Compiled code: numba infers the types, which mypy cannot follow.
 # mypy: ignore-errors
 
-from __future__ import annotations
-
 import numpy as np
 
 from training.replaying.kernels.bits import (
