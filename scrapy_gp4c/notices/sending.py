@@ -98,12 +98,15 @@ def _merged(receiver: Receiver | None, messages: list[QueuedMessage]) -> list[Me
         return [one.message for one in messages]
     first = messages[0].message
     spider = first.title.partition(": ")[0]
-    return [
-        first._replace(
-            title=f"{spider}: {counted(len(messages), 'cycle')} with events",
-            body="\n\n".join(f"{m.title}\n\n{m.body}" for _, m in messages),
-        )
+    bodies = [
+        # The default template begins with the summary, which is the title, too.
+        one.body
+        if one.body.startswith(one.title.removeprefix(f"{spider}: "))
+        else f"{one.title}\n\n{one.body}"
+        for _, one in messages
     ]
+    title = f"{spider}: {counted(len(messages), 'cycle')} with events"
+    return [first._replace(title=title, body="\n\n".join(bodies))]
 
 
 def _run(work: list[dict[str, Any]]) -> Iterator[tuple[int, int, str | None]]:

@@ -263,7 +263,7 @@ def test_a_daily_receiver_gets_one_message_a_day(tmp_path: Path, hook: Hook) -> 
     deliver(outbox, receivers, None)
     (message,) = hook.received
     assert message["title"] == "news: 2 cycles with events"  # it named the first cycle's events alone
-    assert message["message"].count("news: 1 changed, 1 gone") == 2
+    assert message["message"].count("1 changed, 1 gone") == 2  # each stood there twice, as title and as body
     assert len(list(outbox.waiting())) == 1
 
 
