@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
+from urllib.parse import unquote
 
 import numpy as np
 import xxhash
@@ -74,9 +75,14 @@ _LABELS: Final = (
 # be would take longer. To look whether the source has the word of a selector takes longer than the selector.
 _CANDIDATES: Final = "nav,footer,aside,[role],[hidden],[style*=none i],time,amp-ad,amp-embed"
 _MOST_NAMES: Final = 64
+_DOCUMENTS: Final = (
+    ".pdf", ".doc", ".docx", ".xls", ".xlsx", ".ppt", ".pptx", ".odt", ".ods", ".csv", ".zip", ".epub",
+)  # fmt: skip
+"""Ends of links to files, whose names count: a form with a new file has changed under the same words."""
 # Never text, and what says more than its text.
 _FIRST: Final = (
-    f"{_NEVER_TEXT},img[alt],input,meter,progress,[role=img],[disabled],[aria-disabled=true]"
+    f"{_NEVER_TEXT},{','.join(f'a[href*={end!r} i]' for end in _DOCUMENTS)}"
+    ",del,s,strike,img[alt],input,meter,progress,[role=img],[disabled],[aria-disabled=true]"
     ",[aria-label]:empty:not(input),i[title]:empty,span[title]:empty,option[selected],[data-price]:empty"
     ",data[value]:empty,textarea[placeholder]:empty,[itemprop][content],link[itemprop],meta[property$=':price:amount']"
 )
@@ -153,6 +159,8 @@ _NAMES: Final = {  # the look behind comes second: a search for a literal is fas
     for attribute in ("class", "id")
 }
 SEPARATOR: Final = "\x1f"  # between the texts of a page; a blank for what splits words
+_CLOSING: Final = ".,)]"  # no blank stands before them in any language, as it does before a French colon
+_OPENING: Final = "(["
 
 
 def _phrases(name: str) -> frozenset[str]:
@@ -295,7 +303,7 @@ def _parsed(html: str) -> _Parsed:
     roots: tuple[LexborNode, ...] = (document,)
     if OUTSIDE not in kept_reasons:
         text, roots = _main_part(document, text, left_out)
-    text = marked_prose(text, SEPARATOR)
+    text = marked_prose(_closed_up(text), SEPARATOR)
     form = _form_of_code(roots)
     text = f"{text} {form}" if form else text
     if len(text.split(None, LITTLE_TEXT_WORDS)) > LITTLE_TEXT_WORDS:
@@ -307,6 +315,15 @@ def _parsed(html: str) -> _Parsed:
     about = "" if description is None else description.attributes.get("content") or ""
     text = " ".join((text, *data, about))
     return _Parsed(document, Content(text, tuple(left_out), has_text), roots, (form, *data, about))
+
+
+def _closed_up(text: str) -> str:
+    """Return a text whose punctuation stands beside its word, also where the word is bold or a link."""
+    for sign in _CLOSING:
+        text = text.replace(SEPARATOR + sign, sign)
+    for sign in _OPENING:
+        text = text.replace(sign + SEPARATOR, sign)
+    return text
 
 
 def _form_of_code(roots: tuple[LexborNode, ...]) -> str:
@@ -354,7 +371,8 @@ def content_of(html: str) -> LexborNode | None:
 def _document(html: str, source: bytes) -> LexborNode | None:
     if b"shadowrootmode" in source:  # a visitor reads such a template in its place
         html = _SHADOW_ROOT.sub("<div", html)
-    document = LexborHTMLParser(html.replace("<wbr>", "")).root
+    html = html.replace("<wbr>", "").replace("<sup>2</sup>", "²").replace("<sup>3</sup>", "³")
+    document = LexborHTMLParser(html).root
     if document is not None:
         for node in _SELECTOR.find(_FIRST, document):
             tag = node.tag
@@ -390,6 +408,10 @@ def _said(node: LexborNode) -> str:
         words.append(attributes.get("aria-label") or "")
     if tag in ("i", "span") and node.child is None:
         words.append(attributes.get("title") or "")
+    if tag == "a":
+        words.append(_file_name(attributes.get("href") or "", node.text()))
+    if tag in ("del", "s", "strike"):
+        words.append("struck")
     if tag == "option" and "selected" in attributes and not _names_day(node.text(strip=True)):
         words.append("selected")
     if node.child is None:
@@ -401,6 +423,12 @@ def _said(node: LexborNode) -> str:
     if "disabled" in attributes or attributes.get("aria-disabled") == "true":
         words.append("disabled")
     return " ".join(words).strip()
+
+
+def _file_name(href: str, text: str) -> str:
+    """Name of the file that a link leads to, unless its text says it; empty of a link to a page."""
+    name = unquote(href.partition("?")[0].partition("#")[0].rpartition("/")[2])
+    return name if name.lower().endswith(_DOCUMENTS) and name not in text else ""
 
 
 def _names_day(text: str) -> bool:

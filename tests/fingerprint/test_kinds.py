@@ -318,6 +318,10 @@ def test_parts_of_server_components_are_text_of_an_empty_page() -> None:
         ("Rating <data value=4.1></data>", "Rating <data value=4.6></data>"),
         ("<pre>a:\n  b: 1\n  c: 2</pre>", "<pre>a:\n  b: 1\nc: 2</pre>"),
         ("<code>print -v</code>", "<code>print -V</code>"),
+        ("<a href='/f/Form-1.PDF?t=1'>Form</a>", "<a href='/f/Form-2.PDF?t=2'>Form</a>"),
+        ("<a href=agenda%20may.docx>Agenda</a>", "<a href=agenda%20june.docx>Agenda</a>"),
+        ("Closed on Sunday", "<s>Closed on Sunday</s>"),
+        ("<li><del>Room 4</del><li>Room 5", "<li><del>Room 4</del><li><del>Room 5</del>"),
     ],
 )
 def test_what_elements_say_besides_their_text_counts_on_any_page(before: str, after: str) -> None:
@@ -863,6 +867,23 @@ def test_times_and_counters_of_many_languages_are_masked(before: str, after: str
 def test_typographic_twins_are_the_same(before: str, after: str) -> None:
     """A person calls them the same."""
     assert not text_changed(before, after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("The road is closed.", "The road is <b>closed</b>."),
+        ("See the map, please", "See <a href=/map>the map</a>, please"),
+        ("a hall (1,200 seats)", "a hall (<span>1,200 seats</span>)"),
+        ("costs 20,99", "costs <b>20</b><sup>,99</sup>"),
+        ("[1]", "[<a href=#1>1</a>]"),
+        ("area 5 m²", "area 5 m<sup>2</sup>"),
+        ("<a href='a.pdf?v=1'>Plan</a>", "<a href='//cdn.example/x/a.pdf?v=2'>Plan</a>"),
+    ],
+)
+def test_markup_alone_is_no_change(before: str, after: str) -> None:
+    """A bold word or a new link is the same text: blanks came between the word and its full stop."""
+    assert not changed(*(html(f"<p>{filler(60)}</p><p>{one}</p><p>{filler(20)}") for one in (before, after)))
 
 
 def test_text_of_charts_and_shadow_roots_counts() -> None:
