@@ -67,7 +67,7 @@ lint: .venv/installed
 	$(BIN)/mypy
 
 BENCHMARKS := first_answer demo fingerprint reactor_turns crawl_overhead archive politeness plan store_history store_directories panel bias \
-	promotion from_git replay leaderboard reproduction learn learn_related learned_elsewhere headroom impact discovery calendar_trap hints policies sampling sketches fetchers gaming hostile_parsers year chaos
+	promotion from_git replay leaderboard reproduction learn learn_related headroom impact discovery calendar_trap hints policies sampling sketches fetchers gaming hostile_parsers year chaos
 # What makes a script quick whose own size is that of the documentation's figures.
 QUICK_plan := --runs 3
 QUICK_demo := --days 8
@@ -86,7 +86,6 @@ QUICK_policies := --quick
 QUICK_sampling := --budgets 0.05 --seeds 1
 QUICK_sketches := --clusterings 1 --seeds 1
 QUICK_reproduction := --seeds 1
-QUICK_learned_elsewhere := --population 20 --generations 3
 QUICK_discovery := --cycles 10
 QUICK_calendar_trap := --cycles 10
 QUICK_hints := --seeds 1
