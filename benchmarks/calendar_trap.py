@@ -185,13 +185,13 @@ def main() -> int:
         )
     held = []
     for calendar in (DEEP, TURNING):
-        delays, own = (
+        delays, private_mb = (
             [printed(getattr(rows[one], name), form) for one in (calendar, NONE)]
             for name, form in (("delay_cycles", ".2f"), ("own_mb", ".0f"))
         )
         more, named = delays[0] - delays[1], f"{calendar}: more delay, cycles"
         held.append(verdict(named, more, DELAY_CYCLES, at_least=False))
-        more, named = own[0] - own[1], f"{calendar}: more memory, MB"
+        more, named = private_mb[0] - private_mb[1], f"{calendar}: more memory, MB"
         held.append(verdict(named, more, MEMORY_MB, at_least=False))
     return 0 if all(held) else 1
 

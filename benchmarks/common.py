@@ -99,8 +99,8 @@ def verdict(name: str, value: float, target: float, *, at_least: bool) -> bool:
 
     Four significant digits: rounded to hundredths, a difference of 0.0111 met a target of 0.01.
     """
-    shown, wanted = f"{value:.4g}", f"{target:.4g}"
-    holds = float(shown) >= float(wanted) if at_least else float(shown) <= float(wanted)
+    shown, bound = f"{value:.4g}", f"{target:.4g}"
+    holds = float(shown) >= float(bound) if at_least else float(shown) <= float(bound)
     sign = "at least" if at_least else "at most"
-    print(f"{name}: {shown} (target: {sign} {wanted}): {'holds' if holds else 'MISSED'}")
+    print(f"{name}: {shown} (target: {sign} {bound}): {'holds' if holds else 'MISSED'}")
     return holds

@@ -260,9 +260,9 @@ def chaos(folder: Path, faults: int, seed: int) -> bool:
 
 
 def _difference(one: Any, other: Any) -> str:
-    for number, (mine, theirs) in enumerate(zip(one, other, strict=False), 1):
-        if mine != theirs:
-            only = [dict(mine.items() - theirs.items()), dict(theirs.items() - mine.items())]
+    for number, (ours, others) in enumerate(zip(one, other, strict=False), 1):
+        if ours != others:
+            only = [dict(ours.items() - others.items()), dict(others.items() - ours.items())]
             return f"day {number}: {len(only[0])} and {len(only[1])} differ: {str(only)[:240]}"
     return ""
 

@@ -55,12 +55,12 @@ def main() -> None:
         window = CycleWindow(days, DAY_S, START_S + days * DAY_S)
         for name, share in (("mass commits of 20% of pages", 0.2), ("every commit reported", 1e-9)):
             start_s = time.perf_counter()
-            part = read_repository(path, window, mass_share=share)
+            pages_read = read_repository(path, window, mass_share=share)
             took_s = time.perf_counter() - start_s
             print(
-                f"{name}: {took_s:.1f} s for {options.commits:,} commits, {part.changed.shape[1]:,} pages, "
-                f"{days} cycles, {part.changed.mean():.2%} changed per cycle, "
-                f"{len(part.mass_commits):,} commits reported"
+                f"{name}: {took_s:.1f} s for {options.commits:,} commits, {pages_read.changed.shape[1]:,} "
+                f"pages, {days} cycles, {pages_read.changed.mean():.2%} changed per cycle, "
+                f"{len(pages_read.mass_commits):,} commits reported"
             )
 
 

@@ -276,13 +276,13 @@ class Compared(NamedTuple):
     def of(cls, rows: Sequence[Row], honest: Sequence[Row], name: str) -> Compared:
         """Compare the means of a field."""
         one, other = ([float(getattr(row, name)) for row in some] for some in (rows, honest))
-        mean, kept = statistics.fmean(one), statistics.fmean(one) / statistics.fmean(other)
+        mean, share = statistics.fmean(one), statistics.fmean(one) / statistics.fmean(other)
         if len(one) < 2:
-            return cls(mean, kept, float("nan"))
+            return cls(mean, share, float("nan"))
         squares = (
             statistics.variance(some) / len(some) / statistics.fmean(some) ** 2 for some in (one, other)
         )
-        return cls(mean, kept, 0.0 if rows is honest else kept * sum(squares) ** 0.5)
+        return cls(mean, share, 0.0 if rows is honest else share * sum(squares) ** 0.5)
 
 
 if __name__ == "__main__":

@@ -55,11 +55,11 @@ def _pdf(stream: bytes, pages: int) -> bytes:
     ]
     page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]/Contents 3 0 R/Resources<</Font<</F 4 0 R>>>>>>"
     objects += [page] * pages
-    body, places = b"%PDF-1.4\n", []
+    body, positions = b"%PDF-1.4\n", []
     for number, content in enumerate(objects, 1):
-        places.append(len(body))
+        positions.append(len(body))
         body += b"%d 0 obj\n%s\nendobj\n" % (number, content)
-    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    table = b"".join(b"%010d 00000 n \n" % position for position in positions)
     count, start = len(objects) + 1, len(body)
     end = b"xref\n0 %d\n0000000000 65535 f \n%strailer<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF"
     return body + end % (

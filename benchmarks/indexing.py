@@ -74,27 +74,29 @@ def curve(contents: ContentHistory, workload: Workload, megabytes: float) -> lis
     """Processor time of indexing so many megabytes of changed texts, by size."""
     updates = updates_of(contents, megabytes * 1e6)
     taken = [list(_timed(kind, updates, workload)) for kind in (SearchIndex, _Without)]
-    sizes = [megabytes * (part + 1) / PARTS for part in range(PARTS)]
+    sizes = [megabytes * (number + 1) / PARTS for number in range(PARTS)]
     return [Point(*row) for row in zip(sizes, *taken, strict=True)]
 
 
 def _timed(kind: type[SearchIndex], updates: Sequence[Update], workload: Workload) -> Iterator[float]:
-    """Processor time after each part; the old texts are in the index before."""
+    """Processor time after each number; the old texts are in the index before."""
     with TemporaryDirectory() as folder:
         index = kind(Path(folder) / "search.sqlite", "benchmark", workload, "tfidf")
         for page, one in enumerate(updates):
             index.stage(Arrival(page, page, 1, None, spaced(normalise(one.old))))
         index.commit(1)
         index.apply(1, range(len(updates)), [], 7)
-        total, rest = 0.0, iter(enumerate(updates))
-        sizes = [(part + 1) * len(updates) // PARTS - part * len(updates) // PARTS for part in range(PARTS)]
-        for part, size in enumerate(sizes, 2):
-            rows = list(islice(rest, size))
+        total, remaining = 0.0, iter(enumerate(updates))
+        sizes = [
+            (number + 1) * len(updates) // PARTS - number * len(updates) // PARTS for number in range(PARTS)
+        ]
+        for number, size in enumerate(sizes, 2):
+            rows = list(islice(remaining, size))
             start = time.process_time()
             for page, one in rows:
                 index.stage(Arrival(page, page, 2, 1, spaced(normalise(one.new))))
-            index.commit(part)
-            index.apply(part, [page for page, _ in rows], [], 99)
+            index.commit(number)
+            index.apply(number, [page for page, _ in rows], [], 99)
             total += time.process_time() - start
             yield total
         index.close()

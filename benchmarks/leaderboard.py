@@ -112,13 +112,13 @@ def measure(
     histories: Sequence[ChangeHistory], budgets: Sequence[float], seeds: int, advance: Callable[[], object]
 ) -> Values:
     """Replay everything."""
-    wanted = choices()
-    values = {choice: np.zeros((len(histories), len(budgets), seeds, len(TRIO))) for choice in wanted}
+    compared = choices()
+    values = {choice: np.zeros((len(histories), len(budgets), seeds, len(TRIO))) for choice in compared}
     for number, history in enumerate(histories):
         for position, budget in enumerate(budgets):
             for seed in range(seeds):
-                for policy in dict.fromkeys(choice.policy for choice in wanted):
-                    ours = [choice for choice in wanted if choice.policy == policy]
+                for policy in dict.fromkeys(choice.policy for choice in compared):
+                    ours = [choice for choice in compared if choice.policy == policy]
                     crawl = CrawlChoices(budget, seed=seed, policy=policy)
                     results = evaluate(history, [one.name for one in ours], crawl, advance=advance).results
                     for choice, result in zip(ours, results, strict=True):
@@ -153,7 +153,7 @@ def chosen(values: Values, kinds: Kinds) -> dict[str, Choice]:
 
 def mean_of(values: Floats, kinds: Kinds) -> Floats:
     """Mean of every metric, ``[metrics]``: each kind of histories weighs the same."""
-    return np.asarray(np.mean([values[part].mean(axis=(0, 1, 2)) for part in kinds.values()], axis=0))
+    return np.asarray(np.mean([values[rows].mean(axis=(0, 1, 2)) for rows in kinds.values()], axis=0))
 
 
 def leads(values: Values, choice: Choice, other: str) -> Floats:
@@ -184,8 +184,8 @@ def tables(values: Values, names: Sequence[str], kinds: Kinds, budgets: Sequence
     purposes = {f"`{name}`": choice for name, choice in chosen(values, kinds).items()}
     for choice, of_choice in values.items():
         cells = [f"{mean:.3f}" for mean in mean_of(of_choice, kinds)]
-        for part in kinds.values():
-            of_history = of_choice[part].mean(axis=(1, 2))
+        for rows in kinds.values():
+            of_history = of_choice[rows].mean(axis=(1, 2))
             cells += [_interval(of_history[:, metric]) for metric in (NDCG, FRESHNESS)]
         cells.append(f"{leads(values, choice, 'random').mean(axis=1).min():+.3f}")
         names_of = ", ".join(name for name, one in purposes.items() if one == choice)
@@ -224,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "documentation": slice(first_monitored),
         "monitored": slice(first_monitored, len(histories)),
     }
-    kinds = {kind: part for kind, part in parts.items() if histories[part]}
+    kinds = {kind: rows for kind, rows in parts.items() if histories[rows]}
     replays = len(histories) * len(options.budgets) * options.seeds * len(choices())
     with progress(Console(stderr=True), replays) as advance:
         budgets = [parse_budget(text) for text in options.budgets]

@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with workers(options.jobs) as pool:
         learned = learn(history, choices, pool, folds=folds)
     minutes = (time.perf_counter() - begin) / 60
-    sizes = ", ".join(f"{part.pages:,} x {part.cycles}" for part in folds[0][:3])
+    sizes = ", ".join(f"{split.pages:,} x {split.cycles}" for split in folds[0][:3])
     print(f"{history.source}: training, validation, test of {sizes} pages x cycles")
     print(f"{60 * minutes:.1f} s, {learned.replays:,} replays, {learned.replay_s:.1f} s of processor time")
     print(f"learned: {learned.best.text}")

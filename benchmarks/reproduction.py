@@ -43,9 +43,9 @@ def values(
     history = generate("brdc12-like", pages, CYCLES, seed)
     out: dict[str, dict[str, list[float]]] = {metric: {name: [] for name in names} for metric in JOURNAL}
     for fold in page_folds(pages, 5, seed):
-        part = history.take(fold, days)
+        test_pages = history.take(fold, days)
         for name in names:
-            result = replay(part, name, budget=0.05, clock=clock, seed=seed, metrics=("ndcg",))
+            result = replay(test_pages, name, budget=0.05, clock=clock, seed=seed, metrics=("ndcg",))
             out["change_rate"][name].append(float(result.change_rate.mean()))
             assert result.ndcg is not None
             out["ndcg"][name].append(float(result.ndcg.mean()))

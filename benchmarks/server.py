@@ -44,13 +44,13 @@ def server(
 ) -> Iterator[int]:
     """Serve /0 ... /<pages - 1> on every host, on one port, which is yielded; or pages with these bodies."""
     context = get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(pages, hosts, pace, theirs), daemon=True)
+    receiver, sender = context.Pipe()
+    process = context.Process(target=_serve, args=(pages, hosts, pace, sender), daemon=True)
     process.start()
     try:
-        if not ours.poll(60):
+        if not receiver.poll(60):
             raise TimeoutError("the server did not start within 60 s")
-        yield ours.recv()
+        yield receiver.recv()
     finally:
         process.terminate()
         process.join()

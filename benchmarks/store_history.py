@@ -50,14 +50,14 @@ def fill(path: Path) -> None:
     with Store(path) as store:
         numbering = fold.numbering_of(store)
         for start in range(0, pages, 65_536):
-            part = keys[start : start + 65_536]
+            batch = keys[start : start + 65_536]
             requests = [
                 encode(
                     {"url": f"http://site{key % 500}.example/section/page-{key}.html", "callback": "parse"}
                 )
-                for key in part.tolist()
+                for key in batch.tolist()
             ]
-            fold.append_pages(store, numbering, requests, new_columns(part))
+            fold.append_pages(store, numbering, requests, new_columns(batch))
         store.restore_cycles([{} for _ in range(CYCLES)])
         rate = rng.beta(0.5, 3.0, pages)
         for cycle in range(1, CYCLES + 1):

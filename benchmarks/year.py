@@ -172,9 +172,9 @@ def main() -> int:
         problems = verify(Path(folder, "store"), deep=True).problems
     print(f"| {' | '.join(('', *TARGETS))} |\n|{'---|' * (1 + len(TARGETS))}")
     early, late = (
-        rows[part].mean(axis=0) for part in (slice(cycles // 8, cycles // 4), slice(-cycles // 8, None))
+        rows[span].mean(axis=0) for span in (slice(cycles // 8, cycles // 4), slice(-cycles // 8, None))
     )
-    early, late = ([printed(value, ",.2f") for value in part] for part in (early, late))
+    early, late = ([printed(value, ",.2f") for value in means] for means in (early, late))
     for name, values in (("early", early), ("late", late)):
         print(f"| {name} | {' | '.join(f'{value:,.2f}' for value in values)} |")
     print(f"\nverify --deep: {problems or 'sound'}")

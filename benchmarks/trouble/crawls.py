@@ -48,8 +48,8 @@ class Watched:
         self._lost = self._doubled = 0
         self.hangs: list[int] = []
 
-    def begun(self) -> None:
-        """A crawl begins."""
+    def clear_log(self) -> None:
+        """Empty the log of the site before a crawl."""
         self._web.log.clear()
 
     def ended(self) -> None:
@@ -98,7 +98,7 @@ def killed_crawls(
         watched = Watched(web, worker)
         more = {"JOBDIR": str(directory / "job")} if jobdir else None
         while kills < times:
-            watched.begun()
+            watched.clear_log()
             settings: dict[str, object] = {}
             if clocks:
                 settings["clock_off_s"] = [numbers.choice(CLOCKS_S) for _ in range(4)]
@@ -142,7 +142,7 @@ def failing_disks(times: int, numbers: random.Random, directory: Path) -> Count:
     with crawls(directory, library) as (web, worker):
         watched = Watched(web, worker)
         for _ in range(times):
-            watched.begun()
+            watched.clear_log()
             pid = worker.begin(fail_write=numbers.randrange(1, 60), fail_on=numbers.random() < 0.5)
             with patience(pid, watched.hangs):
                 worker.wait()

@@ -31,7 +31,7 @@ from training.papers.tan import (
     following,
     planned,
     run_all,
-    wanted,
+    table_rows,
 )
 from training.replaying.prepared import prepare
 from training.replaying.replay import replay, run
@@ -53,7 +53,7 @@ def results(contents: ContentHistory) -> TanResults:
 
 def test_all_of_the_paper_is_replayed_once() -> None:
     """Nine settings; d from -6 to 8, of clusters and popularity not below 0; one sample in flight."""
-    todo = wanted(DEPTHS)
+    todo = table_rows(DEPTHS)
     assert len(set(todo)) == len(todo)
     of_typical = {policy for policy, setting in todo if setting == TYPICAL}
     assert {f"lb(d={d}, in_flight=1)" for d in range(-6, 9)} <= of_typical

@@ -354,10 +354,10 @@ def links_between(copies: StoredCopies, described: Sequence[Description]) -> Lin
     order = np.argsort(hashes, kind="stable")
     size = np.array([len(one.links) for one in described], np.intp)
     source = np.repeat(copies.pages, size)
-    wanted = np.concatenate([np.empty(0, np.uint64), *(one.links for one in described)])
-    at = np.minimum(np.searchsorted(hashes[order], wanted), max(0, copies.known - 1))
+    link_hashes = np.concatenate([np.empty(0, np.uint64), *(one.links for one in described)])
+    at = np.minimum(np.searchsorted(hashes[order], link_hashes), max(0, copies.known - 1))
     target: npt.NDArray[np.intp] = order[at] if copies.known else at
-    is_link = (hashes[target] == wanted) & (target != source)
+    is_link = (hashes[target] == link_hashes) & (target != source)
     pairs = np.unique(np.stack((source[is_link], target[is_link]), axis=1), axis=0)
     return Links(np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]), copies.known)
 
@@ -407,11 +407,13 @@ def read_groups(path: Path, history: ChangeHistory) -> PageGroups:
     return groups
 
 
-def _of_keys(groups: PageGroups, keys: npt.NDArray[np.uint64], wanted: npt.NDArray[np.uint64]) -> PageGroups:
+def _of_keys(
+    groups: PageGroups, keys: npt.NDArray[np.uint64], known_keys: npt.NDArray[np.uint64]
+) -> PageGroups:
     """Groups of pages by their keys; raises ValueError where no page is known."""
     order = np.argsort(keys)
-    at = order[np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)]
-    is_known = keys[at] == wanted
+    at = order[np.minimum(np.searchsorted(keys[order], known_keys), len(keys) - 1)]
+    is_known = keys[at] == known_keys
     if not is_known.any():
         raise ValueError("it has the groups of another store's pages")
     return groups.of_pages(np.where(is_known, at, NOWHERE))

@@ -220,15 +220,15 @@ def evaluate(
     results = []
     prepared = prepare_for(history, crawl)
     engine: Engine = "dense" if history.pages * history.cycles <= QUICK else "auto"
-    wanted = (*metrics_of(history), *(WEIGHTED if weighted else ()), *(COSTED if by_time else ()))
+    names = (*metrics_of(history), *(WEIGHTED if weighted else ()), *(COSTED if by_time else ()))
     scored = (prepared.scored_cycles + first_cycle - 1).tolist()
     for text, function, policy in several:
         function_or_name = function or (RANDOM if policy else ORACLE)
-        result = run(prepared, function_or_name, metrics=wanted, policy=policy, engine=engine)
+        result = run(prepared, function_or_name, metrics=names, policy=policy, engine=engine)
         formula, clock = text, None
         if isinstance(function, ScoreFunction):
             formula, clock = known_to(history, function).formula, function.clock
-        metrics = {name: summary(getattr(result, name)) for name in wanted}
+        metrics = {name: summary(getattr(result, name)) for name in names}
         counts = {name: getattr(result, name).tolist() for name in COUNTS}
         results.append(Result(text, formula, clock, policy, metrics, counts))
         advance()

@@ -134,8 +134,8 @@ def values_on(
     policy: str = TOP_K.text,
 ) -> Floats:
     """Fitness and freshness per scored cycle, the mean of several replays: float64 ``[2, scored cycles]``."""
-    wanted = tuple(dict.fromkeys((*fitness.metrics, GUARD)))
-    results = [run(one, function, metrics=wanted, policy=policy) for one in prepared]
+    names = tuple(dict.fromkeys((*fitness.metrics, GUARD)))
+    results = [run(one, function, metrics=names, policy=policy) for one in prepared]
     rows = [np.array([fitness.values(result), getattr(result, GUARD)]) for result in results]
     return np.asarray(np.mean(rows, axis=0))
 

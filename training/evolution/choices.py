@@ -240,8 +240,8 @@ def prepare_splits(
         draws = [train]
         if choices.forget:
             seeds = [(choices.seed, number, *([draw] if draw else [])) for draw in range(DRAWS)]
-            wanted = seeds if choices.selection == GUARDED else seeds[:1]
-            draws = [forgetful(train, choices.forget, seed) for seed in wanted]
+            judged_by = seeds if choices.selection == GUARDED else seeds[:1]
+            draws = [forgetful(train, choices.forget, seed) for seed in judged_by]
         training, *others = (prepared(draw, "training") for draw in draws)
         validation, test = (
             prepared(history_part, name) for history_part, name in zip(split[1:], SPLITS[1:], strict=True)

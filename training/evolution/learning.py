@@ -59,7 +59,7 @@ _COMPILED: Final[set[bytes]] = set()
 """Digests of the histories and metrics whose code was compiled since this process began."""
 
 
-class Wanted(NamedTuple):
+class CompilingRequest(NamedTuple):
     """Replay of the other process."""
 
     prepared: PreparedHistory
@@ -80,8 +80,8 @@ def compiled_beside(
         yield None
         return
     command = [sys.executable, "-m", __spec__.name]
-    wanted = pickle.dumps(Wanted(prepared, measure.metrics))
-    digest = hashlib.sha256(wanted).digest()
+    request = pickle.dumps(CompilingRequest(prepared, measure.metrics))
+    digest = hashlib.sha256(request).digest()
     if digest in _COMPILED:
         yield None
         return
@@ -92,7 +92,7 @@ def compiled_beside(
         done = Path(folder, "done")
 
         def attend() -> None:
-            beside.communicate(wanted)
+            beside.communicate(request)
             if beside.returncode == 0:
                 _COMPILED.add(digest)
             done.touch()
@@ -107,11 +107,11 @@ def compiled_beside(
 
 
 def main() -> int:
-    """Replay the `Wanted` that is read from standard input."""
-    wanted: Wanted = pickle.load(sys.stdin.buffer)
+    """Replay the `CompilingRequest` that is read from standard input."""
+    request: CompilingRequest = pickle.load(sys.stdin.buffer)
     prefix_caches: PrefixCaches = {}
     for _ in range(2):  # what is known from others takes loops too
-        run_all(wanted.prepared, TEXTS, metrics=wanted.metrics, prefix_caches=prefix_caches)
+        run_all(request.prepared, TEXTS, metrics=request.metrics, prefix_caches=prefix_caches)
     return 0
 
 
@@ -383,17 +383,17 @@ def compare(split: PreparedSplit, functions: Mapping[str, str], choices: Choices
     Results are remembered by split: an experiment compares the same functions again and again.
     """
     fitness = load_fitness(choices.fitness)
-    wanted = tuple(dict.fromkeys((*metrics.METRICS, *fitness.metrics)))
+    names = tuple(dict.fromkeys((*metrics.METRICS, *fitness.metrics)))
     custom = fitness.name if fitness.custom is not None else None
     table: Table = {}
     for name, function in functions.items():
         table[name] = {}
         for split_name, prepared in zip(SPLITS, split[:3], strict=True):
             policy = policy_under(function, choices)
-            key = (function, choices.clock, policy, wanted, custom)
+            key = (function, choices.clock, policy, names, custom)
             if key not in prepared.means:
-                result = run(prepared, function, clock=choices.clock, metrics=wanted, policy=policy)
-                row = {metric: float(np.mean(getattr(result, metric))) for metric in wanted}
+                result = run(prepared, function, clock=choices.clock, metrics=names, policy=policy)
+                row = {metric: float(np.mean(getattr(result, metric))) for metric in names}
                 if custom is not None:
                     row[custom] = float(np.mean(fitness.values(result)))
                 prepared.means[key] = row

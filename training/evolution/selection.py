@@ -370,7 +370,7 @@ class FoldValues:
             for pick in picks
             if pick.picked.run != NAMED_RUN
         }
-        keys, wanted = list(evolved), list(evolved.values())
+        keys, evolved_picks = list(evolved), list(evolved.values())
 
         def same(asked: dict[int, Expression]) -> dict[int, bool]:
             alike = dict.fromkeys(asked, True)
@@ -378,15 +378,15 @@ class FoldValues:
                 requests: dict[str, dict[int, dict[str, Expression]]] = {}
                 standing = [number for number in asked if alike[number]]
                 for number in standing:
-                    by_set = requests.setdefault(wanted[number].goal.fitness, {})
-                    functions = by_set.setdefault(first + wanted[number].fold, {})
+                    by_set = requests.setdefault(evolved_picks[number].goal.fitness, {})
+                    functions = by_set.setdefault(first + evolved_picks[number].fold, {})
                     functions[asked[number].text] = asked[number]
                 values = {
                     fitness: self._evaluator.values(by_set.items(), fitness)
                     for fitness, by_set in requests.items()
                 }
                 for number in standing:
-                    one = wanted[number]
+                    one = evolved_picks[number]
                     known = values[one.goal.fitness][first + one.fold][asked[number].text]
                     alike[number] = np.array_equal(known, one.picked.pair[split])
             return alike

@@ -91,8 +91,8 @@ def with_evidence(
         history = replace(history, size=known_or_none(np.where(seen.size, seen.size, history.sizes)))
     if claims is not None:
         parts.append(read_claims(claims, history, first_cycle))
-    told = np.concatenate([np.empty(0, DATED_CLAIM), *parts])
-    return replace(history, claims=told) if len(told) else history
+    known = np.concatenate([np.empty(0, DATED_CLAIM), *parts])
+    return replace(history, claims=known) if len(known) else history
 
 
 def _lines_about(path: Path, history: ChangeHistory) -> Iterator[tuple[int, str, int, list[str]]]:

@@ -379,8 +379,8 @@ def _read_lines(path: Path, file: IO[bytes]) -> HistoryFields:
 
 def _read_npz(path: Path, file: IO[bytes]) -> HistoryFields:
     needed = "expected arrays changed (bool [cycles, pages]) and site (integer [pages])"
-    wanted = ("changed", "site", *OPTIONAL, *NAME_FIELDS)
-    arrays = read_arrays(path, file, wanted, needed, partial(_check_headers, path, needed))
+    names = ("changed", "site", *OPTIONAL, *NAME_FIELDS)
+    arrays = read_arrays(path, file, names, needed, partial(_check_headers, path, needed))
     sites, pages = (_names(arrays.get(name)) for name in NAME_FIELDS)
     optional: dict[str, Any] = {name: arrays.get(name) for name in OPTIONAL}
     return HistoryFields(arrays["changed"], arrays["site"], **optional, site_names=sites, page_names=pages)

@@ -139,7 +139,7 @@ class ReadReport:
             f"{self.source}: {counted(self.pages, 'page')}, {counted(cycles, 'cycle')} (cycles "
             f"{self.first_cycle} to {self.last_cycle} of the store)"
         ]
-        for number, noun, rest in (
+        for number, noun, remark in (
             (self.imputed, "outcome", "lost to errors and imputed"),
             (self.known, "outcome", "lost to errors, and known from the next visit"),
             (self.erroneous, "page", "left out for too many errors"),
@@ -149,7 +149,7 @@ class ReadReport:
             (self.unused_cycles, "cycle", f"of the store left out: {NOW_AND_THEN}"),
         ):
             if number:
-                parts.append(f"{counted(number, noun)} {rest}")
+                parts.append(f"{counted(number, noun)} {remark}")
         return "; ".join(parts)
 
 

@@ -117,9 +117,9 @@ def first_and_last(
     path: Path, line: git_log.FirstParentLine, seen: npt.NDArray[np.intp], include: Sequence[str]
 ) -> tuple[set[bytes], set[bytes]]:
     """The files of the first and of the last download that match one of the patterns."""
-    wanted = re.compile("|".join(map(fnmatch.translate, include)))
+    pattern = re.compile("|".join(map(fnmatch.translate, include)))
     first, last = (
-        {file for file in git_log.files(path, line.commits[count - 1]) if wanted.match(_text(file))}
+        {file for file in git_log.files(path, line.commits[count - 1]) if pattern.match(_text(file))}
         for count in (seen[0], seen[-1])
     )
     return first, last

@@ -145,7 +145,7 @@ COMPARED: Final = (*BASELINES, *(following(policy) for policy in BEST_D))
 """Policies of Figure 6."""
 
 
-def wanted(depths: Sequence[int]) -> list[tuple[str, CrawlSetting]]:
+def table_rows(depths: Sequence[int]) -> list[tuple[str, CrawlSetting]]:
     """Policies and settings of all figures, each pair once."""
     replays = [(policy, setting) for setting in SETTINGS for policy in COMPARED]
     for d in depths:
@@ -159,7 +159,7 @@ def wanted(depths: Sequence[int]) -> list[tuple[str, CrawlSetting]]:
 def planned(weekly: ChangeHistory, plans: TanPlan) -> list[tuple[str, CrawlSetting]]:
     """Policies and settings that the history has groups for."""
     knows = weekly.neighbours.knows
-    return [one for one in wanted(plans.depths) if all(map(knows, load_policy(one[0]).near))]
+    return [one for one in table_rows(plans.depths) if all(map(knows, load_policy(one[0]).near))]
 
 
 def run_all(

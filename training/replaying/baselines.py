@@ -356,19 +356,19 @@ def timetable(visits: Ints, budget: int, cycles: int, phase: Floats) -> list[Int
     return [np.sort(row) for row in _without_repeats(rows)]
 
 
-def _visits_made(wanted: Ints, budget: int) -> Ints:
-    """Visits up to the end of every cycle with the least sum of |made - wanted so far|."""
-    cycles, total = len(wanted), int(wanted.sum())
-    if (wanted <= budget).all():
-        return np.asarray(np.cumsum(wanted))
-    # Unknowns: the visits made in each cycle, then how far made and wanted are apart after it.
+def _visits_made(due: Ints, budget: int) -> Ints:
+    """Visits up to the end of every cycle with the least sum of |made - due so far|."""
+    cycles, total = len(due), int(due.sum())
+    if (due <= budget).all():
+        return np.asarray(np.cumsum(due))
+    # Unknowns: the visits made in each cycle, then how far made and due are apart after it.
     n = np.arange(cycles)
     below = np.tril_indices(cycles)
     size = len(below[0])
     rows = np.concatenate((below[0], n, below[0] + cycles, n + cycles))
     columns = np.concatenate((below[1], n + cycles, below[1], n + cycles))
     values = np.concatenate((np.ones(size), -np.ones(cycles), -np.ones(size), -np.ones(cycles)))
-    target = np.cumsum(wanted)
+    target = np.cumsum(due)
     from scipy.optimize import linprog  # most replays do without; it takes half a second to import
 
     optimum = linprog(

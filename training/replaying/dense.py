@@ -300,8 +300,8 @@ class BestRows:
         cut = np.partition(candidate_scores, len(among) - k)[len(among) - k]
         higher, equal = among[candidate_scores > cut], among[candidate_scores == cut]
         if len(higher) + len(equal) > k:
-            wanted = k - len(higher)
-            equal = equal[np.argpartition(ties_of(equal), wanted - 1)[:wanted]]
+            missing = k - len(higher)
+            equal = equal[np.argpartition(ties_of(equal), missing - 1)[:missing]]
         chosen = np.concatenate((higher, equal))
         chosen.sort()
         return chosen
@@ -943,18 +943,18 @@ class _Draws:
     def draw(self) -> None:
         self.kernels.draw(self.evidence.salt, self.drawn)
 
-    def turns(self, wanted: int) -> Pages | None:
+    def turns(self, most: int) -> Pages | None:
         """First pages by draw; None: two draws are equal as floats, so that the policy decides."""
-        share = min(1.0, (wanted + 8.0 * wanted**0.5 + 8.0) / len(self.drawn))
+        share = min(1.0, (most + 8.0 * most**0.5 + 8.0) / len(self.drawn))
         count = 0
-        while count < min(wanted, len(self.drawn)):
+        while count < min(most, len(self.drawn)):
             bound = np.uint64(2.0**64 * (1.0 - share)) if share < 1.0 else np.uint64(0)
             count = self._at_least(self.drawn, bound, self._page_memory)
             share = min(1.0, 2.0 * share)
         pages = self._page_memory[:count]
         # Sorting numbers takes a third of the time of sorting positions by them: each carries its position.
         bits = np.uint64(max(1, count).bit_length())
-        mixed = np.sort(~self.drawn[pages] >> bits << bits | np.arange(count, dtype=np.uint64))[:wanted]
+        mixed = np.sort(~self.drawn[pages] >> bits << bits | np.arange(count, dtype=np.uint64))[:most]
         # Turns are floats: what differs by one unit of these, or less, may be one number there.
         if (np.diff(mixed >> max(bits, np.uint64(12))) <= 1).any():
             return None
@@ -1112,8 +1112,8 @@ def replay_dense(
         evidence.observe()
         rows.append(row | copies.tallies(cycle))
     said = {name: observer for one in beside for name, observer in one.tallies().items()}
-    wanted = {"visited", "changed", "pending", *tallies} - CONTENTS.keys() - said.keys()
-    return said | {name: np.array([row[name] for row in rows], np.int64) for name in wanted}
+    names = {"visited", "changed", "pending", *tallies} - CONTENTS.keys() - said.keys()
+    return said | {name: np.array([row[name] for row in rows], np.int64) for name in names}
 
 
 def _costs_ms(prepared: PreparedHistory) -> Ints:

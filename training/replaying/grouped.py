@@ -620,7 +620,7 @@ class _Batch:
                 path.grow(4 * path.top)
 
 
-def _tallies(prepared: PreparedHistory, counts: Ints, work: Work, wanted: Collection[str]) -> Tallies:
+def _tallies(prepared: PreparedHistory, counts: Ints, work: Work, names: Collection[str]) -> Tallies:
     """Tallies: those of untouched pages, less the visited ones, plus copies that went stale again."""
     cycles = prepared.scored_cycles
     changed, weight = counts[:, memory.CHANGED], counts[:, memory.WEIGHT]
@@ -634,13 +634,13 @@ def _tallies(prepared: PreparedHistory, counts: Ints, work: Work, wanted: Collec
         "idle": counts[:, memory.IDLE],
         "changed_weight": weight,
     }
-    if "stale_weight" in wanted or "age_weight" in wanted:
+    if "stale_weight" in names or "age_weight" in names:
         again = np.asarray(work.again_weight if len(prepared.weights.fixed) else work.again_count, np.int64)
         every["stale_weight"] = stale = standing(1, again) - np.cumsum(weight)
         since = standing(2, again * np.arange(len(again))) - np.cumsum(counts[:, memory.DIVERGED])
         every["age_weight"] = (cycles + 1) * stale - since
-    if "penalty" in wanted:
+    if "penalty" in names:
         every["penalty"] = standing(3, np.asarray(work.penalty_change))
     pending = standing(0, np.asarray(work.again_count)) - np.cumsum(changed) + changed
     always = {"visited": np.full(len(cycles), prepared.k), "changed": changed, "pending": pending}
-    return always | {name: every[name] for name in wanted}
+    return always | {name: every[name] for name in names}

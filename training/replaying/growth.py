@@ -213,9 +213,9 @@ class GrowthReplay:
         self._finished: list[npt.NDArray[Any]] = []
         self._links = grown.links
         if len(self._links):  # those of finders are links too
-            found = np.flatnonzero(grown.finder != NO_FINDER)
-            by_finders = np.zeros(len(found), LINK)
-            by_finders["source"], by_finders["target"] = grown.finder[found], found
+            linked = np.flatnonzero(grown.finder != NO_FINDER)
+            by_finders = np.zeros(len(linked), LINK)
+            by_finders["source"], by_finders["target"] = grown.finder[linked], linked
             self._links = np.concatenate((self._links, by_finders))
         self.claimed = ReplayedClaims(grown.claims, self._directories)
         self.claimed.begin(self.state, self.known)
@@ -422,8 +422,8 @@ class GrowthReplay:
             self.state["entered"][linked] = self._number
             self._count_links(links[turn[links["source"]] < len(visits)])
             if self._crawl.new_pages is not None:
-                found = zip(linked.tolist(), found_by[linked].tolist(), strict=True)
-                linked = np.array([page for page, by in found if counts.takes(page, by)], np.intp)
+                new_links = zip(linked.tolist(), found_by[linked].tolist(), strict=True)
+                linked = np.array([page for page, by in new_links if counts.takes(page, by)], np.intp)
             if not len(linked) and counts.has_waiting:
                 linked = np.array(counts.next_turns(), np.intp)
             self._visit_first(linked)

@@ -144,15 +144,15 @@ def run_all(
 
     ``prefix_caches``: dictionary, empty at first, that calls for one training set share.
     """
-    wanted = tuple(metrics)
+    metric_names = tuple(metrics)
     for choice, known, what in (
-        *((metric, KNOWN, "metric") for metric in wanted),
+        *((metric, KNOWN, "metric") for metric in metric_names),
         (engine, ENGINES, "engine"),
         (clock or "visits", terminals.CLOCKS, "clock"),
     ):
         if choice not in known:
             raise HistoryError(f"there is no {what} {choice!r} for a replay; there are: {', '.join(known)}")
-    needs = {tally for metric in wanted if (tally := KNOWN[metric].tally) is not None}
+    needs = {tally for metric in metric_names if (tally := KNOWN[metric].tally) is not None}
     functions = [load(function, clock) for function in score_functions]
     functions = [known_to(prepared, one) if isinstance(one, ScoreFunction) else one for one in functions]
     for function in functions:
@@ -166,7 +166,7 @@ def run_all(
         for number, function in enumerate(functions)
         if isinstance(function, ScoreFunction)
         and engine != "dense"
-        and PAGE_BY_PAGE.isdisjoint(wanted)
+        and PAGE_BY_PAGE.isdisjoint(metric_names)
         and prepared.site_share >= 1.0  # groups of equal states know no sites
         and prepared.promises is None
         and choosers[number].text == TOP_K.text

@@ -178,7 +178,7 @@ class VersionSearch:
         """
         first, queries = self._queries_of_page
         by_query = np.zeros(len(self.start) - 1)
-        wanted = np.ones(len(by_query), np.bool_)
+        is_due = np.ones(len(by_query), np.bool_)
         truth, scored = np.empty(self.pages), np.empty(self.pages, np.int64)
         waiting = np.empty((2, self.pages), np.int64)
         out = np.empty(len(copies))
@@ -186,15 +186,15 @@ class VersionSearch:
             if cycle:
                 moved = copies[cycle] != copies[cycle - 1]
                 moved |= live[cycle] != live[cycle - 1]
-                wanted[:] = False
+                is_due[:] = False
                 for one in np.flatnonzero(moved).tolist():
-                    wanted[queries[first[one] : first[one + 1]]] = True
+                    is_due[queries[first[one] : first[one + 1]]] = True
             is_now = np.zeros(len(self.page_of_version), np.uint8)
             is_now[live[cycle]] += np.uint8(answers.LIVE)
             is_now[copies[cycle]] += np.uint8(answers.COPY)
             scored[:] = -1
             entries = self.start, self.version, self._page, self.score
-            answers.usefulness(*entries, self._looks, is_now, truth, scored, waiting, by_query, wanted)
+            answers.usefulness(*entries, self._looks, is_now, truth, scored, waiting, by_query, is_due)
             out[cycle] = self.workload.frequency @ by_query
         return out
 
@@ -331,7 +331,7 @@ def draw(contents: ContentHistory, plan: WorkloadPlan) -> Workload:
     rng = np.random.default_rng(plan.seed)
     queries = list(_distinct(contents, plan, rng))
     order = rng.permutation(len(queries)).tolist()
-    counts = {queries[place]: float(rank**-plan.zipf) for rank, place in enumerate(order, start=1)}
+    counts = {queries[number]: float(rank**-plan.zipf) for rank, number in enumerate(order, start=1)}
     if not counts:
         raise QueryLogError(
             f"{contents.history.source} has no title or heading (front matter, # lines, underlined lines) to "

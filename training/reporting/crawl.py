@@ -337,8 +337,8 @@ class WeightedVisits(NamedTuple):
     def rate(self, cycle: int | slice, *, weighted: bool) -> float:
         """Changes, or their summed weight, per judged visit (Cho & Ntoulas 2002); nan without any."""
         judged = self.judged[cycle].sum()
-        found = (self.changed_weight if weighted else self.changed)[cycle].sum()
-        return float(found / judged) if judged else math.nan
+        changes = (self.changed_weight if weighted else self.changed)[cycle].sum()
+        return float(changes / judged) if judged else math.nan
 
     def share(self, cycle: int | slice) -> float:
         """Weight of the changed pages over that of all judged ones; nan for zero weight."""

@@ -671,13 +671,13 @@ def tree(text: str) -> Markup:
     nodes: list[str] = []
     depth, width = 0, 0.0
 
-    def place(node: Node, level: int) -> tuple[float, float]:
+    def put_node(node: Node, level: int) -> tuple[float, float]:
         """Place a node above the middle of its children; returns its position."""
         nonlocal depth, width
         y, depth = 24 + level * LEVEL_PX, max(depth, level)
         number = len(nodes)
         nodes.append("")
-        positions = [place(child, level + 1) for child in node.children]
+        positions = [put_node(child, level + 1) for child in node.children]
         if positions:
             x = (positions[0][0] + positions[-1][0]) / 2
         else:
@@ -689,7 +689,7 @@ def tree(text: str) -> Markup:
         nodes[number] = _box(node, x, y)
         return x, y
 
-    place(root, 0)
+    put_node(root, 0)
     names = escape(readable(text))
     height = 48 + depth * LEVEL_PX
     return Markup(

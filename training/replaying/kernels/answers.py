@@ -10,14 +10,14 @@ LIVE, COPY = 1, 2
 
 
 @njit(cache=True, nogil=True)
-def usefulness(start, version, page, score, looks, is_now, truth, scored, waiting, by_query, wanted):
-    """Write the usefulness of every wanted query's answer to `by_query`; `is_now`: flags of each version.
+def usefulness(start, version, page, score, looks, is_now, truth, scored, waiting, by_query, is_due):
+    """Write the usefulness of every due query's answer to `by_query`; `is_now`: flags of each version.
 
     Scratch by page: `truth`, `scored` (-1 at first) and the two rows of `waiting`, copies that are not live:
     the scores of their live versions may stand further down.
     """
     for query in range(len(start) - 1):
-        if not wanted[query]:
+        if not is_due[query]:
             continue
         rank = 0
         others = 0
