@@ -1,9 +1,8 @@
 """Clusters of pages that are alike (Tan et al. 2007, section 4.3), by repeated bisection.
 
-Words would outweigh all other features: so the pages are clustered by them first, and of that a page's
-features keep how near its cluster is to each of the ten largest. The paper leaves open, and we take: 100
-clusters at first, at most a tenth of the pages; counts as log(1 + x); every feature with mean 0 and
-variance 1.
+Pages are clustered by words first, as words would outweigh all other features: a feature of a page is how
+near its cluster is to each of the ten largest. Ours, where the paper leaves it open: 100 clusters at first,
+at most a tenth of the pages; counts as log(1 + x); every feature with mean 0 and variance 1.
 """
 
 import hashlib
@@ -36,16 +35,16 @@ def count_images(text: str) -> int:
 
 
 FEATURES: Final = ("content", "url", "page", "links")
-"""Features that every source of pages has."""
+"""Features of pages from any source."""
 HISTORY: Final = "history"
-"""Features that a store has besides: visits, changes, rates."""
+"""Features of pages from a store: visits, changes, rates."""
 CLUSTERS: Final = 100
-"""Where nobody says how many."""
+"""Default number of clusters."""
 FIRST_CLUSTERS: Final = 100
 DIMENSIONS: Final = 10
 MOST_WORDS: Final = 2**15
 COMPONENTS: Final = 50
-"""Dimensions that the tf-idf of words is projected on before it is clustered."""
+"""Dimensions that the tf-idf of words is projected on before clustering."""
 _WORD: Final = re.compile(r"\w+")
 
 
@@ -66,7 +65,7 @@ class PageFeatures(NamedTuple):
 def group_pages(
     contents: ContentHistory, clusters: int = CLUSTERS, features: Sequence[str] = FEATURES, seed: int = 0
 ) -> PageGroups:
-    """Cluster the pages of a file of contents by what they said in cycle 0: no look-ahead.
+    """Clusters of the pages of a file of contents by their texts of cycle 0: no look-ahead.
 
     Raises HistoryError for more clusters than pages, unknown features, or if scikit-learn is missing.
     """
@@ -80,7 +79,8 @@ def group_texts(
     features: Sequence[str] = FEATURES,
     seed: int = 0,
 ) -> PageGroups:
-    """`group_pages` by other texts of the pages, ``[P]``: those that a crawl has copies of, say."""
+    """Clusters of the pages of a file of contents by other texts, ``[P]``: those that a crawl has copies of,
+    say."""
     history = contents.history
     links = links_of(history.site.tolist(), list(history.page_names or ()), texts)
     known = [text or "" for text in texts]
@@ -90,7 +90,6 @@ def group_texts(
 
 
 def counts_of(texts: Sequence[str]) -> Floats:
-    """Words, images and bytes of texts, ``[P, 3]``."""
     counts = [(len(_WORD.findall(text)), count_images(text), len(text.encode())) for text in texts]
     return np.array(counts, np.float64)
 
@@ -135,7 +134,7 @@ def _features(pages: PageFeatures, features: Sequence[str], seed: int) -> Floats
 
 
 def counted_words(texts: Sequence[str]) -> Any:
-    """Sparse ``[P, T]``: how often each of the most frequent words stands in each text."""
+    """Count of each of the most frequent words in each text: sparse ``[P, T]``."""
     return (
         _library()
         .feature_extraction.text.CountVectorizer(max_features=MOST_WORDS, token_pattern=r"\w+")
@@ -144,8 +143,11 @@ def counted_words(texts: Sequence[str]) -> Any:
 
 
 def near_largest(terms: Any, seed: int) -> Floats:
-    """``[P, 10]``: for each of the ten largest clusters of pages by tf-idf, the rank of a page's own cluster
-    among all by the distance of its centroid: 0 for its own, 1 for the nearest."""
+    """Rank of a page's cluster by the distance of centroids, for each of the ten largest clusters: ``[P,
+    10]``.
+
+    Pages are clustered by tf-idf; a cluster is 0 for itself, 1 for the nearest other.
+    """
     learn = _library()
     vectors = learn.feature_extraction.text.TfidfTransformer().fit_transform(terms)
     pages = vectors.shape[0]
@@ -164,7 +166,7 @@ def near_largest(terms: Any, seed: int) -> Floats:
 def bisected(points: Floats, clusters: int, seed: int) -> tuple[npt.NDArray[np.int32], Floats]:
     """Cluster of each point, ``[P]``, and the centroids, by repeated bisection of the largest inertia.
 
-    There are fewer clusters where fewer points differ: equal ones cannot be told apart.
+    There are fewer clusters where fewer points differ.
     """
     model = _library().cluster.BisectingKMeans(
         min(clusters, len(np.unique(points, axis=0))),
@@ -177,7 +179,7 @@ def bisected(points: Floats, clusters: int, seed: int) -> tuple[npt.NDArray[np.i
 
 
 def nearest(centres: Floats) -> npt.NDArray[np.int32]:
-    """``[C, C]``: of each cluster, all clusters by distance of the centroids, itself first."""
+    """All clusters by the distance of centroids from each cluster, itself first: ``[C, C]``."""
     square = (centres**2).sum(axis=1)
     distance = square[:, None] + square[None, :] - 2.0 * centres @ centres.T
     np.fill_diagonal(distance, -1.0)
@@ -202,15 +204,15 @@ def _library() -> Any:
 
 
 class RecordedCycles(NamedTuple):
-    """Recorded cycles that the cycles of a history stand for."""
+    """Recorded cycles of a file that the cycles of a history stand for."""
 
     first: int = 0
-    """Cycles of the file before the history begins, each of ``every`` recorded ones."""
+    """Cycles of the history before its first one."""
     every: int = 1
     """Recorded cycles in a cycle of the history."""
 
     def texts(self, contents: ContentHistory, cycles: npt.NDArray[np.int64]) -> list[str | None]:
-        """Text of every page, each in the cycle that ``cycles`` has for it, ``[P]``."""
+        """Text of every page in its cycle of ``cycles``, ``[P]``."""
         recorded = (self.first + cycles) * self.every
         versions = contents.version[recorded, np.arange(len(cycles))]
         return [contents.texts[number] for number in versions.tolist()]
@@ -224,7 +226,7 @@ def regrouping(
     features: Sequence[str] = FEATURES,
     seed: int = 0,
 ) -> Regrouping:
-    """Cluster the copies of a replay after every so many cycles; parameters as `clusters.group_pages`."""
+    """Clusters of the copies of a replay, made after every so many cycles; parameters as `group_pages`."""
 
     def group(copies: npt.NDArray[np.int64]) -> PageGroups:
         return group_texts(contents, cycles.texts(contents, copies), clusters, features, seed)
@@ -236,7 +238,7 @@ STATE: Final = ("n", "X", "E", "T")
 
 
 class StoredCopies(NamedTuple):
-    """The pages of a store, and the descriptions of those that have one."""
+    """Pages of a store, and descriptions of their copies."""
 
     source: str
     urls: PackedNames
@@ -244,11 +246,11 @@ class StoredCopies(NamedTuple):
     keys: npt.NDArray[np.uint64]
     """``[known]``: the pages' own."""
     pages: npt.NDArray[np.intp]
-    """``[P]``, ascending: which have a description."""
+    """Pages with a description, ascending: ``[P]``."""
     packed: list[bytes]
-    """``[P]``: descriptions of the pages, packed by `scrapy_gp4c.words.descriptions`."""
+    """Descriptions, packed by `scrapy_gp4c.words.descriptions`: ``[P]``."""
     state: dict[str, npt.NDArray[Any]]
-    """Columns n, X, E and T, each ``[P]``."""
+    """Columns `STATE`, each ``[P]``."""
 
     @property
     def known(self) -> int:
@@ -257,7 +259,7 @@ class StoredCopies(NamedTuple):
 
 
 def read_copies(path: Path) -> StoredCopies:
-    """Read the descriptions of a store, beside a crawl too; HistoryError for no store or a damaged one."""
+    """Descriptions in a store, beside a crawl too; HistoryError for no store or a damaged one."""
     from scrapy_gp4c.store.opening import open_store  # needs lmdb; only a store does
 
     try:
@@ -285,16 +287,15 @@ def read_copies(path: Path) -> StoredCopies:
 
 
 LEAST_PAGES: Final = 2
-"""Pages that have a word, at least: a word of a single page relates it to no other page."""
+"""Least number of pages with a word: a word of one page relates it to no other."""
 
 
 def group_copies(
     copies: StoredCopies, clusters: int = CLUSTERS, features: Sequence[str] = FEATURES, seed: int = 0
 ) -> PageGroups:
-    """Cluster the pages of a store; those without a description are in no cluster.
+    """Clusters of the pages of a store; pages without a description are in none.
 
-    Raises HistoryError where no page has one, for more clusters than those that have, unknown features, or if
-    scikit-learn is missing.
+    Raises HistoryError where no page has one, and as `group_pages`.
     """
     if not len(copies.pages):
         raise HistoryError(
@@ -323,7 +324,7 @@ def group_copies(
 
 
 def sketched_words(described: Sequence[Description]) -> Any:
-    """Sparse ``[P, T]``: how often each of the most frequent words of sketches stands in each page."""
+    """Count of each of the most frequent words of sketches in each page: sparse ``[P, T]``."""
     from scipy.sparse import csr_matrix
 
     size = np.array([len(one.terms) for one in described])
@@ -376,7 +377,7 @@ def identity_of(history: ChangeHistory) -> str:
 
 
 def write_groups(path: Path, groups: PageGroups) -> None:
-    """Write a file; raises HistoryError where it cannot."""
+    """Write a file of groups; raises HistoryError where it cannot."""
     try:
         with open(path, "wb") as file:
             np.savez_compressed(file, allow_pickle=False, format=np.array(FORMAT), **groups.arrays())
@@ -385,7 +386,7 @@ def write_groups(path: Path, groups: PageGroups) -> None:
 
 
 def read_groups(path: Path, history: ChangeHistory) -> PageGroups:
-    """Read the groups of a history. Raises HistoryError for another file, or groups of other pages."""
+    """Groups of the pages of a history. Raises HistoryError for another file, or groups of other pages."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             if str(arrays["format"]) != FORMAT:

@@ -1,8 +1,5 @@
-"""Checkpoints: the state of a learning run on disk, for ``--resume`` after a kill.
-
-One JSON file, replaced atomically after every generation. It names the run it belongs to: whatever the
-result depends on. Reading the checkpoint of another run is an error, not a silent mixture of both.
-"""
+"""State of a learning run on disk, for ``--resume`` after a kill: one JSON file, replaced atomically after
+every generation. It names all that the run depends on; the checkpoint of another run is an error."""
 
 import json
 from collections.abc import Mapping
@@ -50,10 +47,10 @@ class Checkpoint:
         self._identity = json.loads(json.dumps(identity))
 
     def open(self, resume: bool) -> list[EvolutionState] | None:
-        """Read the saved states; None: the run is new.
+        """Saved states; None: the run is new.
 
-        Raises LearningError if the directory cannot be used, if it holds the state of another run or a
-        damaged one, or if it holds one although ``resume`` is False.
+        Raises LearningError for a directory that cannot be used, a damaged state, one of another run, or any
+        state if ``resume`` is False.
         """
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -95,7 +92,6 @@ class Checkpoint:
         return states
 
     def save(self, states: list[EvolutionState]) -> None:
-        """Replace the saved states."""
         content = [state.to_json() for state in states]
         write_atomically(self._path, {"format": FORMAT, "run": self._identity, "states": content})
         self.states = states

@@ -1,4 +1,4 @@
-"""Choices of a learning run, and the splits of a history that they need, prepared for replay."""
+"""Choices of a learning run, and splits of a history prepared for replay."""
 
 from __future__ import annotations
 
@@ -60,7 +60,6 @@ class Choices:
     seeds: int = 5
     """Independent runs per fold."""
     seed: int = 1
-    """All randomness follows from it."""
     parameters: Parameters = field(default_factory=Parameters)
     forget: float = 0.0
     """Share of the training changes that is taken out at random, see `forgetful`."""
@@ -81,7 +80,6 @@ class Choices:
     """Rule that takes a function of a front, see `training.evolution.front`."""
 
     def __post_init__(self) -> None:
-        """Check every choice that needs no history."""
         load_measure(self.measure)
         load_policy(self.policy)
         load_score(self.in_use)
@@ -108,12 +106,12 @@ class Choices:
                 raise LearningError(f"{name} must be at least {least}; found {getattr(self, name)}")
 
     def crawl(self, budget: float | None = None) -> CrawlChoices:
-        """The crawl that is replayed; with another budget than that of the choices if one is given."""
+        """Choices of the replayed crawl, with another budget if one is given."""
         budget = self.budget if budget is None else budget
         return CrawlChoices(budget, self.warmup, self.ties, self.clock, self.seed, self.policy)
 
     def split(self, history: ChangeHistory) -> list[splits.HistorySplit]:
-        """The parts of `history` by the protocol. Raises HistoryError as `splits.protocol_splits`."""
+        """Splits of a history by the protocol. Raises HistoryError as `splits.protocol_splits`."""
         return splits.protocol_splits(
             history, self.protocol, seed=self.seed, warmup=self.warmup, division=self.divided_by(history)
         )
@@ -149,7 +147,7 @@ class Choices:
         )
 
     def fitting(self, history: ChangeHistory) -> Choices:
-        """These choices with only those terminals that the history can replay, if they name all."""
+        """Choices with only those terminals that the history can replay, if they name all."""
         parameters = self.parameters
         if parameters.terminals not in (terminals.RELATED, terminals.SETS["all"]):
             return self
@@ -168,7 +166,6 @@ class Choices:
 
     @property
     def goal(self) -> SelectionGoal:
-        """Goal of the selection."""
         guarded = self.selection == GUARDED
         named: tuple[str, ...] = ()
         if guarded or self.front:
@@ -181,7 +178,7 @@ class Choices:
         return SelectionGoal(measure, self.clock, self.selection, self.policy, named, self.named_policies)
 
     def goal_on(self, prepared: PreparedHistory) -> SelectionGoal:
-        """Goal of the selection, with those named functions that a history can replay."""
+        """`goal` with only those named functions that a history can replay."""
         named = tuple(name for name in self.goal.named if can_replay(prepared, load_score(name)))
         return self.goal._replace(named=named)
 
@@ -203,9 +200,8 @@ def prepare_splits(
 ) -> list[PreparedSplit]:
     """Training, validation and test split of every fold, prepared for replay.
 
-    ``history_splits``, drawn of ``unit``: None: those of the protocol.
-
-    Raises HistoryError or LearningError for a history from which these choices cannot learn.
+    ``history_splits``, drawn of ``unit``; None: those of the protocol. Raises HistoryError or LearningError
+    for a history from which these choices cannot learn.
     """
     budget = choices.budget
     if isinstance(budget, int):
@@ -261,7 +257,7 @@ def prepare_splits(
 def _without_units(
     history_part: ChangeHistory, unit: splits.Division, seed: int, crawl: CrawlChoices
 ) -> tuple[PreparedHistory, ...]:
-    """A split without one group of sites (directories) after the other; empty if too little remains."""
+    """Splits without one group of sites (directories) after the other; empty if too little remains."""
     units = splits.units_of(history_part, unit)
     if len(np.unique(units)) < 2:
         return ()
@@ -273,11 +269,11 @@ def _without_units(
 
 
 def forgetful(history: ChangeHistory, share: float, seed: Sequence[int]) -> ChangeHistory:
-    """The history without a random share of its changes.
+    """History without a random share of its changes.
 
-    Noise in what is learned from keeps from fitting its accidents (Bishop 1995, "Training with noise is
-    equivalent to Tikhonov regularization"). Here the accident is regularity: where some pages changed in
-    every single cycle, functions evolve that drop a page for good after one visit without a change.
+    Noise in training keeps functions from fitting its accidents (Bishop 1995, "Training with noise is
+    equivalent to Tikhonov regularization"): where some pages changed in every single cycle, functions evolve
+    that drop a page for good after one visit without a change.
     """
     remains = np.random.default_rng(seed).random(history.changed.shape) >= share
     flipped = None if history.flipped is None else history.flipped[remains.T[history.changed.T]]

@@ -1,15 +1,12 @@
-"""Learning of the functions of a growing crawl, those that rank hubs first of all: replays of growth.
+"""Learning of functions that rank hubs, first visits and pages of a growing crawl.
 
-The fitness of a function is the mean, over the training cycles, of the weighted share of the
-existing pages whose current copy is held, where a page that was not discovered yet counts as missing:
-coverage and freshness in one, as the journal's outlook asks. It is a mean over `REPLAYS` replays too, with
-draws of their own: which hub is discovered first is an accident that moves all that follows. The other
-functions of the crawl stay as they are, and so does the share of the budget for hubs; `learn_jointly` learns
-several of them by turns.
+The fitness of a function is the mean, over the training cycles and `REPLAYS` replays, of the weighted share
+of the existing pages whose current copy is held. A page that was not discovered yet counts as missing. The
+other functions of the crawl stay as they are; `learn_jointly` learns several by turns.
 
-Time is cut in three. Evolution replays the first span alone, with the pages that were born in it; of the kept
-individuals and the crawl's default, the one is taken that does best in the first two spans together; the last
-span has no say and is reported.
+Time is cut in three spans. Evolution replays the first one, with the pages that were born in it. Of its best
+individuals and the crawl's default, the best one in the first two spans is taken. The last span is reported
+alone.
 """
 
 import hashlib
@@ -34,7 +31,7 @@ from training.histories.growth import GrowthHistory
 from training.replaying.growth import GrowthCrawl, replay_growth
 
 FITNESS: Final = "current"
-"""The field of `training.replaying.growth.GrowthResult` whose mean is the fitness."""
+"""Field of `training.replaying.growth.GrowthResult` whose mean is the fitness."""
 REPLAYS: Final = 3
 """Replays of every function, with successive seeds."""
 SHARES: Final = (0.5, 0.75)
@@ -79,7 +76,6 @@ class DiscoveryChoices:
         return canonical(function.expression).text
 
     def crawl_by(self, text: str) -> GrowthCrawl:
-        """Crawl by another function."""
         function = of_expression(parse(text)).on_clock(self.clock)
         functions: dict[str, Any] = {self.target: function}
         return replace(self.crawl, **functions)
@@ -92,19 +88,17 @@ class DiscoveryReplay(NamedTuple):
     """The fitness by cycle after the warm-up, mean over the replays: ``[cycles]``."""
     coverage: float
     delay: npt.NDArray[np.int64]
-    """Delays of all replays, one after the other: see `training.replaying.growth.GrowthResult`."""
+    """Delays of all replays: see `training.replaying.growth.GrowthResult`."""
 
 
 class DiscoveryCandidate(NamedTuple):
-    """Discovery function and its fitness in each span of time."""
+    """Function of a growing crawl and its mean fitness in each span of time."""
 
     text: str
     training: float
-    """Mean fitness in the first part, as in the next two."""
     validation: float
     test: float
     replayed: DiscoveryReplay
-    """All cycles."""
 
     @property
     def selected(self) -> float:
@@ -117,7 +111,7 @@ class LearnedDiscovery(NamedTuple):
 
     best: DiscoveryCandidate
     default: DiscoveryCandidate
-    """Default discovery function of a crawl."""
+    """Function of the crawl before."""
     replays: int
     """Functions that evolution has replayed."""
     ends: tuple[int, int]
@@ -177,10 +171,9 @@ def learn_jointly(
 ) -> list[tuple[DiscoveryChoices, LearnedDiscovery]]:
     """Learn several functions of one crawl by turns, each with the latest versions of the others.
 
-    All have the same fitness, and a function is replaced only by one of higher fitness in training and
-    validation, which therefore never falls. Ends when a turn changes nothing, or after `TURNS`.
-    Returns for every function its last turn, beside the default of its first. Errors as those of
-    `learn_discovery`.
+    A function is replaced only by one of higher fitness in training and validation. Ends when a turn changes
+    nothing, or after `TURNS`. Returns the last turn of every function, beside the default of its first.
+    Errors as those of `learn_discovery`.
     """
     learned: dict[Target, tuple[DiscoveryChoices, LearnedDiscovery]] = {}
     crawl = choices[0].crawl

@@ -1,17 +1,15 @@
 """Genetic programming over score functions: GP4C (Santos et al. 2014, Listing 1; thesis Algorithm 1).
 
-An `Evolution` is one run of the process on one training set with one seed. It is driven from outside,
-generation by generation: `ask` for what to evaluate, `tell` their outcomes. So it knows nothing of
-histories, replay or processes, and several runs can share workers and a cache.
+An `Evolution` is one run on one training set with one seed. Its caller evaluates: `ask` gives functions,
+`tell` takes their outcomes. So several runs can share workers and a cache.
 
-Randomness: generation g of run r draws from a generator seeded by (seed, r, g) alone. A run therefore
-needs no generator state to be continued, and its result depends on nothing but its seed, its parameters
-and the outcomes it was told.
+Generation g of run r draws from a generator seeded by (seed, r, g) alone. A result depends on nothing but
+seed, parameters and outcomes, and a run is continued without the state of a generator.
 
-Trees are DEAP's prefix lists over an untyped primitive set whose operators are those of
-`scrapy_gp4c.scoring.expression.PRIMITIVES`: DEAP never evaluates a tree, it only takes trees apart and puts
-them together, and `expression_of` hands the result to the one evaluator. Depth counts nodes on the
-longest path, so that a single terminal has depth 1 (as in GPC++, the class library of the papers).
+Trees are DEAP's prefix lists over an untyped primitive set of `scrapy_gp4c.scoring.expression.PRIMITIVES`.
+DEAP takes them apart and puts them together; `expression_of` hands the result to the one evaluator. Depth
+counts nodes on the longest path: a single terminal has depth 1 (as in GPC++, the class library of the
+papers).
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ def uses_related_pages(names: Collection[str]) -> bool:
 
 
 def named_functions(names: Collection[str]) -> dict[str, str]:
-    """The named functions of these terminals: name -> canonical text."""
+    """Named functions of these terminals: name -> canonical text."""
     forms = {name: _form(name, names) for name in NAMED}
     return {name: form.text for name, form in forms.items() if {*form.terminals} <= {*names}}
 
@@ -55,7 +53,7 @@ def named_candidates(names: Collection[str]) -> tuple[str, ...]:
 
 
 def named_expression(text: str) -> Expression:
-    """Expression of a named function, or of another text; a replay leaves out what its history lacks."""
+    """Expression of a named function or of a text."""
     return parse(NAMED[text].expression if text in NAMED else text)
 
 
@@ -76,9 +74,9 @@ SPENT_WEIGHTS: Final = (0.1, 0.3, 3.0, 10.0)
 
 
 def polished_functions(names: Collection[str]) -> list[str]:
-    """The form of the default and its kin with other constants, which are tuned before structure evolves.
+    """Forms of the default with other constants, which are tuned before structure evolves.
 
-    ``names``: known terminals; the forms read claims and sizes where these are among them.
+    They read claims and sizes where these are among the known terminals, ``names``.
     """
     rate = "hint_rate" if "hint_rate" in names else "rate"
     lifts = [f" * size_lift ** {power}" for power in SIZE_POWERS] if "size_lift" in names else [""]
@@ -97,7 +95,8 @@ def polished_functions(names: Collection[str]) -> list[str]:
 
 
 def start_functions(names: Collection[str]) -> list[Expression]:
-    """The named functions of these terminals, their polished kin, then ``t`` times each; all different."""
+    """Named functions of these terminals, `polished_functions`, then ``t`` times each terminal; all
+    different."""
     products = [f"t * {name}" for name in names if "t" in names]
     forms = [canonical(parse(text)) for text in polished_functions(names)]
     polished = [form.text for form in forms if {*form.terminals} <= {*names}]
@@ -106,21 +105,20 @@ def start_functions(names: Collection[str]) -> list[Expression]:
 
 
 _ROWS: Final = 16
-"""A constant is computed on a block of rows, as it would be in use, not on one."""
+"""Rows that a constant is computed on: a block, as in use."""
 
 Node = tuple[Token, ...]
 
 
 def canonical(expression: Expression) -> Expression:
-    """The canonical form; equal scores bit for bit on every input, and a fixed point of this function.
+    """Canonical form of an expression: equal scores bit for bit, and a fixed point of this function.
 
     * a subtree without terminals becomes its value;
     * ``x * 1``, ``1 * x``, ``x / 1`` and ``x - 0.0`` become ``x``; ``x - x`` becomes ``0.0``;
-    * the operands of ``+`` and ``*`` are put in order (IEEE 754 addition and multiplication commute; they do
-      not associate, so nothing is regrouped).
+    * the operands of ``+`` and ``*`` are put in order (they commute exactly, but do not associate).
 
-    Not rewritten, because it is not exact: ``x / x`` (0 near 0), ``x * 0.0`` and ``x + 0.0`` (the sign of
-    zero), ``pow(x, 1)`` (saturates), ``log(exp(x))`` and anything that moves a rounding.
+    Inexact, so not rewritten: ``x / x`` (0 near 0), ``x * 0.0``, ``x + 0.0`` (the sign of zero), ``pow(x,
+    1)`` (saturates), ``log(exp(x))`` and anything that moves a rounding.
     """
     return Expression(_canonical(expression.tokens))
 
@@ -162,12 +160,12 @@ def _constant(node: Node) -> bool:
 
 
 def _signs(node: Node) -> tuple[float, ...]:
-    """The signs of the constants: 0.0 and -0.0 compare equal, yet are not the same constant."""
+    """Signs of the constants: 0.0 and -0.0 compare equal, yet are not the same constant."""
     return tuple(math.copysign(1.0, token) for token in node if not isinstance(token, str))
 
 
 def _follows(first: Node, second: Node) -> bool:
-    """Short before long, and constants behind names: ``t * 10.0``."""
+    """Whether operands are to change places: short before long, and constants behind names."""
     if len(first) != len(second):
         return len(first) > len(second)
     return first != second and _key(first) > _key(second)
@@ -186,11 +184,10 @@ def _value(program: Node, signs: tuple[float, ...]) -> float:
 def simplify_all(
     expressions: Sequence[Expression], same: Callable[[dict[int, Expression]], dict[int, bool]]
 ) -> list[Expression]:
-    """Shorter or equal expressions that ``same`` says behave as before, found greedily.
+    """Expressions in simpler forms that ``same`` says behave alike, found greedily.
 
-    Evolved trees carry parts that no longer matter (Koza 1992 calls them introns) and constants with sixteen
-    digits: parts go, and constants are rounded. ``same`` is asked about one candidate for each expression
-    that is not done yet, by number, at most a few times per node. Every result names a terminal.
+    Parts that do not matter go (introns, Koza 1992), and constants are rounded. ``same`` is asked about one
+    candidate for each expression that is not done yet, by number. Every result names a terminal.
     """
     searches = [_search(expression) for expression in expressions]
     simplified: dict[int, Expression] = {}
@@ -207,7 +204,7 @@ def simplify_all(
 
 
 def _search(expression: Expression) -> Generator[Expression, bool | None, Expression]:
-    """Yields candidates, is sent whether each behaves like the expression, and returns the simplest."""
+    """Candidates of one expression; is sent whether each behaves like it, and returns the simplest."""
     current = canonical(expression)
     position = 0
     while position < len(current.tokens):
@@ -284,10 +281,10 @@ ATTEMPTS: Final = 10
 class Rates(NamedTuple):
     """Probabilities of the genetic operators (journal 4.1 and 5.2; thesis 3.2 and 3.3).
 
-    Crossover 90% and reproduction 15% are *proportions of the next generation* and are normalised, so that
-    6 children in 7 come from a crossover and 1 in 7 is a copy. Each mutation then strikes every child, copies
-    included, with its own probability. The elite is copied untouched on top of that. (The authors' program
-    reads the same numbers as 15% new random trees and the rest 90% crossover and 10% copies.)
+    Crossover 90% and reproduction 15% are proportions of the next generation and are normalised: 6 children
+    in 7 come from a crossover, 1 is a copy. Each mutation then strikes every child with its own probability.
+    The elite is copied untouched on top of that. (The authors' program reads the same numbers as 15% new
+    random trees and the rest 90% crossover and 10% copies.)
     """
 
     crossover: float
@@ -317,13 +314,12 @@ class Depths(NamedTuple):
 
 
 class Individual(gp.PrimitiveTree):  # type: ignore[misc]
-    """A tree and its fitness (higher is better; NaN until it is known).
+    """Tree and its fitness (higher is better; NaN until it is known).
 
-    What was made of it once is remembered, by its copies too, until nodes are replaced.
+    Depth, expression and canonical form are cached, in copies too, until nodes are replaced.
     """
 
     def __init__(self, nodes: Sequence[Any], fitness: float = math.nan) -> None:
-        """Copy the nodes: they are immutable and shared between trees."""
         super().__init__(nodes)
         self.fitness = fitness
         self._depth = 0
@@ -333,7 +329,6 @@ class Individual(gp.PrimitiveTree):  # type: ignore[misc]
             self._depth, self._expression, self._form = nodes._depth, nodes._expression, nodes._form
 
     def __setitem__(self, index_or_slice: Any, nodes: Any) -> None:
-        """Replace nodes by others."""
         super().__setitem__(index_or_slice, nodes)
         self._depth, self._expression, self._form = 0, None, None
 
@@ -346,14 +341,12 @@ class Individual(gp.PrimitiveTree):  # type: ignore[misc]
 
     @property
     def expression(self) -> Expression:
-        """Result of `expression_of`."""
         if self._expression is None:
             self._expression = expression_of(self)
         return self._expression
 
     @property
     def form(self) -> Expression:
-        """The canonical form."""
         if self._form is None:
             self._form = canonical(self.expression)
         return self._form
@@ -362,7 +355,7 @@ class Individual(gp.PrimitiveTree):  # type: ignore[misc]
 def primitive_set(
     terminals: Sequence[str], known: Collection[Token] = (), protected_division: ProtectedDivision = "zero"
 ) -> gp.PrimitiveSet:
-    """DEAP's untyped primitive set: the papers' functions, the given terminals and the constants.
+    """DEAP's untyped primitive set: the papers' functions, terminals and constants.
 
     ``known``: further constants and operators that trees may bring along; none is drawn.
     """
@@ -383,7 +376,7 @@ def primitive_set(
 
 
 def expression_of(tree: Sequence[Any]) -> Expression:
-    """The tree as a score expression, node by node."""
+    """Score expression of a tree, node by node."""
     return Expression(tuple(node.name if type(node) is gp.Primitive else node.value for node in tree))
 
 
@@ -397,10 +390,10 @@ _binding = threading.RLock()
 
 @contextmanager
 def drawing_from(rng: random.Random) -> Iterator[None]:
-    """Let DEAP's functions draw from `rng` within the block.
+    """Context in which DEAP's functions draw from `rng`.
 
-    They draw from the module ``random`` that their own modules name; binding that name keeps the global
-    generator out of the result, whatever other threads of the process (a Dask client's, say) draw from it.
+    They draw from the module ``random`` that their own modules name. Binding that name keeps the global
+    generator out of the result, whatever other threads (a Dask client's, say) draw from it.
     """
     with _binding:
         modules = (gp, selection)
@@ -417,7 +410,7 @@ def drawing_from(rng: random.Random) -> Iterator[None]:
 def half_and_half(primitives: gp.PrimitiveSet, index: int, depths: Depths) -> Individual:
     """Tree number `index` of a ramped half-and-half population (Koza 1992).
 
-    Depth limits run through the ramp in turn; every other round of the ramp is grown, the rest are full.
+    Depth limits run through the ramp in turn; every other round is grown, the others are full.
     """
     ramp = depths.last - depths.first + 1
     edges = depths.first - 1 + index % ramp
@@ -426,7 +419,7 @@ def half_and_half(primitives: gp.PrimitiveSet, index: int, depths: Depths) -> In
 
 
 def crossover(one: Individual, other: Individual, rng: random.Random, limit: int) -> Individual:
-    """`one` with a random subtree replaced by a random subtree of `other`: one child (journal 4.1)."""
+    """Child of two: `one` with a random subtree replaced by one of `other` (journal 4.1)."""
     for _ in range(ATTEMPTS):
         child = Individual(one)
         index_or_slice = one.searchSubtree(rng.randrange(len(one)))
@@ -437,7 +430,7 @@ def crossover(one: Individual, other: Individual, rng: random.Random, limit: int
 
 
 def _ends(tree: Sequence[Any]) -> list[int]:
-    """For every node, the index behind its subtree."""
+    """Index behind the subtree of every node."""
     ends = [0] * len(tree)
     stack: list[int] = []
     for index in range(len(tree) - 1, -1, -1):
@@ -516,10 +509,9 @@ def breed(
     tournament: int,
     elite: int,
 ) -> list[Individual]:
-    """The next generation, of the same size: the elite, then children of tournament winners.
+    """Next generation, of the same size: the elite, then children of tournament winners.
 
-    Every individual needs its fitness. Only trees within the crossover depth are drawn into tournaments
-    for mates. A child that is a plain copy keeps its fitness.
+    Only trees within the crossover depth mate. A child that is a plain copy keeps its fitness.
     """
     children = [Individual(i, i.fitness) for i in sorted(population, key=_fitness, reverse=True)[:elite]]
     mates = [i for i in population if i.depth <= depths.crossover]
@@ -566,22 +558,21 @@ class Parameters:
     generations: int = 50
     tournament: int = 2
     operators: str = "journal"
-    """Key of `training.evolution.evolve.RATES`."""
+    """Key of `RATES`."""
     protected_division: ProtectedDivision = "zero"
     """Quotient of a division by zero in evolved functions."""
     depths: Depths = field(default_factory=Depths)
     elite: int = 1
-    """Best individuals that enter the next generation untouched."""
+    """Best individuals that are copied into the next generation."""
     best_count: int = 50
     """N_b: best individuals over all generations that go to validation."""
     parsimony: float = 0.0
     """Taken off the fitness per node of the canonical tree."""
     start: Start = "auto"
-    """First generation beside random trees, see `training.evolution.evolve`: ``auto`` is ``named`` where
-    a terminal describes related pages, else ``random``."""
+    """First generation: `random` trees, or `start_functions` first (``named``); ``auto``: ``named`` where a
+    terminal describes related pages."""
 
     def __post_init__(self) -> None:
-        """Check every value."""
         lowest = {"population": 2, "generations": 1, "tournament": 1, "elite": 0, "best_count": 1}
         for name, least in lowest.items():
             if getattr(self, name) < least:
@@ -627,7 +618,6 @@ class BestIndividual(NamedTuple):
     """One of the best individuals over all generations."""
 
     text: str
-    """Canonical text."""
     value: float
     fitness: float
     """The value less the price of its nodes."""
@@ -636,16 +626,14 @@ class BestIndividual(NamedTuple):
 
 
 class EvolutionState(NamedTuple):
-    """State of a run between two generations, of plain values: `to_json` and back changes no bit."""
+    """State of a run between two generations, of plain values."""
 
     generation: int
     population: list[tuple[str, float]]
-    """Text and fitness."""
     best_individuals: list[BestIndividual]
     best: list[float]
 
     def to_json(self) -> Json:
-        """Content of a checkpoint."""
         return self._asdict()
 
     @classmethod
@@ -669,15 +657,15 @@ class EvolutionState(NamedTuple):
 
 
 class Evolution:
-    """One run of the process on one training set with one seed.
+    """One run on one training set with one seed.
 
-    ``generation`` counts the generations evaluated so far; ``population`` is the last one;
-    ``best_individuals`` are the best over all of them, best first, without two of the same text or the same
-    behaviour (of those the shortest stays); ``best`` is the best fitness of every generation.
+    ``generation``: generations evaluated so far; ``population``: the last one; ``best_individuals``: the best
+    of all, best first, without two of the same text or behaviour (of those the shortest stays); ``best``:
+    best fitness of every generation.
     """
 
     def __init__(self, parameters: Parameters, seed: int, run: Sequence[int] = (0,)) -> None:
-        """Start a run; ``run`` tells apart runs of one seed (fold and number, say)."""
+        """``run`` tells apart runs of one seed (fold and number, say)."""
         self.parameters = parameters
         self.generation = 0
         self.population: list[Individual] = []
@@ -697,16 +685,14 @@ class Evolution:
 
     @property
     def best_so_far(self) -> float:
-        """Best fitness of all generations; of two objectives that of the first."""
         return self.best_individuals[0].fitness
 
     @property
     def finished(self) -> bool:
-        """Whether all generations are evaluated."""
         return self.generation >= self.parameters.generations
 
     def ask(self) -> dict[str, Expression]:
-        """Breed the next generation and return its functions by canonical text, for `tell`.
+        """Functions of the next generation by canonical text, for `tell`.
 
         Individuals that name no terminal are left out: every page would score the same.
         """
@@ -716,7 +702,7 @@ class Evolution:
         return {form.text: form for form in self._forms if form.terminals}
 
     def tell(self, outcomes: Mapping[str, Outcome]) -> None:
-        """Close the generation with the outcomes of the texts of `ask`; further outcomes do no harm."""
+        """Close the generation with the outcomes of the texts of `ask`; others do no harm."""
         candidates = {best.text: best for best in self.best_individuals}
         for tree, form in zip(self.population, self._forms, strict=True):
             outcome = outcomes[form.text] if form.terminals else None
@@ -747,7 +733,7 @@ class Evolution:
         )
 
     def _initial(self, rng: random.Random) -> list[Individual]:
-        """The start_functions, then ramped half-and-half, without repeats; every member names a terminal."""
+        """`start_functions`, then ramped half-and-half, without repeats; every member names a terminal."""
         population = [individual_of(seed.tokens, self._primitives) for seed in self._seeds]
         seen = {seed.text for seed in self._seeds}
         with drawing_from(rng):

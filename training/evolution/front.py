@@ -1,22 +1,19 @@
 """Evolution with two objectives, NSGA-II (Deb, Pratap, Agarwal & Meyarivan 2002), and the choice in a front.
 
-A generation is bred from the one before as with one objective, but by the crowded comparison: a mate is
-better that is dominated by fewer fronts, and of the same front the one with more room around it. Parents
-and children together then compete for the places of the next generation, front by front. DEAP sorts and
-measures the room. Individuals with equal values would crowd out all others of a population of formulas, where
-many trees do the same: of these only the shortest competes, the others fill what places remain
-(Fortin & Parizeau 2013 show what equal values do to the crowding distance).
+Parents and children compete for the next generation by the crowded comparison: front by front, and in one
+front those with more room around them come first. Of individuals with equal values only the shortest
+competes, the others fill what places remain (Fortin & Parizeau 2013): many formulas do the same.
 
-The candidates for the choice are the kept individuals of all runs and the named functions. Each is judged in
-training (the mean over the draws of forgotten changes) and in validation, by both objectives:
+Candidates for the choice are the best individuals of all runs and the named functions, judged by both
+objectives in training (the mean over the draws of forgotten changes) and in validation:
 
 * ``changes``: the rule of selection decides by the first objective alone
 * ``freshness``: it decides by freshness alone
 * ``balanced``: it decides by the first objective, among those whose mean freshness is at least `AGE`'s in
-  training and in validation; plain `AGE` is always one of them
+training and in validation; `AGE` is always one of them
 
-The front is what no other candidate dominates in the means of training and validation, both splits weighing
-the same; the function taken is shown with it even where a longer one dominates it.
+The front is what no other candidate dominates in the means of training and validation. The function taken is
+shown with it.
 """
 
 import math
@@ -50,13 +47,11 @@ WORST: Final = (-math.inf, -math.inf)
 
 
 class TwoObjectives(base.Fitness):  # type: ignore[misc]
-    """Values of two objectives, both to be high."""
-
     weights = (1.0, 1.0)
 
 
 class FrontPoint:
-    """Point in the plane of two objectives, as DEAP takes it."""
+    """Point of two objectives, as DEAP takes it."""
 
     def __init__(self, index: int, values: tuple[float, float]) -> None:
 
@@ -105,12 +100,11 @@ class _Scored(NamedTuple):
 class FrontEvolution(Evolution):
     """One run with two objectives; outcomes need the second value.
 
-    ``best_individuals`` are those of all generations that the crowded comparison puts first. The ``fitness``
-    of an individual is its negative place among them; ``best`` is the best value of the first objective.
+    ``best_individuals`` are those of all generations that the crowded comparison puts first, their
+    ``fitness`` the negative place among them; ``best`` is the best value of the first objective.
     """
 
     def __init__(self, parameters: Parameters, seed: int, run: Sequence[int] = (0,)) -> None:
-        """As for `Evolution`."""
         super().__init__(parameters, seed, run)
         self._parents: list[tuple[Individual, Expression]] = []
         self._known: dict[str, Outcome] = {}
@@ -133,7 +127,6 @@ class FrontEvolution(Evolution):
         return asked | {text: form for text, form in older.items() if text not in self._known}
 
     def tell(self, outcomes: Mapping[str, Outcome]) -> None:
-        """As `Evolution.tell`."""
         known = self._known | dict(outcomes)
         competing = [*self._parents, *zip(self.population, self._forms, strict=True)]
         scored = [self._scored(tree, form, known) for tree, form in competing]
@@ -210,10 +203,10 @@ def choose_of_front(
     values: Callable[[list[str]], Pairs],
     allow: Allow | None = None,
 ) -> tuple[UnsimplifiedSelection, list[FrontCandidate]]:
-    """The function that `prefer` takes from the runs of a fold, and the front, best first objective first.
+    """Function that `prefer` takes from the runs of a fold, and the front, best first objective first.
 
-    Parameters as for `training.evolution.selection.pick`; ``goal.fitness`` is a pair. ``allow`` concerns
-    the function that is taken, not those shown.
+    Parameters as for `training.evolution.selection.pick`; ``goal.fitness`` is a pair. ``allow`` concerns the
+    function that is taken, not those shown.
     """
     goal = goal._replace(named=tuple(dict.fromkeys((*goal.named, AGE))))
     candidates_found = candidates_of(best_of_runs, goal, values)

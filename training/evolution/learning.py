@@ -1,9 +1,8 @@
-"""Learning of a score function from a recorded history (`training.learn` is the command).
+"""Learning of a score function from a recorded history.
 
-GP4C as a whole (Santos et al. 2014, Listing 1): several independent runs per fold of the protocol, those of
-a fold advancing in step, all sharing workers; then the selection rule picks the function of each fold. The
-result depends on the history and on `Choices`, and on nothing else: neither on the number or kind of
-workers nor on interruptions.
+GP4C as a whole (Santos et al. 2014, Listing 1): several runs per fold, all sharing workers; then the
+selection rule picks the function of each fold. The result depends on the history and on `Choices` alone:
+neither on the number or kind of workers nor on interruptions.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ _COMPILED: Final[set[bytes]] = set()
 
 
 class CompilingRequest(NamedTuple):
-    """Replay of the other process."""
+    """Replay that another process makes to compile the code."""
 
     prepared: PreparedHistory
     metrics: tuple[str, ...]
@@ -72,9 +71,9 @@ def compiled_beside(
 ) -> Iterator[Path | None]:
     """Path of a file that is there once another process has compiled the code.
 
-    None: no process is needed, as there are no workers that would wait, the policy has no compiled loops, the
-    history is so large that compiling takes less time than replays without, or the code was compiled before.
-    The file comes when the process ends, whatever its result: workers compile the code that still lacks.
+    None: no process is needed, as no workers would wait, the policy has no compiled loops, the history is so
+    large that compiling takes less time than replays without, or the code was compiled before. The file comes
+    when the process ends, whatever its result: workers compile what is lacking.
     """
     if parallel.n_jobs == 1 or policy != TOP_K.text or prepared.pages * prepared.cycles > QUICK:
         yield None
@@ -142,7 +141,7 @@ def evolve_all(
     checkpoint: Checkpoint | None,
     watch: ProgressListener | None,
 ) -> None:
-    """All generations of every run, in step, or those until Ctrl-C."""
+    """Run all generations of every evolution, in step, or those until Ctrl-C."""
     states = None if checkpoint is None else checkpoint.states
     _restore(evolutions, states)
     try:
@@ -174,10 +173,10 @@ def _restore(evolutions: Sequence[Evolution], states: Sequence[EvolutionState] |
 def _close_generation(
     evolutions: Sequence[Evolution], seeds: int, evaluator: Evaluator, watch: ProgressListener | None
 ) -> None:
-    """Evaluate the next generation of every run, and tell each its outcomes.
+    """Evaluate the next generation of every run.
 
-    A fold is bred while workers evaluate those before it; its runs are evaluated together. While code is
-    compiled, the first run comes first: the others have long to wait.
+    A fold is bred while workers evaluate those before it. While code is compiled, the first run comes first:
+    the others have long to wait.
     """
     first = evolutions[0]
     generation = first.generation + 1
@@ -212,22 +211,18 @@ class FrontMember(NamedTuple):
 
     text: str
     run: int
-    """Number of its run; -1 for a named function."""
+    """Number of its run; `NAMED_RUN` for a named function."""
     taken: bool
-    """Whether it is the learned function."""
     values: dict[str, dict[str, float]]
-    """Part -> metric -> mean over the scored cycles."""
 
 
 class Fold(NamedTuple):
     """Result on one fold."""
 
     text: str
-    """The learned function, simplified as far as it stays the same in training and validation."""
     run: int
-    """Number of its run; -1 for a named function."""
+    """Number of its run; `NAMED_RUN` for a named function."""
     selected: float
-    """Value of the function under the selection rule."""
     table: Table
     """`LEARNED`, every named score function and `metrics.ORACLE`."""
     front: tuple[FrontMember, ...] = ()
@@ -248,7 +243,7 @@ class Learned:
     complete: bool
     """False: stopped by the user before the last generation."""
     replays: int
-    """Individuals that were replayed, those of the selection included."""
+    """Replayed individuals, those of the selection included."""
     replay_s: float
     """Processor time of scoring and replaying in all workers, in seconds."""
 
@@ -263,14 +258,13 @@ def learn(
     watch: ProgressListener | None = None,
     allow: Allow | None = None,
 ) -> Learned:
-    """Learn score functions from `history`.
+    """Score functions learned from `history`.
 
-    ``folds``: the result of `prepare_splits`, if it was called before. ``checkpoint``: written after every
-    generation; learning goes on from its states, if it has any. ``allow``: see
-    `training.evolution.selection.pick`.
+    ``folds``: result of `prepare_splits`, if it was called before. ``checkpoint``: written after every
+    generation; learning goes on from its states. ``allow``: see `training.evolution.selection.pick`.
 
-    A KeyboardInterrupt ends the evolution: the function is selected from the completed generations; it passes
-    on if there is none yet. Raises HistoryError or LearningError as `prepare_splits` does.
+    After a KeyboardInterrupt the function is selected from the completed generations; without any it passes
+    on. Raises HistoryError or LearningError as `prepare_splits` does.
     """
     (learned,) = learn_by_rules(
         history, [choices], parallel, folds=folds, checkpoint=checkpoint, watch=watch, allow=allow
@@ -314,7 +308,6 @@ def _selected(
     evolutions: Sequence[Evolution],
     allow: Allow | None,
 ) -> list[Learned]:
-    """Result of each of the rules."""
     first, seeds = evolutions[0], len(evolutions) // len(folds)
     best_of_folds = [
         [evolution.best_individuals for evolution in evolutions[fold * seeds : (fold + 1) * seeds]]
@@ -377,10 +370,11 @@ def others(choices: Choices, prepared: PreparedHistory) -> dict[str, str]:
 
 
 def compare(split: PreparedSplit, functions: Mapping[str, str], choices: Choices) -> Table:
-    """Replay score functions on every split. ``functions``: name -> score argument, see
-    `training.replaying.replay.load`; a named function is replayed under its own policy.
+    """Means of score functions on every split.
 
-    Results are remembered by split: an experiment compares the same functions again and again.
+    ``functions``: name -> score argument, see `training.replaying.replay.load`; a named function is replayed
+    under its own policy. Results are cached by split: an experiment compares the same functions again and
+    again.
     """
     fitness = load_fitness(choices.fitness)
     names = tuple(dict.fromkeys((*metrics.METRICS, *fitness.metrics)))

@@ -45,12 +45,11 @@ class ScoreFile:
     parameters: Mapping[str, object]
     """As plain JSON types."""
     policy: str = DEFAULT
-    """Text of the policy that it was learned for."""
+    """Policy that it was learned for."""
     name: str = ""
-    """Name of the function, if it is a named one."""
+    """Name of a named function."""
 
     def to_json(self) -> Json:
-        """Content of the file, with the current time."""
         history = self.history
         return {
             "format": FORMAT,
@@ -87,10 +86,9 @@ def front_of(path: Path) -> Path:
 def write_front(
     directory: Path, learned: Learned, choices: Choices, history: ChangeHistory, more: Mapping[str, object]
 ) -> None:
-    """Write a score file for each function of the front: ``01.json``, ``02.json``, ...
+    """Write a score file for each function of the front: ``01.json`` (most changes), ``02.json``, ...
 
-    The first finds the most changes. Score files of an earlier front there are removed. Raises LearningError
-    when a file cannot be written.
+    Score files of an earlier front there are removed. Raises LearningError when a file cannot be written.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -140,7 +138,7 @@ def _write(
 ShowProgress = Callable[[Choices, int, int], AbstractContextManager[ProgressListener]]
 """``shown(choices, folds, generations done before)``: listener for as long as learning goes on."""
 StartWorkers = Callable[[], AbstractContextManager[Workers]]
-"""Starts the workers, see `training.evolution.workers.workers`."""
+"""Starts workers, see `training.evolution.workers.workers`."""
 
 
 def learn_to_file(
@@ -155,9 +153,9 @@ def learn_to_file(
 ) -> Learned:
     """Learn from `history` and write the score file (and front); after Ctrl-C too.
 
-    ``checkpoint``: directory for the state of the run, removed when it is complete; ``resume``: go on from
-    a checkpoint there. Raises HistoryError or LearningError as `training.evolution.learning.learn` and
-    `Checkpoint.open` do; KeyboardInterrupt passes on if nothing was learned yet.
+    ``checkpoint``: directory for the state of the run, removed when it is complete. Raises HistoryError or
+    LearningError as `training.evolution.learning.learn` and `Checkpoint.open` do; KeyboardInterrupt if
+    nothing was learned yet.
     """
     folds = prepare_splits(history, choices)
     state = Checkpoint(checkpoint, identity(history, choices))

@@ -1,26 +1,24 @@
 """Rules that select one of the best individuals: Best, Sum_sigma, Avg_sigma and guarded Best.
 
 Santos et al. 2014, section 4.2.3 and thesis 3.5, after de Almeida et al. 2007. With T and V an individual's
-mean values over the training and the validation cycles, and sigma the (population) standard deviation
-of its values over all training and validation cycles together:
+mean values over the training and the validation cycles, and sigma the (population) standard deviation of its
+values over all of these cycles:
 
 * ``best``: T
 * ``sum``: T + V - sigma
 * ``avg``: (T + V) / 2 - sigma
 
-Ours, ``guarded``: `default`, or `freshness` where that is the fitness, unless `promotion_test` finds another
-function, named or evolved, that is surely better, each judged under its own policy; among those whose
-freshness is not below the default's. Where training forgets changes, T is the mean over several draws of the
-forgotten changes, so that no function is chosen for the draw that evolution fitted.
+Ours, ``guarded``: `default`, or `freshness` where that is the fitness, unless `promotion_test` finds a
+function that is surely better and whose freshness is not below the default's. Each is judged under its own
+policy. Where training forgets changes, T is the mean over several draws of them.
 
-The promotion test is a jackknife over groups of sites. A named function was chosen over many histories
-(docs/choosing.md). Evolution has seen one: sites differ far more than the cycles of a site do, so that a
-lead on a few sites, measured over however many cycles, says little of others. The lead of a candidate is the
-sum of its mean leads over the named function in training and in validation, both above zero. Its
-standard error is that of the delete-a-group jackknife (Kott 2001, Journal of Official Statistics 17): each
-split is replayed without one group of sites after the other, and with D_g the leads of the m replays the
-variance is (m - 1) / m * sum (D_g - mean D)^2. Where splits are not of whole sites, the function is learned
-for these same sites, and the error is that of the mean over the cycles.
+The promotion test is a jackknife over groups of sites: a named function was chosen over many histories
+(docs/choosing.md), evolution has seen one, and sites differ far more than the cycles of a site do. The lead
+of a candidate is the sum of its mean leads over the named function in training and in validation, both above
+zero. Its standard error is that of the delete-a-group jackknife (Kott 2001, Journal of Official Statistics
+17): each split is replayed without one group of sites after the other, and with D_g the leads of the m
+replays the variance is (m - 1) / m * sum (D_g - mean D)^2. Where splits are not of whole sites, the error is
+that of the mean over the cycles.
 """
 
 import math
@@ -61,8 +59,8 @@ def promotion_test(
 ) -> int:
     """Index of the candidate that is most surely better than the recommended one, else of that one.
 
-    ``candidates``: values per cycle of training and validation, higher is better; ``recommended``: index of
-    the one to be beaten; ``leave_one_out_means``: means without groups of sites, None: splits are of pages.
+    ``candidates``: values per cycle of training and validation, higher is better; ``leave_one_out_means``:
+    means without groups of sites, None: splits are of pages.
     """
     split = [np.array(values) for values in zip(*candidates, strict=True)]
     leads = [values - values[recommended] for values in split]
@@ -164,7 +162,6 @@ class SelectionGoal(NamedTuple):
         return [known[text] for text in texts]
 
     def by_policy(self, texts: Iterable[str]) -> dict[str, list[str]]:
-        """Texts by the policy under which they are judged."""
         groups: dict[str, list[str]] = {}
         for text in dict.fromkeys(texts):
             groups.setdefault(self.policy_of(text), []).append(text)
@@ -190,7 +187,7 @@ class SelectedFunction(NamedTuple):
     text: str
     """Simplified as far as it stays the same in training and validation."""
     run: int
-    """Number of its run; `NAMED_RUN` for a named function."""
+    """`NAMED_RUN` for a named function."""
     selected: float
     """Value of the function under the selection rule (``guarded``: that of ``best``)."""
 
@@ -200,11 +197,8 @@ class UnsimplifiedSelection(NamedTuple):
 
     text: str
     pair: tuple[Values, Values]
-    """Values of the function per cycle in training and validation."""
     run: int
-    """As in `SelectedFunction`."""
     selected: float
-    """As in `SelectedFunction`."""
 
 
 def pick(
@@ -214,11 +208,10 @@ def pick(
     values: Callable[[list[str]], Pairs],
     allow: Allow | None = None,
 ) -> UnsimplifiedSelection:
-    """Pick one of the best individuals of the runs of a fold, or a named function.
+    """Choice of one of the best individuals of the runs of a fold, or of a named function.
 
-    ``best_of_runs``: best individuals of every run; ``values``: fitness per cycle of texts in training and
-    validation; ``allow`` leaves out texts, unless it would leave out all. Raises LearningError if no
-    individual has a value.
+    ``values``: fitness per cycle of texts in training and validation; ``allow`` leaves out texts, unless it
+    would leave out all. Raises LearningError if no individual has a value.
     """
     candidates = candidates_of(best_of_runs, goal, values)
     if not candidates:
@@ -329,15 +322,13 @@ def over_draws(
 
 
 class FoldPick(NamedTuple):
-    """Pick of a rule in a fold."""
-
     fold: int
     picked: UnsimplifiedSelection
     goal: SelectionGoal
 
 
 class FoldValues:
-    """Values of functions in the folds, each replayed once on the workers, whichever rule asks for them.
+    """Values of functions in the folds, each replayed once on the workers, whichever rule asks.
 
     The evaluator has the training sets of all folds, then their validation sets.
     """
@@ -360,10 +351,9 @@ class FoldValues:
         return [self._known[fold, goal.fitness, text] for text in texts]
 
     def chosen(self, picks: Sequence[FoldPick]) -> list[SelectedFunction]:
-        """The picks, simplified without changing their fitness in any cycle of training and validation.
+        """Picks, simplified without changing their fitness in any cycle of training and validation.
 
-        Named functions stay as they are. All others are simplified side by side, so that every worker has
-        something to do.
+        All are simplified side by side, so that every worker has something to do.
         """
         evolved = {
             (pick.fold, pick.goal.fitness, pick.picked.text): pick

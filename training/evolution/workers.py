@@ -1,11 +1,11 @@
 """Fitness of score functions, and the workers that evaluate generations: processes, or a Dask cluster.
 
-Santos et al. 2014, section 4.2.2: the fitness of an individual is the mean over the scored cycles of the
-training set. Higher is better for every measure: a metric that is to be small counts negative.
+The fitness of an individual is the mean over the scored cycles of the training set (Santos et al. 2014,
+section 4.2.2). Higher is better for every measure: a metric that is to be small counts negative.
 
 Trees travel as programs beside their text, which takes longer to read. A training set travels only to workers
-that lack it: a task names the set by its digest, a worker that does not have it says so, and the task is sent
-again with the set. So a worker may be replaced by another one at any time.
+that lack it: a task names it by its digest, and is sent again with the set where it is missing. So a worker
+may be replaced by another one at any time.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from training.replaying.replay import ReplayResult, run_all
 
 
 class JackknifeParts(NamedTuple):
-    """A split without one group of sites after the other, for the jackknife of `promotion_test`."""
+    """Splits without one group of sites after the other, for the jackknife of `promotion_test`."""
 
     training: tuple[PreparedHistory, ...]
     validation: tuple[PreparedHistory, ...]
@@ -114,10 +114,10 @@ class Fitness(NamedTuple):
 
 @lru_cache
 def load_fitness(name: str) -> Fitness:
-    """The fitness of this name: a metric of `MEASURES` or the dotted path of a function.
+    """Fitness by name: a metric of `MEASURES` or the dotted path of a function.
 
-    The function is called with a `ReplayResult` that has every metric and returns one number per scored
-    cycle, higher is better. Raises LearningError for anything else.
+    The function takes a `ReplayResult` with every metric and returns one number per scored cycle, higher is
+    better. Raises LearningError for anything else.
     """
     if name in MEASURES or name == IMPACT:
         return Fitness(name, (name,), MEASURES.get(name, 1.0))
@@ -138,7 +138,6 @@ class FitnessPair(NamedTuple):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Metrics that the replay must compute for both."""
         return tuple(dict.fromkeys((*self.first.metrics, *self.second.metrics)))
 
     def values(self, result: ReplayResult) -> Values:
@@ -147,10 +146,7 @@ class FitnessPair(NamedTuple):
 
 
 def load_measure(text: str) -> Fitness | FitnessPair:
-    """The fitness of a name, or the pair of two names with a comma between.
-
-    Raises LearningError as `load_fitness`.
-    """
+    """Fitness of a name, or a pair of two names with a comma between; errors as `load_fitness`."""
     first, comma, second = text.partition(",")
     return FitnessPair(load_fitness(first), load_fitness(second)) if comma else load_fitness(first)
 
@@ -171,10 +167,9 @@ def values_of_all(
 
 
 class TextFitness:
-    """Evaluates score expressions on one training set.
+    """Evaluator of score expressions on one training set.
 
-    ``replays`` counts the functions evaluated so far, ``replay_s`` the processor time that it took to score
-    the states and to replay, in seconds.
+    ``replays``: functions evaluated so far; ``replay_s``: processor time of scoring the states and replaying.
     """
 
     def __init__(
@@ -196,7 +191,6 @@ class TextFitness:
     def outcomes(
         self, functions: Mapping[str, Expression], compiled: Path | None = None
     ) -> dict[str, Outcome]:
-        """Outcome of every function, by text; `compiled` as for `values`."""
         return {text: _outcome(values) for text, values in self.values(functions, compiled).items()}
 
     def values(self, functions: Mapping[str, Expression], compiled: Path | None = None) -> dict[str, Values]:
@@ -247,7 +241,7 @@ CPU_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 
 
 class Workers:
-    """An executor, the number of calls that it does at a time, and its errors in plain words."""
+    """Executor, the number of calls that it does at a time, and its errors in plain words."""
 
     def __init__(
         self,
@@ -266,10 +260,10 @@ class Workers:
     def results(
         self, calls: Iterable[Call], retry: Callable[[Any], Call | None] = lambda result: None
     ) -> Iterator[Any]:
-        """Yield the results of calls, in the order in which they are done; raises what a call raises.
+        """Results of calls, in the order in which they are done; raises what a call raises.
 
-        ``calls`` is consumed while workers begin. ``retry``: the call that takes the place of a result; None:
-        it is one. Raises LearningError when workers die.
+        ``calls`` is consumed while workers begin. ``retry``: the call that takes the place of a result, or
+        None. Raises LearningError when workers die.
         """
         pending: set[Future[Any]] = set()
 
@@ -304,7 +298,6 @@ class SerialExecutor(Executor):
     """Executor that does each call in this process, when it is submitted."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
-        """A future that is done; raises what `function` raises."""
         future: Future[Any] = Future()
         future.set_result(function(*args, **options))
         return future
@@ -352,7 +345,6 @@ class _Processes(ProcessPoolExecutor):
     """Processes that do not import the script that learns, which would take them a second each."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
-        """As every executor's; a process is begun here where one is needed."""
         script = sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")  # without a file: nothing to import
         try:
@@ -378,10 +370,9 @@ def _processes(n_jobs: int) -> Iterator[Workers]:
 
 
 def _begin_process(lifeline: Connection) -> None:
-    """Start a worker: it leaves Ctrl-C to the parent, and ends when the other end of `lifeline` is closed.
+    """Start a worker, which leaves Ctrl-C to the parent and ends when the parent's end of `lifeline` closes.
 
-    The kernel closes it when the parent is killed, too. Workers would wait forever then, for a lock of the
-    parent.
+    The kernel closes it when the parent is killed, too; workers would wait forever then, for a lock.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.set_threshold(100_000, 50, 50)  # outcomes stay, and collections would look through all of them
@@ -438,9 +429,7 @@ class EvaluationKey(NamedTuple):
     """All that an evaluation depends on besides the text."""
 
     digest: str
-    """Digest of the training set."""
     fitness: str
-    """One or two names, as for `training.evolution.workers.load_measure`."""
     clock: Clock
     policy: str = TOP_K.text
 
@@ -449,10 +438,8 @@ class EvaluationTask(NamedTuple):
     """Functions to evaluate on one training set."""
 
     number: int
-    """Number of the training set, for the sender."""
     key: EvaluationKey
     functions: dict[str, Expression]
-    """By text."""
     per_cycle: bool
     """Whether to answer with the values per cycle instead of outcomes."""
     payload: bytes | None = None
@@ -465,13 +452,10 @@ class EvaluationResult(NamedTuple):
     """Answer of a worker to a task."""
 
     number: int
-    """Number of the training set, for the sender."""
     answers: dict[str, Outcome] | dict[str, Values] | None
     """By text; None: the worker lacks the training set."""
     replays: int = 0
-    """Functions that were evaluated."""
     replay_s: float = 0.0
-    """Processor time of scoring and replaying, in seconds."""
     task: EvaluationTask | None = None
     """The task, where its training set is lacking."""
 
@@ -503,8 +487,7 @@ def evaluate_task(task: EvaluationTask) -> EvaluationResult:
 class Evaluator:
     """Outcomes of score expressions on several training sets, each text evaluated once.
 
-    ``known`` holds the outcomes per training set; ``replays`` and ``replay_s`` add up those of all
-    results.
+    ``known``: outcomes per training set; ``replays``, ``replay_s``: sums over all results.
     """
 
     def __init__(
@@ -529,7 +512,7 @@ class Evaluator:
         self.replay_s = 0.0
 
     def in_this_process(self) -> Evaluator:
-        """The evaluator without its workers, which may be in any state after Ctrl-C."""
+        """Evaluator without workers, which may be in any state after Ctrl-C."""
         alone = copy.copy(self)
         alone._workers, alone._compiled = Workers(SerialExecutor(), 1), None
         return alone
@@ -541,8 +524,8 @@ class Evaluator:
     ) -> None:
         """Evaluate the texts of every request, so that `known` has them all.
 
-        ``requests`` is consumed while workers already evaluate what it gave. ``advance(number, texts)`` is
-        called with the number of a training set and of its texts that are done, those known before included.
+        ``requests`` is consumed while workers evaluate. ``advance(number, texts)``: called with the number of
+        a training set and of its texts that are done, those known before included.
         """
         for result in self._run(self._tasks(requests, advance)):
             self.known[result.number].update(result.answers)
@@ -568,7 +551,7 @@ class Evaluator:
     def _tasks(
         self, requests: Iterable[EvaluationRequest], advance: Callable[[int, int], None]
     ) -> Iterator[EvaluationTask]:
-        """Tasks of the texts that are new, from all requests in a row for the same training set."""
+        """Tasks of the new texts, from all requests in a row for the same training set."""
         sent: set[tuple[int, str]] = set()
         for number, group in itertools.groupby(requests, lambda request: request[0]):
             waiting: list[tuple[str, Expression]] = []
@@ -615,7 +598,7 @@ class Evaluator:
             yield texts[task * len(texts) // tasks : (task + 1) * len(texts) // tasks]
 
     def _run(self, tasks: Iterable[EvaluationTask]) -> Iterator[Any]:
-        """Yield the results of tasks; a task whose worker lacks the training set is sent again with it."""
+        """Results of tasks; a task whose worker lacks the training set is sent again with it."""
 
         def with_payload(result: EvaluationResult) -> Call | None:
             if result.task is None:

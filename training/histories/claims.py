@@ -1,4 +1,4 @@
-"""Claims of sites about the pages of a history: when the crawl read them, and what they say."""
+"""Claims of sites about the pages of a history."""
 
 import gzip
 import math
@@ -18,7 +18,7 @@ from training.histories.formats import opened
 from training.histories.history import ChangeHistory, known_or_none
 
 DATED_CLAIM: Final = np.dtype([("cycle", "<i4"), *CLAIM.descr])
-"""A claim, and the cycle, from 1, in which the crawl read it; it is due in cycles of the history too."""
+"""Claim with the cycle, from 1, in which the crawl read it; it is due in cycles of the history too."""
 LINE: Final = "site<TAB>page<TAB>kind<TAB>cycle[<TAB>value]"
 FIRST_SIGHT: Final = "site<TAB>page<TAB>age[<TAB>bytes]"
 
@@ -55,8 +55,8 @@ class FirstSight(NamedTuple):
 def read_first_sight(path: Path, history: ChangeHistory, first_cycle: int = 1) -> FirstSight:
     """Ages and sizes at first sight, from lines `FIRST_SIGHT`; either may be empty: unknown.
 
-    ``age``: cycles from the newest change that ``Last-Modified``, say, named in the first answer, to cycle 1.
-    ``bytes``: length of the body. What follows is not read. As for `read_claims` otherwise.
+    ``age``: cycles from the newest change that the first answer dates (``Last-Modified``, say) to cycle 1.
+    ``bytes``: length of the body. As for `read_claims` otherwise.
     """
     rows, size_bytes = [], np.zeros(history.pages, np.int64)
     for line_number, line, page, fields in _lines_about(path, history):
@@ -74,7 +74,7 @@ def read_first_sight(path: Path, history: ChangeHistory, first_cycle: int = 1) -
 
 
 def first_sight_beside(path: Path) -> Path | None:
-    """The file NAME.first_sight.tsv.gz, or .tsv, beside a history NAME.*; None: there is none."""
+    """File NAME.first_sight.tsv.gz, or .tsv, beside a history NAME.*; None: there is none."""
     name = path.name.removesuffix(".gz").rpartition(".")[0]
     paths = (path.with_name(f"{name}.first_sight.tsv{end}") for end in (".gz", ""))
     return next((one for one in paths if name and path.is_file() and one.is_file()), None)
@@ -83,7 +83,7 @@ def first_sight_beside(path: Path) -> Path | None:
 def with_evidence(
     history: ChangeHistory, claims: Path | None, first_sight: Path | None, first_cycle: int = 1
 ) -> ChangeHistory:
-    """A history with what files tell of its pages beside their changes: claims, ages and sizes."""
+    """History with claims, ages and sizes of its pages from files."""
     parts = [] if history.claims is None else [history.claims]
     if first_sight is not None:
         seen = read_first_sight(first_sight, history, first_cycle)
@@ -111,7 +111,7 @@ def _lines_about(path: Path, history: ChangeHistory) -> Iterator[tuple[int, str,
 
 
 def coarsened(claims: npt.NDArray[Any], every: int) -> npt.NDArray[Any]:
-    """Claims where every so many cycles of a history are one."""
+    """Claims of a history in cycles ``every`` times as long."""
     longer = claims.copy()
     is_dated = claims["kind"] < len(CLAIMED)
     longer["cycle"] = -(-claims["cycle"] // every)

@@ -1,9 +1,9 @@
-"""Contents: what every page said in every cycle, where a history of changes tells only that it changed.
+"""Contents: texts of every page in every cycle.
 
-A file of contents has one JSON object per line, plain, gzip or xz:
-``{"site": "docs", "page": "guide/install", "versions": {"0": "text", "13": "text", "40": null}}``. The keys
-of ``versions`` are cycles: in cycle c a page holds the version of the greatest key that is at most c; null
-means that there is no page from then on. Every page has a text in cycle 0.
+A file of contents has one JSON object per line, plain, gzip or xz: ``{"site": "docs", "page":
+"guide/install", "versions": {"0": "text", "13": "text", "40": null}}``. The keys of ``versions`` are cycles:
+in cycle c a page holds the version of the greatest key that is at most c; null means that there is no page
+from then on. Every page has a text in cycle 0.
 """
 
 import hashlib
@@ -41,13 +41,9 @@ class PageVersions(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ContentHistory:
-    """P pages over D cycles with their texts.
-
-    Versions are numbered through, page by page, in order of time.
-    """
+    """P pages over D cycles with their texts; versions are numbered page by page, in order of time."""
 
     history: ChangeHistory
-    """Changes of pages: the cycles in which a page's text is another one."""
     version: npt.NDArray[np.int32]
     """``[D + 1, P]``: number of the version that each page has in cycles 0..D."""
     first_version: npt.NDArray[np.int32]
@@ -57,11 +53,9 @@ class ContentHistory:
 
     @property
     def page_of_version(self) -> npt.NDArray[np.int32]:
-        """``[versions]``: the page that each is a version of."""
         return np.repeat(np.arange(self.history.pages, dtype=np.int32), np.diff(self.first_version))
 
     def texts_at(self, cycle: int) -> list[str | None]:
-        """The text of every page in a cycle, ``[P]``."""
         return [self.texts[number] for number in self.version[cycle].tolist()]
 
 
@@ -72,7 +66,7 @@ def has_contents(path: Path) -> bool:
 
 
 def read_contents(path: str | Path, site: str | None = None, changed_only: bool = False) -> ContentHistory:
-    """Read a file of contents.
+    """Contents of a file.
 
     ``site``: only its pages; ``changed_only``: only pages that change at all. The last cycle is the greatest
     key of the whole file. Raises HistoryError, naming file, line, what was expected and what was found.
@@ -136,7 +130,6 @@ def _changes(page: PageVersions) -> PageVersions:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, PageVersions]]:
-    """Number and content of every line."""
     with opened(path) as file:
         for number, line in enumerate(lines(path, file), start=1):
             if line.strip():

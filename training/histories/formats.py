@@ -79,13 +79,13 @@ def lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
 
 
 BATCH_BYTES: Final = 2**26
-"""Lines of a history that are read together."""
+"""Limit of the lines of a history that are read together."""
 MAX_ARCHIVE_BYTES: Final = 2**28
 """Limit of an archive inside gzip, which is unpacked into memory."""
 
 
 def memory_bytes() -> int | None:
-    """The memory of this machine; None where it does not tell."""
+    """Memory of this machine; None: unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -93,16 +93,16 @@ def memory_bytes() -> int | None:
 
 
 MAX_CYCLES: Final = 1_000_000
-"""An hour each, a hundred years."""
+"""Hours of a hundred years."""
 MAX_PAGES: Final = 100_000_000
 MAX_NAME_BYTES: Final = 2_083
-"""Longest name on the average of all."""
+"""Longest mean length of names."""
 MAX_SITES: Final = 100_000
-"""Sites that a history may name beyond one a page: those of pages that were left out."""
+"""Limit of the sites beyond one a page: a history may name those of pages that were left out."""
 
 
 def check_size(path: Path, cycles: int, pages: int) -> None:
-    """Raise HistoryError for more cycles or pages than a replay can take: any file may claim any number."""
+    """Raise HistoryError for more cycles or pages than a replay can take: a file may claim any number."""
     memory = memory_bytes()
     if cycles > MAX_CYCLES or pages > MAX_PAGES:
         raise HistoryError(
@@ -130,7 +130,7 @@ def read_arrays(
     needed: str,
     check: Callable[[dict[str, ArrayHeader]], None] = lambda headers: None,
 ) -> dict[str, npt.NDArray[Any]]:
-    """Read some arrays of an npz archive, which may come out of gzip; the others stay unread.
+    """Arrays of an npz archive, which may come out of gzip; others stay unread.
 
     ``needed``: expectation, for errors; ``check``: raises HistoryError for headers that do not fit, before
     any array is read. Raises HistoryError for what is no archive, and for arrays larger than memory.
@@ -190,7 +190,7 @@ def _header(archive: zipfile.ZipFile, name: str) -> ArrayHeader:
 
 
 class PageEvidence(NamedTuple):
-    """Evidence of pages that lines have beside the bits."""
+    """Evidence of pages in lines, beside the bits."""
 
     weight: npt.NDArray[np.float64]
     size: npt.NDArray[np.uint8]
@@ -204,7 +204,7 @@ _EVIDENCE: Final = tuple(f'"{name}"'.encode() for name in EVIDENCE)
 def page_evidence(path: Path, rows: Sequence[tuple[int, list[bytes]]]) -> PageEvidence:
     """Evidence of pages by the numbers and fields of their lines; weights of 1, and zeros, by default.
 
-    Raises HistoryError, which names the line, for what is none.
+    Raises HistoryError, which names the line.
     """
     weight, size, latency_ms = np.ones(len(rows)), np.zeros(len(rows), "u1"), np.zeros(len(rows), "u2")
     flipped: list[npt.NDArray[np.uint64]] = [np.empty(0, np.uint64)]
@@ -227,10 +227,8 @@ def page_evidence(path: Path, rows: Sequence[tuple[int, list[bytes]]]) -> PageEv
 
 
 def state_field(history: ChangeHistory, page: int, flipped: npt.NDArray[np.uint64]) -> Iterator[bytes]:
-    """The fourth field of a page's line, if something is known of the page beside its bits.
-
-    ``flipped``: bits of the page's changes.
-    """
+    """Fourth field of a page's line, if something is known of it beside its bits; ``flipped``: of its
+    changes."""
     state: dict[str, Any] = {}
     if history.weight is not None and history.weight[page] != 1.0:
         state["weight"] = float(history.weight[page])
@@ -246,16 +244,13 @@ def state_field(history: ChangeHistory, page: int, flipped: npt.NDArray[np.uint6
 _NOT_FLIPPED: Final = np.empty(0, np.uint64)
 NAME_FIELDS: Final = ("site_names", "page_names")
 OPTIONAL: Final = ("weight", "observed", "size", "latency_ms", "flipped")
-"""Arrays that an archive may have, as `HistoryFields` has them."""
+"""Optional arrays of an archive, as `HistoryFields` has them."""
 
 LAYOUTS: Final = "lines of 0 and 1, lines of site<TAB>page<TAB>bits, or a NumPy .npz archive; each also gzip"
 
 
 def read_file(path: Path) -> HistoryFields:
-    """Read a history file of any format of this module.
-
-    Raises HistoryError as `training.histories.reading.read_history`.
-    """
+    """Fields of a history file of any format; errors as `training.histories.reading.read_history`."""
     with opened(path) as file:
         if file.peek(4)[:4] == b"PK\x03\x04":
             return _read_npz(path, file)
@@ -263,7 +258,7 @@ def read_file(path: Path) -> HistoryFields:
 
 
 class _Pages:
-    """Collects pages batch by batch: bits packed, names in blocks, sites numbered."""
+    """Collector of pages, batch by batch: bits packed, names in blocks, sites numbered."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.cycles, self.pages, self.first_line = path, 0, 0, 0
@@ -273,7 +268,7 @@ class _Pages:
         self.dropped = 0
 
     def add(self, lines: list[int], bits: list[bytes], sites: list[bytes] | None) -> npt.NDArray[np.intp]:
-        """Add a page per entry (at least one); the positions of those complete."""
+        """Add a page per entry (at least one); returns the positions of the complete ones."""
         if not self.cycles:
             self.cycles, self.first_line = len(bits[0]), lines[0]
         self.pages += len(bits)
@@ -447,9 +442,7 @@ def write_text(path: str | Path, history: ChangeHistory) -> None:
 def write_tsv(path: str | Path, history: ChangeHistory, notes: Iterable[str] = ()) -> None:
     """Write TSV, numbers standing in for missing names; gzip if `path` ends in ``.gz``.
 
-    ``notes``: comment lines for its head.
-
-    Raises HistoryError for a name that the format cannot hold.
+    ``notes``: comment lines for its head. Raises HistoryError for a name that the format cannot hold.
     """
     sites = [_column(history.site_names, i) for i in range(int(history.site.max()) + 1)]
     if (bad := next((site for site in sites if site.startswith(b"#")), None)) is not None:
@@ -466,7 +459,7 @@ def write_tsv(path: str | Path, history: ChangeHistory, notes: Iterable[str] = (
 
 
 def write_npz(path: str | Path, history: ChangeHistory, more: Mapping[str, npt.NDArray[Any]] = {}) -> None:
-    """Write an npz archive, compressed, with all there is, pages not observed in a cycle and `more` included.
+    """Write an npz archive with all there is, unobserved pages and `more` included.
 
     Raises HistoryError for a name with a null character.
     """
@@ -487,7 +480,7 @@ def write_npz(path: str | Path, history: ChangeHistory, more: Mapping[str, npt.N
 
 
 def _rows(history: ChangeHistory) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
-    """The first page of each batch and the batch's characters, ``[pages, cycles]``."""
+    """First page of each batch and the batch's characters, ``[pages, cycles]``."""
     for first in range(0, history.pages, BATCH):
         batch = np.s_[:, first : first + BATCH]
         characters = history.changed[batch].astype(np.uint8) + np.uint8(ord("0"))

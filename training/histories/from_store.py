@@ -1,4 +1,4 @@
-"""Histories in the stores of crawls (docs/lab/closing-the-loop.md explains the choice)."""
+"""Histories in the stores of crawls (docs/lab/closing-the-loop.md)."""
 
 import hashlib
 import logging
@@ -24,19 +24,18 @@ from training.histories.imputation import draw_between_visits, fill_lost_cycles,
 from training.histories.names import BATCH, PackedNames
 
 COLLECTED_SHARE: Final = 0.5
-"""A cycle belongs to a history if it judged at least this share of the pages that it could have."""
+"""Least share of the pages that a cycle of a history judged, of those that it could have."""
 SAMPLE: Final = 20_000
-"""Pages by which the window is chosen, of stores that have more."""
+"""Pages by which the window of a large store is chosen."""
 
 
 class CrawlOutcomes:
     """Outcomes of all finished cycles, ``[cycles + 1, P]`` each; row c is store cycle c.
 
-    The P pages are those of the panel if there is one, unless ``everything`` is wanted.
+    The P pages are those of the panel if there is one, unless ``everything`` is asked for.
     """
 
     def __init__(self, store: Store, everything: bool) -> None:
-        """Read them."""
         panel = np.zeros(store.pages, np.bool_)
         for _, visits in store.visits(1, store.last_cycle):
             panel[visits["page"][visits["kind"] == KINDS.index("panel")]] = True
@@ -64,10 +63,10 @@ class CrawlOutcomes:
 
 
 def window(outcomes: CrawlOutcomes, max_errors: int) -> tuple[int, int] | None:
-    """Cycles start + 1..stop with the most outcomes of pages that meet the conditions; None: there are none.
+    """Window of cycles start + 1..stop with the most outcomes of suitable pages; None: there are none.
 
-    A page meets them if it had a copy in cycle `start` and at most `max_errors` cycles since have no
-    outcome. A window begins and ends with a collected cycle and has at most `max_errors` others.
+    A suitable page had a copy in cycle `start`, and at most `max_errors` cycles since have no outcome. A
+    window begins and ends with a collected cycle and has at most `max_errors` others.
     """
     sample = outcomes.candidates[:: max(1, len(outcomes.candidates) // SAMPLE)]
     judged, entry = outcomes.judged[:, sample], outcomes.entry[sample]
@@ -104,36 +103,33 @@ MAX_ERRORS: Final = 2
 
 @dataclass(frozen=True)
 class ReadReport:
-    """Pages that were read of a store, and those that were not."""
+    """Counts of the pages that were read of a store, and of those that were not."""
 
     source: str
     pages: int
-    """Pages of the history."""
     first_cycle: int
     """Store cycles first_cycle..last_cycle are the cycles of the history."""
     last_cycle: int
     finished_cycles: int
-    """Cycles that the store has."""
     imputed: int
     """Outcomes guessed by the rule for errors (`training.histories.imputation.fill_lost_cycles`)."""
     known: int
-    """Outcomes lost that the next visit told: nothing had changed."""
+    """Lost outcomes that the next visit settles: nothing had changed."""
     late: int
     """Pages left out because their first copy came after the window began."""
     erroneous: int
     """Pages left out because too many of their cycles have no outcome."""
     off_panel: int
-    """Pages that are no candidates: visited when their score said so, not in every cycle."""
+    """Pages outside the panel, which are visited when their score says so."""
     partial: int
     """Pages of the history that are visited now and then, with outcomes drawn between their visits."""
 
     @property
     def unused_cycles(self) -> int:
-        """Cycles that compared pages, and are no part of the history."""
+        """Cycles that compared pages, but are not in the history."""
         return self.finished_cycles - 1 - (self.last_cycle - self.first_cycle + 1)
 
     def __str__(self) -> str:
-        """One paragraph for people."""
         cycles = self.last_cycle - self.first_cycle + 1
         parts = [
             f"{self.source}: {counted(self.pages, 'page')}, {counted(cycles, 'cycle')} (cycles "
@@ -154,7 +150,7 @@ class ReadReport:
 
 
 def read_store(path: Path, *, max_errors: int = MAX_ERRORS, partial: bool = False) -> ChangeHistory:
-    """The history in the store at `path`; logs the report, as a warning if it is not plain.
+    """History of a store; logs the report, as a warning if something was guessed or left out.
 
     Raises HistoryError for a directory that is no store, or whose store has no history.
     """
@@ -169,7 +165,7 @@ def read_store(path: Path, *, max_errors: int = MAX_ERRORS, partial: bool = Fals
 def read_with_report(
     path: Path, *, max_errors: int = MAX_ERRORS, partial: bool = False
 ) -> tuple[ChangeHistory, ReadReport]:
-    """The history in the store at `path`, and what was read of it.
+    """History of a store, and a report of what was read.
 
     ``max_errors``: cycles without an outcome that a page may have; ``partial``: admit also pages that were
     visited now and then. Raises HistoryError as `read_store`.
@@ -259,8 +255,8 @@ def flipped_of(
 ) -> npt.NDArray[np.uint64] | None:
     """Bits of the changes of a history, as `ChangeHistory.flipped`; None where none is known.
 
-    ``flipped``: of the store, dtype `FLIPPED`; ``position``: of the store's pages in the history, -1: none.
-    What was drawn between two visits has changed in the last of its cycles by what the second one found.
+    ``flipped``: of the store, dtype `FLIPPED`; ``position``: of the store's pages in the history, -1: none. A
+    change drawn between two visits gets, in the last of its cycles, what the second visit found.
     """
     cycles = len(changed)
     page, row = position[flipped["page"]], flipped["cycle"] - first_cycle
@@ -278,7 +274,6 @@ def flipped_of(
 def _window(
     path: Path, store: Store, outcomes: CrawlOutcomes, max_errors: int, partial: bool
 ) -> tuple[int, int]:
-    """Cycles start + 1..stop of the history."""
     last = store.last_cycle
     chosen = window(outcomes, max_errors)
     if chosen is None and partial:
@@ -296,7 +291,7 @@ def _window(
 def _seen_now_and_then(
     outcomes: CrawlOutcomes, complete: npt.NDArray[np.intp], start: int, cycles: slice
 ) -> npt.NDArray[np.intp]:
-    """Positions of the pages that are not kept, but were there at the start and judged at least once."""
+    """Positions of the other pages that were there at the start and judged at least once."""
     others = np.setdiff1d(np.arange(len(outcomes.page)), complete)
     seen = outcomes.judged[cycles, others].any(axis=0)
     return np.asarray(others[seen & (outcomes.entry[others] <= start)])
@@ -315,7 +310,7 @@ class _Identities(NamedTuple):
 
 
 def _identities(store: Store, chosen: npt.NDArray[np.intp]) -> _Identities:
-    """A page's site is the host of its URL."""
+    """Sites and names of pages; a site is the host of its URLs."""
     hosts: dict[str, int] = {}
     site, names = np.empty(len(chosen), np.int32), PackedNames()
     shown = Credentials.of_store(store.cycles()).url
@@ -329,13 +324,13 @@ def _identities(store: Store, chosen: npt.NDArray[np.intp]) -> _Identities:
 
 
 def _all_known(parts: Sequence[ChangeHistory]) -> list[npt.NDArray[np.uint64]]:
-    """Bits of the changes of each history; empty where one does not tell them."""
+    """Bits of the changes of each history; empty where one has none."""
     known = [history.flipped for history in parts if history.flipped is not None]
     return known if len(known) == len(parts) else []
 
 
 def merge(histories: Sequence[ChangeHistory]) -> ChangeHistory:
-    """Pages of several histories side by side, over the newest cycles that all have.
+    """One history of the pages of several, over the newest cycles that all have.
 
     The last cycles of all are taken to be the same day. A page that several have is taken once for each.
     """

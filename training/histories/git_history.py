@@ -1,10 +1,9 @@
 """Change histories of git repositories: a file is a page, and a cycle is a span of time.
 
-A crawler that downloaded the repository's branch at the end of every cycle would see the last commit of its
-first-parent line by then; a page changed in a cycle if these two downloads of it differ. In a history of
-growth, files that appear are found by the index page of their directory: the file `README`, `index` or
-`_index`, whatever its ending. A directory without one, or whose index page is younger than a file in it, is
-a page of its own: a list that changes with its files.
+A download at the end of a cycle sees the last commit of the first-parent line by then; a page changed in a
+cycle if two downloads of it differ. In a history of growth, new files are found by the index page of their
+directory: the file `README`, `index` or `_index`, whatever its ending. A directory without one, or whose
+index page is younger than a file in it, is a page of its own that changes with its files.
 """
 
 import fnmatch
@@ -33,15 +32,13 @@ class CycleWindow:
     cycles: int
     length_s: int
     end_s: int
-    """Unix time at which the last cycle ends."""
 
     def edges(self) -> npt.NDArray[np.int64]:
-        """Unix times that bound the cycles: int64 ``[D + 1]``."""
         return self.end_s - self.length_s * np.arange(self.cycles, -1, -1, dtype=np.int64)
 
 
 class MassCommit(NamedTuple):
-    """A commit that changed a large share of a repository's pages at once."""
+    """Commit that changed a large share of a repository's pages at once."""
 
     repository: str
     commit: str
@@ -62,7 +59,7 @@ class RepositoryPages(NamedTuple):
     """Matching files of the first or last download that are not in both, or were away in between."""
     mass_commits: list[MassCommit]
     head: str
-    """The commit that the last download saw."""
+    """Commit of the last download."""
 
 
 def read_repository(
@@ -74,10 +71,9 @@ def read_repository(
 ) -> RepositoryPages:
     """Pages of a repository and their changes; `advance` is called with each cycle begun.
 
-    ``include``: shell patterns, of which a path must match one (``*`` also matches ``/``).
-
-    Raises HistoryError for a directory that is no repository, a branch that does not reach the start of
-    the window, and patterns that match no page.
+    ``include``: shell patterns, of which a path must match one (``*`` also matches ``/``). Raises
+    HistoryError for a directory that is no repository, a branch that does not reach the start of the window,
+    and patterns that match no page.
     """
     git_log.check_repository(path)
     line = git_log.first_parent_line(path)
@@ -116,7 +112,7 @@ def read_repository(
 def first_and_last(
     path: Path, line: git_log.FirstParentLine, seen: npt.NDArray[np.intp], include: Sequence[str]
 ) -> tuple[set[bytes], set[bytes]]:
-    """The files of the first and of the last download that match one of the patterns."""
+    """Files of the first and of the last download that match one of the patterns."""
     pattern = re.compile("|".join(map(fnmatch.translate, include)))
     first, last = (
         {file for file in git_log.files(path, line.commits[count - 1]) if pattern.match(_text(file))}
@@ -126,7 +122,7 @@ def first_and_last(
 
 
 def commits_seen(path: Path, line: git_log.FirstParentLine, window: CycleWindow) -> npt.NDArray[np.intp]:
-    """Numbers of commits of the line that downloads 0..D could see: ``[D + 1]``."""
+    """Number of commits of the line that each download 0..D sees: ``[D + 1]``."""
     edges = window.edges()
     seen = np.searchsorted(line.times, edges)
     if not seen[0]:
@@ -176,9 +172,9 @@ def _mass_commits(
 def join(parts: Sequence[RepositoryPages], source: str) -> ChangeHistory:
     """One history of all repositories.
 
-    A page's site is ``repository/directory`` with its top directory if the repository's pages lie in
-    several, else the repository: in archives the top directory is the service or language that a
-    crawler would treat as one source. The page's name is its path in the repository.
+    A page's site is ``repository/directory`` with its top directory if the repository's pages lie in several,
+    else the repository: in archives the top directory is a service or language. The page's name is its path
+    in the repository.
     """
     sites: dict[bytes, int] = {}
     site: list[int] = []
@@ -198,7 +194,7 @@ def join(parts: Sequence[RepositoryPages], source: str) -> ChangeHistory:
 
 
 def printable(path: bytes) -> bytes:
-    """`path` with the characters that TSV cannot hold percent-encoded."""
+    """Path with the characters that TSV cannot hold percent-encoded."""
     return re.sub(rb"[\t\n\r]", lambda match: b"%%%02X" % match[0][0], path)
 
 
@@ -207,7 +203,7 @@ def _text(path: bytes) -> str:
 
 
 def utc(time_s: int | np.int64) -> str:
-    """A Unix time to the minute, in UTC."""
+    """Unix time to the minute, in UTC."""
     return datetime.fromtimestamp(int(time_s), UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -238,7 +234,7 @@ def parse_end(text: str) -> int:
 
 
 def window_of(repositories: Sequence[Path], cycles: int, length_s: int, end_s: int | None) -> CycleWindow:
-    """The window of so many cycles; without ``end_s`` it ends with the newest of the last commits.
+    """Window of so many cycles; without ``end_s`` it ends with the newest of the last commits.
 
     Raises HistoryError for less than one cycle, and for directories that are no repositories.
     """
@@ -260,11 +256,11 @@ def build(
     mass_share: float = 0.2,
     progress: Callable[[str, int], object] = lambda name, cycle: None,
 ) -> tuple[CycleWindow, list[RepositoryPages]]:
-    """Read `repositories` over one window; without ``end_s`` it ends with the newest of their last commits.
+    """Pages of all repositories over one window; without ``end_s`` it ends with the newest of their last
+    commits.
 
-    ``progress`` is called with a repository's name and the cycles of it that are done.
-
-    Raises HistoryError as `read_repository` does, and for two repositories of one name.
+    ``progress`` is called with a repository's name and the cycles of it that are done. Raises HistoryError as
+    `read_repository` does, and for two repositories of one name.
     """
     if not 0.0 < mass_share <= 1.0:
         raise HistoryError(f"--mass-share: expected a share above 0, at most 1; found {mass_share}")
@@ -285,9 +281,9 @@ INDEX: Final = re.compile(rb"(?:.*/)?(?:README|_?index)(?:\.[^/]*)?", re.IGNOREC
 
 
 def read_growth_of(path: Path, window: CycleWindow, include: Sequence[str] = ("*",)) -> GrowthHistory:
-    """Files of the last download of one repository that were there since their first, and when that was.
+    """Growth of a repository: files that stay from their first commit to the last download, and their births.
 
-    ``include``: as for `git_pages.read_repository`, which has the errors too.
+    ``include`` and errors: as for `read_repository`.
     """
     git_log.check_repository(path)
     line = git_log.first_parent_line(path)
@@ -318,7 +314,7 @@ def read_growth_of(path: Path, window: CycleWindow, include: Sequence[str] = ("*
 def _history(
     path: Path, born: dict[bytes, int], changes: list[tuple[int, bytes]], cycles: int
 ) -> GrowthHistory:
-    """The history of files and the directories that stand for index pages."""
+    """History of files and the directories that stand for index pages."""
     index = {_directory(file): file for file in sorted(born, reverse=True) if INDEX.fullmatch(file)}
     hubs = dict(born)
     finder: dict[bytes, bytes | None] = {}
@@ -354,7 +350,7 @@ def _history(
 
 
 def _directory(page: bytes) -> bytes:
-    """Directory of a file, or of a directory (which ends in a slash), with a slash; the top: empty."""
+    """Directory of a file or directory, with a slash at its end; the top is empty."""
     return page.rstrip(b"/").rpartition(b"/")[0] + b"/" if b"/" in page.rstrip(b"/") else b""
 
 

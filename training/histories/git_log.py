@@ -1,8 +1,8 @@
-"""Calls of git by `training.from_git`: the first-parent line, the files of a commit, differences.
+"""Calls of git: the first-parent line, the files of a commit, differences.
 
 Plumbing commands only, so that no configuration of the user changes their output. They read commits and
-trees, never file contents: a clone made with ``--filter=blob:none --no-checkout`` is enough. A repository is
-data: no program that its configuration, attributes or hooks name is run, and nothing is fetched.
+trees, never file contents: a clone made with ``--filter=blob:none --no-checkout`` is enough. No program that
+a repository's configuration, attributes or hooks name is run, and nothing is fetched.
 """
 
 import os
@@ -31,20 +31,19 @@ _GIT: Final = (
 """Options before each git command; they are stronger than the repository's configuration."""
 _NO_PROGRAMS: Final = ("--no-ext-diff", "--no-textconv")
 _REDIRECTING: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE")
-"""Variables that would make git read another repository than the one asked for; set in git hooks."""
+"""Variables that would make git read another repository; set in git hooks."""
 
 
 class FirstParentLine(NamedTuple):
-    """The first-parent line of a repository, oldest commit first: what a reader of the branch saw."""
+    """First-parent line of a repository, oldest commit first."""
 
     commits: list[str]
     times: npt.NDArray[np.int64]
-    """Unix times of the commits, ascending: committer times, sorted. A commit made by a wrong clock thus
-    gets the time of its place on the line or near it, and moves no other commit by more than a place."""
+    """Committer times of the commits, sorted: a wrong clock moves no other commit by more than a place."""
 
 
 class FileDifference(NamedTuple):
-    """One file that differs between two commits."""
+    """File that differs between two commits."""
 
     path: bytes
     status: str
@@ -90,7 +89,7 @@ def first_parent_line(path: Path) -> FirstParentLine:
 
 
 def files(path: Path, commit: str) -> Iterator[bytes]:
-    """Paths of the regular files in `commit`: no symbolic links, no submodules."""
+    """Paths of the regular files in a commit: no symbolic links, no submodules."""
     for entry in _git(path, "ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0"):
         if entry.startswith(b"100"):
             yield entry.split(b"\t", 1)[1]
@@ -101,8 +100,8 @@ def differences(
 ) -> Iterator[tuple[int, FileDifference]]:
     """Files that differ between the commits (new, old) of each pair, with the pair's position.
 
-    One streaming pass of one git process; `advance` is called when a pair is begun. Renames show as a
-    deletion and an addition.
+    One streaming pass of one git process; `advance` is called when a pair is begun. A rename is a deletion
+    and an addition.
     """
     command = [*_GIT, "-C", str(path), "diff-tree", "--stdin", "--always", "-r", "-z", "--raw"]
     command += ["--no-renames", "--no-abbrev", "--ignore-submodules", *_NO_PROGRAMS]

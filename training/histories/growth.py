@@ -1,4 +1,4 @@
-"""Histories that grow: which page appeared in which cycle, and whose response leads to it."""
+"""Histories that grow: the cycle of each page's birth, and the page that links to it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LINK: Final = np.dtype([("source", "<i4"), ("target", "<i4"), ("anchor", "<f2")]
 
 @dataclass(frozen=True)
 class GrowthHistory:
-    """A history of P pages with their births. Raises HistoryError for arrays that do not fit."""
+    """History of P pages with their births. Raises HistoryError for arrays that do not fit."""
 
     history: ChangeHistory
     """Changes; none up to the cycle of a page's birth."""
@@ -50,9 +50,9 @@ class GrowthHistory:
     finder: npt.NDArray[np.int32]
     """``[P]``: position of the page that links to each page; `NO_FINDER`: known from birth on."""
     claims: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, DATED_CLAIM))
-    """Dtype `DATED_CLAIM`: what sites claimed of pages, in order of cycles."""
+    """Claims of sites, dtype `DATED_CLAIM`, in order of cycles."""
     links: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, LINK))
-    """Dtype `LINK`: links of pages, each from the birth of both on; of none: those of the finders alone."""
+    """Links, dtype `LINK`, each from the birth of both pages on; empty: those of the finders alone."""
 
     def __post_init__(self) -> None:
         pages, cycles = self.history.pages, self.history.cycles
@@ -81,11 +81,11 @@ class GrowthHistory:
 
     @property
     def observed(self) -> npt.NDArray[np.bool_]:
-        """``[D, P]``: whether a change of the page could be seen: after its birth."""
+        """Whether a change of the page could be seen, after its birth: ``[D, P]``."""
         return np.asarray(np.arange(1, self.history.cycles + 1)[:, None] > self.born)
 
     def until(self, cycle: int) -> GrowthHistory:
-        """Growth up to a cycle: pages that are born and can be found by then; cycles keep their numbers."""
+        """Growth up to a cycle: pages that are born and can be found by then."""
         known = self.born <= cycle
         while len(lost := np.flatnonzero(known & (self.finder != NO_FINDER) & ~known[self.finder])):
             known[lost] = False
@@ -108,7 +108,7 @@ def numbered_links(links: Array, position: Array) -> npt.NDArray[Any]:
 
 
 def write_growth(path: Path, growth: GrowthHistory) -> None:
-    """Write an npz archive that is a history too: of the pages that were there from the start.
+    """Write an npz archive that is a history too, of the pages that were there from the start.
 
     Raises HistoryError for a name that it cannot hold.
     """
@@ -130,7 +130,7 @@ def write_growth(path: Path, growth: GrowthHistory) -> None:
 
 
 MAX_MISSED: Final = 2
-"""Cycles without an outcome that a page may have: they count as unchanged."""
+"""Most cycles of a page without an outcome, which count as unchanged."""
 
 
 def is_export(path: Path) -> bool:
@@ -140,7 +140,7 @@ def is_export(path: Path) -> bool:
 
 
 def read_export_growth(path: Path) -> GrowthHistory:
-    """Growth in an export, imported into a store for the while; its pages have no keys: ties fall by order.
+    """Growth in an export, imported into a temporary store; ties fall by order, as its pages have no keys.
 
     Raises HistoryError, which names the line, for what is no export, and for pages that were visited now and
     then.
@@ -163,9 +163,8 @@ def read_store_growth(path: Path, source: str | None = None) -> GrowthHistory:
     """Pages, births, finders and claims of a crawl that visited its pages in every cycle.
 
     A page is born in the cycle in which the crawl found it, at the latest. Cycle c of the crawl is c - 1 of
-    the history. ``source``: name in messages, by default the path.
-
-    Raises HistoryError for a directory that is no store, or whose pages were visited now and then.
+    the history. ``source``: name in messages. Raises HistoryError for a directory that is no store, or whose
+    pages were visited now and then.
     """
     from scrapy_gp4c.store.opening import open_store  # needs lmdb; only a store does
 
@@ -229,7 +228,7 @@ def _links_of(store: Store, position: Array) -> npt.NDArray[Any]:
 
 
 def read_growth(path: Path) -> GrowthHistory:
-    """Read an npz archive of `write_growth`, the store of a crawl (a directory), or a store's export.
+    """Growth in an npz archive of `write_growth`, the store of a crawl (a directory), or its export.
 
     Raises HistoryError, which names what was expected and found.
     """

@@ -1,7 +1,7 @@
-"""Change histories: which page changed in which cycle, as a replay needs it.
+"""Change histories: which page changed in which cycle.
 
-Cycle i of D tells what changed between download i - 1 and download i: a history of D cycles comes from
-D + 1 downloads, of which download 0 only sets the copies (thesis section 4.2; journal section 5.1).
+Cycle i of D tells what changed between download i - 1 and download i: a history of D cycles comes from D + 1
+downloads, of which download 0 only sets the copies (thesis section 4.2; journal section 5.1).
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ Ints = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Impact:
-    """delta-Q_A of every pair of versions of P pages, and which version is live in cycles 0..D."""
+    """Refresh values delta-Q_A of every pair of versions of P pages, and the live versions of cycles 0..D."""
 
     version: npt.NDArray[np.int32]
-    """``[D + 1, P]``: number of the version that each page has; the first of all its versions has 0."""
+    """Version of each page, from 0 for its first: ``[D + 1, P]``."""
     start: npt.NDArray[np.int64]
     """``[P]``: where the pairs of each page begin in `gain`."""
     versions: npt.NDArray[np.int32]
-    """``[P]``: versions of each page."""
     gain: npt.NDArray[np.float32]
     """By page, held version and live version: delta-Q_A of the refresh, in ppm of the ideal of cycle 0."""
     quality: Callable[[Ints], Floats] | None = None
@@ -51,7 +50,6 @@ class Impact:
         return gain
 
     def take(self, pages: Ints | slice | None, cycles: slice, count: int) -> Impact:
-        """Part of it, as `ChangeHistory.take` of a history of ``count`` cycles."""
         first, last, _ = cycles.indices(count)
         impact = replace(self, version=self.version[first : last + 1])
         if self.difference is not None:
@@ -71,7 +69,7 @@ class Impact:
         )
 
     def unrefreshed(self, warmup: int) -> Floats:
-        """Summed delta-Q_A that copies of a cycle would gain in every later one: ``[D - warmup]``."""
+        """Sum of delta-Q_A that copies of a cycle would gain in every later one: ``[D - warmup]``."""
         held = self.version[warmup]
         return np.array([self.between(held, live).sum() for live in self.version[warmup + 1 :]])
 
@@ -95,7 +93,7 @@ def weights_or_none(weight: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] 
 
 
 class HistoryFields(NamedTuple):
-    """Fields of a history file, as `ChangeHistory` has them; not checked yet."""
+    """Unchecked fields of a history file, as `ChangeHistory` has them."""
 
     changed: npt.NDArray[Any]
     site: npt.NDArray[Any]
@@ -111,7 +109,7 @@ class HistoryFields(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ChangeHistory:
-    """A recorded history of P pages over D cycles. Raises HistoryError for arrays that do not fit."""
+    """Recorded history of P pages over D cycles. Raises HistoryError for arrays that do not fit."""
 
     changed: npt.NDArray[np.bool_]
     """``[D, P]``, C-contiguous: did the page change between cycle i - 1 and cycle i (row i - 1)?"""
@@ -123,7 +121,6 @@ class ChangeHistory:
     """``[D, P]``: False where the outcome is not known (`changed` means nothing there); None: all known.
     A replay needs all known: `read_history` leaves other pages out."""
     site_names: Sequence[str] | None = None
-    """Names of the sites, by number."""
     page_names: Sequence[str] | None = None
     """``[P]``; with the site, the identity of the page."""
     key: npt.NDArray[np.uint64] | None = None
@@ -196,17 +193,14 @@ class ChangeHistory:
 
     @property
     def pages(self) -> int:
-        """P."""
         return int(self.changed.shape[1])
 
     @property
     def cycles(self) -> int:
-        """D."""
         return int(self.changed.shape[0])
 
     @cached_property
     def neighbours(self) -> Neighbours:
-        """Directories and sites of the pages."""
         return Neighbours(self.site, self.page_names, self.weight)
 
     def __repr__(self) -> str:
@@ -215,9 +209,9 @@ class ChangeHistory:
     def take(
         self, pages: npt.NDArray[Any] | slice | None = None, cycles: slice = slice(None)
     ) -> ChangeHistory:
-        """Part of the history: these pages (positions or a bool mask), these cycles (from 0). A copy.
+        """History of these pages (positions or a bool mask) in these cycles (from 0), copied.
 
-        The first of the cycles taken keeps its outcomes: they say what changed since the cycle before.
+        The first of the cycles keeps its outcomes: they say what changed since the cycle before.
         """
         chosen = slice(None) if pages is None else pages
 
@@ -275,26 +269,26 @@ class ChangeHistory:
 
     @property
     def site_labels(self) -> Sequence[str]:
-        """Names of the sites, by number; the numbers where the history tells no names."""
+        """Names of the sites, or their numbers where the history has no names."""
         return self.site_names or [str(number) for number in range(int(self.site.max()) + 1)]
 
     @property
     def weights(self) -> npt.NDArray[np.float64]:
-        """``[P]``: those of all pages, 1 where the history tells none."""
+        """Weights of all pages, 1 by default: ``[P]``."""
         return np.ones(self.pages) if self.weight is None else self.weight
 
     @property
     def sizes(self) -> npt.NDArray[np.uint8]:
-        """``[P]``: classes of the sizes of all pages, 0 where the history tells none."""
+        """Classes of the sizes of all pages, 0 by default: ``[P]``."""
         return np.zeros(self.pages, np.uint8) if self.size is None else self.size
 
     @property
     def latencies_ms(self) -> npt.NDArray[np.uint16]:
-        """``[P]``: download times of all pages, 0 where the history tells none."""
+        """Download times of all pages, 0 by default: ``[P]``."""
         return np.zeros(self.pages, np.uint16) if self.latency_ms is None else self.latency_ms
 
     def observed_pages(self) -> ChangeHistory:
-        """The pages observed in every cycle; `dropped_pages` counts the others. HistoryError if none."""
+        """History of the pages observed in every cycle. HistoryError if there are none."""
         if self.observed is None:
             return self
         full = np.asarray(self.observed.all(axis=0))
@@ -331,10 +325,10 @@ def addresses_of(history: ChangeHistory) -> list[str]:
 
 
 def domain_of(address: str) -> str:
-    """The top-level domain: what follows the last dot before the first slash (all of it without a dot)."""
+    """Top-level domain: what follows the last dot before the first slash."""
     return address.partition("/")[0].rpartition(".")[2]
 
 
 def depth_of(address: str) -> int:
-    """Slashes, as Tan et al. 2007 count depth (section 4.3, Figure 4); those of a scheme are not there."""
+    """Depth as Tan et al. 2007 count it (section 4.3, Figure 4): slashes, without those of a scheme."""
     return address.count("/")
