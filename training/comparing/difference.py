@@ -1,7 +1,7 @@
 """Differences of two score functions: the kinds of pages that each visits, and their change rates.
 
-Both are replayed page by page on the same history; every visit is noted with the page's observed state at
-that moment (n judged visits, X changes found, t cycles since the last visit) and its outcome.
+Both are replayed on the same history. A visit has the page's observed state at that moment (n judged visits,
+X changes, t cycles since the last visit) and its outcome.
 """
 
 import itertools
@@ -28,7 +28,6 @@ CLASSES: Final[dict[str, tuple[int, ...]]] = {
 }
 """Page state -> first value of each class; the last class is open."""
 MOST_SITES: Final = 8
-"""Sites that are listed."""
 
 
 class ReplayVisits(NamedTuple):
@@ -40,7 +39,6 @@ class ReplayVisits(NamedTuple):
     X: Ints
     t: Ints
     changed: Bits
-    """Whether the page had changed."""
 
 
 class VisitGroup(NamedTuple):
@@ -51,7 +49,7 @@ class VisitGroup(NamedTuple):
     """Share of the visits of the first function."""
     other_share: float
     rate: float
-    """Change rate of these visits; nan where there are none."""
+    """nan without visits."""
     other_rate: float
 
 
@@ -99,7 +97,7 @@ def differ(
     others: Sequence[str],
     crawl: CrawlChoices,
 ) -> Difference:
-    """Compare two score functions, given for every test set, on these test sets together."""
+    """Comparison of two score functions, given for every test set, on these test sets together."""
     common, ones, twos, one_alone, other_alone = [], [], [], [], []
     site_counts: dict[str, list[int]] = {}
     for history, text, other in zip(histories, texts, others, strict=True):
@@ -132,7 +130,7 @@ def differ(
 
 
 def class_names(name: str) -> list[str]:
-    """The classes of a state as text: ``0``, ``1``, ``2``, ``3–4``, ..., ``9+``."""
+    """Names of the classes of a state: ``0``, ``1``, ``2``, ``3–4``, ..., ``9+``."""
     bounds = CLASSES[name]
     texts = [f"{low}" if high - low == 1 else f"{low}–{high - 1}" for low, high in itertools.pairwise(bounds)]
     return [*texts, f"{bounds[-1]}+"]

@@ -29,12 +29,12 @@ from training.replaying.replay import QUICK, Engine, can_replay, known_to, load,
 
 DEFAULT_SCORES: Final = (*PURPOSES, *BASELINES, ORACLE)
 EVERY: Final = "all"
-"""Name of all policies whose groups a history has."""
+"""Name of all policies that a history has groups for."""
 UNDER: Final = " under "
 
 
 class Contender(NamedTuple):
-    """A row of an evaluation: a score function under a policy, or a policy alone."""
+    """Row of an evaluation: a score function under a policy, or a policy alone."""
 
     text: str
     function: ScoreFunction | Baseline | None
@@ -80,8 +80,8 @@ def contest(
 ) -> Contest:
     """Score functions and policies of a command line; ``named``: those of ``--all``.
 
-    Without either, and unless all policies given need no score function, those of `DEFAULT_SCORES` that the
-    history can replay. ``in_use``: the function in use, the first of all.
+    By default those of `DEFAULT_SCORES` that the history can replay, unless all policies need no score
+    function. ``in_use``: the function in use, the first of all.
     """
     texts = [one for text in policies for one in (_known(history) if text == EVERY else [text])]
     live = [text for text in texts if not is_oracle_baseline(text)]
@@ -93,7 +93,6 @@ def contest(
 
 
 def _known(history: ChangeHistory) -> list[str]:
-    """The policies whose groups a history has, with their defaults."""
     known = history.neighbours.knows
     return [text for text in POLICIES if all(known(name) for name in load_policy(text).near)]
 
@@ -104,7 +103,7 @@ COUNTS: Final = ("visited", "changed", "pending")
 
 
 class Summary(NamedTuple):
-    """A metric over the scored cycles."""
+    """Mean of a metric over the scored cycles."""
 
     mean: float
     ci95: float | None
@@ -113,22 +112,20 @@ class Summary(NamedTuple):
 
 
 class About(NamedTuple):
-    """The history that was replayed."""
+    """History of the replays."""
 
     source: str
     sha256: str
     pages: int
     cycles: int
     first_cycle: int
-    """Number of the first cycle in the file."""
     scored_cycles: list[int]
-    """Numbers in the file."""
     dropped_pages: int
     changed_share: float
 
 
 class Used(NamedTuple):
-    """The settings of the replays."""
+    """Settings of the replays."""
 
     budget: float
     k: int
@@ -167,7 +164,7 @@ class Evaluation:
     results: list[Result]
 
     def to_json(self) -> Json:
-        """The JSON document of docs/lab/histories.md."""
+        """JSON document of docs/lab/histories.md."""
         return {
             "history": self.history._asdict(),
             "settings": self.settings._asdict(),
@@ -189,10 +186,7 @@ class Evaluation:
 
 
 def summary(per_cycle: Floats) -> Summary:
-    """A metric's mean over the scored cycles, with the half width of its 95% interval.
-
-    The interval takes the cycles as if they were independent draws.
-    """
+    """Mean of a metric over the scored cycles, taken as independent draws."""
     half_width = statistics.half_width(per_cycle, error_first=False) if len(per_cycle) > 1 else None
     return Summary(float(per_cycle.mean()), half_width, per_cycle.tolist())
 
@@ -208,12 +202,12 @@ def evaluate(
     first_cycle: int = 1,
     advance: Callable[[], object] = lambda: None,
 ) -> Evaluation:
-    """Replay every score function, and every policy that needs none, on a history.
+    """Evaluation of every score function, and of every policy that needs none, on a history.
 
-    ``policies``: what chooses, instead of the crawl's, see `Asked`; ``weighted``: the metrics of
-    `training.replaying.metrics.WEIGHTED` too; ``by_time``: those of `COSTED`; ``first_cycle``: number of the
-    history's first cycle in the file that it was cut from; ``advance`` is called after each replay. Raises
-    HistoryError, ScoreError, ExpressionError or PolicyError, before any replay where it can.
+    ``policies``: see `Contest`; ``weighted``: the metrics of `training.replaying.metrics.WEIGHTED` too;
+    ``by_time``: those of `COSTED`; ``first_cycle``: number of the history's first cycle in its file;
+    ``advance`` is called after each replay. Raises HistoryError, ScoreError, ExpressionError or PolicyError,
+    before any replay where it can.
     """
     several = Contest(scores, policies).contenders(crawl)
     default_policy = crawl.policy or policy_of(None)
@@ -252,7 +246,7 @@ def evaluate(
 
 
 def costs(ruled: Evaluation, free: Evaluation) -> list[str]:
-    """Lines on what rules cost: change rates with them and without, by score function."""
+    """Lines on the cost of rules: change rates with them and without, by score function."""
     lines = []
     for one, other in zip(ruled.results, free.results, strict=False):
         with_rules, without = (result.metrics["change_rate"].mean for result in (one, other))
@@ -318,6 +312,5 @@ def write_csv(path: Path, evaluations: Sequence[Evaluation]) -> None:
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -1,7 +1,7 @@
 """Leaderboard of named functions and baselines of others on one history, with their front.
 
-Replays with several seeds differ in what is drawn: ties, and what follows from them. With one seed intervals
-are over the scored cycles; with several, over the seeds.
+Replays with several seeds differ in the draws of ties. With one seed intervals are over the scored cycles;
+with several, over the seeds.
 """
 
 import math
@@ -28,7 +28,7 @@ from training.replaying.prepared import DEFAULTS, CrawlChoices
 from training.replaying.replay import can_replay
 
 FRONT: Final = ("change_rate", "freshness")
-"""A row is on the front if no other is at least as good in both and better in one."""
+"""Metrics of the front: no other row is at least as good in both and better in one."""
 STAND_IN: Final = "t*X"
 """Reference where the default score function cannot be replayed."""
 
@@ -40,12 +40,9 @@ class MetricStanding(NamedTuple):
     ahead: Mean | None
     """Difference to the reference, paired; None for the reference itself."""
     per_seed: list[float]
-    """Mean over the scored cycles, for every seed."""
     per_cycle: list[float]
-    """Mean over the seeds, for every scored cycle."""
 
     def to_json(self) -> Json:
-        """JSON of a `Summary`, with seeds and the lead over the reference."""
         ahead = (None, None) if self.ahead is None else self.ahead
         return {
             "mean": self.mean.mean,
@@ -58,8 +55,6 @@ class MetricStanding(NamedTuple):
 
 
 class LeaderboardRow(NamedTuple):
-    """A row of the leaderboard."""
-
     result: Result
     """Result with the first seed."""
     source: str
@@ -69,22 +64,21 @@ class LeaderboardRow(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As it was given."""
         return self.result.score
 
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """The rows, in the order given."""
+    """Rows of a leaderboard, in the order given."""
 
     evaluations: list[Evaluation]
-    """Evaluation of each seed."""
+    """By seed."""
     reference: str
     """Name of the row that the others are compared with."""
     rows: list[LeaderboardRow]
 
     def to_json(self) -> Json:
-        """JSON document: that of the first seed's `Evaluation`, and the standings."""
+        """JSON document of the first seed's `Evaluation`, with the standings."""
         document = self.evaluations[0].to_json()
         document["settings"]["seeds"] = [one.settings.seed for one in self.evaluations]
         document["reference"] = self.reference
@@ -96,15 +90,11 @@ class Leaderboard:
 
 
 def _number(value: float) -> float | None:
-    """A number as JSON: None for nan."""
     return None if math.isnan(value) else value
 
 
 def names(history: ChangeHistory) -> list[str]:
-    """Names that can be replayed: those of a crawl, other named functions, baselines of others, the oracle.
-
-    Functions of directories are left out where the history has no page names.
-    """
+    """Names that a history can replay: of a crawl, other named functions, baselines of others, the oracle."""
     known = [name for name in (*PURPOSES, *NAMED) if can_replay(history, load(name))]
     return [*dict.fromkeys(known), *BASELINES, ORACLE]
 
@@ -119,10 +109,10 @@ def leaderboard(
     first_cycle: int = 1,
     advance: Callable[[], object] = lambda: None,
 ) -> Leaderboard:
-    """Replay as `evaluate` with seeds ``crawl.seed``, ``crawl.seed + 1``, ...; errors as there.
+    """Leaderboard of replays as by `evaluate` with seeds ``crawl.seed``, ``crawl.seed + 1``, ...; errors as
+    there.
 
-    They are compared with the default, which joins them if it is not among them; on a history without the
-    names of pages, which the default needs, with `STAND_IN`.
+    The default, or `STAND_IN` where the history cannot replay it, joins the rows as their reference.
     """
     if seeds < 1:
         raise HistoryError(f"--seeds: expected a whole number of at least 1; found {seeds}")

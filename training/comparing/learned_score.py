@@ -1,4 +1,4 @@
-"""A score file's function replayed on its test set, and the history that it records."""
+"""Function of a score file replayed on its test set, and the history that it records."""
 
 from __future__ import annotations
 
@@ -51,11 +51,10 @@ class ScoreTrials(NamedTuple):
     """Functions tried with smaller budgets too."""
     visits_per_cycle: int
     difference: Difference
-    """Difference from the best baseline."""
 
 
 def read_learned(path: Path) -> LearnedScore:
-    """Read a score file. Raises ScoreError for one that cannot be used or was not learned."""
+    """Record of a score file. Raises ScoreError for one that cannot be used or was not learned."""
     functions.load(str(path))
     content: Json = json.loads(path.read_text(encoding="utf-8"))
     missing = {"history", "test", "parameters", "fitness"} - set(content)
@@ -86,7 +85,7 @@ def read_learned(path: Path) -> LearnedScore:
 
 
 def try_again(path: Path, learned: LearnedScore, history: ChangeHistory, metric: str) -> ScoreTrials:
-    """Replay the file's function beside the others; the best baseline is the best by `metric`.
+    """Trials of the file's function beside the others; the best baseline is the best by `metric`.
 
     Raises ScoreError where no test set of `history` gives the value that the file at `path` records.
     """
@@ -107,7 +106,7 @@ def try_again(path: Path, learned: LearnedScore, history: ChangeHistory, metric:
 def _test_set(
     path: Path, learned: LearnedScore, tests: Sequence[ChangeHistory], crawl: CrawlChoices
 ) -> ChangeHistory:
-    """The fold's test set: the one that gives the recorded value."""
+    """Test set of the fold: the one that gives the recorded value."""
     recorded = learned.values["test"]["change_rate"]
     for test in tests:
         prepared = prepare_for(test, crawl)
@@ -135,7 +134,7 @@ class RecordedHistory(NamedTuple):
 
 
 def plain(content: Any) -> Any:
-    """The content as a JSON file gives it back."""
+    """Content as a JSON file gives it back."""
     return json.loads(json.dumps(content))
 
 
@@ -159,7 +158,7 @@ def recorded_choices(recorded: Json) -> Choices:
 
 
 def find_history(about: RecordedHistory, given_path: Path | None) -> tuple[ChangeHistory | None, str]:
-    """The recorded history, or None and the reason why it cannot be used.
+    """Recorded history, or None and the reason why it cannot be used.
 
     Raises HistoryError where a given file is another history; one that is only recorded may be gone.
     """

@@ -1,7 +1,7 @@
 """Champion and challenger: `python -m training.learn STORE --promote PATH`.
 
 A function learned on the older cycles of some pages replaces the one in use only if it is significantly
-better on the newest cycles of other pages. docs/lab/closing-the-loop.md tells what is compared and how.
+better on the newest cycles of other pages (docs/lab/closing-the-loop.md).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ LEAST_CYCLES: Final = 6
 GUARD_MARGIN: Final = 0.01
 """Tolerated loss: with enough cycles any difference becomes significant."""
 GUARD_LEVEL: Final = 0.05
-"""Level of the upper bound of a loss, which must be below the margin: measured losses below it came true."""
+"""Level of the upper bound of a loss, which must be below the margin."""
 
 _ONE_OF: Final = {"sites": "site", "directories": "directory"}
 
@@ -78,7 +78,6 @@ class Decision:
     """With two objectives: p value of the gain in freshness."""
 
     def __str__(self) -> str:
-        """Decision, reason and numbers for people."""
         other_way = ""
         if self.loss_probability is not None:
             other_way = (
@@ -122,7 +121,7 @@ def chance(differences: Floats) -> float:
 
 
 def arrangements_of(history: ChangeHistory, choices: Choices) -> list[PreparedHistory]:
-    """The history prepared for `REPLAYS` replays, each with its own draws of ties."""
+    """Histories prepared for `REPLAYS` replays, each with its own draws of ties."""
     crawl = choices.crawl()
     return [prepare_for(history, crawl._replace(seed=crawl.seed + i)) for i in range(REPLAYS)]
 
@@ -147,10 +146,10 @@ def decide(
     choices: Choices,
     cycles: int,
 ) -> Decision:
-    """Compare two score functions on the newest `cycles` of a history that neither was learned on.
+    """Comparison of two score functions on the newest `cycles` of a history that neither was learned on.
 
-    Both are replayed from the beginning of `history`, so that each is judged on the state that it brought
-    about itself. Raises HistoryError for too few cycles.
+    Both are replayed from the beginning: each is judged on the state that it brought about itself. Raises
+    HistoryError for too few cycles.
     """
     if not LEAST_CYCLES <= cycles <= history.cycles - choices.warmup:
         raise HistoryError(
@@ -191,7 +190,7 @@ def decide(
 
 
 class Verdict(NamedTuple):
-    """The challenger judged by one objective."""
+    """Judgement of the challenger by one objective."""
 
     name: str
     differs: bool
@@ -282,7 +281,7 @@ def divide(history: ChangeHistory, seed: int, by: str = "pages") -> tuple[Histor
 
 
 def _divided(history: ChangeHistory, choices: Choices) -> tuple[HistorySplit, int, Division]:
-    """The first division of `Choices.units` that leaves no part empty."""
+    """Split by the first division of `Choices.units` that leaves no part empty."""
     *others, last = choices.units(history)
     for by in others:
         with contextlib.suppress(HistoryError):
@@ -307,11 +306,10 @@ def _keys(history: ChangeHistory, by: str) -> npt.NDArray[np.uint64]:
 def not_worse(
     texts: Sequence[str], parts: Sequence[ChangeHistory], champion: ScoreFunction, choices: Choices
 ) -> set[str]:
-    """Expressions that lose nothing to `champion` in any part.
+    """Expressions that lose no freshness to `champion` in any split; see `GUARD_MARGIN`.
 
-    That is freshness; the fitness where a front is learned and ``freshness`` preferred. ``parts``: training
-    and validation, never the pages that are judged. Each text is replayed like in the decision, with
-    several draws of ties. Worse is what loses more than `decision.GUARD_MARGIN`.
+    Where a front is learned and ``freshness`` preferred, they lose no fitness. ``parts``: training and
+    validation, never the pages that are judged.
     """
     fitness = load_fitness(choices.fitness)
     prepared = [arrangements_of(split, choices) for split in parts]
@@ -331,9 +329,9 @@ def _loaded(text: str, choices: Choices) -> ScoreFunction:
 
 
 def in_use(path: Path, store: Path) -> ScoreFunction:
-    """The function in use: the score file at `path`; without one, that of the store's newest cycle.
+    """Function in use: the score file at `path`, else that of the store's newest cycle.
 
-    Raises ScoreError for a file or formula that cannot be used, HistoryError where neither is there.
+    Raises ScoreError for a file or formula that cannot be used, HistoryError where neither exists.
     """
     if path.exists():
         return functions.load(str(path))
@@ -374,10 +372,9 @@ def promote(
     console: Console,
     watch: ProgressListener | None = None,
 ) -> int:
-    """Learn a challenger, compare it with the champion in use, and replace the score file if it is better.
+    """Learn a challenger, and replace the score file atomically if it is better than the champion.
 
-    Returns `PROMOTED` or `KEPT`; tells why on `console`. The file is replaced atomically: at any moment it
-    is the old or the new one, complete. Raises Gp4cError where nothing could be compared.
+    Returns `PROMOTED` or `KEPT`; prints why on `console`. Raises Gp4cError where nothing could be compared.
     """
     choices = choices.fitting(history)
     choices = replace(choices, budget=budget_pages(choices.budget, history.pages) / history.pages)

@@ -1,7 +1,6 @@
 """Intervals, paired tests and correlations over cycles and folds (journal 5.3).
 
-Values of one score function come as float64 ``[F, C]``: one row per fold, one column per scored cycle.
-All statistics are scipy's.
+Values of one score function are float64 ``[F, C]``: one row per fold, one column per scored cycle.
 """
 
 import math
@@ -20,7 +19,7 @@ CONFIDENCE: Final = 0.95
 
 
 class Mean(NamedTuple):
-    """A mean with the half width of its 95% confidence interval (Student's t)."""
+    """Mean with the half width of its 95% confidence interval (Student's t)."""
 
     mean: float
     half_width: float
@@ -41,11 +40,11 @@ class Duel(NamedTuple):
 
 
 def half_width(sample: Floats, *, error_first: bool = True) -> float:
-    """Half width of the 95% interval of a sample's mean (Student's t).
+    """Half width of the 95% interval of a sample's mean (Student's t): float64 ``[n]``; nan for a single
+    value.
 
-    ``sample``: float64 ``[n]``; nan for a single value. ``error_first``: whether the standard error is
-    rounded before it is multiplied. That decides the last bit, and what is written stays as it was: the
-    experiment's tables round it, `training.evaluate` does not.
+    ``error_first``: whether the standard error is rounded before it is multiplied, which decides the last
+    bit: the experiment's tables round it, `training.evaluate` does not.
     """
     n = len(sample)
     if n < 2:
@@ -67,7 +66,7 @@ def mean(values: npt.ArrayLike) -> Mean:
 
 
 def per_cycle(values: Floats) -> list[Mean]:
-    """Mean over the folds of every cycle: C entries."""
+    """Mean over the folds of every cycle."""
     return [mean(column) for column in values.T]
 
 
@@ -110,7 +109,7 @@ def duel(one: Floats, other: Floats) -> Duel:
 
 
 def paired(one: Floats, other: Floats) -> Floats:
-    """Differences of pairs: folds where there are several (its cycles are not independent), else cycles."""
+    """Differences by fold where there are several (cycles of a fold are not independent), else by cycle."""
     return np.asarray((one - other).mean(axis=1) if len(one) > 1 else (one - other)[0])
 
 
@@ -154,9 +153,9 @@ def rank_correlation(
 ) -> RankCorrelation:
     """Spearman's correlation of the values that ``select(x, y)`` chooses, against a permutation test.
 
-    Each permutation draws the pairs of ``x`` and ``y`` anew and selects again. So the null has the same bias
-    as the selection: whoever selects pairs in which either value is positive, of values that are mostly 0,
-    gets negative correlations of unrelated values.
+    Each permutation draws the pairs of ``x`` and ``y`` anew and selects again: the null has the same bias as
+    the selection. (Pairs in which either value is positive, of values that are mostly 0, have negative
+    correlations even if unrelated.)
     """
     rng = np.random.default_rng(seed)
     value, selected = _spearman(x, y, select)

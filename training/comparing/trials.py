@@ -34,9 +34,8 @@ class Trials(NamedTuple):
     """Metrics of score functions on the same test sets."""
 
     series: dict[str, Series]
-    """Results by the functions' names."""
+    """By function name."""
     first_cycle: int
-    """Number of the first scored cycle."""
     budget: float
     """Share of a test set's pages."""
     smaller_budgets: dict[str, dict[str, Series]]
@@ -54,10 +53,10 @@ def try_out(
     at_smaller_budgets: Collection[str],
     crawl: CrawlChoices,
 ) -> Trials:
-    """Replay every function on the test set of every fold; those in `less` at smaller budgets too.
+    """Trials of every function on the test set of every fold; some at smaller budgets too.
 
-    The budget is a share of a test set's pages; parts of it that are less than a page are left out. Raises
-    HistoryError, ScoreError or ExpressionError as `training.replaying.replay.replay`.
+    Budgets are shares of a test set's pages; less than a page is left out. Raises HistoryError, ScoreError or
+    ExpressionError as `training.replaying.replay.replay`.
     """
     series, budget = _series(tests, functions, crawl), crawl.budget
     tried = {name: texts for name, texts in functions.items() if name in at_smaller_budgets}
@@ -87,7 +86,7 @@ def _series(tests: Sequence[ChangeHistory], functions: Functions, crawl: CrawlCh
 BASELINES: Final = tuple(named.BASELINES)
 
 COMPETITIVE: Final = ("nad", "sad", "aad", "gad", "cg", "t*X")
-"""The baselines of Table 3: the papers leave out random and age, which lose every cycle."""
+"""Baselines of Table 3: the papers leave out random and age, which lose every cycle."""
 
 SHOWN: Final = (*TRIO, "harmonic_staleness")
 
@@ -103,7 +102,7 @@ def best_baseline(trials: Trials, metric: str) -> str:
 
 
 class PolicyTrial(NamedTuple):
-    """One policy's replays."""
+    """Replays of one policy."""
 
     policy: str
     score: str
@@ -112,7 +111,6 @@ class PolicyTrial(NamedTuple):
     """Metric of `training.replaying.metrics.METRICS` -> mean over the seeds, ``[scored cycles]``."""
 
     def mean(self, metric: str) -> Mean:
-        """Mean over the cycles, with its 95% interval."""
         return statistics.mean(self.per_cycle[metric])
 
     def ahead(self, other: PolicyTrial, metric: str) -> Mean:
@@ -128,10 +126,10 @@ def try_policy(
     metrics: Collection[str] = TRIO,
     score: str = RANDOM,
 ) -> PolicyTrial:
-    """Replay a policy (or `ORACLE`) with seeds ``crawl.seed``, ``crawl.seed + 1``, ...
+    """Replays of a policy (or `ORACLE`) with seeds ``crawl.seed``, ``crawl.seed + 1``, ...
 
-    ``metrics``: those of `training.replaying.metrics.METRICS` to measure; ``score``: what it ranks by.
-    Raises HistoryError, ScoreError, ExpressionError or PolicyError as `training.replaying.replay.run`.
+    ``metrics``: of `training.replaying.metrics.METRICS`; ``score``: score function of the ranking. Raises
+    HistoryError, ScoreError, ExpressionError or PolicyError as `training.replaying.replay.run`.
     """
     results = []
     for number in range(seeds):
@@ -147,6 +145,6 @@ def try_policy(
 
 
 def written(value: Mean, digits: int = 3, sign: str = "") -> str:
-    """A mean as text: 0.354 ± 0.004."""
+    """Mean as text: 0.354 ± 0.004."""
     text = f"{value.mean:{sign}.{digits}f}"
     return text if math.isnan(value.half_width) else f"{text} ± {value.half_width:.{digits}f}"

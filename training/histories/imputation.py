@@ -1,8 +1,7 @@
-"""Outcomes that nobody observed: days lost to errors, and pages that are visited only now and then.
+"""Imputation of unobserved outcomes: days lost to errors, and pages that are visited only now and then.
 
-Both kinds of gap end with a visit that compares the page with its copy of before the gap. If that visit
-finds no change, nothing changed within the gap, and nothing needs to be guessed. docs/lab/closing-the-loop.md
-works an example of either rule.
+A gap ends with a visit that compares the page with its copy of before. If that visit finds no change, nothing
+changed within the gap, and nothing is guessed. docs/lab/closing-the-loop.md works examples.
 """
 
 from typing import Final
@@ -21,9 +20,9 @@ RATE_RANGE: Final = (1e-6, 40.0)
 
 
 def unchanged_gaps(changed: Bits, observed: Bits) -> Bits:
-    """Unobserved cycles that are known to be without a change: bool ``[D, P]``.
+    """Unobserved cycles without a change, as they lie before a visit that found none: bool ``[D, P]``.
 
-    Those before a visit that found none. ``changed``, ``observed``: bool ``[D, P]``.
+    ``changed``, ``observed``: bool ``[D, P]``.
     """
     known = np.zeros_like(observed)
     quiet = np.zeros(observed.shape[1], np.bool_)
@@ -91,7 +90,7 @@ def change_rates(
 def likeliest_rates(length: Floats, page: npt.NDArray[np.int64], quiet: Floats) -> Floats:
     """Poisson rates of maximum likelihood from intervals between visits: ``[P]``; 0 without a change.
 
-    ``length``, ``page``: one entry per interval that ended with a change. ``quiet``: summed length of the
+    ``length``, ``page``: an entry per interval that ended with a change. ``quiet``: summed length of the
     other intervals, above 0, ``[P]``, in the same unit. See `change_rates`.
     """
     pages = len(quiet)

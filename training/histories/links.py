@@ -32,10 +32,10 @@ def links_of(sites: Sequence[int], pages: Sequence[str], texts: Sequence[str | N
 def link_texts(
     sites: Sequence[int], pages: Sequence[str], texts: Sequence[str | None]
 ) -> dict[tuple[int, int], list[str]]:
-    """Linking and linked page, ascending, of every link within a site -> what the link says.
+    """Linking and linked page, ascending, of every link within a site -> texts of the link.
 
     A link leads to the page beside the one that has it, below that one as a directory, or from the root or
-    its folder ``docs``: the first of these that is there, whatever the ending. Images count as links.
+    its folder ``docs``: the first of these that exists, whatever the ending. Images count as links.
     """
     known: dict[tuple[int, str], int] = {}
     for number, (site, page) in enumerate(zip(sites, pages, strict=True)):
@@ -51,7 +51,6 @@ def link_texts(
 
 
 def _paths(text: str) -> Iterator[tuple[str, str]]:
-    """Path and text of every link."""
     for match in _LINK.finditer(text):
         last = match.lastindex or 0
         target = match[last]

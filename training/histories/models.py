@@ -1,7 +1,7 @@
 """Change histories with known statistics.
 
-Each model is a function ``(rng, site, cycles) -> changed``: ``site`` int32 ``[P]``,
-the result bool ``[cycles, P]``. `MODELS` is their table. Sites have log-normal sizes in all of them.
+`MODELS` are functions ``(rng, site, cycles) -> changed``: ``site`` int32 ``[P]``, the result bool ``[cycles,
+P]``. Sites have log-normal sizes.
 """
 
 from collections.abc import Callable
@@ -99,11 +99,11 @@ def _draw(
 
 
 def brdc12_like(rng: np.random.Generator, site: Sites, cycles: int) -> Bits:
-    """Behave in replay like BRDC'12 (Santos et al. 2013, Table 4.3); docs/lab/reproduction.md compares.
+    """Pages that behave in replay like BRDC'12 (Santos et al. 2013, Table 4.3; docs/lab/reproduction.md).
 
-    Page i on day d has the hazard ``b_i * M_id * w_d * (excitation if it changed on day d - 1)``: a base
-    rate by the page's rank, a factor while the page is live, a weekend factor. It changes where a
-    uniform draw, its own or one common to its site, is below ``1 - exp(-hazard)``.
+    Page i on day d has the hazard ``b_i * M_id * w_d * (excitation if it changed on day d - 1)``: a base rate
+    by the page's rank, a factor while the page is live, a weekend factor. It changes where a uniform draw,
+    its own or one common to its site, is below ``1 - exp(-hazard)``.
     """
     p = BRDC12
     pages, site_count = len(site), int(site.max()) + 1
@@ -152,7 +152,7 @@ MODELS: Final[dict[str, Callable[[np.random.Generator, Sites, int], Bits]]] = {
 
 
 def generate(model: str, pages: int, cycles: int, seed: int) -> ChangeHistory:
-    """Make a history: the same for the same arguments. Raises HistoryError on arguments out of range."""
+    """History of a model, the same for the same arguments. Raises HistoryError on arguments out of range."""
     if model not in MODELS:
         raise HistoryError(f"there is no model {model!r}; the models are {', '.join(MODELS)}")
     if pages < 1 or cycles < 1:

@@ -1,4 +1,4 @@
-"""Page and site names in compressed blocks: hundreds of thousands of them come with a history."""
+"""Page and site names in compressed blocks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 BATCH: Final = 8_192
-"""Items handled at once, where all of them would take much memory: of 57 cycles, lines of about 0.5 MB."""
+"""Items of a batch: of 57 cycles, lines of about 0.5 MB."""
 
 UNDECODED: Final = "surrogateescape"
-"""Error handler: paths are bytes, and whatever they hold must survive a round trip."""
+"""Error handler of names: paths are bytes, whatever they hold must survive a round trip."""
 
 
 def batches(items: Iterable[Any], size: int = BATCH, most_bytes: float = math.inf) -> Iterator[list[Any]]:
@@ -33,13 +33,13 @@ def batches(items: Iterable[Any], size: int = BATCH, most_bytes: float = math.in
 
 
 class PackedNames(Sequence[str]):
-    """Names in compressed blocks (URLs and paths to a fifth or less), made into str when asked for.
+    """Names in compressed blocks (URLs and paths to a fifth or less), made into str on demand.
 
     Access in rising order unpacks every block once.
     """
 
     def __init__(self, names: Iterable[str | bytes] = ()) -> None:
-        """Pack names; bytes are taken for UTF-8."""
+        """``names``: bytes are taken for UTF-8."""
         self._blocks: list[bytes] = []
         self._ends: list[int] = []  # position after the last name of each block
         self._chosen: npt.NDArray[np.int64] | None = None  # positions of a selection; None: all

@@ -17,7 +17,7 @@ from scrapy_gp4c.page_state.groups import Directories, place_of_url
 
 
 class PageDirectories(NamedTuple):
-    """The groups of P pages."""
+    """Directory of each of P pages."""
 
     group: npt.NDArray[np.intp]
     """``[P]``: number of the page's directory."""
@@ -25,16 +25,16 @@ class PageDirectories(NamedTuple):
 
 
 class Regrouping(NamedTuple):
-    """Function that makes clusters and links anew, from the copies that a replay has fetched."""
+    """Maker of new clusters and links from the copies that a replay has fetched."""
 
     every_cycles: int
-    """At least 1: anew after so many cycles, counted from cycle 0."""
+    """Cycles, at least 1, after which groups are made anew, counted from cycle 0."""
     group: Callable[[npt.NDArray[np.int64]], PageGroups]
-    """Groups of pages by the texts of their copies; takes the cycle of each page's copy, ``[P]``."""
+    """Groups of pages by their copies; takes the cycle of each page's copy, ``[P]``."""
 
 
 class Neighbours:
-    """The groups of pages, told when they are asked for: reading names takes as long as reading a file."""
+    """Groups of pages, made on demand: reading names takes as long as reading a file."""
 
     def __init__(
         self,
@@ -44,21 +44,21 @@ class Neighbours:
     ) -> None:
         """Group by the directory in the names, paths or URLs; without names by ``site`` alone.
 
-        ``weight``: importance of pages, their popularity.
+        ``weight``: popularity of pages.
         """
         self._weight = weight
         self._site = site
         self._page_names = page_names
         self._groupings: dict[Name, Grouping] = {}
         self.groups_by_content: PageGroups | None = None
-        """Clusters and links, if a file of them was read (`training.clustering.clusters`)."""
+        """Clusters and links of a file (`training.clustering.clusters`)."""
         self.regrouping: Regrouping | None = None
-        """Function that makes clusters and links anew in replays; None: those of the beginning stay."""
+        """Maker of clusters and links in replays; None: those of the beginning stay."""
         self.popular: npt.NDArray[np.uint8] | None = None
-        """Popularity of pages, ``[P]``, where it is given; else it follows from weights and links."""
+        """Popularity of pages, ``[P]``; None: it follows from weights and links."""
 
     def regrouped(self, groups: PageGroups) -> Neighbours:
-        """Return the same places with other clusters and links."""
+        """Neighbours with other clusters and links."""
         other = copy(self)
         other.groups_by_content = groups
         known = self._groupings.items()
@@ -67,22 +67,20 @@ class Neighbours:
 
     @property
     def are_named(self) -> bool:
-        """Whether directories are known."""
         return self._page_names is not None
 
     @cached_property
     def groups(self) -> PageDirectories:
-        """The directory of every page."""
         return self._placed[0]
 
     @property
     def directory_names(self) -> list[tuple[int, str]]:
-        """Site and path of every directory, by its number; empty without names."""
+        """Site and path of every directory; empty without names."""
         return self._placed[1]
 
     @cached_property
     def _placed(self) -> tuple[PageDirectories, list[tuple[int, str]]]:
-        """The directory of every page; site and path of every directory."""
+        """Directory of every page; site and path of every directory."""
         site = self._site
         sites = int(site.max()) + 1
         if self._page_names is None:
@@ -101,7 +99,6 @@ class Neighbours:
         return PageDirectories(group, Directories(of_directory, sites)), list(numbers)
 
     def knows(self, name: Name) -> bool:
-        """Whether the history has groups of this name."""
         if name in ("cluster", "links"):
             return self.groups_by_content is not None
         return name == "site" or self.are_named

@@ -37,21 +37,21 @@ CHANGE_RATES: Final = "urlid_chrate_compl_obs_hist.txt"
 DAY_S: Final = 86_400
 MAX_PAGES: Final = 1_000_000
 MAX_CYCLES: Final = 10_000
-"""Limit of the cycles: a wrong number of days must not fill the memory."""
+"""Most cycles: a wrong number of days must not fill the memory."""
 BATCH: Final = 1_024
 """Pages parsed at once."""
 PRIOR_DAYS: Final = 0.5
-"""Length of two intervals, one with a change and one without, that count for every rate besides the observed
-ones (Kolobov et al. 2019, equation 10, with the values of the authors' program)."""
+"""Length of two intervals, with and without a change, that are added to those observed (Kolobov et al. 2019,
+equation 10, with the values of the authors' program)."""
 RATE_BOUNDS: Final = (0.0005, 7.0)
-"""Changes per day, as in the authors' program."""
+"""Bounds of changes per day, as in the authors' program."""
 
 logger = logging.getLogger(__name__)
 Bits = npt.NDArray[np.bool_]
 
 
 class OffsetHistory(NamedTuple):
-    """History of irregular visits, and how often its pages change."""
+    """History of irregular visits, and change rates of its pages."""
 
     history: ChangeHistory
     change_rate: Floats
@@ -92,12 +92,11 @@ def is_offset_history(path: Path) -> bool:
 
 
 def read_offset_history(path: Path, cycle_s: int = DAY_S, max_pages: int = MAX_PAGES) -> OffsetHistory:
-    """Read a directory of this format; only the pages that are taken need memory.
+    """History in a directory of this format; only the pages that are taken need memory.
 
     A visit without a change settles all cycles since the visit before. Where several cycles lie before a
     visit with a change, their outcomes are drawn (`draw_between_visits`); so are those after the last visit.
-    ``max_pages``: whole hosts are drawn up to so many pages. A warning says what was drawn and left out.
-
+    ``max_pages``: whole hosts are drawn up to so many pages. A warning counts what was drawn and left out.
     Raises HistoryError, naming file, line, what was expected and what was found.
     """
     sizes = Counter(host for _, (_, _, host) in _rows(path, URLS, 3))
@@ -278,7 +277,7 @@ def _drawn_hosts(path: Path, sizes: Counter[bytes], max_pages: int) -> dict[byte
 def _visits(
     path: Path, position: dict[bytes, int], others: Counter[str], cycle_s: int
 ) -> Iterator[_PageBatch]:
-    """Visits of the pages that were visited at least twice."""
+    """Visits of pages with at least two."""
     for batch in batches(_chosen_rows(path, VISITS, 3, position, others), BATCH):
         pages, offsets, pairs = [], [], []
         for row, (number, offset, text) in batch:

@@ -1,4 +1,4 @@
-"""Readers of histories: files of any format, files of contents, stores of crawls; in longer cycles too."""
+"""Readers of histories: files of any format, contents, stores of crawls; in longer cycles too."""
 
 import hashlib
 import logging
@@ -20,18 +20,12 @@ logger = logging.getLogger(__name__)
 
 
 def read_history(path: str | Path, cycle_s: int | None = None, max_pages: int | None = None) -> ChangeHistory:
-    """Read a history file (any format of `training.histories.formats`) or a directory.
+    """History in a file (any format of `training.histories.formats`, or contents) or a directory.
 
-    A directory is the store of a crawl, or has irregular visits (`training.histories.offset_history`), to
-    which alone ``cycle_s`` and ``max_pages`` belong.
-
-    Of a file of contents (`training.histories.contents`) it takes which pages changed when.
-
-    Pages with cycles that were not observed are left out, counted in `ChangeHistory.dropped_pages` and
-    logged. What is read of a store, `training.store_history` says: pages observed in every cycle, but for
-    a few errors that are imputed.
-
-    Raises HistoryError, naming file, line, what was expected and what was found.
+    A directory is the store of a crawl (see `training.histories.from_store`), or has irregular visits
+    (`training.histories.offset_history`), to which alone ``cycle_s`` and ``max_pages`` belong. Pages with
+    unobserved cycles are left out, counted in `ChangeHistory.dropped_pages` and logged. Raises HistoryError,
+    naming file, line, what was expected and what was found.
     """
     path = Path(path)
     if is_offset_history(path):
@@ -68,21 +62,21 @@ def read_history(path: str | Path, cycle_s: int | None = None, max_pages: int | 
 
 
 def read_coarsened(path: str | Path, every: int) -> ChangeHistory:
-    """Read a history in longer cycles, see `coarsened`; raises HistoryError as `read_history`."""
+    """History in longer cycles, see `coarsened`; raises HistoryError as `read_history`."""
     return coarsened(read_contents_or_history(path), every)
 
 
 def read_contents_or_history(path: str | Path) -> ContentHistory | ChangeHistory:
-    """Read a history, with its texts if it is a file of contents. Raises HistoryError as `read_history`."""
+    """History, with its texts if it is a file of contents. Raises HistoryError as `read_history`."""
     path = Path(path)
     return read_contents(path) if path.is_file() and has_contents(path) else read_history(path)
 
 
 def coarsened(recorded: ContentHistory | ChangeHistory, every: int) -> ChangeHistory:
-    """Take every so many cycles of a history as one; cycles that are left over at the end are cut.
+    """History whose cycles are ``every`` of the recorded ones; a remainder at the end is cut.
 
     A page of contents has changed if its texts at both ends differ; of other histories, if it changed in any
-    of the cycles. Raises HistoryError for fewer cycles than one takes.
+    of the cycles. Raises HistoryError for too few cycles.
     """
     history = recorded.history if isinstance(recorded, ContentHistory) else recorded
     cycles = history.cycles // every if every > 0 else 0

@@ -1,4 +1,4 @@
-"""Parts of a change history to learn, to choose and to test on: the papers' protocols."""
+"""Splits of a change history by the papers' protocols: training, validation and test."""
 
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple, get_args
@@ -17,11 +17,11 @@ DIVISIONS: Final[tuple[Division, ...]] = get_args(Division)
 FOLDS: Final = 5
 TIME_PARTS: Final = 3
 HALF_FOLDS: Final = 4
-"""Parts of the sites that are learned on under ``halves``: all but one train, the last validates."""
+"""Folds of the sites that are learned on under ``halves``: all but one train, the last validates."""
 
 
 class HistorySplit(NamedTuple):
-    """Three parts of one history with no page in common."""
+    """Three histories with no page in common."""
 
     train: ChangeHistory
     validation: ChangeHistory
@@ -29,7 +29,7 @@ class HistorySplit(NamedTuple):
 
 
 def page_folds(pages: int, k: int, seed: int) -> list[npt.NDArray[np.int64]]:
-    """Divide pages 0..pages - 1 at random into k folds of equal size, to within one: ascending int64.
+    """k folds of pages 0..pages - 1, drawn at random, of equal size to within one: ascending int64.
 
     Raises HistoryError if there are fewer pages than folds.
     """
@@ -42,11 +42,11 @@ def page_folds(pages: int, k: int, seed: int) -> list[npt.NDArray[np.int64]]:
 
 
 def site_folds(site: npt.NDArray[np.int32], k: int, seed: int) -> list[npt.NDArray[np.int64]]:
-    """Divide pages into k folds of whole sites: ascending int64.
+    """k folds of whole sites: pages, ascending int64. ``site``: int32 ``[P]``.
 
-    ``site``: int32 ``[P]``. Of the k largest sites each fold gets one, drawn from `seed`, of the k next
-    ones as well, and so on (random blocks): folds have as many sites, to within one, and differ in pages by
-    no more than the largest site. Raises HistoryError if there are fewer sites than folds.
+    Of the k largest sites each fold gets one, drawn from `seed`, of the k next ones as well, and so on
+    (random blocks): folds have as many sites, to within one, and differ in pages by no more than the largest
+    site. Raises HistoryError if there are fewer sites than folds.
     """
     sites, number, pages = np.unique(site, return_inverse=True, return_counts=True)
     if not 1 <= k <= len(sites):
@@ -72,11 +72,10 @@ def units_of(history: ChangeHistory, division: Division) -> npt.NDArray[np.int32
 
 
 def sampled_sites(site: npt.NDArray[np.int32], share: float, seed: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Pages of whole sites drawn at random: ascending int64, of at least one site.
+    """Pages of whole sites drawn at random: ascending int64, of at least one site. ``site``: int32 ``[P]``.
 
-    ``site``: int32 ``[P]``. Every site has the same chance, `share`, to be drawn. The draw is systematic:
-    from a random start, every 1 / `share`-th site in order of size, so that large and small ones come in
-    their proportion.
+    Every site has the same chance, `share`. The draw is systematic: from a random start, every 1 / `share`-th
+    site in order of size, so that large and small ones come in their proportion.
     """
     rng = np.random.default_rng(seed)
     sites, pages = np.unique(site, return_counts=True)
@@ -88,7 +87,7 @@ def sampled_sites(site: npt.NDArray[np.int32], share: float, seed: Sequence[int]
 
 
 def time_parts(cycles: int, parts: int) -> list[slice]:
-    """Divide cycles into consecutive parts of equal length; the last one takes the remainder.
+    """Consecutive parts of equal length of all cycles; the last one takes the remainder.
 
     Raises HistoryError if there are fewer cycles than parts.
     """

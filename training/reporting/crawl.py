@@ -37,7 +37,7 @@ _COLUMNS: Final = ("entered", "found_by", "first_cycle", "brought_sum", "brought
 
 
 class Bringer(NamedTuple):
-    """A page whose visits brought new pages."""
+    """Page whose visits brought new pages."""
 
     url: str
     brought: int
@@ -51,21 +51,21 @@ class Bringer(NamedTuple):
 
 
 class NewPages(NamedTuple):
-    """The pages that became known after the first cycle."""
+    """Pages that became known after the first cycle."""
 
     entered: npt.NDArray[np.int64]
     """``[P]``: cycle in which each page became known, from 2."""
     by_hub: npt.NDArray[np.bool_]
     """``[P]``: whether a visit to a hub showed the link."""
     delay: npt.NDArray[np.int64]
-    """``[P]``: cycles from the first in which a visit could have shown its link to its first copy, at most;
-    `UNKNOWN` where nobody had looked before, or there is no copy yet."""
+    """``[P]``: most cycles from the first visit that could have shown the link to the first copy; `UNKNOWN`
+    where nobody had looked before, or there is no copy yet."""
     bringers: list[Bringer]
     """Pages that brought most, best first."""
 
 
 def new_pages_section(path: Path) -> Section | None:
-    """New pages by cycle, with delays and hubs; None for a store of one cycle."""
+    """Section on new pages by cycle, with delays and hubs; None for a store of one cycle."""
     with open_store(path, readonly=True) as store:
         cycles, new_pages = store.last_cycle, read_new_pages(store)
     if new_pages is None:
@@ -189,7 +189,7 @@ COUNTED: Final = (*hints.LISTED, *(hints.KINDS.index(name) for name in hints.SPA
 
 
 def hints_section(path: Path) -> Section | None:
-    """Accuracy of the hints of sites; None where no visit could be compared."""
+    """Section on the accuracy of hints; None where no visit could be compared."""
     with open_store(path, readonly=True) as store:
         rows = store.trust()
         counts, trusted = rows["counts"], hints.holds(rows["counts"])
@@ -232,15 +232,15 @@ def _of(changed: float, unchanged: float) -> str:
 
 SHOWN: Final = 10
 LOOKED_AT: Final = 1_000
-"""Newest changes searched for those whose texts are both archived."""
+"""Newest changes that are searched for archived texts."""
 HUNKS: Final = 8
 WORDS: Final = 120
-"""Longest part of a difference that is shown, in words."""
+"""Words of a difference that are shown."""
 _TAGS: Final = {"-": "del", "+": "ins"}
 
 
 class TextChange(NamedTuple):
-    """A change, with the differences of its texts where both are archived."""
+    """Change, with the differences of its texts where both are archived."""
 
     url: str
     cycle: int
@@ -248,7 +248,7 @@ class TextChange(NamedTuple):
 
 
 def last_changes_section(path: Path) -> Section:
-    """Last changes, word by word as far as the archive has both texts."""
+    """Section on the last changes, word by word as far as the archive has both texts."""
     section = Section("What changed")
     has_archive, problem = (path / ARCHIVE).exists(), ""
     with open_store(path, readonly=True) as store:
@@ -284,14 +284,14 @@ def last_changes_section(path: Path) -> Section:
 
 
 def link(url: str) -> str | Markup:
-    """A URL as a link, if it is one of the web."""
+    """Link to a web address; another text as it is."""
     if not url.startswith(("http://", "https://")):
         return url
     return Markup('<a href="{0}" rel="noreferrer">{0}</a>').format(url)
 
 
 def _changes(store: Store, texts: Texts | None) -> Iterator[TextChange]:
-    """Yield the last changes of finished cycles, the newest first."""
+    """Last changes of finished cycles, the newest first."""
     shown = Credentials.of_store(store.cycles()).url
     yielded = seen = 0
     for cycle in range(store.last_cycle, 0, -1):
@@ -347,7 +347,7 @@ class WeightedVisits(NamedTuple):
 
 
 def weighted_section(path: Path) -> Section | None:
-    """Change rates by weight; None where all pages weigh the same."""
+    """Section on change rates by weight; None where all pages weigh the same."""
     with open_store(path, readonly=True) as store:
         weighted = read_weighted_visits(store)
     if weighted is None:
@@ -382,7 +382,7 @@ def weighted_section(path: Path) -> Section | None:
 
 
 def read_weighted_visits(store: Store) -> WeightedVisits | None:
-    """Count the visits of all finished cycles; None where all pages weigh 1."""
+    """Visits of all finished cycles by weight; None where all pages weigh 1."""
     weight = np.concatenate([np.empty(0), *(block["weight"] for _, block in store.blocks())])
     others = int(np.count_nonzero(weight != DEFAULT_WEIGHT))
     if not others:
@@ -410,7 +410,7 @@ MOST_ROWS: Final = 200
 
 @dataclass
 class Host:
-    """A host's pages and visits over all finished cycles."""
+    """Pages and visits of a host over all finished cycles."""
 
     name: str
     pages: int = 0
@@ -534,14 +534,14 @@ VISITS: Final = {
 }
 """Name in the report -> kind of visit."""
 PARTS: Final = (weighted_section, new_pages_section, hints_section)
-"""Sections that a store may lack the data for."""
+"""Sections of stores that have the data for them."""
 SLOWEST: Final = 10
 LEAST_VISITS: Final = 50
 """Least judged warm-up visits of a cycle whose rate is shown."""
 
 
 def crawl_page(path: Path) -> ReportPage:
-    """The report of the store in a directory. Raises HistoryError as `read_story`."""
+    """Report of the store in a directory. Raises HistoryError as `read_story`."""
     story = read_story(path)
     rate = story.rate(slice(None), CHOSEN)
     if math.isnan(rate):

@@ -53,8 +53,6 @@ CSS_COLOURS: Final = {
 
 
 class Line(NamedTuple):
-    """One line of a chart."""
-
     name: str
     values: list[float]
     half_widths: list[float]
@@ -62,7 +60,7 @@ class Line(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """A line chart; the first line is the one that matters most."""
+    """Line chart; the first line is the one that matters most."""
 
     key: str
     """Name of its files."""
@@ -77,17 +75,17 @@ class Chart(NamedTuple):
     """Whether they are whole numbers."""
 
     def text(self, value: float, digits: int = 1) -> str:
-        """A value as people read it."""
+        """Value for people."""
         return f"{value:,.0f}" if self.counts else shown(value, self.percent, digits)
 
 
 def plain_line(name: str, values: Sequence[float] | npt.NDArray[np.float64]) -> Line:
-    """A line without intervals."""
+    """Line without intervals."""
     return Line(name, [float(value) for value in values], [math.nan] * len(values))
 
 
 def shown(value: float, percent: bool, digits: int = 1) -> str:
-    """A value as people read it: 71.6% for a share, else three decimals."""
+    """Value for people: 71.6% for a share, else three decimals."""
     if math.isnan(value):
         return "–"
     return f"{value:.{digits}%}" if percent else f"{value:.{digits + 2}f}"
@@ -96,7 +94,7 @@ def shown(value: float, percent: bool, digits: int = 1) -> str:
 def new_figure(
     width: float, height: float, rows: int = 1, columns: int = 1, **options: Any
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of so many inches, and its axes; ``options``: of the subplots, or ``layout`` of the figure."""
+    """Figure of so many inches, and its axes; ``options``: of the subplots, or ``layout`` of the figure."""
     layout = options.pop("layout", None)
     with matplotlib.rc_context(OPTIONS):
         figure = Figure(figsize=(width, height), dpi=150, layout=layout)
@@ -127,7 +125,7 @@ def finish(axes: Axes, title: str = "", x_label: str = "", y_label: str = "", gr
 
 
 class Size(NamedTuple):
-    """Room of a chart, in inches of the figure."""
+    """Room of a chart, in inches."""
 
     name: str
     width: float
@@ -151,7 +149,6 @@ NARROW: Final = Size("narrow", 360 / 72, 300 / 72, 46 / 72, 96 / 72, 12 / 72, 42
 
 
 def draw(chart: Chart, size: Size = FILE) -> Figure:
-    """Draw one chart."""
     figure, (axes,) = new_figure(size.width, size.height)
     low, high = limits(chart)
     lines = [
@@ -193,18 +190,17 @@ def draw(chart: Chart, size: Size = FILE) -> Figure:
 
 
 def _within(line: Line, low: float, high: float) -> list[float]:
-    """Half widths whose bands stay within the limits: bands are not clipped, a page has no clip paths."""
+    """Half widths whose bands stay within the limits: a page has no clip paths."""
     pairs = zip(line.values, line.half_widths, strict=True)
     return [min(half, max(value - low, high - value)) if half >= 0 else half for value, half in pairs]
 
 
 def _last(values: Sequence[float]) -> float:
-    """The last value that is not nan."""
     return next(value for value in reversed(values) if not math.isnan(value))
 
 
 def limits(chart: Chart) -> tuple[float, float]:
-    """Lowest and highest value that a chart shows, intervals included; all metrics are at least 0."""
+    """Lowest and highest value of a chart, intervals included; all metrics are at least 0."""
     low, high = np.inf, -np.inf
     for one in chart.lines:
         centre = np.array(one.values)
@@ -259,7 +255,7 @@ def _inline(chart: Chart, size: Size) -> Markup:
 
 
 def _with_titles(body: str, number: int, chart: Chart, line: Line) -> str:
-    """The markers of a line tell their values when pointed at."""
+    """SVG whose markers show their values when pointed at."""
     start = body.index(f'<g id="line-{number}"')
     titles = []
     for x, value, half in zip(chart.x, line.values, line.half_widths, strict=True):
@@ -276,7 +272,7 @@ def _with_titles(body: str, number: int, chart: Chart, line: Line) -> str:
 
 
 def summary(chart: Chart) -> str:
-    """The chart in words: every line's mean and range."""
+    """Chart in words: every line's mean and range."""
     texts = []
     for line in chart.lines:
         finite = [value for value in line.values if not math.isnan(value)]
@@ -320,13 +316,12 @@ Box = tuple[float, float, float, float]
 
 
 class Point(NamedTuple):
-    """A named point of a scatter chart."""
+    """Named point of a scatter chart."""
 
     name: str
     x: float
     y: float
     kind: str
-    """Points of one kind look alike."""
     on_front: bool
 
 
@@ -342,7 +337,7 @@ class Scatter(NamedTuple):
 
 
 def draw_scatter(scatter: Scatter) -> Figure:
-    """Draw named points and the line through their front."""
+    """Figure of named points and the line through their front."""
     figure, (axes,) = new_figure(8.0, 5.6)
     figure.subplots_adjust(left=0.09, right=0.97, top=0.92, bottom=0.1)
     front = sorted((point for point in scatter.points if point.on_front), key=lambda point: point.x)
@@ -396,10 +391,7 @@ class Names:
         self._within = within
 
     def place(self, x: float, y: float, text: str) -> tuple[tuple[float, float], bool]:
-        """Offset at which a name covers least, and whether the name needs a line to its point.
-
-        The place is taken from then on.
-        """
+        """Offset at which a name covers least, and whether the name needs a line to its point."""
         width, height = LETTER_WIDTH * TEXT_POINTS * len(text), TEXT_POINTS
         offsets = [
             offset

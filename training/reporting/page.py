@@ -1,8 +1,8 @@
-"""Page of a report, its blocks and its glossary; `training.report` is the command.
+"""Page of a report, its blocks and its glossary.
 
-A report is a `Page`: a headline with its numbers and sections of blocks. Blocks are HTML made by the
-macros of ``templates/blocks.html``; ``templates/report.html`` is the page around them, self-contained: no
-script, no file, no network.
+A page has a headline with its numbers and sections of blocks. Blocks are HTML made by the macros of
+``templates/blocks.html``; ``templates/report.html`` is the page around them, self-contained: no script, no
+file, no network.
 """
 
 import math
@@ -24,37 +24,31 @@ from training.reporting.figures import Chart, inline
 
 
 class Card(NamedTuple):
-    """A headline number."""
+    """Headline number."""
 
     term: str
     value: str
     details: Sequence[str | Markup]
     verdict: str = ""
-    """``better``, ``worse``, ``open`` or nothing: how the card is marked."""
+    """``better``, ``worse``, ``open`` or nothing: mark of the card."""
 
 
 @dataclass
 class Section:
-    """A titled part of a report."""
-
     title: str
     lead: str | Markup = ""
     blocks: list[Markup] = field(default_factory=list)
 
     @property
     def anchor(self) -> str:
-        """Address of the section within the page."""
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
 
 @dataclass
 class ReportPage:
-    """A report."""
-
     title: str
     headline: str
     number: str
-    """The headline number, as shown."""
     number_means: str
     cards: list[Card]
     sections: list[Section]
@@ -102,12 +96,12 @@ def table(
     strong: Sequence[int] = (),
     words: int = 1,
 ) -> Markup:
-    """A table. ``strong``: rows to stress; ``words``: leading columns that hold words, not numbers."""
+    """Table. ``strong``: rows to stress; ``words``: leading columns that hold words, not numbers."""
     return _block("table", head, rows, caption, list(strong), words)
 
 
 def figure(chart: Chart, caption: str | Markup = "") -> Markup:
-    """A chart with its caption, and its numbers in a table that can be unfolded."""
+    """Chart with its caption, and its numbers in a table that can be unfolded."""
     head = [chart.x_label, *(line.name for line in chart.lines)]
     rows = []
     for index, x in enumerate(chart.x):
@@ -121,12 +115,11 @@ def figure(chart: Chart, caption: str | Markup = "") -> Markup:
 
 
 def formula(math: Markup, text: str, tree: Markup, caption: str | Markup) -> Markup:
-    """A score function: typeset, as text to copy, and as a tree."""
+    """Score function: typeset, as text to copy, and as a tree."""
     return _block("formula", math, text, tree, caption)
 
 
 def paragraph(text: str | Markup) -> Markup:
-    """One paragraph."""
     return Markup("<p>{}</p>").format(text)
 
 
@@ -138,7 +131,7 @@ def fold_away(summary: str, *blocks: Markup) -> Markup:
 def heat(
     rows: Sequence[str], columns: Sequence[str], values: Any, row_term: str, column_term: str, caption: str
 ) -> Markup:
-    """A table of differences in percentage points, shaded by sign and size."""
+    """Table of differences in percentage points, shaded by sign and size."""
     most = max(float(abs(values).max()), 1e-9)
     cells = [[_shade(float(value), most) for value in row] for row in values]
     return _block("heat", rows, columns, cells, defined(row_term), defined(column_term), caption)
@@ -151,7 +144,7 @@ def _shade(value: float, most: float) -> tuple[str, float, bool]:
 
 
 def write_report(page: ReportPage, path: Path) -> None:
-    """Write the page; a file appears only when it is complete. Raises HistoryError if it cannot be."""
+    """Write the page, whole or not at all. Raises HistoryError."""
     write_text(path, render(page))
 
 

@@ -1,8 +1,4 @@
-"""Report of a learned score function beside the baselines on test data.
-
-`Study` is what an experiment and a score file have in common (`training.papers.journal`,
-`training.reporting.score` make one); `training.reporting.score` makes the report of it.
-"""
+"""Report of a learned score function beside the baselines on test data."""
 
 from __future__ import annotations
 
@@ -47,8 +43,6 @@ SIGNIFICANT: Final = 1 - statistics.CONFIDENCE
 
 
 class Formula(NamedTuple):
-    """A learned score function."""
-
     name: str
     text: str
     values: dict[str, float]
@@ -57,7 +51,7 @@ class Formula(NamedTuple):
 
 @dataclass
 class Study:
-    """Data of a report."""
+    """Data of a report: of an experiment (`training.papers.journal`) or a score file."""
 
     title: str
     trials: Trials
@@ -78,7 +72,7 @@ class Study:
 
 
 class Lead(NamedTuple):
-    """The learned function against the best baseline, by one metric."""
+    """Lead of the learned function over the best baseline, by one metric."""
 
     metric: str
     learned_value: float
@@ -100,7 +94,6 @@ class Lead(NamedTuple):
 
 
 def lead(study: Study, metric: str) -> Lead:
-    """Compare the learned function with the best baseline by a metric."""
     baseline = best_baseline(study.trials, metric)
     learned_values = values(study.trials, study.learned[metric], metric)
     baseline_values = values(study.trials, baseline, metric)
@@ -119,14 +112,14 @@ def lead(study: Study, metric: str) -> Lead:
 
 
 def points(value: float, percent: bool) -> str:
-    """A difference of values: percentage points for shares."""
+    """Difference of values for people: percentage points for shares."""
     if not percent:
         return f"{value:.3f}"
     return f"{100 * value:.{2 if abs(value) < 0.005 else 1}f} points"
 
 
 def signed(value: float, percent: bool) -> str:
-    """A difference of values with its sign, without the unit."""
+    """Difference of values with its sign, without the unit."""
     return ("+" if value >= 0 else "−") + points(abs(value), percent).removesuffix(
         " points" if percent else ""
     )
@@ -137,20 +130,18 @@ SHARES: Final = frozenset(("change_rate", "freshness", "new_pages", "idle_pages"
 
 
 def line(trials: Trials, name: str, metric: str, shown: str = "", intervals: bool = True) -> Line:
-    """A score function's means over the folds, cycle by cycle."""
+    """Line of a score function's means over the folds, cycle by cycle."""
     means = statistics.per_cycle(values(trials, name, metric))
     half_widths = [mean.half_width if intervals else math.nan for mean in means]
     return Line(shown or name, [mean.mean for mean in means], half_widths)
 
 
 def cycles_of(trials: Trials) -> list[float]:
-    """Numbers of the scored cycles of the test sets."""
     scored = values(trials, next(iter(trials.series)), "change_rate").shape[1]
     return [float(trials.first_cycle + i) for i in range(scored)]
 
 
 def per_cycle_chart(trials: Trials, key: str, title: str, metric: str, lines: list[Line]) -> Chart:
-    """A chart of a metric over the scored cycles."""
     x_label = "cycle of the test period"
     percent = metric in SHARES
     return Chart(key, title, x_label, METRICS[metric].heading, cycles_of(trials), lines, percent)
@@ -188,14 +179,14 @@ def budgets(trials: Trials, metric: str, names: dict[str, str]) -> Chart:
 
 
 def with_oracle(trials: Trials, metric: str, names: Sequence[str]) -> list[str]:
-    """The names, and the oracle unless it would squeeze the other lines together."""
+    """Names, and the oracle unless it would squeeze the other lines together."""
     best = max(float(values(trials, name, metric).mean()) for name in names)
     oracle = float(values(trials, ORACLE, metric).mean())
     return [*names, ORACLE] if oracle - best < 0.25 else [*names]
 
 
 def interval_dot(value: float, half_width: float, low: float, high: float, strong: bool) -> Markup:
-    """A dot with its interval on the scale low..high, for a table cell; the number stands beside it."""
+    """Dot with its interval on the scale low..high, for a table cell."""
 
     def x_of(number: float) -> float:
         return 4 + 92 * (min(max(number, low), high) - low) / max(high - low, 1e-9)
