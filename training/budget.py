@@ -345,7 +345,6 @@ def _parser() -> ScoreParser:
 
 @options.command
 def main(arguments: Sequence[str] | None) -> None:
-    """Run the command line."""
     args = _parser().parse_args(arguments)
     budgets = read_budgets(args.budgets)
     history, known_pages = _read(Path(args.history))

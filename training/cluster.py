@@ -43,7 +43,6 @@ def _parser() -> argparse.ArgumentParser:
 
 @options.command
 def main(arguments: Sequence[str] | None) -> None:
-    """Run the command line."""
     args = _parser().parse_args(arguments)
     features = args.features.split(",")
     if args.pages.is_dir():

@@ -195,7 +195,6 @@ def _parser() -> argparse.ArgumentParser:
 
 @options.command
 def main(arguments: Sequence[str] | None) -> None:
-    """Run the command line."""
     args = _parser().parse_args(arguments)
     {"sample": _sample, "overview": _overview, "imputation": _imputation}[args.command](args)
 

@@ -208,7 +208,6 @@ def _parser() -> argparse.ArgumentParser:
 
 @options.command
 def main(arguments: Sequence[str] | None) -> None:
-    """Run the command line."""
     parser = _parser()
     args = parser.parse_args(arguments)
     if args.preset:

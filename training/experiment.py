@@ -138,7 +138,6 @@ def parser() -> argparse.ArgumentParser:
 
 @options.command
 def main(arguments: Sequence[str] | None) -> None:
-    """Run the command line."""
     command = parser()
     args = command.parse_args(arguments)
     if args.preset in PRESETS:

@@ -73,7 +73,6 @@ def _write_growth(args: argparse.Namespace) -> None:
 
 @options.command
 def main(arguments: Sequence[str] | None) -> None:
-    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m training.from_git", description=__doc__.split("\n\n")[0])
     parser.add_argument(
         "repositories", nargs="+", type=Path, metavar="REPO_DIR", help="a clone's top directory"

@@ -43,7 +43,6 @@ def page_of(source: Path, history: Path | None = None) -> ReportPage:
 
 @options.command
 def main(arguments: Sequence[str] | None) -> None:
-    """Run the command line."""
     command = argparse.ArgumentParser(
         prog="python -m training.report", description="Make a report: one HTML file that needs no network."
     )

@@ -46,7 +46,6 @@ def _parser() -> argparse.ArgumentParser:
 
 @options.command
 def main(arguments: Sequence[str] | None) -> None:
-    """Run the command line."""
     args = _parser().parse_args(arguments)
     write = options.writer_of(args.output)
     if args.partial and "partial" not in Path(args.output).name:

@@ -16,7 +16,6 @@ from training.histories.models import MODELS, generate
 
 @options.command
 def main(arguments: Sequence[str] | None) -> None:
-    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m training.synthetic", description=__doc__)
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("--pages", type=int, default=20_000)

@@ -29,7 +29,6 @@ from training.replaying.search import WorkloadPlan
 
 @options.command
 def main(arguments: Sequence[str] | None) -> None:
-    """Run the command."""
     parser = argparse.ArgumentParser(
         prog="python -m training.user_centric", description=__doc__.split("\n\n")[0]
     )

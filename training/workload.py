@@ -23,7 +23,6 @@ COUNTS = 1_000_000
 
 @options.command
 def main(arguments: Sequence[str] | None) -> None:
-    """Run the command line."""
     plan = WorkloadPlan()
     parser = argparse.ArgumentParser(prog="python -m training.workload", description=__doc__.split("\n\n")[0])
     add = parser.add_argument

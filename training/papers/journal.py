@@ -67,7 +67,7 @@ def label(selection: str, terminal_set: str, fitness: str) -> str:
 
 
 class Preset(NamedTuple):
-    """Everything in which the experiment of one paper differs from that of another."""
+    """Choices of the experiment of one paper."""
 
     protocol: splits.Protocol
     operators: str
@@ -101,7 +101,6 @@ class LearnedFold(NamedTuple):
 
     text: str
     run: int
-    """The run that found it."""
     values: dict[str, dict[str, float]]
     """Part (training, validation, test) -> metric -> mean over its scored cycles."""
 
@@ -127,7 +126,6 @@ class LearnedSet:
     resumed: bool
     """Whether the run was interrupted: its times are then those of a part."""
     terminals: str
-    """Name of the set."""
 
     @property
     def name(self) -> str:
@@ -153,7 +151,6 @@ class ExperimentResults:
     changes_per_page_and_cycle: float
     choices: Choices
     test_pages: list[int]
-    """Pages of every test set."""
     changed_pages: list[list[int]]
     """Fold -> pages that changed in each scored cycle."""
     learned: list[LearnedSet]
@@ -165,12 +162,11 @@ class ExperimentResults:
 
     @property
     def fitnesses(self) -> list[str]:
-        """Fitnesses that functions were learned for."""
         return list(dict.fromkeys(one.fitness for one in self.learned))
 
     @property
     def terminal_sets(self) -> list[str]:
-        """Names of the sets of terminals that functions were learned with; the largest last."""
+        """Names of the sets of terminals, the largest last."""
         return list(dict.fromkeys(one.terminals for one in self.learned))
 
     def learned_for(self, metric: str, terminal_set: str = "", selection: str = "best") -> str:
@@ -182,7 +178,6 @@ class ExperimentResults:
         return label(selection, terminal_set or self.terminal_sets[-1], fitness)
 
     def to_json(self) -> Json:
-        """The content of ``results.json``."""
         return {
             "format": FORMAT,
             "created": self.created,
@@ -202,7 +197,7 @@ class ExperimentResults:
 
     @classmethod
     def from_json(cls, content: Json) -> ExperimentResults:
-        """Take the content of ``results.json``.
+        """Results of the content of ``results.json``.
 
         Raises ValueError for another format, KeyError or TypeError for what is missing or of another kind,
         LearningError for choices that cannot be used.
@@ -243,7 +238,7 @@ def read_results(directory: Path) -> ExperimentResults:
 
 
 class Experiment(NamedTuple):
-    """An experiment that writes to a directory and resumes from it."""
+    """Experiment that writes to a directory and resumes from it."""
 
     history: ChangeHistory
     choices: Choices
@@ -288,7 +283,7 @@ class Experiment(NamedTuple):
         )
 
     def _learn_all(self, folds: list[PreparedSplit], parallel: Workers) -> Iterator[LearnedSet]:
-        """Learn every combination of fitness and terminals; yield what each selection rule gave.
+        """Functions of every combination of fitness and terminals, by each selection rule.
 
         A combination that is done is read from the directory; one that was interrupted goes on from its
         checkpoint.
@@ -319,7 +314,7 @@ class Experiment(NamedTuple):
         checkpoint: Checkpoint,
         parallel: Workers,
     ) -> list[LearnedSet]:
-        """Learn with one fitness and set of terminals, by every selection rule."""
+        """Functions learned with one fitness and set of terminals, by every selection rule."""
         states = checkpoint.open(resume=True)
         started = time.perf_counter()
         with self.shown(choices, len(folds), states[0].generation if states else 0) as watch:
@@ -362,7 +357,7 @@ def _read_done(path: Path, run: object) -> list[LearnedSet] | None:
 def difference_of(results: ExperimentResults, history: ChangeHistory, name: str, metric: str) -> Difference:
     """Visits of a learned function beside those of the best baseline by a metric, on the test sets.
 
-    ``history``: what the results came from; ``name``: of the function in the results.
+    ``history``: that of the results; ``name``: of the function in the results.
     """
     learned = next(one for one in results.learned if one.name == name)
     texts = [fold.text for fold in learned.folds]
@@ -376,8 +371,7 @@ Row = dict[str, str | int | float]
 def table_2(results: ExperimentResults) -> list[Row]:
     """Overall performance: mean over all folds and cycles with its 95% interval.
 
-    As in the paper, the learned functions of a column are those learned for its metric (for ndcg in the
-    columns that no function was learned for).
+    The learned functions of a column are those learned for its metric, else for ndcg.
     """
     rows = []
     for name in (*BASELINES, *(f"GP4C {terminal_set}" for terminal_set in results.terminal_sets), ORACLE):
@@ -478,14 +472,13 @@ TABLES: Final[dict[str, tuple[str, Callable[[ExperimentResults], list[Row]]]]] =
 
 
 def cell(value: Any) -> str:
-    """A value as text: 4 decimals for numbers between, nothing for nan."""
+    """Text of a value: 4 decimals, nothing for nan."""
     if isinstance(value, float):
         return "" if math.isnan(value) else f"{value:.4f}" if abs(value) < 1000 else f"{value:,.0f}"
     return str(value)
 
 
 def table_of(rows: Sequence[Row]) -> str:
-    """Rows as a Markdown table."""
     return markdown(
         list(rows[0]), ([cell(value).replace("|", "\\|") for value in row.values()] for row in rows)
     )
@@ -510,7 +503,7 @@ NEW_PAGES: Final = {
     "new_pages": "never visited since the warm-up",
     "idle_pages": "not visited in the cycle before",
 }
-"""The two readings of Figure 6."""
+"""Readings of Figure 6."""
 
 
 def selection_rules(results: ExperimentResults, metric: str) -> Chart:
@@ -557,10 +550,10 @@ def compared_function(results: ExperimentResults) -> str:
 
 
 def experiment_page(results: ExperimentResults, difference: Difference | None, note: str = "") -> ReportPage:
-    """The report of an experiment's results.
+    """Report of an experiment's results.
 
-    ``difference``: visits of `compared_function` beside those of the best baseline by `HEADLINE`.
-    ``note``: the reason why it is missing.
+    ``difference``: visits of `compared_function` beside those of the best baseline by `HEADLINE`; ``note``:
+    why it is missing.
     """
     return sections.page(_study(results, difference, note))
 

@@ -80,12 +80,10 @@ def _at_random(visits: Floats) -> VisitRates:
 
 
 def uniform(sources: Sources, budget: float) -> VisitRates:
-    """UniformCrawl."""
     return _at_random(np.full(len(sources.rate), budget / len(sources.rate)))
 
 
 def proportional(sources: Sources, budget: float) -> VisitRates:
-    """ChangeRateProportionalCrawl."""
     return _at_random(sources.rate * budget / sources.rate.sum())
 
 
@@ -257,7 +255,6 @@ class LambdaCrawlResults:
         ]  # fmt: skip
 
     def tables(self) -> str:
-        """All tables as Markdown."""
         replayed: list[Row] = [
             {"score function": one.score, **{name: one.metrics[name].mean for name in MEASURED}}
             for one in self.replay.results
@@ -272,7 +269,6 @@ class LambdaCrawlResults:
         return "\n".join(f"## {title}\n\n{table_of(rows)}" for title, rows in parts.items() if rows)
 
     def write(self, directory: Path) -> None:
-        """Write ``results.json`` and ``tables.md``."""
         rows = {"known": self.known, "complete": self.complete, "learning": self.learning}
         content: dict[str, Any] = {"format": "gp4c-lambdacrawl/1", **rows, "claims": self.claims()}
         content["replay"] = self.replay.to_json()

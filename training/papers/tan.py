@@ -46,7 +46,6 @@ class CrawlSetting(NamedTuple):
     """Length of a cycle, and download resources R."""
 
     weeks: int
-    """Length of a cycle."""
     budget: float
     """R, as a share of the pages."""
 
@@ -87,7 +86,6 @@ class TanResults:
     pages: int
     sites: int
     domains: list[Domain]
-    """Largest first."""
     changed_share: dict[int, float]
     """Weeks of a cycle -> share of the pages that change in one."""
     trials: dict[tuple[str, CrawlSetting], PolicyTrial]
@@ -97,7 +95,6 @@ class TanResults:
         return self.trials.get((policy, setting))
 
     def to_json(self) -> Json:
-        """The document: the collection, every replay, cycle by cycle."""
         return {
             "format": FORMAT,
             "source": self.source,
@@ -127,7 +124,6 @@ class TanResults:
                 yield trial.policy, *setting, number, *(float(value) for value in values)
 
     def write(self, directory: Path) -> None:
-        """Write ``results.json`` and ``cycles.csv``."""
         write_json(directory / "results.json", self.to_json())
         write_rows(directory / "cycles.csv", [COLUMNS, *self.rows()])
 
@@ -165,7 +161,7 @@ def planned(weekly: ChangeHistory, plans: TanPlan) -> list[tuple[str, CrawlSetti
 def run_all(
     recorded: ContentHistory | ChangeHistory, plans: TanPlan, advance: Callable[[], object] = lambda: None
 ) -> TanResults:
-    """Replay all that is `planned`; ``advance`` is called after each policy and setting.
+    """Results of all that is `planned`; ``advance`` is called after each policy and setting.
 
     ``recorded``: weeks, whose neighbours have clusters and links if anything is to be found by them. Raises
     HistoryError for fewer than two of the longest cycles, or pages without names.
@@ -196,7 +192,7 @@ def run_all(
 
 
 def weighted(history: ChangeHistory, weekly: ChangeHistory) -> ChangeHistory:
-    """A history with the groups of another, its pages weighted by their popularity (eq. 10)."""
+    """History with the groups of another, its pages weighted by their popularity (eq. 10)."""
     groups = weekly.neighbours.groups_by_content
     if weekly.weight is None and groups is None:
         return history
@@ -208,7 +204,7 @@ def weighted(history: ChangeHistory, weekly: ChangeHistory) -> ChangeHistory:
 
 
 def domains(addresses: Sequence[str], sites: Sequence[int]) -> list[Domain]:
-    """Table 1 and Figure 4: the pages by top-level domain, the largest first."""
+    """Pages by top-level domain, the largest first (Table 1, Figure 4)."""
     depths: dict[str, Counter[int]] = {}
     of_sites: dict[str, set[int]] = {}
     for address, site in zip(addresses, sites, strict=True):
@@ -231,7 +227,7 @@ NAMES: Final = {"lb": "LB", "db": "DB", "cb": "CB"}
 
 
 class PaperClaim(NamedTuple):
-    """A claim of the paper, beside our measurement."""
+    """Claim of the paper, beside our measurement."""
 
     paper: str
     measured: str

@@ -67,7 +67,6 @@ class RefreshPoint(NamedTuple):
     share: float
     """Share of the pages per cycle."""
     refreshes: int
-    """Per cycle."""
     quality: float
     """Mean over the cycles judged."""
     impact: float
@@ -104,17 +103,14 @@ class Trial:
 
     @property
     def pages(self) -> int:
-        """P."""
         return self.history.pages
 
     @property
     def judged(self) -> int:
-        """Cycles judged."""
         return self.history.cycles - self.first
 
     @cached_property
     def updates(self) -> Updates:
-        """All updates that estimates are made from."""
         return updates_of(self, 1, self.last)
 
     @cached_property
@@ -272,7 +268,6 @@ class Needed(NamedTuple):
     policy: str
     quality: float
     share: float | None
-    """Share of the pages per cycle; None: no budget tried reaches it."""
     ratio: float | None
     """Ratio to the share that the user-centric policy needs."""
 
@@ -316,7 +311,6 @@ class GainForecast(NamedTuple):
     """Pages that gained in both halves."""
 
     def to_json(self) -> Json:
-        """Row of ``results.json``."""
         return {"name": self.name, "either": self.either._asdict(), "both": self.both._asdict()}
 
 
@@ -541,7 +535,6 @@ class UserCentricResults:
         }
 
     def write(self, directory: Path) -> None:
-        """Write ``results.json`` and ``points.csv``."""
         write_json(directory / "results.json", self.to_json())
         points_tried = ((panel.name, *point) for panel in self.panels for point in panel.points)
         write_rows(directory / "points.csv", [("panel", *RefreshPoint._fields), *points_tried])
@@ -550,7 +543,8 @@ class UserCentricResults:
 def run_all(
     path: Path, plans: UserCentricPlan, steps: Callable[[int, str], Callable[[], object]]
 ) -> tuple[UserCentricResults, list[Trial]]:
-    """Run the experiment on every data set; ``steps(count, title)``: a progress bar's advance function."""
+    """Results of the experiment on every data set; ``steps(count, title)``: a progress bar's advance
+    function."""
     panels, trials = [], []
     for site in plans.sites:
         contents = read_contents(path, site, changed_only=site is None)

@@ -2,12 +2,11 @@
 
 Most remember the outcomes of their visits, and plan visits per cycle, or an interval, for every page. The
 replay's budget goes to the most overdue pages: those with the most visits due, visits per cycle x cycles
-since the last visit. So all of them spend exactly the budget, whatever their own bookkeeping would spend.
+since the last visit.
 
-Three plan the optimum of an objective for known change rates. Visits cost the same. So at the optimum every
-page that is visited at all, and not in every cycle already, gains as much by a little more frequent visits as
-every other (the Lagrange condition). `allocate` finds that common gain, the price, at which the visits add up
-to the budget. No page is visited more than once a cycle.
+Three plan the optimum of an objective for known change rates: every page that is visited, but not in every
+cycle, gains as much by a little more frequent visits as every other (the Lagrange condition). `allocate`
+finds that gain, the price, at which the visits add up to the budget.
 
 SBR and EBR know all updates beforehand, as Pandey & Olston 2005 replay them. SBR (Cho & Garcia-Molina 2000;
 section 6.1.1) keeps as many copies current as possible, an update counting if it differs by at least tau. EBR
@@ -144,10 +143,8 @@ Pages = npt.NDArray[np.int64]
 
 
 class ObservingPolicy(Policy, Protocol):
-    """Policy that observes the visits of every cycle."""
-
     def observe(self, cycle: int, pages: Pages, changed: Bools) -> None:
-        """Observe a cycle's visits: page numbers, and whether each had changed, ``[visits]``."""
+        """``pages``: page numbers; ``changed``: whether each had changed, ``[visits]``."""
 
 
 class _Overdue:
@@ -189,7 +186,6 @@ class Allocated(_Overdue):
         self._objective, self._k, self._weight = objective, k, weight
 
     def visits_per_cycle(self) -> Floats:
-        """Optimum of the objective for the change rates of the terminal ``rate``, and the pages' weights."""
         return allocate(self._objective, rates.rate(self.state["E"], self.state["T"]), self._k, self._weight)
 
 
@@ -221,8 +217,8 @@ FIXED: Final = IntervalSteps(1.0, 1.0, 1.0, 1.0)
 class Adaptive(_Overdue):
     """Policy that lengthens a page's interval without a change, and shortens it with one.
 
-    All pages begin with the interval at which the budget would visit them all in turn, P / k cycles. It
-    stands for the crawler's own first interval, and its bounds are scaled with it.
+    The first interval is P / k cycles, in which the budget visits all pages in turn; the bounds of the
+    crawler's intervals are scaled with it.
     """
 
     def __init__(self, name: str, steps: IntervalSteps, pages: int, k: int) -> None:
@@ -246,11 +242,8 @@ class Adaptive(_Overdue):
 
 
 class Baseline(NamedTuple):
-    """Baseline by name."""
-
     text: str
     make: Callable[[PreparedHistory], ObservingPolicy]
-    """Policy for the replay of a prepared history."""
     source: str
     meaning: str
 
@@ -429,13 +422,11 @@ class UpdateHistory(NamedTuple):
     """All updates of P pages."""
 
     page: Ints
-    """``[updates]``: page of each update, ascending."""
     difference: Floats
     """``[updates]``: share of the shingles that differ."""
     clicks: Floats
     """``[P]``: clicks on each page."""
     cycles: int
-    """Cycles of these updates."""
 
 
 def mean_by_page(page: Ints, values: Floats, pages: int) -> Floats:
@@ -458,7 +449,6 @@ def allocated_visits(known: UpdateHistory, policy: str, tau: float, budget: int,
 
 
 def drawn_timetable(visits: Ints, budget: int, cycles: int, seed: int) -> list[Ints]:
-    """Timetable of ``visits``, with phases drawn from the seed."""
     return timetable(visits, budget, cycles, np.random.default_rng(seed).random(len(visits)))
 
 

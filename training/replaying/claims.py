@@ -26,7 +26,7 @@ from training.replaying.prepared import PreparedHistory
 
 
 class ReplayedPageClaims:
-    """Columns of claims of a history's pages; the claims of a cycle count from the next plan on."""
+    """Columns of claims of a history's pages; claims of a cycle count from the next plan on."""
 
     def __init__(self, prepared: PreparedHistory) -> None:
         """Apply the claims before the first scored cycle."""
@@ -59,8 +59,8 @@ class ReplayedPageClaims:
 class ReplayedClaims:
     """Claims of a history, and the trust in each site so far.
 
-    The headers of a page's own answer count from the first visit since: a replay has not read an answer that
-    it did not ask for.
+    The headers of a page's answer count from the next visit on: a replay has not read an answer that it did
+    not ask for.
     """
 
     def __init__(self, claims: Array, directories: Directories) -> None:
@@ -135,7 +135,6 @@ class ClaimVisits:
     """Visits of a cycle, and its claims."""
 
     def __init__(self, rows: npt.NDArray[np.intp], outcome: Array, claimed: Array) -> None:
-        """Parameters as for `before_visits`."""
         self.rows, self.outcome, self._claimed = rows, outcome, claimed
 
     def after(self, state: Columns, cycle: int) -> None:

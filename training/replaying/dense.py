@@ -1,14 +1,12 @@
-"""The dense replay engine: every page has its own row, in plain NumPy.
+"""Dense replay engine: every page has its own row, in plain NumPy.
 
 It replays score functions whose terminals differ from page to page (``random``, related pages, callables),
-all policies but ``top_k``, baselines and the oracle. It is the oracle of the tests for
-`training.replaying.grouped`. Sampling policies have compiled loops (`compiled_loop`): a replay knows every
-outcome beforehand, so that it runs through a whole cycle at once.
+all policies but ``top_k``, baselines and the oracle; tests compare `training.replaying.grouped` with it.
+Sampling policies have compiled loops (`compiled_loop`), as a replay knows every outcome beforehand.
 
-A replay has all pages at hand, so that it ranks them faster than a pass over blocks does, to the same bits.
-Parts of a score that many pages share are computed once (`divided`): pages in equal state are equal in
-subexpressions of that state, pages of one directory in subexpressions of its tables. Sums over recent visits
-are kept up to date by `GroupWindow`.
+Ranking gives the bits of a crawl's pass over blocks, but faster. Parts of a score that many pages share are
+computed once (`divided`): those of pages in equal state, and those of pages of one directory. Sums over
+recent visits are kept up to date by `GroupWindow`.
 """
 
 import itertools
@@ -98,14 +96,14 @@ OF_STATES: Final = frozenset((*terminals.STATE, *sizes.COLUMNS, "size_lift"))
 
 
 class Divided(NamedTuple):
-    """A score expression in parts."""
+    """Score expression in parts."""
 
     parts: dict[Level, dict[str, Expression]]
     """Level of `PARTS` -> name -> subexpression."""
     remainder: Expression
-    """The expression with names in place of the parts."""
+    """Expression with names in place of the parts."""
     reads: tuple[str, ...]
-    """Terminals of the rest."""
+    """Terminals of `remainder`."""
     clock: Clock
 
     def value(self, name: str, level: Level, state: Mapping[str, npt.NDArray[Any]], cycle: int) -> Floats:
@@ -116,7 +114,7 @@ class Divided(NamedTuple):
     def finish(
         self, parts: Mapping[str, Floats], state: Mapping[str, npt.NDArray[Any]], cycle: int, out: Floats
     ) -> None:
-        """Write the scores to ``out``, float64 ``[P]``: those of `ScoreFunction.scores`, bit for bit.
+        """Write scores to ``out``, float64 ``[P]``: those of `ScoreFunction.scores`, bit for bit.
 
         ``parts``: name -> values of each page, ``[P]``; ``state``: as for `ScoreFunction.scores`.
         """
@@ -127,7 +125,7 @@ class Divided(NamedTuple):
 
 
 def divided(function: ScoreFunction) -> Divided | None:
-    """The parts of a score function; None for a callable."""
+    """Parts of a score function; None for a callable."""
     if function.expression is None:
         return None
     levels = {name: _level_of(name, function.clock) for name in function.terminals}
@@ -214,9 +212,7 @@ class PageStates(Mapping[str, Array]):
         return len(next(iter(self.columns.values())))
 
     def observe(self, pages: npt.NDArray[Any], changed: npt.NDArray[np.bool_], cycle: int) -> None:
-        """Add a judged visit to each of some distinct pages; ``changed``: whether it had changed,
-        ``[visits]``.
-        """
+        """Add a judged visit to each of some distinct pages; ``changed``: ``[visits]``."""
         if not len(pages):
             return
         moved = 2 * self.number[pages] + changed
@@ -237,7 +233,6 @@ class PageStates(Mapping[str, Array]):
             self._drop()
 
     def _drop(self) -> None:
-        """Drop the states that no page is in."""
         used = np.flatnonzero(self.pages)
         target = np.zeros(self.states, np.intp)
         target[used] = np.arange(len(used))
@@ -277,7 +272,7 @@ class BestRows:
         self._among = np.empty(pages + 1, np.uint32)
 
     def best(self, scores: Floats, k: int, ties_of: Callable[[Rows], npt.NDArray[Any]]) -> Rows:
-        """Rows of the k best, best first: by score descending, then ties ascending.
+        """Rows of the k best: by score descending, then ties ascending.
 
         ``scores``: float64 ``[P]``, not NaN; ``ties_of(rows)``: distinct numbers that decide among equal
         scores.
@@ -319,7 +314,7 @@ class BestRows:
 
 
 BLOCK_ROWS: Final = 16_384
-"""Pages scored at a time: their columns stay in the processor's caches."""
+"""Pages scored at a time, so that their columns stay in the processor's caches."""
 
 Columns = Mapping[str, Array]
 
@@ -347,7 +342,6 @@ class RankedPages:
         self._salt = salt
 
     def ties(self, pages: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
-        """Numbers that decide among pages of equal score."""
         numbers = pages.astype(np.uint64)
         return salted_draws(numbers, self._salt) if self._by_draw else numbers
 
@@ -359,7 +353,7 @@ class RankedPages:
         state_of: Callable[[Columns], Columns],
         block_of: Callable[[slice], Block],
     ) -> Selection:
-        """The k best of the pages that are not visited, at least one, best first.
+        """Selection of the k best of the pages that are not visited, at least one.
 
         ``state_of``: columns with the terminals of the round; ``block_of``: a slice of all pages.
         """
@@ -467,7 +461,7 @@ NO_GROUPS: Final = PageDirectories(np.empty(0, np.intp), Directories(np.empty(0,
 
 
 class _RefreshValues:
-    """Refresh values of the visits, those of the warm-up first."""
+    """Refresh values of the visits, those of the warm-up included."""
 
     def __init__(self, prepared: PreparedHistory, columns: tuple[str, ...]) -> None:
         if prepared.impact is None:
@@ -550,7 +544,7 @@ class ReplayEvidence:
         self._visits = CycleVisits(*(np.empty(prepared.pages, one) for one in ("u4", "u1", "u1")))
 
     def _measured(self, prepared: PreparedHistory) -> dict[str, Array]:
-        """Columns of what visits measure, after the warm-up, as far as the history tells them."""
+        """Columns of what visits measure, after the warm-up, as far as the history has them."""
         beside: dict[str, Array] = {}
         if prepared.latency_ms is not None:
             beside["latency_ms"] = prepared.latency_ms
@@ -611,7 +605,6 @@ class ReplayEvidence:
 
     @property
     def _spent(self) -> float:
-        """Share of the policy's budget that it has spent."""
         budget = self._prepared.k - self.promised
         return (self.visited - self.promised) / budget if budget else 0.0
 
@@ -637,7 +630,6 @@ class ReplayEvidence:
         return PageSums.by(state["size"], sizes.CLASSES, pages * state["E"], pages * state["T"])
 
     def candidates(self) -> Iterator[Block]:
-        """Yield the pages that were not visited in this cycle."""
         related = self._related()
         for rows in blocks(len(self._pages)):
             is_all = not self.visited and not len(self._hidden)
@@ -652,11 +644,10 @@ class ReplayEvidence:
 
     @property
     def open_pages(self) -> int:
-        """Number of candidates."""
         return len(self._pages) - self.visited - len(self._hidden)
 
     def best(self, scores_of: Scorer, k: int) -> Selection:
-        """The k best candidates, as `best_candidates` finds them, but faster."""
+        """Selection of the k best candidates, as by `best_candidates`, but faster."""
         k = min(k, self.open_pages)
         self._best = NOTHING_CHOSEN
         if k > 0:
@@ -672,7 +663,7 @@ class ReplayEvidence:
         return self._best
 
     def trusts(self, chosen: Selection) -> bool:
-        """Whether `best` returned this selection just now, and nobody wrote to its pages."""
+        """Whether nobody wrote to the pages of the selection that `best` returned just now."""
         return chosen is self._best and not chosen.pages.flags.writeable
 
     @property
@@ -704,11 +695,9 @@ class ReplayEvidence:
         return np.asarray(self._open[known] & (pages == known))
 
     def rows(self, pages: Pages) -> Block:
-        """Columns of some pages."""
         return self._block(pages.astype(np.intp), self._related())
 
     def visits(self) -> CycleVisits:
-        """Visits of the rounds so far, with their outcomes."""
         return self._visits.first(self.visited)
 
     def planned(self) -> Planned:
@@ -721,7 +710,6 @@ class ReplayEvidence:
         return self._neighbours.grouping(name)
 
     def popularity(self) -> npt.NDArray[np.uint8]:
-        """Popularity of each page. Raises PolicyError where the history has none."""
         return self._neighbours.popularity()
 
     def visit(self, chosen: Selection, changed: npt.NDArray[np.bool_]) -> None:
@@ -742,7 +730,6 @@ class ReplayEvidence:
         return self.visits().pages.astype(np.int64)
 
     def is_changed(self) -> npt.NDArray[np.bool_]:
-        """Whether each page visited in this cycle had changed."""
         return np.asarray(self.visits().outcomes == CHANGED)
 
     def observe(self) -> None:
@@ -815,7 +802,6 @@ class Copies:
         self.outdated -= len(pages)
 
     def weight(self, pages: Ints) -> int:
-        """Fixed-point weight of some pages."""
         return int(self._weights.fixed[pages].sum()) if len(self._weights.fixed) else len(pages)
 
     def tallies(self, cycle: int) -> dict[str, int]:
@@ -838,7 +824,7 @@ class WeightedGains:
         self._most = 0
 
     def visit(self, cycle: int, pages: Ints, is_changed: npt.NDArray[np.bool_]) -> None:
-        """Record a cycle's visits in order, before `Copies.visit`, and the best possible ones."""
+        """Record a cycle's visits in order, before `Copies.visit`."""
         gained = self._gains[: len(pages)][is_changed] * self._weights[pages[is_changed]]
         self._dcg.append(math.fsum(gained.tolist()))
         pending = np.sort(self._weights[self._copies.missed > 0])[::-1]
@@ -858,7 +844,7 @@ class ContentCopies:
     """Versions that the copies hold, for the metrics of `metrics.CONTENTS`."""
 
     def __init__(self, prepared: PreparedHistory) -> None:
-        """All copies are current after the warm-up. Raises HistoryError for a history without contents."""
+        """Raises HistoryError for a history without contents."""
         if prepared.impact is None:
             raise HistoryError(
                 f"{' and '.join(CONTENTS)} need contents and a log of queries: give both (--query-log)"
@@ -866,7 +852,6 @@ class ContentCopies:
         self._impact = prepared.impact
         self._first = prepared.warmup + 1
         self.held = self._impact.version[prepared.warmup].copy()
-        """Version of each copy: ``[P]``."""
         self._rows: list[npt.NDArray[np.int32]] = []
 
     def visit(self, cycle: int, pages: Ints, is_changed: npt.NDArray[np.bool_]) -> None:
@@ -888,7 +873,7 @@ class ContentCopies:
 def page_counters(
     prepared: PreparedHistory, copies: Copies, tallies: Collection[str]
 ) -> list[ContentCopies | WeightedGains]:
-    """Counters of the tallies that are no sums over `Copies`, if wanted."""
+    """Counters of those tallies that are no sums over `Copies`."""
     counters: list[ContentCopies | WeightedGains] = []
     if not CONTENTS.keys().isdisjoint(tallies):
         counters.append(ContentCopies(prepared))

@@ -1,14 +1,13 @@
-"""The grouped replay engine: pages in equal observed state share one row and one score.
+"""Grouped replay engine: pages in equal observed state share one row and one score.
 
-A replay has few distinct states, so that a cycle scores groups, and touches single pages only for its k
-visits (`training.replaying.kernels`). The terminals of a score function say which state columns tell groups
-apart. Staleness is kept as the difference to `PreparedHistory.untouched`.
+A cycle scores the few groups, and touches single pages only for its k visits (`training.replaying.kernels`).
+The terminals of a score function name the state columns that tell groups apart. Staleness is kept as the
+difference to `PreparedHistory.untouched`.
 
-Functions with the same groups are replayed together. As long as they choose the same groups in the same
-order, a cycle is replayed once for all of them. Where they part, the replay goes on with some, and later
-returns to a copy of its path for the others. Functions that choose as an earlier one did are found in a
-`PrefixCache`. In cycles whose states are not listed, several replays are scored in one
-batch: their few groups cost NumPy hardly more than those of one replay.
+Functions with the same groups are replayed together: once, as long as they choose alike. Where they part, the
+replay goes on with some, and later returns to a copy of its path for the others. Functions that choose as an
+earlier one did are found in a `PrefixCache`. In cycles whose states are not listed, several replays are
+scored in one batch: their few groups cost NumPy hardly more than those of one.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Workspace:
         self._like = self._spare[0]
 
     def begin(self, prepared: PreparedHistory) -> Work:
-        """Memory for a replay after the warm-up; the caller gives it back."""
+        """Memory for a replay after the warm-up; `give_back` takes it."""
         work = self._take()
         work.arena[: prepared.pages] = prepared.pattern_pages
         work.sizes[:] = 0
@@ -58,7 +57,7 @@ class Workspace:
         return work
 
     def copy(self, work: Work) -> Work:
-        """Memory with a copy of another replay's; the caller gives it back."""
+        """Memory with a copy of another replay's; `give_back` takes it."""
         copy = self._take()
         tail = work.sizes[memory.TAIL]
         copy.arena[:tail] = work.arena[:tail]
@@ -69,7 +68,6 @@ class Workspace:
         return copy
 
     def give_back(self, work: Work) -> None:
-        """Take back the memory of a finished replay."""
         self._spare.append(work)
 
     def _take(self) -> Work:
@@ -183,14 +181,12 @@ class ReplayPath:
     slots: Array
     """int32 ``[memory.FIELDS, slots]``"""
     states: Ints
-    """``[state columns, slots]``, floats as their bits.
-
-    In cycles with listed states ``[1, slots]``: their numbers.
-    """
+    """States, floats as their bits: ``[state columns, slots]``; where they are listed, their numbers: ``[1,
+    slots]``."""
     counts: Ints
     """``[scored cycles, memory.COUNTS]``"""
     trail: Array
-    """Trail for the prefix cache, see `blank_trail`; empty where none is wanted."""
+    """Trail for the prefix cache, see `blank_trail`; empty without one."""
 
     @property
     def top(self) -> int:
@@ -318,10 +314,8 @@ class BatchScores(NamedTuple):
     scores: list[Floats]
     """By replay: ``[functions, slots]``."""
     after: Ints
-    """``[state columns, 2 * groups]``: states after a visit without a change, then with one.
-
-    Empty after the last cycle.
-    """
+    """States after a visit without a change, then with one: ``[state columns, 2 * groups]``; empty after the
+    last cycle."""
 
 
 WIDTH: Final = 510
@@ -338,14 +332,12 @@ PrefixCaches = dict[tuple[tuple[str, ...], Clock, frozenset[str]], "PrefixCache"
 class PrefixCache:
     """Trails of replays by the same listed states; cleared when full.
 
-    The order in which a function ranks the groups of each cycle, as far as pages are chosen, determines its
-    replay. A learning run evaluates many functions that differ only where it does not matter. So the cache
-    keeps this order, a trail, of each replay whose states are all listed. Trails share their first cycles and
-    form a tree; the scores of a function lead through it.
+    A trail is the order in which a function ranks the groups of each cycle, as far as pages are chosen: it
+    determines the replay. Trails share their first cycles and form a tree, through which the scores of a
+    function lead.
     """
 
     def __init__(self, scored: int) -> None:
-        """``scored``: cycles of a replay after the warm-up."""
         self._tallies: list[Tallies] = []
         self._used = 0
         self._rows = np.empty(TRAIL_ROWS, np.int16)
@@ -472,7 +464,7 @@ class _Batch:
         return self._listed is not None and self._listed.complete and self._listed.rows <= MOST_CACHED
 
     def replay(self, prefix_cache: PrefixCache | None) -> Iterator[tuple[list[int], Tallies]]:
-        """Replay all functions; yields those that chose alike in every cycle, with their tallies."""
+        """Groups of functions that chose alike in every cycle, with their tallies."""
         unknown = list(range(len(self._expressions)))
         if prefix_cache is not None:
             known = [prefix_cache.find(scores) for scores in self._listed_scores]
@@ -621,7 +613,7 @@ class _Batch:
 
 
 def _tallies(prepared: PreparedHistory, counts: Ints, work: Work, names: Collection[str]) -> Tallies:
-    """Tallies: those of untouched pages, less the visited ones, plus copies that went stale again."""
+    """Tallies of untouched pages, less the visited ones, plus copies that went stale again."""
     cycles = prepared.scored_cycles
     changed, weight = counts[:, memory.CHANGED], counts[:, memory.WEIGHT]
 

@@ -1,8 +1,8 @@
 """Replay of growth: an unknown page is visited only after a page that leads to it.
 
-The rule is that of a crawl (`scrapy_gp4c.crawling.planning`): a share of the budget for hubs, the rest by the
-policy; warm-up and first visits outside it. New pages of a visit are fetched in the same cycle. Claims of
-sites arrive cycle by cycle as in the crawl, and count as far as the site was right before.
+The rules are those of a crawl (`scrapy_gp4c.crawling.planning`): a share of the budget for hubs, the rest by
+the policy; warm-up and first visits outside it. New pages of a visit are fetched in the same cycle. Claims of
+sites arrive cycle by cycle, and count as far as the site was right before.
 """
 
 import math
@@ -115,7 +115,6 @@ class GrowthResult:
     delay: npt.NDArray[np.int64]
     """``[new pages]``: cycles from birth to first visit, or to the end without one."""
     missed: int
-    """New pages without a visit."""
     visited: npt.NDArray[np.int64]
     """Visits to hubs and ranked pages."""
     changed: npt.NDArray[np.int64]
@@ -123,11 +122,9 @@ class GrowthResult:
     changed_weight: npt.NDArray[np.float64]
     """Summed weight of the pages with a change."""
     hubs: npt.NDArray[np.int64]
-    """Visits for discovery."""
     coverage: npt.NDArray[np.float64]
     """Share of the existing pages that were visited by the end of the cycle."""
     weighted_coverage: npt.NDArray[np.float64]
-    """The same by weight."""
     current: npt.NDArray[np.float64]
     """Weighted share of the existing pages with a current copy; unknown pages have none."""
 
@@ -143,7 +140,7 @@ class GrowthResult:
 
 
 def replay_growth(grown: GrowthHistory, crawl: GrowthCrawl) -> GrowthResult:
-    """Replay a crawl of a growing web.
+    """Result of a crawl of a growing web.
 
     Raises PolicyError for a policy that breaks its contract, ScoreError for a score that cannot be computed.
     """
@@ -176,7 +173,6 @@ class GrowthReplay:
     """Growing web and its crawl: pages, known columns, and hidden changes."""
 
     def __init__(self, grown: GrowthHistory, crawl: GrowthCrawl) -> None:
-        """Start before the first cycle: the first pages are known, and have copies."""
         self._grown, self._crawl = grown, crawl
         history = grown.history
         pages = history.pages
@@ -221,7 +217,6 @@ class GrowthReplay:
         self.claimed.begin(self.state, self.known)
 
     def open(self, cycle: int) -> None:
-        """Start a cycle without visits."""
         self._number = cycle
         self._salt = draw_salt(self._crawl.seed, cycle)
         self._visited: list[Array] = []
@@ -282,7 +277,7 @@ class GrowthReplay:
         return len(chosen), changed, weight, hubs, coverage, weighted, current
 
     def _plan(self, policy: PolicyChoice, function: ScoreFunction, budget: int) -> int:
-        """Let a policy choose from the open pages in all its rounds; returns its visits."""
+        """Visits that a policy chooses from the open pages in all its rounds; returns their number."""
         made = policy.make(PolicySettings(function, self._crawl.seed))
         planner: Policy = shared(made, self._crawl.site_share)
         start = len(self._seen())
@@ -303,7 +298,6 @@ class GrowthReplay:
         return np.concatenate([np.empty(0, np.int64), *self._visited])
 
     def candidates(self) -> Iterator[Block]:
-        """Pages that may be chosen now."""
         yield self._block(np.flatnonzero(self._open))
 
     def _block(self, rows: npt.NDArray[np.intp]) -> Block:
@@ -324,7 +318,6 @@ class GrowthReplay:
         )
 
     def visits(self) -> CycleVisits:
-        """Visits of the cycle so far."""
         pages = self._observed
         kinds = np.concatenate([*self._kinds, np.full(len(self._beside), WARMUP, np.uint8)])
         return CycleVisits(
@@ -339,20 +332,16 @@ class GrowthReplay:
         return Planned(self._seen()[self._begin :].astype(np.uint32), kinds[self._begin :])
 
     def may_visit(self, pages: Pages) -> npt.NDArray[np.bool_]:
-        """Whether each of some pages may be chosen now."""
         known = np.minimum(pages, len(self._open) - 1)
         return np.asarray(self._open[known] & (pages == known))
 
     def rows(self, pages: Pages) -> Block:
-        """Columns of some pages."""
         return self._block(pages.astype(np.intp))
 
     def grouping(self, name: Name) -> Grouping:
-        """Groups of all pages by name."""
         return self._grown.history.neighbours.grouping(name)
 
     def popularity(self) -> npt.NDArray[np.uint8]:
-        """Popularity of each page."""
         return self._grown.history.neighbours.popularity()
 
     def _site_sums(self) -> PageSums:

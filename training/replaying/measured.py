@@ -13,8 +13,6 @@ from scrapy_gp4c.scoring.functions import ScoreFunction
 
 
 class Measured(Protocol):
-    """A history, prepared or not."""
-
     @property
     def latency_ms(self) -> npt.NDArray[np.uint16] | None: ...
     @property
@@ -30,7 +28,7 @@ def unmeasured(history: Measured, columns: Collection[str]) -> list[str]:
 
 
 def check_measured(history: Measured, function: ScoreFunction) -> None:
-    """Raise ScoreError where a function reads what visits measure and the history does not have."""
+    """Raise ScoreError for a function that reads measurements which the history does not have."""
     if names := unmeasured(history, function.columns):
         raise ScoreError(
             f"the score function {function.text!r} reads {', '.join(names)}, which visits measure, and the "

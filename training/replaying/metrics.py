@@ -1,8 +1,8 @@
 """Effectiveness of a schedule: definitions of every metric, and their exact arithmetic.
 
 A replayed cycle is summed up by whole numbers (`Tallies`); `measure` turns these into metrics with one
-division each. Sums of real numbers (gains, weights, harmonic penalties) are kept in fixed point: a sum then
-does not depend on its order, and two engines give the same bits.
+division each. Sums of real numbers (gains, weights, harmonic penalties) are in fixed point: a sum then does
+not depend on its order, and two engines give the same bits.
 
 Sources: Santos 2013 (thesis) sections 2.4.1 and 2.4.3; Santos et al. 2014 (journal) section 4.2.2; Cho &
 Ntoulas 2002; Järvelin & Kekäläinen 2002; Cho & Garcia-Molina 2003; Kolobov et al. 2019.
@@ -34,7 +34,6 @@ class Metric(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """Name with a capital."""
         return self.name[0].upper() + self.name[1:]
 
 
@@ -140,7 +139,7 @@ def budget_pages(budget: float, pages: int) -> int:
 
 
 def parse_budget(text: str) -> float:
-    """Read a budget: ``0.05`` is a share of the pages, ``5000`` a count. Raises HistoryError."""
+    """Budget of a text: ``0.05`` is a share of the pages, ``5000`` a count. Raises HistoryError."""
     try:
         return policies.read_budget(text)
     except ValueError:
@@ -193,7 +192,7 @@ class FixedPointWeights:
 
     @classmethod
     def of(cls, weight: npt.NDArray[Any] | None, pages: int, cycles: int) -> FixedPointWeights:
-        """Scale the weights of `pages` pages for sums over at most `cycles` cycles.
+        """Weights of pages, scaled for sums over at most `cycles` cycles.
 
         Raises HistoryError unless they are finite, not negative, not all zero.
         """

@@ -1,8 +1,7 @@
 """Histories prepared for replay: what does not depend on the score function.
 
-`prepare` computes it once per history, budget, warm-up, ties and seed, and caches it for the hundreds of
-thousands of replays of a learning run. The result is a bundle of arrays, cheap to pickle or to memory-map for
-workers.
+`prepare` computes it once per history, budget, warm-up, ties and seed, for the hundreds of thousands of
+replays of a learning run. The result is a bundle of arrays, cheap to pickle for workers.
 """
 
 from __future__ import annotations
@@ -59,10 +58,8 @@ class States:
     complete: bool
     """Whether the states of all scored cycles are listed."""
     known: dict[str, Array] = field(default_factory=dict)
-    """Values of the terminals computed so far, by row."""
 
     def scores(self, expression: Expression) -> Floats:
-        """Scores by row."""
         missing = [name for name in expression.terminals if name not in self.known]
         for name, values in terminals.compute(missing, self.columns, 0).items():
             self.known[name] = values.astype(np.float64)
@@ -91,7 +88,7 @@ BY_PAGE: Final = frozenset(
 
 
 def are_groups(function: ScoreFunction) -> bool:
-    """Whether many pages are in states that are equal to a function."""
+    """Whether a function groups pages: many are in states that are equal to it."""
     columns = function.columns
     return function.expression is not None and BY_PAGE.isdisjoint(columns)
 
@@ -171,7 +168,7 @@ def _list(prepared: PreparedHistory, needed: tuple[str, ...]) -> States | None:
 
 
 class _Numbers:
-    """Numbering of states in the order of their discovery."""
+    """Numbers of states in the order of their discovery."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self._columns = columns
@@ -191,7 +188,6 @@ class _Numbers:
         return out
 
     def columns(self, begin: int) -> dict[str, Array]:
-        """Columns of the states from number `begin` on."""
         keys = list(self.states)[begin:]
         return {name: np.array([key[c] for key in keys], STATE[name]) for c, name in enumerate(self._columns)}
 
@@ -214,10 +210,7 @@ class CrawlChoices(NamedTuple):
     """Clock of the terminals; None: that of the score function."""
     seed: int = 0
     policy: str | None = None
-    """Policy, see `scrapy_gp4c.policies.table.load`.
-
-    None: the one that a named function brings along, else ``top_k``.
-    """
+    """Policy, see `scrapy_gp4c.policies.table.load`; None: that of a named function, else ``top_k``."""
     site_share: float = 1.0
     """Most of the budget that a restless or swelling site gets while others want it, ``GP4C_SITE_SHARE``."""
     rules: RulesFile | None = None
@@ -232,7 +225,7 @@ PREFIX_SHARE: Final = 0.3
 
 @dataclass(frozen=True)
 class PreparedHistory:
-    """A history prepared for replay: P pages, D cycles, W warm-up cycles, S = D - W scored cycles."""
+    """History prepared for replay: P pages, D cycles, W warm-up cycles, S = D - W scored cycles."""
 
     changed: npt.NDArray[np.bool_]
     """``[D, P]``: the history; row c - 1 says which pages changed between cycles c - 1 and c."""
@@ -267,7 +260,6 @@ class PreparedHistory:
     drawn_start: Ints
     """``[S + 1]``: start of each scored cycle in `drawn`."""
     neighbours: Neighbours
-    """Directories and sites of the pages."""
     impact: Impact | None = None
     """Refresh values of the pages."""
     claims: npt.NDArray[Any] | None = None
@@ -356,7 +348,7 @@ def prepare(
     ties: Ties = DEFAULTS.ties,
     seed: int = DEFAULTS.seed,
 ) -> PreparedHistory:
-    """Prepare `history` for replays with these choices; earlier results are cached.
+    """History prepared for replays with these choices; earlier results are cached.
 
     Raises HistoryError for a budget, warm-up, tie rule or seed that cannot be used.
     """
@@ -364,7 +356,7 @@ def prepare(
 
 
 def prepare_for(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
-    """Prepare a history for a crawl, whatever its clock and policy; see `prepare`."""
+    """History prepared for a crawl, whatever its clock and policy; see `prepare`."""
     choice = crawl._replace(clock=None, policy=""), type(crawl.budget)  # 1 is one page, 1.0 are all
     key = id(history)
     if _KEPT.get(key) is not history:

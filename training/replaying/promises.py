@@ -32,7 +32,7 @@ class RulesFile(NamedTuple):
 
 
 def read_rules_file(path: Path, cycles_a_day: float = 1.0) -> RulesFile:
-    """Read a JSON list of rules, as ``GP4C_RULES`` has them. Raises HistoryError."""
+    """Rules of a JSON list, as ``GP4C_RULES`` has them. Raises HistoryError."""
     try:
         rules = read_rules(json.loads(path.read_text("utf-8")))
     except (OSError, ValueError) as error:
@@ -54,7 +54,7 @@ class HistoryPromises(NamedTuple):
 
     @classmethod
     def of(cls, history: ChangeHistory, file: RulesFile) -> HistoryPromises:
-        """Find the rule of every page by its name. Raises HistoryError where pages have no names."""
+        """Rules of the pages by their names. Raises HistoryError where pages have no names."""
         if history.page_names is None:
             raise HistoryError(f"{history.source} does not tell the names of its pages, which --rules needs")
         sites = history.site_labels

@@ -1,8 +1,8 @@
 """Refresh values: delta-Q_A of every refresh of a replay, for all pairs of versions of all pages.
 
-F_q, idf and mean length are those of cycle 0 (`scrapy_gp4c.search.gains`). The value of a refresh then
-depends on the page's old and new text alone. The importance of pages, which a search engine knows, is read
-from a file or stood in for by the links between pages.
+F_q, idf and mean length are those of cycle 0 (`scrapy_gp4c.search.gains`), so that the value of a refresh
+depends on the page's old and new text alone. The importance of pages is read from a file or stood in for by
+the links between pages.
 """
 
 from collections.abc import Callable

@@ -93,20 +93,17 @@ def replay(
     engine: Engine = "auto",
     metrics: Iterable[str] = tuple(METRICS),
 ) -> ReplayResult:
-    """Replay `score_function` on `history`.
+    """Result of the replay of `score_function` on `history`.
 
     ``score_function``: anything that `scrapy_gp4c.scoring.functions.load` reads, ``"oracle"`` (ranks by the
     truth: an upper bound of the change rate in every cycle), a name of `baselines.BASELINES`, an Expression
-    or a loaded ScoreFunction. The policy is the one that a name brings along, else ``top_k``.
-    ``budget``: visits per cycle, see `metrics.budget_pages`. ``warmup``: cycles in which every page is
-    visited first. ``ties``: pages of equal score are visited in an order drawn anew in every cycle from
-    ``seed`` (``random``) or by page number (``order``). ``clock``: how the terminals weigh outcomes; None:
-    the clock of the score file, else ``visits``. ``engine``: ``grouped`` scores groups of pages in equal
-    state, ``dense`` every page; both give the same numbers, ``auto`` takes the faster one. ``metrics``:
-    those of `metrics.KNOWN` to compute.
+    or a loaded ScoreFunction. The policy is the one that a name brings along, else ``top_k``. ``budget``:
+    visits per cycle, see `metrics.budget_pages`. ``engine``: ``grouped`` scores groups of pages in equal
+    state, ``dense`` every page; both give the same numbers, ``auto`` takes the faster one. ``metrics``: names
+    of `metrics.KNOWN`. Other parameters: see `CrawlChoices`.
 
-    Raises HistoryError for choices that do not fit the history, ScoreError or ExpressionError for a
-    score function that cannot be used.
+    Raises HistoryError for choices that do not fit the history, ScoreError or ExpressionError for a score
+    function that cannot be used.
     """
     prepared = prepare_for(history, CrawlChoices(budget, warmup, ties, clock, seed))
     return run(prepared, score_function, clock=clock, engine=engine, metrics=metrics)
@@ -121,11 +118,10 @@ def run(
     metrics: Iterable[str] = tuple(METRICS),
     policy: str | None = DEFAULTS.policy,
 ) -> ReplayResult:
-    """Replay on a prepared history; parameters and errors as for `replay`.
+    """Result of a replay on a prepared history; parameters and errors as for `replay`.
 
     ``policy``: see `scrapy_gp4c.policies.table.load`; None: that of the function, else ``top_k``, which alone
-    has a fast path. The oracle and baselines have none. Raises PolicyError for a policy that cannot be read
-    or breaks its contract.
+    has a fast path. Raises PolicyError for a policy that cannot be read or breaks its contract.
     """
     return run_all(prepared, [score_function], clock=clock, engine=engine, metrics=metrics, policy=policy)[0]
 
@@ -140,7 +136,7 @@ def run_all(
     policy: str | None = DEFAULTS.policy,
     prefix_caches: PrefixCaches | None = None,
 ) -> list[ReplayResult]:
-    """Replay several score functions, each as `run` does; they share equal cycles.
+    """Results of several score functions, each as by `run`; they share equal cycles.
 
     ``prefix_caches``: dictionary, empty at first, that calls for one training set share.
     """

@@ -1,8 +1,8 @@
 """Search over the versions of all pages: exact quality of any copies, cycle by cycle.
 
-`scrapy_gp4c.search.measuring` has the definitions (Pandey & Olston 2005, section 3). A `Corpus` counts the
-terms of every version. `VersionSearch` scores and sorts once every version that an answer may have; the
-copies and the live versions of a cycle select the answer.
+`scrapy_gp4c.search.measuring` has the definitions (Pandey & Olston 2005, section 3). `VersionSearch` scores
+and sorts once every version that an answer may have; the copies and the live versions of a cycle select the
+answer.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ class Corpus:
     start: Ints
     """``[V + 1]``: first occurrence of each version."""
     term: npt.NDArray[np.int32]
-    """``[E]``"""
     tf: npt.NDArray[np.int32]
-    """``[E]``"""
     length: npt.NDArray[np.int32]
     """``[V]``: tokens of each version; 0 where there is no page."""
     difference: npt.NDArray[np.float64]
@@ -48,12 +46,10 @@ class Corpus:
 
     @cached_property
     def version(self) -> npt.NDArray[np.int32]:
-        """``[E]``: version of each occurrence."""
         return np.repeat(np.arange(len(self.length), dtype=np.int32), np.diff(self.start))
 
     @cached_property
     def exists(self) -> npt.NDArray[np.bool_]:
-        """``[V]``: whether there is a page."""
         return np.array([text is not None for text in self.contents.texts])
 
     def of_cycle(self, cycle: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.intp], float]:
@@ -85,7 +81,7 @@ class Corpus:
 
 
 def count(contents: ContentHistory, advance: Callable[[], object] = lambda: None) -> Corpus:
-    """Count the terms of every version; ``advance`` is called after each."""
+    """Corpus of the terms of every version; ``advance`` is called after each."""
     number: dict[str, int] = {}
     terms: list[npt.NDArray[np.int32]] = []
     tfs: list[npt.NDArray[np.int32]] = []
@@ -126,7 +122,6 @@ class VersionSearch:
 
     workload: Workload
     page_of_version: Versions
-    """``[V]``"""
     live: Versions
     """``[D + 1, P]``: version of each page in cycles 0..D."""
     start: npt.NDArray[np.int64]
@@ -134,7 +129,7 @@ class VersionSearch:
     version: Versions
     """``[E]``: versions that have every term of the query."""
     score: Floats
-    """``[E]``: S."""
+    """Scores S: ``[E]``."""
 
     @property
     def pages(self) -> int:
@@ -280,7 +275,7 @@ LENGTHS: Final = (1, 2, 3)
 """Numbers of terms in a query."""
 LENGTH_CHANCES: Final = (0.4, 0.4, 0.2)
 TRIES: Final = 50
-"""Draws per wanted query before drawing ends."""
+"""Draws per query, before drawing ends."""
 _STOP: Final = """
 a about an and are as at be by can do does for from has have how i if in into is it its more my new no not of
 on or our that the their then there these this to was we what when where which why will with you your
@@ -316,14 +311,14 @@ class WorkloadPlan(NamedTuple):
     """Parameters of a drawn workload."""
 
     queries: int = 5_000
-    """Distinct queries."""
     zipf: float = 0.8
     """Exponent of their frequencies: f ~ rank^-zipf."""
     seed: int = 1
 
 
 def draw(contents: ContentHistory, plan: WorkloadPlan) -> Workload:
-    """Draw queries: a page, a cycle, a heading of it, and a run of its tokens without stop words.
+    """Workload of drawn queries: a page, a cycle, a heading of it, and a run of its tokens without stop
+    words.
 
     Page and cycle are uniform. Frequencies fall with the rank in a drawn order of the distinct queries.
     Raises QueryLogError for texts without headings.

@@ -77,12 +77,10 @@ class Bars:
         self._number = done
 
     def generation(self, number: int, asked: int) -> None:
-        """Start the bar of a generation."""
         self._number = number
         self._progress.reset(self._one, total=asked, description=f"  generation {number}, {self._runs}")
 
     def advance(self, texts: int) -> None:
-        """Move the bar of the generation."""
         self._progress.advance(self._one, texts)
 
     def first_fitness(self, fitness: float) -> None:
@@ -94,7 +92,6 @@ class Bars:
             self._console.out(text, highlight=False)
 
     def best(self, fitness: Sequence[float]) -> None:
-        """Move the bar of the generations and show the best fitness so far."""
         if not fitness:
             return
         text = f"best {self._choices.fitness} {max(fitness):.4f}"
@@ -109,7 +106,7 @@ class Bars:
 
 @contextmanager
 def bars(console: Console, choices: Choices, folds: int, done: int) -> Iterator[Bars]:
-    """Show progress on `console` within the block; ``done``: generations done before."""
+    """Progress bars on `console` within the block; ``done``: generations done before."""
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -126,7 +123,7 @@ def bars(console: Console, choices: Choices, folds: int, done: int) -> Iterator[
 
 
 def results(folds: Sequence[Fold], fitness: str) -> Table:
-    """The learned function beside every baseline and the oracle, and how far it is ahead in the test.
+    """Table of the learned function beside every baseline and the oracle, with its lead in the test.
 
     The lead is paired: both replay the same pages and cycles, so its interval is narrower than theirs.
     """
@@ -260,7 +257,7 @@ def show_front(learned: Learned, choices: Choices, directory: Path, console: Con
 
 
 def draw_front(rows: list[FrontRow], fitness: str) -> Figure:
-    """The test values: the front as a line, its functions by number, the named ones by name."""
+    """Figure of the test values: the front as a line, its functions by number, the named ones by name."""
     points = []
     for row in rows:
         is_front = row.name.isdigit()
@@ -314,7 +311,7 @@ NAME_WIDTH: Final = 24
 
 
 def table(evaluation: Evaluation) -> Table:
-    """The results as a table for the terminal."""
+    """Table of the results for the terminal."""
     measured = evaluation.results[0].metrics
     shown = [name for name in (*CONTENTS, *SHOWN) if name in measured]
     if not WEIGHTED.keys().isdisjoint(measured):
@@ -338,7 +335,7 @@ def _label(result: Result, policy: str) -> str:
 
 
 def leaderboard_table(board: Leaderboard) -> Table:
-    """The rows of a leaderboard as a table for the terminal; those on the front stand out."""
+    """Table of a leaderboard for the terminal; rows on the front stand out."""
     names = [*(METRICS[name].name for name in TRIO), *(f"{METRICS[name].name} ahead" for name in COMPARED)]
     out = new_table(["score function or policy", "front", *names], words=2)
     out.add_column("source")
@@ -359,7 +356,6 @@ def leaderboard_table(board: Leaderboard) -> Table:
 
 
 def show(evaluation: Evaluation, console: Console) -> None:
-    """Print an evaluation with its settings."""
     seed = f"seed {evaluation.settings.seed}"
     console.out(
         f"{_heading(evaluation, seed)}; mean ± half-width of the 95% interval over cycles",
@@ -369,7 +365,6 @@ def show(evaluation: Evaluation, console: Console) -> None:
 
 
 def show_leaderboard(board: Leaderboard, console: Console) -> None:
-    """Print a leaderboard with its settings."""
     seeds = [one.settings.seed for one in board.evaluations]
     one = len(seeds) == 1
     text = f"seed {seeds[0]}" if one else f"seeds {seeds[0]} to {seeds[-1]}"
@@ -442,7 +437,7 @@ def show_growth(
 
 
 def of_leaderboard(board: Leaderboard) -> Scatter:
-    """Change rate over freshness, all rows but the oracle."""
+    """Scatter chart of change rate over freshness, all rows but the oracle."""
     y, x = FRONT
     about, settings = board.evaluations[0].history, board.evaluations[0].settings
     points = [
