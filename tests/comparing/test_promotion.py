@@ -30,10 +30,7 @@ from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from training import learn
 from training.comparing.promotion import (
-    GUARD_LEVEL,
-    GUARD_MARGIN,
     KEPT,
-    LEVEL,
     PROMOTED,
     REPLAYS,
     Verdict,
@@ -486,21 +483,6 @@ def test_two_decisions_on_one_history_arrange_it_once_for_every_draw_of_ties(
     for challenger in (champion, functions.load("t*X")):
         decide(history, champion, challenger, choices, 6)
     assert made == [choices.seed + number for number in range(REPLAYS)]
-
-
-GAINS = arrays(np.float64, 20, elements=st.floats(-0.05, 0.05).map(lambda x: round(x, 3)))
-
-
-@given(GAINS, GAINS)
-def test_two_objectives_promote_what_is_better_in_one_and_not_worse_in_the_other(
-    one: np.ndarray, other: np.ndarray
-) -> None:
-    """Whatever the differences; a gain has half the level, since there are two chances to gain by luck."""
-    promoted, reason = on_two(Verdict.of("ndcg", one, 2), Verdict.of("freshness", other, 2))
-    better = [gain.mean() > 0 and chance(gain) <= LEVEL / 2 for gain in (one, other)]
-    worse = [chance(-gain - GUARD_MARGIN) <= GUARD_LEVEL for gain in (one, other)]
-    assert promoted == ((better[0] and not worse[1]) or (better[1] and not worse[0]))
-    assert promoted == (not reason.startswith("neither") and "but" not in reason)
 
 
 def test_a_loss_that_may_be_above_the_margin_is_not_passed() -> None:

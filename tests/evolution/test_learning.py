@@ -250,28 +250,6 @@ def test_the_first_run_is_told_of_while_others_wait(compiling, monkeypatch, tmp_
         assert first[0] == messages[2][0]
 
 
-def test_what_was_compared_before_is_remembered(monkeypatch):
-    """The baselines are replayed on a part once, whatever is learned; nobody writes to what is remembered."""
-    replayed: list[object] = []
-
-    def counting(prepared: Any, asked: Any, **options: Any) -> Any:
-        replayed.append(asked)
-        return run(prepared, asked, **options)
-
-    monkeypatch.setattr(learning, "run", counting)
-    (parts,) = prepare_splits(HISTORY, CHOICES)
-    functions = learning.others(CHOICES, parts.test)
-    first = learning.compare(parts, functions, CHOICES)
-    assert len(replayed) == 3 * len(functions)
-    first["cg"]["test"]["ndcg"] = -1.0
-    again = learning.compare(parts, {"same": "cg", **functions}, CHOICES)
-    assert len(replayed) == 3 * len(functions)
-    assert again["same"] == again["cg"]
-    assert again["cg"]["test"]["ndcg"] >= 0.0
-    learning.compare(parts, {"cg": "cg"}, dataclasses.replace(CHOICES, clock="cycles"))
-    assert len(replayed) == 3 * len(functions) + 3
-
-
 @pytest.mark.parametrize("tells", [1, 2, 3])
 def test_what_is_saved_on_ctrl_c_is_what_is_written(tells, monkeypatch):
     """Pressed between two runs' tells, or while saving: checkpoint and result are of one generation."""

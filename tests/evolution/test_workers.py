@@ -10,10 +10,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -46,7 +45,6 @@ from training.replaying.prepared import prepare
 from training.replaying.replay import ReplayResult, run
 
 TRUTHS = [prepare(generate("poisson", 200, 10, seed), budget=0.1) for seed in (1, 2)]
-STROKE_S = 0.05
 TEXTS = [f"t * X + {i}.0 * n" for i in range(30)]
 
 
@@ -171,24 +169,6 @@ def test_threads_do_not_get_into_each_others_way():
     """Threads of one process replay side by side, as a Dask worker's do."""
     with ThreadPoolExecutor(4) as threads:
         check(Evaluator(TRUTHS, "ndcg", "visits", Workers(threads, 4)))
-
-
-class AllAtOnce(ThreadPoolExecutor):
-    """Answers at the strokes of a clock alone: what was asked in between, all at once."""
-
-    def submit(self, function: Any, /, *args: Any) -> Future:
-        def late() -> Any:
-            answer = function(*args)
-            time.sleep(STROKE_S - time.monotonic() % STROKE_S)
-            return answer
-
-        return super().submit(late)
-
-
-def test_a_backend_that_gives_all_answers_at_once():
-    """Such a backend is used as well."""
-    with AllAtOnce(8) as threads:
-        check(Evaluator(TRUTHS, "ndcg", "visits", Workers(threads, 2)))
 
 
 def test_a_process_keeps_a_bounded_number_of_training_sets(monkeypatch):

@@ -318,20 +318,6 @@ def test_it_selects_what_a_ranking_of_all_would(scores, k, seed):
         assert chosen.tolist() == top_k(values, ties, k).tolist()
 
 
-def test_ties_are_asked_for_where_they_decide():
-    """The ties of chosen pages and of those at the border are computed, never those of all pages."""
-    scores = np.arange(3000.0)
-    scores[2600:2650] = 2600.0
-    asked = []
-
-    def ties_of(rows):
-        asked.append(np.sort(rows).tolist())
-        return rows.astype(np.uint64)
-
-    BestRows(3000).best(scores, 375, ties_of)
-    assert asked == [list(range(2600, 2650)), [*range(2600, 2625), *range(2650, 3000)]]
-
-
 NAMES = ("n", "X", "t", "sad", "near", "site_now", "spent", "random", "rate_site", "cluster_recent")
 LEAVES = st.one_of(st.sampled_from(NAMES), st.sampled_from([0.0, 0.5, -3.0, 1e300]))
 
@@ -364,20 +350,6 @@ def test_the_parts_put_together_score_as_the_whole(tokens, seed):
     out = np.empty(7)
     parts_of_function.finish(values, state, 9, out)
     assert out.tobytes() == function.scores(state, 9).tobytes()
-
-
-def test_the_largest_parts_are_told_once():
-    """Equal ones share a name; numbers alone stay where they are."""
-    parts = divided(functions.load("t * (X + 0.5) * near + t * (X + 0.5) / max(site_now, 2 * 3)"))
-    of_pages, of_directories = (
-        {name: part.text for name, part in one.items()} for one in parts.parts.values()
-    )
-    assert of_pages == {"own_0": "t * (X + 0.5)"}
-    assert of_directories == {"directory_0": "max(site_now, 2.0 * 3.0)", "directory_1": "near"}
-    assert parts.remainder.text == "own_0 * directory_1 + own_0 / directory_0"
-    assert parts.reads == ()
-    alone = divided(functions.load("t * X"))
-    assert (alone.remainder.text, alone.reads) == ("own_0", ())
 
 
 TALLIES = {metric.tally for metric in METRICS.values() if metric.tally is not None}
