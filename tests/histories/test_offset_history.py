@@ -148,33 +148,23 @@ def test_memory_is_of_the_pages_that_are_drawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["0\t0.5\t[[1.0, 2]]", "0\t0.5\t[[1.0", "0\tx\t[[1.0, 1]]", "0", "0\t0\t[[1e9, 0]]"]
-)
-def test_a_broken_line_is_named(tmp_path: Path, line: str) -> None:
-    """With its file and number."""
-    path = write(tmp_path / "data", crawl(1))
-    with open(path / "urlid_offset_history.txt", "a") as file:
-        file.write(line + "\n")
-    with pytest.raises(HistoryError, match=r"urlid_offset_history\.txt, line 41: expected"):
-        read_history(path)
-
-
-@pytest.mark.parametrize(
-    ("name", "line"),
+    ("name", "line", "message"),
     [
-        ("url_urlid_hostid.txt", "other.org/\t3\th1.org"),
-        ("urlid_imp.txt", "3\t7"),
-        ("urlid_offset_history.txt", "3\t0.5\t[[1.0, 1]]"),
+        *(
+            ("urlid_offset_history.txt", line, "")
+            for line in ("0\t0.5\t[[1.0, 2]]", "0\t0.5\t[[1.0", "0\tx\t[[1.0, 1]]", "0", "0\t0\t[[1e9, 0]]")
+        ),
+        ("url_urlid_hostid.txt", "other.org/\t3\th1.org", " every number of a URL once; found '3'"),
+        ("urlid_imp.txt", "3\t7", " every number of a URL once; found '3'"),
+        ("urlid_offset_history.txt", "3\t0.5\t[[1.0, 1]]", " every number of a URL once; found '3'"),
     ],
 )
-def test_a_page_has_one_line(name: str, line: str, tmp_path: Path) -> None:
-    """A second one is an error that names it: it would be a further page, or a weight that nobody chose."""
+def test_a_broken_or_second_line_is_named(name: str, line: str, message: str, tmp_path: Path) -> None:
+    """With its file and number; a second line would be a further page, or a weight that nobody chose."""
     path = write(tmp_path / "data", crawl(1))
     with open(path / name, "a") as file:
         file.write(line + "\n")
-    with pytest.raises(
-        HistoryError, match=rf"{name}, line 41: expected every number of a URL once; found '3'"
-    ):
+    with pytest.raises(HistoryError, match=rf"{name}, line 41: expected{message}"):
         read_history(path)
 
 

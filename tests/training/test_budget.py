@@ -93,15 +93,8 @@ def test_the_delay_is_what_pages_waited() -> None:
 
 def test_answers_lie_on_the_curve() -> None:
     """Freshness between two budgets by a straight line; what no budget reaches is said to be out of reach."""
-
-    def point(share: float, fresh: float, changes: float) -> BudgetPoint:
-        figures = {name: Value(0.0, None) for name in FIGURES}
-        return BudgetPoint(
-            share, 1, {**figures, "freshness": Value(fresh, None), "changes_a_day": Value(changes, None)}
-        )
-
-    curve = Curve("t", [point(0.05, 0.85, 100.0), point(0.1, 0.95, 600.0), point(0.2, 0.97, 700.0)])
-    assert answers(Budgets([], [curve], 1000, False, 1.0)) == [
+    points = [point(0.05, 0.85, 100.0), point(0.1, 0.95, 600.0), point(0.2, 0.97, 700.0)]
+    assert answered(points) == [
         "a budget of 0.05 keeps 85.0% of the copies current already",
         "90% freshness needs a budget of 7.5%",
         "95% freshness needs a budget of 10.0%",
@@ -297,18 +290,6 @@ def test_other_text_is_one_error(text: str) -> None:
     """The error names the wrong part and what would be right."""
     with pytest.raises(HistoryError, match=r"--budgets: expected shares or counts such as .*; found"):
         read_budgets(text)
-
-
-def test_points_come_by_ascending_budget_each_once() -> None:
-    """Shares and counts mixed; two budgets that are equal in text or number are one."""
-    calls: list[None] = []
-    document = study(a_history(40), ["t", "X"], [0.5, 4, 0.25, 0.5], advance=lambda: calls.append(None))
-    for curve in document.curves:
-        assert [(one.visits, one.budget) for one in curve.points] == [(4, 0.1), (10, 0.25), (20, 0.5)]
-    assert [curve.score for curve in document.curves] == ["t", "X"]
-    assert [one.settings.budget for one in document.evaluations] == [4, 0.25, 0.5]
-    assert len(calls) == 6
-    assert (document.pages, document.is_sample) == (40, False)
 
 
 @pytest.mark.parametrize(

@@ -98,20 +98,6 @@ def killed_after_two_generations(arguments, output):
 
 
 @pytest.mark.slow
-def test_killed_run_resumes_to_the_same_result(history, tmp_path):
-    """kill -9 in the middle, then --resume: the score file is that of a run that was left alone."""
-    arguments = [str(history), *FAST, "--generations", "40"]
-    assert main([*arguments, "-o", str(tmp_path / "whole.json")]) == 0
-    output = tmp_path / "killed.json"
-    assert 2 <= killed_after_two_generations(arguments, output) < 40
-    assert not output.exists()
-    assert main([*arguments, "-o", str(output)]) == 2, "an unfinished run is not overwritten"
-    assert main([*arguments, "-o", str(output), "--resume"]) == 0
-    assert content(output) == content(tmp_path / "whole.json")
-    assert not (tmp_path / "killed.json.checkpoint" / "checkpoint.json").exists()
-
-
-@pytest.mark.slow
 def test_ctrl_c_writes_what_it_has(history, tmp_path):
     """SIGINT to the whole process group, workers included: exit 130, a usable score file, and the way on."""
     output = tmp_path / "score.json"
@@ -248,21 +234,6 @@ def test_a_front_is_a_directory_of_score_files(history, tmp_path, capsys):
     assert results["freshness"]["training"]["freshness"] >= max(one["freshness"] for one in least) - 0.01
 
 
-@pytest.mark.slow
-def test_a_killed_front_resumes_to_the_same_files(history, tmp_path):
-    """kill -9 in the middle of an evolution with two objectives, then --resume: all files are the same."""
-    arguments = [str(history), *FAST, *FRONT, "--generations", "30"]
-    assert main([*arguments, "-o", str(tmp_path / "whole.json")]) == 0
-    output = tmp_path / "killed.json"
-    assert 2 <= killed_after_two_generations(arguments, output) < 30
-    assert not output.exists()
-    assert main([*arguments, "-o", str(output), "--resume"]) == 0
-    assert content(output) == content(tmp_path / "whole.json")
-    one, other = (front_content(tmp_path / f"{name}.json.front") for name in ("killed", "whole"))
-    assert one == other
-    assert not (tmp_path / "killed.json.checkpoint" / "checkpoint.json").exists()
-
-
 def test_the_policy_is_recorded_and_comes_with_its_setting(history, tmp_path, capsys):
     """A function learned under a policy is for crawls under it: the file brings it along."""
     output = tmp_path / "score.json"
@@ -348,3 +319,21 @@ def test_where_all_are_equal_nothing_is_written(named_history, tmp_path, capsys)
     ]
     assert "nothing was learned" in err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [[], FRONT])
+def test_a_killed_run_resumes_to_the_same_files(more, history, tmp_path):
+    """kill -9 in the middle, then --resume: score file and front are those of a run that was left alone."""
+    arguments = [str(history), *FAST, *more, "--generations", "40"]
+    assert main([*arguments, "-o", str(tmp_path / "whole.json")]) == 0
+    output = tmp_path / "killed.json"
+    assert 2 <= killed_after_two_generations(arguments, output) < 40
+    assert not output.exists()
+    assert main([*arguments, "-o", str(output)]) == 2, "an unfinished run is not overwritten"
+    assert main([*arguments, "-o", str(output), "--resume"]) == 0
+    assert content(output) == content(tmp_path / "whole.json")
+    if more:
+        one, other = (front_content(tmp_path / f"{name}.json.front") for name in ("killed", "whole"))
+        assert one == other
+    assert not (tmp_path / "killed.json.checkpoint" / "checkpoint.json").exists()

@@ -244,7 +244,7 @@ class StoredCopies(NamedTuple):
     urls: PackedNames
     """``[known]``."""
     keys: npt.NDArray[np.uint64]
-    """``[known]``: the pages' own."""
+    """Keys of the pages: ``[known]``."""
     pages: npt.NDArray[np.intp]
     """Pages with a description, ascending: ``[P]``."""
     packed: list[bytes]

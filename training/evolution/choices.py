@@ -117,7 +117,7 @@ class Choices:
         )
 
     def units(self, history: ChangeHistory) -> tuple[splits.Division, ...]:
-        """Units of the splits in order of preference, of which the first is taken that can be used.
+        """Units of the splits in order of preference; the first usable one is taken.
 
         With terminals of related pages, ``auto`` is whole sites, else whole directories, else single pages.
         """

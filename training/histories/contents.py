@@ -123,7 +123,7 @@ def _assembled(path: Path, pages: list[PageVersions], cycles: int) -> ContentHis
 
 
 def _changes(page: PageVersions) -> PageVersions:
-    """The versions that differ from the one before."""
+    """Versions that differ from the one before."""
     differs = [True, *(before != after for before, after in pairwise(page.texts))]
     changing = [number for number, is_other in enumerate(differs) if is_other]
     return page._replace(since=[page.since[i] for i in changing], texts=[page.texts[i] for i in changing])

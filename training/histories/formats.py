@@ -79,7 +79,7 @@ def lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
 
 
 BATCH_BYTES: Final = 2**26
-"""Limit of the lines of a history that are read together."""
+"""Bytes of lines that are read together, at most."""
 MAX_ARCHIVE_BYTES: Final = 2**28
 """Limit of an archive inside gzip, which is unpacked into memory."""
 

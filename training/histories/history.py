@@ -157,24 +157,17 @@ class ChangeHistory:
         set_field = object.__setattr__
         set_field(self, "changed", np.ascontiguousarray(changed))
         set_field(self, "site", np.ascontiguousarray(site, np.int32))
-        if self.weight is not None:
-            weight = np.asarray(self.weight)
-            fits = weight.shape == (pages,) and weight.dtype.kind in "iuf"
-            fits = fits and bool(np.isfinite(weight).all()) and weight.min() >= 0
-            _check("weight", weight, f"finite numbers of at least 0, one for each of {pages:,} pages", fits)
-            set_field(self, "weight", np.ascontiguousarray(weight, np.float64))
-        if self.size is not None:
-            size = np.asarray(self.size)
-            fits = size.shape == (pages,) and size.dtype.kind in "iu"
-            fits = fits and 0 <= size.min() <= size.max() < CLASSES
-            _check("size", size, f"integers from 0 to {CLASSES - 1}, one for each of {pages:,} pages", fits)
-            set_field(self, "size", np.ascontiguousarray(size, np.uint8))
-        if self.latency_ms is not None:
-            latency = np.asarray(self.latency_ms)
-            fits = latency.shape == (pages,) and latency.dtype.kind in "iu"
-            fits = fits and 0 <= latency.min() <= latency.max() < 2**16
-            _check("latency_ms", latency, f"ms below 65,536, one for each of {pages:,} pages", fits)
-            set_field(self, "latency_ms", np.ascontiguousarray(latency, np.uint16))
+        for name, kinds, bound, dtype, expected in (
+            ("weight", "iuf", np.inf, np.float64, "finite numbers of at least 0"),
+            ("size", "iu", CLASSES, np.uint8, f"integers from 0 to {CLASSES - 1}"),
+            ("latency_ms", "iu", 2**16, np.uint16, "ms below 65,536"),
+        ):
+            if getattr(self, name) is not None:
+                values = np.asarray(getattr(self, name))
+                fits = values.shape == (pages,) and values.dtype.kind in kinds
+                fits = fits and bool(((values >= 0) & (values < bound)).all())
+                _check(name, values, f"{expected}, one for each of {pages:,} pages", fits)
+                set_field(self, name, np.ascontiguousarray(values, dtype))
         if self.flipped is not None:
             flipped, changes = np.asarray(self.flipped), int(np.count_nonzero(changed))
             fits = flipped.shape == (changes,) and flipped.dtype == np.uint64

@@ -98,7 +98,7 @@ def by_slot(slots: Array) -> tuple[Ints, Ints, Floats]:
 
 
 def partition_by_choice(scores: Floats, sizes: Array, k: int) -> list[list[int]]:
-    """Numbers of score functions, those together that choose the same k pages in the same order.
+    """Groups of score functions, by number, that choose the same k pages in the same order.
 
     ``scores``: ``[functions, groups]``; ``sizes``: pages of each group, int32.
     """
@@ -518,7 +518,7 @@ class _Batch:
         pending += [_Branch(behind, True, done, other, True) for other in others[1:]]
 
     def _parted(self, path: ReplayPath, done: int, functions: list[int]) -> list[list[int]]:
-        """Functions, those together that choose alike in the next cycle."""
+        """Groups of functions that choose alike in the next cycle."""
         assert self._listed is not None
         live = np.flatnonzero(path.slots[memory.COUNT, : path.top])
         rows = self._listed.score_at[path.states[0, live]]
