@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from scrapy_gp4c.crawling.cycle import Cycle, VisitInfo, is_of_page
+from scrapy_gp4c.crawling.cycle import Cycle, VisitInfo
 from scrapy_gp4c.crawling.promises import has_promise
 from scrapy_gp4c.crawling.request_data import RequestData, data_of, has_new_data
 from scrapy_gp4c.crawling.requests import (
@@ -65,6 +65,8 @@ MAX_PATH_RETURNS: Final = 5
 """Redirects of a visit to one path, with other queries, that are followed."""
 MAX_LOGIN_PAGES: Final = 3
 """Pages on the way from the start to a login."""
+MAX_CLOSERS: Final = 100
+"""Pages at which the spider closes itself."""
 MAX_UNCOUNTED: Final = 100
 """Duplicates after which the statistic is brought up to date, as it is at the end of a run."""
 RECENT_PAGES: Final = 1_000
@@ -77,8 +79,6 @@ TOO_MANY: Final = "gp4c/skipped/too_many_pages"
 TRAPPED: Final = "gp4c/skipped/trap"
 SECRET_NOT_GIVEN: Final = "gp4c/secret_not_given"
 NEVER: Final = "gp4c/skipped/never"
-UNCHANGED_AGAIN: Final = "gp4c/skipped/unchanged"
-"""Statistic of requests by which an errback asks again for a page that was skipped as unchanged."""
 FROM_CACHE: Final = "gp4c/from_cache"
 """Statistic of responses that came from Scrapy's HTTP cache."""
 NO_DOWNLOAD: Final = "gp4c/no_download"
@@ -297,6 +297,10 @@ class Admission:
         self._is_promised = bool(cycle.store.newest_record("promised"))
         self._logins: set[int] = set(cycle.store.newest_record("logins").get("logins", ()))
         """Keys of the pages by which the spider comes to its first POST."""
+        keys = cycle.store.newest_record("closers").get("closers", ())
+        self.closers = {page for key in keys if (page := cycle.store.find(key)) is not None}
+        """Pages whose callbacks have closed the spider, which are visited after all others."""
+        self._closing: set[int] = set()
         self._has_posted = False
         self._skips_unchanged = settings.skip_unchanged
         self._followers: set[int] = set()
@@ -428,6 +432,19 @@ class Admission:
         if self._cycle.settings.skip_unchanged and stored.get(NEEDS_CALLBACK) not in (how, "always"):
             self._cycle.store.set_request(page, {**stored, NEEDS_CALLBACK: how})
 
+    def note_close(self, page: int) -> bool:
+        """Note that a page's callback closes the spider; returns whether it did so in its last visit."""
+        self._closing.add(page)
+        return page in self.closers
+
+    def keep_closers(self) -> None:
+        """Remember the pages that close the spider; one that was visited and did not is none any more."""
+        store = self._cycle.store
+        closers = self._closing | {page for page in self.closers if not store.visited(page)}
+        if closers != self.closers:
+            keys = sorted(store.page(page).key for page in sorted(closers)[:MAX_CLOSERS])
+            store.amend_record(closers=keys)
+
     def note_follower(self, finder: int) -> None:
         """Note that a page's callback follows links, and is to run where these are not the same."""
         page = finder - 1
@@ -537,8 +554,6 @@ class Admission:
                 self._note_wishes(page, request)
             if cycle.is_claimed(page):
                 mark = request.meta.get(META)
-                if page in cycle.skipped and (finder == UNKNOWN_FINDER or is_of_page(mark, page)):
-                    return self._skip(name, UNCHANGED_AGAIN)
                 is_over = page not in cycle.asked and not cycle.is_ahead(page)
                 if is_over and key in self._logins:  # by an interrupted run, whose session is gone
                     cycle.asked.add(page)
@@ -583,6 +598,11 @@ class Admission:
                 if self._counts_links:
                     return self._note_link(page, finder, request, POSTPONED)
                 return self._skip(name, POSTPONED)
+        elif page in self.closers and cycle.is_due(page):
+            cycle.asked.add(page)
+            self._restore(page, stored)
+            self._todays[page] = request
+            return False
         else:
             is_further = is_further and page in self.restored
             claim = self._claim_known(page, stored, is_login=key in self._logins)

@@ -671,8 +671,6 @@ class Cycle:
         """Pages whose request was sent before the spider yielded it with other data."""
         self._failed: set[int] = set()
         """Pages whose visits of this run had no answer that a callback reads."""
-        self.skipped: set[int] = set()
-        """Pages that were skipped as unchanged in this run, and whose errbacks may ask again."""
         self.archive: Archive | None = None
         """Where texts are kept; whoever opens it closes it."""
         self.patience = Patience(self.record.get("left_alone", {}))
@@ -868,6 +866,11 @@ class Cycle:
         may_come = page in self._plan or not self.rounds_over
         return page in self._under_way or (may_come and not self.is_claimed(page))
 
+    def is_due(self, page: int) -> bool:
+        """Whether the cycle has a visit for a page that has not begun."""
+        due = page in self._plan or page in self.deliveries.due or page in self.deliveries.again
+        return due and not self.is_claimed(page)
+
     def is_queued(self, page: int) -> bool:
         """Whether the request of a page's visit waits in the queue."""
         return self._under_way.get(page) is False
@@ -1020,8 +1023,6 @@ class Cycle:
         is_skipped = self.settings.skip_unchanged and info.outcome in ("unchanged", "not_modified")
         is_skipped = is_skipped and not self.needs_callback(visit.page)
         is_skipped = is_skipped and (reading is None or not self.follows(visit.page) or has_same_links())
-        if is_skipped and request is not None and request.errback is not None:
-            self.skipped.add(visit.page)
         if request is None or is_skipped or new.outcome not in HELD_OUTCOMES:
             self._record(held)
         else:

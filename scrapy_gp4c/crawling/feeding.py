@@ -195,8 +195,13 @@ class Feeder:
     def release_late(self) -> None:
         """Send pages that the spider did not yield as they are stored: it has nothing else to do.
 
-        First those that no other one of them may bring.
+        First those that no other one of them may bring; pages at which the spider closes itself come last.
         """
+        closing = array("Q", (page for page in self.late if page in self._admission.closers))
+        if len(closing) < len(self.late):
+            self.late = array("Q", (page for page in self.late if page not in self._admission.closers))
+        else:
+            closing = array("Q")
         late, finders = self.late, self._cycle.finders(self.late)
         waiting = {page + 1 for page in late}
         still_late = [
@@ -207,6 +212,7 @@ class Feeder:
         self.late = array("Q", still_late if len(still_late) < len(late) else ())
         self._released.update(set(late).difference(self.late))
         self._frontier.extend(page for page in late if page in self._released)
+        self.late.extend(closing)
         self.feed()
 
     def take_unasked(self) -> list[int]:
@@ -280,12 +286,10 @@ class Feeder:
     def _queue(self, page: int, stored: StoredRequest) -> bool:
         if self._cycle.is_claimed(page):  # the spider itself has requested it in the meantime
             return False
-        if (
-            self._waits_for_data
-            and page not in self._released
-            and page not in self._admission.restored
-            and self._admission.data.of(stored)
-        ):
+        is_late = page in self._admission.closers or (
+            page not in self._admission.restored and self._admission.data.of(stored)
+        )
+        if self._waits_for_data and page not in self._released and is_late:
             self.late.append(page)
             return False
         request: Request | None = None

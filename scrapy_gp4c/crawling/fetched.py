@@ -81,6 +81,8 @@ class PageTask:
     """Whether the callback is to run though the page did not change."""
     follows: bool = False
     """Whether the callback follows links, and is to run unless these are the same."""
+    is_download: bool = False
+    """Whether no callback runs, and the owner gets the whole response, as for its item pipelines."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ class PageResult:
     headers: dict[bytes, list[bytes]] = field(default_factory=dict)
     flags: list[str] = field(default_factory=list)
     body: bytes = b""
-    """Empty but for files of claims, which the owner reads itself."""
+    """Empty but for downloads, and files of claims, which the owner reads itself."""
     size_bytes: int = 0
     meta: dict[str, Any] = field(default_factory=dict)
     """Entries of the last request's ``meta`` that visits read: `VISIT_META`."""
@@ -150,8 +152,12 @@ class PageResult:
     """Checksum of the links, if the callback follows them; 0: not known."""
     has_downloads: bool = False
     """Whether the callback has downloaded something by itself."""
+    not_sendable: str = ""
+    """First request of the callback that the fetcher had to send itself, and why."""
     callback_error: str = ""
     """Traceback of the spider's callback, or of a pipeline."""
+    close_reason: str = ""
+    """Why the callback closes the spider; empty: it does not."""
     failure: str | None = None
     """Exception of the callback, which a middleware may have hidden."""
     excluded: str = ""

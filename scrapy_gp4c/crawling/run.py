@@ -20,7 +20,7 @@ import numpy as np
 from pydispatch.robustapply import robustApply
 from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
-from scrapy.exceptions import DontCloseSpider
+from scrapy.exceptions import CloseSpider, DontCloseSpider
 from scrapy.extensions.feedexport import FeedExporter
 from scrapy.http import Response
 from scrapy.spidermiddlewares.httperror import HttpError, HttpErrorMiddleware
@@ -421,7 +421,8 @@ class Run:
             held = next((held for held in self.cycle.held.values() if held.request is request), None)
         if held is None and not (isinstance(error, HttpError) and response.status not in self._passing):
             held = self.cycle.held.get(finder_for(response) - 1)  # whose callback has sent a POST, say
-        if held is not None:
+        closes = isinstance(error, CloseSpider)
+        if held is not None and not (closes and self._admission.note_close(held.claim.page)):
             held.failure = repr(error)[:200]
 
     def reads(self, request: Request, response: Response) -> bool:
@@ -479,6 +480,7 @@ class Run:
             logger.info("Cycle %d is interrupted; the next run resumes it", cycle.number, extra=self.extra)
             return
         self._feeder.end_unasked()
+        self._admission.keep_closers()
         self._admission.data.warn()
         if has_started(self._crawler) and (left := self._admission.pages_of_earlier_start()):
             url = self._admission.rebuilder.credentials.url(cycle.store.request(left[0])["url"])

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import numpy as np
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import HtmlResponse, TextResponse
-from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.asyncgen import as_async_generator
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.spider import iterate_spider_output
+from twisted.internet.defer import Deferred
 
 from scrapy_gp4c.crawling.admission import FROM_CACHE, NO_DOWNLOAD, log_first
 from scrapy_gp4c.crawling.cycle import Refusal, VisitInfo, retry_after
@@ -94,6 +98,17 @@ class Unchanged(IgnoreRequest):
         super().__init__("unchanged since the last visit")
         self.response = response
         """As `HttpError` has it, which errbacks expect."""
+
+
+async def without_output(errback: Callable[[Any], Any], failure: Any) -> AsyncIterator[Any]:
+    """Output of an errback that hears of an unchanged page: none, because most report and repeat failures."""
+    output: Any = iterate_spider_output(errback(failure))
+    if isinstance(output, Deferred):
+        output = await maybe_deferred_to_future(output)
+    async for _ in as_async_generator(output):
+        pass
+    return
+    yield
 
 
 class Visits:
@@ -565,6 +580,8 @@ class Visit:
                 browser_page = self._request.meta.get("playwright_page")
                 if browser_page is not None and self._request.errback is None:  # which would close it
                     deferred_from_coro(browser_page.close())
+                if self._request.errback is not None:
+                    self._request.errback = partial(without_output, self._request.errback)
                 raise Unchanged(response)
         return response
 

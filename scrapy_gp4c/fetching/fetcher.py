@@ -18,6 +18,7 @@ import uuid
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -28,13 +29,12 @@ from typing import Any, Final
 from scrapy import Request, signals
 from scrapy.crawler import AsyncCrawlerRunner, Crawler
 from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
-from scrapy.exceptions import DontCloseSpider, DropItem, IgnoreRequest
+from scrapy.exceptions import CloseSpider, DontCloseSpider, DropItem, IgnoreRequest
 from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
 from scrapy.settings import Settings
 from scrapy.utils.asyncgen import as_async_generator
 from scrapy.utils.httpobj import urlparse_cached
-from scrapy.utils.request import request_from_dict
 from twisted.internet.error import ReactorAlreadyInstalledError
 from twisted.python.failure import Failure
 
@@ -53,7 +53,7 @@ from scrapy_gp4c.crawling.fetched import (
 )
 from scrapy_gp4c.crawling.requests import META
 from scrapy_gp4c.crawling.run import freeze_gc
-from scrapy_gp4c.crawling.scrapy_internals import guard_downloads
+from scrapy_gp4c.crawling.scrapy_internals import guard_downloads, is_seen
 from scrapy_gp4c.crawling.visits import (
     Unchanged,
     have_same_links,
@@ -61,8 +61,10 @@ from scrapy_gp4c.crawling.visits import (
     known_judgement,
     links_of,
     plain_outcome,
+    without_output,
 )
 from scrapy_gp4c.errors import FetcherError
+from scrapy_gp4c.fetching.packing import pack, pack_request, unpack_request
 from scrapy_gp4c.fingerprint import compared_part, read
 from scrapy_gp4c.fingerprint.copy_notes import rules_digest
 from scrapy_gp4c.fingerprint.description import description
@@ -105,6 +107,8 @@ class FetcherConfig:
     spider: bytes
     """Pickled spider class, by its module and name."""
     arguments: dict[str, Any]
+    attributes: dict[str, bytes]
+    """Other attributes of the owner's spider, pickled, such as those that its start has set."""
     settings: dict[str, Any]
     """Scrapy's settings, as the project has them."""
     features: Any
@@ -235,6 +239,8 @@ class FetcherCrawl:
 
     def __post_init__(self) -> None:
         """Let no request leave the downloader after the end of its batch."""
+        assert self.crawler.spider is not None
+        self._spider = self.crawler.spider
         self._queues: dict[str, deque[BatchPage]] = {}
         self._waiting: Counter[str] = Counter()
         """Host -> pages in the downloader that are not sent yet."""
@@ -338,16 +344,16 @@ class FetcherCrawl:
 
     def _finish(self, page: BatchPage, result: PageResult) -> None:
         try:
-            packed = pickle.dumps(result)
+            message = pack(result)
         except Exception:  # whatever the objects of an item raise when they are pickled
             result.items, result.requests = [], []
             result.callback_error = f"items and requests must be picklable:\n{traceback.format_exc()}"
-            packed = pickle.dumps(result)
+            message = pack(result)
         self.batches[page.batch] -= 1
         if not self.batches[page.batch]:
             del self.batches[page.batch]
         self.number += 1
-        self.results.append((self.number, page.batch, page.position, packed))
+        self.results.append((self.number, page.batch, page.position, message))
 
     async def _run(self, page: BatchPage) -> None:
         result = PageResult()
@@ -366,7 +372,7 @@ class FetcherCrawl:
         assert engine is not None
         request = None
         try:
-            request = request_from_dict(task.request, spider=self.crawler.spider)
+            request = unpack_request(task.request, self._spider)
             request.meta[PAGE] = page
             response = await engine.download_async(request)
         except (NotSentError, ElsewhereError):
@@ -387,8 +393,10 @@ class FetcherCrawl:
         result.headers, result.flags = dict(response.headers), list(response.flags)
         result.size_bytes = len(response.body)
         result.meta = {name: request.meta[name] for name in VISIT_META if name in request.meta}
-        if kind_of(response.body, response.url) is not None:
+        if task.is_download or kind_of(response.body, response.url) is not None:
             result.body = response.body
+        if task.is_download:
+            return
         is_unchanged = task.copy is not None and self._judge(response, task, task.copy, result)
         if is_unchanged and task.follows and not (result.judgement.is_known or response.status == 304):
             result.link_sum = links_of(response, self.config.link_params)
@@ -397,16 +405,21 @@ class FetcherCrawl:
             await self._fail(request, Unchanged(response), result)
             return
         _called_back.set(result)
-        output = engine.scraper.spidermw.scrape_response_async(
-            engine.scraper.call_spider_async, response, request
-        )
-        await self._collect(output, result)
+        await self._call_back(response, request, result)
         if self.config.skip_unchanged and result.requests:
             result.link_sum = result.link_sum or links_of(response, self.config.link_params)
+
+    async def _call_back(self, response: Response, request: Request, result: PageResult) -> None:
+        assert self.crawler.engine is not None
+        scraper = self.crawler.engine.scraper
+        called = scraper.spidermw.scrape_response_async(scraper.call_spider_async, response, request)
+        await self._collect(called, result)
 
     async def _fail(self, request: Request, error: Exception, result: PageResult) -> None:
         if request.errback is not None:
             assert self.crawler.engine is not None
+            if isinstance(error, Unchanged):
+                request.errback = partial(without_output, request.errback)
             failure: Any = Failure(error)  # type: ignore[no-untyped-call]
             await self._collect(self.crawler.engine.scraper.call_spider_async(failure, request), result)
 
@@ -470,14 +483,27 @@ class FetcherCrawl:
                 try:
                     result.requests.append(self._stored(entry))
                 except ValueError as error:
-                    result.callback_error = (
-                        f"{entry} cannot be sent to the owner ({error}): with GP4C_FETCHERS, callbacks and "
-                        "errbacks have to be methods of the spider"
-                    )
+                    result.not_sendable = result.not_sendable or f"{entry}: {error}"
+                    await self._visit_here(entry, result)
         except NotSentError:
             raise
+        except CloseSpider as error:
+            result.close_reason = error.reason or "cancelled"
         except Exception:  # the callback is the project's
             result.callback_error = traceback.format_exc()
+
+    async def _visit_here(self, request: Request, result: PageResult) -> None:
+        """Make a request whose callback cannot be sent, as a generator's, a part of the page."""
+        engine = self.crawler.engine
+        assert engine is not None
+        if not request.dont_filter and is_seen(self.crawler, request):
+            return
+        try:
+            response = await engine.download_async(request)
+        except Exception as error:  # handlers and middlewares of projects raise anything
+            await self._fail(request, error, result)
+            return
+        await self._call_back(response, response.request or request, result)
 
     async def _keep_item(self, item: Any, result: PageResult) -> None:
         if item is None:
@@ -493,8 +519,8 @@ class FetcherCrawl:
         result.items.append(item)
 
     def _stored(self, request: Request) -> dict[str, Any]:
-        """A request without what is default; raises ValueError for a callback that is no method."""
-        stored = request.to_dict(spider=self.crawler.spider)
+        """A request without what is default; raises ValueError for a callback that cannot be sent."""
+        stored = pack_request(request, self._spider)
         stored["meta"] = {name: value for name, value in stored["meta"].items() if name != PAGE}
         defaults = _defaults()
         return {name: value for name, value in stored.items() if name == "url" or value != defaults.get(name)}
@@ -647,7 +673,14 @@ async def _open(config: FetcherConfig) -> FetcherCrawl:
     def is_opened() -> None:
         opened.set_result(None)
 
+    def take_attributes() -> None:
+        for name, value in config.attributes.items():
+            if getattr(crawler.spider, name, None) in (None, "", 0, (), [], {}, set()):
+                with suppress(Exception):  # of a module that only the owner can import, say
+                    setattr(crawler.spider, name, pickle.loads(value))
+
     crawler.signals.connect(stay_open, signals.spider_idle, weak=False)
+    crawler.signals.connect(take_attributes, signals.spider_opened, weak=False)
     crawler.signals.connect(is_opened, signals.spider_opened, weak=False)
     crawling = asyncio.ensure_future(runner.crawl(crawler, **config.arguments))
     await asyncio.wait({crawling, opened}, return_when=asyncio.FIRST_COMPLETED)

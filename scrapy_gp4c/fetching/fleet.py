@@ -32,6 +32,7 @@ from twisted.internet.defer import Deferred
 from scrapy_gp4c.crawling.fetched import FETCHERS_FILE, Batch, NotFetchedError, PageResult, PageTask, Reply
 from scrapy_gp4c.fetching import fetcher
 from scrapy_gp4c.fetching.fetcher import FetcherConfig, clock_s, cookie_key, versions
+from scrapy_gp4c.fetching.packing import pack
 from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 
 logger = foreign_safe_logger(__name__)
@@ -196,7 +197,7 @@ class Fleet:
         self._address = fetchers
         self._is_local = config.is_local
         self._needed = versions(config.features, revision)
-        self._packed = pickle.dumps(config)
+        self._packed = pack(config)
         self._delay_s = delay_s
         self._doubted, self._on_reply, self._on_no_fetchers = doubted, on_reply, on_no_fetchers
         self._is_left_alone = is_left_alone
@@ -355,7 +356,7 @@ class Fleet:
         self._holders[host] = state
         self._out[host] += len(pages)
         self._free_s[host] = max(self._free_s.get(host, 0.0), end_s)
-        self._link.submit(self._try(state, fetcher.give, self.run, pickle.dumps(batch)))
+        self._link.submit(self._try(state, fetcher.give, self.run, pack(batch)))
         if waiting:
             self._plan_cut()
 

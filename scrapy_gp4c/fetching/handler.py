@@ -6,6 +6,7 @@ results of callbacks as if the owner's own spider had yielded them.
 
 from __future__ import annotations
 
+import logging
 import pickle
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -17,18 +18,20 @@ from urllib.parse import urlsplit
 from scrapy import Request, signals
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.crawler import Crawler
-from scrapy.exceptions import IgnoreRequest, NotConfigured
-from scrapy.http import Response, TextResponse
+from scrapy.exceptions import CloseSpider, IgnoreRequest, NotConfigured
+from scrapy.http import Headers, Response, TextResponse
+from scrapy.http.request import NO_CALLBACK
+from scrapy.responsetypes import responsetypes
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.conf import build_component_list
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.misc import build_from_crawler, load_object
-from scrapy.utils.request import request_from_dict
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThread
 from twisted.python.failure import Failure
 
+from scrapy_gp4c.crawling.admission import log_first
 from scrapy_gp4c.crawling.cycle import visit
 from scrapy_gp4c.crawling.fetched import FetchedResponse, PageResult, PageTask, Reply
 from scrapy_gp4c.crawling.requests import FOUND_BY, META, WEIGHT, Claim, finder_for
@@ -39,6 +42,7 @@ from scrapy_gp4c.crawling.visits import known_copy
 from scrapy_gp4c.errors import CallbackError, FetcherError
 from scrapy_gp4c.fetching.fetcher import FetcherConfig
 from scrapy_gp4c.fetching.fleet import CONNECT_S, TURN_S, Fleet, PendingPage
+from scrapy_gp4c.fetching.packing import pack, pack_request, unpack_request
 from scrapy_gp4c.settings import Settings
 
 FETCHER_SETTINGS: Final = "FETCHER_SETTINGS"
@@ -106,6 +110,8 @@ class FetcherHandler(BaseDownloadHandler):
         deferred: Deferred[PageResult] = Deferred()
         self._fleet.add(PendingPage(request, partial(self._task, run, request), deferred))
         result = await maybe_deferred_to_future(deferred)
+        if META not in request.meta:
+            return self._downloaded(result, request)
         yielded = partial(_yielded, result, self.crawler, run)
 
         # It is no generator function: Scrapy would read and compile the source of each, 5 ms a page.
@@ -125,19 +131,32 @@ class FetcherHandler(BaseDownloadHandler):
         request.meta.update(result.meta)
         return FetchedResponse.of(result)
 
+    def _downloaded(self, result: PageResult, request: Request) -> Response:
+        """Response of a request that came from no scheduler, as one of a media pipeline."""
+        if result.excluded:
+            raise IgnoreRequest(result.excluded)
+        if result.failed:
+            raise FetcherError(f"{request} failed: {result.failed}")
+        headers, body = Headers(result.headers), result.body
+        kind = responsetypes.from_args(headers=headers, url=result.url, body=body)
+        return kind(result.url, result.status, headers, body, list(result.flags))
+
     async def close(self) -> None:
         """End the connection, and the fetchers if they are the owner's own."""
         if self._fleet is not None:
             await maybe_deferred_to_future(deferToThread(self._fleet.close().result, 3 * CONNECT_S))
 
     def _task(self, run: Run, request: Request) -> PageTask:
-        stored = request.to_dict(spider=self.crawler.spider)
+        assert self.crawler.spider is not None
+        if request.callback is NO_CALLBACK:
+            request.callback = None
+        stored = pack_request(request, self.crawler.spider)
         stored["meta"] = {name: value for name, value in request.meta.items() if name not in _MARKS}
         if (slot := request.meta.get("download_slot")) != urlparse_cached(request).hostname:
             stored["meta"]["download_slot"] = slot  # the spider's own
         claim = request.meta.get(META)
         if not isinstance(claim, Claim):
-            return PageTask(stored, None)
+            return PageTask(stored, None, is_download=META not in request.meta)
         cycle, row = run.cycle, run.cycle.store.page(claim.page)
         delivered: tuple[str, int | None] | None = None
         before = cycle.deliveries.copy_of(claim.page, row)
@@ -205,8 +224,9 @@ class FetcherHandler(BaseDownloadHandler):
         assert spider is not None
         return FetcherConfig(
             run.cycle.store.store_id,
-            pickle.dumps(type(spider)),
-            _arguments_of(spider),
+            pack(type(spider)),
+            arguments := _arguments_of(spider),
+            dict(_pickled({name: value for name, value in vars(spider).items() if name not in arguments})),
             self._project,
             settings.features,
             run.cycle.measuring is not None or run.cycle.archive is not None,
@@ -228,6 +248,14 @@ def _arguments_of(spider: Any) -> dict[str, Any]:
     }
 
 
+def _pickled(attributes: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
+    """Attributes that can be pickled, and are no private or Scrapy's own ones."""
+    for name, value in attributes.items():
+        if not name.startswith("_") and name not in ("name", "crawler", "settings"):
+            with suppress(Exception):  # whatever objects raise
+                yield name, pickle.dumps(value)
+
+
 def _yielded(
     result: PageResult, crawler: Crawler, run: Run, response: Response | Failure, **_: Any
 ) -> Iterator[Any]:
@@ -243,12 +271,23 @@ def _yielded(
             run.note_download(finder_for(response))
         if result.requests and run.note_follower is not None:
             run.note_follower(finder_for(response))
+    if result.not_sendable:
+        line = (
+            f"With GP4C_FETCHERS, {result.not_sendable}: the fetcher has asked for it at once, whatever the "
+            "budget is. Let callbacks be methods of the spider, or await downloads in async callbacks."
+        )
+        assert crawler.stats is not None
+        log_first(crawler.stats, "gp4c/not_sendable", line, {"spider": crawler.spider}, logging.WARNING)
     yield from result.items
+    spider = crawler.spider
+    assert spider is not None
     may_skip = not observes_requests(crawler, None, (signals.request_scheduled, signals.request_dropped))
     for stored in result.requests:
         if not (may_skip and run.skips_link(stored)):
-            yield request_from_dict(stored, spider=crawler.spider)
+            yield unpack_request(stored, spider, is_owner=True)
     wake(crawler)  # as a request does that is dropped
+    if result.close_reason:
+        raise CloseSpider(result.close_reason)
     if result.callback_error:
         reason = result.callback_error.strip().rpartition("\n")[2]  # first: some lines cut an error short
         raise CallbackError(f"{reason}, in the callback of {response} on a fetcher:\n{result.callback_error}")

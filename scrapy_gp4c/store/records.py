@@ -157,6 +157,8 @@ class CycleRecord(TypedDict, total=False):
     """Part of URLs, such as a parameter -> hashes of some URLs of pages without it."""
     logins: list[int]
     """Keys of the pages by which the spider comes to its first POST, or to the cookies of its session."""
+    closers: list[int]
+    """Keys of the pages whose callbacks have closed the spider."""
     doubted: list[int]
     """Fingerprints of texts that are blocks and the like, of this cycle and before."""
     secret_params: list[str]

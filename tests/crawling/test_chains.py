@@ -10,6 +10,7 @@ import pytest
 import pytest_twisted
 from scrapy import Request, Spider
 from scrapy.downloadermiddlewares.retry import get_retry_request
+from scrapy.exceptions import CloseSpider
 from twisted.internet.defer import inlineCallbacks
 
 from scrapy_gp4c import visit
@@ -185,16 +186,27 @@ async def test_an_unchanged_list_that_hands_on_a_secret_is_read(site: Site, stor
 
 
 class Patient(Catalogue):
-    """Asks again for whatever fails."""
+    """Reports whatever fails, and asks for it again."""
 
     def failed(self, failure: Any) -> Iterator[Any]:
+        yield {"failed": failure.request.url}
         yield failure.request.replace(dont_filter=True)
         yield Request(failure.request.url, self.parse_item, dont_filter=True)
 
 
+class PatientByCoroutines(Patient):
+    """The same by a coroutine that returns a list."""
+
+    async def failed(self, failure: Any) -> Any:
+        return list(super().failed(failure))
+
+
+@pytest.mark.parametrize("spider", [Patient, PatientByCoroutines])
 @pytest_twisted.ensureDeferred
-async def test_an_errback_that_asks_again_gets_no_unchanged_page(site: Site, store_path: Path) -> None:
-    """Pages that fail are asked for again, as without the add-on, and those that are skipped are not."""
+async def test_what_an_errback_yields_of_an_unchanged_page_is_dropped(
+    spider: type[Patient], site: Site, store_path: Path
+) -> None:
+    """Pages that fail are reported and asked for again, as without the add-on; those skipped are not."""
     for day in (1, 2, 3):
         catalogue(site, lambda request, number: f"item {number}")
         broken = site.pages["/item/3"]
@@ -205,7 +217,8 @@ async def test_an_errback_that_asks_again_gets_no_unchanged_page(site: Site, sto
 
         site.pages["/item/3"] = item
         site.log.clear()
-        await crawl(Patient, store_path, {**SKIP, "RETRY_ENABLED": False}, site=site)
+        crawler = await crawl(spider, store_path, {**SKIP, "RETRY_ENABLED": False}, site=site)
+        assert crawler.stats.get_value("item_scraped_count") == 1
         assert all(site.hits["GET", path] == (3 if path == "/item/3" else 1) for path in LINKS), day
 
 
@@ -369,3 +382,34 @@ async def test_a_site_is_not_left_alone_where_the_spider_asks_again(
         catalogue(site, item)
         crawler = await crawl(Patient, store_path, {**ALL, "CONCURRENT_REQUESTS": 16}, site=site)
         assert sorted(crawler.spider.seen) == [(200, f"item {number}") for number in range(len(LINKS))]
+
+
+@pytest.mark.parametrize("budget", [ALL, SKIP])
+@pytest_twisted.ensureDeferred
+async def test_a_page_at_which_the_spider_closes_itself_comes_last(
+    budget: dict[str, Any], site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All pages before it are visited and read, new ones too; no line calls for a mend."""
+
+    class UntilEmpty(Spider):
+        name = "untilempty"
+        site: Site
+
+        async def start(self) -> AsyncIterator[Any]:
+            self.seen: list[str] = []
+            yield Request(self.site.url("/1"))
+
+        def parse(self, response: Any) -> Iterator[Any]:
+            number = int(response.url.rpartition("/")[2])
+            if "empty" in response.text:
+                raise CloseSpider("no further page")
+            self.seen.append(response.css("p::text").get())
+            yield response.follow(f"/{number + 1}")
+
+    for day in range(1, 5):
+        texts = {f"/{number}": f"page {number} of day {day}" for number in range(1, 6 + day)}
+        site.pages = {**{path: html(text) for path, text in texts.items()}, f"/{6 + day}": html("empty")}
+        crawler = await crawl(UntilEmpty, store_path, {**budget, "CONCURRENT_REQUESTS": 1}, site=site)
+        assert crawler.stats.get_value("finish_reason") == "no further page"
+        assert sorted(crawler.spider.seen) == sorted(texts.values()), day
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

@@ -266,6 +266,25 @@ def test_a_callback_that_downloads_on_a_fetcher_is_not_skipped(
     assert "word0x2x0" in (tmp_path / "feed").read_text()
 
 
+@pytest.mark.slow
+def test_fetchers_run_any_callback_and_owners_get_their_downloads(web: Web, tmp_path: Path) -> None:
+    """A lambda, a generator, state of the start, a pipeline that downloads, and CloseSpider."""
+    log = tmp_path / "log"
+    for web.day in (0, 1):
+        pipelines = {f"{MODULE}.Stocked": 0, f"{MODULE}.Written": 1}
+        ended(crawl(web, tmp_path, 1, "Closures", GP4C_BUDGET=1.0, ITEM_PIPELINES=pipelines), tmp_path)
+    items = {json.dumps(item) for item in map(json.loads, items_of(tmp_path))}
+    assert len(items) == 6
+    for day in (0, 1):
+        texts = {(item["info"], item["text"].split()[0]) for item in map(json.loads, items)}
+        assert {("kilos", f"word2x{day}x0"), ("pieces", f"word6x{day}x0"), ("end", f"word8x{day}x0")} <= texts
+    assert {json.loads(item)["stock"] for item in items} == {"word10x0x0", "word10x1x0"}
+    text = log.read_text()
+    assert text.count("Closing spider (enough)") == 2
+    assert text.count("the fetcher has asked for it at once") == 2
+    assert "Traceback" not in text
+
+
 def told_of(folder: Path, name: str) -> Counter[str]:
     """Lines of a file without times, and without kinds of visits that are a matter of time."""
     timed = re.compile(r'"(previous_)?time": [0-9.a-z]+, |"(sample|neighbour|ranked|promised)"')

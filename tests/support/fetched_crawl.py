@@ -8,12 +8,15 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar
 
 from scrapy import Request, Spider
 from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
 from scrapy.crawler import CrawlerProcess
+from scrapy.exceptions import CloseSpider
 from scrapy.http import Response
 
 from scrapy_gp4c import signals as page_signals
@@ -107,6 +110,75 @@ class Downloading(Pages):
         assert self.crawler.engine is not None
         other = await self.crawler.engine.download_async(Request(f"http://127.0.0.1:{self.port}/p0"))
         yield {"url": response.url, "text": other.css("p::text").get(), "info": []}
+
+
+def part_by_part(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a callback wait for the requests that it yields, as the decorator of scrapy-inline-requests does."""
+
+    def first(self: Spider, response: Response) -> Iterator[Any]:
+        yield from following(callback(self, response), None)
+
+    def following(entries: Any, response: Response | None) -> Iterator[Any]:
+        with suppress(StopIteration):
+            entry = entries.send(response)
+            if isinstance(entry, Request):
+                yield entry.replace(callback=partial(following, entries))
+            else:
+                yield entry
+                yield from entries
+
+    return first
+
+
+class Closures(Pages):
+    """Hands pages to a lambda and to a generator; its start sets what callbacks read; it closes itself."""
+
+    name = "closures"
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request the home page of a host."""
+        self.units = {"p2": "kilos"}
+        yield Request(f"http://127.0.0.1:{self.port}/", callback=lambda response: self.list_links(response))
+
+    def list_links(self, response: Response) -> Iterator[Any]:
+        """Request a page for a lambda, and one whose callback waits for another."""
+        unit = self.units["p2"]
+        yield response.follow("/p2", lambda page: self.item(page, unit, page))
+        yield response.follow("/p4", self.both)
+
+    def item(self, page: Response, unit: str, other: Response) -> Iterator[Any]:
+        """Yield what two pages say."""
+        yield {"url": page.url, "text": other.css("p::text").get(), "info": unit}
+
+    @part_by_part
+    def both(self, response: Response) -> Iterator[Any]:
+        """Yield what the page says that it waits for, and close the spider some seconds later."""
+        other = yield response.follow("/p6")
+        yield from self.item(response, "pieces", other)
+        yield response.follow("/p8", self.close_at)
+
+    def close_at(self, response: Response) -> Iterator[Any]:
+        """Close the spider."""
+        yield from self.item(response, "end", response)
+        raise CloseSpider("enough")
+
+
+class Stocked:
+    """Pipeline that downloads a page for each item."""
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> Stocked:
+        """Take the crawler."""
+        self = cls()
+        self.crawler = crawler
+        return self
+
+    async def process_item(self, item: Any) -> Any:
+        """Add a word of the page."""
+        port = self.crawler.spider.port
+        stock = await self.crawler.engine.download_async(Request(f"http://127.0.0.1:{port}/p10"))
+        item["stock"] = stock.css("p::text").get().split()[0]
+        return item
 
 
 class OwnersAlone(Pages):

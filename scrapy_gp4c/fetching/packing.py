@@ -1,0 +1,88 @@
+"""What the owner of a crawl and its fetchers send each other, as bytes."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+from contextlib import suppress
+from typing import Any
+
+import cloudpickle
+from scrapy import Request, Spider
+from scrapy.utils.request import request_from_dict
+
+from scrapy_gp4c.crawling.requests import method_name
+
+
+def pack(value: Any) -> bytes:
+    """Pickled value; a class or function that cannot be imported, as one of a notebook, goes with it."""
+    if hasattr(sys.modules["__main__"], "__file__"):
+        with suppress(Exception):
+            return pickle.dumps(value)
+    code: bytes = cloudpickle.dumps(value)
+    return code
+
+
+class PackedCallback:
+    """Callback that is no method of the spider, such as a lambda, for the fetcher that gets its page."""
+
+    def __init__(self, function: Any, spider: Spider) -> None:
+        """Pickle the function, in which the spider is that of each process; raises ValueError."""
+        file = io.BytesIO()
+        try:
+            _Pickler(file, spider).dump(function)
+        except Exception as error:  # whatever the objects that it holds raise when they are pickled
+            raise ValueError(f"{function} cannot be pickled: {type(error).__name__}: {error}") from error
+        self._packed = file.getvalue()
+
+    def __call__(self, response: Any) -> None:
+        """Raise TypeError: the owner of a crawl runs no callbacks."""
+        raise TypeError("this callback runs on fetchers alone")
+
+    def function(self, spider: Spider) -> Any:
+        """Return the function."""
+        return _Unpickler(io.BytesIO(self._packed), spider).load()
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def __init__(self, file: io.BytesIO, spider: Spider) -> None:
+        super().__init__(file)
+        self._spider = spider
+
+    def persistent_id(self, entry: Any) -> str | None:
+        """Name of what every process has its own of."""
+        return "spider" if entry is self._spider else "crawler" if entry is self._spider.crawler else None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, spider: Spider) -> None:
+        super().__init__(file)
+        self._spider = spider
+
+    def persistent_load(self, name: str) -> Any:
+        """Object of this process by its name."""
+        return self._spider if name == "spider" else self._spider.crawler
+
+
+def pack_request(request: Request, spider: Spider) -> dict[str, Any]:
+    """A request as `Request.to_dict` has it, with callbacks that can be pickled, or raises ValueError."""
+    stored: dict[str, Any] = {name: getattr(request, name) for name in request.attributes}
+    stored["headers"] = dict(request.headers)
+    for name in ("callback", "errback"):
+        function = stored[name]
+        if function is not None and not isinstance(function, PackedCallback):
+            stored[name] = method_name(spider, function) or PackedCallback(function, spider)
+    if type(request) is not Request:
+        stored["_class"] = f"{type(request).__module__}.{type(request).__name__}"
+    return stored
+
+
+def unpack_request(stored: dict[str, Any], spider: Spider, *, is_owner: bool = False) -> Request:
+    """Request of a `pack_request`; at the owner a callback stays packed."""
+    functions = {name: stored.get(name) for name in ("callback", "errback")}
+    closures = {name: one for name, one in functions.items() if isinstance(one, PackedCallback)}
+    request = request_from_dict({**stored, **dict.fromkeys(closures)}, spider=spider)
+    for name, closure in closures.items():
+        setattr(request, name, closure if is_owner else closure.function(spider))
+    return request
