@@ -113,7 +113,7 @@ class Downloading(Pages):
 
 
 def part_by_part(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a callback wait for the requests that it yields, as the decorator of scrapy-inline-requests does."""
+    """Let a callback wait for the requests that it yields, as scrapy-inline-requests does."""
 
     def first(self: Spider, response: Response) -> Iterator[Any]:
         yield from following(callback(self, response), None)
