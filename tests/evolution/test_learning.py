@@ -505,7 +505,7 @@ def test_evolution_may_begin_with_what_people_know():
 
 
 def test_seeds_bring_operators_and_constants_of_their_own(monkeypatch):
-    """A named function may hold what trees are not made of; its parts travel through checkpoints."""
+    """A named function may hold what trees are not made of; its parts are in the state."""
     monkeypatch.setitem(NAMED, "own", Named("t * sqrt(X + 0.37)", "tests", "for this test"))
     parameters = dataclasses.replace(SMALL, start="named")
     judge = TextFitness(prepare(HISTORY, budget=0.1), load_fitness("ndcg"), "visits")
@@ -515,7 +515,7 @@ def test_seeds_bring_operators_and_constants_of_their_own(monkeypatch):
     assert any("0.37" in text for text in asked)
     evolution.tell(judge.outcomes(asked))
     other = Evolution(parameters, 1)
-    other.restore(EvolutionState.from_json(evolution.state().to_json()))
+    other.restore(evolution.state())
     assert other.ask() == evolution.ask()
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from scrapy_gp4c.errors import LearningError
 from scrapy_gp4c.store.atomic_files import probe, replacing
 from training.evolution.evolve import EvolutionState, Json
@@ -70,11 +72,11 @@ class Checkpoint:
             content = json.loads(self._path.read_text(encoding="utf-8"))
             if content["format"] != FORMAT:
                 raise ValueError(f'expected "format": {FORMAT!r}, found {content["format"]!r}')
-            states = [EvolutionState.from_json(state) for state in content["states"]]
+            states = msgspec.convert(content["states"], list[EvolutionState])
             saved: Json = content["run"]
             if not isinstance(saved, dict):
                 raise ValueError(f'expected an object as "run", found {saved!r}')
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
             raise LearningError(
                 f"{str(self._path)!r} is not a checkpoint that can be read ({error}); delete it to start anew"
             ) from error
@@ -92,8 +94,8 @@ class Checkpoint:
         return states
 
     def save(self, states: list[EvolutionState]) -> None:
-        content = [state.to_json() for state in states]
-        write_atomically(self._path, {"format": FORMAT, "run": self._identity, "states": content})
+        content = {"format": FORMAT, "run": self._identity, "states": msgspec.to_builtins(states)}
+        write_atomically(self._path, content)
         self.states = states
 
     def remove(self) -> None:

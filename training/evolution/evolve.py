@@ -625,35 +625,14 @@ class BestIndividual(NamedTuple):
     nodes: int
 
 
-class EvolutionState(NamedTuple):
+@dataclass(frozen=True)
+class EvolutionState:
     """State of a run between two generations, of plain values."""
 
     generation: int
     population: list[tuple[str, float]]
     best_individuals: list[BestIndividual]
     best: list[float]
-
-    def to_json(self) -> Json:
-        return self._asdict()
-
-    @classmethod
-    def from_json(cls, content: Json) -> EvolutionState:
-        """Inverse of `to_json`; raises KeyError, TypeError or ValueError for anything else."""
-        state = cls(
-            content["generation"],
-            [(text, fitness) for text, fitness in content["population"]],
-            [BestIndividual(*best) for best in content["best_individuals"]],
-            list(content["best"]),
-        )
-        numbers = [*state.best, *(fitness for _, fitness in state.population)]
-        numbers += [number for best in state.best_individuals for number in (best.value, best.fitness)]
-        integers = [state.generation, *(best.nodes for best in state.best_individuals)]
-        texts = [*(text for text, _ in state.population), *(best.text for best in state.best_individuals)]
-        for values, kind in ((numbers, (int, float)), (integers, int), (texts, str)):
-            for value in values:
-                if not isinstance(value, kind):
-                    raise TypeError(f"found {value!r} among the numbers and texts of a state")
-        return state
 
 
 class Evolution:
