@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 from rich.console import Console
 
@@ -96,20 +97,14 @@ Both on the clock of cycles: the papers print sums over visits, but their figure
 SEARCHES: Final = PRESETS["journal"].searches
 
 
-class LearnedFold(NamedTuple):
+@dataclass(frozen=True)
+class LearnedFold:
     """The function learned on one fold."""
 
     text: str
     run: int
     values: dict[str, dict[str, float]]
     """Part (training, validation, test) -> metric -> mean over its scored cycles."""
-
-    def to_json(self) -> Json:
-        return {"text": self.text, "run": self.run, **self.values}
-
-    @classmethod
-    def from_json(cls, content: Json) -> LearnedFold:
-        return cls(content["text"], content["run"], {split: content[split] for split in SPLITS})
 
 
 @dataclass(frozen=True)
@@ -130,15 +125,6 @@ class LearnedSet:
     @property
     def name(self) -> str:
         return label(self.selection, self.terminals, self.fitness)
-
-    def to_json(self) -> Json:
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return fields | {"folds": [fold.to_json() for fold in self.folds]}
-
-    @classmethod
-    def from_json(cls, content: Json) -> LearnedSet:
-        fields = {field.name: content[field.name] for field in dataclasses.fields(cls)}
-        return cls(**fields | {"folds": [LearnedFold.from_json(fold) for fold in content["folds"]]})
 
 
 @dataclass(frozen=True)
@@ -189,7 +175,7 @@ class ExperimentResults:
             "first_cycle": self.trials.first_cycle,
             "test_pages": self.test_pages,
             "changed_pages": self.changed_pages,
-            "learned": [one.to_json() for one in self.learned],
+            "learned": msgspec.to_builtins(self.learned),
             "series": self.trials.series,
             "smaller_budgets": self.trials.smaller_budgets,
             "total_s": self.total_s,
@@ -213,7 +199,7 @@ class ExperimentResults:
             choices,
             content["test_pages"],
             content["changed_pages"],
-            [LearnedSet.from_json(one) for one in content["learned"]],
+            msgspec.convert(content["learned"], list[LearnedSet]),
             Trials(
                 content["series"],
                 content["first_cycle"],
@@ -230,7 +216,7 @@ def read_results(directory: Path) -> ExperimentResults:
     path = directory / NAME
     try:
         return ExperimentResults.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
         raise HistoryError(
             f"{path} has no results of `python -m training.experiment` to report ({error}); give the "
             "directory of an experiment, a score file, or the store of a crawl"
@@ -302,7 +288,7 @@ class Experiment(NamedTuple):
                 )
                 checkpoint = Checkpoint(self.directory / f"checkpoint-{fitness}-{name}", run)
                 learned = self._learn(chosen, name, folds, checkpoint, parallel)
-                write_atomically(done, {"run": run, "learned": [one.to_json() for one in learned]})
+                write_atomically(done, {"run": run, "learned": msgspec.to_builtins(learned)})
                 checkpoint.remove()
             yield from learned
 
@@ -351,7 +337,7 @@ def _read_done(path: Path, run: object) -> list[LearnedSet] | None:
             f"{path} belongs to another experiment (other history or choices): give another directory with "
             "-o, or remove it"
         )
-    return [LearnedSet.from_json(one) for one in content["learned"]]
+    return msgspec.convert(content["learned"], list[LearnedSet])
 
 
 def difference_of(results: ExperimentResults, history: ChangeHistory, name: str, metric: str) -> Difference:
