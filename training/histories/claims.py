@@ -32,7 +32,7 @@ def read_claims(path: Path, history: ChangeHistory, first_cycle: int = 1) -> npt
     about other pages are left out. Raises HistoryError, which names the line.
     """
     rows = []
-    for line_number, line, page, fields in _lines_about(path, history):
+    for line_number, line, page, fields in lines_about(path, history):
         claim = _claim(fields)
         if claim is None:
             raise HistoryError(
@@ -59,7 +59,7 @@ def read_first_sight(path: Path, history: ChangeHistory, first_cycle: int = 1) -
     ``bytes``: length of the body. As for `read_claims` otherwise.
     """
     rows, size_bytes = [], np.zeros(history.pages, np.int64)
-    for line_number, line, page, fields in _lines_about(path, history):
+    for line_number, line, page, fields in lines_about(path, history):
         age, length, *_ = [*(fields or ["missing"]), ""]
         try:
             if age and page >= 0:
@@ -95,10 +95,10 @@ def with_evidence(
     return replace(history, claims=known) if len(known) else history
 
 
-def _lines_about(path: Path, history: ChangeHistory) -> Iterator[tuple[int, str, int, list[str]]]:
+def lines_about(path: Path, history: ChangeHistory) -> Iterator[tuple[int, str, int, list[str]]]:
     """Number and text of each line, its page (-1: not in the history), and its other fields."""
     if history.page_names is None or history.site_names is None:
-        raise HistoryError("claims need a history with names of sites and pages")
+        raise HistoryError(f"{path} needs a history with names of sites and pages")
     sites = (history.site_names[site] for site in history.site.tolist())
     number = {name: page for page, name in enumerate(zip(sites, history.page_names, strict=True))}
     with opened(path) as file:

@@ -18,6 +18,7 @@ from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.search.gains import PIECES, Refit, Refreshes, impacts, refit
 from scrapy_gp4c.search.measuring import Postings
 from scrapy_gp4c.search.queries import Workload
+from training.histories.claims import lines_about
 from training.histories.contents import ContentHistory
 from training.histories.history import ChangeHistory, Impact
 from training.histories.links import links_of
@@ -152,30 +153,24 @@ def read_importance(path: Path, history: ChangeHistory) -> Floats:
 
     Raises HistoryError for a broken line or a page without a number above 0.
     """
-    importance_of: dict[tuple[str, str], float] = {}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise HistoryError(f"cannot read {path}: {error}") from error
-    for number, line in enumerate(lines, start=1):
-        site, _, after_site = line.partition("\t")
-        page, _, text = after_site.partition("\t")
+    importance = np.full(history.pages, np.nan)
+    for number, line, page, fields in lines_about(path, history):
         try:
-            value = float(text)
-        except ValueError:
+            value = float(fields[0])
+        except (ValueError, IndexError):
             value = 0.0
         if not 0.0 < value < np.inf:
             raise HistoryError(
                 f"{path}, line {number}: expected site<TAB>page<TAB>number above 0; found {line[:60]!r}"
             )
-        importance_of[site, page] = value
-    sites, pages = history.site_names, history.page_names
-    assert sites is not None
-    assert pages is not None
-    names = [(sites[site], page) for site, page in zip(history.site.tolist(), pages, strict=True)]
-    missing = next((name for name in names if name not in importance_of), None)
-    if missing is not None:
+        if page >= 0:
+            importance[page] = value
+    missing = np.flatnonzero(np.isnan(importance))
+    if len(missing):
+        page, names = int(missing[0]), history.page_names
+        assert names is not None
         raise HistoryError(
-            f"{path}: expected a number for every page; none for {missing[1]!r} of {missing[0]!r}"
+            f"{path}: expected a number for every page; none for {names[page]!r} of "
+            f"{history.site_labels[history.site[page]]!r}"
         )
-    return np.array([importance_of[name] for name in names])
+    return importance
