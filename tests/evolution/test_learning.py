@@ -250,6 +250,17 @@ def test_the_first_run_is_told_of_while_others_wait(compiling, monkeypatch, tmp_
         assert first[0] == messages[2][0]
 
 
+def test_means_are_remembered_by_function_and_clock():
+    """On the other clock a function has other means; nobody writes to what is remembered."""
+    (known,), (fresh,) = prepare_splits(HISTORY, CHOICES), prepare_splits(HISTORY, CHOICES)
+    means = learning.compare(known, {"aad": "aad"}, CHOICES)
+    by_cycles = dataclasses.replace(CHOICES, clock="cycles")
+    expected = learning.compare(fresh, {"aad": "aad"}, by_cycles)
+    assert learning.compare(known, {"aad": "aad"}, by_cycles) == expected != means
+    expected["aad"]["test"]["ndcg"] = -1.0
+    assert learning.compare(fresh, {"aad": "aad"}, by_cycles)["aad"]["test"]["ndcg"] >= 0.0
+
+
 @pytest.mark.parametrize("tells", [1, 2, 3])
 def test_what_is_saved_on_ctrl_c_is_what_is_written(tells, monkeypatch):
     """Pressed between two runs' tells, or while saving: checkpoint and result are of one generation."""
