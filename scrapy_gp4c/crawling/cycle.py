@@ -976,15 +976,15 @@ class Cycle:
         reading: PageReading | None = None,
         read_hints: Callable[[], None] = lambda: None,
         is_rebased: bool = False,
-        has_same_links: Callable[[], bool] = lambda: True,
+        has_same_markup: Callable[[], bool] = lambda: True,
     ) -> VisitInfo:
         """Record the outcome of a visit; returns what the callback finds in ``response.meta["gp4c"]``.
 
         ``reading``: of the page, which is compared with its copy in place of an outcome; ``request``: whose
         callback the visit is held for, None: it is recorded at once; ``read_hints``: called just before
         that, so that a commit has both or none; ``is_rebased``: whether the copy was compared by another
-        rule, so that the page counts as unchanged; ``has_same_links``: tells whether the links are those that
-        the callback has followed.
+        rule, so that the page counts as unchanged; ``has_same_markup``: tells whether data
+        and links in the markup are those that the callback has read.
         """
         row, bits = self.store.page(visit.page), None
         if reading is not None:
@@ -1022,7 +1022,7 @@ class Cycle:
             return info
         is_skipped = self.settings.skip_unchanged and info.outcome in ("unchanged", "not_modified")
         is_skipped = is_skipped and not self.needs_callback(visit.page)
-        is_skipped = is_skipped and (reading is None or not self.follows(visit.page) or has_same_links())
+        is_skipped = is_skipped and (reading is None or has_same_markup())
         if request is None or is_skipped or new.outcome not in HELD_OUTCOMES:
             self._record(held)
         else:

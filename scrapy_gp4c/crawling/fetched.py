@@ -148,8 +148,8 @@ class PageResult:
     items: list[Any] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
     """`Request.to_dict` of each request, without default values."""
-    link_sum: int = 0
-    """Checksum of the links, if the callback follows them; 0: not known."""
+    markup_sum: int = 0
+    """Checksum of data in the markup, and of the links if the callback follows them; 0: not known."""
     has_downloads: bool = False
     """Whether the callback has downloaded something by itself."""
     not_sendable: str = ""

@@ -44,8 +44,10 @@ from scrapy_gp4c.fingerprint.copy_notes import (
     compared,
     known_fingerprint,
     unpack,
+    with_markup,
 )
 from scrapy_gp4c.fingerprint.description import description
+from scrapy_gp4c.fingerprint.markup_data import data_sum
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.outcomes import CHANGED, DOUBTFUL, EXCLUDED, NOT_MODIFIED, SAME
@@ -399,20 +401,32 @@ class Visit:
             reading=page,
             read_hints=partial(self._read_hints, response),
             is_rebased=judgement.is_rebased,
-            has_same_links=partial(self._has_same_links, response, is_known=judgement.is_known),
+            has_same_markup=partial(self._has_same_markup, response, is_known=judgement.is_known),
         )
         if info.held is not None and visits.skip_unchanged:
-            info.held.links = partial(links_of, response, visits.link_params)
+            info.held.links = partial(markup_sum, response, visits.link_params, follows=True)
+            if not visits.cycle.follows(self._claim.page):
+                self._keep_markup_sum(response)
         if info.outcome == "first":
             self._note_first(page, response)
         if page.is_cut and info.outcome == "first":
             logger.warning("Only the first megabyte of the text of %s is compared", response)
         return self._finish(response, info)
 
-    def _has_same_links(self, response: Response, *, is_known: bool) -> bool:
-        """Whether the links are those that the callback has followed; ``is_known``: as the whole body is."""
+    def _has_same_markup(self, response: Response, *, is_known: bool) -> bool:
+        """Whether data and links are those that the callback has read; ``is_known``: as the whole body is."""
+        if is_known:
+            return True
+        follows = self._visits.cycle.follows(self._claim.page)
         notes = self._visits.store.copy_notes(self._claim.page)
-        return is_known or have_same_links(notes, links_of(response, self._visits.link_params))
+        found = markup_sum(response, self._visits.link_params, follows=follows)
+        return has_same_markup(notes, found, follows=follows)
+
+    def _keep_markup_sum(self, response: Response) -> None:
+        store, page = self._visits.store, self._claim.page
+        notes, data = store.copy_notes(page), markup_sum(response, self._visits.link_params, follows=False)
+        if notes is not None and data != unpack(notes).markup_sum:
+            store.set_copy_notes(page, with_markup(notes, data))
 
     def _end(
         self, response: Response, outcome: str, error: str | None = None, request: Request | None = None
@@ -737,18 +751,25 @@ def plain_outcome(response: Response, request: Request) -> str | None:
     return None if is_whole else "error"
 
 
-def links_of(response: Response, ignored: tuple[str, ...]) -> int:
-    """Checksum of the links of a page; 0: only its body tells. ``ignored``: parameters that make no page."""
+def markup_sum(response: Response, ignored: tuple[str, ...], *, follows: bool) -> int:
+    """Checksum of what a callback reads of a page besides its text: data, and links where it follows them.
+
+    0: there is no such data, or only the body tells. ``ignored``: parameters that make no page.
+    """
     if isinstance(response, FetchedResponse):
-        return response.result.link_sum
+        return response.result.markup_sum
     if not isinstance(response, HtmlResponse) or len(response.body) > MAX_LEARNED_BYTES:
         return 0
-    return link_sum(html_source(response), ignored)
+    source = html_source(response)
+    data = data_sum(source)
+    return (data ^ link_sum(source, ignored)) or 1 if follows else data
 
 
-def have_same_links(notes: bytes | None, links: int) -> bool:
-    """Whether links are those that the callback has followed; ``notes``: packed, of the page's copy."""
-    return notes is not None and links != 0 and links == unpack(notes).link_sum
+def has_same_markup(notes: bytes | None, markup: int, *, follows: bool) -> bool:
+    """Whether a `markup_sum` is that which the callback has read; ``notes``: packed, of the page's copy."""
+    if notes is None or (follows and not markup):
+        return not follows
+    return markup == unpack(notes).markup_sum
 
 
 def is_dummy(response: Response) -> bool:

@@ -56,10 +56,10 @@ from scrapy_gp4c.crawling.run import freeze_gc
 from scrapy_gp4c.crawling.scrapy_internals import guard_downloads, is_seen
 from scrapy_gp4c.crawling.visits import (
     Unchanged,
-    have_same_links,
+    has_same_markup,
     judge,
     known_judgement,
-    links_of,
+    markup_sum,
     plain_outcome,
     without_output,
 )
@@ -398,16 +398,19 @@ class FetcherCrawl:
         if task.is_download:
             return
         is_unchanged = task.copy is not None and self._judge(response, task, task.copy, result)
-        if is_unchanged and task.follows and not (result.judgement.is_known or response.status == 304):
-            result.link_sum = links_of(response, self.config.link_params)
-            is_unchanged = task.copy is not None and have_same_links(task.copy.notes, result.link_sum)
-        if is_unchanged and self.config.skip_unchanged and not task.needs_callback:
+        skips = self.config.skip_unchanged
+        is_known = result.judgement.is_known or response.status == 304
+        if is_unchanged and skips and task.copy is not None and not is_known:
+            result.markup_sum = markup_sum(response, self.config.link_params, follows=task.follows)
+            is_unchanged = has_same_markup(task.copy.notes, result.markup_sum, follows=task.follows)
+        if is_unchanged and skips and not task.needs_callback:
             await self._fail(request, Unchanged(response), result)
             return
         _called_back.set(result)
         await self._call_back(response, request, result)
-        if self.config.skip_unchanged and result.requests:
-            result.link_sum = result.link_sum or links_of(response, self.config.link_params)
+        if skips:
+            follows = task.follows or bool(result.requests)
+            result.markup_sum = markup_sum(response, self.config.link_params, follows=follows)
 
     async def _call_back(self, response: Response, request: Request, result: PageResult) -> None:
         assert self.crawler.engine is not None

@@ -94,7 +94,7 @@ _END: Final = 64
 _CHANGED: Final = 32
 _LINKS: Final = 16
 """Bits of the byte of the kind."""
-_LINK_SUM: Final = struct.Struct("<Q")
+_MARKUP_SUM: Final = struct.Struct("<Q")
 _CHANGES: Final = struct.Struct("<IB")
 """Part of the fingerprint before the last change, and how often the page came back to it."""
 MAX_RETURNS: Final = 255
@@ -129,13 +129,13 @@ class CopyNotes(NamedTuple):
     """Low half of the fingerprint of the copy before this one; 0: there was none."""
     returns: int = 0
     """Number of changes that brought back the copy before the last one."""
-    link_sum: int = 0
-    """Checksum of the links when the callback followed them last; 0: not known."""
+    markup_sum: int = 0
+    """Checksum of data in the markup, and of the links when the callback followed them last; 0: not known."""
 
 
-def with_links(packed: bytes, link_sum: int) -> bytes:
-    """Return packed notes with the checksum of the links."""
-    return pack(unpack(packed)._replace(link_sum=link_sum))
+def with_markup(packed: bytes, markup_sum: int) -> bytes:
+    """Return packed notes with the checksum of the markup."""
+    return pack(unpack(packed)._replace(markup_sum=markup_sum))
 
 
 def asks_password(response: Response) -> bool:
@@ -199,7 +199,7 @@ def compared(
             has_end=has_end(response),
             earlier=earlier,
             returns=returns,
-            link_sum=before.link_sum,
+            markup_sum=before.markup_sum,
         )
     )
 
@@ -253,7 +253,7 @@ def pack(notes: CopyNotes) -> bytes:
     counts = (min(notes.words, 2**32 - 1), min(notes.masked, 2**16 - 1), min(notes.left_out_words, 2**16 - 1))
     kind = KINDS.index(notes.kind) | _PASSWORD * notes.asks_password | _END * notes.has_end
     changes = _CHANGES.pack(notes.earlier, notes.returns) if notes.earlier else b""
-    links = _LINK_SUM.pack(notes.link_sum) if notes.link_sum else b""
+    links = _MARKUP_SUM.pack(notes.markup_sum) if notes.markup_sum else b""
     kind |= _CHANGED * bool(changes) | _LINKS * bool(links)
     head = _HEAD.pack(notes.body_sum, *counts, reasons, kind, _CUT * notes.is_cut + 2 * notes.part_sum)
     return head + changes + links + notes.learned
@@ -263,12 +263,12 @@ def unpack(value: bytes) -> CopyNotes:
     """Return the notes of `pack`'s bytes."""
     body_sum, words, masked, left_out, reasons, kind, flags = _HEAD.unpack_from(value)
     names = tuple(reason for bit, reason in enumerate(REASONS) if reasons >> bit & 1)
-    size, changes, link_sum = _HEAD.size, (0, 0), 0
+    size, changes, markup_sum = _HEAD.size, (0, 0), 0
     if kind & _CHANGED:
         size, changes = size + _CHANGES.size, _CHANGES.unpack_from(value, size)
     if kind & _LINKS:
-        (link_sum,) = _LINK_SUM.unpack_from(value, size)
-        size += _LINK_SUM.size
+        (markup_sum,) = _MARKUP_SUM.unpack_from(value, size)
+        size += _MARKUP_SUM.size
     flag_bits = _PASSWORD | _END | _CHANGED | _LINKS
     return CopyNotes(
         body_sum,
@@ -281,7 +281,7 @@ def unpack(value: bytes) -> CopyNotes:
         flags >> 1,
         bool(kind & _END),
         *changes,
-        link_sum,
+        markup_sum,
     )
 
 

@@ -413,3 +413,33 @@ async def test_a_page_at_which_the_spider_closes_itself_comes_last(
         assert crawler.stats.get_value("finish_reason") == "no further page"
         assert sorted(crawler.spider.seen) == sorted(texts.values()), day
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+UNSEEN = {
+    "class": '<li class="product {}-stock">', "rating": '<p class="star-rating stars-{}"></p>',
+    "data": "<button data-product-price={}>buy</button>", "script": "<script>var price = {}; f()</script>",
+    "field": '<input type="hidden" name="price" value="{}">', "comment": "<!-- in-stock: {} -->",
+}  # fmt: skip
+"""Name -> markup with a value of today, which no text of the page shows."""
+
+
+@pytest_twisted.ensureDeferred
+async def test_data_that_no_text_shows_is_delivered(site: Site, store_path: Path) -> None:
+    """Prices, stocks and ratings in the markup; tokens, and classes of the layout, make no callback run."""
+
+    class Reading(Catalogue):
+        def parse_item(self, response: Any) -> Any:
+            self.seen.append(response.url.rpartition("/")[2])
+
+        def failed(self, failure: Any) -> None:
+            """Want no page that is skipped."""
+
+    for day, expected in enumerate([{*UNSEEN, "token"}, set(), {*UNSEEN}, set()]):
+        token = f'<body class="nav-{day}" data-request="{day}"><script nonce="{day}">t = "{day}"</script>'
+        paths = [f"/item/{name}" for name in (*UNSEEN, "token")]
+        site.pages = {"/": html("the list", paths)}
+        for path, markup in zip(paths, (*UNSEEN.values(), ""), strict=True):
+            page = html(f"all about {path}").replace("<body>", token + markup.format(day // 2))
+            site.pages[path] = page
+        crawler = await crawl(Reading, store_path, SKIP, site=site)
+        assert sorted(crawler.spider.seen) == sorted(expected), day
