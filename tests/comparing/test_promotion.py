@@ -31,6 +31,7 @@ from scrapy_gp4c.store.lmdb_store.store import Store
 from training import learn
 from training.comparing.promotion import (
     KEPT,
+    LEVEL,
     PROMOTED,
     REPLAYS,
     Verdict,
@@ -493,6 +494,13 @@ def test_a_loss_that_may_be_above_the_margin_is_not_passed() -> None:
     assert not promoted
     assert "may be worse by 0.01" in reason
     assert on_one(gain, Verdict.of("freshness", unsure + 0.02, 1))[0]
+
+
+def test_two_chances_share_the_level() -> None:
+    """A gain that chance brings in 2 of 100 cases counts where one objective decides, not where two do."""
+    gain = 0.005 + 0.02 * np.cos(2.0 * np.arange(20) + 0.3)
+    assert LEVEL / 2 < chance(gain) < LEVEL
+    assert [Verdict.of("ndcg", gain, chances).better for chances in (1, 2)] == [True, False]
 
 
 UP, LEVEL_OFF, SLIGHTLY_DOWN, DOWN = (

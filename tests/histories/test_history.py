@@ -47,6 +47,7 @@ def test_arrays_are_brought_into_their_documented_form():
         ({"weight": np.array([1, np.nan, 1])}, "'weight' .*finite"),
         ({"weight": np.array([1.0, -1.0, 1.0])}, "'weight' .*from -1"),
         ({"weight": np.ones(4)}, "'weight' .*3 pages"),
+        ({"size": np.array([1.0, 2.0, 0.0])}, "'size' .*integers from 0 to 64.*float64"),
         ({"size": np.array([1, 65, 0])}, "'size' .*integers from 0 to 64.*from 0 to 65"),
         ({"latency_ms": np.array([1, 65_536, 0])}, "'latency_ms' .*ms below 65,536.*from 0 to 65536"),
         ({"flipped": np.ones(7, np.uint64)}, "'flipped' .*one for each of .* changes"),

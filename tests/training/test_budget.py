@@ -301,6 +301,7 @@ def test_budgets_of_as_many_visits_are_one(shares: list[float], visits: list[int
     document = study(a_history(40), ["t"], shares)
     assert [one.visits for one in document.curves[0].points] == visits
     assert len(document.evaluations) == len(visits)
+    assert document.evaluations[0].settings.budget == shares[0], "the first of equal ones"
     assert sum("more changes a day" in line for line in answers(document)) == len(visits) - 1
 
 
