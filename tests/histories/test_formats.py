@@ -313,6 +313,13 @@ def test_a_tsv_line_with_a_wrong_weight_is_named(tmp_path, field, text):
         read_history(path)
 
 
+def test_a_site_may_begin_as_contents_do(tmp_path):
+    """A brace at the beginning makes no file of contents where a tab follows."""
+    history = ChangeHistory(np.ones((2, 1), bool), np.zeros(1, int), site_names=['{"a'], page_names=["p"])
+    write_tsv(tmp_path / "h", history)
+    assert identities(read_history(tmp_path / "h")) == [('{"a', "p")]
+
+
 def test_unobserved_cycles_are_written_as_dots(tmp_path):
     """TSV has a character for a cycle that was not observed; the text format refuses such a history."""
     history = ChangeHistory(np.ones((2, 1), bool), np.zeros(1, int), observed=np.array([[True], [False]]))

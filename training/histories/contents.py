@@ -62,7 +62,8 @@ class ContentHistory:
 def has_contents(path: Path) -> bool:
     """Whether a file is of contents, by its beginning; HistoryError if it cannot be read."""
     with opened(path) as file:
-        return file.read(64).lstrip()[:1] == b"{"
+        line = file.read(4_096).lstrip().partition(b"\n")[0]
+    return line[:1] == b"{" and b"\t" not in line  # with a tab it is a site of TSV, as JSON escapes tabs
 
 
 def read_contents(path: str | Path, site: str | None = None, changed_only: bool = False) -> ContentHistory:
