@@ -466,13 +466,13 @@ def test_packed_names_are_a_sequence_of_the_names(names):
 
 
 MEASURE = """
-import resource, sys
-import numpy as np
+import sys
+from benchmarks.common import peak_mb
 from training.histories.reading import read_history
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_mb()
 history = read_history(sys.argv[1])
 assert (history.pages, history.cycles) == (417_048, 57), history
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+print(peak_mb() - before)
 """
 
 

@@ -14,6 +14,7 @@ Three formats, each also gzip-compressed, told apart by the file's content (docs
 import contextlib
 import gzip
 import io
+import itertools
 import json
 import lzma
 import math
@@ -207,23 +208,20 @@ def page_evidence(path: Path, rows: Sequence[tuple[int, list[bytes]]]) -> PageEv
     Raises HistoryError, which names the line.
     """
     weight, size, latency_ms = np.ones(len(rows)), np.zeros(len(rows), "u1"), np.zeros(len(rows), "u2")
-    flipped: list[npt.NDArray[np.uint64]] = [np.empty(0, np.uint64)]
+    ends = list(itertools.accumulate((row[2].count(b"1") for _, row in rows), initial=0))
+    flipped = np.broadcast_to(np.uint64(0), ends[-1])  # takes no memory: few histories have such bits
     for position, (line, row) in enumerate(rows):
-        bits = np.zeros(row[2].count(b"1") if len(row) > 2 else 0, np.uint64)
         if len(row) > 3 and any(name in row[3] for name in _EVIDENCE):
             try:
                 state = read_evidence(json.loads(row[3]))
                 if state.flipped:
-                    bits[:] = [int(one, 16) for one in state.flipped]
+                    flipped = flipped if flipped.flags.writeable else flipped.copy()
+                    flipped[ends[position] : ends[position + 1]] = [int(one, 16) for one in state.flipped]
             except (ValueError, RecursionError) as error:
                 raise HistoryError(f"{path}, line {line}: {error}. Correct its fourth field.") from None
-            weight[position], size[position], latency_ms[position] = (
-                state.weight,
-                state.size,
-                state.latency_ms,
-            )
-        flipped.append(bits)
-    return PageEvidence(weight, size, latency_ms, np.concatenate(flipped))
+            weight[position], size[position] = state.weight, state.size
+            latency_ms[position] = state.latency_ms
+    return PageEvidence(weight, size, latency_ms, flipped)
 
 
 def state_field(history: ChangeHistory, page: int, flipped: npt.NDArray[np.uint64]) -> Iterator[bytes]:
@@ -361,14 +359,15 @@ def _read_lines(path: Path, file: IO[bytes]) -> HistoryFields:
     if not tabbed:
         return fields
     site_names = [site.decode("utf-8", UNDECODED) for site in pages.sites]
-    known = PageEvidence(*(np.concatenate(column) for column in zip(*evidence, strict=True)))
+    *columns_known, flipped = zip(*evidence, strict=True)
+    weight, size, latency_ms = map(np.concatenate, columns_known)
     return fields._replace(
         site_names=site_names,
         page_names=names,
-        weight=weights_or_none(known.weight),
-        size=known_or_none(known.size),
-        latency_ms=known_or_none(known.latency_ms),
-        flipped=known_or_none(known.flipped),
+        weight=weights_or_none(weight),
+        size=known_or_none(size),
+        latency_ms=known_or_none(latency_ms),
+        flipped=np.concatenate(flipped) if any(bits.any() for bits in flipped) else None,
     )
 
 
