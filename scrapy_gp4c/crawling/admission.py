@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -389,7 +389,7 @@ class Admission:
         urls = list(request.meta.get("redirect_urls", ()))
         returns = urls.count(request.url)
         path_returns = [url.partition("?")[0] for url in urls].count(request.url.partition("?")[0])
-        if returns == 1 and path_returns < MAX_PATH_RETURNS:
+        if returns < 2 and 0 < path_returns < MAX_PATH_RETURNS and self._is_own(request, urls):
             request.dont_filter = True  # it may have set a cookie
         elif returns or path_returns >= MAX_PATH_RETURNS:  # Scrapy would follow 20 times
             url = self.rebuilder.credentials.url(request.url)
@@ -404,6 +404,11 @@ class Admission:
         # Scrapy drops a redirect onto a URL it has already seen, without a signal.
         request.meta[META] = self._cycle.end(claim, "excluded")
         return False
+
+    def _is_own(self, request: Request, urls: Iterable[str]) -> bool:
+        """Whether a redirect leads to a page that its visit has asked for; ``urls``: those asked for."""
+        key = self.rebuilder.keys(request)[0]
+        return any(self.rebuilder.keys(request.replace(url=url))[0] == key for url in urls)
 
     def _queue_untouched(self, request: Request, *, is_filtered: bool = True) -> bool:
         if request.method == "POST" and not self._has_posted:

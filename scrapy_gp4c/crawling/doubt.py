@@ -96,6 +96,8 @@ class AnswerFeatures(NamedTuple):
     """Pages of these, this one included, that lost more than half of their words; 0: this one did not."""
     is_halved_again: bool = False
     """Whether it lost as much, and its last answer was doubted."""
+    is_short: bool = False
+    """Whether it is HTML of less than `MAX_MARKED_WORDS` and a third of the words that the copy had."""
     is_gate: bool = False
     """Whether a temporary redirect, which the page did not have, led to an address that names the page's."""
 
@@ -208,6 +210,11 @@ RULES: Final = (
         "no text, where the page had some",
         lambda answer: answer.words == 0 < answer.copy_words,
         "public bug reports of change monitors: empty answers of servers under load",
+    ),
+    Rule(
+        "a short text, and less than a third of what the page had",
+        lambda answer: answer.is_short,
+        "public bug reports of change monitors: blocks and soft 404s of one or two pages of a site",
     ),
     Rule(
         "less than a tenth of the text that the page had",
@@ -378,6 +385,7 @@ class SharedTexts:
             changed,
             len(halved),
             is_halved and was_doubtful,
+            is_halved and page.kind == "html" and page.words < min(notes.words / 3, MAX_MARKED_WORDS),
             is_gate,
         )
         earlier: list[Changed] = []

@@ -161,8 +161,8 @@ def refusing(host: str, until_s: float) -> str:
     """Return the line for a host that is left alone from now on; ``until_s``: see `Patience.left_alone`."""
     until = f" and until {local_time(until_s)}, as its Retry-After asks" if until_s else ""
     return (
-        f"{host} is left alone for the rest of the cycle{until}: its last answers were blocks, challenges, "
-        "403, 429 or 503. Ask it less (DOWNLOAD_DELAY), or name the crawler in USER_AGENT."
+        f"{host} is left alone for the rest of the cycle{until}: its last answers were blocks, refusals "
+        "or failures of the server. Ask it less (DOWNLOAD_DELAY), or name the crawler in USER_AGENT."
     )
 
 

@@ -12,8 +12,10 @@ from urllib.parse import urlsplit
 import numpy as np
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import HtmlResponse, TextResponse
+from scrapy.settings import default_settings
 from scrapy.utils.asyncgen import as_async_generator
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from scrapy.utils.misc import load_object
 from scrapy.utils.spider import iterate_spider_output
 from twisted.internet.defer import Deferred
 
@@ -51,7 +53,7 @@ from scrapy_gp4c.fingerprint.markup_data import data_sum
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.page_state.outcomes import CHANGED, DOUBTFUL, EXCLUDED, NOT_MODIFIED, SAME
-from scrapy_gp4c.page_state.page_names import link_sum
+from scrapy_gp4c.page_state.page_names import link_sum, plainer_urls
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.records import SAME_PAGE, LastAnswer, StoredRequest
@@ -70,7 +72,15 @@ logger = foreign_safe_logger(__name__)
 LATENCY: Final = "download_latency"
 """Key in ``Request.meta``; other download handlers than Scrapy's may not measure it."""
 GONE_STATUS: Final = (404, 410)
-REFUSALS: Final = (403, 429, 503)
+REFUSALS: Final = frozenset((403, 418, 420, 429, 430, 502, 503, 504, 509, 511, *range(520, 531), 999))
+"""Statuses of a site that refuses a crawl or is out of order, whatever the page.
+
+Besides those of RFCs: of Twitter (420), Shopify (430), cPanel (509), Cloudflare (520 to 530), LinkedIn (999).
+"""
+UNREACHABLE: Final[tuple[type[Exception], ...]] = tuple(
+    one if isinstance(one, type) else load_object(str(one)) for one in default_settings.RETRY_EXCEPTIONS
+)
+"""Exceptions of a server that does not answer."""
 REDIRECTS: Final = (301, 302, 303, 307, 308)
 PERMANENT: Final = (301, 308)
 CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
@@ -219,6 +229,8 @@ class Visit:
             outcome = "excluded" if is_ignored else "error"
             why = self._visits.public_url(str(exception))[:200] if outcome == "excluded" else ""
             answer = LastAnswer(error=why or type(exception).__name__)
+            if isinstance(exception, UNREACHABLE):
+                self._note_refusal(0.0)
             self._request.meta[META] = cycle.end(self._claim, outcome, answer=answer)
         except StoreError as error:
             cycle.failure = error
@@ -244,7 +256,8 @@ class Visit:
                 row = visits.store.page(claim.page)
                 if outcome == "not_modified" and row.outcome == CHANGED and is_drawn(row.key, row.n - 1):
                     self._note_lie()  # the page was asked for with the validators of the copy before
-                self._note_refusal(response, refuses=response.status in REFUSALS)
+                is_refusal = response.status in REFUSALS
+                self._note_refusal(wait_of(response) if is_refusal else None)
                 error = "the body lacks its end" if CUT_OFF in response.flags else None
                 is_empty = visits.skip_unchanged and response.status == 304  # nothing for a callback to read
                 request = None if is_empty else self._request
@@ -380,7 +393,7 @@ class Visit:
             info = self._end(response, "doubtful", doubt, self._request)
             info["doubtful"] = doubt
             return self._finish(response, info)
-        self._note_refusal(response, refuses=False)
+        self._note_refusal(None)
         if not judgement.is_rebased and (other := self._repeated(response, page)) is not None:
             return self._finish(response, self._end_repeat(response, page, other))
         if visits.cycle.failure is None and judgement.notes is not None:
@@ -484,32 +497,43 @@ class Visit:
         return self._visits.features is None and not self._rule.watch
 
     def _twin(self, response: Response, page: PageReading) -> int | None:
-        """Page that a redirect or canonical link names as this one, if it has the same text and callback.
+        """Page that a redirect or canonical link names as this one, or that has a plainer address, or None.
 
-        Both were visited three times at least.
+        It has the same text and callback. Both were visited three times, or the redirect is permanent.
         """
         visits, number = self._visits, self._claim.page
         store, row = visits.store, visits.store.page(number)
-        if row.n < MIN_TWIN_VISITS or (url := canonical_url(response, self._url)) is None:
+        least = 0 if self._is_permanent else MIN_TWIN_VISITS
+        if row.n < least:
             return None
-        if "redirect_urls" not in self._request.meta and not are_related(url, self._url):
+        is_looked_for = row.n == least or row.outcome == EXCLUDED or is_drawn(row.key, row.n)
+        if (url := canonical_url(response, self._url)) is None:
+            urls = list(plainer_urls(self._url)) if is_looked_for else []
+        else:
+            is_named = "redirect_urls" in self._request.meta or are_related(url, self._url)
+            urls = [url] if is_named else []
+        known = (store.find(key) for key in visits.url_keys(urls).tolist()) if urls else ()
+        twin = next((one for one in known if one is not None), None)
+        if twin is None or twin == number or twin in visits.cycle.repeats.excluded:
             return None
-        twin = store.find(int(visits.url_keys([url])[0]))
-        if twin in (None, number) or twin in visits.cycle.repeats.excluded:
-            return None
-        assert twin is not None
         other, bits = store.page(twin), visits.cycle.settings.distance_bits
-        if not other.has_copy or other.n < MIN_TWIN_VISITS or other.failures:
+        if not other.has_copy or other.n < least or other.failures:
             return None
         texts = {page.fingerprint}
-        if not is_changed(page.fingerprint, row.fingerprint, bits):
+        if row.has_copy and not is_changed(page.fingerprint, row.fingerprint, bits):
             texts.add(row.fingerprint)  # without a clock, as the other copy
         if _usage(store.request(twin)) != _usage(store.request(number)):
             return None
         is_same = any(not is_changed(text, other.fingerprint, bits) for text in texts)
         # A change is the other's to report, which may not have been visited since.
-        is_waiting = row.outcome == EXCLUDED and row.failures <= MAX_WAITING and not self._is_as_before(twin)
-        return twin if is_same or is_waiting else None
+        may_wait = (self._is_permanent or row.outcome == EXCLUDED) and row.failures <= MAX_WAITING
+        return twin if is_same or (may_wait and not self._is_as_before(twin)) else None
+
+    @property
+    def _is_permanent(self) -> bool:
+        """Whether the answer came after redirects that are all permanent."""
+        reasons = self._request.meta.get("redirect_reasons", ())
+        return bool(reasons) and all(status in PERMANENT for status in reasons)
 
     def _is_as_before(self, page: int) -> bool:
         """Whether a page was visited in this cycle, and not found changed."""
@@ -519,7 +543,8 @@ class Visit:
     def _end_repeat(self, response: Response, page: PageReading, other: int) -> VisitInfo:
         visits, number = self._visits, self._claim.page
         url = visits.public_url(visits.store.request(other)["url"])
-        if visits.store.page(number).has_copy == 0:
+        row = visits.store.page(number)
+        if not row.has_copy and not row.failures:
             self._note_first(page, response, is_repeat=True)
         visits.cycle.repeats.excluded.add(number)
         line = f"{visits.public_url(self._url)} is the same page as {url}, and is looked at ever more rarely."
@@ -539,10 +564,12 @@ class Visit:
         if line is not None:
             logger.warning("%s", line)
 
-    def _note_refusal(self, response: Response, *, refuses: bool) -> None:
-        """Count answers by which a site refuses the crawl; the first time it is left alone, say so."""
+    def _note_refusal(self, until_s: float | None) -> None:
+        """Count answers by which a site refuses the crawl; the first time it is left alone, say so.
+
+        ``until_s``: as in `Patience.note`.
+        """
         cycle, host = self._visits.cycle, site_of(self._request)
-        until_s = retry_after(response.headers.get("Retry-After"), time.time()) if refuses else None
         if cycle.patience.note(host, until_s):
             cycle.keep_left_alone()
             logger.warning("%s", refusing(host, cycle.patience.left_alone[host]))
@@ -553,9 +580,8 @@ class Visit:
             return  # the site answers others well
         held = self._visits.cycle.held.get(page)
         request = self._request if held is None or held.request is None else held.request
-        until_s = retry_after(response.headers.get("Retry-After"), time.time())
         cycle, host = self._visits.cycle, site_of(self._request)
-        cycle.refusals.append(Refusal(page, request, host, until_s, cycle.patience.good[host]))
+        cycle.refusals.append(Refusal(page, request, host, wait_of(response), cycle.patience.good[host]))
 
     def _note_returns(self, notes: bytes) -> None:
         """Name the first page that alternates between texts that it had before."""
@@ -617,7 +643,7 @@ class Visit:
     def _learn_move(self, response: Response) -> None:
         """Learn from a permanent redirect how a site has moved; each rule is logged once."""
         meta, moves = self._request.meta, self._visits.cycle.moves
-        if not all(status in PERMANENT for status in meta.get("redirect_reasons", (None,))):
+        if not self._is_permanent:
             return
         if moves.learn(meta["redirect_urls"][0], response.url):
             self._visits.store.amend_record(moved=moves.rules)
@@ -727,6 +753,11 @@ def _usage(stored: StoredRequest) -> tuple[object, ...]:
 def is_drawn(key: int, n: int) -> bool:
     """Whether a page is visited without validators after `n` judged visits; ``key``: of the page."""
     return n >= UNCONDITIONAL and (n + key) % UNCONDITIONAL == 0
+
+
+def wait_of(response: Response) -> float:
+    """Time, s since 1970, until which an answer wants no other request; 0: it does not say."""
+    return retry_after(response.headers.get("Retry-After"), time.time())
 
 
 def validators_of(response: Response) -> tuple[str | None, str | None]:

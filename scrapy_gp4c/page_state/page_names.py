@@ -38,7 +38,7 @@ Sources: the vendors' documentation of their campaign and click parameters, and 
 EE, ASP, ColdFusion and osCommerce.
 """
 
-_SESSION_NAMES: Final = frozenset({"sid", "sess", "session", "sessionid", "session_id", "s"})
+_SESSION_NAMES: Final = re.compile(r"s|(?:.*[-_.])?(?:sid|sess)|.*sess(?:ion)?[-_]?id|.*session", re.DOTALL)
 """Names that are a session only if their value looks like one."""
 _SESSION_VALUE: Final = re.compile(r"[0-9a-f]{24,64}|(?=.*\d)(?=.*[a-z])(?=.*[A-Z])[0-9A-Za-z_-]{24,64}")
 _link_finders: Final = tuple(
@@ -108,10 +108,12 @@ def _is_ignored(parameter: str, pattern: re.Pattern[str]) -> bool:
     name = unquote_plus(name).lower()
     if pattern.fullmatch(name):
         return True
-    return name in _SESSION_NAMES and _SESSION_VALUE.fullmatch(value) is not None
+    return _SESSION_VALUE.fullmatch(value) is not None and _SESSION_NAMES.fullmatch(name) is not None
 
 
-ENDS: Final = (("", ""), ("/", ""), ("", "/"), ("/", "/index.html"), ("/", "/index.php"))
+INDEXES: Final = ("/", "index.html", "index.php")
+"""Ends of paths that many servers take for nothing."""
+ENDS: Final = (("", ""), ("/", ""), ("", "/"), ("/", "/index.html"), ("/", "/index.php"), ("", ".html"))
 """Ends of the path of a page's new address and its old one, by which sites move pages."""
 MIN_MOVED: Final = 3
 """Pages that show that a path has moved; of a scheme or host, one does."""
@@ -176,6 +178,21 @@ def other_ends(url: str) -> Iterator[str]:
     for new_end, old_end in ENDS[1:]:
         if "?" not in url and url.endswith(new_end) and not (new_end == "" and url.endswith("/")):
             yield url[: len(url) - len(new_end)] + old_end
+
+
+def plainer_urls(url: str) -> Iterator[str]:
+    """Plainer addresses that often have the same page: https, no ``www.``, slash, index or capitals."""
+    head, path = head_and_path(url)
+    if head.startswith("http:"):
+        yield f"https{head[4:]}{path}"
+    if "//www." in head:
+        yield f"{head.replace('//www.', '//', 1)}{path}"
+    if "?" not in path:
+        for end in INDEXES:
+            if path.endswith(end) and path != end:
+                yield head + path.removesuffix(end)
+    if path != path.lower():
+        yield head + path.lower()
 
 
 def head_and_path(url: str) -> tuple[str, str]:

@@ -56,6 +56,7 @@ def text_of(number: int) -> str:
         (AnswerFeatures({"set-cookie": "a=b, x-cookie-verification=1"}, 100, 0), True),
         (AnswerFeatures({}, 100, 100, near_pages=4, changed_pages=6, visited_pages=30), True),
         (AnswerFeatures({}, 100, 100, is_gate=True), True),
+        (AnswerFeatures({}, 30, 100, is_short=True), True),
         (AnswerFeatures({}, 100, 100, halved_pages=4, changed_pages=6, visited_pages=30), True),
         (AnswerFeatures({}, 100, 100, halved_pages=3, changed_pages=3, visited_pages=3), False),
         (AnswerFeatures({}, 100, 100, near_pages=4, changed_pages=7, visited_pages=30), False),
@@ -251,6 +252,13 @@ def test_a_captcha_of_a_single_page_is_doubtful() -> None:
     assert judged(SharedTexts([]), 1, text_of(1), text_of(1) + captcha).reason is None
 
 
+@pytest.mark.parametrize(("words", "is_doubted"), [(30, True), (40, False)])
+def test_a_short_block_of_a_single_page_is_doubtful(words: int, is_doubted: bool) -> None:
+    """Less than a third of the words that the page had; a list of data may get as short."""
+    block = " ".join(text_of(2).split()[:words])
+    assert (judged(SharedTexts([]), 1, text_of(1), block).reason is not None) == is_doubted
+
+
 @pytest_twisted.ensureDeferred
 async def test_what_stays_doubtful_is_the_page_in_the_end(site: Site, store_path: Path) -> None:
     """After GP4C_BELIEVE_AFTER visits there is one change."""
@@ -377,12 +385,14 @@ async def test_deleted_pages_that_lead_home_settle(
     assert "is left alone" not in caplog.text
 
 
-@pytest.mark.parametrize("wait", ["Fri, 31 Dec 2999 23:59:59 GMT", None])
+@pytest.mark.parametrize(
+    ("status", "wait"), [(429, "Fri, 31 Dec 2999 23:59:59 GMT"), (429, None), (522, None), (None, None)]
+)
 @pytest_twisted.ensureDeferred
 async def test_a_site_that_refuses_gives_its_visits_to_others(
-    wait: str | None, store_path: Path, caplog: pytest.LogCaptureFixture
+    status: int | None, wait: str | None, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It gets 5 requests, and none in the next cycle where it asks for that."""
+    """It gets 5 requests, and none in the next cycle where it asks for that; without a status it hangs up."""
     site = Site(hosts=("127.0.0.1", "127.0.0.2"))
     try:
         paths = [f"/{number}" for number in range(40)]
@@ -393,11 +403,14 @@ async def test_a_site_that_refuses_gives_its_visits_to_others(
             await crawl(Pages, store_path, crawl_settings, urls=tuple(urls))
         hosts: list[str] = []
 
-        def refusing(request: ServerRequest) -> bytes:
+        def refusing(request: ServerRequest) -> bytes | None:
             hosts.append(request.getRequestHostname().decode())
             if hosts[-1] != "127.0.0.1":
                 return html(text_of(int(request.path[1:]))).encode()
-            request.setResponseCode(429)
+            if status is None:
+                request.transport.abortConnection()
+                return None
+            request.setResponseCode(status)
             if wait is not None:
                 request.setHeader("Retry-After", wait)
             return b"slow down"
@@ -459,6 +472,17 @@ async def test_pages_that_lead_to_themselves_are_fetched_once_and_judged(
         "/cookie": 2,
         "/loop": 2,
     }
+
+    def ordered(request: ServerRequest) -> bytes:
+        if request.uri == b"/query?a=1&b=2":
+            return html(text_of(3)).encode()
+        request.redirect(b"/query?a=1&b=2")
+        return b""
+
+    site.pages |= {"/query": ordered, "/": html("links", ["/cookie", "/query?b=2&a=1"])}
+    await crawl(LinkFollower, store_path / "linked", FULL, url=site.url())
+    ends = {"/": ["first"], "/cookie": ["first"], "/query?b=2&a=1": ["first"]}
+    assert outcomes(store_path / "linked", 1) == ends
 
 
 @pytest.mark.parametrize("status", [503, 429])

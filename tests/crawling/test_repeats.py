@@ -33,11 +33,14 @@ def page(number: int, version: int, canonical: str | None = None) -> str:
     return html(text_of(number, version)).replace("<head>", f"<head>{link}")
 
 
-@pytest.mark.parametrize("kind", ["canonical", "redirect"])
+@pytest.mark.parametrize("kind", ["canonical", "redirect", "permanent", "address"])
 @pytest.mark.slow
 @pytest_twisted.ensureDeferred
 async def test_two_addresses_of_a_page_become_one(kind: str, site: Site, store_path: Path) -> None:
-    """After three visits one reports the change; the other is looked at ever more rarely, and comes back."""
+    """After three visits one reports the change; the other is looked at ever more rarely, and comes back.
+
+    A permanent redirect is believed at once.
+    """
     version = {"now": 0}
     paths = [f"/{number}" for number in range(6)]
 
@@ -45,11 +48,13 @@ async def test_two_addresses_of_a_page_become_one(kind: str, site: Site, store_p
         path = request.path.decode()
         if path == "/":
             return html(text_of(99), [*paths, *(f"{path}/" for path in paths)]).encode()
-        if path.endswith("/") and kind == "redirect":
+        if path.endswith("/") and kind in ("redirect", "permanent"):
             request.redirect(path.removesuffix("/").encode())
+            if kind == "permanent":
+                request.setResponseCode(301)
             return b""
         number = int(path.strip("/"))
-        return page(number, version["now"], None if kind == "redirect" else f"/{number}").encode()
+        return page(number, version["now"], f"/{number}" if kind == "canonical" else None).encode()
 
     site.pages = {path: answer for one in ("", *paths) for path in (one, f"{one}/") if path}
     visited: list[dict[str, list[str]]] = [{}]
@@ -61,6 +66,8 @@ async def test_two_addresses_of_a_page_become_one(kind: str, site: Site, store_p
     changed = [path for ends in visited[1:] for path, end in ends.items() if "changed" in end]
     assert sorted(changed) == paths
     assert sum(len(twins & visited[cycle].keys()) for cycle in (11, 12, 13, 14)) <= len(twins) + 2
+    first_ends = {end for ends in visited[1:4] for twin in twins for end in ends.get(twin, [])}
+    assert ("first" in first_ends) == (kind != "permanent"), first_ends
     with Store(store_path, readonly=True) as store:
         number = next(one for one in range(store.pages) if store.request(one)["url"] == site.url("/3/"))
         assert store.answer(number).error == f"the same page as {site.url('/3')}"

@@ -7,7 +7,7 @@ from scrapy import Request
 from scrapy.utils.request import fingerprint
 
 from scrapy_gp4c.crawling.requests import PageFingerprinter
-from scrapy_gp4c.page_state.page_names import IGNORED_PARAMS, Moves, page_url, without_session
+from scrapy_gp4c.page_state.page_names import IGNORED_PARAMS, Moves, page_url, plainer_urls, without_session
 
 PAGE = "http://h/a?id=1&page=2"
 
@@ -26,6 +26,7 @@ PAGE = "http://h/a?id=1&page=2"
         "http://h/a?id=1&page=2&jsessionid=0AF3",
         "http://h/(S(lit3py55t21z5v55vlm25s55))/a?id=1&page=2",
         "http://h/a?sid=0123456789abcdef0123456789abcdef&id=1&page=2",
+        "http://h/a?id=1&shop_sessid=0123456789abcdef0123456789abcdef&page=2",
         "http://h/a?id=1&page=2&ASPSESSIONIDQQBCTTAB=x",
         "http://h/a?id=1&%75tm_source=x&page=2",
         "http://h/a?id=1&page=2&mtm_campaign=x&_ga=1.2&mc_eid=3",
@@ -105,6 +106,7 @@ def test_the_fingerprint_is_scrapys_of_the_page() -> None:
         ([("http://a.b/", "https://www.a.b/")], "https://www.a.b/x?y=1", ["http://a.b/x?y=1"]),
         ([("http://a.b/x", "http://a.b/x/")], "http://a.b/y/z/", ["http://a.b/y/z"]),
         ([("http://a.b/x", "https://c.d/x/")], "https://c.d/y/", ["http://a.b/y"]),
+        ([("http://a.b/x.html", "http://a.b/x")], "http://a.b/y", ["http://a.b/y.html"]),
         ([("http://a.b/x/index.html", "http://a.b/x/")], "http://a.b/", ["http://a.b/index.html"]),
         (
             [(f"http://a.b/{n}", f"http://a.b/blog/{n}") for n in range(3)],
@@ -128,3 +130,18 @@ def test_sites_that_moved(redirects: list[tuple[str, str]], link: str, old_names
     for old, new in redirects:
         moves.learn(old, new)
     assert list(Moves(moves.rules).old_names(link)) == old_names
+
+
+@pytest.mark.parametrize(
+    ("url", "plainer"),
+    [
+        ("https://a.b/x?y=/", []),
+        ("http://www.a.b/x", ["https://www.a.b/x", "http://a.b/x"]),
+        ("https://a.b/X/", ["https://a.b/X", "https://a.b/x/"]),
+        ("https://a.b/index.html", ["https://a.b/"]),
+        ("https://a.b/", []),
+    ],
+)
+def test_plainer_addresses(url: str, plainer: list[str]) -> None:
+    """One thing less each; a home page keeps its slash."""
+    assert list(plainer_urls(url)) == plainer
