@@ -184,6 +184,8 @@ class PageStates(Mapping[str, Array]):
         """Columns of `scrapy_gp4c.scoring.terminals.STATE` by state, each ``[N]``."""
         self.number = number.astype(np.int32)
         """``[P]``: state of each page."""
+        self.pages = np.bincount(self.number, minlength=self.states)
+        """``[N]``: pages in each state."""
         self._of_pages: dict[str, Array] = {}
         self._most = 2 * self.states + SLACK
 
@@ -203,11 +205,6 @@ class PageStates(Mapping[str, Array]):
         return len(self.columns)
 
     @property
-    def pages(self) -> npt.NDArray[np.intp]:
-        """``[N]``: pages in each state."""
-        return np.bincount(self.number, minlength=self.states)
-
-    @property
     def states(self) -> int:
         return len(next(iter(self.columns.values())))
 
@@ -216,12 +213,16 @@ class PageStates(Mapping[str, Array]):
         if not len(pages):
             return
         moved = 2 * self.number[pages] + changed
-        used = np.flatnonzero(np.bincount(moved))
+        moves = np.bincount(moved)
+        used = np.flatnonzero(moves)
+        moves = moves[used]
         after = {name: values.take(used >> 1) for name, values in self.columns.items()}
         terminals.observe(after, used & 1, cycle)
         distinct, state = _merged(after)
         target = np.empty(int(used[-1]) + 1, np.intp)
         target[used] = self.states + state
+        left, entered = np.bincount(used >> 1, moves, self.states), np.bincount(state, moves)
+        self.pages = np.concatenate((self.pages - left.astype(np.intp), entered.astype(np.intp)))
         self.columns = {
             name: np.concatenate((values, after[name][distinct])) for name, values in self.columns.items()
         }
@@ -237,6 +238,7 @@ class PageStates(Mapping[str, Array]):
         target = np.zeros(self.states, np.intp)
         target[used] = np.arange(len(used))
         self.number = target[self.number].astype(np.int32)
+        self.pages = self.pages[used]
         self.columns = {name: values[used] for name, values in self.columns.items()}
         self._most = 2 * len(used) + SLACK
 
