@@ -202,8 +202,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _parts(add: options.Add, choices: Choices) -> None:
     divide_help = (
-        "draw the parts of single pages, whole sites or directories; halves: learn on half of the sites, "
-        "test on the others; auto: sites for terminals of related pages, else directories, else pages"
+        "draw the parts of single pages, whole sites or directories; auto: sites for terminals of related "
+        "pages, else directories, else pages"
     )
     add("--divide", choices=DIVISIONS, default=choices.division, dest="division", help=divide_help)
     sample_help = "train on this share of the sites, whole ones drawn at random"

@@ -156,7 +156,7 @@ def values_on(split: PreparedSplit, goal: SelectionGoal) -> Callable[[list[str]]
 def test_the_fall_back_is_what_rules_chose_for_the_fitness_under_its_own_policy(fitness):
     """It goes by its name. On a few pages the best of all named functions is one by chance."""
     choices = Choices(
-        fitness=fitness, selection="guarded", division="halves", parameters=Parameters(RELATED), budget=0.1
+        fitness=fitness, selection="guarded", division="sites", parameters=Parameters(RELATED), budget=0.1
     )
     split = prepare_splits(history(), choices)[0]
     chosen = pick(poor(), split, choices.goal, values_on(split, choices.goal))
@@ -193,7 +193,7 @@ def test_a_policy_that_was_asked_for_is_that_of_all():
 
 def test_equal_candidates_are_no_choice():
     """Where all did the same in every cycle, nothing is chosen."""
-    choices = Choices(selection="guarded", division="halves", parameters=Parameters(RELATED))
+    choices = Choices(selection="guarded", division="sites", parameters=Parameters(RELATED))
     split = prepare_splits(history(), choices)[0]
 
     def zeros(texts):
@@ -206,14 +206,11 @@ def test_equal_candidates_are_no_choice():
 def test_splits_of_sites_come_with_their_jackknife():
     """For the rule that tests a promotion by it, and for no other."""
     choices = Choices(
-        selection="guarded", division="halves", policy=FOUR_ROUNDS, parameters=Parameters(RELATED)
+        selection="guarded", division="sites", policy=FOUR_ROUNDS, parameters=Parameters(RELATED)
     )
     parts = prepare_splits(history(), choices)[0]
     assert parts.leave_one_out is not None
-    assert [len(part) for part in parts.leave_one_out] == [
-        GROUPS,
-        min(GROUPS, len(np.unique(history().site)) // 8),
-    ]
+    assert [len(part) for part in parts.leave_one_out] == [GROUPS, 5], "a fold has 5 of the 24 sites"
     assert prepare_splits(history(), replace(choices, selection="best"))[0].leave_one_out is None
 
 

@@ -80,22 +80,3 @@ def test_no_site_is_torn_apart(protocol):
         sites = [set(part.site.tolist()) for part in split]
         assert sum(map(len, sites)) == len(set.union(*sites)) == 8
         assert [part.cycles for part in split] == [part.cycles for part in other]
-
-
-def test_halves_learn_on_the_older_cycles_of_some_sites_and_test_on_the_newest_of_the_others():
-    """A third of the cycles of some sites trains, the next of others validates, the last of half tests."""
-    history = history_of([5] * 24, cycles=31)
-    ((train, validation, test),) = protocol_splits(history, "simple", seed=3, division="halves")
-    sites = [set(part.site.tolist()) for part in (train, validation, test)]
-    assert [len(part) for part in sites] == [9, 3, 12]
-    assert len(set.union(*sites)) == 24
-    for part, cycles in ((train, slice(0, 10)), (validation, slice(10, 20)), (test, slice(20, 31))):
-        assert part.page_names is not None
-        pages = [int(name) for name in part.page_names]
-        assert np.array_equal(part.changed, history.changed[cycles][:, pages])
-
-
-def test_halves_go_with_the_simple_protocol():
-    """There is no rotation of halves."""
-    with pytest.raises(HistoryError, match="halves go with the protocol 'simple'; found 'journal'"):
-        protocol_splits(history_of([5] * 24), "journal", division="halves")

@@ -12,12 +12,10 @@ from training.histories.history import ChangeHistory
 
 Protocol = Literal["simple", "journal", "thesis"]
 PROTOCOLS: Final[tuple[Protocol, ...]] = get_args(Protocol)
-Division = Literal["pages", "sites", "directories", "halves"]
+Division = Literal["pages", "sites", "directories"]
 DIVISIONS: Final[tuple[Division, ...]] = get_args(Division)
 FOLDS: Final = 5
 TIME_PARTS: Final = 3
-HALF_FOLDS: Final = 4
-"""Folds of the sites that are learned on under ``halves``: all but one train, the last validates."""
 
 
 class HistorySplit(NamedTuple):
@@ -110,7 +108,7 @@ def protocol_splits(
     """Splits of `history` by a protocol, pages in 5 folds drawn from `seed`; each fold is tested on once.
 
     ``division``: whether folds are drawn of single ``pages``, of whole ``sites`` or ``directories`` (for
-    terminals of related pages), or, under ``simple`` alone, as `half_split` does, in ``halves``.
+    terminals of related pages).
 
     * ``journal`` (journal section 5.2): training on three folds in the first third of the cycles,
       validation on the fourth fold in the second third, test on the fifth in the last; 5 rotations. With
@@ -124,8 +122,6 @@ def protocol_splits(
     """
     if protocol not in PROTOCOLS:
         raise HistoryError(f"there is no protocol {protocol!r}; there are: {', '.join(PROTOCOLS)}")
-    if division == "halves" and protocol != "simple":
-        raise HistoryError(f"halves go with the protocol 'simple'; found {protocol!r}")
     parts = 1 if protocol == "thesis" else TIME_PARTS
     least = parts * (warmup + 1)
     if history.pages < FOLDS or history.cycles < least:
@@ -134,9 +130,7 @@ def protocol_splits(
             f"of warm-up + 1)); {history.source} has {counted(history.pages, 'page')} and "
             f"{counted(history.cycles, 'cycle')}"
         )
-    if division == "halves":
-        return [half_split(history, seed)]
-    if division in ("sites", "directories"):
+    if division != "pages":
         folds = site_folds(units_of(history, division), FOLDS, seed)
     else:
         folds = page_folds(history.pages, FOLDS, seed)
@@ -153,20 +147,3 @@ def protocol_splits(
             )
         )
     return splits
-
-
-def half_split(history: ChangeHistory, seed: int) -> HistorySplit:
-    """Half of the sites to learn on, in the first two thirds of the cycles; test: the others' last third.
-
-    Of the half that is learned on, three parts in four (of whole sites) train in the first third, and one
-    validates in the second, that which is nearest to a quarter of the pages: validation, like the test, is
-    on other sites and days. Raises HistoryError for fewer sites than that needs.
-    """
-    learned, test = site_folds(history.site, 2, seed)
-    parts = site_folds(history.site[learned], HALF_FOLDS, seed)
-    parts.sort(key=lambda pages: abs(len(pages) - len(learned) / HALF_FOLDS))
-    train, validation = learned[np.sort(np.concatenate(parts[1:]))], learned[parts[0]]
-    first, second, third = time_parts(history.cycles, TIME_PARTS)
-    return HistorySplit(
-        history.take(train, first), history.take(validation, second), history.take(test, third)
-    )
