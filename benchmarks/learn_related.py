@@ -46,10 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("history", nargs="?")
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--sample-sites", type=float, default=1.0)
-    parser.add_argument("--policy", default=Choices.policy)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--front", action="store_true")
-    parser.add_argument("--divide", default="auto")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args(arguments)
     choices = Choices(
@@ -57,10 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seed=options.seed,
         forget=FORGET,
         selection="guarded",
-        policy=options.policy,
-        division=options.divide,
         sample_sites=options.sample_sites,
-        front=options.front,
         parameters=Parameters(RELATED, **(FULL if options.full else SMOKE)),
     )
     print(machine(("numpy", "numba", "deap")))

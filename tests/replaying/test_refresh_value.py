@@ -113,7 +113,7 @@ def test_importance_is_read(tmp_path: Path) -> None:
     """A number above 0 for every page."""
     contents = contents_of(tmp_path, [{0: "x", 1: "y"}, {0: "z"}])
     path = tmp_path / "importance.tsv"
-    path.write_text("docs\tpage1\t2.5\ndocs\tpage0\t1\n")
+    path.write_text("docs\tpage1\t2.5\nelsewhere\tpage1\t9\ndocs\tpage0\t1\n")
     assert read_importance(path, contents.history).tolist() == [1.0, 2.5]
     path.write_text("docs\tpage1\t2.5\n")
     with pytest.raises(HistoryError, match="none for 'page0' of 'docs'"):
