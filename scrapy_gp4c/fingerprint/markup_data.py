@@ -1,4 +1,4 @@
-"""Data of an HTML page that no text shows: prices, stocks and ratings in attributes, scripts and comments."""
+"""Data of an HTML page that no text shows: prices, stocks, ratings and its picture, in markup and scripts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from hashlib import sha1
 from typing import Final
 
-_NAMES: Final = ("price", "stock", "availab", "rating")
+_NAMES: Final = ("price", "stock", "availab", "rating", "og:image")
 _tags: Final = re.compile(r"<[^<>]{1,2000}>").findall
 _class_finder: Final = re.compile(r"class\s{0,3}=\s{0,3}[\"']([^\"'<>]{1,200})[\"']").findall
 _value_finders: Final = tuple(
@@ -14,7 +14,7 @@ _value_finders: Final = tuple(
     for name in _NAMES  # each begins with a text, which makes it fast
     for rest in (
         r"[\w-]{0,20}[\"']?\s{0,3}[:=]\s{0,3}[\"']?([^\"'<>\s;,&]{1,40})",
-        r"[\w-]{0,20}[\"']?\s[^<>]{0,80}?(?:value|content|max)=[\"']?([^\"'<>\s]{1,40})",
+        r"[\w-]{0,20}[\"']?\s[^<>]{0,80}?(?:value|content|max)=[\"']?([^\"'<>\s?]{1,300})",
     )
 )
 

@@ -419,6 +419,7 @@ UNSEEN = {
     "class": '<li class="product {}-stock">', "rating": '<p class="star-rating stars-{}"></p>',
     "data": "<button data-product-price={}>buy</button>", "script": "<script>var price = {}; f()</script>",
     "field": '<input type="hidden" name="price" value="{}">', "comment": "<!-- in-stock: {} -->",
+    "picture": f'<meta property="og:image" content="https://h/{"a" * 40}{{}}.jpg?v=1">',
 }  # fmt: skip
 """Name -> markup with a value of today, which no text of the page shows."""
 
