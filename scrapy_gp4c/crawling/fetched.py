@@ -92,7 +92,8 @@ class Batch:
     name: str
     host: str
     """Downloader slot of all its pages."""
-    tasks: list[PageTask]
+    tasks: list[bytes]
+    """Pickled `PageTask` of each page."""
     pause_s: float
     """Pause before the first request: another fetcher may have asked the host just now."""
     end_s: float

@@ -266,7 +266,8 @@ class FetcherCrawl:
         elif not self._is_closed:
             self.loop.call_later(0.5, self._tick)
 
-    def give(self, batch: Batch) -> None:
+    def give(self, batch: Batch, tasks: list[PageTask]) -> None:
+        """Take the pages of a batch, ready to be asked for."""
         now_s = clock_s()
         self._texts.doubted.update(dict.fromkeys(batch.doubted))
         for key, cookie in batch.cookies:
@@ -274,8 +275,8 @@ class FetcherCrawl:
             self._cookies[cookie_key(key, cookie)] = cookie.value
         queue = self._queues.setdefault(batch.host, deque())
         self._ends_s[batch.host] = max(batch.end_s, self._ends_s.get(batch.host, 0.0))
-        self.batches[batch.name] = len(batch.tasks)
-        for position, task in enumerate(batch.tasks):
+        self.batches[batch.name] = len(tasks)
+        for position, task in enumerate(tasks):
             queue.append(
                 BatchPage(batch.name, position, batch.host, task, now_s + batch.pause_s, batch.end_s)
             )
@@ -738,7 +739,8 @@ def _other_version(what: str, installed: str | None, needed: str | None) -> str:
 def give(run: str, packed: bytes) -> None:
     """Take a batch. Raises KeyError where the crawl is closed."""
     crawl = _crawls[run]
-    crawl.loop.call_soon_threadsafe(crawl.give, pickle.loads(packed))
+    batch: Batch = pickle.loads(packed)
+    crawl.loop.call_soon_threadsafe(crawl.give, batch, [pickle.loads(task) for task in batch.tasks])
 
 
 async def take(run: str, acknowledged: int) -> bytes:

@@ -331,10 +331,11 @@ class Fleet:
         while waiting and len(pages) < most and waiting[0].losses == losses:
             page = waiting.popleft()
             try:
-                tasks.append(page.task())
+                tasks.append(pack(page.task()))
                 pages.append(page)
-            except ValueError as error:  # a callback that is no method of the spider
-                self._resolve(page, PageResult(failed=f"it cannot be sent to a fetcher: {error}"))
+            except Exception as error:  # whatever the objects of its request raise as they are pickled
+                reason = f"it cannot be sent to a fetcher: {type(error).__name__}: {error}"
+                self._resolve(page, PageResult(failed=reason))
         if not waiting:
             del self._waiting[host]
         if not pages:

@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
@@ -139,6 +140,7 @@ class Closures(Pages):
         """Request the home page of a host."""
         self.units = {"p2": "kilos"}
         yield Request(f"http://127.0.0.1:{self.port}/", callback=lambda response: self.list_links(response))
+        yield Request(f"http://127.0.0.1:{self.port}/p12", meta={"lock": threading.Lock()})
 
     def list_links(self, response: Response) -> Iterator[Any]:
         """Request a page for a lambda, and one whose callback waits for another."""
