@@ -387,10 +387,10 @@ def has_parts(response: Response, watch: tuple[str, ...], ignore: tuple[str, ...
 def cut_body(response: Response, watch: tuple[str, ...], ignore: tuple[str, ...]) -> CutBody | None:
     """Return what is compared of a response that may have parts; None: all of it."""
     assert isinstance(response, TextResponse)
-    source = source_of(response, MAX_SOURCE_BYTES)
+    source = source_of(response, MAX_SOURCE_BYTES).encode("utf-8", "replace")
     if is_too_deep(source):
         return None
-    selector = response.replace(body=source.encode("utf-8", "replace"), encoding="utf-8").selector
+    selector = response.replace(body=source, encoding="utf-8").selector
     has_text = not watch and bool(_nodes(selector, _TEXTS))
     for xpath in ignore:
         for node in _nodes(selector, xpath):

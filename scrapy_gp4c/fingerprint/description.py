@@ -9,7 +9,7 @@ from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.utils.response import get_base_url
 from selectolax.lexbor import LexborNode
 
-from scrapy_gp4c.fingerprint.text import content_of, is_too_deep, source_of, without_markup
+from scrapy_gp4c.fingerprint.text import content_of, source_of, without_markup
 from scrapy_gp4c.words.descriptions import Description, describe, pack
 
 MAX_DESCRIBED_BYTES: Final = 65_536
@@ -31,11 +31,8 @@ def _described(response: Response) -> Description:
     if not isinstance(response, TextResponse):
         return describe("", [], 0, size_bytes)
     source = source_of(response, MAX_DESCRIBED_BYTES)
-    if not isinstance(response, HtmlResponse) or is_too_deep(source):
+    if not isinstance(response, HtmlResponse) or (document := content_of(source)) is None:
         return describe(without_markup(source), [], 0, size_bytes)
-    document = content_of(source)
-    if document is None:
-        return describe("", [], 0, size_bytes)
     main = document.css_first(_MAIN) or document
     text = document.text(separator=" ")
     return describe(text, _links(main, response), len(document.css("img")), size_bytes)

@@ -153,11 +153,10 @@ _LONGEST_NOTICE: Final = 1500
 _MOST_DIALOGS: Final = 8
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NAMES: Final = {  # the look behind comes second: a search for a literal is fast; "?id=" of a URL is none
-    attribute: re.compile(
-        rf"""{attribute}=(?<=[\s"'/]{attribute}=)(?:"([^"]*)|'([^']*)|([^\s>]*))""".encode()
-    )
+    attribute: re.compile(rf"""{attribute}=(?<=[\s"'/]{attribute}=)(?:"[^"]*|'[^']*|[^\s>]*)""".encode())
     for attribute in ("class", "id")
 }
+_NO_QUOTES: Final = bytes.maketrans(b"\"'", b"  ")
 SEPARATOR: Final = "\x1f"  # between the texts of a page; a blank for what splits words
 _CLOSING: Final = ".,)]"  # no blank stands before them in any language, as it does before a French colon
 _OPENING: Final = "(["
@@ -199,9 +198,9 @@ _LONGEST_LINK: Final = 200
 """Characters of a list of links for each of its links."""
 _ROOTS: Final = {"html", "body", "main", "article", "head", "title", "h1"}
 _MARKUP: Final = re.compile(r"<!\[CDATA\[|\]\]>|<[/?!]?[A-Za-z_][^<>]*>")
-_SHADOW_ROOT: Final = re.compile("<template(?=[^<>]{1,500}shadowrootmode)", re.I)
+_SHADOW_ROOT: Final = re.compile(b"<template(?=[^<>]{1,500}shadowrootmode)", re.I)
 _NESTING: Final = re.compile(
-    r"<(/?)(?!(?:area|base|br|col|embed|hr|img|input|link|meta|source|wbr|p|li|t[dhr]|d[dt]|option)\b)[a-z]",
+    rb"<(/?)(?!(?:area|base|br|col|embed|hr|img|input|link|meta|source|wbr|p|li|t[dhr]|d[dt]|option)\b)[a-z]",
     re.I,
 )
 
@@ -235,22 +234,22 @@ def without_markup(text: str) -> str:
     return _MARKUP.sub(" ", head + " ".join(piece.partition("-->")[2] for piece in comments))
 
 
-def is_too_deep(html: str) -> bool:
-    """Whether more than `MAX_DEPTH` elements are open somewhere."""
-    if html.count("<") <= MAX_DEPTH or _most_open(html) <= MAX_DEPTH:
+def is_too_deep(source: bytes) -> bool:
+    """Whether more than `MAX_DEPTH` elements are open somewhere in an HTML source in UTF-8."""
+    if source.count(b"<") <= MAX_DEPTH or _most_open(source) <= MAX_DEPTH:
         return False
     depth = 0
-    for tag in _NESTING.finditer(html):
+    for tag in _NESTING.finditer(source):
         depth = max(depth - 1, 0) if tag[1] else depth + 1
         if depth > MAX_DEPTH:
             return True
     return False
 
 
-def _most_open(html: str) -> int:
+def _most_open(source: bytes) -> int:
     """Bound of the number of open elements, as if none ended without a tag, in a tenth of the exact time."""
-    source = np.frombuffer(html.encode("ascii", "replace") + b" ", np.uint8)
-    tags = source[(source[:-1] == ord("<")).nonzero()[0] + 1]
+    signs = np.frombuffer(source + b" ", np.uint8)
+    tags = signs[(signs[:-1] == ord("<")).nonzero()[0] + 1]
     depth = np.cumsum(np.where(tags == ord("/"), -1, 1))
     return int((depth - np.minimum(np.minimum.accumulate(depth), 0)).max())
 
@@ -260,19 +259,17 @@ def html_content(html: str, root: str | None = None) -> Content:
 
     ``root`` is a CSS selector: of the first element that it matches all text counts, if there is any.
     """
-    if is_too_deep(html):
-        text = without_markup(html)
-        return Content(text, (), bool(text.strip()))
-    content = _parsed(html).content
-    if root is not None and (document := _parsed(html).document) is not None:
-        element = document.css_first(root)
+    parsed = _parsed(html)
+    if root is not None and parsed.document is not None:
+        element = parsed.document.css_first(root)
         if element is not None and (text := element.text(separator=" ", strip=True)).strip():
             return Content(text)
-    return content
+    return parsed.content
 
 
 class _Parsed(NamedTuple):
     document: LexborNode | None
+    """None: the page is empty or too deep."""
     content: Content
     roots: tuple[LexborNode, ...] = ()
     """Elements whose text is compared."""
@@ -283,9 +280,12 @@ class _Parsed(NamedTuple):
 @lru_cache(1)  # whoever describes a copy asks for the page that has just been fingerprinted
 def _parsed(html: str) -> _Parsed:
     kept_reasons: frozenset[str] = frozenset()
-    source = html.encode("utf-8", "replace")  # a word is found in bytes in a tenth of the time
+    source = html.encode("utf-8", "ignore")  # a word is found in bytes in a tenth of the time
+    if is_too_deep(source):
+        text = without_markup(html)
+        return _Parsed(None, Content(text, (), bool(text.strip())))
     while True:
-        document = _document(html, source)
+        document = _document(source)
         if document is None:
             return _Parsed(None, Content("", (), has_text=False))
         left_out = list(_take_out(document, source, kept_reasons))
@@ -330,11 +330,11 @@ def _form_of_code(roots: tuple[LexborNode, ...]) -> str:
     """Return a word for the case and indentation of all code: all else of a page counts without them."""
     lines: list[str] = []
     for code in (code for root in roots for code in _SELECTOR.find("pre,code,kbd,samp", root)):
-        if code.parent is None or code.parent.tag != "pre":
+        if (above := code.parent) is None or above.tag != "pre":
             lines += code.text()[:_LONGEST_CODE].splitlines()
     if not lines:
         return ""
-    form = "\n".join(f"{len(line) - len(line.lstrip())} {line.strip()}" for line in lines if line.strip())
+    form = "\n".join(f"{line.find(bare)} {bare}" for line in lines if (bare := line.strip()))
     for shape, pattern in _CODE_SHAPES:  # clocks and tokens in code have one shape
         form = pattern.sub(shape, form)
     return f"{CODE_FORM}{xxhash.xxh32_hexdigest(form.encode('utf-8', 'replace')).translate(_TO_LETTERS)}"
@@ -350,29 +350,28 @@ _TO_LETTERS: Final = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")
 
 
 def compared_parts(html: str) -> tuple[tuple[LexborNode, ...], tuple[str, ...], str]:
-    """Return elements whose text is compared, data behind it, and all as text; none of too deep a page.
+    """Return elements whose text is compared, data behind it, and all as text; no elements of too deep a page.
 
     The elements are not to be changed: the next to ask for the same page gets them, too.
     """
-    if is_too_deep(html):
-        return (), (), ""
     parsed = _parsed(html)
     return parsed.roots, parsed.data, parsed.content.text
 
 
 def content_of(html: str) -> LexborNode | None:
-    """Return the tree of what is compared of a page that is not too deep; None of an empty page.
+    """Return the tree of what is compared of a page; None of one that is empty or too deep.
 
     The tree is not to be changed: the next to ask for the same page gets it, too.
     """
     return _parsed(html).document
 
 
-def _document(html: str, source: bytes) -> LexborNode | None:
+def _document(source: bytes) -> LexborNode | None:
     if b"shadowrootmode" in source:  # a visitor reads such a template in its place
-        html = _SHADOW_ROOT.sub("<div", html)
-    html = html.replace("<wbr>", "").replace("<sup>2</sup>", "²").replace("<sup>3</sup>", "³")
-    document = LexborHTMLParser(html).root
+        source = _SHADOW_ROOT.sub(b"<div", source)
+    for markup, sign in ((b"<wbr>", ""), (b"<sup>2</sup>", "²"), (b"<sup>3</sup>", "³")):
+        source = source.replace(markup, sign.encode())
+    document = LexborHTMLParser(source).root
     if document is not None:
         for node in _SELECTOR.find(_FIRST, document):
             tag = node.tag
@@ -485,7 +484,8 @@ def _take_out(document: LexborNode, source: bytes, kept_reasons: frozenset[str])
     nodes = []
     selectors = [_CANDIDATES]
     for attribute, pattern in _NAMES.items():
-        names = {name for value in set(pattern.findall(source)) for name in b" ".join(value).split()}
+        values = b" ".join({*pattern.findall(source)}).replace(attribute.encode() + b"=", b" ")
+        names = {*values.translate(_NO_QUOTES).split()}
         meaningful = [name for name in names if _has_meaning(name)][:_MOST_NAMES]
         selectors += [f'[{attribute}~="{name.decode()}"]' for name in meaningful]
     for pattern in _LABELS:

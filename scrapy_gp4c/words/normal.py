@@ -7,6 +7,8 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
+import numpy as np
+
 from scrapy_gp4c.words.masking import DATED, MASK, PROSE_BEGIN, PROSE_END, is_dated, mask
 
 MAX_GROWN_CHARACTERS: Final = 2**20
@@ -70,15 +72,6 @@ def _divided(run: re.Match[str]) -> str:
     return "".join(characters)
 
 
-def _nfkc(text: str) -> str:
-    """Return a text without long runs of marks in NFKC, in time linear in its length.
-
-    One sign may become 18: the text is cut at its length, or `MAX_GROWN_CHARACTERS`.
-    """
-    normal = unicodedata.normalize("NFKC", text)
-    return normal[: max(len(text), MAX_GROWN_CHARACTERS)]
-
-
 # A superscript behind a digit is another number: 10² is not 102. Behind a letter it is how some write m2.
 _RAISED_SIGNS: Final = frozenset(
     map(chr, (0xB2, 0xB3, 0xB9, *range(0xBC, 0xBF), *range(0x2070, 0x209D), *range(0x2150, 0x215F)))
@@ -134,25 +127,34 @@ def plain_form(text: str) -> str:
 
 def _plain(text: str) -> tuple[str, bool]:
     """Return a text without masks, and whether it may have scripts without spaces."""
-    signs = set(text)  # one look at which signs there are spares most texts a pattern for each kind
-    rare = {sign for sign in signs if sign > "~"}
+    rare = _rare_signs(text)  # one look at which signs there are spares most texts a pattern for each kind
     if not rare.isdisjoint(_RAISED_SIGNS):
         text = _RAISED.sub(r" ^\g<0>", text)
     if any(map(_is_mark, rare)):
         text = _PERHAPS_MARKS.sub(_divided, text)
+    # Most texts are in NFKC once each of their signs is: a form of all the text takes ten times as long.
+    for sign in [*rare]:
+        if (normal := unicodedata.normalize("NFKC", sign)) != sign:
+            text = text.replace(sign, normal)[: max(len(text), MAX_GROWN_CHARACTERS)]
+            rare = rare.difference(sign).union(normal)
     if not unicodedata.is_normalized("NFKC", text):
-        text = _nfkc(text)
-        signs = set(text)
-    rare = {sign for sign in signs if sign > "~"}
+        text = unicodedata.normalize("NFKC", text)
+        rare = _rare_signs(text)
     if "«" in rare:  # French quotes have blanks inside
         text = text.replace("« ", "«").replace(" »", "»")
     replaced = {sign: _TWINS[sign] for sign in rare & _TWINS.keys()}
-    replaced |= dict.fromkeys(rare & _INVISIBLE, "") | dict.fromkeys(signs & _CONTROLS, " ")
+    replaced |= dict.fromkeys(rare & _INVISIBLE, "") | dict.fromkeys(rare & _CONTROLS, " ")
     replaced |= {sign: str(unicodedata.digit(sign)) for sign in rare if sign.isdecimal()}
     for sign, plain in replaced.items():
         text = text.replace(sign, plain)
     has_unspaced = any(sign >= "\u0e00" and not "\u2000" <= sign < "\u3000" for sign in rare)
     return " ".join(text.split()).lower(), has_unspaced
+
+
+def _rare_signs(text: str) -> set[str]:
+    """Signs of a text but for those of ASCII that are printed."""
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+    return set(map(chr, np.unique(codes[codes - ord(" ") > ord("~") - ord(" ")]).tolist()))
 
 
 def _spaced(run: re.Match[str]) -> str:
