@@ -32,7 +32,7 @@ MORE_MONTHS = """sept jänner feber fevereiro setiembre mrt नवम्बर �
 MORE_WEEKDAYS = "tues thur thurs segunda terça terca quarta quinta sexta mittw sonnabend"
 MORE_UNITS = "sec secs min mins hr hrs wk wks mo mos yr yrs"
 MORE_AGO = {"fa": ["قبل"], "et": ["tagasi"], "pt": ["atrás"], "ta": ["முன்பு"]}
-NOT_AGO = ("before", "for", "fyrir")  # "for 5 timer siden" is past, "for 5 timer" is not
+NOT_AGO = ("before", "for")  # "for 5 timer siden" is past, "for 5 timer" is not
 # Months that are common words where no year stands beside them.
 WEAK_MONTHS = """
 may march mars out set ago mar maja ocak mag ta tir led pro lis lip ara tem kas sty gen

@@ -350,7 +350,7 @@ _TO_LETTERS: Final = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")
 
 
 def compared_parts(html: str) -> tuple[tuple[LexborNode, ...], tuple[str, ...], str]:
-    """Return elements whose text is compared, data behind it, and all as text; no elements of too deep a page.
+    """Return elements whose text is compared, data behind it, and all as text; none of too deep a page.
 
     The elements are not to be changed: the next to ask for the same page gets them, too.
     """

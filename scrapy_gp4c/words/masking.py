@@ -198,7 +198,7 @@ _DIGIT_FIRST: Final = "|".join(
         r"(?P<copyright>(?:(?:19|20)\d\d\s?-\s?)?(?:19|20)\d\d)(?![\w.,:/%-])",
         r"(?P<address>(?<!\.)\d{1,3}(?:\.\d{1,3}){3})(?![\d.])",
         rf"(?P<vietnamese>{_DAY}\s{_UNITS}\s(?:1[0-2]|0?\d)(?!\d)(?:,?\s(?:{_UNITS}\s)?{_PLAIN_YEAR}\b)?)",
-        rf"(?P<span>[0-9]++\+?\s?{_UNITS}\.?{_AND}?\s(?:y?ang\s)?{_AGO})(?!\w)",
+        rf"(?P<span>[0-9]++\+?\s?{_UNITS}\.?{_AND}?\s(?:(?:y?ang|yn|më|{_UNITS})\s)?{_AGO})(?!\w)",
         r"(?P<hanging>[0-9]++\s?(?:" + "|".join(map(re.escape, _TABLE["unspaced"])) + r"))(?![a-zäöüáéíóőű])"
         r"(?!(?<=ก่อน)[ก-๙])",  # seven days before a journey
         rf"(?P<clock>{_CLOCK}|(?:1[0-2]|0?[1-9])\s?(?:[ap]\.m\.|[ap]m\b)|(?:[01]?\d|2[0-4])(?:[.:][0-5]\d)?\s?uhr\b"
@@ -217,8 +217,8 @@ _MARK_FIRST: Final = "|".join(
         rf"(?P<weekday>{_WEEKDAY}(?!\w)[.,]*+\s{{1,3}}(?:ที่\s)?"
         rf"(?:{_DAY_FIRST}|{_MONTH_FIRST}|{_DAY}\.(?:0?[1-9]|1[0-2])\.(?:\d\d(?!\d))?(?!\d)){_THEN})",
         rf"(?P<month>(?:{_MONTH_FIRST}){_THEN})",
-        rf"(?P<before>{_any_of(_BEFORE)}\s(?:(?:[^\W\d]{{2,9}}|{_ANY_MARK.pattern})\s)?(?:de )?"
-        rf"[0-9]++\+?\s?{_UNITS}(?:\s{_AGO})?)(?!\w)",
+        rf"(?P<before>{_any_of(_BEFORE)}\.?\s(?:(?:[^\W\d]{{2,9}}|{_ANY_MARK.pattern})\s)?(?:de )?"
+        rf"[0-9]++\+?\s?(?:de )?{_UNITS}(?:\s{_AGO})?)(?!\w)",  # acum 25 de minute
         rf"(?P<counted>{_VIEWS}(?:(?:\s\w{{2,8}})?\s?[:：]|\s(?:n[or]\.|[#№]))\s?{_COUNT})",
         rf"(?P<times>{_any_of(_VIEW)}\s{_COUNT}\s?{_TIMES}(?!\w))",
         rf"(?P<ngày>{_UNITS}\s{_DAY}\s{_UNITS}\s\d\d?(?:,?\s(?:{_UNITS}\s)?{_PLAIN_YEAR}))",
@@ -405,7 +405,9 @@ CHECKSUMS: Final = re.compile(
 """Pattern of words of pages that are about checksums and commits."""
 # The patterns are tried only around clusters of digits (with gaps of at most 16 characters), and only if a
 # cheap look finds a shape or a word there that they need: they cost 1.5 us for every character.
-_BEFORE_LETTER: Final = re.compile(r"\b(?:y a|hace|vor|há|för|for|před) [0-9]{1,3}\s$")
+_BEFORE_LETTER: Final = re.compile(  # not "fa" and "pre", which in other languages say what a length is for
+    r"\b(?:y a|acum|hace|hai|vor|há|för|for|před|pred|prieš|prije|pirms) [0-9]{1,3}\s$"
+)
 _IS_DIGIT: Final = bytes(ord("1") if chr(code) in "0123456789" else ord("0") for code in range(256))
 _CLUSTER: Final = re.compile(rb"1(?>(?:0{0,16}+1)*)")
 _REACH: Final = 32  # characters around a cluster that a pattern may take in
