@@ -286,8 +286,13 @@ def test_fetchers_run_any_callback_and_owners_get_their_downloads(web: Web, tmp_
 
 
 def told_of(folder: Path, name: str) -> Counter[str]:
-    """Lines of a file without times, and without kinds of visits that are a matter of time."""
-    timed = re.compile(r'"(previous_)?time": [0-9.a-z]+, |"(sample|neighbour|ranked|promised)"')
+    """Lines of a file without times, and without kinds of visits that are a matter of time.
+
+    Nor do they say whether a new page is another's twin: a fetcher does not know.
+    """
+    timed = re.compile(
+        r'"(previous_)?time": [0-9.a-z]+, |"(sample|neighbour|ranked|promised)"|"outcome": "(first|excluded)"'
+    )
     return Counter(timed.sub("", line) for line in (folder / name).read_text().splitlines())
 
 
