@@ -158,8 +158,10 @@ _NAMES: Final = {  # the look behind comes second: a search for a literal is fas
 }
 _NO_QUOTES: Final = bytes.maketrans(b"\"'", b"  ")
 SEPARATOR: Final = "\x1f"  # between the texts of a page; a blank for what splits words
-_CLOSING: Final = ".,)]"  # no blank stands before them in any language, as it does before a French colon
-_OPENING: Final = "(["
+_CLOSED_UP: Final = re.compile(  # no blank stands there in any language, as it does before a French colon
+    rf"{SEPARATOR}(?:(?=[.,)\]])|(?<=[(\[].))"
+)
+"""Separator beside punctuation of its word, where the word is bold or a link."""
 
 
 def _phrases(name: str) -> frozenset[str]:
@@ -303,7 +305,7 @@ def _parsed(html: str) -> _Parsed:
     roots: tuple[LexborNode, ...] = (document,)
     if OUTSIDE not in kept_reasons:
         text, roots = _main_part(document, text, left_out)
-    text = marked_prose(_closed_up(text), SEPARATOR)
+    text = marked_prose(_CLOSED_UP.sub("", text), SEPARATOR)
     form = _form_of_code(roots)
     text = f"{text} {form}" if form else text
     if len(text.split(None, LITTLE_TEXT_WORDS)) > LITTLE_TEXT_WORDS:
@@ -315,15 +317,6 @@ def _parsed(html: str) -> _Parsed:
     about = "" if description is None else description.attributes.get("content") or ""
     text = " ".join((text, *data, about))
     return _Parsed(document, Content(text, tuple(left_out), has_text), roots, (form, *data, about))
-
-
-def _closed_up(text: str) -> str:
-    """Return a text whose punctuation stands beside its word, also where the word is bold or a link."""
-    for sign in _CLOSING:
-        text = text.replace(SEPARATOR + sign, sign)
-    for sign in _OPENING:
-        text = text.replace(sign + SEPARATOR, sign)
-    return text
 
 
 def _form_of_code(roots: tuple[LexborNode, ...]) -> str:
