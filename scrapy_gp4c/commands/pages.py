@@ -130,7 +130,9 @@ def _pages(project: Project, store: Store, options: Namespace) -> Iterator[Page]
         state = RoundState(known, rows, related, draws_of(block["key"], salt))
         scores, gained = function.scores(state, cycle), _gained(block, options.sort)
         dq = np.full(len(rows), np.nan) if gained is None else gained[rows]
-        by = {"score": scores, "changes": state["X"], "last": state["last_attempt"], "dq": dq}[options.sort]
+        is_gone = state["gone"] >= project.settings.gone_after  # whatever its score, no plan asks for it
+        by_score = np.where(is_gone, -np.inf, scores)
+        by = {"score": by_score, "changes": state["X"], "last": state["last_attempt"], "dq": dq}[options.sort]
         merged = [np.concatenate(pair) for pair in zip(best, (rows + first, by, scores, dq), strict=True)]
         chosen = top_k(merged[1].astype(np.float64), merged[0], options.top)
         best = merged[0][chosen], merged[1][chosen], merged[2][chosen], merged[3][chosen]

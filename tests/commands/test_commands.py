@@ -212,6 +212,9 @@ def test_pages_sorts_and_matches(
     )
     # Of the last three cycles: site2 found 1 change in 2 visits, site0 its own in 1, site1 none.
     assert {page % 3 for page in shown("--top", 3)} == {0}
+    project.settings = dataclasses.replace(project.settings, score_function=load("X"))
+    crawl_cycles(project, [{6: "gone"}] * project.settings.gone_after)
+    assert shown("--top", 100)[-1] == 6  # the best score stood first, of a page that no plan asks for
 
 
 def test_pages_are_shown_by_group(
