@@ -479,7 +479,8 @@ def _take_out(document: LexborNode, source: bytes, kept_reasons: frozenset[str])
     for attribute, pattern in _NAMES.items():
         values = b" ".join({*pattern.findall(source)}).replace(attribute.encode() + b"=", b" ")
         names = {*values.translate(_NO_QUOTES).split()}
-        meaningful = [name for name in names if _has_meaning(name)][:_MOST_NAMES]
+        # In an order that every process has: of more names, each would take others.
+        meaningful = sorted(name for name in names if _has_meaning(name))[:_MOST_NAMES]
         selectors += [f'[{attribute}~="{name.decode()}"]' for name in meaningful]
     for pattern in _LABELS:
         named = {(name.decode(), value.decode("utf-8", "replace")) for name, value in pattern.findall(source)}

@@ -2,6 +2,9 @@
 
 import io
 import json
+import os
+import subprocess
+import sys
 import time
 from random import Random
 
@@ -875,6 +878,24 @@ def test_times_and_counters_of_many_languages_are_masked(before: str, after: str
 def test_typographic_twins_are_the_same(before: str, after: str) -> None:
     """A person calls them the same."""
     assert not text_changed(before, after)
+
+
+@pytest.mark.slow
+def test_a_page_with_many_names_is_read_alike_by_every_process() -> None:
+    """Of 100 names of advertisements 64 are looked for, which hashes had chosen, others in each process."""
+    script = (
+        "from scrapy_gp4c.fingerprint.text import html_content\n"
+        "parts = [f'<div class=ad-slot-{n}>buy {n}</div>' for n in range(100)]\n"
+        "print(html_content('<body><p>' + 'harbour lamp river ' * 400 + '</p>' + ''.join(parts)).text[-400:])"
+    )
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", script], env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in "123"
+    }  # fmt: skip
+    assert len(texts) == 1
 
 
 @pytest.mark.parametrize(
