@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from scrapy_gp4c.crawling.requests import site_of
-from scrapy_gp4c.fingerprint import is_changed
+from scrapy_gp4c.fingerprint import distance, is_changed
 from scrapy_gp4c.fingerprint.copy_notes import asks_password, has_end, unpack
 from scrapy_gp4c.page_state.page_names import head_and_path
 
@@ -42,6 +42,8 @@ MIN_NEAR_PAGES: Final = 4
 """Fewest pages whose near texts are doubtful; they are two thirds of the changed pages, too."""
 MAX_MARKED_WORDS: Final = 300
 """Words from which on a mark of a challenge proves nothing: long pages write about challenges."""
+UNLIKE_BITS: Final = 14
+"""Bits in which SimHashes of unlike texts differ: 16 of 32 in the mean, 10 where a third of a text stays."""
 MARKS: Final = {
     b"/.within.website/x/cmd/anubis/": "Anubis: its StaticPath, in github.com/TecharoHQ/anubis",
     b"_cf_chl_opt": "Cloudflare: its managed challenge, in github.com/microlinkhq/is-antibot",
@@ -97,7 +99,7 @@ class AnswerFeatures(NamedTuple):
     is_halved_again: bool = False
     """Whether it lost as much, and its last answer was doubted."""
     is_short: bool = False
-    """Whether it is HTML of less than `MAX_MARKED_WORDS` and a third of the words that the copy had."""
+    """Whether it is HTML unlike the copy, of less than `MAX_MARKED_WORDS` and a third of its words."""
     is_gate: bool = False
     """Whether a temporary redirect, which the page did not have, led to an address that names the page's."""
 
@@ -212,7 +214,7 @@ RULES: Final = (
         "public bug reports of change monitors: empty answers of servers under load",
     ),
     Rule(
-        "a short text, and less than a third of what the page had",
+        "a short text unlike the page's, and less than a third of what that had",
         lambda answer: answer.is_short,
         "public bug reports of change monitors: blocks and soft 404s of one or two pages of a site",
     ),
@@ -385,7 +387,10 @@ class SharedTexts:
             changed,
             len(halved),
             is_halved and was_doubtful,
-            is_halved and page.kind == "html" and page.words < min(notes.words / 3, MAX_MARKED_WORDS),
+            is_halved
+            and page.kind == "html"
+            and page.words < min(notes.words / 3, MAX_MARKED_WORDS)
+            and distance(page.fingerprint >> 32, copy.copy >> 32) >= UNLIKE_BITS,
             is_gate,
         )
         earlier: list[Changed] = []

@@ -254,9 +254,10 @@ def test_a_captcha_of_a_single_page_is_doubtful() -> None:
 
 @pytest.mark.parametrize(("words", "is_doubted"), [(30, True), (40, False)])
 def test_a_short_block_of_a_single_page_is_doubtful(words: int, is_doubted: bool) -> None:
-    """Less than a third of the words that the page had; a list of data may get as short."""
-    block = " ".join(text_of(2).split()[:words])
+    """Less than a third of the words that the page had; a list that gets as short keeps some of its own."""
+    block, list_end = (" ".join(text_of(number).split()[:words]) for number in (2, 1))
     assert (judged(SharedTexts([]), 1, text_of(1), block).reason is not None) == is_doubted
+    assert judged(SharedTexts([]), 1, text_of(1), list_end).reason is None
 
 
 @pytest_twisted.ensureDeferred
