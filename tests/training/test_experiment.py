@@ -78,8 +78,8 @@ def test_results_are_those_of_replays(done: Path, history: Path) -> None:
         for fold, (part, one) in enumerate(zip(parts, entry["folds"], strict=True)):
             result = replay(part.test, one["text"], budget=0.1, seed=1)
             assert content["series"][name]["ndcg"][fold] == result.ndcg.tolist()
-            assert one["test"]["ndcg"] == pytest.approx(float(result.ndcg.mean()))
-            assert set(SPLITS) <= set(one)
+            assert one["values"]["test"]["ndcg"] == pytest.approx(float(result.ndcg.mean()))
+            assert set(SPLITS) <= set(one["values"])
     oracle = np.array(content["series"][ORACLE]["change_rate"])
     for name in BASELINES:  # in the first cycle; later the oracle has left less to find
         replayed = np.array(content["series"][name]["change_rate"])
