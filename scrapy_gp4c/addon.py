@@ -55,14 +55,11 @@ OWNER_ALONE: Final = {
     "DOWNLOAD_DELAY": 0,
     "AUTOTHROTTLE_ENABLED": False,
     "DOWNLOAD_SLOTS": {},
-    "CONCURRENT_REQUESTS": 200,
+    "CONCURRENT_REQUESTS": 3_200,
     "CONCURRENT_REQUESTS_PER_DOMAIN": 100,
     "CONCURRENT_REQUESTS_PER_IP": 0,
 }  # fmt: skip
-"""Settings of the owner, whose downloads are waits for results: no delays, and room for whole batches.
-
-Once fetchers are there, `Fleet.most_pages` are under way in place of ``CONCURRENT_REQUESTS``.
-"""
+"""Settings of the owner, whose downloads are waits for results: no delays, and room for whole batches."""
 MIDDLEWARES: Final[dict[str, dict[type, int]]] = {
     "DOWNLOADER_MIDDLEWARES": {
         FingerprintMiddleware: MIDDLEWARE_POSITION,

@@ -128,8 +128,7 @@ def downloader(crawler: Crawler) -> Any:
     """The downloader: what it has says which host may be asked at once.
 
     ``active``: its requests, sent or waiting for their host; ``slots``: by name, with ``concurrency``,
-    ``delay`` and ``lastseen`` (s), and requests ``transferring``; ``get_slot_key(request)``: name of a slot;
-    ``total_concurrency``: most requests at once.
+    ``delay`` and ``lastseen`` (s), and requests ``transferring``; ``get_slot_key(request)``: name of a slot.
     """
     assert crawler.engine is not None
     return crawler.engine.downloader

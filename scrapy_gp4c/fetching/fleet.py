@@ -37,8 +37,6 @@ from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 
 logger = foreign_safe_logger(__name__)
 
-MOST_PAGES: Final = 3_200
-"""Pages under way at the owner: Scrapy has 136 objects for each, which every full collection walks."""
 BATCH_PAGES: Final = 100
 BATCH_S: Final = 10.0
 """Seconds after which nothing more of a batch is sent."""
@@ -229,12 +227,6 @@ class Fleet:
         call_later(TICK_S, self._tick)
 
     # --- pages
-
-    @property
-    def most_pages(self) -> int:
-        """Pages that may be under way: twice what the working fetchers take at once."""
-        working = sum(state.state == "works" for state in self._fetchers.values())
-        return min(2 * PAGES_A_REQUEST * self._concurrency * max(working, 1), MOST_PAGES)
 
     def add(self, page: PendingPage) -> None:
         """Let a page wait for a fetcher."""

@@ -36,7 +36,7 @@ from scrapy_gp4c.crawling.cycle import visit
 from scrapy_gp4c.crawling.fetched import FetchedResponse, PageResult, PageTask, Reply
 from scrapy_gp4c.crawling.requests import FOUND_BY, META, WEIGHT, Claim, finder_for
 from scrapy_gp4c.crawling.run import Run, run_of
-from scrapy_gp4c.crawling.scrapy_internals import downloader, is_closing, is_seen, observes_requests, wake
+from scrapy_gp4c.crawling.scrapy_internals import is_closing, is_seen, observes_requests, wake
 from scrapy_gp4c.crawling.store_owner import fail_exit_code
 from scrapy_gp4c.crawling.visits import known_copy
 from scrapy_gp4c.errors import CallbackError, FetcherError
@@ -210,9 +210,7 @@ class FetcherHandler(BaseDownloadHandler):
             deferred_from_coro(self.crawler.engine.close_spider_async(reason="shutdown"))
 
     def _note_reply(self, run: Run, reply: Reply) -> None:
-        """Note what a fetcher tells: its statistics, the robots.txt files that it asked, and its room."""
-        assert self._fleet is not None
-        downloader(self.crawler).total_concurrency = self._fleet.most_pages
+        """Add a fetcher's statistics to those of the crawl, and read the robots.txt files that it asked."""
         stats = self.crawler.stats
         assert stats is not None
         for name, value in reply.stats.items():
