@@ -18,7 +18,6 @@ from scrapy.utils.log import configure_logging
 from scrapy_gp4c.commands.action import Action, option
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.errors import FetcherError
-from scrapy_gp4c.fetching import fetcher
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 from scrapy_gp4c.settings.values import check_private
 
@@ -30,6 +29,8 @@ def _run(project: Project, options: Namespace) -> None:
     """Fetch until SIGTERM or Ctrl-C: then what is under way is ended and given back."""
     if find_spec("distributed") is None:
         raise FetcherError("a fetcher needs the library distributed: pip install 'scrapy-gp4c[dask]'")
+    from scrapy_gp4c.fetching import fetcher  # no other command needs the extra
+
     check_private(options.connect, is_insecure=project.settings.fetchers_insecure)
     fetcher.revision = project.settings.revision
     configure_logging({**project.scrapy_settings.copy_to_dict(), "LOG_ENABLED": True})
@@ -69,6 +70,8 @@ async def _work(address: str, name: str, security: Any) -> None:
             ended = asyncio.ensure_future(worker.finished())
             await asyncio.wait({ended, asked}, return_when=asyncio.FIRST_COMPLETED)
             if leaving.is_set():
+                from scrapy_gp4c.fetching import fetcher
+
                 logger.info("Fetcher %s leaves: it ends what it has", name)
                 await fetcher.leave()
         elif not is_waiting and not leaving.is_set():
