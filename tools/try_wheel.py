@@ -12,7 +12,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-PAGES, CYCLES = 30, 10
+PAGES, CYCLES = 120, 10  # of fewer, a part of the history may have no change, by the port that is drawn
 SPIDER = """
 import scrapy
 
