@@ -460,8 +460,8 @@ class Admission:
         stored, notes = store.request(page), store.copy_notes(page)
         if FOLLOWS not in stored:
             store.set_request(page, {**stored, FOLLOWS: True})
-        if held is not None and notes is not None and (links := held.links()):
-            store.set_copy_notes(page, with_markup(notes, links))
+        if held is not None and notes is not None and (markup_sum := held.markup_sum()):
+            store.set_copy_notes(page, with_markup(notes, markup_sum))
 
     @cached_property
     def _query_log(self) -> Workload | None:

@@ -239,8 +239,8 @@ class HeldVisit:
     is_reached: bool = False
     """Whether its response came to the spider."""
     failure: str | None = None
-    links: Callable[[], int] = lambda: 0
-    """Function for the checksum of the links; 0: not known."""
+    markup_sum: Callable[[], int] = lambda: 0
+    """Function for the checksum of data and links in the markup; 0: not known."""
     withdrawn: str | None = None
     """Why the answer is not the page, by the spider."""
     is_doubted: bool = False

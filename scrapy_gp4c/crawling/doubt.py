@@ -368,6 +368,7 @@ class SharedTexts:
             first, *others = request.meta["redirect_urls"]
             is_gate = any(leads_back(first, url) for url in (*others, response.url))
         is_halved = page.kind != "bytes" and notes.words >= MIN_WORDS and page.words < notes.words / 2
+        is_short = is_halved and page.kind == "html" and page.words < min(notes.words / 3, MAX_MARKED_WORDS)
         close, from_far, halved = self._note_new_text(site, page.fingerprint, copy, is_halved=is_halved)
         changed = len(self._changed[site])
         answer = AnswerFeatures(
@@ -387,10 +388,7 @@ class SharedTexts:
             changed,
             len(halved),
             is_halved and was_doubtful,
-            is_halved
-            and page.kind == "html"
-            and page.words < min(notes.words / 3, MAX_MARKED_WORDS)
-            and distance(page.fingerprint >> 32, copy.copy >> 32) >= UNLIKE_BITS,
+            is_short and distance(page.fingerprint >> 32, copy.copy >> 32) >= UNLIKE_BITS,
             is_gate,
         )
         earlier: list[Changed] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -112,15 +112,13 @@ class Unchanged(IgnoreRequest):
         """As `HttpError` has it, which errbacks expect."""
 
 
-async def without_output(errback: Callable[[Any], Any], failure: Any) -> AsyncIterator[Any]:
-    """Output of an errback that hears of an unchanged page: none, because most report and repeat failures."""
+async def without_output(errback: Callable[[Any], Any], failure: Any) -> None:
+    """Call an errback for an unchanged page, and drop its output: most report and repeat failures."""
     output: Any = iterate_spider_output(errback(failure))
     if isinstance(output, Deferred):
         output = await maybe_deferred_to_future(output)
     async for _ in as_async_generator(output):
         pass
-    return
-    yield
 
 
 class Visits:
@@ -417,7 +415,7 @@ class Visit:
             has_same_markup=partial(self._has_same_markup, response, is_known=judgement.is_known),
         )
         if info.held is not None and visits.skip_unchanged:
-            info.held.links = partial(markup_sum, response, visits.link_params, follows=True)
+            info.held.markup_sum = partial(markup_sum, response, visits.link_params, follows=True)
             if not visits.cycle.follows(self._claim.page):
                 self._keep_markup_sum(response)
         if info.outcome == "first":
@@ -432,8 +430,8 @@ class Visit:
             return True
         follows = self._visits.cycle.follows(self._claim.page)
         notes = self._visits.store.copy_notes(self._claim.page)
-        found = markup_sum(response, self._visits.link_params, follows=follows)
-        return has_same_markup(notes, found, follows=follows)
+        current_sum = markup_sum(response, self._visits.link_params, follows=follows)
+        return has_same_markup(notes, current_sum, follows=follows)
 
     def _keep_markup_sum(self, response: Response) -> None:
         store, page = self._visits.store, self._claim.page

@@ -655,7 +655,7 @@ def _run_reactor(started: Future[asyncio.AbstractEventLoop]) -> None:
 async def _open(config: FetcherConfig) -> FetcherCrawl:
     spider_class = pickle.loads(config.spider)  # sent by the owner, over a connection it chose
 
-    class OfOwner(spider_class):  # type: ignore[misc, valid-type]
+    class OfOwner(spider_class):  # type: ignore[misc, valid-type] # known when it runs
         """The spider, whose settings are those that its owner has."""
 
         @classmethod

@@ -1,4 +1,4 @@
-"""What the owner of a crawl and its fetchers send each other, as bytes."""
+"""Messages between the owner of a crawl and its fetchers, as bytes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PackedCallback:
         return _Unpickler(io.BytesIO(self._packed), spider).load()
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle has no types
     def __init__(self, file: io.BytesIO, spider: Spider) -> None:
         super().__init__(file)
         self._spider = spider

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from hashlib import sha1
+from functools import lru_cache
 from typing import Final
+
+import xxhash
 
 _NAMES: Final = ("price", "stock", "availab", "rating", "og:image")
 _tags: Final = re.compile(r"<[^<>]{1,2000}>").findall
@@ -19,6 +21,7 @@ _value_finders: Final = tuple(
 )
 
 
+@lru_cache(1)  # a visit asks for it when it compares the page, and when its callback has run
 def data_sum(source: str) -> int:
     """Checksum of named data in the markup of HTML, uint64; 0: there is none."""
     lower = source.lower()
@@ -32,5 +35,4 @@ def data_sum(source: str) -> int:
     markup = "\n".join(pieces)
     entries = [value for find in _value_finders for value in find(markup)]
     entries += [names for names in _class_finder(markup) if any(name in names for name in _NAMES)]
-    digest = sha1("\n".join(entries).encode("utf-8", "replace")).digest()
-    return int.from_bytes(digest[:8], "big") if entries else 0
+    return xxhash.xxh64_intdigest("\n".join(entries).encode("utf-8", "replace")) if entries else 0

@@ -882,7 +882,7 @@ def test_typographic_twins_are_the_same(before: str, after: str) -> None:
 
 @pytest.mark.slow
 def test_a_page_with_many_names_is_read_alike_by_every_process() -> None:
-    """Of 100 names of advertisements 64 are looked for, which hashes had chosen, others in each process."""
+    """The text is the same in each: of 100 names of advertisements, hashes had chosen the 64 looked for."""
     script = (
         "from scrapy_gp4c.fingerprint.text import html_content\n"
         "parts = [f'<div class=ad-slot-{n}>buy {n}</div>' for n in range(100)]\n"

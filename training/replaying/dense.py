@@ -221,8 +221,8 @@ class PageStates(Mapping[str, Array]):
         distinct, state = _merged(after)
         target = np.empty(int(used[-1]) + 1, np.intp)
         target[used] = self.states + state
-        left, entered = np.bincount(used >> 1, moves, self.states), np.bincount(state, moves)
-        self.pages = np.concatenate((self.pages - left.astype(np.intp), entered.astype(np.intp)))
+        departures, arrivals = np.bincount(used >> 1, moves, self.states), np.bincount(state, moves)
+        self.pages = np.concatenate((self.pages - departures.astype(np.intp), arrivals.astype(np.intp)))
         self.columns = {
             name: np.concatenate((values, after[name][distinct])) for name, values in self.columns.items()
         }
