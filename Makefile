@@ -2,7 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # Files in their order: that of xdist begins the files of few but long tests last.
-PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
+# A process that crashes fails its test: one that takes its place begins the same file, and crashes, for ever.
+PARALLEL := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # All processes of tests read the same modules: their bytecode is kept, also where images switch that off.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 

@@ -17,7 +17,7 @@ from tests.support.sources import MODULES, tree
 from training.histories.history import ChangeHistory
 from training.replaying.grouped import _new_work, by_slot, partition_by_choice
 from training.replaying.kernels import choice, drop_stale_code, visits
-from training.replaying.kernels.compiling import CompileNotice
+from training.replaying.kernels.compiling import CodeFiles, CompileNotice
 from training.replaying.metrics import METRICS
 from training.replaying.replay import replay
 
@@ -160,6 +160,39 @@ def test_a_cache_that_cannot_be_written_is_left_alone(tmp_path):
     (tmp_path / "a.py").write_text("pass")
     drop_stale_code(tmp_path)
     assert not (tmp_path / "__pycache__").exists()
+
+
+def test_processes_that_compile_at_once_keep_their_own_code(tmp_path):
+    """Code is never handed out for other types, also if a process saves some while another does."""
+    place = (str(tmp_path), "sampling.earliest-1.py311", "stamp")
+
+    class Other(CodeFiles):
+        """Files of a process that read the list of files before anything was saved."""
+
+        def _load_index(self):
+            return {}
+
+    class Slow(CodeFiles):
+        """Files of a process that another one overtakes."""
+
+        def _save_data(self, name, data):
+            Other(*place).save("uint32", "code of uint32")
+            super()._save_data(name, data)
+
+    Slow(*place).save("int64", "code of int64")
+    for types in ("int64", "uint32"):
+        assert CodeFiles(*place).load(types) in (f"code of {types}", None)
+    CodeFiles(*place).save("int64", "code of int64")
+    assert CodeFiles(*place).load("int64") == "code of int64"
+    assert CodeFiles(*place[:2], "other stamp").load("int64") is None
+
+
+def test_every_loop_keeps_its_code_in_files_of_its_types():
+    """No module decorates a loop in a way of its own, whose files two processes could mix up."""
+    modules = [import_module(name) for name in MODULES if name.startswith(KERNELS + ".")]
+    caches = [one._cache for module in modules for one in vars(module).values() if hasattr(one, "py_func")]
+    assert len(caches) > 40
+    assert all(isinstance(cache._cache_file, CodeFiles) for cache in caches)
 
 
 class LogHandler(logging.Handler):

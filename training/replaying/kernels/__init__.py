@@ -28,7 +28,7 @@ def drop_stale_code(folder: Path, *others: Path) -> None:
     known = cache / "sources"
     with contextlib.suppress(OSError):  # not writable: then numba keeps its cache elsewhere
         if not known.exists() or known.read_text() != stamp:
-            for compiled in cache.glob("*.nbi"):
+            for compiled in cache.glob("*.nb[ic]"):
                 compiled.unlink(missing_ok=True)
             known.write_text(stamp)
 

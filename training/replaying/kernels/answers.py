@@ -3,13 +3,13 @@
 # Compiled code: numba infers the types, which mypy cannot follow.
 # mypy: ignore-errors
 
-from numba import njit
+from training.replaying.kernels.compiling import outer
 
 LIVE, COPY = 1, 2
 """Flags of a version."""
 
 
-@njit(cache=True, nogil=True)
+@outer
 def usefulness(start, version, page, score, looks, is_now, truth, scored, waiting, by_query, is_due):
     """Write the usefulness of every due query's answer to `by_query`; `is_now`: flags of each version.
 
@@ -41,7 +41,7 @@ def usefulness(start, version, page, score, looks, is_now, truth, scored, waitin
         by_query[query] = total
 
 
-@njit(cache=True, nogil=True)
+@outer
 def clicks(start, version, page, looks, frequency, is_copy, clicked):
     """Add to `clicked`, by page, how often users of all queries look at it."""
     for query in range(len(start) - 1):

@@ -1,4 +1,4 @@
-"""Decorators of compiled loops, which keep compile time short, and a log line during compilation.
+"""Decorators of compiled loops, which keep compile time short, the files of compiled code, and a log line.
 
 Numba compiles a function with all that it calls, and again for each of its callers. It also makes entries
 from Python and from C, which takes long for bundles of arrays. Three decorators spare most of that:
@@ -15,16 +15,43 @@ for these too: hence ``np.int64(0)`` where a variable is handed on.
 # Compiled code: numba infers the types, which mypy cannot follow.
 # mypy: ignore-errors
 
+import hashlib
 import logging
 import threading
 from typing import Any, Final
 
 from numba import njit
 from numba.core import event
+from numba.core.caching import IndexDataCacheFile
 
-outer = njit(cache=True, no_cfunc_wrapper=True)
-inner = njit(cache=True, no_cfunc_wrapper=True, no_cpython_wrapper=True)
-flat = njit(cache=True, no_cfunc_wrapper=True, inline="always")
+
+class CodeFiles(IndexDataCacheFile):
+    """Files of a function's compiled code, each named by the types that it was compiled for.
+
+    Numba numbers them: two processes that compile at once may give one number to the code of different
+    types. A process that runs code of other types reads memory that is not its own (numba issue 4807).
+    """
+
+    def save(self, key, data):
+        digest = hashlib.sha256(repr((self._source_stamp, key)).encode()).digest()
+        name = self._data_name(int.from_bytes(digest[:8], "big"))
+        self._save_data(name, data)
+        # An entry that another process writes meanwhile is lost, and compiled once more.
+        self._save_index(self._load_index() | {key: name})
+
+
+def _cached(**options):
+    def compile_later(function):
+        compiled = njit(cache=True, no_cfunc_wrapper=True, **options)(function)
+        compiled._cache._cache_file.__class__ = CodeFiles
+        return compiled
+
+    return compile_later
+
+
+outer = _cached(nogil=True)
+inner = _cached(nogil=True, no_cpython_wrapper=True)
+flat = _cached(inline="always")
 
 
 logger = logging.getLogger(__name__)

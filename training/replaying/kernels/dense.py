@@ -4,7 +4,8 @@
 # mypy: ignore-errors
 
 import numpy as np
-from numba import njit
+
+from training.replaying.kernels.compiling import outer
 
 _SIGN = np.int64(-(2**63))
 
@@ -17,7 +18,7 @@ _FEW = 48
 """Most ties for which sorting in place is fastest."""
 
 
-@njit(cache=True)
+@outer
 def ordered_bits(b):
     """Bits of a float, given as int64, whose order is that of the numbers."""
     if b == _SIGN:  # -0.0 is equal to 0.0
@@ -25,7 +26,7 @@ def ordered_bits(b):
     return np.uint64(b ^ ((b >> 63) | _SIGN))  # negative numbers are turned over
 
 
-@njit(cache=True, nogil=True)
+@outer
 def at_least(values, least, rows):
     """Count of values that are not below `least`; their rows are written to `rows`: ``[P + 1]``."""
     count = 0
@@ -35,7 +36,7 @@ def at_least(values, least, rows):
     return count
 
 
-@njit(cache=True)
+@outer
 def in_order(scores, ties):
     """Positions, best first: by score descending, then ties ascending, then position; int64 ``[P]``.
 
@@ -72,7 +73,7 @@ def in_order(scores, ties):
     return places
 
 
-@njit(cache=True)
+@outer
 def _by_digits(keys, places, low, high):
     """Keys and places, sorted by the bits from `low` to `high`; stable."""
     n = len(keys)
@@ -104,7 +105,7 @@ def _by_digits(keys, places, low, high):
     return keys, places
 
 
-@njit(cache=True)
+@outer
 def _straightened(keys, places):
     """Sort keys that are nearly in order, in place, stably; False: they are too far from it."""
     moves_left = 8 * len(keys)
@@ -121,7 +122,7 @@ def _straightened(keys, places):
     return True
 
 
-@njit(cache=True)
+@outer
 def _settle(places, ties):
     """Sort places of equal score by their ties, in place, stably."""
     if len(places) > _FEW:
@@ -140,7 +141,7 @@ def _settle(places, ties):
 MOST = np.finfo(np.float64).max
 
 
-@njit(cache=True)
+@outer
 def multiply(one, of_one, other, of_other, out):
     """Write ``one[of_one] * other[of_other]``, products of two tables, to `out`; whether all are finite."""
     are_finite = True
@@ -151,7 +152,7 @@ def multiply(one, of_one, other, of_other, out):
     return are_finite
 
 
-@njit(cache=True)
+@outer
 def add(group, changes, attempts, sign, site, of_directory, of_site):
     """Add `sign` times `changes` of visits, `attempts`, to sums by directory and by site.
 

@@ -7,26 +7,26 @@ Draws are distinct, so that sorting by them leaves nothing open.
 # mypy: ignore-errors
 
 import numpy as np
-from numba import njit
 
 from scrapy_gp4c.page_state.groupings import NOWHERE
 from scrapy_gp4c.page_state.outcomes import NEIGHBOUR, SAMPLE
 from scrapy_gp4c.scoring.ranking import GOLDEN, Purpose
 from training.replaying.kernels.bits import mix
+from training.replaying.kernels.compiling import outer
 
 _NEIGHBOUR = np.uint64(Purpose.NEIGHBOUR * GOLDEN % 2**64)
 _GROUP = np.uint64(Purpose.GROUP * GOLDEN % 2**64)
 _GOLDEN = np.uint64(GOLDEN)
 
 
-@njit(cache=True, nogil=True)
+@outer
 def draw(salt, drawn):
     """Write the draws of all pages to `drawn`, uint64 ``[P]``, as `draws.salted_draws` of their numbers."""
     for page in range(len(drawn)):
         drawn[page] = mix(mix(np.uint64(page) + _GOLDEN) ^ salt)
 
 
-@njit(cache=True, nogil=True)
+@outer
 def follow(turns, follows, drawn, places, rings, choices, visits):
     """Algorithm 1 of Tan et al. 2007, see `scrapy_gp4c.policies.sampling`; returns the number of visits.
 
@@ -75,7 +75,7 @@ def follow(turns, follows, drawn, places, rings, choices, visits):
             return count
 
 
-@njit(cache=True, nogil=True)
+@outer
 def _order(key):
     """`np.argsort` by sorting numbers that carry their positions: half the time."""
     bits = np.uint64(0)
@@ -93,7 +93,7 @@ def _order(key):
     return order
 
 
-@njit(cache=True, nogil=True)
+@outer
 def _take(candidates, drawn, k, count, is_open, visited, kinds):
     """Visit pages in the order of their draws as neighbours, as far as the budget lasts."""
     key = np.empty(len(candidates), np.uint64)
@@ -107,7 +107,7 @@ def _take(candidates, drawn, k, count, is_open, visited, kinds):
     return count
 
 
-@njit(cache=True, nogil=True)
+@outer
 def earliest(each, drawn, places):
     """First pages of every group, at most `each`, in the order of their draws as samples.
 
@@ -124,7 +124,7 @@ def earliest(each, drawn, places):
     return first, first_begin, groups
 
 
-@njit(cache=True, nogil=True)
+@outer
 def greedy(each, k, drawn, missed, places, visits):
     """Equal samples of all groups, then whole groups, see `scrapy_gp4c.policies.sampling`; number of visits.
 
@@ -160,7 +160,7 @@ def greedy(each, k, drawn, missed, places, visits):
     return count
 
 
-@njit(cache=True, nogil=True)
+@outer
 def _earliest(pages, drawn, first):
     """Write the pages of the highest draws, in order, to `first`."""
     if len(first) > 32:
@@ -173,7 +173,7 @@ def _earliest(pages, drawn, first):
         _above(pages, drawn, np.uint64(0), first)
 
 
-@njit(cache=True, nogil=True)
+@outer
 def _above(pages, drawn, least, first):
     """Write the pages of the highest draws, none below `least`, to `first`; returns their number."""
     held = 0
