@@ -215,7 +215,7 @@ def answers(amounts: Budgets) -> list[str]:
 def _freshness(curve: Curve) -> Iterator[str]:
     points = [(point.budget, point.figures["freshness"].mean) for point in curve.points]
     if points[0][1] >= FRESHNESS[0]:
-        yield f"a budget of {points[0][0]:.3g} keeps {points[0][1]:.1%} of the copies current already"
+        yield f"a budget of {points[0][0]:.1%} keeps {points[0][1]:.1%} of the copies current already"
     for level in FRESHNESS:
         for (low, fresh), (high, fresher) in pairwise(points):
             if fresh < level <= fresher:
@@ -373,6 +373,7 @@ def _read(path: Path) -> tuple[ChangeHistory, int | None]:
     if not path.is_dir():
         return read_history(path), None
     history, report = read_with_report(path)
+    report.log()
     return history, history.pages + report.off_panel if report.off_panel else None
 
 

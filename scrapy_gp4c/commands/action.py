@@ -137,5 +137,5 @@ def table_lines(rows: Sequence[tuple[str, ...]], text_column_count: int = 0) -> 
         for column, (cell, width) in enumerate(zip(row[:-1], widths, strict=False)):
             blanks = " " * (width - width_of(cell))
             cells.append(cell + blanks if column < text_column_count else blanks + cell)
-        lines.append("  ".join([*cells, row[-1]]))
+        lines.append("  ".join([*cells, row[-1]]).rstrip())
     return lines

@@ -29,6 +29,7 @@ from scrapy_gp4c.page_state.rules import url_matches
 from scrapy_gp4c.store.opening import ARCHIVE, Store
 from scrapy_gp4c.store.records import local_time
 
+NO_TEXTS = "the archive lacks one of the two texts: it has those of visits since GP4C_ARCHIVE was set"
 KINDS = ("new", "changed", "gone", "failing", "back")
 """Events with an option of their own."""
 
@@ -49,7 +50,7 @@ class Change:
     """Changes of this page so far, this one included."""
     diff: list[str] | None
     """With ``--diff``, how the text differs from the version before, a line for each place; null: not asked
-    for, or the archive has not both."""
+    for, or the archive lacks one of the two texts."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def _show(changes: Iterator[Change], options: Namespace, first: int, last: int, 
             found_at = f"cycle {one.cycle}, {local_time(one.time)}"
             bits = "" if one.distance is None else f", {counted(one.distance, 'bit')}"
             say(f"{one.url}  {one.kind} in {found_at}, change {one.changes}{bits}")
-            nothing = ("the archive has not both texts",) if one.kind == "changed" else ()
+            nothing = (NO_TEXTS,) if one.kind == "changed" else ()
             for line in nothing if one.diff is None else one.diff:
                 print(f"  {coloured(line) if in_colour else line}")
     else:

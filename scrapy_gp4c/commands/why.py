@@ -39,7 +39,7 @@ from scrapy_gp4c.scoring import refresh_value, terminals
 from scrapy_gp4c.store.opening import Store
 
 NEAREST: Final = 5
-_WHOLE: Final = re.compile(r"(?<![\w.])(\d+)\.0(?![\de])")
+_NUMBER: Final = re.compile(r"(?<![\w.])\d+\.\d+(?:e[+-]?\d+)?")
 PAST_CYCLES: Final = 5
 AHEAD: Final = 200
 """Cycles ahead that are looked at for the next visit."""
@@ -284,7 +284,9 @@ def find_page(project: Project, store: Store, url: str) -> int:
     try:
         keys = [project.page({"url": one})[0] for one in (url, *moves.old_names(url))]
     except ValueError as error:
-        raise UnknownPageError(str(error)) from None
+        raise UnknownPageError(
+            f"{url!r} is no URL of a page, such as https://example.com/a: {error}"
+        ) from None
     page = next((page for page in map(store.find, keys) if page is not None), None)
     if page is None:
         near = nearest(project, store, url)
@@ -329,8 +331,9 @@ def _show(why: Why, options: Namespace) -> None:
     print_table([("terminal", "value", "meaning"), *rows], text_column_count=1)
     say()
     score = why.score
-    # ``3`` for ``3.0``: the same numbers, easier to read.
-    parts = [score.formula, *([] if score.filled is None else [_WHOLE.sub(r"\1", score.filled)])]
+    parts = [score.formula]
+    if score.filled is not None:
+        parts.append(_NUMBER.sub(lambda number: f"{float(number[0]):.6g}", score.filled))
     value = f"{score.value + 0.0:.6g}"
     say("score       " + " = ".join([*parts, *([] if parts[-1] == value else [value])]))
     if score.rank is not None:

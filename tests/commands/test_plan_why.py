@@ -108,6 +108,8 @@ async def test_plan_by_other_settings_and_an_unknown_page(
     first, *nearest = unknown.stderr.splitlines()
     assert first == f"scrapy gp4c why: no page of the store has the URL {site.url('/100')}; the nearest are:"
     assert nearest == [f"  {site.url(path)}" for path in ("/10", "/1", "/11", "/0", "/2")]
+    no_url = scrapy_gp4c(project_directory, "history", "news", "100", *where)
+    assert (no_url.returncode, "such as https://example.com/a" in no_url.stderr) == (1, True), no_url.stderr
 
 
 def test_a_page_that_is_never_visited(

@@ -180,13 +180,21 @@ def test_there_are_commands_to_hold() -> None:
 def without_times(text: str) -> list[str]:
     """Sorted lines of an output, without times, directories and the number of the store."""
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", text)
-    text = re.sub(r"\S+(/\.scrapy/\S+) \(\w+\)", r"\1", text)
+    text = re.sub(r"\S+(/\.scrapy/\S+)( \(\w+\))?", r"\1", text)
     return sorted(text.strip().splitlines())
+
+
+def shown_examples(name: str) -> list[tuple[list[str], str]]:
+    """Commands and output of each block of a page that begins with ``$``; those that crawl come last."""
+    text = DOCUMENTS[name].read_text("utf-8")
+    blocks = re.findall(r"^```\n((?:\$ [^\n]*\n)+)(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    examples = [(lines.removeprefix("$ ").strip().split("\n$ "), output) for lines, output in blocks]
+    return sorted(examples, key=lambda example: len(example[0]))
 
 
 @pytest.mark.slow
 def test_the_tutorial_works_word_by_word(tmp_path: Path) -> None:
-    """Its shop, its spider, its settings and its commands, which print what the page shows."""
+    """Its commands print what the page shows, and those of the page of commands, too, on its store."""
     text = DOCUMENTS["tutorial.md"].read_text("utf-8")
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     shop, spider, settings = (code for language, code in blocks if language == "python")
@@ -200,6 +208,11 @@ def test_the_tutorial_works_word_by_word(tmp_path: Path) -> None:
         )  # fmt: skip
         assert done.returncode == 0, (command, done.stderr)
         return done.stdout
+
+    def run_all(line: str) -> str:
+        """Output of a line of a shell, which may be a loop."""
+        loop = re.fullmatch(r"for day in ([\d ]+); do (.*); done", line)
+        return run(line) if loop is None else "".join(run(loop[2]) for _ in loop[1].split())
 
     with socket.socket() as probe:  # the page names one port, which another program may have
         if probe.connect_ex(("127.0.0.1", 8642)) == 0:
@@ -215,15 +228,17 @@ def test_the_tutorial_works_word_by_word(tmp_path: Path) -> None:
     try:
         assert server.stdout is not None
         assert server.stdout.readline().startswith(b"The shop is open")
-        crawls = re.fullmatch(r"for day in ([\d ]+); do (.*); done\n(.*)", shown[1])
-        assert crawls is not None
-        for _ in crawls[1].split():
-            run(crawls[2])
-        assert without_times(run(crawls[3])) == without_times(shown[2])
+        crawls, status = shown[1].splitlines()
+        run_all(crawls)
+        assert without_times(run(status)) == without_times(shown[2])
         for command, output in itertools.pairwise(shown[3:]):
             if command.startswith("scrapy gp4c") and not output.startswith("scrapy"):
                 assert without_times(run(command)) == without_times(output)
         assert "7 judged visits found 6 changes" in run("scrapy gp4c why offers http://127.0.0.1:8642/6")
+        examples = shown_examples("commands.md")
+        assert len(examples) >= 5
+        for lines, output in examples:
+            assert without_times([run_all(line) for line in lines][-1]) == without_times(output), lines
         run("scrapy gp4c monitor offers --every 0.1s --cycles 1")
     finally:
         server.kill()

@@ -95,7 +95,7 @@ def test_answers_lie_on_the_curve() -> None:
     """Freshness between two budgets by a straight line; what no budget reaches is said to be out of reach."""
     points = [point(0.05, 0.85, 100.0), point(0.1, 0.95, 600.0), point(0.2, 0.97, 700.0)]
     assert answered(points) == [
-        "a budget of 0.05 keeps 85.0% of the copies current already",
+        "a budget of 5.0% keeps 85.0% of the copies current already",
         "90% freshness needs a budget of 7.5%",
         "95% freshness needs a budget of 10.0%",
         "99% freshness needs more than the largest budget: 20.0% keep 97.0% of the copies current",

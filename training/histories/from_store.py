@@ -148,17 +148,19 @@ class ReadReport:
                 parts.append(f"{counted(number, noun)} {remark}")
         return "; ".join(parts)
 
+    def log(self) -> None:
+        """Log the report: as a warning if something was guessed or left out."""
+        doubtful = self.imputed or self.late or self.erroneous or self.partial or self.unused_cycles
+        (logger.warning if doubtful else logger.info)("%s", self)
+
 
 def read_store(path: Path, *, max_errors: int = MAX_ERRORS, partial: bool = False) -> ChangeHistory:
-    """History of a store; logs the report, as a warning if something was guessed or left out.
+    """History of a store; logs the report.
 
     Raises HistoryError for a directory that is no store, or whose store has no history.
     """
     history, report = read_with_report(path, max_errors=max_errors, partial=partial)
-    guessed_or_left_out = (
-        report.imputed or report.late or report.erroneous or report.partial or report.unused_cycles
-    )
-    (logger.warning if guessed_or_left_out else logger.info)("%s", report)
+    report.log()
     return history
 
 

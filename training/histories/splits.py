@@ -128,7 +128,8 @@ def protocol_splits(
         raise HistoryError(
             f"the protocol {protocol!r} needs at least {FOLDS} pages and {least} cycles ({parts} x ({warmup} "
             f"of warm-up + 1)); {history.source} has {counted(history.pages, 'page')} and "
-            f"{counted(history.cycles, 'cycle')}"
+            f"{counted(history.cycles, 'cycle')}. Give a longer history: `scrapy gp4c status` says what a "
+            "crawl still lacks"
         )
     if division != "pages":
         folds = site_folds(units_of(history, division), FOLDS, seed)

@@ -157,7 +157,7 @@ def report(learned: Learned, choices: Choices, output: Path, console: Console) -
     console.print()
     console.out("score = " + readable(learned.best.text), style="bold", highlight=False)
     console.print()
-    console.print(f"Written to {output}. To crawl with it, put this line into settings.py:")
+    console.print(f"Written to {output}. A crawl uses it with this line in settings.py:")
     console.out(f"GP4C_SCORE_FUNCTION = {json.dumps(str(output))}", highlight=False)
     policy = choices.goal.policy_of(learned.best.text)
     if policy != Choices.policy:
