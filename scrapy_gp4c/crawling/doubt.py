@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from scrapy_gp4c.crawling.requests import site_of
 from scrapy_gp4c.fingerprint import distance, is_changed
-from scrapy_gp4c.fingerprint.copy_notes import asks_password, has_end, unpack
+from scrapy_gp4c.fingerprint.copy_notes import LOW, asks_password, has_end, unpack
 from scrapy_gp4c.page_state.page_names import head_and_path
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ RULES: Final = (
         "the rule of shared texts, remembered",
     ),
     Rule(
-        "a text that many pages of the site share in this cycle",
+        "a text that many pages share in this cycle",
         lambda answer: is_shared(answer.sharing_pages, answer.visited_pages),
         "Bar-Yossef et al. 2004, Sic transit gloria telae: soft 404s have one text",
     ),
@@ -179,7 +179,7 @@ RULES: Final = (
         "public bug reports of change monitors: teasers of articles while a login is lost",
     ),
     Rule(
-        "a redirect that many pages of the site share in this cycle",
+        "a redirect that many pages share in this cycle",
         lambda answer: is_shared(answer.redirected_pages, answer.visited_pages),
         "Bar-Yossef et al. 2004, Sic transit gloria telae: soft 404s redirect to one URL",
     ),
@@ -280,7 +280,7 @@ def is_marked(response: Response, words: int, marks: Iterable[bytes] = MARKS) ->
 
 
 class SharedTexts:
-    """Texts and URLs that changed pages of a site came to in a cycle."""
+    """Texts and URLs that changed pages of a site, or of all sites, came to in a cycle."""
 
     def __init__(self, doubted: list[int]) -> None:
         self.doubted = dict.fromkeys(doubted)
@@ -291,16 +291,19 @@ class SharedTexts:
         self._visited: Counter[str] = Counter()
 
     def _note(self, site: str, shared: int | str, changed: Changed) -> dict[int, Changed]:
-        """Note a changed page; returns the pages that came to the same, by their different copies.
+        """Note a changed page; returns pages of its site that came to the same, by their different copies.
 
-        ``shared``: fingerprint of the answer, or the URL that a redirect led to.
+        They are those of all sites where so many share it. ``shared``: fingerprint of the answer, or the URL
+        that a redirect led to.
         """
-        pages = self._sharing.pop((site, shared), {})
-        pages.setdefault(changed.copy, changed)
-        self._sharing[site, shared] = pages
-        if len(self._sharing) > MAX_SHARING:
-            del self._sharing[next(iter(self._sharing))]
-        return pages
+        pages: dict[int, Changed] = {}
+        for scope in (site, ""):
+            earlier, pages = pages, self._sharing.pop((scope, shared), {})
+            pages.setdefault(changed.copy, changed)
+            self._sharing[scope, shared] = pages
+            if len(self._sharing) > MAX_SHARING:
+                del self._sharing[next(iter(self._sharing))]
+        return pages if is_shared(len(pages), self._visited.total()) else earlier
 
     def _note_new_text(
         self, site: str, fingerprint: int, changed: Changed, *, is_halved: bool
@@ -355,7 +358,8 @@ class SharedTexts:
         site, notes = site_of(request), unpack(copy.notes)
         self._visited[site] += 1
         visited = self._visited[site]
-        if not is_changed(page.fingerprint, copy.copy, distance_bits):
+        is_earlier = page.fingerprint & LOW == notes.earlier > 0 and page.fingerprint not in self.doubted
+        if is_earlier or not is_changed(page.fingerprint, copy.copy, distance_bits):
             return Doubt(reason_of(AnswerFeatures(headers, notes.words, notes.words)))
         sharing = self._note(site, page.fingerprint, copy)
         is_redirected = bool(request.meta.get("redirect_urls"))
@@ -370,6 +374,9 @@ class SharedTexts:
         is_halved = page.kind != "bytes" and notes.words >= MIN_WORDS and page.words < notes.words / 2
         is_short = is_halved and page.kind == "html" and page.words < min(notes.words / 3, MAX_MARKED_WORDS)
         close, from_far, halved = self._note_new_text(site, page.fingerprint, copy, is_halved=is_halved)
+        near, from_afar, _ = self._note_new_text("", page.fingerprint, copy, is_halved=is_halved)
+        if are_near(from_afar, len(self._changed[""]), self._visited.total()):
+            close, from_far = near, from_afar  # of many sites, as a proxy blocks them
         changed = len(self._changed[site])
         answer = AnswerFeatures(
             headers,

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from scrapy_gp4c.crawling.cycle import Cycle
     from scrapy_gp4c.crawling.hints import PageClaims
     from scrapy_gp4c.crawling.run import Run
+    from scrapy_gp4c.page_state.columns import PageRow
     from scrapy_gp4c.page_state.rules import PageRule
 
 logger = foreign_safe_logger(__name__)
@@ -254,7 +255,7 @@ class Visit:
                 row = visits.store.page(claim.page)
                 if outcome == "not_modified" and row.outcome == CHANGED and is_drawn(row.key, row.n - 1):
                     self._note_lie()  # the page was asked for with the validators of the copy before
-                is_refusal = response.status in REFUSALS
+                is_refusal = response.status in REFUSALS or (outcome == "error" and self._is_lost(row))
                 self._note_refusal(wait_of(response) if is_refusal else None)
                 error = "the body lacks its end" if CUT_OFF in response.flags else None
                 is_empty = visits.skip_unchanged and response.status == 304  # nothing for a callback to read
@@ -562,6 +563,11 @@ class Visit:
         if line is not None:
             logger.warning("%s", line)
 
+    def _is_lost(self, row: PageRow) -> bool:
+        """Whether a page that now fails answered at its last visit, or no page of its site answers."""
+        has_failed = row.failures > 0 and self._visits.cycle.patience.good[site_of(self._request)] > 0
+        return bool(row.has_copy) and not has_failed
+
     def _note_refusal(self, until_s: float | None) -> None:
         """Count answers by which a site refuses the crawl; the first time it is left alone, say so.
 
@@ -578,7 +584,7 @@ class Visit:
             return  # the site answers others well
         held = self._visits.cycle.held.get(page)
         request = self._request if held is None or held.request is None else held.request
-        cycle, host = self._visits.cycle, site_of(self._request)
+        cycle, host = self._visits.cycle, site_of(request)
         cycle.refusals.append(Refusal(page, request, host, wait_of(response), cycle.patience.good[host]))
 
     def _note_returns(self, notes: bytes) -> None:

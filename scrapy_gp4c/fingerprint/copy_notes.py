@@ -98,7 +98,7 @@ _MARKUP_SUM: Final = struct.Struct("<Q")
 _CHANGES: Final = struct.Struct("<IB")
 """Part of the fingerprint before the last change, and how often the page came back to it."""
 MAX_RETURNS: Final = 255
-_LOW: Final = 2**32 - 1
+LOW: Final = 2**32 - 1
 _END_BYTES: Final = 1_024
 """End of an HTML page in which its last tag stands."""
 _asks_password: Final = re.compile(rb"<input\b[^>]{0,500}?\btype\s*=\s*[\"']?password", re.IGNORECASE).search
@@ -191,8 +191,8 @@ def compared(
     total = body_sum(response, features, reading.kept_fingerprint)
     earlier, returns = before.earlier, before.returns
     if copy is not None and is_changed(reading.fingerprint, copy, distance_bits):
-        returns = min(returns + (earlier == reading.kept_fingerprint & _LOW), MAX_RETURNS)
-        earlier = copy & _LOW
+        returns = min(returns + (earlier == reading.kept_fingerprint & LOW), MAX_RETURNS)
+        earlier = copy & LOW
     return reading, pack(
         notes_of(reading, total, learned, part_sum)._replace(
             asks_password=asks_password(response),

@@ -111,6 +111,8 @@ def _is_ignored(parameter: str, pattern: re.Pattern[str]) -> bool:
     return _SESSION_VALUE.fullmatch(value) is not None and _SESSION_NAMES.fullmatch(name) is not None
 
 
+_WWW: Final = re.compile(r"//www\d*\.")
+"""Begin of a host's name that tells one of several servers, or nothing."""
 INDEXES: Final = ("/", "index.html", "index.php")
 """Ends of paths that many servers take for nothing."""
 ENDS: Final = (("", ""), ("/", ""), ("", "/"), ("/", "/index.html"), ("/", "/index.php"), ("", ".html"))
@@ -181,12 +183,13 @@ def other_ends(url: str) -> Iterator[str]:
 
 
 def plainer_urls(url: str) -> Iterator[str]:
-    """Plainer addresses that often have the same page: https, no ``www.``, slash, index or capitals."""
+    """Plainer addresses that often have the same page: https, no ``www2.``, slash, index or capitals."""
     head, path = head_and_path(url)
     if head.startswith("http:"):
         yield f"https{head[4:]}{path}"
-    if "//www." in head:
-        yield f"{head.replace('//www.', '//', 1)}{path}"
+    if "//www" in head:
+        heads = [_WWW.sub(begin, head) for begin in ("//www.", "//")]
+        yield from (plainer + path for plainer in heads if plainer != head)
     if "?" not in path:
         for end in INDEXES:
             if path.endswith(end) and path != end:

@@ -18,7 +18,7 @@ from scrapy_gp4c.crawling.cycle import retry_after
 from scrapy_gp4c.crawling.doubt import RULES, AnswerFeatures, Changed, Doubt, SharedTexts, reason_of
 from scrapy_gp4c.crawling.messages import lying
 from scrapy_gp4c.fingerprint import read
-from scrapy_gp4c.fingerprint.copy_notes import notes_of, pack
+from scrapy_gp4c.fingerprint.copy_notes import LOW, notes_of, pack
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import LinkFollower, Pages, Site, crawl, html, outcomes
 
@@ -229,11 +229,18 @@ async def test_a_false_charset_is_no_change(
     assert ends == ["first", *["unchanged"] * (len(headers) - 1), "changed"]
 
 
-def judged(texts: SharedTexts, number: int, old: str, new: str) -> Doubt:
-    """Judgement of a page that was one text and is another."""
-    copy, page = (HtmlResponse(f"http://a.example/{number}", body=html(text).encode()) for text in (old, new))
+def judged(
+    texts: SharedTexts, number: int, old: str, new: str, earlier: str = "", host: str = "a.example"
+) -> Doubt:
+    """Judgement of a page that was one text and is another; ``earlier``: its text before the old one."""
+    copy, page, first = (
+        HtmlResponse(f"http://{host}/{number}", body=html(text).encode()) for text in (old, new, earlier)
+    )
     readings = read(copy, None), read(page, None)
-    before = Changed(number, readings[0].fingerprint, pack(notes_of(readings[0], None, b"")))
+    notes = notes_of(readings[0], None, b"")
+    if earlier:
+        notes = notes._replace(earlier=read(first, None).fingerprint & LOW)
+    before = Changed(number, readings[0].fingerprint, pack(notes))
     return texts.judge(Request(page.url), page, readings[1], before, 1, was_redirected=False)
 
 
@@ -243,6 +250,25 @@ def test_a_new_frame_around_the_texts_of_all_pages_is_no_doubt() -> None:
     for number in range(20):
         doubt = judged(texts, number, text_of(number), f"{frame} {text_of(number)}")
         assert doubt == (None, False, [])
+
+
+@pytest.mark.parametrize("names_the_host", [False, True])
+def test_a_block_of_many_sites_is_doubtful(names_the_host: bool) -> None:
+    """As a proxy answers for all of them, longer than their pages; the first ones are taken back."""
+    texts, portal, taken_back = SharedTexts([]), text_of(999) * 4, []
+    for number in range(8):
+        host = f"{number}.example"
+        doubt = judged(texts, number, text_of(number), portal + host * names_the_host, host=host)
+        taken_back += [one.page for one in doubt.taken_back]
+    assert doubt.reason is not None
+    assert taken_back == list(range(3 if names_the_host else 2))
+
+
+def test_the_text_before_a_block_is_no_doubt() -> None:
+    """A page that comes back is believed, though the block has lasted so long that it was, and is longer."""
+    text = " ".join(text_of(2).split()[:30])
+    assert judged(SharedTexts([]), 1, text_of(1), text).reason is not None
+    assert judged(SharedTexts([]), 1, text_of(1), text, earlier=text).reason is None
 
 
 def test_a_captcha_of_a_single_page_is_doubtful() -> None:
@@ -387,13 +413,16 @@ async def test_deleted_pages_that_lead_home_settle(
 
 
 @pytest.mark.parametrize(
-    ("status", "wait"), [(429, "Fri, 31 Dec 2999 23:59:59 GMT"), (429, None), (522, None), (None, None)]
+    ("status", "wait"), [(429, "Fri, 31 Dec 2999 23:59:59 GMT"), (429, None), (500, None), (None, None)]
 )
 @pytest_twisted.ensureDeferred
 async def test_a_site_that_refuses_gives_its_visits_to_others(
     status: int | None, wait: str | None, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It gets 5 requests, and none in the next cycle where it asks for that; without a status it hangs up."""
+    """It gets 5 requests, and none in the next cycle where it asks for that; without a status it hangs up.
+
+    A status that says nothing of a whole site refuses it where its pages answered before.
+    """
     site = Site(hosts=("127.0.0.1", "127.0.0.2"))
     try:
         paths = [f"/{number}" for number in range(40)]

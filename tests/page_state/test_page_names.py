@@ -137,6 +137,7 @@ def test_sites_that_moved(redirects: list[tuple[str, str]], link: str, old_names
     [
         ("https://a.b/x?y=/", []),
         ("http://www.a.b/x", ["https://www.a.b/x", "http://a.b/x"]),
+        ("https://www12.a.b/", ["https://www.a.b/", "https://a.b/"]),
         ("https://a.b/X/", ["https://a.b/X", "https://a.b/x/"]),
         ("https://a.b/index.html", ["https://a.b/"]),
         ("https://a.b/", []),
