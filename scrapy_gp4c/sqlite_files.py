@@ -45,7 +45,7 @@ class SqliteKind(NamedTuple):
             if not readonly:
                 path.touch(0o600)  # its owner's alone, as are the files that SQLite puts beside it
             uri = f"{path.resolve().as_uri()}?mode={'ro' if readonly else 'rw'}"
-            connection = sqlite3.connect(uri, _PATIENCE_S, isolation_level=None, uri=True)
+            connection = sqlite3.connect(uri, timeout=_PATIENCE_S, isolation_level=None, uri=True)
             try:
                 self._prepare(connection, path, readonly)
             except BaseException:

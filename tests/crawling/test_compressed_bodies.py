@@ -11,9 +11,8 @@ from typing import Any
 import brotli
 import pytest
 import pytest_twisted
-from backports import zstd
 
-from scrapy_gp4c.middleware import MAX_MEMBERS, lacks_end
+from scrapy_gp4c.middleware import MAX_MEMBERS, lacks_end, zstd
 from tests.support.loopback import Pages, Site, crawl, html, outcomes
 
 CODECS: dict[bytes, Callable[[bytes], bytes]] = {

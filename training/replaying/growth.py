@@ -162,6 +162,11 @@ def replay_growth(grown: GrowthHistory, crawl: GrowthCrawl) -> GrowthResult:
     )
 
 
+def _found_by(finder: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
+    """Column `found_by` of pages with these finders."""
+    return np.where(finder == NO_FINDER, discovery.START, finder.astype(np.int64) + 1)
+
+
 _KEPT: Final = (
     "group", "found_by", *sizes.COLUMNS, *measured.COLUMNS, *measured.LINKED, *first_visits.COLUMNS,
     *hints.COLUMNS, *weights.COLUMNS,
@@ -196,8 +201,7 @@ class GrowthReplay:
             self.began_with &= grown.finder == NO_FINDER
         self.known = self.began_with.copy()
         self._linked = self.known.copy()
-        found_by = np.where(grown.finder == NO_FINDER, discovery.START, grown.finder + 1)
-        self.state["found_by"][:] = found_by
+        self.state["found_by"][:] = _found_by(grown.finder)
         self._outdated = np.zeros(pages, np.bool_)
         self.state["weight"] = history.weights
         self._weights = FixedPointWeights.of(history.weights, pages, history.cycles)
@@ -406,7 +410,7 @@ class GrowthReplay:
             linked = linked[np.argsort(first[linked], kind="stable")]
             finders = visits[first[linked]]
             np.add.at(brought, finders[finders != NO_FINDER], 1)
-            found_by[linked] = np.where(finders == NO_FINDER, discovery.START, finders + 1)
+            found_by[linked] = _found_by(finders)
             self._linked[linked] = True
             self.state["entered"][linked] = self._number
             self._count_links(links[turn[links["source"]] < len(visits)])
