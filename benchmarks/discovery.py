@@ -73,7 +73,7 @@ def crawls(kind: str, share: float, cycles: int, listed: int, folder: str) -> No
         sitemap_urls = (f"{web.url}/sitemap.xml",)
 
         def parse(self, response: Any) -> None:
-            """Want nothing."""
+            """Yield nothing."""
 
     class FromStart(CrawlSpider):
         name = "start page"
@@ -81,14 +81,14 @@ def crawls(kind: str, share: float, cycles: int, listed: int, folder: str) -> No
         rules = (Rule(LinkExtractor(), callback="want"),)
 
         def want(self, response: Any) -> None:
-            """Want nothing."""
+            """Yield nothing."""
 
     class FromList(Spider):
         name = "list"
         start_urls = tuple(f"{web.url}/list/{number}" for number in range(listed))
 
         def parse(self, response: Any) -> None:
-            """Want nothing."""
+            """Yield nothing."""
 
     spider = {"sitemap": FromSitemap, "start page": FromStart, "list": FromList}[kind]
     settings = {

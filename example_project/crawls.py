@@ -30,7 +30,7 @@ LEARNED, CONTROL = "learned", "control"
 """Names of the crawl that learns, and of its store crawled on by the default."""
 WARMUP_VISITS = 2
 FIRST_RANKED_DAY = 2 + WARMUP_VISITS  # day 1 is for first visits, then every page is warmed up
-CRAWL_LIMIT_S = 300
+CRAWL_LIMIT_S = 1800
 FETCHED = (FIRST, *JUDGED)
 RANKED = KINDS.index("ranked")
 
@@ -121,7 +121,10 @@ class Series:
         try:
             code = self.starter.end(CRAWL_LIMIT_S)
         except TimeoutError:
-            raise DemoError(f"a crawl takes more than {CRAWL_LIMIT_S} s; its log: {self.log}") from None
+            raise DemoError(
+                f"a crawl takes more than {CRAWL_LIMIT_S} s; its log: {self.log}. End what keeps the "
+                "machine busy, and run the demo again"
+            ) from None
         if code:
             reason = self.errors.read_text().strip().splitlines() or [f"status {code}"]
             raise DemoError(f"scrapy crawl failed: {reason[-1]}; its log: {self.log}")

@@ -53,7 +53,7 @@ TERMINALS: Final[dict[Target, tuple[str, ...]]] = {
 }
 """Function -> its terminals besides the chosen ones."""
 OTHERS: Final = (
-    "promote", "fitness", "cost", "protocol", "division", "sample_sites", "importance", "every", "claims",
+    "promote", "fitness", "cost", "protocol", "division", "importance", "every", "claims",
     "first_sight", "selection", "front", "prefer", "ties", "forget", "checkpoint", "resume",
 )  # fmt: skip
 """Options that ``--growth`` refuses: they are for functions that rank pages."""
@@ -206,8 +206,6 @@ def _parts(add: options.Add, choices: Choices) -> None:
         "pages, else directories, else pages"
     )
     add("--divide", choices=DIVISIONS, default=choices.division, dest="division", help=divide_help)
-    sample_help = "train on this share of the sites, whole ones drawn at random"
-    add("--sample-sites", type=float, metavar="SHARE", default=choices.sample_sites, help=sample_help)
 
 
 def _front(add: options.Add, choices: Choices) -> None:

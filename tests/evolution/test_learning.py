@@ -604,16 +604,3 @@ def test_everything_is_replayed_under_the_policy(front):
     assert result.selected == run(parts.training, result.text, clock="visits", policy=policy).ndcg.mean()
     under, top_k = (run(parts.training, "t", policy=one).ndcg.tolist() for one in (policy, "top_k"))
     assert under != top_k
-
-
-def test_sampled_sites_train_and_nothing_else_changes():
-    """Whole sites of the training part; validation and test stay as they are."""
-    choices = dataclasses.replace(CHOICES, division="sites", sample_sites=0.4)
-    history = generate("brdc12-like", 2000, 30, 3)
-    (all_sites,), (part,) = (
-        prepare_splits(history, dataclasses.replace(choices, sample_sites=s)) for s in (1.0, 0.4)
-    )
-    assert 0.1 < part.training.pages / all_sites.training.pages < 0.7
-    for one, other in zip(all_sites[1:3], part[1:3], strict=True):
-        assert np.array_equal(one.changed, other.changed)
-    assert part.training.k == round(0.1 * part.training.pages)

@@ -160,7 +160,6 @@ def refused(capsys, *arguments: str) -> str:
         (["--backend", "dask"], "needs the address of a scheduler"),
         (["--front", "--fitness", "freshness"], "a front is of two objectives, freshness and another"),
         (["--policy", "rounds(rounds=0)"], "takes for rounds a whole number from 1"),
-        (["--sample-sites", "0"], "sample_sites must be a share above 0, at most 1; found 0.0"),
     ],
 )
 def test_bad_arguments(history, tmp_path, capsys, arguments, words):
@@ -261,9 +260,8 @@ def test_related_terminals_divide_whole_sites(tmp_path, capsys):
     write_npz(tmp_path / "one.npz", one)
     output = tmp_path / "score.json"
     arguments = [*FAST, "--generations", "2", "--terminals", "related", "-o", str(output)]
-    assert main([str(tmp_path / "h.npz"), *arguments, "--sample-sites", "0.5"]) == 0
+    assert main([str(tmp_path / "h.npz"), *arguments]) == 0
     assert "near" in content(output)["parameters"]["terminals"]
-    assert content(output)["parameters"]["sample_sites"] == 0.5
     capsys.readouterr()
     error = refused(capsys, str(tmp_path / "one.npz"), *arguments, "--divide", "sites")
     assert "cannot divide 1 site into 5 parts" in error

@@ -34,7 +34,6 @@ OMITTED_DEFAULTS: Final = (
     "policy",
     "named_policies",
     "division",
-    "sample_sites",
     "in_use",
     "front",
     "prefer",
@@ -70,8 +69,6 @@ class Choices:
     """Whether named functions are judged under their own policies, and written with them."""
     division: DivisionChoice = "auto"
     """Unit of the splits, see `training.histories.splits.protocol_splits`; ``auto``: see `units`."""
-    sample_sites: float = 1.0
-    """Share of the training sites that is learned from, see `splits.sampled_sites`."""
     in_use: str = DEFAULT_FUNCTION
     """Score argument of the function in use, which the learned one is compared with."""
     front: bool = False
@@ -97,8 +94,6 @@ class Choices:
                 )
         if not 0.0 <= self.forget < 1.0:
             raise LearningError(f"forget must be a share from 0 to below 1; found {self.forget}")
-        if not 0.0 < self.sample_sites <= 1.0:
-            raise LearningError(f"sample_sites must be a share above 0, at most 1; found {self.sample_sites}")
         if self.front and self.fitness == GUARD:
             raise LearningError(f"a front is of two objectives, {GUARD} and another; found {GUARD} twice")
         for name, least in (("seeds", 1), ("seed", 0), ("warmup", 0)):
@@ -230,9 +225,6 @@ def prepare_splits(
     folds = []
     for number, split in enumerate(history_splits):
         train = split.train
-        if choices.sample_sites < 1.0:
-            drawn = splits.sampled_sites(train.site, choices.sample_sites, (choices.seed, number))
-            train = train.take(drawn)
         draws = [train]
         if choices.forget:
             seeds = [(choices.seed, number, *([draw] if draw else [])) for draw in range(DRAWS)]
