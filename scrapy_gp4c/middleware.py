@@ -105,17 +105,29 @@ class CallbackMiddleware(BaseSpiderMiddleware):
         self, response: Response | None, result: Iterable[Any], spider: Spider | None = None
     ) -> Iterable[Any]:
         """Drop requests of settled pages."""
-        run = self._skipping_run(response)
-        return (entry for entry in result if run is None or not self._skips(run, entry, response))
+        run, is_silent = self._skipping_run(response), True
+        for entry in result:
+            is_silent = False
+            if run is None or not self._skips(run, entry, response):
+                yield entry
+        if is_silent:
+            self._note_silent(response)
 
     async def process_spider_output_async(
         self, response: Response | None, result: AsyncIterator[Any], spider: Spider | None = None
     ) -> AsyncIterator[Any]:
         """Do the same as `process_spider_output`."""
-        run = self._skipping_run(response)
+        run, is_silent = self._skipping_run(response), True
         async for entry in result:
+            is_silent = False
             if run is None or not self._skips(run, entry, response):
                 yield entry
+        if is_silent:
+            self._note_silent(response)
+
+    def _note_silent(self, response: Response | None) -> None:
+        if (run := run_of(self.crawler)) is not None:
+            run.note_silent(finder_for(response))
 
     def _skipping_run(self, response: Response | None) -> Run | None:
         """The run that drops links here; None where a middleware, signal or statistic is to have each."""

@@ -102,6 +102,8 @@ class Batch:
     """Cookies of the host, each with the key of its jar."""
     doubted: list[int]
     """Fingerprints that cycles before have doubted."""
+    changes: list[dict[str, Any]]
+    """How attributes of the spider have changed elsewhere."""
 
 
 class Reply(NamedTuple):
@@ -113,8 +115,8 @@ class Reply(NamedTuple):
     """Running number, batch, position of the page in it, and the pickled `PageResult`."""
     batches: frozenset[str]
     """Batches that it has not finished."""
-    stats: dict[str, int]
-    """Statistics that have grown, by how much."""
+    stats: dict[tuple[str, str], Any]
+    """Method of the statistics collector and name of the statistic -> value."""
     delays_s: dict[str, float]
     """Present delays of hosts."""
     cookies: list[tuple[Any, Any]]
@@ -167,6 +169,8 @@ class PageResult:
     """Error of the download."""
     is_unsent: bool = False
     """Whether the page was not asked for before the end of its batch."""
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    """How callbacks have changed the spider's attributes meanwhile."""
     elsewhere: dict[str, Any] | None = None
     """Request of another host that the page redirects to."""
 

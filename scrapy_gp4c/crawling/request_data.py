@@ -31,9 +31,9 @@ _OPTIONS: Final = (
     "splash",
     "zyte_api",
 )
-_NO_DATA: Final = frozenset({"cookiejar", "depth", "link_text"})
+_NO_DATA: Final = frozenset({"cookiejar", "depth", "dumps_kwargs", "link_text"})
 _FOR_SERVER: Final = ("cookies", "flags", "header ", "meta proxy", JAR)
-_FIELDS: Final = frozenset({"cookies", "flags", "cb_kwargs", "headers", "meta", "session"})
+_FIELDS: Final = frozenset({"attributes", "cookies", "flags", "cb_kwargs", "headers", "meta", "session"})
 """Fields of a stored request that may have data."""
 
 
@@ -45,9 +45,10 @@ def data_of(stored: StoredRequest) -> dict[str, Any]:
     if not isinstance(stored, dict) or _FIELDS.isdisjoint(stored):
         return {}
     data: dict[str, Any] = {name: stored[name] for name in ("cookies", "flags") if stored.get(name)}
-    parts = (stored.get(name) for name in ("cb_kwargs", "headers", "meta"))
-    cb_kwargs, headers, meta = (values if isinstance(values, dict) else {} for values in parts)
+    parts = (stored.get(name) for name in ("cb_kwargs", "headers", "meta", "attributes"))
+    cb_kwargs, headers, meta, attributes = (values if isinstance(values, dict) else {} for values in parts)
     data |= {f"cb_kwargs {name}": value for name, value in cb_kwargs.items()}
+    data |= {f"attribute {name}": value for name, value in attributes.items() if not _is_option(name)}
     data |= {f"header {name}": value for name, value in headers.items() if name != "Referer"}
     for name, value in meta.items():
         if not isinstance(value, bool) and not _is_option(name):
@@ -77,7 +78,7 @@ def new_data(before: StoredRequest, now: StoredRequest) -> dict[str, Any]:
     new = {name: value for name, value in _data_for_callback(now).items() if old.get(name) != value}
     for name in now.get("unstorable", ()):
         field, _, key = name.partition(" ")
-        if field in ("cb_kwargs", "callback") or (field == "meta" and not _is_option(key)):
+        if field in ("cb_kwargs", "callback", "attribute") or (field == "meta" and not _is_option(key)):
             new[name] = object()  # equal to no other
     return new
 

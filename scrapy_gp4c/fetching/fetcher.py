@@ -16,7 +16,7 @@ import time
 import traceback
 import uuid
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar
@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from hashlib import sha1
 from importlib import import_module, metadata
+from operator import itemgetter
 from typing import Any, Final
 
 from scrapy import Request, signals
@@ -35,6 +36,7 @@ from scrapy.http.request import NO_CALLBACK
 from scrapy.settings import Settings
 from scrapy.utils.asyncgen import as_async_generator
 from scrapy.utils.httpobj import urlparse_cached
+from scrapy.utils.misc import load_object
 from twisted.internet.error import ReactorAlreadyInstalledError
 from twisted.python.failure import Failure
 
@@ -65,6 +67,7 @@ from scrapy_gp4c.crawling.visits import (
 )
 from scrapy_gp4c.errors import FetcherError
 from scrapy_gp4c.fetching.packing import pack, pack_request, unpack_request
+from scrapy_gp4c.fetching.spider_state import SpiderState
 from scrapy_gp4c.fingerprint import compared_part, read
 from scrapy_gp4c.fingerprint.copy_notes import rules_digest
 from scrapy_gp4c.fingerprint.description import description
@@ -74,6 +77,7 @@ PAGE: Final = "gp4c_batch_page"
 _called_back: ContextVar[PageResult | None] = ContextVar("called_back", default=None)
 """Result of the page whose callback runs: the coroutine of each page keeps its own."""
 START_LIMIT_S: Final = 60.0
+_PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 IDLE_S: Final = 60.0
 """Time without a word of its owner after which a crawl is closed."""
 POLL_S: Final = 0.1
@@ -104,8 +108,9 @@ class FetcherConfig:
 
     store: str
     """Name of the owner's store: a crawl ends another one that its owner has left behind."""
-    spider: bytes
-    """Pickled spider class, by its module and name."""
+    spiders: list[bytes]
+    """Pickled spider class, by its module and name, and by value where that is possible: fetchers of a script
+    do not run what stands below ``if __name__ == "__main__"``."""
     arguments: dict[str, Any]
     attributes: dict[str, bytes]
     """Other attributes of the owner's spider, pickled, such as those that its start has set."""
@@ -194,6 +199,44 @@ class NoStartMiddleware:
         yield
 
 
+def stats_for_owner(collector: type[Any]) -> type[Any]:
+    """Statistics collector of a project that keeps what was told to it, for the owner of the crawl."""
+
+    class StatsForOwner(collector):  # type: ignore[misc] # known when it runs
+        """Does as the project's."""
+
+        def __init__(self, crawler: Crawler) -> None:
+            super().__init__(crawler)
+            self.new: dict[tuple[str, str], Any] = {}
+
+        def _note(self, method: str, key: str, value: Any, join: Callable[[list[Any]], Any]) -> None:
+            if not key.startswith(OWNERS_STATS):
+                before = self.new.get((method, key))
+                self.new[method, key] = value if before is None else join([before, value])
+
+        def inc_value(self, key: str, count: int = 1, start: int = 0, spider: Any = None) -> None:
+            """Add to a statistic."""
+            super().inc_value(key, count, start)
+            self._note("inc_value", key, count, sum)
+
+        def max_value(self, key: str, value: Any, spider: Any = None) -> None:
+            """Raise a statistic to a value."""
+            super().max_value(key, value)
+            self._note("max_value", key, value, max)
+
+        def min_value(self, key: str, value: Any, spider: Any = None) -> None:
+            """Lower a statistic to a value."""
+            super().min_value(key, value)
+            self._note("min_value", key, value, min)
+
+        def set_value(self, key: str, value: Any, spider: Any = None) -> None:
+            """Set a statistic."""
+            super().set_value(key, value)
+            self._note("set_value", key, value, itemgetter(-1))
+
+    return StatsForOwner
+
+
 @dataclass(eq=False)
 class BatchPage:
     """A page that a batch asks for."""
@@ -248,12 +291,12 @@ class FetcherCrawl:
         self._is_closed = False
         self._ends_s: dict[str, float] = {}
         self._texts = SharedTexts([])
-        self._stats: dict[str, Any] = {}
         self._cookies: dict[tuple[Any, ...], Any] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         settings = self.crawler.settings
         self._concurrency = settings.getint("CONCURRENT_REQUESTS") or 10**6
         self._per_host = settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
+        self._state = SpiderState(self._spider)
         guard_downloads(self.crawler, self._before_sent)
         self._tick()
 
@@ -273,6 +316,8 @@ class FetcherCrawl:
         for key, cookie in batch.cookies:
             self._jars()[key].jar.set_cookie(cookie)
             self._cookies[cookie_key(key, cookie)] = cookie.value
+        for change in batch.changes:
+            self._state.apply(change)
         queue = self._queues.setdefault(batch.host, deque())
         self._ends_s[batch.host] = max(batch.end_s, self._ends_s.get(batch.host, 0.0))
         self.batches[batch.name] = len(tasks)
@@ -344,6 +389,7 @@ class FetcherCrawl:
         self._pump()
 
     def _finish(self, page: BatchPage, result: PageResult) -> None:
+        result.changes = self._state.changes(is_last=self.batches.total() == 1)
         try:
             message = pack(result)
         except Exception:  # whatever the objects of an item raise when they are pickled
@@ -410,7 +456,7 @@ class FetcherCrawl:
         _called_back.set(result)
         await self._call_back(response, request, result)
         if skips:
-            follows = task.follows or bool(result.requests)
+            follows = task.follows or bool(result.requests) or not result.items
             result.markup_sum = markup_sum(response, self.config.link_params, follows=follows)
 
     async def _call_back(self, response: Response, request: Request, result: PageResult) -> None:
@@ -523,9 +569,15 @@ class FetcherCrawl:
         result.items.append(item)
 
     def _stored(self, request: Request) -> dict[str, Any]:
-        """A request without what is default; raises ValueError for a callback that cannot be sent."""
+        """A request without what is default; raises ValueError for what cannot be sent, as an item loader."""
         stored = pack_request(request, self._spider)
         stored["meta"] = {name: value for name, value in stored["meta"].items() if name != PAGE}
+        data = [*stored["meta"].values(), *stored["cb_kwargs"].values()]
+        if any(type(value) not in _PLAIN for value in data):
+            try:
+                pack(data)
+            except Exception as error:  # whatever its objects raise when they are pickled
+                raise ValueError(f"its data cannot be pickled: {type(error).__name__}: {error}") from error
         defaults = _defaults()
         return {name: value for name, value in stored.items() if name == "url" or value != defaults.get(name)}
 
@@ -571,20 +623,10 @@ class FetcherCrawl:
             is_leaving.is_set(),
         )
 
-    def _new_stats(self) -> dict[str, int]:
-        assert self.crawler.stats is not None
-        stats = {
-            name: value
-            for name, value in self.crawler.stats.get_stats().items()
-            if isinstance(value, int) and not isinstance(value, bool) and not name.startswith(OWNERS_STATS)
-        }
-        new = {
-            name: value if name.endswith("max") else value - self._stats.get(name, 0)
-            for name, value in stats.items()
-            if value != self._stats.get(name, 0)
-        }
-        self._stats = stats
-        return new
+    def _new_stats(self) -> dict[tuple[str, str], Any]:
+        stats: Any = self.crawler.stats
+        new, stats.new = stats.new, {}
+        return dict(new)
 
     def _jars(self) -> Any:
         middleware = self.crawler.get_downloader_middleware(CookiesMiddleware)
@@ -653,7 +695,13 @@ def _run_reactor(started: Future[asyncio.AbstractEventLoop]) -> None:
 
 
 async def _open(config: FetcherConfig) -> FetcherCrawl:
-    spider_class = pickle.loads(config.spider)  # sent by the owner, over a connection it chose
+    by_name, *by_value = config.spiders  # sent by the owner, over a connection it chose
+    try:
+        spider_class = pickle.loads(by_name)
+    except AttributeError:
+        if not by_value:
+            raise
+        spider_class = pickle.loads(by_value[0])
 
     class OfOwner(spider_class):  # type: ignore[misc, valid-type] # known when it runs
         """The spider, whose settings are those that its owner has."""
@@ -662,10 +710,17 @@ async def _open(config: FetcherConfig) -> FetcherCrawl:
         def update_settings(cls, settings: Any) -> None:
             """Leave feeds and limits of ``custom_settings`` to the owner."""
 
+        @staticmethod
+        def close(spider: Any, reason: str) -> None:
+            """Leave ``closed`` to the owner, who knows what all fetchers have done."""
+
     OfOwner.__name__, OfOwner.__module__ = spider_class.__name__, spider_class.__module__
     settings = Settings(config.settings)
     nearest = {NoStartMiddleware: -10_000}  # to the engine
     settings.set("SPIDER_MIDDLEWARES", {**settings.getdict("SPIDER_MIDDLEWARES"), **nearest})
+    if spider_class.__module__ == "__main__":
+        settings.set("WARN_ON_GENERATOR_RETURN_VALUE", False)  # that would read the source, which is not here
+    settings.set("STATS_CLASS", stats_for_owner(load_object(settings["STATS_CLASS"])))
     runner = AsyncCrawlerRunner(settings)
     crawler = runner.create_crawler(OfOwner)
     loop = asyncio.get_running_loop()

@@ -33,6 +33,7 @@ from scrapy_gp4c.crawling.fetched import FETCHERS_FILE, Batch, NotFetchedError, 
 from scrapy_gp4c.fetching import fetcher
 from scrapy_gp4c.fetching.fetcher import FetcherConfig, clock_s, cookie_key, versions
 from scrapy_gp4c.fetching.packing import pack
+from scrapy_gp4c.fetching.spider_state import SpiderState
 from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 
 logger = foreign_safe_logger(__name__)
@@ -107,6 +108,8 @@ class FetcherState:
     finished: int = 0
     batches: dict[str, SentBatch] = field(default_factory=dict)
     cookies: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    changes: int = 0
+    """Changes of the spider's attributes that it was told."""
     load: int = 0
     """Pages that it has, as `PAGES_A_REQUEST` counts; computed before batches are cut."""
     is_reserved: bool = False
@@ -181,6 +184,7 @@ class Fleet:
         self,
         fetchers: int | str,
         config: FetcherConfig,
+        spider_state: SpiderState,
         revision: str | None,
         folder: Path,
         *,
@@ -193,6 +197,9 @@ class Fleet:
     ) -> None:
         """Connect; ``delay_s``: of hosts whose delay no fetcher has told yet; ``folder``: the store's."""
         self._asks_to_close = is_closing
+        self._spider_state = spider_state
+        self._changes: list[tuple[str | None, dict[str, Any]]] = []
+        """Changes of the spider's attributes, each with the identity of its fetcher; None: the owner's."""
         self.run = uuid.uuid4().hex
         self._address = fetchers
         self._is_local = config.is_local
@@ -351,7 +358,12 @@ class Fleet:
             if _is_cookie_of(cookie, host) and state.cookies.get(name) != cookie.value
         ]
         state.cookies.update({cookie_key(key, cookie): cookie.value for key, cookie in cookies})
-        batch = Batch(sent.name, host, tasks, pause_s, end_s + state.ahead_s, cookies, self._doubted())
+        self._changes += [(None, change) for change in self._spider_state.changes()]
+        untold = self._changes[state.changes :]
+        state.changes = len(self._changes)
+        changes = [change for identity, change in untold if identity != state.identity]
+        end_there_s = end_s + state.ahead_s
+        batch = Batch(sent.name, host, tasks, pause_s, end_there_s, cookies, self._doubted(), changes)
         state.batches[sent.name] = sent
         state.load += self._weight(sent)
         self._holders[host] = state
@@ -415,6 +427,9 @@ class Fleet:
             else:
                 state.finished += 1
                 self._resolve(page, result)
+            for change in result.changes:
+                self._spider_state.apply(change)
+                self._changes.append((state.identity, change))
         for host, pages in again.items():
             self._wait_again(host, pages)
         now_s = clock_s()

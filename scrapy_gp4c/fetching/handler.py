@@ -7,7 +7,6 @@ results of callbacks as if the owner's own spider had yielded them.
 from __future__ import annotations
 
 import logging
-import pickle
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
@@ -43,6 +42,7 @@ from scrapy_gp4c.errors import CallbackError, FetcherError
 from scrapy_gp4c.fetching.fetcher import FetcherConfig
 from scrapy_gp4c.fetching.fleet import CONNECT_S, TURN_S, Fleet, PendingPage
 from scrapy_gp4c.fetching.packing import pack, pack_request, unpack_request
+from scrapy_gp4c.fetching.spider_state import SpiderState
 from scrapy_gp4c.settings import Settings
 
 FETCHER_SETTINGS: Final = "FETCHER_SETTINGS"
@@ -188,10 +188,13 @@ class FetcherHandler(BaseDownloadHandler):
 
     def _start(self, run: Run) -> Fleet:
         assert self._settings.fetchers is not None
+        assert self.crawler.spider is not None
         delay_s = getattr(self.crawler.spider, "download_delay", self._project.get("DOWNLOAD_DELAY", 0.0))
+        spider_state = SpiderState(self.crawler.spider)
         return Fleet(
             self._settings.fetchers,
-            self._config(run),
+            self._config(run, spider_state.packed),
+            spider_state,
             self._settings.revision,
             run.cycle.store.path,
             delay_s=float(delay_s),
@@ -213,20 +216,24 @@ class FetcherHandler(BaseDownloadHandler):
         """Add a fetcher's statistics to those of the crawl, and read the robots.txt files that it asked."""
         stats = self.crawler.stats
         assert stats is not None
-        for name, value in reply.stats.items():
-            (stats.max_value if name.endswith("max") else stats.inc_value)(name, value)
+        for (method, name), value in reply.stats.items():
+            getattr(stats, method)(name, value)
         if run.hints is not None:
             for url, status, headers, body in reply.answers:
                 run.hints.read(TextResponse(url, status, headers, body), None)
 
-    def _config(self, run: Run) -> FetcherConfig:
+    def _config(self, run: Run, attributes: dict[str, bytes]) -> FetcherConfig:
         spider, settings = self.crawler.spider, self._settings
         assert spider is not None
+        spiders = [pack(type(spider))]
+        if type(spider).__module__ == "__main__":
+            with suppress(Exception):  # whatever its globals raise when they are pickled
+                spiders.append(pack(type(spider), by_value=True))
         return FetcherConfig(
             run.cycle.store.store_id,
-            pack(type(spider)),
+            spiders,
             arguments := _arguments_of(spider),
-            dict(_pickled({name: value for name, value in vars(spider).items() if name not in arguments})),
+            {name: packed for name, packed in attributes.items() if name not in arguments},
             self._project,
             settings.features,
             run.cycle.measuring is not None or run.cycle.archive is not None,
@@ -248,14 +255,6 @@ def _arguments_of(spider: Any) -> dict[str, Any]:
     }
 
 
-def _pickled(attributes: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
-    """Attributes that can be pickled, and are no private or Scrapy's own ones."""
-    for name, value in attributes.items():
-        if not name.startswith("_") and name not in ("name", "crawler", "settings"):
-            with suppress(Exception):  # whatever objects raise
-                yield name, pickle.dumps(value)
-
-
 def _yielded(
     result: PageResult, crawler: Crawler, run: Run, response: Response | Failure, **_: Any
 ) -> Iterator[Any]:
@@ -271,10 +270,12 @@ def _yielded(
             run.note_download(finder_for(response))
         if result.requests and run.note_follower is not None:
             run.note_follower(finder_for(response))
+        if not (result.requests or result.items):
+            run.note_silent(finder_for(response))
     if result.not_sendable:
         line = (
             f"With GP4C_FETCHERS, {result.not_sendable}: the fetcher has asked for it at once, whatever the "
-            "budget is. Let callbacks be methods of the spider, or await downloads in async callbacks."
+            "budget is. Let callbacks be methods of the spider and data picklable, or await downloads."
         )
         assert crawler.stats is not None
         log_first(crawler.stats, "gp4c/not_sendable", line, {"spider": crawler.spider}, logging.WARNING)

@@ -15,9 +15,12 @@ from scrapy.utils.request import request_from_dict
 from scrapy_gp4c.crawling.requests import method_name
 
 
-def pack(value: Any) -> bytes:
-    """Pickled value; a class or function that cannot be imported, as one of a notebook, goes with it."""
-    if hasattr(sys.modules["__main__"], "__file__"):
+def pack(value: Any, *, by_value: bool = False) -> bytes:
+    """Pickled value; a class or function that cannot be imported, as one of a notebook, goes with it.
+
+    ``by_value``: so does a class of the main module.
+    """
+    if hasattr(sys.modules["__main__"], "__file__") and not by_value:
         with suppress(Exception):
             return pickle.dumps(value)
     code: bytes = cloudpickle.dumps(value)

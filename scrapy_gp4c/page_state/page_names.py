@@ -46,7 +46,9 @@ _link_finders: Final = tuple(
     for pattern in (  # each begins with a text, which makes it fast
         r"href\s*=\s*[\"']?([^\"'>\s]*)",
         r"HREF\s*=\s*[\"']?([^\"'>\s]*)",
-        r"data-[\w-]*(?:id|href|url|link)\s*=\s*[\"']?([^\"'>\s]*)",
+        r"data-[\w-]*(?:id|href|url|link|slug|sku|path)\s*=\s*[\"']?([^\"'>\s]*)",
+        r'onclick\s*=\s*"([^">]*)',
+        r"onclick\s*=\s*'([^'>]*)",
         r"value\s*=\s*[\"']?((?:/|http)[^\"'>\s]*)",
     )
 )

@@ -11,7 +11,8 @@ import pytest_twisted
 from scrapy import Request, Spider
 from scrapy.downloadermiddlewares.retry import get_retry_request
 from scrapy.exceptions import CloseSpider
-from twisted.internet.defer import inlineCallbacks
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import DeferredQueue, inlineCallbacks
 
 from scrapy_gp4c import visit
 from scrapy_gp4c.foreign_text import counted
@@ -159,6 +160,45 @@ async def test_links_that_alone_change_are_followed(query: str, site: Site, stor
         # A parameter that the project has named makes no page, and the page is asked for with that of today.
         assert {path for path in site.fetched() if len(path) < 8 or "?" in path} == {"/", *links}
         assert f"/item/0{day}" in site.fetched()
+
+
+class Queued(Catalogue):
+    """Reads links of handlers of clicks, and puts them into a queue from which its start takes them."""
+
+    async def start(self) -> AsyncIterator[Any]:
+        self.paths: DeferredQueue[str | None] = DeferredQueue()
+        yield Request(self.site.url("/"), errback=self.failed)
+        while path := await maybe_deferred_to_future(self.paths.get()):
+            yield Request(self.site.url(path), self.parse_item)
+
+    def parse(self, response: Any) -> None:
+        for handler in response.css("a::attr(onclick)").getall():
+            self.paths.put(handler.split("'")[1])
+        self.paths.put(None)
+
+    def parse_item(self, response: Any) -> None:
+        """Want nothing."""
+
+    def failed(self, failure: Any) -> None:
+        self.paths.put(None)
+
+
+@pytest_twisted.ensureDeferred
+async def test_links_for_the_queue_of_a_start_are_followed(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A callback that yields nothing may follow links all the same, of which the start is no place."""
+    for day in (1, 2, 3):
+        catalogue(site, lambda request, number: f"item {number}")
+        links = "".join(f"<a onclick=\"go('{path}')\">show</a>" for path in [*LINKS, f"/item/0{day}"])
+        site.pages |= {
+            "/": html("the list").replace("<p>", f"{links}<p>"),
+            f"/item/0{day}": html("a new item"),
+        }
+        site.log.clear()
+        await crawl(Queued, store_path, SKIP, site=site)
+        assert f"/item/0{day}" in site.fetched()
+        assert not [line for line in warnings(caplog) if "the start of an earlier run" in line]
 
 
 class Keyed(Catalogue):

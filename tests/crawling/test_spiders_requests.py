@@ -119,6 +119,39 @@ async def test_what_the_start_yields_today_is_sent(site: Site, store_path: Path)
         assert crawler.spider.seen == [(day, day)] * ITEMS
 
 
+class Priced(Request):
+    """A request of a project, which has the price that callbacks read."""
+
+    attributes = (*Request.attributes, "price")
+
+    def __init__(self, *args: Any, price: int = 0, **arguments: Any) -> None:
+        """Take the price."""
+        super().__init__(*args, **arguments)
+        self.price = price
+
+
+class PricedShop(Shop):
+    """A shop with such requests."""
+
+    def ask(self, url: str) -> Request:
+        """Ask for an item."""
+        return Priced(url, self.parse_item, price=self.day)
+
+    def parse_item(self, response: Any) -> None:
+        """Note the price."""
+        self.seen.append(response.request.price)
+
+
+@pytest_twisted.ensureDeferred
+async def test_attributes_of_requests_are_data(site: Site, store_path: Path) -> None:
+    """Unchanged pages that get others, and the unchanged listing that hands them on, are read."""
+    shop(site)
+    for day in (1, 2, 3):
+        settings = {**ALL, "GP4C_SKIP_UNCHANGED": True}
+        crawler = await crawl(PricedShop, store_path, settings, day=day, site=site)
+        assert crawler.spider.seen == [day] * ITEMS
+
+
 class Fresh(Shop):
     """A spider whose requests differ in everything from day to day."""
 

@@ -147,9 +147,18 @@ class Closures(Pages):
         unit = self.units["p2"]
         yield response.follow("/p2", lambda page: self.item(page, unit, page))
         yield response.follow("/p4", self.both)
+        yield response.follow("/p14", self.listed, meta={"list": response.selector})
+
+    def listed(self, response: Response) -> Iterator[Any]:
+        """Yield what the page says, with data of the list that cannot be pickled."""
+        yield from self.item(response, response.meta["list"].css("p::text").get(), response)
 
     def item(self, page: Response, unit: str, other: Response) -> Iterator[Any]:
-        """Yield what two pages say."""
+        """Yield what two pages say, and take notes."""
+        self.noted = {*getattr(self, "noted", ()), page.url}
+        assert self.crawler.stats is not None
+        self.crawler.stats.set_value("noted", "something")
+        self.crawler.stats.min_value("least", 3.5)
         yield {"url": page.url, "text": other.css("p::text").get(), "info": unit}
 
     @part_by_part
@@ -163,6 +172,13 @@ class Closures(Pages):
         """Close the spider."""
         yield from self.item(response, "end", response)
         raise CloseSpider("enough")
+
+    def closed(self, reason: str) -> None:
+        """Write what callbacks have noted."""
+        assert self.crawler.stats is not None
+        notes = [len(self.noted), *map(self.crawler.stats.get_value, ("noted", "least"))]
+        with open(self.crawler.settings["ITEMS"] + ".closed", "a") as file:
+            file.write(json.dumps(notes) + "\n")
 
 
 class Stocked:
@@ -327,5 +343,13 @@ if __name__ == "__main__":
     # By its name in the module, which fetchers import: here the module is `__main__`.
     from tests.support import fetched_crawl
 
-    process.crawl(getattr(fetched_crawl, given.get("spider", "Pages")), port=given["port"])
+    class Below(fetched_crawl.Closures):
+        """As its base, and of a class that fetchers cannot import."""
+
+        def close_at(self, response: Response) -> Iterator[Any]:
+            """Do the same."""
+            yield from super().close_at(response)
+
+    spider = given.get("spider", "Pages")
+    process.crawl(Below if spider == "Below" else getattr(fetched_crawl, spider), port=given["port"])
     process.start()

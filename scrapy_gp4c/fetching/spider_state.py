@@ -1,0 +1,116 @@
+"""What the callbacks of a crawl keep in its spider, such as counters and tables: the same in all processes.
+
+Each process tells how its spider's attributes have changed since it told that last. Numbers change by
+differences and containers by entries, so that changes of several fetchers add up.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+from scrapy import Spider
+
+Changes = dict[str, Any]
+"""Attribute -> its change, as `merged` takes it."""
+_OF_PROCESS: Final = frozenset(("crawler", "settings", "name"))
+_ABSENT: Final = object()
+PAUSE: Final = 20
+"""Pause between two looks at the attributes, in times of the last look's duration: large tables take long."""
+
+
+def packed_attributes(spider: Spider, unpicklable: set[str]) -> Iterator[tuple[str, bytes]]:
+    """Pickled attributes of a spider but for Scrapy's own; ``unpicklable``: names that are left out, too."""
+    for name, value in list(vars(spider).items()):
+        if name not in _OF_PROCESS and name not in unpicklable:
+            try:
+                yield name, pickle.dumps(value)
+            except Exception:  # whatever objects raise
+                unpicklable.add(name)
+
+
+class SpiderState:
+    """Attributes of this process's spider, and how they have changed."""
+
+    def __init__(self, spider: Spider) -> None:
+        """Take the attributes as they are."""
+        self._spider = spider
+        self._unpicklable: set[str] = set()
+        self.packed = dict(packed_attributes(spider, self._unpicklable))
+        self._untold: list[Changes] = []
+        self._due_s = 0.0
+
+    def changes(self, *, is_last: bool = False) -> list[Changes]:
+        """Changes since the last call; ``is_last``: no other call may follow for long."""
+        if is_last or time.perf_counter() >= self._due_s:
+            self._look()
+        untold, self._untold = self._untold, []
+        return untold
+
+    def _look(self) -> None:
+        begun_s, changes = time.perf_counter(), {}
+        for name, packed in packed_attributes(self._spider, self._unpicklable):
+            before = self.packed.get(name)
+            if packed != before:
+                old = _ABSENT if before is None else pickle.loads(before)
+                self.packed[name] = packed
+                # From its bytes: what a callback changes later is a change of its own.
+                if (change := difference(old, pickle.loads(packed))) is not None:
+                    changes[name] = change
+        if changes:
+            self._untold.append(changes)
+        now_s = time.perf_counter()
+        self._due_s = now_s + PAUSE * (now_s - begun_s)
+
+    def apply(self, changes: Changes) -> None:
+        """Change the spider as another process has changed its own."""
+        self._look()
+        for name, change in changes.items():
+            with suppress(Exception):  # this process has something else there
+                value = merged(getattr(self._spider, name, _ABSENT), change)
+                setattr(self._spider, name, value)
+                self.packed[name] = pickle.dumps(value)
+
+
+def difference(old: Any, new: Any) -> tuple[Any, ...] | None:
+    """How a value has changed; None: it has not."""
+    if old is _ABSENT and isinstance(new, int | float | set | dict | list):
+        return "new", new, difference(type(new)(), new)
+    if type(old) is not type(new):
+        return "put", new
+    if isinstance(new, int | float) and not isinstance(new, bool):
+        return None if old == new else ("add", old, new)
+    if isinstance(new, set):
+        return None if old == new else ("set", new - old, old - new)
+    if isinstance(new, dict):
+        changed = ((key, difference(old.get(key, _ABSENT), value)) for key, value in new.items())
+        entries, gone = {key: one for key, one in changed if one is not None}, old.keys() - new.keys()
+        return ("dict", entries, gone) if entries or gone else None
+    if isinstance(new, list) and new[: len(old)] == old:
+        return None if len(old) == len(new) else ("list", new[len(old) :])
+    return None if pickle.dumps(old) == pickle.dumps(new) else ("put", new)
+
+
+def merged(value: Any, change: tuple[Any, ...]) -> Any:
+    """Value after a change, which another one may have had; raises where that was none of its type."""
+    match change:
+        case "put", new:
+            return new
+        case "new", new, later:
+            return new if value is _ABSENT or later is None else merged(value, later)
+        case "add", old, new:
+            return new if value == old else value + new - old
+        case "set", more, gone:
+            value.difference_update(gone)
+            value.update(more)
+        case "list", more:
+            value.extend(more)
+        case "dict", entries, gone:
+            for key, later in entries.items():
+                value[key] = merged(value.get(key, _ABSENT), later)
+            for key in gone:
+                value.pop(key, None)
+    return value

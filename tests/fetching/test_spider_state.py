@@ -1,0 +1,80 @@
+"""What callbacks keep in their spider, in several processes."""
+
+import pickle
+import threading
+from collections import Counter, defaultdict
+from typing import Any
+
+from scrapy import Spider
+
+from scrapy_gp4c.fetching.spider_state import SpiderState
+
+
+class Counting(Spider):
+    """Keeps what spiders keep."""
+
+    name = "counting"
+
+    def __init__(self, **arguments: Any) -> None:
+        """Begin with nothing."""
+        super().__init__(**arguments)
+        self.count, self.rate, self.token = 0, 0.0, None
+        self.seen, self.urls = set[str](), list[str]()
+        self.words: Counter[str] = Counter()
+        self.pages: defaultdict[str, list[int]] = defaultdict(list)
+        self.lock = threading.Lock()
+
+    def call_back(self, page: int) -> None:
+        """Do what a callback does."""
+        self.count += 1
+        self.rate = 1.1 + page
+        self.token = f"of {page}"  # type: ignore[assignment]
+        self.seen |= {"all", str(page)}
+        self.urls.append(str(page))
+        self.words.update(["page", str(page)])
+        self.pages["all"].append(page)
+        self.extra = {page: [page]}  # an attribute that nobody had
+
+
+def test_changes_of_processes_add_up() -> None:
+    """Each process tells its own once; what cannot be pickled stays where it is."""
+    spiders = [Counting() for _ in range(3)]
+    owner, *fetchers = map(SpiderState, spiders)
+    for page, spider in enumerate(spiders[1:]):
+        spider.call_back(page)
+    told = [pickle.loads(pickle.dumps(fetcher.changes(is_last=True))) for fetcher in fetchers]
+    spiders[2].count += 10  # meanwhile
+    for place, changes in enumerate(told):
+        for change in changes:
+            for other, state in enumerate((owner, *fetchers)):
+                if other != place + 1:
+                    state.apply(change)
+    for spider, more in zip(spiders, (0, 0, 10), strict=True):
+        assert spider.count == 2 + more
+        assert spider.seen == {"all", "0", "1"}
+        assert sorted(spider.urls) == ["0", "1"]
+        assert spider.words == {"page": 2, "0": 1, "1": 1}
+        assert sorted(spider.pages["all"]) == [0, 1]
+        assert spider.extra == {0: [0], 1: [1]}
+    assert spiders[0].token == "of 1"
+    assert [state.changes(is_last=True) for state in (owner, fetchers[0])] == [[], []]
+    assert fetchers[1].changes(is_last=True) == [{"count": ("add", 1, 11)}]
+
+
+def test_a_value_that_is_set_comes_as_it_is() -> None:
+    """No sum of rounded differences; what was taken out is gone; another type replaces."""
+    owner, fetcher = Counting(), Counting()
+    states = SpiderState(owner), SpiderState(fetcher)
+    for rate in (1.1, 3.3, 0.7):
+        fetcher.rate = rate
+        fetcher.seen = {str(rate)}
+        fetcher.urls = [*fetcher.urls[1:], str(rate), "end"]
+        fetcher.words = Counter(str(rate))
+        for change in states[1].changes(is_last=True):
+            states[0].apply(change)
+        assert (owner.rate, owner.seen, owner.urls) == (rate, {str(rate)}, fetcher.urls)
+        assert owner.words == fetcher.words
+    fetcher.rate = None  # type: ignore[assignment]
+    for change in states[1].changes(is_last=True):
+        states[0].apply(change)
+    assert owner.rate is None
