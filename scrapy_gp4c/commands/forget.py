@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from argparse import Namespace
 from collections import Counter
@@ -13,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.archive.texts import Texts
-from scrapy_gp4c.commands.action import JSON, Action, date, option, print_json, say
+from scrapy_gp4c.commands.action import JSON, Action, option, print_json, say
 from scrapy_gp4c.commands.project import Project
-from scrapy_gp4c.crawling import expiry
 from scrapy_gp4c.errors import ForgetError
 from scrapy_gp4c.foreign_text import counted
+from scrapy_gp4c.page_state.columns import stages
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.opening import ARCHIVE, Store, forget
 
@@ -43,11 +44,10 @@ class Forgotten:
 
 def _run(project: Project, options: Namespace) -> None:
     """Take the pages out, and print how many; asks before. Raises ForgetError."""
-    selection = (options.pattern, options.host, options.not_seen_since)
-    if all(one is None for one in selection) and not (options.gone or options.excluded):
+    if options.pattern is None and not options.gone:
         raise ForgetError(
-            "expected a PATTERN, --host, --gone, --excluded or --not-seen-since DATE; found none. To begin "
-            f"anew, move the directory {project.store_path} away."
+            "expected a PATTERN or --gone; found none. To begin anew, move the directory "
+            f"{project.store_path} away."
         )
     if options.json and not (options.yes or options.dry_run):
         raise ForgetError("--json does not ask: give --dry-run, or --yes to take the pages out.")
@@ -69,18 +69,23 @@ def _run(project: Project, options: Namespace) -> None:
 
 def _chosen(project: Project, store: Store, options: Namespace) -> npt.NDArray[np.bool_]:
     """Whether each page fits all options: bool ``[P]``."""
-    chosen = np.ones(store.merged_pages, np.bool_)
-    if options.host is not None:
-        chosen &= expiry.of_host(store, options.host)
-    if options.gone:
-        chosen &= expiry.gone(store, project.settings)
-    if options.excluded:
-        chosen &= expiry.kept_out(store, project.is_offsite)
-    if options.not_seen_since is not None:
-        chosen &= expiry.not_seen_since(store, options.not_seen_since)
-    if options.pattern is not None:
-        chosen &= expiry.matching(store, options.pattern, project.credentials.url)
-    return chosen
+    settings, shown = project.settings, project.credentials.url
+    matches = url_pattern("*" if options.pattern is None else options.pattern).fullmatch
+    chosen = [np.empty(0, np.bool_)]
+    for first, block in store.blocks():
+        gone = stages(block, settings.warmup_visits, settings.gone_after).gone
+        rows = np.flatnonzero(gone | (not options.gone))
+        of_block = np.zeros(len(gone), np.bool_)
+        of_block[rows] = [
+            matches(shown(request["url"])) is not None for request in store.each_request(rows + first)
+        ]
+        chosen.append(of_block)
+    return np.concatenate(chosen)
+
+
+def url_pattern(pattern: str) -> re.Pattern[str]:
+    """Pattern of whole URLs, in which only ``*`` stands for any text."""
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
 
 
 def _leaving(project: Project, store: Store, options: Namespace) -> npt.NDArray[np.bool_]:
@@ -144,15 +149,7 @@ FORGET = Action(
             nargs="?",
             help="those with this URL, in which * stands for any text: 'https://example.com/tag/*'",
         ),
-        option("--host", metavar="HOST", help="those of a host: old.example.com, or localhost:8080"),
         option("--gone", action="store_true", help="those that are not visited any more (404, 410)"),
-        option("--excluded", action="store_true", help="those that robots.txt or allowed_domains keeps out"),
-        option(
-            "--not-seen-since",
-            type=date,
-            metavar="DATE",
-            help="those that no visit has shown since a date",
-        ),
         option("--dry-run", action="store_true", help="only tell which pages these are"),
         option("--yes", action="store_true", help="do not ask"),
         JSON,

@@ -28,17 +28,6 @@ from scrapy_gp4c.page_state.rules import read_span
 from scrapy_gp4c.store.opening import Store, check_unused, open_store
 from scrapy_gp4c.store.records import CycleRecord, local_time
 
-WIDTH: Final = 30
-ANEW: Final = "\r\033[K"
-"""Begins a terminal's line anew."""
-
-
-def bar(done: int, of: int) -> str:
-    """A bar of `WIDTH` signs; all of it where there is nothing to do."""
-    filled = min(WIDTH, WIDTH * done // of) if of else WIDTH
-    return "█" * filled + "·" * (WIDTH - filled)
-
-
 CLOCK_CHECK_S: Final = 30.0
 """Longest wait between two looks at the clocks: the machine may have slept."""
 CRAWL_CHECK_S: Final = 1.0
@@ -210,7 +199,6 @@ class Listener:
 
     def __init__(self, every_s: float, delay_s: float, as_json: bool = False) -> None:
         self._every_s, self._delay_s, self._as_json = every_s, delay_s, as_json
-        self._is_terminal = sys.stderr.isatty()
         self._is_closed = False
 
     def first_due(self, wall_s: float) -> None:
@@ -219,11 +207,6 @@ class Listener:
             f"The last cycle began less than {self._every_s:.0f} s ago; the next is due at "
             f"{local_time(wall_s)}"
         )
-
-    def running(self, path: Path) -> None:
-        """A crawl runs; called about once a second."""
-        if self._is_terminal and (text := _progress(path)):
-            self._say(ANEW + text, end="")
 
     def not_started(self, error: OSError) -> None:
         """A crawl could not be started; the next one is tried when it is due."""
@@ -242,15 +225,13 @@ class Listener:
         self._say(f"The crawl ran for {took_s:.0f} s, longer than --max-duration: {action}")
 
     def ended(self, cycle: MonitoredCycle) -> None:
-        if self._is_terminal:
-            self._say(ANEW, end="")
         self._print(json.dumps(asdict(cycle)) if self._as_json else line(cycle))
         if cycle.outlasted and cycle.is_finished:
             self._say(warning(cycle, self._every_s, self._delay_s))
 
-    def _say(self, text: str, end: str = "\n") -> None:
+    def _say(self, text: str) -> None:
         with suppress(OSError, ValueError):  # stderr may be closed
-            print(text, end=end, file=sys.stderr, flush=True)
+            print(text, file=sys.stderr, flush=True)
 
     def _print(self, text: str) -> None:
         try:
@@ -373,7 +354,6 @@ class Monitor:
                 crawl.kill()
                 self._listener.too_long(took_s, killed=True)
             self._clock.wait(self._wake_ups, CRAWL_CHECK_S)
-            self._listener.running(self._path)
         return exit_code
 
     def _result(self, started: Now, exit_code: int, interval_s: float, due: float | None) -> MonitoredCycle:
@@ -381,7 +361,7 @@ class Monitor:
         record: CycleRecord = {}
         visits_by_host = np.zeros(1, np.int64)
         with suppress(StoreError), open_store(self._path, readonly=True) as store:
-            finished = [one for one in store.cycles() if one["cycle"] <= store.last_cycle]
+            finished = [cycle for cycle in store.cycles() if cycle["cycle"] <= store.last_cycle]
             record = finished[-1] if finished else record
             visits_by_host = _visits_by_host(store)
         return MonitoredCycle(
@@ -463,18 +443,6 @@ def warning(cycle: MonitoredCycle, every_s: float, delay_s: float) -> str:
         f"{cycle.largest_host * delay_s:.0f} s at least with a DOWNLOAD_DELAY of {delay_s:g} s. "
         "Lower GP4C_BUDGET or DOWNLOAD_DELAY, or raise --every"
     )
-
-
-def _progress(path: Path) -> str:
-    """Bar of the visited share of the plan; empty without a plan."""
-    try:
-        with open_store(path, readonly=True) as store:
-            cycle, planned, visited = store.open_cycle, store.planned(), len(store.open_visits())
-    except StoreError:
-        return ""
-    if cycle is None or not planned:
-        return ""
-    return f"cycle {cycle} {bar(visited, planned)} {visited:,} visited, {planned:,} planned"
 
 
 MONITOR = Action(

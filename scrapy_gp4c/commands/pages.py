@@ -1,4 +1,4 @@
-"""``scrapy gp4c pages`` and ``search``: the best pages or groups, by what is known of them or by a query."""
+"""``scrapy gp4c pages`` and ``search``: the best pages, by what is known of them or by a query."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.commands.action import JSON, Action, option, positive, print_table, say
@@ -17,9 +16,8 @@ from scrapy_gp4c.crawling.neighbourhood import Neighbourhood
 from scrapy_gp4c.errors import QueryLogError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.columns import Columns, is_unfetched
-from scrapy_gp4c.page_state.groups import PREFIXES, Place, place_of_url
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
-from scrapy_gp4c.page_state.related import RoundState, share
+from scrapy_gp4c.page_state.related import RoundState
 from scrapy_gp4c.page_state.rules import url_matches
 from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.scoring.ranking import draw_salt, draws_of, top_k
@@ -27,10 +25,6 @@ from scrapy_gp4c.search.index import search
 from scrapy_gp4c.store.opening import SEARCH_INDEX, Store
 
 SORTS = ("score", "changes", "last", "dq")
-PREFIX_LEVELS = {f"prefix-{n + 1}": n for n in range(PREFIXES)}
-LEVELS = {"site": "site", **{level: f"prefix_{n + 1}" for level, n in PREFIX_LEVELS.items()}, "dir": "key"}
-"""Kind of group -> the field of `GROUP` that identifies its groups."""
-GROUPS_HEADER = ("recent share", "of visits", "pages", "n", "X", "group")
 
 
 @dataclass(frozen=True)
@@ -46,51 +40,27 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Group:
-    """One site or directory."""
-
-    recent_share: float | None
-    """Changes among the judged visits of the last three finished cycles; None: there are none."""
-    recent_visits: int
-    pages: int
-    n: int
-    X: int
-    group: str
-
-
-@dataclass(frozen=True)
 class Pages:
-    """The best pages, or groups."""
+    """The best pages."""
 
     sort: str
-    group_by: str | None
-    pages: list[Page] | None
-    """Best first, as are groups; None with ``--group-by``."""
-    groups: list[Group] | None
+    pages: list[Page]
+    """Best first."""
 
 
 def _run(project: Project, options: Namespace) -> Pages:
-    """List the best: memory is bounded by one block and the pages shown, or by the groups."""
+    """List the best pages: memory is bounded by one block and the pages shown."""
     with project.open_store() as store:
-        if options.group_by is not None:
-            return Pages(options.sort, options.group_by, None, list(_groups(store, options)))
-        return Pages(options.sort, None, list(_pages(project, store, options)), None)
+        return Pages(options.sort, list(_pages(project, store, options)))
 
 
 def _show(best: Pages, options: Namespace) -> None:
-    if not (best.pages or best.groups):
-        matching = "" if options.match is None else " that matches"
-        what = "was fetched yet" if best.groups is None else f"is in a group of {options.group_by}"
-        say(f"no page{matching} {what}")
-    elif best.groups is not None:
-        counts = [(one.recent_visits, one.pages, one.n, one.X, one.group) for one in best.groups]
-        shares = ["-" if one.recent_share is None else f"{one.recent_share:.3f}" for one in best.groups]
-        rows = [(share, *map(str, row)) for share, row in zip(shares, counts, strict=True)]
-        print_table([GROUPS_HEADER, *rows])
-    elif best.pages is not None:
-        measured = any(one.dq is not None for one in best.pages)
-        header = ("score", "n", "X", "t", *(["dq"] if measured else []), "last outcome", "URL")
-        print_table([header, *map(_row, best.pages)])
+    if not best.pages:
+        say(f"no page{'' if options.match is None else ' that matches'} was fetched yet")
+        return
+    measured = any(page.dq is not None for page in best.pages)
+    header = ("score", "n", "X", "t", *(["dq"] if measured else []), "last outcome", "URL")
+    print_table([header, *map(_row, best.pages)])
 
 
 def _row(page: Page) -> tuple[str, ...]:
@@ -145,50 +115,6 @@ def _pages(project: Project, store: Store, options: Namespace) -> Iterator[Page]
         yield Page(score, row.n, row.X, t, None if np.isnan(dq) else dq, outcome, shown(request["url"]))
 
 
-def _groups(store: Store, options: Namespace) -> Iterator[Group]:
-    """Yield the rows of the best groups: what their pages' visits found, recently and in all."""
-    keys, number = np.unique(store.directories()[LEVELS[options.group_by]], return_inverse=True)
-    sums = {name: np.zeros(len(keys), np.int64) for name in ("pages", "n", "X", "last_attempt")}
-    gained = np.zeros(len(keys))
-    first_page = np.full(len(keys), store.merged_pages)
-    for first, block in store.blocks():
-        group = number[block["group"]]
-        np.minimum.at(first_page, group, np.arange(first, first + len(group)))
-        sums["pages"] += np.bincount(group, minlength=len(keys))
-        for name in ("n", "X"):
-            np.add.at(sums[name], group, block[name])
-        np.maximum.at(sums["last_attempt"], group, block["last_attempt"])
-        if (dq := _gained(block, options.sort)) is not None:
-            gained += np.bincount(group, dq, len(keys))
-    related = Neighbourhood(store, store.last_cycle + 1, ("near",)).seen_by()
-    change_sums, visits = (np.bincount(number, one, len(keys)) for one in related.window("directory"))
-    shares = share(change_sums, visits)
-    by = {"score": shares, "changes": sums["X"], "last": sums["last_attempt"], "dq": gained}[options.sort]
-    rows = np.flatnonzero(keys)  # no group: a path without so many segments
-    if options.match is not None:
-        rows = rows[
-            [url_matches(name, options.match) for name in _names(store, first_page, options.group_by)]
-        ]
-    rows = rows[top_k(by[rows].astype(np.float64), first_page[rows], options.top)]
-    for row, name in zip(rows.tolist(), _names(store, first_page[rows], options.group_by), strict=True):
-        pages, n, changes = (int(sums[column][row]) for column in ("pages", "n", "X"))
-        recently = float(change_sums[row] / visits[row]) if visits[row] else None
-        yield Group(recently, int(visits[row]), pages, n, changes, name)
-
-
-def _names(store: Store, pages: npt.NDArray[np.int64], level: str) -> Iterator[str]:
-    """Yield the names of the groups that pages are in."""
-    for request in store.requests(pages):
-        yield _name(place_of_url(request["url"]), level)
-
-
-def _name(url_place: Place, level: str) -> str:
-    if level == "site":
-        return url_place.site
-    of_level = PREFIX_LEVELS.get(level)
-    return f"{url_place.site}/{url_place.directory if of_level is None else url_place.prefixes[of_level]}"
-
-
 PAGES = Action(
     "the best pages of a spider's store",
     _run,
@@ -196,12 +122,6 @@ PAGES = Action(
         option("--top", type=positive, default=20, metavar="N", help="pages to show (default: 20)"),
         option("--sort", choices=SORTS, default="score", help="best first by this (default: score)"),
         option("--match", metavar="TEXT", help="only pages whose URL has TEXT, or matches a glob"),
-        option(
-            "--group-by",
-            choices=tuple(LEVELS),
-            help="sites, the first segments of paths, or directories instead of pages: those first where "
-            "most recent visits found changes",
-        ),
         JSON,
     ],
     Pages,

@@ -8,7 +8,6 @@ from typing import Any
 
 from scrapy import Request
 from scrapy.crawler import Crawler
-from scrapy.downloadermiddlewares.offsite import OffsiteMiddleware
 from scrapy.settings import Settings as ScrapySettings
 from scrapy.spiderloader import get_spider_loader
 from scrapy.utils.misc import build_from_crawler, load_object
@@ -45,9 +44,6 @@ class Project:
         self.settings = Settings.load(self._crawler.settings)
         self.credentials = Credentials(self.settings.secret_params)
         self._name = spider_name
-        spider: Any = self.spider_class  # Scrapy asks the spider; of an attribute of its class both know
-        no_stats: Any = None  # there are none before a crawl
-        self._allowed = OffsiteMiddleware(no_stats).get_host_regex(spider)
         fingerprinter = load_object(self._crawler.settings["REQUEST_FINGERPRINTER_CLASS"])
         self._fingerprint = build_from_crawler(fingerprinter, self._crawler).fingerprint
 
@@ -62,10 +58,6 @@ class Project:
         """Stores of the spider with arguments, or where it has set its name itself."""
         paths = self.settings.store_paths()
         return [path for path in paths if owner_of(path).get("command_name") == self._name]
-
-    def is_offsite(self, host: str) -> bool:
-        """Whether the ``allowed_domains`` of the spider's class leave a host out."""
-        return self._allowed.search(host) is None
 
     def open_store(self, *, readonly: bool = True) -> Store:
         """Open the spider's store; readers work beside a running crawl."""

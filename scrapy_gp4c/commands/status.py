@@ -1,4 +1,4 @@
-"""``scrapy gp4c status``: pages by class, hubs, sites whose hints hold, and how the last cycles went."""
+"""``scrapy gp4c status``: pages by class, sites whose hints hold, and how the last cycles went."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from scrapy_gp4c.commands.action import JSON, Action, option, positive, print_js
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.crawling import messages
 from scrapy_gp4c.crawling.control_group import describe_estimates
-from scrapy_gp4c.crawling.expiry import RemovableHost, removable_hosts
 from scrapy_gp4c.crawling.fetched import FETCHERS_FILE
 from scrapy_gp4c.crawling.forecast import pages_before, rules_before
 from scrapy_gp4c.crawling.planning import Planner
@@ -25,7 +24,7 @@ from scrapy_gp4c.crawling.reports import Resting, count_without_text, page_count
 from scrapy_gp4c.crawling.store_owner import last_warnings, owner_of
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, OUTCOMES
-from scrapy_gp4c.scoring import discovery, hints
+from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.opening import ARCHIVE, Store
 from scrapy_gp4c.store.records import (
@@ -37,28 +36,11 @@ from scrapy_gp4c.store.records import (
     samples_of,
 )
 
-SOURCES: Final = 10
-"""Hubs that are shown, and sites."""
+MAX_SITES: Final = 10
+"""Sites that are shown."""
 LEARNABLE_CYCLES: Final = 10
 """The first judges nothing; training, validation and test have three each."""
-SHOWN_HOSTS = 10
-REASONS = {
-    "vanished": ("of a host that no visit has reached lately", ""),
-    "excluded": ("that robots.txt or allowed_domains keeps out", " --excluded"),
-}
-"""Reason for vain visits -> its text, and the option of `forget`."""
 HEADER = ("cycle", "started", "finished", "planned", "visited", "changed", "change rate", "score function")
-
-
-@dataclass(frozen=True)
-class Hub:
-    """Page whose visits bring new pages."""
-
-    url: str
-    brought: float
-    """New pages per cycle that its next visit is expected to bring."""
-    brought_cycle: int
-    """The last cycle in which a visit brought one."""
 
 
 @dataclass(frozen=True)
@@ -155,14 +137,11 @@ class Status:
     """Reason why no texts are kept, though they should be; empty: they are, or none should be."""
     panel: Estimates | None
     """Estimates of the last cycle that has some."""
-    hubs: list[Hub]
     hints: list[TrustedSite]
     promises: PromiseCounts | None
     """None: no page has one."""
     rules: list[RuleStatus]
     cycles: list[CycleStatus]
-    leavers: list[RemovableHost]
-    """Hosts whose pages are visited in vain; ``why``: `vanished`, all fail, or `excluded` by a rule."""
     fetchers: list[FetcherStatus]
     """Fetchers of the crawl that runs, or of one that was killed."""
 
@@ -191,12 +170,10 @@ def _run(project: Project, options: Namespace) -> None:
             count_without_text(store),
             archive_problem(store.path / ARCHIVE),
             estimates,
-            hubs(store),
             trusted_sites(store),
             promises,
             rules,
             [_status(store, record) for record in shown],
-            removable_hosts(store, project.is_offsite),
             _fetchers(store.path),
         )
     if options.json:
@@ -231,7 +208,7 @@ def _run(project: Project, options: Namespace) -> None:
     for rule in status.rules:
         nothing = "its pages are never visited" if rule.never else "no page matches it"
         say(f"{rule.rule}: {counted(rule.pages, 'page') if rule.pages else nothing}")
-    _print_sources(status.hubs if options.hubs else [], status.hints)
+    _print_trusted(status.hints)
     if status.cycles:
         say()
         print_table([HEADER, *map(_row, status.cycles)])
@@ -241,9 +218,11 @@ def _run(project: Project, options: Namespace) -> None:
     if status.fetchers:
         say()
         columns = ("fetcher", "address", "state", "pages", "")
-        rows = [(one.name, one.address, one.state, _number(one.pages), one.reason) for one in status.fetchers]
+        rows = [
+            (fetcher.name, fetcher.address, fetcher.state, _number(fetcher.pages), fetcher.reason)
+            for fetcher in status.fetchers
+        ]
         print_table([columns, *rows])
-    _print_leavers(status, project.spider_class.name)
 
 
 STATUS = Action(
@@ -251,7 +230,6 @@ STATUS = Action(
     _run,
     [
         option("--cycles", type=positive, default=10, metavar="N", help="last cycles to show (default: 10)"),
-        option("--hubs", action="store_true", help="list the pages whose visits bring new ones, too"),
         JSON,
     ],
     Status,
@@ -275,18 +253,6 @@ def _fetchers(path: Path) -> list[FetcherStatus]:
         return [FetcherStatus(**one) for one in written["fetchers"]]
     except (OSError, ValueError):
         return []
-
-
-def _print_leavers(status: Status, spider: str) -> None:
-    """Print which hosts are visited in vain, and how their pages are forgotten."""
-    if status.leavers:
-        say()
-    for leaver in status.leavers[:SHOWN_HOSTS]:
-        what, flag = REASONS[leaver.why]
-        remedy = f"scrapy gp4c forget {spider}{flag} --host {leaver.host}"
-        say(f"{leaver.host}: {counted(leaver.pages, 'page')} {what}: {remedy}")
-    if (more := len(status.leavers) - SHOWN_HOSTS) > 0:
-        say(f"and {counted(more, 'more such host')}: see --json")
 
 
 def _promises(store: Store, settings: Settings) -> tuple[PromiseCounts | None, list[RuleStatus]]:
@@ -344,30 +310,12 @@ def _number(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
-def hubs(store: Store) -> list[Hub]:
-    """The hubs that promise most, at most `SOURCES`."""
-    cycle = store.last_cycle + 1
-    parts = [np.empty((0, 3))]
-    for first, block in store.blocks():
-        rows = np.flatnonzero(discovery.is_hub(block, cycle) & (block["has_copy"] != 0))
-        rate = discovery.rate(block, cycle)[rows]
-        best = np.argsort(-rate, kind="stable")[:SOURCES]
-        parts.append(np.stack((rows[best] + first, rate[best], block["brought_cycle"][rows[best]]), axis=1))
-    finds = np.concatenate(parts)
-    finds = finds[np.argsort(-finds[:, 1], kind="stable")][:SOURCES]
-    requests = store.requests(finds[:, 0].astype(np.int64))
-    return [
-        Hub(stored["url"], round(float(row[1]), 3), int(row[2]))
-        for stored, row in zip(requests, finds, strict=True)
-    ]
-
-
 def trusted_sites(store: Store) -> list[TrustedSite]:
-    """Sites whose hints are tested best, at most `SOURCES`: those with the most visits after a hint."""
+    """Sites whose hints are tested best, at most `MAX_SITES`: those with the most visits after a hint."""
     rows = store.trust()
     where, kind = np.nonzero(hints.holds(rows["counts"]))
     weight = rows["counts"][where, kind].sum(axis=(1, 2))
-    best = np.argsort(-weight, kind="stable")[:SOURCES]
+    best = np.argsort(-weight, kind="stable")[:MAX_SITES]
     names = store.site_names(rows["site"][where[best]].tolist())
     trusted = []
     for row, number in zip(where[best], kind[best], strict=True):
@@ -379,13 +327,8 @@ def trusted_sites(store: Store) -> list[TrustedSite]:
     return trusted
 
 
-def _print_sources(hubs_to_show: list[Hub], trusted: list[TrustedSite]) -> None:
-    if hubs_to_show:
-        say()
-        head = ("hub", "new pages per cycle", "last in cycle")
-        rows = [(hub.url, f"{hub.brought:.2f}", str(hub.brought_cycle)) for hub in hubs_to_show]
-        print_table([head, *rows])
+def _print_trusted(trusted: list[TrustedSite]) -> None:
     if trusted:
         say()
         columns = ("site", "hints that hold", "claimed: changed", "unchanged", "silent: changed", "unchanged")
-        print_table([columns, *(tuple(map(str, dataclasses.astuple(one))) for one in trusted)])
+        print_table([columns, *(tuple(map(str, dataclasses.astuple(site))) for site in trusted)])

@@ -461,21 +461,4 @@ def close_cycle(store: Store, record: CycleRecord, settings: Settings) -> PanelE
     store.keep_shadows(cycle, shadows)
     outcome = visits["outcome"]
     judged, changed, first = (int(np.isin(outcome, codes).sum()) for codes in (JUDGED, (CHANGED,), (FIRST,)))
-    estimated = estimates(tally, plan["copies"], judged, changed, first)
-    freshness = weighted_freshness(store, shadows, distance_bits)
-    if estimated is not None and freshness is not None:
-        estimated["weighted_freshness"] = freshness
-    return estimated
-
-
-def weighted_freshness(store: Store, shadows: Array, distance_bits: int) -> float | None:
-    """Share of weight whose copy is current (Olston & Najork 2010, WF); None: all pages weigh 1, or nothing.
-
-    ``shadows``: dtype `SHADOW` ``[S]``, after a cycle.
-    """
-    weight = columns_in_order(store, shadows["page"])["weight"]
-    current, copy = (np.ascontiguousarray(shadows[name]) for name in ("current", "copy"))
-    is_current = ~differ(current, copy, distance_bits)
-    if not weight.any() or not (weight != weights.DEFAULT_WEIGHT).any():
-        return None
-    return float(weight[is_current].sum()) / float(weight.sum())
+    return estimates(tally, plan["copies"], judged, changed, first)

@@ -7,7 +7,7 @@ another version wrote stays, and so does their order, so that what was read is w
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final, Literal, NamedTuple, NotRequired, Required, TypedDict
+from typing import Any, Final, Literal, NamedTuple, Required, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -105,7 +105,6 @@ class PanelEstimates(TypedDict):
     """Unchosen pages whose shadow's copy is out of date."""
     changed_share: ShareEstimate
     freshness: ShareEstimate
-    weighted_freshness: NotRequired[float]
 
 
 class CycleRecord(TypedDict, total=False):

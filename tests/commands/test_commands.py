@@ -217,51 +217,6 @@ def test_pages_sorts_and_matches(
     assert shown("--top", 100)[-1] == 6  # the best score stood first, of a page that no plan asks for
 
 
-def test_pages_are_shown_by_group(
-    project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Sites and directories with what visits found there: recently (3 cycles), and in all."""
-    open_store(project.store_path, sizes=Sizes(block_rows=3)).close()
-    places = ["http://a.example/old/", "http://a.example/new/", "http://b.example/item?id="]
-    (tmp_path / "urls").write_text("\n".join(f"{places[number % 3]}{number}" for number in range(9)))
-    in_process(project, "import", tmp_path / "urls")
-    crawl_cycles(
-        project,
-        [
-            dict.fromkeys(range(8), "first"),
-            dict.fromkeys((0, 3, 6), "changed"),
-            dict.fromkeys((1, 2), "changed"),
-            dict.fromkeys((4, 5), "unchanged"),
-            {1: "changed", 7: "changed", 2: "unchanged", 0: "error"},
-        ],
-    )
-
-    def shown(*arguments: object) -> list[list[str]]:
-        capsys.readouterr()
-        in_process(project, "pages", *arguments)
-        head, *lines = capsys.readouterr().out.splitlines()
-        if head.startswith("no page"):
-            return [[head]]
-        assert head.split() == ["recent", "share", "of", "visits", "pages", "n", "X", "group"]
-        return [line.split() for line in lines]
-
-    new = ["0.750", "4", "3", "4", "3", "a.example/new/"]
-    item = ["0.333", "3", "3", "3", "1", "b.example/item?"]
-    old = ["-", "0", "3", "3", "3", "a.example/old/"]
-    assert shown("--group-by", "dir") == [new, item, old]
-    assert shown("--group-by", "dir", "--top", 1) == [new]
-    assert shown("--group-by", "dir", "--sort", "changes") == [old, new, item]
-    assert shown("--group-by", "dir", "--match", "a.ex", "--top", 9) == [new, old]
-    assert shown("--group-by", "site") == [
-        ["0.750", "4", "6", "7", "6", "a.example"],
-        ["0.333", "3", "3", "3", "1", "b.example"],
-    ]
-    assert shown("--group-by", "prefix-1") == [new, old], "a script in the root has no first segment"
-    assert shown("--group-by", "prefix-2") == [["no page is in a group of prefix-2"]]
-    assert [row[-1] for row in shown("--group-by", "site", "--sort", "last")] == ["a.example", "b.example"]
-    assert shown("--group-by", "site", "--match", "no") == [["no page that matches is in a group of site"]]
-
-
 requests_strategy = st.fixed_dictionaries(
     {},
     optional={

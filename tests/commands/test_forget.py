@@ -1,23 +1,18 @@
-"""``scrapy gp4c forget``, and what ``status`` says of pages that are visited in vain."""
+"""``scrapy gp4c forget``."""
 
 import io
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import pytest_twisted
 from hypothesis import given
 from hypothesis import strategies as st
-from scrapy import Request, Spider
 
+from scrapy_gp4c.commands.forget import url_pattern
 from scrapy_gp4c.commands.project import Project
-from scrapy_gp4c.crawling.expiry import wildcard
 from scrapy_gp4c.errors import ForgetError, StoreDamagedError, StoreError
 from scrapy_gp4c.store.opening import open_store
 from scrapy_gp4c.store.records import NewVisit
 from tests.commands.test_commands import in_process, make_project, scrapy_gp4c
-from tests.support.loopback import Site, crawl, html
 from tests.support.schemas import checked
 
 DAY_S = 86_400.0
@@ -65,18 +60,14 @@ PAGES = ["http://a.example/1", "http://a.example/2?x=(1)", "http://b.example/tag
         (["http://a.example/2?x=(1)"], [PAGES[0], *PAGES[2:]]),
         (["http://a.example"], PAGES),
         (["*example/?ag/*"], PAGES),
-        (["--host", "A.example"], PAGES[2:]),
-        (["*2*", "--host", "b.example"], PAGES[:3]),
         (["--gone"], PAGES[1:]),
-        (["--not-seen-since", "1970-01-03T12:00+00:00"], [PAGES[1], PAGES[3]]),
-        (["--not-seen-since", "1970-01-03T12:00+00:00", "--gone"], PAGES[1:]),
-        (["--excluded"], PAGES[:3]),
+        (["http://b.*", "--gone"], PAGES),
     ],
 )
 def test_pages_are_chosen_by_all_that_is_given(
     project: Project, capsys: pytest.CaptureFixture[str], options: list[str], remaining: list[str]
 ) -> None:
-    """By URL, host, outcome and date; a dry run tells the same pages and takes none."""
+    """By URL and outcome; a dry run tells the same pages and takes none."""
     first, same, gone = visit("first", 9), visit("unchanged", 9), visit("gone", 9)
     fill(
         project,
@@ -110,7 +101,7 @@ def test_only_stars_stand_for_other_text(pattern: list[str], url: str) -> None:
         return text[:1] == rest[0] and fits(rest[1:], text[1:])
 
     pattern, url = pattern[:5], url[:8]
-    assert (wildcard("".join(pattern)).fullmatch(url) is not None) == fits(pattern, url)
+    assert (url_pattern("".join(pattern)).fullmatch(url) is not None) == fits(pattern, url)
 
 
 @pytest.mark.parametrize(("answer", "goes"), [("y\n", True), ("n\n", False), ("", False), ("\n", False)])
@@ -125,11 +116,11 @@ def test_it_asks_before(
     fill(project, [dict.fromkeys(PAGES, visit("first", 9))])
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
     if goes:
-        in_process(project, "forget", "--host", "a.example")
+        in_process(project, "forget", "*//a.example/*")
         assert "forgot 2 pages with their visits" in capsys.readouterr().out
     else:
         with pytest.raises(ForgetError, match="nothing is forgotten"):
-            in_process(project, "forget", "--host", "a.example")
+            in_process(project, "forget", "*//a.example/*")
     out = capsys.readouterr().out
     assert goes or "2 of 4 pages" in out
     assert len(files_of(project)) == (2 if goes else 4)
@@ -138,7 +129,7 @@ def test_it_asks_before(
 def test_what_is_not_said_is_not_guessed(project: Project) -> None:
     """Without any choice, and with --json without an answer, it is refused."""
     fill(project, [dict.fromkeys(PAGES, visit("first", 9))])
-    with pytest.raises(ForgetError, match="expected a PATTERN, --host"):
+    with pytest.raises(ForgetError, match="expected a PATTERN or --gone"):
         in_process(project, "forget", "--yes")
     with pytest.raises(ForgetError, match="--json does not ask"):
         in_process(project, "forget", "*", "--json")
@@ -191,67 +182,3 @@ def test_it_works_from_the_shell(project_directory: Path, project: Project, stor
     done = scrapy_gp4c(project_directory, "forget", "news", "*/tag/*", "--yes", *options)
     assert (done.returncode, done.stderr) == (0, "")
     assert files_of(project) == PAGES[:2]
-
-
-class Wide(Spider):
-    """Asks for pages of several hosts, some of which it is not to see."""
-
-    name = "news"
-    urls: tuple[str, ...] = ()
-
-    async def start(self) -> AsyncIterator[Any]:
-        """Ask for them, as callbacks do."""
-        for url in self.urls:
-            yield Request(url, dont_filter=False)
-
-    def parse(self, response: Any) -> None:
-        """Read a page."""
-
-
-@pytest_twisted.ensureDeferred
-async def test_status_names_pages_that_are_visited_in_vain(
-    store_path: Path,
-    project_directory: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Hosts that vanished, pages that robots.txt or allowed_domains keeps out; its commands work."""
-    site = Site(hosts=("127.0.0.1", "127.0.0.2", "127.0.0.3"))
-    site.pages = {f"/{path}": html(f"a page on {path}") for path in ("open", "closed", "other")}
-    site.pages["/robots.txt"] = b"User-agent: *\nAllow: /\n"
-    urls = [
-        site.url(path, host)
-        for path, host in (
-            ("/open", "127.0.0.1"), ("/closed", "127.0.0.1"), ("/other", "127.0.0.2"), ("/open", "127.0.0.3"),
-        )
-    ]  # fmt: skip
-    lost = "http://127.0.0.1:1/lost"
-    options = {"GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 0, "ROBOTSTXT_OBEY": True, "RETRY_ENABLED": False}
-    await crawl(Wide, store_path, options, urls=(*urls, lost))
-    project = make_project(project_directory, store_path, monkeypatch)
-    in_process(project, "status", "--json")
-    assert checked("status", capsys.readouterr().out)["leavers"] == []
-    site.pages["/robots.txt"] = b"User-agent: *\nDisallow: /closed\n"
-    for _ in range(3):  # a lost page is tried after 1, 2, 4 cycles
-        await crawl(Wide, store_path, options, urls=())
-    await site.close()
-    monkeypatch.setattr(project.spider_class, "allowed_domains", ["127.0.0.1", "127.0.0.3"], raising=False)
-    project = make_project(project_directory, store_path, monkeypatch)
-    in_process(project, "status", "--json")
-    result = checked("status", capsys.readouterr().out)["leavers"]
-    port = site.port
-    assert result == [
-        {"host": "127.0.0.1:1", "pages": 1, "why": "vanished"},
-        {"host": f"127.0.0.1:{port}", "pages": 1, "why": "excluded"},
-        {"host": f"127.0.0.2:{port}", "pages": 1, "why": "excluded"},
-    ]
-    in_process(project, "status")
-    lines = [line for line in capsys.readouterr().out.splitlines() if "scrapy gp4c forget" in line]
-    assert len(lines) == 3
-    for line in lines:
-        command = line.partition("scrapy gp4c forget ")[2].split()
-        in_process(project, "forget", *command[1:], "--yes")
-    assert files_of(project) == [urls[0], urls[3]]
-    capsys.readouterr()
-    in_process(project, "status")
-    assert "forget" not in capsys.readouterr().out

@@ -80,9 +80,6 @@ class Record(Listener):
     def first_due(self, wall_s: float) -> None:
         self.due.append(wall_s)
 
-    def running(self, path: Path) -> None:
-        pass
-
     def outlasting(self, took_s: float) -> None:
         self.warnings.append(f"runs for {took_s:.0f} s")
 
@@ -450,20 +447,16 @@ def test_a_crawl_that_cannot_be_started_is_tried_again(tmp_path: Path) -> None:
     assert [cycle.exit_code for cycle in record.cycles] == [1, 0]
 
 
-def test_a_terminal_that_has_gone_ends_no_monitor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be closed while a monitor runs that ignores the hangup; what is drawn on it is lost."""
-    with open_store(tmp_path / "store") as store:
-        store.begin_cycle({"started": 1.0})
-        store.amend_record(planned=1)
-        store.commit()
+def test_a_terminal_that_has_gone_ends_no_monitor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be closed while a monitor runs that ignores the hangup; what is said there is lost."""
     screen, terminal = pty.openpty()
     stderr = open(terminal, "w")  # noqa: SIM115 # to close it is an error then
     monkeypatch.setattr(sys, "stderr", stderr)
     listener = Listener(60.0, 1.0)
-    listener.running(tmp_path / "store")
-    assert b"1 planned" in os.read(screen, 1_000)
+    listener.outlasting(9.0)
+    assert b"after 9 s" in os.read(screen, 1_000)
     os.close(screen)
-    listener.running(tmp_path / "store")
+    listener.outlasting(9.0)
     with suppress(OSError):
         stderr.close()
 

@@ -73,7 +73,7 @@ def test_search_says_what_is_missing(project: Project) -> None:
 
 
 def test_pages_by_gain(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    """Those whose visits gain searches most come first; groups by the sum of theirs."""
+    """Those whose visits gain searches most come first."""
     in_process(project, "pages", "--sort", "dq", "--json")
     result = checked("pages", capsys.readouterr().out)["pages"]
     assert [(one["url"][-1], one["dq"]) for one in result] == [("1", 9.0), ("3", 4.0), ("0", 3.0), ("2", 0.0)]
@@ -81,8 +81,6 @@ def test_pages_by_gain(project: Project, capsys: pytest.CaptureFixture[str]) -> 
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0][4] == "dq"
     assert lines[1][4] == "9"
-    in_process(project, "pages", "--sort", "dq", "--group-by", "dir")
-    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()[1:]] == ["h/0/", "h/1/"]
     in_process(project, "why", "http://h/0/1", "--all")
     assert "dq_rate" in capsys.readouterr().out
 
@@ -102,9 +100,8 @@ def test_pages_of_a_store_that_measures_nothing(
         store.finish_cycle({})
     in_process(project, "pages")
     assert "dq" not in capsys.readouterr().out
-    for group in ((), ("--group-by", "site")):
-        with pytest.raises(QueryLogError, match=r"nothing was measured.*GP4C_QUERY_LOG"):
-            in_process(project, "pages", "--sort", "dq", *group)
+    with pytest.raises(QueryLogError, match=r"nothing was measured.*GP4C_QUERY_LOG"):
+        in_process(project, "pages", "--sort", "dq")
     in_process(project, "why", "http://h/1", "--all")
     assert "dq_rate" not in capsys.readouterr().out
     project.settings = dataclasses.replace(project.settings, query_log="queries.tsv")

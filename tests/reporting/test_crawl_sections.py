@@ -212,23 +212,9 @@ def test_what_visits_found_by_weight(store_path: Path) -> None:
     assert "3 pages weigh other than 1" in section
     assert "53.5%" in section  # 11.5 of 21.5
     assert "57.1%" in section
-    assert "panel" not in section
 
 
 @pytest.mark.parametrize("weights", [None, [1.0] * 4])
 def test_pages_that_weigh_the_same_need_no_section(weights: list[float] | None, store_path: Path) -> None:
     """It would say the same twice."""
     assert weighted_section(weighted_store(store_path, weights)) is None
-
-
-def test_the_panel_speaks_for_the_weight(store_path: Path) -> None:
-    """Where the record of the last cycle has it."""
-    weighted_store(store_path, [2.0, 1.0, 1.0, 1.0])
-    with Store(store_path) as store:
-        store.begin_cycle({"started": 9e6, "score_function": "age", "formula": "t"})
-        estimate = {"estimate": 0.25, "low": 0.1, "high": 0.5}
-        panel = {"judged": 4, "changed_share": estimate, "freshness": estimate, "weighted_freshness": 0.75}
-        store.finish_cycle({"finished": 9e6 + 1, "panel": panel})
-    section = weighted_section(store_path)
-    assert section is not None
-    assert "By the panel, 75.0% of the weight and 25.0% of the copies are current." in str(section.lead)

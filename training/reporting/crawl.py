@@ -325,8 +325,6 @@ class WeightedVisits(NamedTuple):
 
     others: int
     """Pages whose weight is not 1."""
-    held: tuple[float, float] | None
-    """Current share of the weight and of the copies after the last cycle, by the panel."""
     judged: Floats
     changed: Floats
     judged_weight: Floats
@@ -364,10 +362,6 @@ def weighted_section(path: Path) -> Section | None:
         shown(weighted.rate(every, weighted=False), True),
         defined("change_rate"),
     )
-    if weighted.held is not None:
-        section.lead += Markup(" By the panel, {} of the weight and {} of the copies are current.").format(
-            *(shown(share, True) for share in weighted.held)
-        )
     lines = [
         plain_line("by weight", [weighted.share(cycle) for cycle in cycles]),
         plain_line("by number", [weighted.rate(cycle, weighted=False) for cycle in cycles]),
@@ -395,10 +389,7 @@ def read_weighted_visits(store: Store) -> WeightedVisits | None:
             _NAMES, (len(rows), changed.sum(), rows.sum(), rows[changed].sum()), strict=True
         ):
             sums[name][cycle - 1] += value
-    panel, held = store.cycles()[store.last_cycle - 1].get("panel"), None
-    if panel is not None and "weighted_freshness" in panel:
-        held = panel["weighted_freshness"], panel["freshness"]["estimate"]
-    return WeightedVisits(others, held, *sums.values())
+    return WeightedVisits(others, *sums.values())
 
 
 TOP_PAGES: Final = 20
