@@ -16,7 +16,7 @@ from scrapy_gp4c.crawling.forecast import (
     forecasts,
     is_shut_out,
     pages_before,
-    standing,
+    rank_of_page,
     visit_history,
 )
 from scrapy_gp4c.page_state.outcomes import KINDS, OUTCOMES
@@ -79,7 +79,7 @@ def test_the_rank_is_the_place_in_the_plan(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", readonly=True) as store:
         pages, cycle = pages_before(store)
         plan = forecast(pages, cycle, settings).plan
-        stands = [standing(pages, page, cycle, settings) for page in range(PAGES)]
+        stands = [rank_of_page(pages, page, cycle, settings) for page in range(PAGES)]
     ranked = plan[plan["kind"] == KINDS.index("ranked")]["page"].tolist()
     ranks = {stand.rank: page for page, stand in enumerate(stands) if stand.rank is not None}
     assert [ranks[rank] for rank in range(1, len(ranked) + 1)] == ranked

@@ -1,6 +1,5 @@
 """The text of the monitored web's pages: what counts, and the noise around it."""
 
-import re
 from datetime import UTC, datetime
 from random import Random
 
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from parsel import Selector
 
 from example_project import prose
-from example_project.model import CP1252_HOST, MANUAL, NEWS, NO_SPACE_HOST, SHOP, Web
+from example_project.model import CP1252_HOST, Web
 from example_project.page_text import Noise, main_text, related, render
 
 WEB = Web(3, 12)
@@ -47,24 +46,6 @@ def test_a_change_is_seen(page, day):
     day = max(day, int(WEB.born[page]) + 1)
     same = WEB.versions(day)[page] == WEB.versions(day - 1)[page]
     assert (words(page, day, 1) == words(page, day - 1, 2)) == same
-
-
-def test_lengths():
-    """Articles, products and guides have 50 to about 1,000 words; the three kinds all occur."""
-    web = Web(1)
-    ordinary = np.flatnonzero(~web.index & ~web.file & (web.host != NO_SPACE_HOST))
-    lengths = np.array([len(" ".join(main_text(web, int(page), 1)).split()) for page in ordinary[::5]])
-    assert 40 <= lengths.min() < 80
-    assert 800 < lengths.max() < 1300
-    assert set(web.kind[ordinary]) == {NEWS, SHOP, MANUAL}
-
-
-def test_prices_never_repeat_what_stood_there():
-    """Over many versions of a product, each new price differs from the one before, cents included."""
-    page = int(np.flatnonzero((WEB.kind == SHOP) & ~WEB.index)[0])
-    prices = [main_text(WEB, page, version)[1] for version in range(1, 90)]
-    assert all(re.fullmatch(r"€\d+\.\d\d", price) for price in prices)
-    assert len(set(prices)) > 40
 
 
 def test_noise_everywhere():

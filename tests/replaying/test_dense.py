@@ -471,7 +471,7 @@ def test_a_history_without_names_has_sites_alone():
     prepared = prepare(history, budget=0.1)
     assert run(prepared, "t * near_site * surprise_site * rate_site").k == 4
     for name in ("near", "near_dir", "surprise_dir"):
-        with pytest.raises(ScoreError, match=f"the terminal '{name}' is told by the directories"):
+        with pytest.raises(ScoreError, match=f"the terminal '{name}' needs the directories"):
             run(prepared, f"t * {name}")
 
 
