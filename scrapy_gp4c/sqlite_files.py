@@ -82,7 +82,7 @@ class SqliteKind(NamedTuple):
 
     @contextmanager
     def transaction(self, connection: sqlite3.Connection, path: Path) -> Iterator[None]:
-        """All that the block writes, or nothing of it."""
+        """Transaction: all that the block writes is committed, or nothing of it."""
         with self.translated(path):
             connection.execute("BEGIN IMMEDIATE")
             try:

@@ -261,11 +261,8 @@ class Compression:
         for content in dictionaries:
             self.use(content)
 
-    def use(self, content: bytes) -> int:
-        """Compress with this dictionary from now on; return its number.
-
-        Raises ValueError for a damaged dictionary.
-        """
+    def use(self, content: bytes) -> None:
+        """Compress with this dictionary from now on; raises ValueError for a damaged one."""
         try:
             dictionary = zstandard.ZstdCompressionDict(content)
             self._compressor = zstandard.ZstdCompressor(
@@ -274,7 +271,6 @@ class Compression:
             self._decompressors[dictionary.dict_id()] = zstandard.ZstdDecompressor(dict_data=dictionary)
         except (zstandard.ZstdError, MemoryError) as error:
             raise ValueError(f"no dictionary can be read ({error})") from error
-        return dictionary.dict_id()
 
     def compressed(self, text: str) -> bytes:
         """Return the frame of a text, with a checksum."""

@@ -72,7 +72,11 @@ def _run(project: Project, options: Namespace) -> None:
             first = last = options.cycle
         if options.since is not None:
             first = next(
-                (one["cycle"] for one in store.cycles() if (one.get("finished") or np.inf) >= options.since),
+                (
+                    cycle["cycle"]
+                    for cycle in store.cycles()
+                    if (cycle.get("finished") or np.inf) >= options.since
+                ),
                 newest + 1,
             )
         of_kinds = _changes if options.kinds in (None, ["changed"]) else _events
@@ -87,7 +91,7 @@ def _show(changes: Iterator[Change], options: Namespace, first: int, last: int, 
         names = [field.name for field in fields(Change) if options.diff or field.name != "diff"]
         writer = csv.DictWriter(sys.stdout, names, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
-        writer.writerows({**asdict(one), "diff": "\n".join(one.diff or ())} for one in changes)
+        writer.writerows({**asdict(change), "diff": "\n".join(change.diff or ())} for change in changes)
     elif (earliest := next(changes, None)) is None:
         say(_why_none(options, first, last, newest))
     elif options.diff:
@@ -134,7 +138,7 @@ def _changes(
     texts: Texts | None,
 ) -> Iterator[Change]:
     """Yield the changes of cycles first..last; memory: the changes since the first."""
-    visits_of_cycles = _found(store, first)
+    visits_of_cycles = _changed_visits(store, first)
     since = Counter(page for _, visits in visits_of_cycles for page in visits["page"].tolist())
     is_open = store.open_cycle is not None and store.open_cycle >= first
     in_open = Counter(visits_of_cycles[-1][1]["page"].tolist()) if is_open else Counter()
@@ -170,12 +174,14 @@ def _events(
             continue
         wanted = last_events(events, options.kinds, len(events.kinds) + 1)
         name = project.spider_class.name
-        for one in page_events(wanted, name, store, project.credentials.url, diff):
-            if one.time >= (options.since or -np.inf) and (
-                options.match is None or url_matches(one.url, options.match)
+        for event in page_events(wanted, name, store, project.credentials.url, diff):
+            if event.time >= (options.since or -np.inf) and (
+                options.match is None or url_matches(event.url, options.match)
             ):
-                lines = None if one.diff is None else list(one.diff)
-                yield Change(one.cycle, one.kind, one.time, one.url, one.distance, one.changes, lines)
+                lines = None if event.diff is None else list(event.diff)
+                yield Change(
+                    event.cycle, event.kind, event.time, event.url, event.distance, event.changes, lines
+                )
 
 
 def _diff(texts: Texts, key: int, cycle: int, fingerprint: int) -> list[str] | None:
@@ -183,8 +189,8 @@ def _diff(texts: Texts, key: int, cycle: int, fingerprint: int) -> list[str] | N
     return None if pair is None else list(shown(differences(*pair)))
 
 
-def _found(store: Store, first: int) -> list[tuple[int, npt.NDArray[Any]]]:
-    """Visits since a cycle that found changes, by cycle; those of the open one last."""
+def _changed_visits(store: Store, first: int) -> list[tuple[int, npt.NDArray[Any]]]:
+    """Visits that found changes, by cycle from the first on; those of the open cycle are last."""
     parts = list(store.visits(max(1, first)))
     if store.open_cycle is not None and store.open_cycle >= first:
         parts.append((store.open_cycle, store.open_visits()))

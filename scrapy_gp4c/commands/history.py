@@ -77,8 +77,10 @@ def _show(url: str, visits: list[PageVisit]) -> None:
         say("no visit of it is recorded (GP4C_KEEP_CYCLES may have dropped them)")
         return
     print_table([("cycle", "time", "outcome", "bits", "why", "difference"), *map(_row, visits)])
-    changed = sum(one.outcome == "changed" for one in visits)
-    judged = np.count_nonzero([one.distance is not None or one.outcome == "not_modified" for one in visits])
+    changed = sum(visit.outcome == "changed" for visit in visits)
+    judged = np.count_nonzero(
+        [visit.distance is not None or visit.outcome == "not_modified" for visit in visits]
+    )
     say(f"{counted(len(visits), 'visit')}, {judged:,} of them compared it, {changed:,} found a change")
 
 

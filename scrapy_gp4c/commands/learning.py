@@ -71,7 +71,7 @@ class TrainingCommand:
                 "--site-share": f"{settings.site_share}",
             }
             for name in self.defaults:
-                if not any(one.partition("=")[0] == name for one in arguments):
+                if not any(argument.partition("=")[0] == name for argument in arguments):
                     arguments = [name, values[name], *arguments]
         elif not Path(history).exists():
             raise SettingsError(f"expected a spider or a history; there is no spider and no file {history!r}")

@@ -95,8 +95,8 @@ def _show(plan: Plan, options: Namespace) -> None:
     if plan.urls is not None:
         say()
         pages = [
-            (str(one.round), one.kind, "-" if one.score is None else f"{one.score:.4g}", one.url)
-            for one in plan.urls
+            (str(page.round), page.kind, "-" if page.score is None else f"{page.score:.4g}", page.url)
+            for page in plan.urls
         ]
         print_table([("round", "kind", "score", "URL"), *pages])
 

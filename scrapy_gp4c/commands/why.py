@@ -18,8 +18,8 @@ from scrapy_gp4c.crawling.forecast import (
     forecasts,
     is_shut_out,
     pages_before,
+    rank_of_page,
     rules_before,
-    standing,
     state_of,
     visit_history,
 )
@@ -187,7 +187,7 @@ def _compared(packed: bytes | None) -> Compared | None:
 
 
 def explain(project: Project, store: Store, page: int) -> Why:
-    """All that there is to say of a page. Raises PolicyError or ScoreError."""
+    """State, score, forecast and history of a page. Raises PolicyError or ScoreError."""
     settings = project.settings
     function = settings.score_function
     rules = rules_before(store, settings)
@@ -196,7 +196,7 @@ def explain(project: Project, store: Store, page: int) -> Why:
     names = terminals.ALWAYS_KNOWN + (() if settings.query_log is None else tuple(refresh_value.FORMULAS))
     values = terminals.compute(names, state, cycle, function.clock)
     numbers = {name: float(value[0]) for name, value in values.items()}
-    stand = standing(pages, page, cycle, settings, rules)
+    ranking = rank_of_page(pages, page, cycle, settings, rules)
     filled = None if function.expression is None else function.expression.filled(numbers).text
     stage = stages(state, settings.warmup_visits, settings.gone_after)
     awake = is_awake(state, cycle, settings.in_every_cycle(state) & ~stage.gone)
@@ -220,17 +220,17 @@ def explain(project: Project, store: Store, page: int) -> Why:
         function.formula,
         function.clock,
         filled,
-        stand.score,
-        stand.rank,
-        stand.candidates,
-        stand.chosen,
-        stand.cut,
+        ranking.score,
+        ranking.rank,
+        ranking.candidates,
+        ranking.chosen,
+        ranking.cut,
     )
     coming, panel = _next_visit(project, pages, page, cycle, known, rules)
     different = Different(None, None)
-    if stand.rank is not None and stand.rank > stand.chosen:
-        budget = stand.rank + panel if settings.policy.text == "top_k" else None
-        different = Different(budget, _waiting(project, pages, page, cycle, stand.cut))
+    if ranking.rank is not None and ranking.rank > ranking.chosen:
+        budget = ranking.rank + panel if settings.policy.text == "top_k" else None
+        different = Different(budget, _waiting(project, pages, page, cycle, ranking.cut))
     url = project.credentials.url(store.request(page)["url"])
     history = visit_history(store, page, settings, PAST_CYCLES)
     return Why(url, cycle, known, numbers, score, coming, different, history)

@@ -566,15 +566,8 @@ class Admission:
             if has_wishes:
                 self._note_wishes(page, request)
             if cycle.is_claimed(page):
-                mark = request.meta.get(META)
-                is_over = page not in cycle.asked and not cycle.is_ahead(page)
-                if is_over and key in self._logins:  # by an interrupted run, whose session is gone
-                    cycle.asked.add(page)
-                    return self._queue_untouched(request)
-                if is_further and cycle.is_repeated(page, mark, finder):
-                    cycle.asked.add(page)  # the copies that its callback yields are further ones
-                    return self._queue_untouched(request, is_filtered=False)
-                return self._ask_again(page, name, request)
+                is_repeated = is_further and cycle.is_repeated(page, request.meta.get(META), finder)
+                return self._admit_claimed(page, name, request, key in self._logins, is_repeated)
         stored = self.rebuilder.stored(request)
         is_spiders = "unstorable" in stored or "session" in stored
         if "unstorable" in stored:
@@ -584,14 +577,8 @@ class Admission:
             self._note_needed_callback(request)
         claim: Claim | None
         if page is None:
-            if is_duplicate:
-                return self._skip(name, DUPLICATE)
-            if not self._limits.takes(stored):
-                return self._skip(name, TOO_MANY)
-            is_linked = "?" in request.url and finder not in (UNKNOWN_FINDER, START)
-            finder_url = store.request(finder - 1)["url"] if is_linked else ""
-            if not cycle.repeats.takes(stored["url"], finder_url):
-                return self._skip(name, TRAPPED)
+            if (statistic := self._limit_reached(stored, request, finder, is_duplicate)) is not None:
+                return self._skip(name, statistic)
             rule = cycle.rules.note_new(stored)
             if rule.never:
                 return self._skip(name, NEVER)
@@ -638,6 +625,32 @@ class Admission:
             return True
         request.meta[META] = cycle.end(claim, "excluded")
         return False
+
+    def _admit_claimed(
+        self, page: int, name: str | int, request: Request, is_login: bool, is_repeated: bool
+    ) -> bool:
+        """Admit a request for a page whose visit in this cycle has begun or ended."""
+        cycle = self._cycle
+        is_over = page not in cycle.asked and not cycle.is_ahead(page)
+        if is_over and is_login:  # visited by an interrupted run, whose session is gone
+            cycle.asked.add(page)
+            return self._queue_untouched(request)
+        if is_repeated:
+            cycle.asked.add(page)  # the copies that its callback yields are further ones
+            return self._queue_untouched(request, is_filtered=False)
+        return self._ask_again(page, name, request)
+
+    def _limit_reached(
+        self, stored: StoredRequest, request: Request, finder: int, is_duplicate: bool
+    ) -> str | None:
+        """Statistic of the limit that keeps a new page out; None: it is taken."""
+        if is_duplicate:
+            return DUPLICATE
+        if not self._limits.takes(stored):
+            return TOO_MANY
+        is_linked = "?" in request.url and finder not in (UNKNOWN_FINDER, START)
+        finder_url = self._cycle.store.request(finder - 1)["url"] if is_linked else ""
+        return None if self._cycle.repeats.takes(stored["url"], finder_url) else TRAPPED
 
     def _page_before_move(self, request: Request) -> int | None:
         """Page that had another address before its site moved; None: there is none."""
@@ -742,9 +755,9 @@ class Admission:
     def _replace(self, page: int, stored: StoredRequest) -> None:
         """Replace the stored request of a page; its promises stay where the new one has none."""
         before = self._cycle.store.request(page)
-        said = {name: value for name, value in before.get("meta", {}).items() if name in WISHES}
-        if said:
-            stored = {**stored, "meta": {**said, **stored.get("meta", {})}}
+        wishes = {name: value for name, value in before.get("meta", {}).items() if name in WISHES}
+        if wishes:
+            stored = {**stored, "meta": {**wishes, **stored.get("meta", {})}}
         if FOLLOWS in before:
             stored = {**stored, FOLLOWS: True}
         if NEEDS_CALLBACK in before:
@@ -795,7 +808,7 @@ class Admission:
     # --- promises: the newest request that gives one wins; its page's stored request keeps it
 
     def _check_wishes(self, request: Request) -> bool:
-        """Whether a request says how often its page is to be visited; what is wrong is taken out."""
+        """Whether a request has a promise or tag for its page; wrong values are taken out of its meta."""
         if not has_promise(request.meta):
             return False
         for name, read in (("gp4c_max_age", read_span), ("gp4c_min_interval", read_span), (TAG, read_tag)):
@@ -822,13 +835,15 @@ class Admission:
         """Keep the promises of a request in its page's stored request, whether it is sent or dropped."""
         store = self._cycle.store
         before = store.request(page)
-        said: dict[str, Any] = {name: request.meta[name] for name in STORED_META if name in request.meta}
-        if said.items() - before.get("meta", {}).items():
-            meta = {**before.get("meta", {}), **said}
+        wishes: dict[str, Any] = {name: request.meta[name] for name in STORED_META if name in request.meta}
+        if wishes.items() - before.get("meta", {}).items():
+            meta = {**before.get("meta", {}), **wishes}
             if contradiction(own_span(meta, "gp4c_max_age"), own_span(meta, "gp4c_min_interval")):
-                # The newest request counts: what an earlier one has said is set aside.
+                # The newest request counts: what an earlier one wants is set aside.
                 meta = {
-                    name: value for name, value in meta.items() if name in said or name not in STORED_META[:2]
+                    name: value
+                    for name, value in meta.items()
+                    if name in wishes or name not in STORED_META[:2]
                 }
             store.set_request(page, {**before, "meta": meta})
 

@@ -259,7 +259,9 @@ class _Collector:
         dates = [self._dates[row] for row in rows]
         changed_s = np.array([seconds_of(date) if date else nan for date in dates])
         frequencies = [self._frequencies[row] for row in rows]
-        period_s = np.array([PERIOD_S.get(one.lower(), nan) if one else nan for one in frequencies])
+        period_s = np.array(
+            [PERIOD_S.get(frequency.lower(), nan) if frequency else nan for frequency in frequencies]
+        )
         unreadable = [
             date for date, at_s in zip(dates, changed_s.tolist(), strict=True) if date and isnan(at_s)
         ]

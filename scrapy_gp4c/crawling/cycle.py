@@ -78,7 +78,7 @@ PREVIOUS: Final = "previous_text"
 HELD_OUTCOMES: Final = frozenset({"first", "changed", "unchanged", "not_modified"})
 """Outcomes of visits whose callback reads the page."""
 UNFLUSHED: Final = "unflushed.json"
-"""File beside the store: since when items may be in feeds that were not written to their end."""
+"""File beside the store, with the time from which on feeds may lack items of a killed run."""
 
 
 class VisitInfo(dict[str, object]):
@@ -181,10 +181,10 @@ def visit(response: Response) -> VisitInfo:
     info = None if request is None else request.meta.get(META)
     if isinstance(info, VisitInfo):
         return info
-    made = VisitInfo(info if isinstance(info, dict) else ())
+    unmanaged = VisitInfo(info if isinstance(info, dict) else ())
     if request is not None:
-        request.meta[META] = made
-    return made
+        request.meta[META] = unmanaged
+    return unmanaged
 
 
 def is_of_page(mark: Any, page: int) -> bool:
@@ -276,10 +276,10 @@ class Deliveries:
         self.pages: dict[int, Undelivered] = {}
         self._is_changed = False
         self._flag = store.path / UNFLUSHED
-        records = store.cycles(max(1, store.last_cycle - 1))
-        last = records[-1] if is_resumed else records[-2] if len(records) > 1 else None
-        self._read({} if last is None else last.get("undelivered", {}))
-        self._lost_since(self._unflushed_since())
+        records: list[CycleRecord] = [{}, {}, *store.cycles(max(1, store.last_cycle - 1))]
+        last = records[-1] if is_resumed else records[-2]
+        self._read(last.get("undelivered", {}))
+        self._add_visits_since(self._unflushed_since())
         self.due: frozenset[int] = frozenset(self.pages)
         if self.pages:
             self._is_changed = True
@@ -299,8 +299,8 @@ class Deliveries:
             return float(json.loads(self._flag.read_text("utf-8"))["since"])
         return None
 
-    def _lost_since(self, since_s: float | None) -> None:
-        """Treat the visits of a run that was killed before its feeds were written as undelivered."""
+    def _add_visits_since(self, since_s: float | None) -> None:
+        """Treat visits since a time as undelivered: a kill lost their items; None: all feeds are written."""
         if since_s is None:
             return
         answered = (FIRST, CHANGED, UNCHANGED, NOT_MODIFIED)
@@ -672,7 +672,7 @@ class Cycle:
         self._failed: set[int] = set()
         """Pages whose visits of this run had no answer that a callback reads."""
         self.archive: Archive | None = None
-        """Where texts are kept; whoever opens it closes it."""
+        """Archive of texts, if there is one; whoever opens it closes it."""
         self.patience = Patience(self.record.get("left_alone", {}))
         self.refusals: list[Refusal] = []
         """Doubtful answers whose callbacks may still ask for the page again."""
@@ -824,7 +824,7 @@ class Cycle:
         return not self.is_claimed(page) and self.store.page(page).failures <= 1 and self.allows(page)
 
     def leave_to_others(self, pages: Iterable[int]) -> None:
-        """Give the visits of chosen pages that cannot be requested to pages that were not chosen."""
+        """Count planned pages that cannot be requested: other pages get as many visits."""
         visits = filter(None, map(self._plan.kind_and_score, pages))
         self.chosen_left_out += sum(kind == "ranked" for kind, _ in visits)
 
@@ -898,10 +898,10 @@ class Cycle:
         return page in self._under_way or page in self.held
 
     def reopen(self, info: VisitInfo, request: Request) -> Claim | None:
-        """Go on with a visit whose callback asks for the page again, as its answer was not the page.
+        """Resume a visit whose callback requests the page again; returns its claim.
 
-        So says Scrapy's `get_retry_request`, and so do a doubt and a withdrawal. None: the visit is over, or
-        the request is another, with a copy of the visit's ``meta``.
+        The callback does so by Scrapy's `get_retry_request`, or because the answer was doubtful or withdrawn.
+        None: the visit is over, or the request is for another page, with a copy of the visit's ``meta``.
         """
         page: Any = info.get("page")
         held = self.held.get(page) or self._doubted.get(page, (None,))[0]
@@ -910,7 +910,7 @@ class Cycle:
         is_refused = info.doubtful is not None or held.withdrawn is not None or "retry_times" in request.meta
         if not (is_refused and request.dont_filter):
             return None
-        self.refusals = [one for one in self.refusals if one.page != page]
+        self.refusals = [refusal for refusal in self.refusals if refusal.page != page]
         self.held.pop(page, None)
         self._doubted.pop(page, None)
         info.held = None
@@ -1032,8 +1032,8 @@ class Cycle:
     def needs_callback(self, page: int) -> bool:
         """Whether the callback of a page is to run though the page did not change.
 
-        So it is after a failure: the spider may have heard of that, and is to hear that the page is back. And
-        so it is of a page that was not delivered: its text may be as before, and its links may not.
+        After a failure it runs, because the spider may have heard of that. Of a page that was not delivered
+        it runs, because links may be new where the text is not.
         """
         if page in self.deliveries.pages or page in self.deliveries.again:
             return True
@@ -1068,7 +1068,7 @@ class Cycle:
             held.failure = repr(exception)[:200]
 
     def settle(self, under_way: Collection[Request], *, is_closing: bool = False) -> None:
-        """Record the held visits that are through: callbacks, pipelines, and requests that are no visits.
+        """Record the held visits whose callbacks, pipelines and other requests (a POST, say) have ended.
 
         ``is_closing``: nothing that is in the queue will be sent.
         """
@@ -1174,9 +1174,13 @@ class Cycle:
 
     def count_refusals(self, under_way: Collection[Request]) -> list[str]:
         """Count the doubtful answers that the spider is through with; returns hosts to leave alone."""
-        over = [one for one in self.refusals if one.request not in under_way]
-        self.refusals = [one for one in self.refusals if one.request in under_way]
-        return [one.host for one in over if self.patience.note(one.host, one.until_s, one.good)]
+        over = [refusal for refusal in self.refusals if refusal.request not in under_way]
+        self.refusals = [refusal for refusal in self.refusals if refusal.request in under_way]
+        return [
+            refusal.host
+            for refusal in over
+            if self.patience.note(refusal.host, refusal.until_s, refusal.good)
+        ]
 
     def doubt(self, page: int, notes: bytes) -> bool:
         """Doubt a visit of this cycle that counted as a change; False: the page is being asked for again.

@@ -78,8 +78,9 @@ class AnswerFeatures(NamedTuple):
     is_known_block: bool = False
     """Whether the same text was doubted before."""
     redirected_pages: int = 0
-    """Pages of the site, with different copies, that changed with a redirect that they share in this cycle:
-    to the same URL, or a temporary one to addresses that differ from theirs alike."""
+    """Pages of the site with different copies that share a redirect in this cycle.
+
+    They redirect to one URL, or temporarily to URLs that differ from theirs in the same way."""
     is_new_password: bool = False
     """Whether it asks for a password, and the copy did not."""
     is_other_kind: bool = False

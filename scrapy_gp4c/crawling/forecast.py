@@ -233,10 +233,10 @@ def state_of(pages: KnownPages, page: int, cycle: int, settings: Settings) -> Ro
     return RoundState(known, slice(None), neighbourhood.seen_by(), draw)
 
 
-def standing(
+def rank_of_page(
     pages: KnownPages, page: int, cycle: int, settings: Settings, rules: PageRules | None = None
 ) -> RankOfPage:
-    """Where a page stands in the first round of a cycle. Raises PolicyError or ScoreError."""
+    """Rank of a page in the first round of a cycle. Raises PolicyError or ScoreError."""
     planner = Planner(pages, settings, cycle, rules=rules)
     function = settings.score_function
     state = state_of(pages, page, cycle, settings)
@@ -266,8 +266,8 @@ def standing(
 def is_shut_out(pages: KnownPages, page: int, cycle: int, settings: Settings, budget: int) -> bool:
     """Whether a settled page is behind `budget` others for ever, as long as nothing changes.
 
-    So it is where scores depend neither on the time nor on draws nor on other pages, and those of that many
-    others are higher and stay as they are whatever visits find nothing.
+    Only where scores depend on neither time, draws nor other pages: then as many pages must have higher
+    scores, which visits without a change leave as they are.
     """
     function = settings.score_function
     if function.expression is None or not TIMELESS.issuperset(function.columns):

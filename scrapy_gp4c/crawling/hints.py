@@ -81,7 +81,7 @@ class NamedSitemaps:
         """URL of a sitemap -> other sites whose robots.txt names it."""
 
     def use(self, url: str) -> list[str]:
-        """Sites that a sitemap speaks for besides its own; it is useful now."""
+        """Sites that a sitemap speaks for besides its own; the sitemap is the last useful one then."""
         sites = self.sites.pop(url, None)
         if sites is None:
             return []

@@ -75,7 +75,7 @@ class Notifier:
                 command = bool(self._settings.on_change)
                 self._outbox.put(cycle, self._settings.notify, records, command=command)
             if self._settings.feed:
-                newest = [one for one in records if one.kind in DEFAULT_EVENTS]
+                newest = [record for record in records if record.kind in DEFAULT_EVENTS]
                 self._feed_events.add(cycle, self._recent_events(), newest, self._store.pages)
         except OSError as error:
             self._warn("No notices of cycle %d are sent: %s", cycle, error)

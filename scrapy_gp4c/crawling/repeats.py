@@ -114,11 +114,11 @@ class UrlParts:
     def note(self, url: str, finder_url: str = "") -> None:
         """Note a new page; ``finder_url``: of the page that found it."""
         finders = set(parts_of(finder_url))
-        for part, rest in parts_of(url):
+        for part, other_url in parts_of(url):
             if part in self._now or len(self._now) < MAX_PARTS:
                 self._pages[part] += 1
-                name = crc32(rest.encode())
-                self._chained[part, name] += (part, rest) in finders
+                name = crc32(other_url.encode())
+                self._chained[part, name] += (part, other_url) in finders
                 self._now[part].setdefault(name, []).append(url)
                 if len(self._now[part]) > 2 * SAMPLE:
                     self._now[part] = dict(sorted(self._now[part].items())[:SAMPLE])
@@ -126,21 +126,24 @@ class UrlParts:
     def finish(self, asked: Sequence[str], asked_pages: int) -> Iterator[str]:
         """Yield warnings; ``asked``: URLs of known pages that the spider asked for, of ``asked_pages``."""
         asked_parts = Counter(part for url in asked for part, _ in parts_of(url))
-        rests = {(part, crc32(rest.encode())) for url in asked for part, rest in parts_of(url)}
+        asked_again = {(part, crc32(other.encode())) for url in asked for part, other in parts_of(url)}
         for part, now in self._now.items():
             before = self._before.get(part, [])
-            urls = {one: now[one] for one in now if len(before) < SAMPLE or one <= before[-1]}
+            urls = {name: now[name] for name in now if len(before) < SAMPLE or name <= before[-1]}
             # Without a part, the new pages of a list that grows, or of a directory, are one.
-            again = [one for one in before if len(urls.get(one, ())) == 1]
+            again = [name for name in before if len(urls.get(name, ())) == 1]
             pages = self._pages[part] * len(again) // max(1, sum(map(len, urls.values())))
             others = asked_parts[part] * asked_pages / max(1, len(asked))
             if len(again) >= max(MIN_VARIANTS, len(urls) / 2) and pages >= 2 * others:
                 yield self._warning(part, pages, urls[again[0]][0])
-            elif ones := [one for one in before if self._is_cursor(part, one) and (part, one) not in rests]:
+            elif cursors := [
+                name for name in before if self._is_cursor(part, name) and (part, name) not in asked_again
+            ]:
+                pages = sum(len(now[name]) for name in cursors)
                 yield (
-                    f"{counted(sum(len(now[one]) for one in ones), 'new page')}, such as {now[ones[0]][0]}, "
-                    f"are reached from one another by {part}, which had other values in earlier runs; pages "
-                    "with those are visited as well, for nothing. Give such requests "
+                    f"{counted(pages, 'new page')}, such as {now[cursors[0]][0]}, are reached "
+                    f"from one another by {part}, which had other values in earlier runs; pages with those "
+                    "are visited as well, for nothing. Give such requests "
                     'meta={"gp4c": False}: they are sent then whenever the page before is visited. `scrapy '
                     "gp4c forget` takes the old pages out."
                 )
@@ -148,10 +151,10 @@ class UrlParts:
         if self._now:
             self._store.amend_record(url_parts=self._before)
 
-    def _is_cursor(self, part: str, rest: int) -> bool:
-        """Whether new pages lead on by values of a part; ``rest``: hash of their URLs without it."""
-        pages = len(self._now[part].get(rest, ()))
-        return 1 < pages <= 2 * self._chained[part, rest] + 2
+    def _is_cursor(self, part: str, name: int) -> bool:
+        """Whether new pages lead on by values of a part; ``name``: hash of their URLs without it."""
+        pages = len(self._now[part].get(name, ()))
+        return 1 < pages <= 2 * self._chained[part, name] + 2
 
     def _warning(self, part: str, pages: int, example: str) -> str:
         remedy = f"add {part} to GP4C_URL_PARAMS_IGNORED"

@@ -132,7 +132,7 @@ class RequestData:
         if is_same:
             return
         names = {name for name in old.keys() & data.keys() if old[name] != data[name]}
-        jars = [one.get("meta", {}).get("cookiejar") for one in (before, now)]
+        jars = [request.get("meta", {}).get("cookiejar") for request in (before, now)]
         if None not in jars and jars[0] != jars[1]:  # of the page that sets up the session, too
             names.add(JAR)
         if not names <= varying and len(varying) < MAX_VARYING:

@@ -87,7 +87,7 @@ PERMANENT: Final = (301, 308)
 CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
 """Headers that ask for a 304; without them it says nothing of the page."""
 UNCONDITIONAL: Final = 8
-"""One in so many judged visits goes without validators; the page's key decides which."""
+"""Number of judged visits of which one goes without validators; the page's key decides which."""
 MAX_VALIDATOR_BYTES: Final = 1_024
 """Longest remembered ETag or Last-Modified: every page may have one, and servers refuse long headers."""
 MAX_LIES: Final = 3
@@ -465,9 +465,9 @@ class Visit:
             )
             log_first(visits.cycle.stats, "gp4c/nothing_watched", line, {}, logging.WARNING)
             return
-        for one in doubt.taken_back:
-            if visits.cycle.doubt(one.page, one.notes):
-                self._note_doubtful(response, one.page)
+        for changed in doubt.taken_back:
+            if visits.cycle.doubt(changed.page, changed.notes):
+                self._note_doubtful(response, changed.page)
         if doubt.is_remembered and page.fingerprint not in visits.texts.doubted:
             visits.store.amend_record(doubted=visits.texts.doubt(page.fingerprint))
         if doubt.reason is not None:
@@ -610,8 +610,8 @@ class Visit:
             # A copy that was made when nobody needed its description gets it now.
             is_new_copy = outcome in ("first", "changed")
             if is_new_copy or (outcome == "unchanged" and not visits.store.has_description(page)):
-                made = response.result.description if isinstance(response, FetchedResponse) else None
-                visits.store.set_description(page, description(response) if made is None else made)
+                fetched = response.result.description if isinstance(response, FetchedResponse) else None
+                visits.store.set_description(page, description(response) if fetched is None else fetched)
         if visits.skip_unchanged:
             row = visits.store.page(page)
             if outcome != "changed" or not is_drawn(row.key, row.n):

@@ -455,7 +455,7 @@ def _is_in_sentence(node: LexborNode, text: str) -> bool:
     if len(text) > _LONGEST_MOMENT or not states_date(text):
         return False
     siblings = (one for one in (node.prev, node.next) if one is not None and one.tag == "-text")
-    sentence = " ".join(one.text_content or "" for one in siblings)
+    sentence = " ".join(sibling.text_content or "" for sibling in siblings)
     return is_prose(sentence) and not says_update(sentence)
 
 

@@ -86,14 +86,13 @@ class Outbox:
         ``known``: keys of receivers. Returns how many of each were deleted.
         """
         messages, keys = list(self.waiting()), set(known)
-        unknown = [one for one in messages if one.message.receiver not in keys]
-        oldest = [
-            one
-            for key in keys
-            for one in [one for one in messages if one.message.receiver == key][:-MAX_MESSAGES]
-        ]
-        for one in [*unknown, *oldest]:
-            one.path.unlink(missing_ok=True)
+        unknown = [message for message in messages if message.message.receiver not in keys]
+        oldest = []
+        for key in keys:
+            of_receiver = [message for message in messages if message.message.receiver == key]
+            oldest += of_receiver[:-MAX_MESSAGES]
+        for message in [*unknown, *oldest]:
+            message.path.unlink(missing_ok=True)
         return len(unknown), len(oldest)
 
     def sent(self, receiver: Receiver | None, messages: list[QueuedMessage]) -> None:
@@ -101,8 +100,8 @@ class Outbox:
         # Noted first: killed in between, a second message on one day would follow.
         if messages and receiver is not None and receiver.digest == "daily":
             self._write(f"daily-{receiver.key}", str(time.time()))
-        for one in messages:
-            one.path.unlink(missing_ok=True)
+        for message in messages:
+            message.path.unlink(missing_ok=True)
 
     def _last_sent_s(self, receiver: Receiver) -> float:
         with suppress(OSError, ValueError):

@@ -95,7 +95,7 @@ def deliver(
 def _merged(receiver: Receiver | None, messages: list[QueuedMessage]) -> list[Message]:
     """The messages to send: a daily receiver gets one for all."""
     if receiver is None or receiver.digest != "daily" or len(messages) < 2:
-        return [one.message for one in messages]
+        return [message.message for message in messages]
     first = messages[0].message
     spider = first.title.partition(": ")[0]
     bodies = [

@@ -155,7 +155,7 @@ def count_changes(groups: Array, changed: Array) -> npt.NDArray[Any]:
 
 
 def add_up(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """One table of several, dtype `GROUP_VISITS`: of the parts of a cycle, or of several cycles."""
+    """Sum of several tables, dtype `GROUP_VISITS`: of the parts of a cycle, or of several cycles."""
     joined = np.concatenate([NO_VISITS, *parts])
     if len(parts) < 2 or not len(joined):
         return joined

@@ -180,13 +180,13 @@ class Related:
             return np.full(rows, self._recent.spent)
         if self._directories.unnamed and name in BY_DIRECTORY:
             raise ScoreError(
-                f"the terminal {name!r} is told by the directories of pages, and the history has no names of "
-                "pages to tell these by: use a history with names, or another terminal, such as 'near_site'"
+                f"the terminal {name!r} needs the directories of pages, and the history has no names: "
+                "use a history with names, or another terminal, such as 'near_site'"
             )
         if self._clustered is None and name in CLUSTERED:
             raise ScoreError(
-                f"the terminal {name!r} is told by clusters, which a replay knows that is given `--groups` "
-                "of `python -m training.cluster`: use another, such as 'directory_now'"
+                f"the terminal {name!r} needs clusters: give the replay `--groups` with a file of `python -m "
+                "training.cluster`, or use another terminal, such as 'directory_now'"
             )
         if name in KINDS_OF:
             if self._claims is None:

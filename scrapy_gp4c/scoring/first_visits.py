@@ -132,9 +132,8 @@ class WaitingPages(NamedTuple):
 def by_turns(waiting: WaitingPages, cycle: int, most_of_site: int | None) -> Array:
     """All pages that may have their first visit, in order: the first of each site, then the second of each.
 
-    The pages of a site come by turns of those that found them. Of one turn, and of one finder, those come
-    first that became known first, then those with the smallest draw. ``cycle``: the one that is planned;
-    ``most_of_site``: cap, None: none.
+    Within a site, the pages that found others take turns, too; ties go to the page that was known earlier,
+    then to the smaller draw. ``cycle``: the one that is planned; ``most_of_site``: cap, None: none.
     """
     site = np.unique(waiting.site, return_inverse=True)[1]
     entered = np.clip(waiting.entered.astype(np.int64), 0, cycle)
@@ -212,7 +211,7 @@ class FirstVisits:
         order = np.arange(len(page), dtype=np.uint64)
         waiting = WaitingPages(page, site, finder, np.zeros(len(page)), order)
         self._waiting = []
-        return [one for one in by_turns(waiting, 1, None).tolist() if self.takes(one)]
+        return [page for page in by_turns(waiting, 1, None).tolist() if self.takes(page)]
 
 
 def best_first(

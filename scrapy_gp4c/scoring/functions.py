@@ -229,7 +229,7 @@ class ScoreParser(argparse.ArgumentParser):
     # argparse's stubs overload it by the kind of namespace, which is handed on here as it comes.
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         args = sys.argv[1:] if args is None else args
-        return super().parse_known_args([f" {one}" if _is_score(one) else one for one in args], namespace)
+        return super().parse_known_args([f" {arg}" if _is_score(arg) else arg for arg in args], namespace)
 
 
 def score_argument(value: str) -> str:
