@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -149,10 +150,9 @@ class Status:
 def _run(project: Project, options: Namespace) -> None:
     with project.open_store() as store:
         cycles, next_cycle = store.cycles(), store.last_cycle + 1
-        estimates = panel = None
+        estimates = None
         for record in cycles:
-            if (panel_of_cycle := record.get("panel")) is not None:
-                panel = panel_of_cycle
+            if (panel := record.get("panel")) is not None:
                 parts = panel["judged"], panel["changed_share"], panel["freshness"]
                 estimates = Estimates(record["cycle"], *parts)
         shown = cycles[-options.cycles :] if options.cycles > 0 else []
@@ -178,7 +178,12 @@ def _run(project: Project, options: Namespace) -> None:
         )
     if options.json:
         print_json(status)
-        return
+    else:
+        _print(status, project.settings, cycles, next_cycle)
+
+
+def _print(status: Status, settings: Settings, cycles: Sequence[CycleRecord], next_cycle: int) -> None:
+    """Print the status for people; ``cycles``: records of all cycles."""
     say(f"store           {status.store} ({status.store_id})")
     if status.arguments:
         say(f"arguments       {', '.join(f'{name}={value}' for name, value in status.arguments.items())}")
@@ -187,7 +192,7 @@ def _run(project: Project, options: Namespace) -> None:
     say(f"pages           {status.pages:,}")
     for name, count in status.counts.items():
         say(f"  {name.replace('_', ' ').replace('warm up', 'warm-up'):<14}{count:,}")
-    if (needs := _learning_needs(project.settings, next_cycle - 1)) is not None:
+    if (needs := _learning_needs(settings, next_cycle - 1)) is not None:
         say(f"learning        {needs}")
     for line in messages.resting(status.resting, next_cycle):
         say(line)
@@ -199,11 +204,12 @@ def _run(project: Project, options: Namespace) -> None:
         say(messages.without_text(status.no_text))
     if status.archive:
         say(f"no texts are kept: {status.archive}")
-    if estimates is not None:
-        say(f"cycle {estimates.cycle}{describe_estimates(panel)}")
-    if promises is not None:
-        say(promises_line(promises))
-        if (warning := too_small_warning(promises)) is not None:
+    if status.panel is not None:
+        panel = next(record["panel"] for record in cycles if record["cycle"] == status.panel.cycle)
+        say(f"cycle {status.panel.cycle}{describe_estimates(panel)}")
+    if status.promises is not None:
+        say(promises_line(status.promises))
+        if (warning := too_small_warning(status.promises)) is not None:
             say(warning)
     for rule in status.rules:
         nothing = "its pages are never visited" if rule.never else "no page matches it"
@@ -212,9 +218,8 @@ def _run(project: Project, options: Namespace) -> None:
     if status.cycles:
         say()
         print_table([HEADER, *map(_row, status.cycles)])
-    if shown and (samples := samples_of(shown[-1])):
-        policy = shown[-1].get("policy", "-")
-        say(f"cycle {shown[-1]['cycle']} by {policy}: {samples}")
+    if status.cycles and (samples := samples_of(cycles[-1])):
+        say(f"cycle {cycles[-1]['cycle']} by {cycles[-1].get('policy', '-')}: {samples}")
     if status.fetchers:
         say()
         columns = ("fetcher", "address", "state", "pages", "")

@@ -563,7 +563,7 @@ class Planner:
             hubs = NOTHING_CHOSEN
             if settings.discovery:
                 waiting = np.setdiff1d(known.due[NEW], new, assume_unique=True)
-                is_open = without_sites_of(self._known, known.hubs, waiting)
+                is_open = hubs_of_other_sites(self._known, known.hubs, waiting)
                 hubs = best_hubs(self._known, settings, self._cycle, is_open, budget)
             self._first = FirstRound(budget - len(hubs.pages), hubs, new, gone, promised, promises)
         return self._first
@@ -594,12 +594,12 @@ def best_hubs(
     return choose(policy, Round(cycle, 0, wanted), evidence)
 
 
-def without_sites_of(
+def hubs_of_other_sites(
     pages: KnownPages, is_hub: npt.NDArray[np.bool_], waiting: Pages
 ) -> npt.NDArray[np.bool_]:
-    """The hubs, ``[P]``, but for those of sites that have pages which wait for a later cycle.
+    """Hubs, ``[P]``, of sites without pages that wait for a later cycle.
 
-    Such a site, as a calendar without end, needs no visits for more of them. ``waiting``: ids ascending.
+    A site with such pages needs no visits that bring more of them. ``waiting``: those pages, ids ascending.
     """
     rows = np.flatnonzero(is_hub).astype(np.uint32)
     if not len(waiting) or not len(rows):

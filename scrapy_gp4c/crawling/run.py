@@ -483,9 +483,9 @@ class Run:
         self._feeder.end_unasked()
         self._admission.keep_closers()
         self._admission.data.warn()
-        if has_started(self._crawler) and (pages := self._admission.pages_of_earlier_start()):
-            url = self._admission.rebuilder.credentials.url(cycle.store.request(pages[0])["url"])
-            logger.warning("%s", messages.earlier_start(cycle, pages, url), extra=self.extra)
+        if has_started(self._crawler) and (earlier := self._admission.pages_of_earlier_start()):
+            url = self._admission.rebuilder.credentials.url(cycle.store.request(earlier[0])["url"])
+            logger.warning("%s", messages.earlier_start(cycle, earlier, url), extra=self.extra)
         if (cause := self._idle_cause()) is not None:
             logger.warning("scrapy-gp4c found nothing to do: %s", cause, extra=self.extra)
         is_explained = cause is not None or any(map(self.stats.get_value, (FROM_CACHE, NO_DOWNLOAD)))

@@ -76,28 +76,30 @@ class Results:
         self._knots = np.log(curves.knots[term])
         scores = curves.score[term].astype(np.float64)
         self._scores = np.log(np.where(scores > 0.0, scores, 1.0))
-        self._some = self.n > 0
+        self._has_results = self.n > 0
 
     def rank_of(self, score: Floats) -> Floats:
         """F(s): ``[E]``, 1 above the first score, n below the last, and 1 where there are no results."""
         with np.errstate(divide="ignore"):
-            wanted = np.log(score)
-        return self._along(self._scores, self._knots, wanted, -1.0, np.maximum(self.n, 1).astype(np.float64))
+            log_score = np.log(score)
+        beyond = np.maximum(self.n, 1).astype(np.float64)
+        return self._interpolated(self._scores, self._knots, log_score, -1.0, beyond)
 
     def score_at(self, rank: Floats) -> Floats:
         """F^-1(r): ``[E]``, that of rank n for ranks beyond; 0 where there are no results."""
-        wanted = np.log(np.maximum(rank, 1.0))
-        return self._along(
-            self._knots, self._scores, wanted, 1.0, np.where(self._some, np.exp(self._scores[:, -1]), 0.0)
-        )
+        beyond = np.where(self._has_results, np.exp(self._scores[:, -1]), 0.0)
+        return self._interpolated(self._knots, self._scores, np.log(np.maximum(rank, 1.0)), 1.0, beyond)
 
-    def _along(self, of: Floats, to: Floats, wanted: Floats, sign: float, beyond: Floats) -> Floats:
-        """Values on the other log scale; ``beyond``: after the last knot; ``sign``: -1 where `of` falls."""
-        for piece in range(of.shape[1] - 2, -1, -1):
-            width = of[:, piece + 1] - of[:, piece]
-            share = np.divide(wanted - of[:, piece], width, out=np.zeros_like(width), where=width != 0.0)
-            value = np.exp(to[:, piece] + np.clip(share, 0.0, 1.0) * (to[:, piece + 1] - to[:, piece]))
-            inside = self._some & (sign * wanted <= sign * of[:, piece + 1])
+    def _interpolated(self, x: Floats, y: Floats, at: Floats, sign: float, beyond: Floats) -> Floats:
+        """exp(y) at x = `at`, piecewise linear between knots (``x``, ``y``), all of them logarithms.
+
+        ``sign``: -1 where x falls from knot to knot; ``beyond``: values after the last knot.
+        """
+        for piece in range(x.shape[1] - 2, -1, -1):
+            width = x[:, piece + 1] - x[:, piece]
+            share = np.divide(at - x[:, piece], width, out=np.zeros_like(width), where=width != 0.0)
+            value = np.exp(y[:, piece] + np.clip(share, 0.0, 1.0) * (y[:, piece + 1] - y[:, piece]))
+            inside = self._has_results & (sign * at <= sign * x[:, piece + 1])
             beyond = np.where(inside, value, beyond)
         return beyond
 

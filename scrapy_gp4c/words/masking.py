@@ -878,7 +878,7 @@ def _says_dated(before: str, after: str, prose: int, sentence: int) -> bool:
 
 
 def _is_own_label(text: str) -> bool:
-    """Whether the last words of a text are a label of which no word tells of the page's clock."""
+    """Whether a text ends with a label, such as "Deadline:", without a word for updates or times."""
     label = _LABEL.search(text)
     return (
         label is not None

@@ -152,8 +152,9 @@ def _plain(text: str) -> tuple[str, bool]:
 
 
 def _rare_signs(text: str) -> set[str]:
-    """Signs of a text but for those of ASCII that are printed."""
+    """Signs of a text, without the printable ones of ASCII."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+    # Codes have no sign: those below a blank become large by the subtraction.
     return set(map(chr, np.unique(codes[codes - ord(" ") > ord("~") - ord(" ")]).tolist()))
 
 
