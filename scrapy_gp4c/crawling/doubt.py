@@ -316,19 +316,39 @@ class SharedTexts:
         """
         texts = self._changed.setdefault(site, deque(maxlen=MAX_CHANGED))
         pages, from_far = {changed.copy: changed}, 1
-        for other, one, _ in texts:
-            if near_bits(other, fingerprint) <= NEAR_BITS < near_bits(one.copy, changed.copy):
-                pages[one.copy] = one
-                from_far += near_bits(other, one.copy) >= FAR_BITS
+        for text, page, _ in texts:
+            if near_bits(text, fingerprint) <= NEAR_BITS < near_bits(page.copy, changed.copy):
+                pages[page.copy] = page
+                from_far += near_bits(text, page.copy) >= FAR_BITS
         texts.append((fingerprint, changed, is_halved))
-        return pages, from_far, {one.copy: one for _, one, halved in texts if halved and is_halved}
+        return pages, from_far, {page.copy: page for _, page, halved in texts if halved and is_halved}
 
     def _to_take_back(self, pages: dict[int, Changed], page: int) -> list[Changed]:
         """Pages before this one that counted as changes; each is returned once."""
-        earlier = [one for one in pages.values() if one.page != page and one.page not in self._taken_back]
-        self._taken_back.update(one.page for one in earlier)
+        earlier = [
+            changed
+            for changed in pages.values()
+            if changed.page != page and changed.page not in self._taken_back
+        ]
+        self._taken_back.update(changed.page for changed in earlier)
         self._taken_back.add(page)
         return earlier
+
+    def _note_redirect(
+        self, request: Request, response: Response, copy: Changed, was_redirected: bool
+    ) -> tuple[dict[int, Changed], bool]:
+        """Note the redirect of an answer; returns the pages that share it, and whether it led to a gate."""
+        if not request.meta.get("redirect_urls"):
+            return {}, False
+        site = site_of(request)
+        sharing = self._note(site, response.url.partition("?")[0], copy)
+        is_temporary = any(status in TEMPORARY for status in request.meta.get("redirect_reasons", ()))
+        if was_redirected or not is_temporary:
+            return sharing, False
+        first, *others = request.meta["redirect_urls"]
+        led_away = self._note(site, way_of(first, response.url), copy)
+        is_gate = any(leads_back(first, url) for url in (*others, response.url))
+        return max(sharing, led_away, key=len), is_gate
 
     def judge(
         self,
@@ -363,15 +383,7 @@ class SharedTexts:
         if is_earlier or not is_changed(page.fingerprint, copy.copy, distance_bits):
             return Doubt(reason_of(AnswerFeatures(headers, notes.words, notes.words)))
         sharing = self._note(site, page.fingerprint, copy)
-        is_redirected = bool(request.meta.get("redirect_urls"))
-        redirected = self._note(site, response.url.partition("?")[0], copy) if is_redirected else {}
-        is_temporary = any(status in TEMPORARY for status in request.meta.get("redirect_reasons", ()))
-        is_gate = False
-        if is_redirected and not was_redirected and is_temporary:
-            led_away = self._note(site, way_of(request.meta["redirect_urls"][0], response.url), copy)
-            redirected = max(redirected, led_away, key=len)
-            first, *others = request.meta["redirect_urls"]
-            is_gate = any(leads_back(first, url) for url in (*others, response.url))
+        redirected, is_gate = self._note_redirect(request, response, copy, was_redirected)
         is_halved = page.kind != "bytes" and notes.words >= MIN_WORDS and page.words < notes.words / 2
         is_short = is_halved and page.kind == "html" and page.words < min(notes.words / 3, MAX_MARKED_WORDS)
         close, from_far, halved = self._note_new_text(site, page.fingerprint, copy, is_halved=is_halved)
@@ -380,24 +392,24 @@ class SharedTexts:
             close, from_far = near, from_afar  # of many sites, as a proxy blocks them
         changed = len(self._changed[site])
         answer = AnswerFeatures(
-            headers,
-            notes.words if page.kind == "bytes" and response.body else page.words,  # bytes have no words
-            notes.words,
-            len(sharing),
-            visited,
-            page.fingerprint in self.doubted,
-            len(redirected),
-            not notes.asks_password and asks_password(response),
-            page.kind != notes.kind and "features" not in (page.kind, notes.kind),
-            notes.has_end and page.words < notes.words and not has_end(response),
-            is_marked(response, page.words),
-            is_marked(response, page.words, CAPTCHAS),
-            from_far,
-            changed,
-            len(halved),
-            is_halved and was_doubtful,
-            is_short and distance(page.fingerprint >> 32, copy.copy >> 32) >= UNLIKE_BITS,
-            is_gate,
+            headers=headers,
+            words=notes.words if page.kind == "bytes" and response.body else page.words,  # bytes have none
+            copy_words=notes.words,
+            sharing_pages=len(sharing),
+            visited_pages=visited,
+            is_known_block=page.fingerprint in self.doubted,
+            redirected_pages=len(redirected),
+            is_new_password=not notes.asks_password and asks_password(response),
+            is_other_kind=page.kind != notes.kind and "features" not in (page.kind, notes.kind),
+            lacks_end=notes.has_end and page.words < notes.words and not has_end(response),
+            is_marked=is_marked(response, page.words),
+            has_captcha=is_marked(response, page.words, CAPTCHAS),
+            near_pages=from_far,
+            changed_pages=changed,
+            halved_pages=len(halved),
+            is_halved_again=is_halved and was_doubtful,
+            is_short=is_short and distance(page.fingerprint >> 32, copy.copy >> 32) >= UNLIKE_BITS,
+            is_gate=is_gate,
         )
         earlier: list[Changed] = []
         is_near, are_halved = (are_near(pages, changed, visited) for pages in (from_far, len(halved)))

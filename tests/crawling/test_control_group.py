@@ -220,7 +220,6 @@ def test_shadows_are_told_of_related_pages_as_if_their_own_were_no_panel_page(
     assert decided > 20
 
 
-@settings(max_examples=20, deadline=None)
 def test_shadows_are_scored_by_the_weights_of_their_pages(tmp_path: Path) -> None:
     """Of pages that weigh more, more shadows would have been visited."""
     texts, keys = random_web(2, 200, 8)
