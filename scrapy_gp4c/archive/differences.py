@@ -30,7 +30,8 @@ MOST_COMPARED_WORDS: Final = 20_000
 """Words of all differing stretches, four each at least, after which all that follows is one difference."""
 _BEFORE: Final = {" ": "", "-": "[-", "+": "{+"}
 _BEHIND: Final = {" ": "", "-": "-]", "+": "+}"}
-_MARKED: Final = re.compile(r"\[-.*?-\]|\{\+.*?\+\}")
+_MARKED: Final = re.compile(r"\[-(?:(?!\[-).)*?-\]|\{\+(?:(?!\{\+).)*?\+\}")
+"""Marked words; a page that is full of opening marks is looked at once."""
 _COLOURS: Final = {"-": "\033[31m", "+": "\033[32m"}
 _PLAIN: Final = "\033[0m"
 

@@ -70,6 +70,12 @@ def test_what_is_shown() -> None:
     assert line == "@@ 1 @@ a {+%1B[2Jb+}"
 
 
+def test_opening_marks_of_a_page_cost_no_square() -> None:
+    """A line of them, whose square would take minutes, has no marked word but the last."""
+    for mark, word in (("[- ", "[-a-]"), ("{+ ", "{+a+}")):
+        assert coloured(mark * 150_000 + word).count("\033[0m") == 1
+
+
 def test_texts_that_have_nothing_in_common_cost_no_square() -> None:
     """Beyond some thousand words between common ends, all is replaced; the ends are found all the same."""
     old = " ".join(["same", *(f"old{number}" for number in range(MOST_WORDS)), "end"])
