@@ -1,6 +1,6 @@
 """Cost of an archive of texts to a crawl: time per response, and bytes per text.
 
-    python -m benchmarks.archive [--pages 1000] [--rounds 5]
+    python -m benchmarks.archive [--pages 1000]
 
 Pages of 10 KB (1,500 words) and of 2 KB are read as the crawl reads them, without an archive and with one: a
 first version of each, then a second in which one word is another. The archive is a file on the disk, as in a
@@ -64,15 +64,18 @@ def measure(words: int, pages: int) -> dict[str, float]:
     return {"plain": plain, "first": first - plain, "second": second - plain, "same": same, "bytes": size}
 
 
+ROUNDS = 5
+"""Rounds, of which the lowest time counts."""
+
+
 def main() -> int:
     """Print what it costs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pages", type=int, default=1000, help="pages of the site (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="the lowest counts (default: %(default)s)")
     arguments = parser.parse_args()
     print(machine(("scrapy", "selectolax", "zstandard")))
     for words, size in SIZES.items():
-        rounds = [measure(words, arguments.pages) for _ in range(arguments.rounds)]
+        rounds = [measure(words, arguments.pages) for _ in range(ROUNDS)]
         lowest = {name: min(one[name] for one in rounds) for name in rounds[0]}
         print(f"pages of {size} ({words:,} words): fingerprint {lowest['plain']:.3f} ms")
         print(f"  keeping a first version, besides: {lowest['first']:.3f} ms")

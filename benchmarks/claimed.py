@@ -1,7 +1,6 @@
 """Gain of the default by claims of sites on recorded histories, by the share of pages listed truthfully.
 
-    python -m benchmarks.claimed HISTORY... [--score default] [--share 0 0.1 0.3 1] [--noise 0 0.2]
-                                 [--budget 0.01 0.05 0.1] [--seeds 2]
+    python -m benchmarks.claimed HISTORY... [--share 0 0.1 0.3 1] [--noise 0 0.2] [--seeds 2]
 
 In the cycle of every change of a listed page the crawl reads a claim of a sitemap about it; the next plan is
 the first that knows it. A share of the other pages (noise) has as many claims as changes, in random cycles.
@@ -22,6 +21,8 @@ from training.histories.reading import read_history
 from training.replaying.metrics import TRIO
 from training.replaying.prepared import prepare
 from training.replaying.replay import run
+
+BUDGETS = (0.01, 0.05, 0.1)
 
 
 def claims_of(history: ChangeHistory, share: float, noise: float, seed: int) -> npt.NDArray[np.void]:
@@ -47,18 +48,14 @@ def ages_of(history: ChangeHistory, path: Path, liars: float, seed: int) -> npt.
 
 
 def measure(
-    histories: list[ChangeHistory],
-    claims: list[npt.NDArray[np.void] | None],
-    score: str,
-    budgets: list[float],
-    seed: int,
+    histories: list[ChangeHistory], claims: list[npt.NDArray[np.void] | None], seed: int
 ) -> list[list[float]]:
     """`TRIO` of every history and budget."""
     rows = []
     for history, claimed in zip(histories, claims, strict=True):
-        for budget in budgets:
+        for budget in BUDGETS:
             prepared = prepare(replace(history, claims=claimed), budget=budget, seed=seed)
-            result = run(prepared, score, metrics=TRIO, policy=None)
+            result = run(prepared, "default", metrics=TRIO, policy=None)
             rows.append([float(np.mean(getattr(result, name))) for name in TRIO])
     return rows
 
@@ -69,10 +66,8 @@ def main(arguments: list[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("histories", nargs="+", metavar="HISTORY")
-    parser.add_argument("--score", default="default")
     parser.add_argument("--share", type=float, nargs="+", default=[0.0, 0.1, 0.3, 1.0])
     parser.add_argument("--noise", type=float, nargs="+", default=[0.0, 0.2])
-    parser.add_argument("--budget", type=float, nargs="+", default=[0.01, 0.05, 0.1])
     parser.add_argument(
         "--ages", action="store_true", help="read NAME.first_sight.tsv.gz beside each history"
     )
@@ -91,7 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
                     if args.ages:
                         parts.insert(0, ages_of(history, Path(path), args.liars, seed))
                     claims.append(np.concatenate(parts) if any(map(len, parts)) else None)
-                rows += measure(histories, claims, args.score, args.budget, seed)
+                rows += measure(histories, claims, seed)
             cells = [f"{share:.0%}", f"{noise:.0%}", *(f"{one:.3f}" for one in np.mean(rows, axis=0))]
             print(f"| {' | '.join(cells)} |", flush=True)
     return 0

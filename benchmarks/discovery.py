@@ -1,6 +1,6 @@
 """New pages found in real crawls of a loopback site, by share of the budget for discovery.
 
-    python -m benchmarks.discovery [--cycles 30] [--list 2000]
+    python -m benchmarks.discovery [--cycles 30]
 
 - *sitemap*, *start page*: 100 pages, two new ones in every cycle, budget 5%; a SitemapSpider, a CrawlSpider.
   A seventh of the pages changes in every cycle;
@@ -25,14 +25,17 @@ from scrapy_gp4c.store.opening import open_store
 
 PAGES, NEW = 100, 2
 
+LISTED = 2000
+"""Pages of the list."""
+
 
 class Web:
     """A site in a thread; ``cycle`` is set from outside."""
 
-    def __init__(self, listed: int) -> None:
+    def __init__(self) -> None:
         """Serve it."""
         self.cycle = 1
-        self.rate = np.random.default_rng(7).beta(0.5, 2.0, max(listed, 1))
+        self.rate = np.random.default_rng(7).beta(0.5, 2.0, LISTED)
         (server,) = serve(lambda host, path: Answer(self.page(path).encode()))
         self.url = address_of(server)
 
@@ -54,7 +57,7 @@ class Web:
         return f"<html><body><p>{text}</p></body></html>"
 
 
-def crawls(kind: str, share: float, cycles: int, listed: int, folder: str) -> None:
+def crawls(kind: str, share: float, cycles: int, folder: str) -> None:
     """Run all cycles of one row; for a fresh process."""
     from scrapy import Spider
     from scrapy.crawler import CrawlerRunner
@@ -66,7 +69,7 @@ def crawls(kind: str, share: float, cycles: int, listed: int, folder: str) -> No
     from twisted.internet import reactor
     from twisted.internet.defer import inlineCallbacks
 
-    web = Web(listed)
+    web = Web()
 
     class FromSitemap(SitemapSpider):
         name = "sitemap"
@@ -85,7 +88,7 @@ def crawls(kind: str, share: float, cycles: int, listed: int, folder: str) -> No
 
     class FromList(Spider):
         name = "list"
-        start_urls = tuple(f"{web.url}/list/{number}" for number in range(listed))
+        start_urls = tuple(f"{web.url}/list/{number}" for number in range(LISTED))
 
         def parse(self, response: Any) -> None:
             """Yield nothing."""
@@ -111,11 +114,11 @@ def crawls(kind: str, share: float, cycles: int, listed: int, folder: str) -> No
     reactor.run()
 
 
-def row(kind: str, share: float, cycles: int, listed: int) -> str:
+def row(kind: str, share: float, cycles: int) -> str:
     """One row of the table."""
     with tempfile.TemporaryDirectory() as directory:
         folder = str(Path(directory, "store"))
-        in_fresh_process(crawls, kind, share, cycles, listed, folder)
+        in_fresh_process(crawls, kind, share, cycles, folder)
         with open_store(folder, readonly=True) as store:
             records = store.cycles()
             urls = [request["url"] for request in store.requests(range(store.pages))]
@@ -142,7 +145,6 @@ def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cycles", type=int, default=30, help="cycles of a row (default: %(default)s)")
-    parser.add_argument("--list", type=int, default=2000, help="pages of the list (default: %(default)s)")
     options = parser.parse_args()
     print(machine())
     print(
@@ -151,7 +153,7 @@ def main() -> int:
     print("|---|---|---|---|---|---|")
     for kind in ("sitemap", "start page", "list"):
         for share in (0.0, 0.1):
-            print(row(kind, share, options.cycles, options.list), flush=True)
+            print(row(kind, share, options.cycles), flush=True)
     return 0
 
 

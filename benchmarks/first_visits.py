@@ -1,6 +1,6 @@
 """Coverage by different orders of first visits: crawls of recorded sites from their start pages.
 
-    python -m benchmarks.first_visits HISTORY [--cap 0.01] [--seeds 3] [--query-log LOG] [--learned FILE]
+    python -m benchmarks.first_visits HISTORY [--seeds 3] [--query-log LOG] [--learned FILE]
 
 Every site of a file of contents (docs/lab/histories.md) is crawled from the page with the most links in week
 0; pages that no links lead to are left out. A page weighs 1 + the pages of its site that link to it. A
@@ -70,12 +70,15 @@ def coverage(grown: GrowthHistory, crawl: GrowthCrawl, function: str, cap: int, 
     return [printed(mean, ".3f") for mean in means]
 
 
+CAP: Final = 0.01
+"""First visits of a cycle, as a share of all pages."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; 1 when the target is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.first_visits", description=__doc__)
     parser.add_argument("history", type=Path)
     parser.add_argument("--learned", type=Path, help="score file of --jointly, with the others beside it")
-    parser.add_argument("--cap", type=float, default=0.01, help="first visits of a cycle, share of all pages")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--query-log", type=Path, help="queries, for the texts of links")
     options = parser.parse_args(arguments)
@@ -90,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hubs, first = (str(options.learned.with_stem(f"{options.learned.stem}-{of}")) for of in LEARNED)
         crawl = growth_crawl(str(options.learned), None, 0.1, hubs, CrawlChoices(0.05, warmup=0))
         rows["learned jointly"] = first, crawl
-    cap = max(1, round(options.cap * grown.history.pages))
+    cap = max(1, round(CAP * grown.history.pages))
     print(machine(("numpy",)))
     print(f"{grown.history.pages:,} pages, {cap} first visits a cycle\n")
     print(f"| order | function |{' |'.join(f' after {cycle} cycles' for cycle in AFTER)} |")

@@ -1,6 +1,6 @@
 """Loss of nine honest hosts to a tenth one, which games the schedule or does not want to be crawled.
 
-    python -m benchmarks.gaming [--cycles 20] [--share 0.1] [--budget 25%] [--seeds 2] [--only WAY ...]
+    python -m benchmarks.gaming [--budget 25%] [--seeds 2] [--only WAY ...]
 
 Real crawls of ten loopback hosts by a spider that follows every link. Each has a start page and 40 pages, of
 which a quarter changes in every fourth cycle, each in a turn of its own: where all change in one cycle, the
@@ -42,7 +42,7 @@ from scrapy_gp4c.page_state.outcomes import CHANGED, FAILED, KINDS
 from scrapy_gp4c.policies.base import read_budget
 from scrapy_gp4c.store.opening import open_store
 
-HOSTS, PAGES = 10, 40
+HOSTS, PAGES, CYCLES = 10, 40, 20
 FIRST_COUNTED = 6
 GAMES = ("changes", "spreads", "lists", "floods", "claims", "large", "trap")
 FORM = "<form><input name=user><input type=password></form>"
@@ -177,11 +177,11 @@ class Row(NamedTuple):
     """Changes of the tenth host that are none, for each of its pages, where it has trouble."""
 
 
-def trial(way: str, cycles: int, settings: dict[str, Any]) -> Row:
+def trial(way: str, settings: dict[str, Any]) -> Row:
     """Crawl the web so many times."""
     web = Web(way)
     with tempfile.TemporaryDirectory() as folder:
-        for cycle in range(1, cycles + 1):
+        for cycle in range(1, CYCLES + 1):
             web.cycle = cycle
             with ProcessPoolExecutor(1, mp_context=FORKED) as executor:  # imports are paid once
                 executor.submit(crawl, web.starts, f"{folder}/store", settings).result()
@@ -195,7 +195,7 @@ def trial(way: str, cycles: int, settings: dict[str, Any]) -> Row:
             ranked, honest, changes, current = [], 0, 0, []
             false_changes = 0
             copy = np.zeros(len(urls), int)
-            for cycle, visits in store.visits(1, cycles):
+            for cycle, visits in store.visits(1, CYCLES):
                 tenth = is_tenth[visits["page"]]
                 ranked_tenth = is_tenth[visits["page"]][visits["kind"] == KINDS.index("ranked")]
                 tenth = is_tenth[visits["page"]]
@@ -222,8 +222,6 @@ def trial(way: str, cycles: int, settings: dict[str, Any]) -> Row:
 def main() -> int:
     """Print a row for each way; return 1 where honest hosts keep less than the target."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--cycles", type=int, default=20)
-    parser.add_argument("--share", type=float, default=0.1, help="GP4C_SITE_SHARE (default: its default)")
     parser.add_argument("--budget", type=read_budget, default=0.25, help="GP4C_BUDGET (default: 25%%)")
     parser.add_argument("--seeds", type=int, default=2, help="trials of each way")
     parser.add_argument("--only", choices=WAYS[1:], nargs="+", help="some ways, beside the honest trials")
@@ -241,12 +239,7 @@ def main() -> int:
     for way in WAYS if arguments.only is None else ("honest", *arguments.only):
         rows = []
         for seed in range(arguments.seeds):
-            settings = {
-                "GP4C_SITE_SHARE": arguments.share,
-                "GP4C_BUDGET": arguments.budget,
-                "GP4C_SEED": seed,
-            }
-            rows.append(trial(way, arguments.cycles, settings))
+            rows.append(trial(way, {"GP4C_BUDGET": arguments.budget, "GP4C_SEED": seed}))
         honest = honest or rows
         share, visits, _, _, false_changes = (statistics.fmean(column) for column in zip(*rows, strict=True))
         changes, current = (Compared.of(rows, honest, name) for name in ("honest_changes", "current"))

@@ -143,11 +143,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fitness", nargs="+", default=["ndcg", "change_rate"])
     parser.add_argument("--terminals", nargs="+", choices=tuple(SETS), default=list(SETS))
     parser.add_argument("--jobs", type=int, default=-1)
-    parser.add_argument("--generations", type=int, help="other than the size's own")
     parser.add_argument("--dask", action="store_true", help="two workers of a Dask cluster against one")
     options = parser.parse_args(arguments)
-    size = dict(FULL if options.full else SMOKE)
-    size["generations"] = options.generations or size["generations"]
+    size = FULL if options.full else SMOKE
     print(machine(("numpy", "numba", "deap")))
     if options.dask:
         return 0 if compare_dask() else 1

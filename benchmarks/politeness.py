@@ -1,6 +1,6 @@
 """Do 100 best pages on one slow host hold up the pages of the other hosts?
 
-    python -m benchmarks.politeness [--delay-s 0.2] [--other-delay-s 0.1] [--runs 2] [--policy top_k]
+    python -m benchmarks.politeness [--delay-s 0.2] [--runs 2] [--policy top_k]
 
 A plan of 500 pages: the 100 of the highest score lie on one host that may be asked once per ``delay``
 (``--delay-s 1``: as in a polite crawl), 10 each on 40 more hosts with a delay of 0.1 s (a slow machine
@@ -147,13 +147,10 @@ def main() -> int:
     parser.add_argument(
         "--delay-s", type=float, default=0.2, help="delay of the slow host (default: %(default)s)"
     )
-    parser.add_argument(
-        "--other-delay-s", type=float, default=OTHER_DELAY_S, help="of the others (default: %(default)s)"
-    )
     parser.add_argument("--runs", type=int, default=2, help="pairs of crawls (default: %(default)s)")
     parser.add_argument("--policy", default="top_k", help="what plans the crawl (default: %(default)s)")
     arguments = parser.parse_args()
-    delays_s = arguments.delay_s, arguments.other_delay_s
+    delays_s = arguments.delay_s, OTHER_DELAY_S
     print(machine())
     pairs: list[tuple[Crawled, Crawled]] = []
     with server(SLOW_PAGES, (SLOW_HOST, *OTHER_HOSTS)) as port, tempfile.TemporaryDirectory() as directory:

@@ -33,6 +33,8 @@ NAMED = ("default", "changes")
 TIE = 0.001
 """Half a digit of the docs' figures: means that differ by less are equal."""
 
+BUDGETS = (0.01, 0.05, 0.1)
+
 
 def learned(path: Path, first: ChangeHistory, arguments: list[str], folder: Path) -> Path | None:
     """Score file that the command writes for the first half; None: it writes none."""
@@ -65,13 +67,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--population", default="300")
     parser.add_argument("--generations", default="50")
     parser.add_argument("--runs", default="5")
-    parser.add_argument("--jobs", default="-1")
     parser.add_argument("--bits", action="store_true", help="without sizes and ages")
-    parser.add_argument("--budget", type=float, nargs="+", default=[0.01, 0.05, 0.1])
     parser.add_argument("--seeds", type=int, default=3, help="of the replays on the second half")
     options = parser.parse_args(arguments)
     search = ["--population", options.population, "--generations", options.generations]
-    search += ["--seeds", options.runs, "--jobs", options.jobs]
+    search += ["--seeds", options.runs]
     search += ["--first-sight", str(WITHOUT)] if options.bits else []
     leads = []
     print(machine(("numpy", "numba", "deap")))
@@ -86,7 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
             second = with_evidence(history, None, None if options.bits else first_sight_beside(path))
             second = second.take(cycles=slice(middle, None))
             table = {
-                one: np.array([judged(second, one, budget, options.seeds) for budget in options.budget])
+                one: np.array([judged(second, one, budget, options.seeds) for budget in BUDGETS])
                 for one in (text, *NAMED)
             }
             leads.append(table[text] - table[NAMED[0]])

@@ -1,6 +1,6 @@
 """Gain of score functions by the sizes of pages at first sight, on recorded histories.
 
-    python -m benchmarks.sized HISTORY... [--score default changes ...] [--budget 0.01 0.05 0.1] [--seeds 3]
+    python -m benchmarks.sized HISTORY... [--score default changes ...] [--seeds 3]
 
 Sizes come from NAME.first_sight.tsv.gz beside each history, or from the first texts of contents; ages and
 claims are left out. A row is a score function, a column a history, each mean over budgets and seeds.
@@ -34,10 +34,10 @@ def sized(path: Path) -> ChangeHistory:
     return replace(recorded, size=read_first_sight(first_sight, recorded).size)
 
 
-def means(history: ChangeHistory, score: str, budgets: list[float], seeds: int) -> list[float]:
+def means(history: ChangeHistory, score: str, seeds: int) -> list[float]:
     """`TRIO`, means over budgets, seeds and cycles."""
     rows = []
-    for budget in budgets:
+    for budget in BUDGETS:
         for seed in range(seeds):
             result = run(prepare(history, budget=budget, seed=seed), score, metrics=TRIO, policy=POLICY)
             rows.append([float(np.mean(getattr(result, name))) for name in TRIO])
@@ -45,6 +45,7 @@ def means(history: ChangeHistory, score: str, budgets: list[float], seeds: int) 
 
 
 POLICY = "rounds(rounds=4)"
+BUDGETS = (0.01, 0.05, 0.1)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -54,14 +55,13 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("histories", nargs="+", metavar="HISTORY", type=Path)
     parser.add_argument("--score", nargs="+", default=["default", "changes", "freshness"])
-    parser.add_argument("--budget", type=float, nargs="+", default=[0.01, 0.05, 0.1])
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args(arguments)
     histories = [sized(path) for path in args.histories]
     names = " | ".join(path.name.partition(".")[0] for path in args.histories)
     print(f"NDCG / freshness\n\n| score | {names} | mean |\n|---|{'---|' * (len(histories) + 1)}")
     for score in args.score:
-        cells = [means(history, score, args.budget, args.seeds) for history in histories]
+        cells = [means(history, score, args.seeds) for history in histories]
         cells.append([float(one) for one in np.mean(cells, axis=0)])
         shown = (f"{ndcg:.3f} / {fresh:.3f}" for _, ndcg, fresh in cells)
         print(f"| `{score}` | {' | '.join(shown)} |", flush=True)

@@ -1,6 +1,6 @@
 """Cost of directories to a store: a million of one page each, against one for all pages.
 
-    python -m benchmarks.store_directories [--pages 1000000] [--cycles 9] [--visited 0.05] [--directory DIR]
+    python -m benchmarks.store_directories [--pages 1000000] [--directory DIR]
 
 Adds the pages in bulk, then finishes that many cycles: the first visits all pages, the others judge that
 share of them. Prints what both stores take: bytes of the tables per page, processor time of adding and of a
@@ -83,23 +83,24 @@ def table_bytes(tables: Tables, name: str) -> int:
     return stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])
 
 
+CYCLES = 9
+VISITED = 0.05
+"""Share of the pages that a cycle visits."""
+
+
 def main() -> int:
     """Print the costs; 1 if a target was missed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--pages", type=int, default=1_000_000)
-    parser.add_argument("--cycles", type=int, default=9)
-    parser.add_argument("--visited", type=float, default=0.05)
     parser.add_argument("--directory", help="where the stores are written (default: a temporary directory)")
     options = parser.parse_args()
     print(machine())
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         for name, has_directories in (("one directory", False), ("a directory per page", True)):
             path = Path(directory) / name
-            cost = in_fresh_process(
-                measure, path, options.pages, options.cycles, options.visited, has_directories
-            )
+            cost = in_fresh_process(measure, path, options.pages, CYCLES, VISITED, has_directories)
             print(
                 f"{options.pages:,} pages, {name}: {cost.of_pages:.1f} bytes per page and "
                 f"{cost.of_directories:.1f} of directories; added in {cost.adding_s:.1f} s, a fold takes "
