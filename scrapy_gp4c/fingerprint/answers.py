@@ -20,13 +20,14 @@ from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 from scrapy_gp4c.fingerprint.data import calendar_text, data_text, dated_text
 from scrapy_gp4c.fingerprint.text import (
     MAX_SOURCE_BYTES,
+    SEPARATOR,
     Content,
     html_content,
     source_of,
     without_markup,
     without_scripts,
 )
-from scrapy_gp4c.words.masking import DATED
+from scrapy_gp4c.words.masking import DATED, marked_prose
 
 READS_PDF: Final = find_spec("pypdf") is not None
 MAX_TEXT_CHARACTERS: Final = 2**20
@@ -128,6 +129,8 @@ def _text_content(response: TextResponse, root: str | None) -> tuple[str, Conten
         kind, text = ("text", source) if data is None else ("json", data)
     elif (calendar := calendar_text(source)) is not None:
         text = calendar
+    if kind == "text" and text is source:
+        text = marked_prose(text, "\n", "\n")
     return kind, Content(text, (), bool(text.strip())), is_cut
 
 
@@ -158,7 +161,7 @@ def _xml(source: str) -> str:
         root = etree.fromstring(source.encode("utf-8", "replace"), parser)
     except (etree.XMLSyntaxError, ValueError):
         return without_markup(source)
-    return " ".join(_xml_pieces(root))
+    return marked_prose(SEPARATOR.join(_xml_pieces(root)), SEPARATOR)
 
 
 def _xml_pieces(root: Any) -> Iterator[str]:

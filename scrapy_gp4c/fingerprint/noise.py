@@ -21,8 +21,14 @@ import xxhash
 from selectolax.lexbor import LexborNode
 
 from scrapy_gp4c.fingerprint.data import KEY_WORD, leaves
-from scrapy_gp4c.fingerprint.text import OTHER_PAGES_NAME, SEPARATOR, compared_parts, names_of
-from scrapy_gp4c.words.masking import CHECKSUMS, WORDS, marked_prose, mask
+from scrapy_gp4c.fingerprint.text import (
+    OTHER_PAGES_NAME,
+    SEPARATOR,
+    compared_parts,
+    compared_pieces,
+    names_of,
+)
+from scrapy_gp4c.words.masking import CHECKSUMS, WORDS, mask
 from scrapy_gp4c.words.normal import normalise
 
 _ROW: Final = struct.Struct("<IH")
@@ -87,7 +93,7 @@ _NEAR: Final = 3
 
 
 class TextNode(NamedTuple):
-    """Text node of a page with the blank behind it, or piece of data."""
+    """Text node of a page with the blank behind it if there is one, or piece of data."""
 
     text: str
     position: int = 0
@@ -182,11 +188,11 @@ def blocks_of(html: str) -> list[TextNode]:
     roots, data, compared = compared_parts(html)
     tree = _Tree(roots)
     parts = _parts(tree)
-    blocks = [
-        TextNode(f"{marked_prose(text.strip(), SEPARATOR)} ", parts[at])
-        for at, text in enumerate(tree.texts)
-        if text
-    ]
+    nodes = [(at, text.strip()) for at, text in enumerate(tree.texts) if text]
+    pieces = compared_pieces(SEPARATOR.join(text for _, text in nodes))
+    if len(pieces) != len(nodes):  # a text holds one of the signs itself
+        return []
+    blocks = [TextNode(text, parts[at]) for (at, _), text in zip(nodes, pieces, strict=True)]
     for text in data:
         blocks += blocks_of_data(text) or [TextNode(f"{text} ")]
     return blocks if without_clock(blocks, frozenset()).split() == compared.split() else []

@@ -10,6 +10,7 @@ import codecs
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from string import ascii_letters, digits
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -21,6 +22,8 @@ from w3lib.encoding import html_body_declared_encoding
 
 from scrapy_gp4c.fingerprint.data import script_data
 from scrapy_gp4c.words.masking import (
+    CLOCK_BEGIN,
+    CLOCK_END,
     DATED,
     RECENT,
     VIEWS,
@@ -32,7 +35,7 @@ from scrapy_gp4c.words.masking import (
     says_update,
     states_date,
 )
-from scrapy_gp4c.words.normal import CLOCK_BEGIN, CLOCK_END, CODE_FORM
+from scrapy_gp4c.words.normal import CODE_FORM
 
 MAX_SOURCE_BYTES: Final = 2**24
 """Longest HTML source that is parsed, without scripts and styles."""
@@ -75,17 +78,38 @@ _LABELS: Final = (
 # be would take longer. To look whether the source has the word of a selector takes longer than the selector.
 _CANDIDATES: Final = "nav,footer,aside,[role],[hidden],[style*=none i],time,amp-ad,amp-embed"
 _MOST_NAMES: Final = 64
-_DOCUMENTS: Final = (
-    ".pdf", ".doc", ".docx", ".xls", ".xlsx", ".ppt", ".pptx", ".odt", ".ods", ".csv", ".zip", ".epub",
-)  # fmt: skip
-"""Ends of links to files, whose names count: a form with a new file has changed under the same words."""
-# Never text, and what says more than its text.
-_FIRST: Final = (
-    f"{_NEVER_TEXT},{','.join(f'a[href*={end!r} i]' for end in _DOCUMENTS)}"
-    ",del,s,strike,img[alt],input,meter,progress,[role=img],[disabled],[aria-disabled=true]"
-    ",[aria-label]:empty:not(input),i[title]:empty,span[title]:empty,option[selected],[data-price]:empty"
-    ",data[value]:empty,textarea[placeholder]:empty,[itemprop][content],link[itemprop],meta[property$=':price:amount']"
+_FILES: Final = frozenset(
+    (
+        *("pdf", "doc", "docx", "xls", "xlsx", "ppt", "pptx", "odt", "ods", "odp", "csv", "epub"),
+        *("zip", "rar", "7z", "gz", "tgz", "xz", "bz2", "exe", "msi", "dmg"),
+        *("pkg", "deb", "rpm", "apk", "jar", "whl", "iso"),
+    )
 )
+"""Ends of links to files, whose names count: a form with a new file has changed under the same words."""
+_FILE_END: Final = re.compile(rf"\.({'|'.join(sorted(_FILES))})(?![a-z0-9])".encode())
+# Never text, and what says more than its text, with the tag or attribute that a source needs to have it: the
+# time of a selector is that of its parts, for each element of a page.
+_FIRST_BY_TAG: Final = {
+    **{name.split()[0]: name for name in _NEVER_TEXT.split(",")},
+    **{name: name for name in ("del", "s", "strike", "input", "meter", "progress")},
+    "svg": "svg title,svg desc",
+    "img": "img[alt]",
+    "i": "i[title]:empty",
+    "span": "span[title]:empty",
+    "option": "option[selected]",
+    "data": "data[value]:empty",
+    "textarea": "textarea[placeholder]:empty",
+    "link": "link[itemprop]",
+    "meta": "meta[property$=':price:amount']",
+}
+_FIRST_BY_ATTRIBUTE: Final = {
+    b"role": "[role=img]",
+    b"disabled": "[disabled],[aria-disabled=true]",
+    b"aria-label": "[aria-label]:empty:not(input)",
+    b"data-price": "[data-price]:empty",
+    b"itemprop": "[itemprop][content]",
+}
+_TAG: Final = re.compile(rb"<([a-z]++)")
 _SILENT: Final = ("script", "style", "noscript", "title", "desc", "defs", "metadata", "symbol")
 _OFFER: Final = frozenset(("price", "lowPrice", "highPrice", "priceCurrency", "availability"))
 """Properties of schema.org/Offer: what a shop says in attributes, where it changes the page has changed."""
@@ -162,6 +186,8 @@ _CLOSED_UP: Final = re.compile(  # no blank stands there in any language, as it 
     rf"{SEPARATOR}(?:(?=[.,)\]])|(?<=[(\[].))"
 )
 """Separator beside punctuation of its word, where the word is bold or a link."""
+_JOINT: Final = "\x0e"  # in its place
+_BETWEEN: Final = re.compile(f"([{SEPARATOR}{_JOINT}])")
 
 
 def _phrases(name: str) -> frozenset[str]:
@@ -193,7 +219,7 @@ _HEADINGS: Final = frozenset(("h1", "h2", "h3", "h4", "h5", "h6", "hr", "main", 
 _LISTS: Final = frozenset(("ul", "ol", "div", "section", "table", "nav"))
 _LONGEST_AD: Final = 600
 _MOST_LABELLED: Final = 40
-_EMPHASIS: Final = "strong,b,em,mark,u,p>i,p>span,p>a"
+_EMPHASIS: Final = ("strong", "b", "em", "mark", "u", "p>i", "p>span", "p>a")
 _MOST_TABLES: Final = 50
 _MOST_ROWS: Final = 2000
 _LONGEST_LINK: Final = 200
@@ -286,12 +312,13 @@ def _parsed(html: str) -> _Parsed:
     if is_too_deep(source):
         text = without_markup(html)
         return _Parsed(None, Content(text, (), bool(text.strip())))
+    tags = {tag.decode() for tag in {*_TAG.findall(source.lower())}}
     while True:
-        document = _document(source)
+        document = _document(source, tags)
         if document is None:
             return _Parsed(None, Content("", (), has_text=False))
         left_out = list(_take_out(document, source, kept_reasons))
-        _mark_dates(document)
+        _mark_dates(document, tags)
         text = document.text(separator=SEPARATOR, strip=True)
         if not _ALONE.isdisjoint(text.split(SEPARATOR)) or any(
             _is_count(count[0][1:]) for count in _COUNT_ALONE.finditer(text)
@@ -306,7 +333,7 @@ def _parsed(html: str) -> _Parsed:
     if OUTSIDE not in kept_reasons:
         text, roots = _main_part(document, text, left_out)
     text = marked_prose(_CLOSED_UP.sub("", text), SEPARATOR)
-    form = _form_of_code(roots)
+    form = _form(text, roots, tags)
     text = f"{text} {form}" if form else text
     if len(text.split(None, LITTLE_TEXT_WORDS)) > LITTLE_TEXT_WORDS:
         return _Parsed(document, Content(text, tuple(left_out)), roots, (form,) if form else ())
@@ -319,20 +346,78 @@ def _parsed(html: str) -> _Parsed:
     return _Parsed(document, Content(text, tuple(left_out), has_text), roots, (form, *data, about))
 
 
-def _form_of_code(roots: tuple[LexborNode, ...]) -> str:
-    """Return a word for the case and indentation of all code: all else of a page counts without them."""
+def compared_pieces(text: str) -> list[str]:
+    """Return texts of elements, joined by separators, as they are compared, with the blank behind each."""
+    marked = marked_prose(_CLOSED_UP.sub(_JOINT, text), SEPARATOR, SEPARATOR)
+    pieces = _BETWEEN.split(marked + SEPARATOR)
+    return [text + " " * (sign == SEPARATOR) for text, sign in zip(pieces[::2], pieces[1::2], strict=False)]
+
+
+def _form(text: str, roots: tuple[LexborNode, ...], tags: set[str]) -> str:
+    """Return a word for what no word says: case and indentation of code, case of codes, pictures."""
     lines: list[str] = []
-    for code in (code for root in roots for code in _SELECTOR.find("pre,code,kbd,samp", root)):
-        if (above := code.parent) is None or above.tag != "pre":
-            lines += code.text()[:_LONGEST_CODE].splitlines()
-    if not lines:
-        return ""
+    pictures: list[str] = []
+    selector = ",".join(sorted(tags & _CODE_TAGS))
+    for node in (node for root in roots if selector for node in _SELECTOR.find(selector, root)):
+        if node.tag == "img":
+            pictures.append(_picture(node))
+        elif (above := node.parent) is None or above.tag != "pre":
+            lines += node.text()[:_LONGEST_CODE].splitlines()
     form = "\n".join(f"{line.find(bare)} {bare}" for line in lines if (bare := line.strip()))
     for shape, pattern in _CODE_SHAPES:  # clocks and tokens in code have one shape
         form = pattern.sub(shape, form)
+    form += " ".join(filter(None, (*pictures, *_shapes_of_codes(text))))
+    if not form:
+        return ""
     return f"{CODE_FORM}{xxhash.xxh32_hexdigest(form.encode('utf-8', 'replace')).translate(_TO_LETTERS)}"
 
 
+def _picture(image: LexborNode) -> str:
+    """Words of a picture's file name; none of a picture in a link, which is about another page."""
+    attributes = image.attributes
+    above = image.parent
+    for _ in range(3):
+        if above is None or above.tag == "a":
+            return ""
+        above = above.parent
+    if not (attributes.get("alt") or "").strip():
+        return ""
+    sources = (attributes.get(name) or "" for name in ("data-src", "data-lazy-src", "data-original", "src"))
+    source = next((source for source in sources if source and not source.startswith("data:")), "")
+    stem = _file_of(source).rpartition(".")[0].lower()
+    return "-".join(word for word in _NAME_WORD.findall(stem) if _NO_NAME.fullmatch(word) is None)
+
+
+_NAME_WORD: Final = re.compile(r"[^\W_]+")
+_NO_NAME: Final = re.compile(  # sizes, hashes and times
+    r"\d{2,4}x\d{2,4}|[wh]\d{2,4}|\d{2,4}(?:w|px)|[1-4]x|scaled|thumb(?:nail)?|\d{9,}|(?=[^\d]*\d)(?=\d*[a-z])[a-z\d]{6,}|[a-f]{8,}"
+)
+
+
+def _shapes_of_codes(text: str) -> Iterator[str]:
+    """Where capitals stand in codes such as TR-gtx-44b: all else counts in small letters."""
+    done = 0
+    for hyphen in _HYPHEN.finditer(text):
+        at = hyphen.start()
+        if at < done:
+            continue
+        head, tail = text[max(at - _REACH, done) : at], text[at : at + _REACH]
+        behind = tail.lstrip(_OF_CODES)
+        done = at + len(tail) - len(behind)
+        code = head[len(head.rstrip(_OF_CODES)) :] + text[at:done]
+        shape = code.translate(_CASES)
+        if "A" in shape and len(shape) < len(code):
+            yield _SAME_CASE.sub(r"\1", shape)
+
+
+_HYPHEN: Final = re.compile("-(?<=[A-Za-z0-9]-)(?=[A-Za-z0-9])")  # its literal begin makes the search fast
+_REACH: Final = 12
+_OF_CODES: Final = f"{ascii_letters}{digits}-"
+_CASES: Final = str.maketrans(
+    {letter: "A" if letter.isupper() else "a" for letter in ascii_letters} | dict.fromkeys(digits, "")
+)
+_SAME_CASE: Final = re.compile(r"([Aa])\1+")
+_CODE_TAGS: Final = frozenset(("pre", "code", "kbd", "samp", "img"))
 _LONGEST_CODE: Final = 2**16
 _CODE_SHAPES: Final = (
     (" 0", re.compile(r"[ \t]++[^\s\d]{0,99}+\d\S*+")),
@@ -359,20 +444,29 @@ def content_of(html: str) -> LexborNode | None:
     return _parsed(html).document
 
 
-def _document(source: bytes) -> LexborNode | None:
+def _document(source: bytes, tags: set[str]) -> LexborNode | None:
     if b"shadowrootmode" in source:  # a visitor reads such a template in its place
         source = _SHADOW_ROOT.sub(b"<div", source)
     for markup, sign in ((b"<wbr>", ""), (b"<sup>2</sup>", "²"), (b"<sup>3</sup>", "³")):
         source = source.replace(markup, sign.encode())
     document = LexborHTMLParser(source).root
     if document is not None:
-        for node in _SELECTOR.find(_FIRST, document):
+        for node in _SELECTOR.find(_first_selector(source, tags), document):
             tag = node.tag
             if tag not in _SILENT and (said := _said(node)) and node.parent is not None:
                 node.insert_before(f" {said} ")
             if tag in _TEXTLESS:
                 node.decompose()
     return document
+
+
+def _first_selector(source: bytes, tags: set[str]) -> str:
+    """Selector of what is never text or says more than its text, as far as a source may have it."""
+    lower = source.lower()
+    parts = [_FIRST_BY_TAG[tag] for tag in sorted(tags & _FIRST_BY_TAG.keys())]
+    parts += [selector for attribute, selector in _FIRST_BY_ATTRIBUTE.items() if attribute in lower]
+    parts += [f"a[href*='.{end.decode()}' i]" for end in sorted({*_FILE_END.findall(lower)})]
+    return ",".join(parts) or "script"
 
 
 def _said(node: LexborNode) -> str:
@@ -419,8 +513,12 @@ def _said(node: LexborNode) -> str:
 
 def _file_name(href: str, text: str) -> str:
     """Name of the file that a link leads to, unless its text says it; empty of a link to a page."""
-    name = unquote(href.partition("?")[0].partition("#")[0].rpartition("/")[2])
-    return name if name.lower().endswith(_DOCUMENTS) and name not in text else ""
+    name = _file_of(href)
+    return name if name.lower().rpartition(".")[2] in _FILES and name not in text else ""
+
+
+def _file_of(url: str) -> str:
+    return unquote(url.partition("?")[0].partition("#")[0].rpartition("/")[2])
 
 
 def _names_day(text: str) -> bool:
@@ -608,17 +706,18 @@ def _take_out_labelled(document: LexborNode, kept_reasons: frozenset[str]) -> It
             part.decompose()
 
 
-def _mark_dates(document: LexborNode) -> None:
+def _mark_dates(document: LexborNode, tags: set[str]) -> None:
     """Mark dates in bold, in lists of values and in tables as statements, by their labels; views as noise."""
-    for node in _SELECTOR.find(_EMPHASIS, document)[:_MOST_ROWS]:
+    emphasis = ",".join(selector for selector in _EMPHASIS if selector.rpartition(">")[2] in tags) or "mark"
+    for node in _SELECTOR.find(emphasis, document)[:_MOST_ROWS]:
         if _is_in_sentence(node, node.text(strip=True)):
             node.insert_before(DATED)
-    for value in _SELECTOR.find("dt+dd", document)[:_MOST_ROWS]:
+    for value in _SELECTOR.find("dt+dd", document)[:_MOST_ROWS] if "dd" in tags else ():
         label = value.prev
         while label is not None and label.tag != "dt":
             label = label.prev
         _mark_value([value] if label is None else [label, value])
-    for table in _SELECTOR.find("table", document)[:_MOST_TABLES]:
+    for table in _SELECTOR.find("table", document)[:_MOST_TABLES] if "table" in tags else ():
         rows = _SELECTOR.find("tr", table)
         heads = [cell.text(strip=True) for cell in _cells(rows[0])] if rows else []
         if len(rows) < 2 or any(cell.tag != "th" for cell in _cells(rows[0])):
@@ -628,7 +727,7 @@ def _mark_dates(document: LexborNode) -> None:
         first = [cell.text(separator=" ", strip=True) for cell in _cells(rows[1])]
         marked: dict[int, bool] = {}
         for at, (head, text) in enumerate(zip(heads, first, strict=False)):
-            if head.lower() in VIEWS and _COUNT.fullmatch(text):
+            if (head.lower() in VIEWS or head.lower() in _COUNTED) and _COUNT.fullmatch(text):
                 marked[at] = False
             elif (_YEAR.search(text) or is_moment(text)) and not says_update(head):
                 marked[at] = True

@@ -16,7 +16,7 @@ import re
 import tomllib
 from bisect import bisect_left
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.resources import files
 from typing import Final
 
@@ -130,7 +130,7 @@ _SEEN: Final = (
     rf"(?:{_SEEN_VERB}\s?[:：]?\s{_COUNT}\s?{_TIMES}(?!\w)"
     rf"|{_WATCH}\s(?:сейчас\s)?{_COUNT}\s{_WATCHERS}(?!\w)"
     rf"|(?:seen|read)\sby\s{_COUNT}\s(?:people|{_PEOPLE})(?!\w)"
-    rf"|(?:(?:sql|db|database)\s)?queries\s?[:：]\s?{_COUNT}"
+    rf"|(?:queries|requêtes|zapytań|запрос(?:ов|ы)|запит(?:ів|и))(?:\s(?:sql|к бд|до бд))?\s?[:：]\s?{_COUNT}"
     rf"|(?:{_VISITS}|{_PEOPLE}\s{_ONLINE})(?:\s\w{{2,8}})?\s?[:：]\s?{_COUNT}"
     rf"(?:[\s,/|·-]{{1,3}}(?:total|всего|gesamt|insgesamt|totale|totaal|łącznie|celkem|toplam)\s?[:：]?\s?{_COUNT})?"
     r"|(?:visitor|besucher|visiteur|visitante|visitatore|посетитель)\s(?:number|nummer|número|numero|no\.|nr\.|n[º°]|#|№)"
@@ -182,12 +182,18 @@ _CJK_VIEWS: Final = (
     "|访问量|訪問量|在线(?:人数|用户)?|線上人數|방문자|접속자"
     "|观看|觀看|アクセス|조회|읽음|เข้าชม|ผู้ชม|คนอ่าน|จำนวนผู้อ่าน|बार देखा)"
 )
+_CJK_NUMBER: Final = "(?:次数|次數|人次|人数|人數|者数|数|數|量|回数|수)"
 _SHORT_UNIT: Final = (
     r"(?:m?secs?|ms|milliseconds?|[µμ]s|s|seconds?|sekunden?|secondes?|segundos?|secondi|sekund[ay]?|seconden|сек\.?|секунды?"
     r"|quer(?:y|ies)|abfragen|requêtes|consultas|запрос(?:а|ов)?|zapytań|мс|с|saniye|sn|秒|毫秒|ミリ秒|초)"
 )
 _UNITS: Final = _any_of(_UNIT)
 _AGO: Final = _any_of(_AFTER)
+_PART: Final = (
+    rf"(?:(?:{_UNITS}|hrs?|mins?|secs?|std|[dhmsjgt])(?![^\W\d])\.?"
+    + r"|[天日]|小时|小時|時間|分钟|分鐘|分|秒|일|시간|분|초)"
+)
+_JOIN: Final = r"(?:[\s,:]++(?:(?:and|et|und|y|e|en|ve|i|a|и|та|і|dan|và) )?|\s?و\s?)?"
 _AND: Final = rf"(?:(?:\s|,\s| and )[0-9]++\s?{_UNITS}\.?)"
 _DIGIT_FIRST: Final = "|".join(
     (
@@ -197,24 +203,25 @@ _DIGIT_FIRST: Final = "|".join(
         rf"(?P<memory>{_NUMBER}\s?(?:[kmg]i?b|bytes))(?!\w)",
         r"(?P<copyright>(?:(?:19|20)\d\d\s?-\s?)?(?:19|20)\d\d)(?![\w.,:/%-])",
         r"(?P<address>(?<!\.)\d{1,3}(?:\.\d{1,3}){3})(?![\d.])",
-        rf"(?P<vietnamese>{_DAY}\s{_UNITS}\s(?:1[0-2]|0?\d)(?!\d)(?:,?\s(?:{_UNITS}\s)?{_PLAIN_YEAR}\b)?)",
+        rf"(?P<vietnamese>{_DAY}\s{_UNITS}\s(?:1[0-2]|0?\d)(?!\d|\s{_UNITS}(?!\s\d{{4}}))(?:,?\s(?:{_UNITS}\s)?{_PLAIN_YEAR}\b)?)",
         rf"(?P<span>[0-9]++\+?\s?{_UNITS}\.?{_AND}?\s(?:(?:y?ang|yn|më|{_UNITS})\s)?{_AGO})(?!\w)",
         r"(?P<hanging>[0-9]++\s?(?:" + "|".join(map(re.escape, _TABLE["unspaced"])) + r"))(?![a-zäöüáéíóőű])"
         r"(?!(?<=ก่อน)[ก-๙])",  # seven days before a journey
         rf"(?P<clock>{_CLOCK}|(?:1[0-2]|0?[1-9])\s?(?:[ap]\.m\.|[ap]m\b)|(?:[01]?\d|2[0-4])(?:[.:][0-5]\d)?\s?uhr\b"
         rf"|(?:(?<={_any_of(_UNIT)} )|(?<=\bklo )|(?<=\bkl\. )|(?<=\bkl ))"
         r"(?:[01]?\d|2[0-3])\.[0-5]\d(?![.,]?\d)"
-        r"|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b|\d\d?\s?[時时点點시]\s?(?:\d\d?\s?[分분])?(?:\s?\d\d?\s?[秒초])?)",
+        rf"|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b(?!\s?{_UNITS})|\d\d?\s?[時时点點시](?![間间])\s?(?:\d\d?\s?[分분])?(?:\s?\d\d?\s?[秒초])?)",
         r"(?P<unix>1[5-9]\d{8}(?:\d{3})?(?:\.\d++)?)(?![.,]?\d)",  # Unix time, 2017 to 2033
-        rf"(?P<views>{_GROUPED}\+?(?=\s{{0,3}}[a-z\x80-\U0010ffff])\s?{_MANY}?(?:\s{_VIEWS}"
-        rf"|\s?(?:次|人|回|명이?)?(?:正在|が)?(?:この[^を]{{1,5}}を)?\s?{_CJK_VIEWS}))",
+        rf"(?P<views>(?<![0-9]-){_GROUPED}\+?(?=\s{{0,3}}[a-z\x80-\U0010ffff])\s?{_MANY}?(?:\s{_VIEWS}(?!\s[0-9.,]++\s?{_TIMES}(?!\w))"
+        rf"|\s?(?:次|人|回|명이?)?(?:正在|が)?(?:この[^を]{{1,5}}を)?\s?{_CJK_VIEWS})(?!{_CJK_NUMBER}?\s?[:：]\s?\d))",
+        rf"(?P<left>[0-9]++\s?{_PART}(?:{_JOIN}[0-9]++\s?{_PART}){{1,3}}|[0-5]?\d:[0-5]\d)(?!:?\d)",
         rf"(?P<people>[0-9]++\s(?:registered|hidden|bots?|{_PEOPLE})(?!\w))",
         rf"(?P<run>{_NUMBER}\s?(?:{_SHORT_UNIT}|{_any_of(_UNIT)}))(?!\w)",
     )
 )
 _MARK_FIRST: Final = "|".join(
     (
-        rf"(?P<weekday>{_WEEKDAY}(?!\w)[.,]*+\s{{1,3}}(?:ที่\s)?"
+        rf"(?P<weekday>{_WEEKDAY}(?!\w)[.,]*+\s{{1,3}}(?:(?:ที่|the|le|el|{_UNITS})\s)?"
         rf"(?:{_DAY_FIRST}|{_MONTH_FIRST}|{_DAY}\.(?:0?[1-9]|1[0-2])\.(?:\d\d(?!\d))?(?!\d)){_THEN})",
         rf"(?P<month>(?:{_MONTH_FIRST}){_THEN})",
         rf"(?P<before>{_any_of(_BEFORE)}\.?\s(?:(?:[^\W\d]{{2,9}}|{_ANY_MARK.pattern})\s)?(?:de )?"
@@ -246,8 +253,8 @@ _NUMERIC: Final = re.compile(
     rf"|(?=[abcdeijnprstx]){_TOKEN}"
     rf"|(?=[rh])(?P<era>[rh]0?\d{{1,2}}[./](?:0?[1-9]|1[0-2])[./]{_DAY}(?![\d./]))"
     rf"|(?=[pumgv])(?P<online>{_VIEWS}\s?[:：]\s?{_COUNT})"
-    rf"|(?=[a-ehgiklmopqrstuvwzüεпчосгвزابמ])(?P<seen>{_SEEN})"
-    rf"|(?=[^\x00-\u0dff])(?P<cjk>{_CJK_VIEWS}(?:次数|次數|人次|人数|人數|者数|数|數|量|回数|수)?\s?[:：]?\s?{_NUMBER}[万萬만]?))"
+    rf"|(?=[a-ehgiklmopqrstuvwzüεпчосгвзزابמ])(?P<seen>{_SEEN})"
+    rf"|(?=[^\x00-\u0dff])(?P<cjk>{_CJK_VIEWS}{_CJK_NUMBER}?\s?[:：]?\s?{_NUMBER}[万萬만]?))"
 )
 _RUN: Final = re.compile(
     rf"{MASK}(?:[\s,]*+{MASK}|\s(?:19|20)\d\d\b|\s?(?:农历|農曆)[\u3400-\u9fff]{{0,5}}月[初十廿二三][一二三四五六七八九十])*"
@@ -280,6 +287,8 @@ _TIME_SIGNS: Final = re.compile(
     "|업데이트|수정|작성|등록|현재|오늘|어제|그저께|อัปเดต|อัพเดท|แก้ไข|เวลา|วันนี้|เมื่อวาน"
 )
 _COUNTDOWN: Final = frozenset(WORDS["countdown"].split())
+_LEFT: Final = frozenset(WORDS["left"].split())
+_LEFT_SIGNS: Final = re.compile(f"(?:{'|'.join(WORDS['left_signs'].split())})")
 _SAYS_COPYRIGHT: Final = re.compile(
     r"(?:©|\bcopyright\b(?!\s(?:law|act|regist|fee|expir|protect|reform|directive|infring|term|claim|case|office"
     r"|treat|rule|polic|dispute|royalt))|\(c\))[^.!?]{0,40}$"
@@ -309,7 +318,9 @@ _DATED_SIGNS: Final = re.compile(
 )
 _DATED_AFTER: Final = re.compile(rf"\s?(?:{'|'.join(WORDS['dated_after'].split())})")
 _CLOCK_WORDS: Final = (
-    frozenset(word for word in (*_SAYS_TIME, *RECENT) if len(word) > 2 and " " not in word)
+    frozenset(
+        word for word in (*_SAYS_TIME, *RECENT) if len(word) > 2 - (word > "\u0590") and " " not in word
+    )
     - {"date", "data", "time", "dag", "ver", "ini", "active", "token", "zeit", "hora", "czas", "tijd"}
 ) | frozenset((WORDS["clock"] + WORDS["run_time"]).split()).difference(
     ("completed", "within", "took", "served", "load")
@@ -322,7 +333,11 @@ _LAW: Final = re.compile(rf"(?<!\w)(?:{'|'.join(WORDS['law'].split())})")
 _LONGEST_TITLE: Final = 100
 _SENTENCE_END: Final = re.compile(r"[.!?]\s|[。\x05]")
 _HAS_CLOCK: Final = re.compile(r"\d[:h]\d\d")
-_AS_OF: Final = re.compile(r"\b(?:as of|as at|correct at|it is|it's|is it|本日は) ?$")
+_AS_OF: Final = re.compile(
+    r"\b(?:as of|as at|correct at|it is|it's|is it|il est|es ist|son las|sono le|het is|klockan är|本日は) ?$"
+)
+CLOCK_BEGIN, CLOCK_END = "\x01", "\x02"
+"""Signs around what only the markup of a page tells from a statement: "2h", "17 visitors"."""
 PROSE_BEGIN, PROSE_END = "\x04", "\x05"
 """Signs around a sentence that states a date."""
 DATED: Final = "\x03"
@@ -393,6 +408,8 @@ _MOMENT_WORDS: Final = (
         "and",
     }
 )
+_HEAD: Final = 600  # characters
+_GREETINGS: Final = tuple(greeting.strip() for greeting in WORDS["greetings"].split("|"))
 _MOMENTS: Final = tuple(moment.strip() for moment in WORDS["moments"].split("|"))
 _SAYS_VERSION: Final = frozenset(WORDS["version"].split())
 _VERSION_SIGNS: Final = re.compile("バージョン|版本|버전|เวอร์ชัน")
@@ -416,7 +433,7 @@ _PROSE_CONTEXT: Final = 240
 _CONTEXT: Final = 64  # characters before a match that may say what its number is
 _SHAPE: Final = re.compile(
     r"[0-9](?::[0-5][0-9]|[-/.]\s?[0-9][0-9]?[-/.]\s?[0-9]|[0-9]{9}|\s?h\s?[0-9]|\s?[ap]\.?m\b|\s?uhr"
-    r"|[0-9]{7}t[0-9]|/[0-9][0-9]?\s?\(|\.[0-9][0-9]?\.|\s?\w{0,2}[年月日時时点點秒년월일시초前전ที่ก่]|\s?[분초일주년]\s전|\s?(?:ms|[µμ]s|s|sec)\b|\s?ខែ)"
+    r"|[0-9]{7}t[0-9]|/[0-9][0-9]?\s?\(|\.[0-9][0-9]?\.|\s?\w{0,2}[年月日時时点點秒년월일시초前전ที่ก่]|\s?[분초일주년]\s전|\s?(?:ms|[µμ]s|s|sec|с|мс)\b|\s?ខែ)"
 )
 _HEX_SHAPE: Final = re.compile("[0-9a-f]{8}(?:[0-9a-f]{8}|-[0-9a-f]{4}-)")
 _HINTS: Final = frozenset(
@@ -427,6 +444,7 @@ _HINTS: Final = frozenset(
         *WORDS["hints"].split(),
         *WORDS["watch"].split(),
         *WORDS["countdown"].split(),
+        *WORDS["left"].split(),
     )
 ) - {"a", "n"}
 FRENCH_AGO: Final = " y a "
@@ -461,6 +479,10 @@ def mask(text: str) -> str:
         text = _HEBREW_DAY.sub(_without_hebrew_day, text)
     if any((word.isascii() or not is_ascii) and word in text for word in _NAME_DAYS):
         text = _NAME_DAY.sub(MASK, text)
+    head = text[:_HEAD]
+    for greeting in _GREETINGS:  # by the time of day
+        if greeting in head:
+            text = text.replace(greeting, MASK, 1)
     # One byte for each character, whatever its script.
     digits = text.encode("ascii", "replace").translate(_IS_DIGIT)
     pieces: list[str] = []
@@ -468,21 +490,22 @@ def mask(text: str) -> str:
     masks = _Masks(text)
     for cluster in _CLUSTER.finditer(digits):
         first, last = cluster.span()
-        if last <= done:
-            continue
-        around = text[max(first - _REACH, done) : last + _REACH]
-        if (
-            _SHAPE.search(text, first, last + 8) is None
-            and (last - first < 2 or _HEX_SHAPE.search(text, max(first - _REACH, 0), last + _REACH) is None)
-            and _HINTS.isdisjoint(words := _HINT_WORD.findall(around))
-            and not ("a" in words and masks.has_french_ago)
-            and (around.isascii() or _HANGING_HINT.search(around) is None)
-        ):
+        if last <= done or not masks.may_be_around(first, last, done):
             continue
         # Whole words only: a window that cut one would let \b match inside it.
         start = max(done, text.rfind(" ", done, max(first - _REACH, 0)) + 1)
-        end = text.find(" ", last + _REACH, last + 2 * _REACH)
-        end = min(end if end >= 0 else last + 2 * _REACH, len(text), start + room)
+        while True:
+            end = text.find(" ", last + _REACH, last + 2 * _REACH)
+            end = min(end if end >= 0 else last + 2 * _REACH, len(text), start + room)
+            following = _CLUSTER.search(digits, last, end + _REACH)
+            # The words before the next number stand in this window: the number belongs to it.
+            if (
+                following is None
+                or following.end() >= start + room
+                or not masks.may_be_around(*following.span(), last)
+            ):
+                break
+            last = following.end()
         pieces += (text[done:start], masks.of_window(start, end))
         done = end
         room -= end - start
@@ -580,6 +603,7 @@ _JUDGED_BY_CONTEXT: Final = _DATES | {
     "people",
     "memory",
     "era",
+    "left",
 }
 
 
@@ -589,8 +613,22 @@ class _Masks:
     def __init__(self, text: str) -> None:
         self._text = text
 
+    def may_be_around(self, first: int, last: int, done: int) -> bool:
+        """Whether a cheap look at some digits finds a shape or a word that a pattern needs."""
+        around = self._text[max(first - _REACH, done) : last + _REACH]
+        return (
+            _SHAPE.search(self._text, first, last + 8) is not None
+            or (
+                last - first > 1
+                and _HEX_SHAPE.search(self._text, max(first - _REACH, 0), last + _REACH) is not None
+            )
+            or not _HINTS.isdisjoint(words := _HINT_WORD.findall(around))
+            or ("a" in words and self._has_french_ago)
+            or not (around.isascii() or _HANGING_HINT.search(around) is None)
+        )
+
     @cached_property
-    def has_french_ago(self) -> bool:
+    def _has_french_ago(self) -> bool:
         """Whether the text may say "il y a"."""
         return FRENCH_AGO in self._text
 
@@ -705,6 +743,7 @@ class _Masks:
                 _HAS_SECONDS.search(text) is not None
                 or _says(before, _SAYS_TIME, _TIME_SIGNS, 4)
                 or _AS_OF.search(before) is not None
+                or (":" in text and _runs_out(before, match))
             )
         if kind in ("vietnamese", "ngày"):
             return "tháng" in words
@@ -715,6 +754,8 @@ class _Masks:
             )
         if kind == "unix":
             return _says(before, _SAYS_TIME, _TIME_SIGNS, 3)
+        if kind == "left":
+            return _runs_out(before, match)
         if kind == "run":
             said = _LAST_WORDS.findall(before)[-5:]
             if words and said[-1:] and said[-1] in _UNTIL and _CHANGED.search(before[-24:]) is not None:
@@ -738,6 +779,22 @@ class _Masks:
         return True
 
 
+def _runs_out(before: str, span: re.Match[str]) -> bool:
+    """Whether words beside a span such as 2 h 34 min or 19:59 say that it is what is left of a time."""
+    after = _CLAUSE.split(span.string[span.end() : span.end() + _REACH], 1)[0]
+    near = {*_LAST_WORDS.findall(before)[-4:], *_LAST_WORDS.findall(after)[:2]}
+    is_countdown = not _COUNTDOWN.isdisjoint(near) and (":" not in span[0] or not _UNTIL.isdisjoint(near))
+    return (
+        is_countdown
+        or not _LEFT.isdisjoint(near)
+        or _LEFT_SIGNS.search(before[-8:]) is not None
+        or _LEFT_SIGNS.search(after[:8]) is not None
+    )
+
+
+_CLAUSE: Final = re.compile(r"[,.;:|·(]")
+
+
 def _second_of_period(text: str, date: re.Match[str]) -> int | None:
     """Return the end of a period that begins with a date, or ends with it; None of a date alone.
 
@@ -750,16 +807,20 @@ def _second_of_period(text: str, date: re.Match[str]) -> int | None:
     return date.end() if day is not None and 0 < int(day[1]) <= 31 else None
 
 
-def marked_prose(text: str, separator: str) -> str:
-    """Return texts of elements with signs around sentences that state a date, joined by blanks.
+def marked_prose(text: str, separator: str, joint: str = " ") -> str:
+    """Return texts of elements with signs around sentences that state a date, joined by ``joint``.
 
     A date in a sentence is a statement of the page, a date that stands alone is mostly its clock.
     """
+    plain = text
+    if not text.isascii() and _OTHER_DIGITS.search(text) is not None:
+        plain = text.translate(_PLAIN_DIGITS)
     # One byte for each character: a pattern that looks at each takes longer than all of the fingerprint.
-    digits = text.encode("ascii", "replace").translate(_IS_DIGIT)
+    digits = plain.encode("ascii", "replace").translate(_IS_DIGIT)
     pieces: list[str] = []
     begin = end = done = 0
     is_judged = False
+    statistics = 0  # the first piece with counters
     for number in _DIGITS.finditer(digits):
         first, last = number.span()
         if first >= end:  # the next text with digits
@@ -767,12 +828,91 @@ def marked_prose(text: str, separator: str) -> str:
             end = text.find(separator, last)
             end = end if end >= 0 else len(text)
             is_judged = end - begin < _SHORTEST_PROSE
-        if not is_judged and _is_of_date(text, first, last, begin, end):
+            if end - begin <= _LONGEST_COUNTER and (
+                clocked := _with_clocks(text, plain, begin, end, separator)
+            ):
+                pieces += (text[done:begin], clocked)
+                done, is_judged, statistics = end, True, statistics or len(pieces) - 1
+        if not is_judged and _is_of_date(plain, first, last, begin, end):
             is_judged = True
-            if is_prose(piece := text[begin:end]):
-                pieces += (text[done:begin], f"{PROSE_BEGIN} {piece} {PROSE_END}")
+            if is_prose(plain[begin:end]):
+                pieces += (text[done:begin], f"{PROSE_BEGIN} {text[begin:end]} {PROSE_END}")
                 done = end
-    return "".join((*pieces, text[done:])).replace(separator, " ")
+    pieces.append(text[done:])
+    marked = "".join(pieces)
+    if statistics:
+        at = sum(map(len, pieces[:statistics]))
+        behind = marked[at : at + _LONGEST_STATISTICS]
+        if any(name in behind.lower() for name in _NEWEST_NAMES):
+            newest = _NEWEST.sub(rf"\1{CLOCK_BEGIN}\2{CLOCK_END}", behind)
+            marked = marked[:at] + newest + marked[at + _LONGEST_STATISTICS :]
+    return marked.replace(separator, joint)
+
+
+def _with_clocks(text: str, plain: str, begin: int, end: int, separator: str) -> str:
+    """Return a short text with signs around its counters of visitors, or a captcha; empty: it has none."""
+    shown, piece = text[begin:end], plain[begin:end].lower()
+    if piece[-1] in "=? " and _SUM.search(piece) is not None:
+        return _SHOWN_NUMBER.sub(_clock, shown) if _sums(plain) == 1 else ""
+    words = piece.translate(_NO_DIGITS)
+    if not words.strip(_NUMBER_SIGNS):  # label and number in elements of their own
+        label = plain[max(begin - _LONGEST_COUNTER, 0) : max(begin - 1, 0)].rpartition(separator)[2].lower()
+        behind = plain[end + 1 : end + _LONGEST_COUNTER].partition(separator)[0].lower()
+        piece = f"{label} {piece}" if label.endswith((":", "：")) else f"{piece} {behind}"
+        words = piece.translate(_NO_DIGITS)
+    if not _may_count(words):
+        return ""
+    if _is_counter(piece):
+        return _SHOWN_NUMBER.sub(_clock, shown)
+    parts = _BULLETS.split(shown)
+    clocked = [
+        _SHOWN_NUMBER.sub(_clock, part) if _is_counter(part.translate(_PLAIN_DIGITS).lower()) else part
+        for part in parts
+    ]
+    return "".join(clocked) if clocked != parts else ""
+
+
+@lru_cache(1)  # a page of sums asks at each
+def _sums(text: str) -> int:
+    return len(_SUM.findall(text))
+
+
+@lru_cache(4096)  # the rows of a table differ in their numbers alone
+def _may_count(text: str) -> bool:
+    """Whether a text without its numbers has a word of those who look at a page, or of a forum's posts."""
+    words = {*_HINT_WORD.findall(text)}
+    return (
+        not words.isdisjoint(_VISITS_WORDS)
+        or len(words & _FORUM) >= _FORUM_WORDS
+        or not (words.isdisjoint(_PEOPLE_WORDS) or words.isdisjoint(_WATCHING))
+        or not (text.isascii() or _AUDIENCE_SIGNS.search(text) is None)
+    )
+
+
+def _is_counter(piece: str) -> bool:
+    """Whether the numbers of a short text count visitors of the page, or posts and members of a forum."""
+    words = {*_HINT_WORD.findall(piece)}
+    label = _LABELLED_COUNT.search(piece)
+    has_visitors = not words.isdisjoint(_AUDIENCE) or _AUDIENCE_SIGNS.search(piece) is not None
+    is_counter = (
+        not (words.isdisjoint(_PEOPLE_WORDS) or words.isdisjoint(_WATCHING))
+        or len(words & _FORUM) >= _FORUM_WORDS
+        or (label and not {*_HINT_WORD.findall(piece[: label.start()])}.isdisjoint(_VISITS_WORDS))
+        or (has_visitors and not words.isdisjoint(_NOW))
+        or (
+            has_visitors
+            and sum(map(str.isalpha, words)) <= _COUNTER_WORDS
+            and len(_SHOWN_NUMBER.findall(piece)) == 1
+        )
+    )
+    return bool(is_counter) and words.isdisjoint(_STATED) and _NO_COUNT.search(piece) is None
+
+
+def _clock(number: re.Match[str]) -> str:
+    word = number[1] or ""  # its form follows the number: 27 відвідувачів, 33 відвідувачі
+    is_counted = word.lower() in _AUDIENCE or word.lower() in _PEOPLE_WORDS
+    shown = number[0] if is_counted else number[0][: len(number[0]) - len(word)]
+    return f"{CLOCK_BEGIN}{shown}{CLOCK_END}{'' if is_counted else word}"
 
 
 def _is_of_date(text: str, first: int, last: int, begin: int, end: int) -> bool:
@@ -810,6 +950,37 @@ _NO_PROSE: Final = _DATE_LABELS.union(_MARKS)
 _PROSE_WORDS: Final = 2
 _PROSE_SIGNS: Final = 6  # of scripts without blanks
 _SHORTEST_PROSE: Final = 12  # characters
+_LONGEST_COUNTER: Final = 100
+_COUNTER_WORDS: Final = 3
+_FORUM_WORDS: Final = 3
+_LONGEST_STATISTICS: Final = 4096
+_NEWEST_NAMES: Final = tuple(name.strip() for name in WORDS["newest"].split("|"))
+_NEWEST: Final = re.compile(
+    rf"((?:{'|'.join(_NEWEST_NAMES)})"
+    r"(?:\s(?:is|ist|est|es|è))?[:：\s]{1,4})([^\s:：]{2,30})",
+    re.I,
+)
+_BULLETS: Final = re.compile(r"(\s[|·•]\s)")
+_NUMBER_SIGNS: Final = " .,'+#()"
+_NO_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
+_OTHER_DIGITS: Final = re.compile("[٠-٩۰-۹०-९০-৯੦-੯૦-૯୦-୯௦-௯౦-౯೦-೯൦-൯๐-๙໐-໙༠-༩၀-၉០-៩０-９]")
+_PLAIN_DIGITS: Final = {code: str(int(chr(code))) for code in range(0x660, 0x10000) if chr(code).isdecimal()}
+_SHOWN_NUMBER: Final = re.compile(
+    r"\d++(?>(?:[.,'’٬٫\s]\d{3})*)(?>(?:[.,٫]\d{1,2})?)(?>(?:\s?[km]\b)?)(?:\s([^\W\d]++))?", re.I
+)
+_SUM: Final = re.compile(
+    r"(?<![\d.,])[0-9]{1,2}\s?[+x×*−-]\s?[0-9]{1,2}\s?(?:=(?:\s?\?)?|\?)(?=\s?(?:\x1f|\Z))"
+)
+_AUDIENCE, _FORUM, _NOW = (frozenset(WORDS[name].split()) for name in ("audience", "forum", "now"))
+_STATED: Final = _STATEMENTS - {"antal", "total"}  # numbers of what the next word says
+_VISITS_WORDS: Final = _AUDIENCE.union(WORDS["visits"].split(), WORDS["people"].split())
+_WATCHING: Final = frozenset((WORDS["watch"] + WORDS["watching"]).split())
+_PEOPLE_WORDS: Final = frozenset((WORDS["counters"] + WORDS["people"]).split()) - _WATCHING
+_AUDIENCE_SIGNS: Final = re.compile("|".join(WORDS["audience_signs"].split()))
+_LABELLED_COUNT: Final = re.compile(r"[:：]\s?[0-9]|(?:[#№]|n[º°o]\.?|nr\.?)\s?[0-9]")
+_NO_COUNT: Final = re.compile(  # prices, hours, shares, years
+    r"[$€£¥₽₹₺₩₫₴₪฿￥%]|[0-9][:/–-][0-9]|[0-9][.,][0-9]{1,2}(?![0-9]|\s?[km]\b)|(?<![0-9.,])(?:19|20)[0-9]{2}(?![0-9.,])"
+)
 _NUMBER_OF_DATE: Final = re.compile("[0-9]++")
 _DIGITS: Final = re.compile(rb"11*+")  # its literal begin makes the search fast
 _WORD_AFTER: Final = re.compile(r"(?:st|nd|rd|th|er|º|°)?\.?[\s-]?(?:de |of )?([月월]|[^\W\d]++)", re.I)

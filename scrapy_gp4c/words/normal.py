@@ -9,7 +9,16 @@ from typing import Final
 
 import numpy as np
 
-from scrapy_gp4c.words.masking import DATED, MASK, PROSE_BEGIN, PROSE_END, is_dated, mask
+from scrapy_gp4c.words.masking import (
+    CLOCK_BEGIN,
+    CLOCK_END,
+    DATED,
+    MASK,
+    PROSE_BEGIN,
+    PROSE_END,
+    is_dated,
+    mask,
+)
 
 MAX_GROWN_CHARACTERS: Final = 2**20
 """Length up to which a text may grow by normalising: one sign may become 18."""
@@ -34,8 +43,6 @@ _JOINER: Final = "\u034f"  # combining grapheme joiner: no mark is sorted across
 _PERHAPS_MARKS: Final = re.compile(rf"[^\x00-\x7f](?:[^\w\x00-\x7f]|[\uff9e\uff9f]){{{MAX_MARKS},}}+")
 
 
-CLOCK_BEGIN, CLOCK_END = "\x01", "\x02"
-"""Signs around a moment that only the markup of a page tells from a number: "2h"."""
 CODE_FORM: Final = "\x06"
 """Sign before a word for the case and indentation of a page's code."""
 _FORM: Final = re.compile(f" ?{CODE_FORM}[g-v]{{8}}")

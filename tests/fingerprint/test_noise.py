@@ -13,6 +13,7 @@ from scrapy_gp4c.fingerprint.copy_notes import compared
 from scrapy_gp4c.fingerprint.noise import blocks_of
 
 FILLER = [f"paragraph {number} about the harbour and its lamps" for number in range(40)]
+FILLER[7] = "we open at <b>nine</b>, at <a href=/ten>ten</a> (<i>not</i> on Sunday)."
 TITLES = ["Bridge opens", "Ferry is late", "Storm ahead", "Mayor resigns", "Market grows", "School wins"]
 TITLES += ["Strike ends", "Lamp burns", "River floods", "Library closes", "Park is green", "Oil leak found"]
 QUOTES = ["Know thyself", "Less is more", "Time flies", "Act now", "Be kind", "Stay calm", "Carpe diem"]
