@@ -316,8 +316,7 @@ class FetcherCrawl:
         for key, cookie in batch.cookies:
             self._jars()[key].jar.set_cookie(cookie)
             self._cookies[cookie_key(key, cookie)] = cookie.value
-        for change in batch.changes:
-            self._state.apply(change)
+        self._state.apply(batch.changes)
         queue = self._queues.setdefault(batch.host, deque())
         self._ends_s[batch.host] = max(batch.end_s, self._ends_s.get(batch.host, 0.0))
         self.batches[batch.name] = len(tasks)

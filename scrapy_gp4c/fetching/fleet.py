@@ -427,9 +427,8 @@ class Fleet:
             else:
                 state.finished += 1
                 self._resolve(page, result)
-            for change in result.changes:
-                self._spider_state.apply(change)
-                self._changes.append((state.identity, change))
+            self._spider_state.apply(result.changes)
+            self._changes += [(state.identity, change) for change in result.changes]
         for host, pages in again.items():
             self._wait_again(host, pages)
         now_s = clock_s()

@@ -190,7 +190,7 @@ class FetcherHandler(BaseDownloadHandler):
         assert self._settings.fetchers is not None
         assert self.crawler.spider is not None
         delay_s = getattr(self.crawler.spider, "download_delay", self._project.get("DOWNLOAD_DELAY", 0.0))
-        spider_state = SpiderState(self.crawler.spider)
+        spider_state = SpiderState(self.crawler.spider, is_owner=True)
         return Fleet(
             self._settings.fetchers,
             self._config(run, spider_state.packed),

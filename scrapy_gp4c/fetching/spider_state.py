@@ -18,28 +18,30 @@ Changes = dict[str, Any]
 """Attribute -> its change, as `merged` takes it."""
 _OF_PROCESS: Final = frozenset(("crawler", "settings", "name"))
 _ABSENT: Final = object()
+LARGE_BYTES: Final = 100_000
+"""Size from which on an owner takes in the changes of an attribute, and tells none of its own."""
 PAUSE: Final = 20
 """Pause between two looks at the attributes, in times of the last look's duration: large tables take long."""
 
 
-def packed_attributes(spider: Spider, unpicklable: set[str]) -> Iterator[tuple[str, bytes]]:
-    """Pickled attributes of a spider but for Scrapy's own; ``unpicklable``: names that are left out, too."""
+def packed_attributes(spider: Spider, not_compared: set[str]) -> Iterator[tuple[str, bytes]]:
+    """Pickled attributes of a spider but for Scrapy's own; ``not_compared``: names to leave out."""
     for name, value in list(vars(spider).items()):
-        if name not in _OF_PROCESS and name not in unpicklable:
+        if name not in _OF_PROCESS and name not in not_compared:
             try:
                 yield name, pickle.dumps(value)
             except Exception:  # whatever objects raise
-                unpicklable.add(name)
+                not_compared.add(name)
 
 
 class SpiderState:
     """Attributes of this process's spider, and how they have changed."""
 
-    def __init__(self, spider: Spider) -> None:
+    def __init__(self, spider: Spider, *, is_owner: bool = False) -> None:
         """Take the attributes as they are."""
-        self._spider = spider
-        self._unpicklable: set[str] = set()
-        self.packed = dict(packed_attributes(spider, self._unpicklable))
+        self._spider, self._is_owner = spider, is_owner
+        self._not_compared: set[str] = set()
+        self.packed = dict(packed_attributes(spider, self._not_compared))
         self._untold: list[Changes] = []
         self._due_s = 0.0
 
@@ -52,9 +54,11 @@ class SpiderState:
 
     def _look(self) -> None:
         begun_s, changes = time.perf_counter(), {}
-        for name, packed in packed_attributes(self._spider, self._unpicklable):
+        for name, packed in packed_attributes(self._spider, self._not_compared):
             before = self.packed.get(name)
-            if packed != before:
+            if self._is_owner and len(packed) > LARGE_BYTES:
+                self._not_compared.add(name)
+            elif packed != before:
                 old = _ABSENT if before is None else pickle.loads(before)
                 self.packed[name] = packed
                 # From its bytes: what a callback changes later is a change of its own.
@@ -65,14 +69,16 @@ class SpiderState:
         now_s = time.perf_counter()
         self._due_s = now_s + PAUSE * (now_s - begun_s)
 
-    def apply(self, changes: Changes) -> None:
-        """Change the spider as another process has changed its own."""
+    def apply(self, all_changes: list[Changes]) -> None:
+        """Change the spider as other processes have changed their own."""
+        if not all_changes:
+            return
         self._look()
-        for name, change in changes.items():
-            with suppress(Exception):  # this process has something else there
-                value = merged(getattr(self._spider, name, _ABSENT), change)
-                setattr(self._spider, name, value)
-                self.packed[name] = pickle.dumps(value)
+        for changes in all_changes:
+            for name, change in changes.items():
+                with suppress(Exception):  # this process has something else there
+                    setattr(self._spider, name, merged(getattr(self._spider, name, _ABSENT), change))
+        self.packed.update(packed_attributes(self._spider, self._not_compared))
 
 
 def difference(old: Any, new: Any) -> tuple[Any, ...] | None:

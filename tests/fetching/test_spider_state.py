@@ -45,10 +45,9 @@ def test_changes_of_processes_add_up() -> None:
     told = [pickle.loads(pickle.dumps(fetcher.changes(is_last=True))) for fetcher in fetchers]
     spiders[2].count += 10  # meanwhile
     for place, changes in enumerate(told):
-        for change in changes:
-            for other, state in enumerate((owner, *fetchers)):
-                if other != place + 1:
-                    state.apply(change)
+        for other, state in enumerate((owner, *fetchers)):
+            if other != place + 1:
+                state.apply(changes)
     for spider, more in zip(spiders, (0, 0, 10), strict=True):
         assert spider.count == 2 + more
         assert spider.seen == {"all", "0", "1"}
@@ -70,11 +69,21 @@ def test_a_value_that_is_set_comes_as_it_is() -> None:
         fetcher.seen = {str(rate)}
         fetcher.urls = [*fetcher.urls[1:], str(rate), "end"]
         fetcher.words = Counter(str(rate))
-        for change in states[1].changes(is_last=True):
-            states[0].apply(change)
+        states[0].apply(states[1].changes(is_last=True))
         assert (owner.rate, owner.seen, owner.urls) == (rate, {str(rate)}, fetcher.urls)
         assert owner.words == fetcher.words
     fetcher.rate = None  # type: ignore[assignment]
-    for change in states[1].changes(is_last=True):
-        states[0].apply(change)
+    states[0].apply(states[1].changes(is_last=True))
     assert owner.rate is None
+
+
+def test_an_owner_takes_in_changes_of_large_tables() -> None:
+    """It compares none of them, which would take long for each page."""
+    owner, fetcher = Counting(), Counting()
+    states = SpiderState(owner, is_owner=True), SpiderState(fetcher)
+    for start in range(0, 80_000, 20_000):
+        fetcher.seen.update(map(str, range(start, start + 20_000)))
+        states[0].apply(states[1].changes(is_last=True))
+    assert owner.seen == fetcher.seen
+    owner.seen.add("of the owner")
+    assert states[0].changes(is_last=True) == []
