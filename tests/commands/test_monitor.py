@@ -204,7 +204,7 @@ def test_who_starts_a_monitor_hears_when_the_first_cycle_begins(tmp_path: Path) 
 
 
 def run_monitor(store: Path, log: Path, cycles: int, seconds: float = 0.03) -> subprocess.Popen[str]:
-    """Start a monitor of small crawls, a process of its own."""
+    """Start a monitor of small crawls, which writes to a file: a pipe that is full would stop it."""
     command = [
         sys.executable,
         "-m",
@@ -214,7 +214,8 @@ def run_monitor(store: Path, log: Path, cycles: int, seconds: float = 0.03) -> s
         str(cycles),
         str(seconds),
     ]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    with log.with_name("output").open("a") as output:
+        return subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, text=True)
 
 
 def finished_cycles(store: Path) -> int:
@@ -235,7 +236,6 @@ def test_thirty_cycles_through_kills(tmp_path: Path) -> None:
     seen = 0
     while True:
         if monitor.poll() is not None:
-            monitor.communicate()
             if finished_cycles(store) == 30:
                 break
             monitor = run_monitor(store, log, 30, 0.05)  # it was killed, or its crawls were
@@ -274,12 +274,11 @@ def test_one_monitor_per_store_and_a_clean_end(tmp_path: Path) -> None:
     with pytest.raises(StoreInUseError, match="monitored by another process"):
         Monitor(store, lambda: pytest.fail("two crawls"), Schedule(1.0), Record()).run(1)
     monitor.send_signal(signal.SIGTERM)
-    output, _ = monitor.communicate(timeout=30)
-    assert monitor.returncode == 0, output
-    assert "is_finished=False" in output
+    output = log.with_name("output")
+    assert monitor.wait(timeout=30) == 0, output.read_text()
+    assert "is_finished=False" in output.read_text()
     again = run_monitor(store, log, 1)
-    output, _ = again.communicate(timeout=30)
-    assert again.returncode == 0, output
+    assert again.wait(timeout=30) == 0, output.read_text()
     with open_store(store, readonly=True) as opened_store:
         assert (opened_store.last_cycle, opened_store.open_cycle) == (1, None)
 
