@@ -87,7 +87,7 @@ def compare(project: Project, response: Response) -> ComparedText:
         marked,
         []
         if features is not None
-        else [LeftOutText(one.reason, one.words, readable(one.text)) for one in content.left_out],
+        else [LeftOutText(text.reason, text.words, readable(text.text)) for text in content.left_out],
     )
 
 

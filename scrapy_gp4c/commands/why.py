@@ -344,7 +344,7 @@ def _show(why: Why, options: Namespace) -> None:
         )
     if why.past:
         say()
-        rows = [(str(one.cycle), one.outcome or "not visited", one.why) for one in why.past]
+        rows = [(str(past.cycle), past.outcome or "not visited", past.why) for past in why.past]
         print_table([("cycle", "outcome", "why"), *rows], text_column_count=1)
 
 

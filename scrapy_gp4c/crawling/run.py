@@ -300,7 +300,7 @@ class Run:
         return True
 
     def _note_idle(self) -> None:
-        """Note that nothing is left to do; keeps the spider open for the pages that wait for that."""
+        """Note that the spider is idle; keep it open where pages wait until it is."""
         if self._feeder.late:
             self._is_idle = True
             wake(self._crawler)

@@ -63,7 +63,10 @@ def bit_of(key: Array) -> npt.NDArray[np.uint8]:
 
 
 def counted_bits(bits: Array) -> Floats:
-    """Estimated numbers of distinct keys whose bits are set, ``[P]``; 1 at least: every page has a finder."""
+    """Numbers of distinct keys by the 64 bits that they set, ``[P]``: linear counting (Whang et al. 1990).
+
+    At least 1: every page has a finder.
+    """
     clear = 64 - np.unpackbits(bits.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1).sum(1)
     return np.asarray(np.maximum(1.0, np.rint(64 * np.log(64 / np.maximum(clear, 0.5)))))
 
