@@ -118,7 +118,7 @@ _WATCHERS: Final = (
 )
 _WATCH: Final = rf"(?:{'|'.join(WORDS['watch'].split())})"
 _SEEN_VERB: Final = (
-    r"(?:dilihat|dibaca|přečteno|viewed|read|seen|accessed|visited|visto|leído|lido|letto|lu|vu|gelesen|angesehen|aufgerufen"
+    r"(?:dilihat|dibaca|přečteno|viewed|read|seen|accessed|visited|vist[aeio]|leída|leído|lida|lido|letta|letto|lu|vu|gelesen|angesehen|aufgerufen"
     r"|angeklickt|просмотрено|прочитано|bekeken|läst|vist|wyświetlono|przeczytano|okundu|görüntülendi|zobrazeno)"
 )
 _VISITS: Final = (
@@ -173,14 +173,14 @@ _MANY: Final = (
 _VIEWS: Final = (
     rf"(?:{_any_of(_VIEW)}|page\s{_any_of(_VIEW)}"
     rf"|(?:{_PEOPLE}|{_WATCHERS}) (?:are |currently )?{_ONLINE}"
-    rf"|{_WATCHERS}\s(?:\w{{1,20}}\s){{0,3}}{_WATCH}|watching"
+    rf"|{_WATCHERS}\s(?:[^\W\d]\w{{0,19}}\s){{0,3}}{_WATCH}|watching"
     rf"|viewing (?:now|this)|{_TIMES}\s{_SEEN_VERB})(?!\w)"
 )
 _CJK_VIEWS: Final = (
     "(?:ยอดวิว|ยอดเข้าชม|เปิดดู|อ่าน|視聴|再生|阅读|浏览|閱讀|瀏覽|查看|点击|點擊|点阅|人气|人氣|围观"
     "|看过|看過|位(?:访客|訪客|访问者)|播放|閲覧|見てい|目の(?:訪問|来訪)|보고 있"
     "|访问量|訪問量|在线(?:人数|用户)?|線上人數|방문자|접속자"
-    "|观看|觀看|アクセス|조회|읽음|เข้าชม|ผู้ชม|คนอ่าน|จำนวนผู้อ่าน|बार देखा)"
+    "|观看|觀看|アクセス|조회|읽음|เข้าชม|ผู้ชม|คนอ่าน|จำนวนผู้อ่าน|बार देखा|বার (?:দেখা|পড়া|পঠিত))"
 )
 _CJK_NUMBER: Final = "(?:次数|次數|人次|人数|人數|者数|数|數|量|回数|수)"
 _SHORT_UNIT: Final = (
@@ -193,7 +193,7 @@ _PART: Final = (
     rf"(?:(?:{_UNITS}|hrs?|mins?|secs?|std|[dhmsjgt])(?![^\W\d])\.?"
     + r"|[天日]|小时|小時|時間|分钟|分鐘|分|秒|일|시간|분|초)"
 )
-_JOIN: Final = r"(?:[\s,:]++(?:(?:and|et|und|y|e|en|ve|i|a|и|та|і|dan|và) )?|\s?و\s?)?"
+_JOIN: Final = r"(?:[\s,:]++(?:(?:and|et|und|y|e|en|ve|i|a|и|та|і|dan|và|و) ?)?|\s?و\s?)?"
 _AND: Final = rf"(?:(?:\s|,\s| and )[0-9]++\s?{_UNITS}\.?)"
 _DIGIT_FIRST: Final = "|".join(
     (
@@ -894,11 +894,13 @@ def _is_counter(piece: str) -> bool:
     words = {*_HINT_WORD.findall(piece)}
     label = _LABELLED_COUNT.search(piece)
     has_visitors = not words.isdisjoint(_AUDIENCE) or _AUDIENCE_SIGNS.search(piece) is not None
+    is_present = not words.isdisjoint(_NOW)
+    has_watchers = not (words.isdisjoint(_PEOPLE_WORDS) or words.isdisjoint(_WATCHING))
     is_counter = (
-        not (words.isdisjoint(_PEOPLE_WORDS) or words.isdisjoint(_WATCHING))
+        (has_watchers and (is_present or label is not None or piece[0].isdigit()))
         or len(words & _FORUM) >= _FORUM_WORDS
         or (label and not {*_HINT_WORD.findall(piece[: label.start()])}.isdisjoint(_VISITS_WORDS))
-        or (has_visitors and not words.isdisjoint(_NOW))
+        or (has_visitors and (is_present or has_watchers))
         or (
             has_visitors
             and sum(map(str.isalpha, words)) <= _COUNTER_WORDS
@@ -974,7 +976,7 @@ _SUM: Final = re.compile(
 _AUDIENCE, _FORUM, _NOW = (frozenset(WORDS[name].split()) for name in ("audience", "forum", "now"))
 _STATED: Final = _STATEMENTS - {"antal", "total"}  # numbers of what the next word says
 _VISITS_WORDS: Final = _AUDIENCE.union(WORDS["visits"].split(), WORDS["people"].split())
-_WATCHING: Final = frozenset((WORDS["watch"] + WORDS["watching"]).split())
+_WATCHING: Final = frozenset(WORDS["watching"].split())
 _PEOPLE_WORDS: Final = frozenset((WORDS["counters"] + WORDS["people"]).split()) - _WATCHING
 _AUDIENCE_SIGNS: Final = re.compile("|".join(WORDS["audience_signs"].split()))
 _LABELLED_COUNT: Final = re.compile(r"[:：]\s?[0-9]|(?:[#№]|n[º°o]\.?|nr\.?)\s?[0-9]")
