@@ -39,6 +39,12 @@ def note_call(crawler: Crawler) -> None:
     _calls[crawler] = crawl_call(crawler)
 
 
+def call_arguments(crawler: Crawler) -> dict[str, Any]:
+    """Arguments with which a crawl was begun."""
+    call = _calls.get(crawler)
+    return {} if call is None else dict(call.arguments)
+
+
 def fail_exit_code(crawler: Crawler) -> None:
     """Let the command that crawls end with exit code 1."""
     call = _calls.get(crawler)
@@ -52,8 +58,7 @@ def spider_arguments(spider: Spider, credentials: Credentials) -> dict[str, str]
     Names with an underscore in front, such as the ``_job`` of scrapyd, are those of tools. A token makes no
     other crawl, and stands in no file.
     """
-    call = _calls.get(spider.crawler)
-    values = {} if call is None else call.arguments
+    values = call_arguments(spider.crawler)
     parameters = inspect.signature(type(spider).__init__).parameters
     defaults = {name: parameter.default for name, parameter in parameters.items()}
     return {

@@ -113,7 +113,7 @@ class FetcherConfig:
     do not run what stands below ``if __name__ == "__main__"``."""
     arguments: dict[str, Any]
     attributes: dict[str, bytes]
-    """Other attributes of the owner's spider, pickled, such as those that its start has set."""
+    """Attributes of the owner's spider, pickled, such as those that its start has set."""
     settings: dict[str, Any]
     """Scrapy's settings, as the project has them."""
     features: Any
@@ -733,9 +733,11 @@ async def _open(config: FetcherConfig) -> FetcherCrawl:
 
     def take_attributes() -> None:
         for name, value in config.attributes.items():
-            if getattr(crawler.spider, name, None) in (None, "", 0, (), [], {}, set()):
-                with suppress(Exception):  # of a module that only the owner can import, say
-                    setattr(crawler.spider, name, pickle.loads(value))
+            with suppress(Exception):  # of a module that only the owner can import, say
+                attribute = pickle.loads(value)
+                is_data = type(attribute) in _PLAIN or isinstance(attribute, list | dict | set | tuple)
+                if is_data or not getattr(crawler.spider, name, None):
+                    setattr(crawler.spider, name, attribute)
 
     crawler.signals.connect(stay_open, signals.spider_idle, weak=False)
     crawler.signals.connect(take_attributes, signals.spider_opened, weak=False)

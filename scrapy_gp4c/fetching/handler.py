@@ -36,7 +36,7 @@ from scrapy_gp4c.crawling.fetched import FetchedResponse, PageResult, PageTask, 
 from scrapy_gp4c.crawling.requests import FOUND_BY, META, WEIGHT, Claim, finder_for
 from scrapy_gp4c.crawling.run import Run, run_of
 from scrapy_gp4c.crawling.scrapy_internals import is_closing, is_seen, observes_requests, wake
-from scrapy_gp4c.crawling.store_owner import fail_exit_code
+from scrapy_gp4c.crawling.store_owner import call_arguments, fail_exit_code
 from scrapy_gp4c.crawling.visits import known_copy
 from scrapy_gp4c.errors import CallbackError, FetcherError
 from scrapy_gp4c.fetching.fetcher import FetcherConfig
@@ -232,8 +232,8 @@ class FetcherHandler(BaseDownloadHandler):
         return FetcherConfig(
             run.cycle.store.store_id,
             spiders,
-            arguments := _arguments_of(spider),
-            {name: packed for name, packed in attributes.items() if name not in arguments},
+            dict(_picklable(call_arguments(self.crawler))),
+            attributes,
             self._project,
             settings.features,
             run.cycle.measuring is not None or run.cycle.archive is not None,
@@ -246,13 +246,11 @@ class FetcherHandler(BaseDownloadHandler):
         )
 
 
-def _arguments_of(spider: Any) -> dict[str, Any]:
-    """Arguments of a spider: its attributes that are text or numbers, as Scrapy's ``__init__`` keeps them."""
-    return {
-        name: value
-        for name, value in vars(spider).items()
-        if name != "name" and not name.startswith("_") and isinstance(value, str | int | float | bool)
-    }
+def _picklable(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        with suppress(Exception):  # whatever objects raise
+            pack(value)
+            yield name, value
 
 
 def _yielded(

@@ -136,17 +136,22 @@ class Closures(Pages):
 
     name = "closures"
 
+    def __init__(self, port: int = 0) -> None:
+        """Keep an argument in an attribute of another name."""
+        super().__init__()
+        self.host = f"http://127.0.0.1:{int(port)}"
+
     async def start(self) -> AsyncIterator[Any]:
         """Request the home page of a host."""
         self.units = {"p2": "kilos"}
-        yield Request(f"http://127.0.0.1:{self.port}/", callback=lambda response: self.list_links(response))
-        yield Request(f"http://127.0.0.1:{self.port}/p12", meta={"lock": threading.Lock()})
+        yield Request(f"{self.host}/", callback=lambda response: self.list_links(response))
+        yield Request(f"{self.host}/p12", meta={"lock": threading.Lock()})
 
     def list_links(self, response: Response) -> Iterator[Any]:
         """Request a page for a lambda, and one whose callback waits for another."""
         unit = self.units["p2"]
         yield response.follow("/p2", lambda page: self.item(page, unit, page))
-        yield response.follow("/p4", self.both)
+        yield Request(f"{self.host}/p4", self.both)
         yield response.follow("/p14", self.listed, meta={"list": response.selector})
 
     def listed(self, response: Response) -> Iterator[Any]:
@@ -193,8 +198,7 @@ class Stocked:
 
     async def process_item(self, item: Any) -> Any:
         """Add a word of the page."""
-        port = self.crawler.spider.port
-        stock = await self.crawler.engine.download_async(Request(f"http://127.0.0.1:{port}/p10"))
+        stock = await self.crawler.engine.download_async(Request(f"{self.crawler.spider.host}/p10"))
         item["stock"] = stock.css("p::text").get().split()[0]
         return item
 
