@@ -17,7 +17,7 @@ FAST = (
     "tests/crawling/test_spiders_requests.py", "tests/crawling/test_store_owner.py",
 )  # fmt: skip
 """Tests of what depends on Scrapy."""
-TOOLS = ("hypothesis", "pytest", "pytest-twisted", "zstandard")
+TOOLS = ("hypothesis", "pytest", "pytest-timeout", "pytest-twisted", "zstandard")
 
 
 def lowest() -> list[str]:
