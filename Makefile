@@ -68,7 +68,7 @@ lint: .venv/installed
 	$(BIN)/mypy
 
 BENCHMARKS := first_answer demo fingerprint reactor_turns crawl_overhead archive politeness plan store_history store_directories panel bias \
-	promotion from_git replay leaderboard reproduction learn impact discovery calendar_trap hints policies sampling sketches fetchers gaming hostile_parsers year chaos
+	promotion from_git replay leaderboard reproduction learn learn_related headroom impact discovery calendar_trap hints policies sampling sketches fetchers gaming hostile_parsers year chaos
 # What makes a script quick whose own size is that of the documentation's figures.
 QUICK_plan := --runs 3
 QUICK_demo := --days 8
@@ -90,6 +90,7 @@ QUICK_reproduction := --seeds 1
 QUICK_discovery := --cycles 10
 QUICK_calendar_trap := --cycles 10
 QUICK_hints := --seeds 1
+QUICK_headroom := --population 20 --generations 3 --seeds 1
 
 bench: .venv/installed
 	@missed=; $(foreach script,$(BENCHMARKS),echo "== benchmarks.$(script) $(QUICK_$(script))"; \
