@@ -290,6 +290,7 @@ class SharedTexts:
         """Site -> fingerprints of the last texts of changed pages, whether they lost half of the words."""
         self._taken_back: set[int] = set()
         self._visited: Counter[str] = Counter()
+        """Site, or "" for all -> visited pages."""
 
     def _note(self, site: str, shared: int | str, changed: Changed) -> dict[int, Changed]:
         """Note a changed page; returns pages of its site that came to the same, by their different copies.
@@ -304,7 +305,7 @@ class SharedTexts:
             self._sharing[scope, shared] = pages
             if len(self._sharing) > MAX_SHARING:
                 del self._sharing[next(iter(self._sharing))]
-        return pages if is_shared(len(pages), self._visited.total()) else earlier
+        return pages if is_shared(len(pages), self._visited[""]) else earlier
 
     def _note_new_text(
         self, site: str, fingerprint: int, changed: Changed, *, is_halved: bool
@@ -377,7 +378,7 @@ class SharedTexts:
             marked = is_marked(response, page.words)
             return Doubt(reason_of(AnswerFeatures(headers, 0, 0, is_known_block=is_known, is_marked=marked)))
         site, notes = site_of(request), unpack(copy.notes)
-        self._visited[site] += 1
+        self._visited.update((site, ""))
         visited = self._visited[site]
         is_earlier = page.fingerprint & LOW == notes.earlier > 0 and page.fingerprint not in self.doubted
         if is_earlier or not is_changed(page.fingerprint, copy.copy, distance_bits):
@@ -388,7 +389,7 @@ class SharedTexts:
         is_short = is_halved and page.kind == "html" and page.words < min(notes.words / 3, MAX_MARKED_WORDS)
         close, from_far, halved = self._note_new_text(site, page.fingerprint, copy, is_halved=is_halved)
         near, from_afar, _ = self._note_new_text("", page.fingerprint, copy, is_halved=is_halved)
-        if are_near(from_afar, len(self._changed[""]), self._visited.total()):
+        if are_near(from_afar, len(self._changed[""]), self._visited[""]):
             close, from_far = near, from_afar  # of many sites, as a proxy blocks them
         changed = len(self._changed[site])
         answer = AnswerFeatures(

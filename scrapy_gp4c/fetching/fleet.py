@@ -33,7 +33,7 @@ from scrapy_gp4c.crawling.fetched import FETCHERS_FILE, Batch, NotFetchedError, 
 from scrapy_gp4c.fetching import fetcher
 from scrapy_gp4c.fetching.fetcher import FetcherConfig, clock_s, cookie_key, versions
 from scrapy_gp4c.fetching.packing import pack
-from scrapy_gp4c.fetching.spider_state import SpiderState
+from scrapy_gp4c.fetching.spider_state import Changes, SpiderState
 from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 
 logger = foreign_safe_logger(__name__)
@@ -54,6 +54,8 @@ STUCK_S: Final = 60.0
 LATE_S: Final = 5.0
 TICK_S: Final = 0.5
 REMIND_S: Final = 30.0
+MAX_CHANGES: Final = 10_000
+"""Most changes of the spider's attributes that wait for a fetcher to which no batch was sent since."""
 MOST_LOSSES: Final = 3
 """Fetchers that may end while they have a page."""
 TURN_S: Final = 0.01
@@ -108,8 +110,8 @@ class FetcherState:
     finished: int = 0
     batches: dict[str, SentBatch] = field(default_factory=dict)
     cookies: dict[tuple[Any, ...], Any] = field(default_factory=dict)
-    changes: int = 0
-    """Changes of the spider's attributes that it was told."""
+    changes: int | None = None
+    """Number of the last change of the spider's attributes that it was told; None: it got no batch yet."""
     load: int = 0
     """Pages that it has, as `PAGES_A_REQUEST` counts; computed before batches are cut."""
     is_reserved: bool = False
@@ -200,6 +202,8 @@ class Fleet:
         self._spider_state = spider_state
         self._changes: list[tuple[str | None, dict[str, Any]]] = []
         """Changes of the spider's attributes, each with the identity of its fetcher; None: the owner's."""
+        self._dropped_changes = 0
+        """Number of earlier changes, which all fetchers were told."""
         self.run = uuid.uuid4().hex
         self._address = fetchers
         self._is_local = config.is_local
@@ -358,11 +362,7 @@ class Fleet:
             if _is_cookie_of(cookie, host) and state.cookies.get(name) != cookie.value
         ]
         state.cookies.update({cookie_key(key, cookie): cookie.value for key, cookie in cookies})
-        self._changes += [(None, change) for change in self._spider_state.changes()]
-        untold = self._changes[state.changes :]
-        state.changes = len(self._changes)
-        changes = [change for identity, change in untold if identity != state.identity]
-        end_there_s = end_s + state.ahead_s
+        end_there_s, changes = end_s + state.ahead_s, self._untold_changes(state)
         batch = Batch(sent.name, host, tasks, pause_s, end_there_s, cookies, self._doubted(), changes)
         state.batches[sent.name] = sent
         state.load += self._weight(sent)
@@ -372,6 +372,23 @@ class Fleet:
         self._link.submit(self._try(state, fetcher.give, self.run, pack(batch)))
         if waiting:
             self._plan_cut()
+
+    def _untold_changes(self, state: FetcherState) -> list[Changes]:
+        """Changes of the spider's attributes that a fetcher was not told, and has not made itself."""
+        self._changes += [(None, change) for change in self._spider_state.changes()]
+        last = self._dropped_changes + len(self._changes)
+        if state.changes is None:
+            changes = list(filter(None, [self._spider_state.since_start()]))
+        else:
+            untold = self._changes[max(0, state.changes - self._dropped_changes) :]
+            changes = [change for identity, change in untold if identity != state.identity]
+        state.changes = last
+        told = [other.changes for other in self._fetchers.values() if other.state != "gone"]
+        first = min((number for number in told if number is not None), default=last)
+        first = max(first, last - MAX_CHANGES)
+        del self._changes[: first - self._dropped_changes]
+        self._dropped_changes = first
+        return changes
 
     async def _try(self, state: FetcherState, function: Any, *arguments: Any) -> None:
         try:

@@ -42,6 +42,7 @@ class SpiderState:
         self._spider, self._is_owner = spider, is_owner
         self._not_compared: set[str] = set()
         self.packed = dict(packed_attributes(spider, self._not_compared))
+        self._at_start = dict(self.packed)
         self._untold: list[Changes] = []
         self._due_s = 0.0
 
@@ -68,6 +69,16 @@ class SpiderState:
             self._untold.append(changes)
         now_s = time.perf_counter()
         self._due_s = now_s + PAUSE * (now_s - begun_s)
+
+    def since_start(self) -> Changes:
+        """Changes since the attributes were taken, as far as they were looked at."""
+        changes = {}
+        for name, packed in self.packed.items():
+            before = self._at_start.get(name)
+            if packed != before:
+                old = _ABSENT if before is None else pickle.loads(before)
+                changes[name] = difference(old, pickle.loads(packed))
+        return {name: change for name, change in changes.items() if change is not None}
 
     def apply(self, all_changes: list[Changes]) -> None:
         """Change the spider as other processes have changed their own."""

@@ -55,6 +55,10 @@ def test_changes_of_processes_add_up() -> None:
         assert spider.words == {"page": 2, "0": 1, "1": 1}
         assert sorted(spider.pages["all"]) == [0, 1]
         assert spider.extra == {0: [0], 1: [1]}
+    late = Counting()
+    SpiderState(late).apply([owner.since_start()])
+    assert (late.count, late.seen, late.words) == (2, {"all", "0", "1"}, spiders[0].words)
+    assert sorted(late.urls) == ["0", "1"]
     assert spiders[0].token == "of 1"
     assert [state.changes(is_last=True) for state in (owner, fetchers[0])] == [[], []]
     assert fetchers[1].changes(is_last=True) == [{"count": ("add", 1, 11)}]
