@@ -47,6 +47,12 @@ PLANNED = NAMED[DEFAULT].expression.replace(" * size_lift ** 0.25", "")
 out too, begin when some visits of the one before are still under way."""
 
 
+TIMES: list[tuple[float, float]] = []
+"""Wall-clock and processor time in s at each response of this process; a spider's attributes travel."""
+TURNS_S: list[float] = []
+"""Processor time of this process's reactor between two looks."""
+
+
 class Listed(Spider):
     """Visits pages by their numbers, and works a while for each; notes its times."""
 
@@ -61,7 +67,6 @@ class Listed(Spider):
     def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Listed:
         """Note the times of an owner's crawl."""
         self = super().from_crawler(crawler, *args, **kwargs)
-        self.times, self.turn_s = [], 0.0
         crawler.signals.connect(self._note, signals.response_received)
         crawler.signals.connect(self._write, signals.spider_closed)
         return self
@@ -76,16 +81,16 @@ class Listed(Spider):
         from twisted.internet import reactor
 
         now_s = time.thread_time()
-        self.turn_s = max(self.turn_s, now_s - before_s)
+        TURNS_S.append(now_s - before_s)
         reactor.callLater(0.02, self._watch, now_s)  # type: ignore[attr-defined]
 
     def _note(self) -> None:
-        self.times.append((time.perf_counter(), time.process_time()))
+        TIMES.append((time.perf_counter(), time.process_time()))
 
     def _write(self) -> None:
-        if self.turn_s and self.times:
-            (first_s, first_cpu_s), (last_s, last_cpu_s) = self.times[0], self.times[-1]
-            figures = [len(self.times) - 1, last_s - first_s, last_cpu_s - first_cpu_s, 1000 * self.turn_s]
+        if TURNS_S and TIMES:
+            (first_s, first_cpu_s), (last_s, last_cpu_s) = TIMES[0], TIMES[-1]
+            figures = [len(TIMES) - 1, last_s - first_s, last_cpu_s - first_cpu_s, 1000 * max(TURNS_S)]
             Path("figures.json").write_text(json.dumps(figures))
 
     def parse(self, response: Response) -> Iterator[Any]:

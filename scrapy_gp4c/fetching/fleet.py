@@ -375,7 +375,8 @@ class Fleet:
 
     def _untold_changes(self, state: FetcherState) -> list[Changes]:
         """Changes of the spider's attributes that a fetcher was not told, and has not made itself."""
-        self._changes += [(None, change) for change in self._spider_state.changes()]
+        owners = self._spider_state.changes(is_last=state.changes is None)
+        self._changes += [(None, change) for change in owners]
         last = self._dropped_changes + len(self._changes)
         if state.changes is None:
             changes = list(filter(None, [self._spider_state.since_start()]))
@@ -428,6 +429,7 @@ class Fleet:
             state.cookies[name] = cookie.value
         self._on_reply(reply)
         again: dict[str, list[PendingPage]] = {}
+        changes: list[Changes] = []
         for number, batch, position, result in results:
             state.taken = max(state.taken, number)
             sent = state.batches.get(batch)
@@ -444,8 +446,9 @@ class Fleet:
             else:
                 state.finished += 1
                 self._resolve(page, result)
-            self._spider_state.apply(result.changes)
-            self._changes += [(state.identity, change) for change in result.changes]
+            changes += result.changes
+        self._spider_state.apply(changes, is_last=not self._out.total())
+        self._changes += [(state.identity, change) for change in changes]
         for host, pages in again.items():
             self._wait_again(host, pages)
         now_s = clock_s()

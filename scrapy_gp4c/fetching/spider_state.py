@@ -44,6 +44,7 @@ class SpiderState:
         self.packed = dict(packed_attributes(spider, self._not_compared))
         self._at_start = dict(self.packed)
         self._untold: list[Changes] = []
+        self._incoming: list[Changes] = []
         self._due_s = 0.0
 
     def changes(self, *, is_last: bool = False) -> list[Changes]:
@@ -53,7 +54,14 @@ class SpiderState:
         untold, self._untold = self._untold, []
         return untold
 
+    def apply(self, all_changes: list[Changes], *, is_last: bool = False) -> None:
+        """Change the spider as other processes have changed their own, soon or with the next look."""
+        self._incoming += all_changes
+        if self._incoming and (is_last or time.perf_counter() >= self._due_s):
+            self._look()
+
     def _look(self) -> None:
+        """Note how callbacks have changed the attributes, then change these as other processes have."""
         begun_s, changes = time.perf_counter(), {}
         for name, packed in packed_attributes(self._spider, self._not_compared):
             before = self.packed.get(name)
@@ -67,6 +75,13 @@ class SpiderState:
                     changes[name] = change
         if changes:
             self._untold.append(changes)
+        for incoming in self._incoming:
+            for name, change in incoming.items():
+                with suppress(Exception):  # this process has something else there
+                    setattr(self._spider, name, merged(getattr(self._spider, name, _ABSENT), change))
+        if self._incoming:
+            self.packed.update(packed_attributes(self._spider, self._not_compared))
+            self._incoming = []
         now_s = time.perf_counter()
         self._due_s = now_s + PAUSE * (now_s - begun_s)
 
@@ -79,17 +94,6 @@ class SpiderState:
                 old = _ABSENT if before is None else pickle.loads(before)
                 changes[name] = difference(old, pickle.loads(packed))
         return {name: change for name, change in changes.items() if change is not None}
-
-    def apply(self, all_changes: list[Changes]) -> None:
-        """Change the spider as other processes have changed their own."""
-        if not all_changes:
-            return
-        self._look()
-        for changes in all_changes:
-            for name, change in changes.items():
-                with suppress(Exception):  # this process has something else there
-                    setattr(self._spider, name, merged(getattr(self._spider, name, _ABSENT), change))
-        self.packed.update(packed_attributes(self._spider, self._not_compared))
 
 
 def difference(old: Any, new: Any) -> tuple[Any, ...] | None:

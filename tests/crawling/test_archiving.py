@@ -182,7 +182,12 @@ async def test_commands_and_the_report_show_the_differences(
     in_process(project, "changes", "--last", "3", "--diff")
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == f"  {diffs[3, '2'][0]}"
-    assert lines.count("  the archive lacks one of the two texts: it has those of visits since GP4C_ARCHIVE was set") == 2
+    assert (
+        lines.count(
+            "  the archive lacks one of the two texts: it has those of visits since GP4C_ARCHIVE was set"
+        )
+        == 2
+    )
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.delenv("NO_COLOR", raising=False)
     in_process(project, "changes", "--diff")

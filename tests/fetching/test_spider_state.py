@@ -47,7 +47,7 @@ def test_changes_of_processes_add_up() -> None:
     for place, changes in enumerate(told):
         for other, state in enumerate((owner, *fetchers)):
             if other != place + 1:
-                state.apply(changes)
+                state.apply(changes, is_last=True)
     for spider, more in zip(spiders, (0, 0, 10), strict=True):
         assert spider.count == 2 + more
         assert spider.seen == {"all", "0", "1"}
@@ -56,7 +56,7 @@ def test_changes_of_processes_add_up() -> None:
         assert sorted(spider.pages["all"]) == [0, 1]
         assert spider.extra == {0: [0], 1: [1]}
     late = Counting()
-    SpiderState(late).apply([owner.since_start()])
+    SpiderState(late).apply([owner.since_start()], is_last=True)
     assert (late.count, late.seen, late.words) == (2, {"all", "0", "1"}, spiders[0].words)
     assert sorted(late.urls) == ["0", "1"]
     assert spiders[0].token == "of 1"
@@ -73,11 +73,11 @@ def test_a_value_that_is_set_comes_as_it_is() -> None:
         fetcher.seen = {str(rate)}
         fetcher.urls = [*fetcher.urls[1:], str(rate), "end"]
         fetcher.words = Counter(str(rate))
-        states[0].apply(states[1].changes(is_last=True))
+        states[0].apply(states[1].changes(is_last=True), is_last=True)
         assert (owner.rate, owner.seen, owner.urls) == (rate, {str(rate)}, fetcher.urls)
         assert owner.words == fetcher.words
     fetcher.rate = None  # type: ignore[assignment]
-    states[0].apply(states[1].changes(is_last=True))
+    states[0].apply(states[1].changes(is_last=True), is_last=True)
     assert owner.rate is None
 
 
@@ -87,7 +87,7 @@ def test_an_owner_takes_in_changes_of_large_tables() -> None:
     states = SpiderState(owner, is_owner=True), SpiderState(fetcher)
     for start in range(0, 80_000, 20_000):
         fetcher.seen.update(map(str, range(start, start + 20_000)))
-        states[0].apply(states[1].changes(is_last=True))
+        states[0].apply(states[1].changes(is_last=True), is_last=True)
     assert owner.seen == fetcher.seen
     owner.seen.add("of the owner")
     assert states[0].changes(is_last=True) == []
