@@ -126,8 +126,9 @@ class CallbackMiddleware(BaseSpiderMiddleware):
             self._note_silent(response)
 
     def _note_silent(self, response: Response | None) -> None:
-        if (run := run_of(self.crawler)) is not None:
-            run.note_silent(finder_for(response))
+        """Note that a callback has yielded nothing: it may have queued links for the start."""
+        if (run := run_of(self.crawler)) is not None and run.note_follower is not None:
+            run.note_follower(finder_for(response))
 
     def _skipping_run(self, response: Response | None) -> Run | None:
         """The run that drops links here; None where a middleware, signal or statistic is to have each."""

@@ -293,7 +293,7 @@ class Admission:
         """Page that a further round may plan -> the spider's further requests for it, made on purpose."""
         self.requests_elsewhere = 0
         """Requests that neither the start nor a callback has yielded, but an errback or a queue."""
-        self._has_start_pages = self._has_forgotten = self._feeds_start = False
+        self._has_start_pages = self._has_forgotten = False
         self._is_promised = bool(cycle.store.newest_record("promised"))
         self._logins: set[int] = set(cycle.store.newest_record("logins").get("logins", ()))
         """Keys of the pages by which the spider comes to its first POST."""
@@ -463,12 +463,6 @@ class Admission:
         if held is not None and notes is not None and (markup_sum := held.markup_sum()):
             store.set_copy_notes(page, with_markup(notes, markup_sum))
 
-    def note_silent(self, finder: int) -> None:
-        """Note that a page's callback has yielded nothing: it may have queued links for the start."""
-        self._feeds_start = True
-        if self._skips_unchanged:
-            self.note_follower(finder)
-
     @cached_property
     def _query_log(self) -> Workload | None:
         path = self._cycle.settings.query_log
@@ -557,8 +551,6 @@ class Admission:
         if self._may_log_in:
             self._note_session(request)
         self._has_start_pages |= finder == START
-        if finder == START and self._feeds_start:
-            finder = UNKNOWN_FINDER
         if page is not None:
             if finder == START and store.page(page).found_by == UNKNOWN_FINDER:
                 store.note(page, "found_by", START)  # an imported page, of which only now this is known

@@ -115,7 +115,6 @@ class Run:
         self.use_filter = self._admission.use_filter
         self.skips_link = self._admission.skips_link
         self.note_follower = self._admission.note_follower if settings.skip_unchanged else None
-        self.note_silent = self._admission.note_silent
         self.url_keys = rebuilder.url_keys
         self.link_params = rebuilder.link_params
         self.doubted: Callable[[], list[int]] = list

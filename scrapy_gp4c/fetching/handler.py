@@ -266,10 +266,9 @@ def _yielded(
             held.failure = result.failure
         if result.has_downloads:
             run.note_download(finder_for(response))
-        if result.requests and run.note_follower is not None:
+        # A callback that yields nothing may have queued links for the start.
+        if (result.requests or not result.items) and run.note_follower is not None:
             run.note_follower(finder_for(response))
-        if not (result.requests or result.items):
-            run.note_silent(finder_for(response))
     if result.not_sendable:
         line = (
             f"With GP4C_FETCHERS, {result.not_sendable}: the fetcher has asked for it at once, whatever the "
