@@ -20,6 +20,7 @@ from scrapy_gp4c.crawling.cycle import PlannedPages
 from scrapy_gp4c.crawling.visits import Unchanged
 from scrapy_gp4c.fingerprint import simhash_words
 from scrapy_gp4c.page_state.outcomes import KINDS, PLAN
+from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.export import lines
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import Site, crawl, html, outcomes, stats
@@ -282,6 +283,8 @@ async def test_age_takes_turns(urls: tuple[str, ...], site: Site, store_path: Pa
     """With the score function `age`, four cycles at a quarter of the pages visit every page once."""
     crawl_settings = {"GP4C_SCORE_FUNCTION": "age", "GP4C_BUDGET": 0.25, "GP4C_WARMUP_VISITS": 0}
     await crawl(Pages, store_path, crawl_settings, urls=urls)
+    with Store(store_path, readonly=True) as store:  # if some were not of the start, the others were hubs
+        assert {store.page(page).found_by for page in range(PAGES)} == {START}
     site.log.clear()
     for _ in range(4):
         await crawl(Pages, store_path, crawl_settings, urls=urls)
