@@ -384,8 +384,8 @@ class Fleet:
             untold = self._changes[max(0, state.changes - self._dropped_changes) :]
             changes = [change for identity, change in untold if identity != state.identity]
         state.changes = last
-        told = [other.changes for other in self._fetchers.values() if other.state != "gone"]
-        first = min((number for number in told if number is not None), default=last)
+        numbers = [other.changes for other in self._fetchers.values() if other.state != "gone"]
+        first = min((number for number in numbers if number is not None), default=last)
         first = max(first, last - MAX_CHANGES)
         del self._changes[: first - self._dropped_changes]
         self._dropped_changes = first

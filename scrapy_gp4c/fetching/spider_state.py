@@ -1,4 +1,4 @@
-"""What the callbacks of a crawl keep in its spider, such as counters and tables: the same in all processes.
+"""Attributes of a crawl's spider, such as counters and tables of callbacks: the same in all processes.
 
 Each process tells how its spider's attributes have changed since it told that last. Numbers change by
 differences and containers by entries, so that changes of several fetchers add up.
@@ -68,10 +68,8 @@ class SpiderState:
             if self._is_owner and len(packed) > LARGE_BYTES:
                 self._not_compared.add(name)
             elif packed != before:
-                old = _ABSENT if before is None else pickle.loads(before)
                 self.packed[name] = packed
-                # From its bytes: what a callback changes later is a change of its own.
-                if (change := difference(old, pickle.loads(packed))) is not None:
+                if (change := packed_difference(before, packed)) is not None:
                     changes[name] = change
         if changes:
             self._untold.append(changes)
@@ -87,13 +85,19 @@ class SpiderState:
 
     def since_start(self) -> Changes:
         """Changes since the attributes were taken, as far as they were looked at."""
-        changes = {}
-        for name, packed in self.packed.items():
-            before = self._at_start.get(name)
-            if packed != before:
-                old = _ABSENT if before is None else pickle.loads(before)
-                changes[name] = difference(old, pickle.loads(packed))
+        at_start = self._at_start.get
+        changes = {name: packed_difference(at_start(name), packed) for name, packed in self.packed.items()}
         return {name: change for name, change in changes.items() if change is not None}
+
+
+def packed_difference(before: bytes | None, packed: bytes) -> tuple[Any, ...] | None:
+    """Difference of two pickled values; None before: there was no such attribute.
+
+    It holds objects of its own: what a callback changes later is a later change.
+    """
+    if packed == before:
+        return None
+    return difference(_ABSENT if before is None else pickle.loads(before), pickle.loads(packed))
 
 
 def difference(old: Any, new: Any) -> tuple[Any, ...] | None:
@@ -108,7 +112,8 @@ def difference(old: Any, new: Any) -> tuple[Any, ...] | None:
         return None if old == new else ("set", new - old, old - new)
     if isinstance(new, dict):
         changed = ((key, difference(old.get(key, _ABSENT), value)) for key, value in new.items())
-        entries, gone = {key: one for key, one in changed if one is not None}, old.keys() - new.keys()
+        entries = {key: change for key, change in changed if change is not None}
+        gone = old.keys() - new.keys()
         return ("dict", entries, gone) if entries or gone else None
     if isinstance(new, list) and new[: len(old)] == old:
         return None if len(old) == len(new) else ("list", new[len(old) :])

@@ -73,7 +73,7 @@ def test_search_says_what_is_missing(project: Project) -> None:
 
 
 def test_pages_by_gain(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    """Those whose visits gain searches most come first."""
+    """Pages whose visits gain searches most come first."""
     in_process(project, "pages", "--sort", "dq", "--json")
     result = checked("pages", capsys.readouterr().out)["pages"]
     assert [(one["url"][-1], one["dq"]) for one in result] == [("1", 9.0), ("3", 4.0), ("0", 3.0), ("2", 0.0)]

@@ -221,7 +221,7 @@ def test_shadows_are_told_of_related_pages_as_if_their_own_were_no_panel_page(
 
 
 def test_shadows_are_scored_by_the_weights_of_their_pages(tmp_path: Path) -> None:
-    """Of pages that weigh more, more shadows would have been visited."""
+    """Shadows of pages that weigh more would have been visited more often."""
     texts, keys = random_web(2, 200, 8)
     urls = [f"http://h{page // 50}/{page // 10}/{page}" for page in range(200)]
     with Store(tmp_path / "s") as store:
@@ -470,10 +470,9 @@ async def test_a_crawl_shows_what_goes_on_elsewhere(
     shown = SimpleNamespace(
         open_store=lambda: Store(tmp_path / "s", readonly=True),
         settings=make(),
-        is_offsite=lambda host: False,
         spider_class=Pages,
     )
-    STATUS(shown, Namespace(cycles=1, json=False))  # type: ignore[arg-type]
+    STATUS(shown, Namespace(cycles=1, json=False))  # type: ignore[arg-type] # no project
     assert f"cycle 6; by a panel of {pages} pages" in capsys.readouterr().out
     assert results["panel/freshness"] == record["panel"]["freshness"]["estimate"]
     assert results["panel/changed_share"] == record["panel"]["changed_share"]["estimate"]

@@ -1,4 +1,4 @@
-"""What callbacks keep in their spider, in several processes."""
+"""Attributes of a spider that callbacks change in several processes."""
 
 import pickle
 import threading
@@ -18,7 +18,8 @@ class Counting(Spider):
     def __init__(self, **arguments: Any) -> None:
         """Begin with nothing."""
         super().__init__(**arguments)
-        self.count, self.rate, self.token = 0, 0.0, None
+        self.count, self.rate = 0, 0.0
+        self.token: str | None = None
         self.seen, self.urls = set[str](), list[str]()
         self.words: Counter[str] = Counter()
         self.pages: defaultdict[str, list[int]] = defaultdict(list)
@@ -28,7 +29,7 @@ class Counting(Spider):
         """Do what a callback does."""
         self.count += 1
         self.rate = 1.1 + page
-        self.token = f"of {page}"  # type: ignore[assignment]
+        self.token = f"of {page}"
         self.seen |= {"all", str(page)}
         self.urls.append(str(page))
         self.words.update(["page", str(page)])
@@ -42,9 +43,9 @@ def test_changes_of_processes_add_up() -> None:
     owner, *fetchers = map(SpiderState, spiders)
     for page, spider in enumerate(spiders[1:]):
         spider.call_back(page)
-    told = [pickle.loads(pickle.dumps(fetcher.changes(is_last=True))) for fetcher in fetchers]
+    changes_of = [pickle.loads(pickle.dumps(fetcher.changes(is_last=True))) for fetcher in fetchers]
     spiders[2].count += 10  # meanwhile
-    for place, changes in enumerate(told):
+    for place, changes in enumerate(changes_of):
         for other, state in enumerate((owner, *fetchers)):
             if other != place + 1:
                 state.apply(changes, is_last=True)
@@ -76,7 +77,7 @@ def test_a_value_that_is_set_comes_as_it_is() -> None:
         states[0].apply(states[1].changes(is_last=True), is_last=True)
         assert (owner.rate, owner.seen, owner.urls) == (rate, {str(rate)}, fetcher.urls)
         assert owner.words == fetcher.words
-    fetcher.rate = None  # type: ignore[assignment]
+    fetcher.rate = None  # type: ignore[assignment] # another type on purpose
     states[0].apply(states[1].changes(is_last=True), is_last=True)
     assert owner.rate is None
 

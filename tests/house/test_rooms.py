@@ -115,7 +115,7 @@ def test_rooms_import_only_those_that_they_may() -> None:
 
 
 def test_every_arrow_is_used() -> None:
-    """What the picture shows is there: every room, too."""
+    """Arrows and rooms of the picture are all in the code."""
     assert ALLOWED - arrows().keys() == set()
 
 
