@@ -1,7 +1,5 @@
 """Revisit, in every cycle, the pages of a Scrapy crawl that most likely changed."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

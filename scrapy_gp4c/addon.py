@@ -1,7 +1,5 @@
 """The Scrapy add-on, which installs scheduler and middlewares."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable

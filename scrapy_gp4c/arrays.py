@@ -1,7 +1,5 @@
 """Types of numpy arrays that every room uses, and columns that are made when they are read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Texts for logs and terminals: counts with their nouns, and foreign text (of sites, files) made safe."""
 
-from __future__ import annotations
-
 import logging
 from typing import Final
 

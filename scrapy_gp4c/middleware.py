@@ -4,8 +4,6 @@ The downloader middleware at position 5, on the engine side of Scrapy's own and 
 Scrapy's template), sees each page once, decoded and final: no other one asks again for what it has judged.
 """
 
-from __future__ import annotations
-
 import logging
 import zlib
 from collections.abc import AsyncIterator, Iterable, Sequence

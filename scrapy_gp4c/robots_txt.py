@@ -8,8 +8,6 @@ Every version of Scrapy takes a timeout, a broken connection, and an answer of 5
 and misreads UTF-16: so all versions get this middleware.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Coroutine
 from typing import Any, Final

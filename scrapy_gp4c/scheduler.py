@@ -1,7 +1,5 @@
 """Scrapy's stock scheduler, with a plan: which known pages this run revisits, and which it leaves alone."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from time import monotonic
 from typing import Any, Final, Self

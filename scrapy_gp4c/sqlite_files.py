@@ -1,7 +1,5 @@
 """SQLite files in a store's directory: opening, transactions, and every failure as one of our errors."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

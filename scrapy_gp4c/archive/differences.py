@@ -3,8 +3,6 @@
 In scripts without blanks between words (Thai, Lao, Burmese, Khmer, kana, Han) a letter with its marks is one.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections import Counter

@@ -1,7 +1,5 @@
 """``scrapy gp4c ACTION SPIDER``: look into a spider's store, be told, learn, and care for its history."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Actions of ``scrapy gp4c``, by what a person wants."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os

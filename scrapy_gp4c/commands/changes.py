@@ -1,7 +1,5 @@
 """``scrapy gp4c changes``: which pages changed in the last cycles, or had other events."""
 
-from __future__ import annotations
-
 import csv
 import os
 import sys

@@ -1,7 +1,5 @@
 """``scrapy gp4c failing``: pages whose last visits failed, since when, and where their links are."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass

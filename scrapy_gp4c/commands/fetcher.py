@@ -1,7 +1,5 @@
 """``scrapy gp4c fetcher``: a process that downloads and runs callbacks for the owner of a spider's crawl."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """``scrapy gp4c forget``: take pages, their visits included, out of a spider's store."""
 
-from __future__ import annotations
-
 import re
 import sys
 from argparse import Namespace

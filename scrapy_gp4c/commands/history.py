@@ -1,7 +1,5 @@
 """``scrapy gp4c history``: every recorded visit of one page."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from dataclasses import dataclass
 

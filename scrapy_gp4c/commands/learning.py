@@ -4,8 +4,6 @@ A machine that only crawls need not have the libraries of that package: nothing 
 action needs it, and ``report`` and ``cluster`` run it as a process of its own.
 """
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """``scrapy gp4c monitor``: crawl again and again, one process per cycle, never two at once."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

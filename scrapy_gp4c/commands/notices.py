@@ -1,7 +1,5 @@
 """``scrapy gp4c feed``, ``notify`` and ``metrics``: changes and figures of a crawl for others."""
 
-from __future__ import annotations
-
 import time
 from argparse import Namespace
 from pathlib import Path

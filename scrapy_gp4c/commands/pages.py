@@ -1,7 +1,5 @@
 """``scrapy gp4c pages`` and ``search``: the best pages, by what is known of them or by a query."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass

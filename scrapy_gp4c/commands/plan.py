@@ -1,7 +1,5 @@
 """``scrapy gp4c plan``: what the next cycle would visit, by these settings or by others, without a crawl."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections import Counter
 from dataclasses import dataclass

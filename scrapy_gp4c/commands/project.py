@@ -1,7 +1,5 @@
 """A Scrapy project as commands need it: a spider's settings, its store and its page keys."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from pathlib import Path
 from typing import Any

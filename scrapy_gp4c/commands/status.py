@@ -1,7 +1,5 @@
 """``scrapy gp4c status``: pages by class, sites whose hints hold, and how the last cycles went."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from argparse import Namespace

@@ -1,7 +1,5 @@
 """``scrapy gp4c stores``, and ``scrapy gp4c store``: check, copy, restore and compact a store."""
 
-from __future__ import annotations
-
 import tempfile
 from argparse import Namespace
 from dataclasses import dataclass

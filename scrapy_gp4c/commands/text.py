@@ -1,7 +1,5 @@
 """``scrapy gp4c text``: what of a page is compared, what is left out and what is masked."""
 
-from __future__ import annotations
-
 import re
 from argparse import Namespace
 from collections.abc import AsyncIterator

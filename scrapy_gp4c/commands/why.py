@@ -1,7 +1,5 @@
 """``scrapy gp4c why``: why a page is visited, or not: its columns, score, rank and visits."""
 
-from __future__ import annotations
-
 import re
 from argparse import Namespace
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Whatever is wrong with the archive, the crawl goes on without it, and one warning says so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final, TypeVar
 

@@ -3,8 +3,6 @@
 A process may open a store's file once only. ``python -m scrapy_gp4c.crawling.backups STORE TARGET KEEP``.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

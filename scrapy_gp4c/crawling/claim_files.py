@@ -4,8 +4,6 @@ Both formats are foreign XML of any size. A push parser reads them without build
 fetches nothing, and stops at limits of bytes, entries and time. It may run in any thread.
 """
 
-from __future__ import annotations
-
 import re
 import time
 import zlib

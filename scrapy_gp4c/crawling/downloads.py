@@ -5,8 +5,6 @@ The downloader takes any request, keeps it while its host may not be asked, and 
 that waits for them holds up every other host. Its slots, one a host, are what Scrapy's own queue looks at.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Container

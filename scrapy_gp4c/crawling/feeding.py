@@ -6,8 +6,6 @@ waits until nothing else is left to do: any page, an errback or a queue may brin
 stored.
 """
 
-from __future__ import annotations
-
 import logging
 from array import array
 from collections import Counter, deque

@@ -5,8 +5,6 @@ takes them in and measures them in one transaction; then the store keeps what ea
 folds. A run that is killed in between does again what is missing, to the same end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 

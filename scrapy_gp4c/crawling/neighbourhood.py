@@ -3,8 +3,6 @@
 A store without clusters knows of no pages that are near: its pages are sampled, and nothing is followed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, cached_property

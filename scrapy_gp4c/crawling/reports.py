@@ -1,7 +1,5 @@
 """Reports: record of a finished cycle, counts of pages by class, and statistics."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final

@@ -8,8 +8,6 @@ spider's method ``gp4c_request(request)``, from Scrapy's settings for HTTP authe
 and from the cookies of the session.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

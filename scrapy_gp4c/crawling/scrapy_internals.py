@@ -1,7 +1,5 @@
 """Private API of Scrapy: every use of it stands here, with the reason."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterable

@@ -1,7 +1,5 @@
 """Signals and items of page events, sent at least once when their visits are delivered."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from concurrent.futures import Future

@@ -1,7 +1,5 @@
 """Owner of a store: the spider, its arguments and its fingerprinter."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import logging

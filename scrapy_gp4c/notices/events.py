@@ -1,7 +1,5 @@
 """Page events as records for people and programs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, fields, make_dataclass

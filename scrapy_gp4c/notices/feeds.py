@@ -1,7 +1,5 @@
 """Feeds of page events: Atom (RFC 4287) or JSON Feed 1.1, by the name of the file."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Metrics of a store in the Prometheus text format."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, Final, Literal

@@ -4,8 +4,6 @@ A message is written before its cycle is finished and deleted once it is sent: k
 once more by the next run, but never lost. Files hold no addresses, since these have passwords.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable, Iterator

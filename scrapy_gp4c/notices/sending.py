@@ -4,8 +4,6 @@
 writes a line for each message: the receiver's number, how many it has got, and the error or null.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -4,8 +4,6 @@ A crawl notes times, dtype `NOTE`. The fold compares them with the visits and st
 claim without news (an old ``lastmod`` read once more) is dropped. Crawls and replays share this module.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Final, NamedTuple

@@ -9,8 +9,6 @@ little-endian. `EXTRAS` are columns that most pages do without: they have a valu
 block, where any page needs them. This module does not know LMDB.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache

@@ -9,8 +9,6 @@ site or of the crawl are sums over directories. All are exact in any order of su
 a replay come to the same bits.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Visits and plans as arrays: outcomes of visits, and kinds of visits by their reason."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any, Final
 

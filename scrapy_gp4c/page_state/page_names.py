@@ -1,7 +1,5 @@
 """Names of pages: URLs without the parameters of campaigns and sessions, which make no page of their own."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator

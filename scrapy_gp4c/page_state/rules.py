@@ -1,7 +1,5 @@
 """Rules about pages: which pages they are for, how often these are visited, and what of them is compared."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

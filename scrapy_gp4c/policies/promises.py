@@ -6,8 +6,6 @@ A crawl and a replay ask the same function. Source: C. L. Liu & J. W. Layland 19
 multiprogramming in a hard-real-time environment", Journal of the ACM 20, section 7.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Final
 

@@ -6,8 +6,6 @@ for each sample. ``gsb`` is greedy (Cho & Ntoulas 2002, as Tan et al. 2007, sect
 ``groups`` goes from group to group by what is known of their pages (thesis 2.5 on Tan & Mitra 2010).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple

@@ -1,7 +1,5 @@
 """Share of restless and swelling sites: a policy that leaves budget to other sites."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterator

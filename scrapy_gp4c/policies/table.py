@@ -4,8 +4,6 @@ A text is parsed with ``ast`` against the table and never executed; a dotted pat
 come from settings and command lines, never from a store.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The papers' policy: the pages with the highest scores (Santos 2013, thesis Algorithm 2; journal 3.1)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ decayed by ``2 ** (-g / 8)``. New pages per cycle are the mean of a Gamma poster
 nothing sinks. First visits count in neither sum: links older than the crawl are no growth.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Final
 

@@ -6,8 +6,6 @@ further pages set a bit each, by a hash of the linking page: their number follow
 set (Whang, Vander-Zanden & Taylor 1990), however often a page that links is visited.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

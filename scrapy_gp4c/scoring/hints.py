@@ -10,8 +10,6 @@ since the last visit?) x (was changed?). From these `lifts` computes how much a 
 the log-odds of a change: 0 for claims that predict nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Final
 

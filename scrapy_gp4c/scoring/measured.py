@@ -5,8 +5,6 @@ are not known, as an imported one, adds nothing. The download time is that of th
 one, so that a replay, which visits other cycles, has the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Final
 

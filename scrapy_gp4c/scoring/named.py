@@ -10,8 +10,6 @@ pages at one height of it is optimal where visits cost the same (P. Whittle 1988
 of Applied Probability 25A).
 """
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 

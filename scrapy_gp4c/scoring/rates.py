@@ -7,8 +7,6 @@ posterior, ``(E + a) / (T + b)`` (J. Cho, H. Garcia-Molina 2003, "Estimating
 frequency of change", ACM TOIT 3, treat the same censoring; docs/code/architecture.md has the terminals).
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -5,8 +5,6 @@ cycle x = delta-Q_A / (cycles since the visit before). Pandey & Olston 2005, sec
 mean of x over all measured visits; they name windows and decay as things to try (footnote 4, 7.1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final
 

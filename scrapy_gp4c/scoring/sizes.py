@@ -4,8 +4,6 @@ Some sizes change more than others: an index grows with every entry, a form stay
 its own visits, for all pages of a class at once, long before it knows the rate of each page.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Final
 

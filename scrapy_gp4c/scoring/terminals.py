@@ -10,8 +10,6 @@ them by visit. ``cycles`` (the authors' published program) sums over all cycles 
 fetch, those without a visit counting as unchanged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Final, Literal, NamedTuple, get_args
 

@@ -4,8 +4,6 @@ They weigh freshness and the change rate (Cho & Ntoulas 2002; Olston & Najork 20
 Visits do not change them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any, Final

@@ -6,8 +6,6 @@ Per term of Q' in either text, the page moves from rank r1 to rank r2. The estim
 this page and from the pages that it passes.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final, NamedTuple
 
 import numpy as np

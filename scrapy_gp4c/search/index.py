@@ -5,8 +5,6 @@ index and measures each against the text that it replaces (`scrapy_gp4c.search.g
 anew every few cycles. A kill at any point loses nothing. FTS5 indexes the texts.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence

@@ -13,8 +13,6 @@ Quality is computed by its definition from tables of scores, plain and exact; `t
 computes the same for thousands of queries and weeks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 

@@ -4,8 +4,6 @@
 `scrapy_gp4c.settings.Settings` has one field for each, in this order.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Values of settings, as a project's file or a command line gives them: conversion and checks."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

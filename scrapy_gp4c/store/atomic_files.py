@@ -1,7 +1,5 @@
 """Files that are there complete or not at all, whatever ends the process or the machine, and their errors."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Export of a store's history as text: see `scrapy_gp4c.store.history_fields` for its format."""
 
-from __future__ import annotations
-
 import json
 from bisect import bisect_left
 from collections import defaultdict

@@ -7,8 +7,6 @@ cycle from 2 to the last finished one: ``1`` changed, ``0`` unchanged, ``.`` not
 nothing to compare with). ``json`` is a `PageState`, without the fields that have their default.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

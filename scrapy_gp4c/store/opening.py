@@ -1,7 +1,5 @@
 """Entry of the store room: opening a store, and maintenance of its directory."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

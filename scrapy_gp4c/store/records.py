@@ -4,8 +4,6 @@ Those that are JSON in the store are dictionaries with known keys: a key that is
 another version wrote stays, and so does their order, so that what was read is written back byte by byte.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple, Required, TypedDict
 

@@ -1,7 +1,5 @@
 """Data in the markup of pages that no text shows."""
 
-from __future__ import annotations
-
 import pytest
 
 from scrapy_gp4c.fingerprint.markup_data import data_sum

@@ -12,8 +12,6 @@ counts nodes on the longest path: a single terminal has depth 1 (as in GPC++, th
 papers).
 """
 
-from __future__ import annotations
-
 import math
 import random
 import threading

@@ -5,8 +5,6 @@ selection rule picks the function of each fold. The result depends on the histor
 neither on the number or kind of workers nor on interruptions.
 """
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import pickle

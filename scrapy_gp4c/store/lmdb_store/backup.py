@@ -3,8 +3,6 @@
 What is built is on the same disk: a kill leaves the store as it was.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

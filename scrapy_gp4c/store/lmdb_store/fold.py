@@ -5,8 +5,6 @@ so that a kill at any moment is resumed exactly. (Santos 2013, section 3.6: the 
 of large crawlers.)
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice

@@ -4,8 +4,6 @@ The other pages keep all they have, under new ids; directories are numbered anew
 the visits to the pages that go.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final

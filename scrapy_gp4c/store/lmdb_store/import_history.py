@@ -4,8 +4,6 @@ The store is built next to its place and moved there when it is complete, so tha
 nothing behind that looks like a store.
 """
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

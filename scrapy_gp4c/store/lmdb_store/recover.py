@@ -4,8 +4,6 @@ Values whose checksum is right are taken as they are; what can be derived from t
 without a request are left out with their visits.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

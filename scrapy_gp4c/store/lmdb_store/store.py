@@ -9,8 +9,6 @@ failed one could not write stays in the buffer.
 A plan is written round by round, each in one transaction with the cycle's record, and read as one.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

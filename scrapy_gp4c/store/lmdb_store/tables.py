@@ -8,8 +8,6 @@ the directories in blocks, by number: that is the order of their first pages. `g
 cycle's visits by directory: one value when the cycle is finished, before that one for every part of its fold.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 import zlib

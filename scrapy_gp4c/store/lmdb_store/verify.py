@@ -3,8 +3,6 @@
 A problem is one sentence: the table, the pages or the cycle of the damaged value, and what the value is.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
