@@ -73,6 +73,8 @@ logger = foreign_safe_logger(__name__)
 LATENCY: Final = "download_latency"
 """Key in ``Request.meta``; other download handlers than Scrapy's may not measure it."""
 GONE_STATUS: Final = (404, 410)
+NO_CONTENT: Final = (204, 205)
+"""Statuses of answers that have no body, so that they say nothing of the page (RFC 9110, 15.3.5)."""
 REFUSALS: Final = frozenset((403, 418, 420, 429, 430, 502, 503, 504, 509, 511, *range(520, 531), 999))
 """Statuses of a site that refuses a crawl or is out of order, whatever the page.
 
@@ -227,6 +229,12 @@ class Visit:
                 return
             outcome = "excluded" if is_ignored else "error"
             why = self._visits.public_url(str(exception))[:200] if outcome == "excluded" else ""
+            if is_ignored and self._visits.store.page(self._claim.page).has_copy:
+                line = (
+                    f"{self._visits.public_url(self._url)} was read before, and is excluded now: "
+                    f"{why or type(exception).__name__}. `scrapy gp4c forget` takes it out for good."
+                )
+                log_first(cycle.stats, "gp4c/excluded_now", line, {}, logging.WARNING)
             answer = LastAnswer(error=why or type(exception).__name__)
             if isinstance(exception, UNREACHABLE):
                 self._note_refusal(0.0)
@@ -782,8 +790,8 @@ def plain_outcome(response: Response, request: Request) -> str | None:
     if response.status in GONE_STATUS:
         return "gone"
     is_part = response.status == 206 and "Range" not in request.headers  # nobody has asked for a part
-    is_whole = 200 <= response.status < 300 and not is_part and CUT_OFF not in response.flags
-    return None if is_whole else "error"
+    has_page = 200 <= response.status < 300 and response.status not in NO_CONTENT
+    return None if has_page and not is_part and CUT_OFF not in response.flags else "error"
 
 
 def markup_sum(response: Response, ignored: tuple[str, ...], *, follows: bool) -> int:

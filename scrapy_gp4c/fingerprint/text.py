@@ -924,11 +924,20 @@ def without_scripts(html: str) -> str:
 _SCRIPT: Final = re.compile(r"<(script|style)\b[^>]{0,2000}>")
 
 
+_BYTE_OF_SIGN: Final = {
+    ord(sign): byte for byte in range(0x80, 0xA0) for sign in bytes([byte]).decode("cp1252", "ignore")
+}
+"""Signs that windows-1252 has in place of control characters."""
+_LATER: Final = "\x80-\xbf" + "".join(map(chr, _BYTE_OF_SIGN))
+_ENCODED_TWICE: Final = re.compile(f"[\xc2-\xf4][{_LATER}][\xc2-\xf4{_LATER}]*")
+
+
 def source_of(response: TextResponse, most_bytes: int) -> str:
     """Return the source of a page, as far as so many bytes go.
 
     Bytes that are UTF-8 are read as that, whatever a header or the page declares: texts in other charsets
-    hardly ever are. Where the declared charset does not fit, the page's own is read, if it does.
+    hardly ever are. Where the declared charset does not fit, the page's own is read, if it does. What was
+    encoded twice counts as if it were once.
     """
     body = response.body[:most_bytes]
     if len(body) < len(response.body):
@@ -942,7 +951,16 @@ def source_of(response: TextResponse, most_bytes: int) -> str:
         others.append("utf-8-sig")
     if "\ufffd" in text:
         others.append(html_body_declared_encoding(body[:4096]) or declared)
-    return next((other for charset in others if (other := _decoded(body, charset)) is not None), text)
+    text = next((other for charset in others if (other := _decoded(body, charset)) is not None), text)
+    return _ENCODED_TWICE.sub(_encoded_once, text) if b"\xc3" in body else text
+
+
+def _encoded_once(run: re.Match[str]) -> str:
+    """Return letters that are UTF-8 read as windows-1252 as what they stand for, others as they are."""
+    try:
+        return run[0].translate(_BYTE_OF_SIGN).encode("latin-1").decode()
+    except ValueError:
+        return run[0]
 
 
 def _decoded(body: bytes, charset: str) -> str | None:

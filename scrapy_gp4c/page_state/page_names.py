@@ -114,6 +114,7 @@ def _is_ignored(parameter: str, pattern: re.Pattern[str]) -> bool:
 _WWW: Final = re.compile(r"//www\d*\.")
 """Begin of a host's name that tells one of several servers, or nothing."""
 INDEXES: Final = ("/", "index.html", "index.php")
+_SLASHES: Final = re.compile("/{2,}")
 """Ends of paths that many servers take for nothing."""
 ENDS: Final = (("", ""), ("/", ""), ("", "/"), ("/", "/index.html"), ("/", "/index.php"), ("", ".html"))
 """Ends of the path of a page's new address and its old one, by which sites move pages."""
@@ -183,7 +184,7 @@ def other_ends(url: str) -> Iterator[str]:
 
 
 def plainer_urls(url: str) -> Iterator[str]:
-    """Plainer addresses that often have the same page: https, no ``www2.``, slash, index or capitals."""
+    """Plainer addresses that often have the same page: https, no ``www2.``, slashes, index or capitals."""
     head, path = head_and_path(url)
     if head.startswith("http:"):
         yield f"https{head[4:]}{path}"
@@ -196,6 +197,9 @@ def plainer_urls(url: str) -> Iterator[str]:
                 yield head + path.removesuffix(end)
     if path != path.lower():
         yield head + path.lower()
+    before, mark, query = path.partition("?")
+    if "//" in before:
+        yield head + _SLASHES.sub("/", before) + mark + query
 
 
 def head_and_path(url: str) -> tuple[str, str]:

@@ -161,7 +161,7 @@ async def test_readers_of_another_country_and_parts_of_pages_are_no_changes(
 ) -> None:
     """Temporary redirects that lead all pages alike are doubtful, and so is one of a single page to a login.
 
-    A part of a page (206) that nobody asked for is an error.
+    A part of a page (206) that nobody asked for is an error, and so is an answer without content (204).
     """
     pages = {f"/{number}": html(text_of(number)) for number in range(3)}  # of 5, it would be left alone
     site.pages = {**pages, "/part": html(text_of(50)), "/member": html(text_of(60))}
@@ -171,8 +171,8 @@ async def test_readers_of_another_country_and_parts_of_pages_are_no_changes(
 
     def abroad(request: ServerRequest) -> bytes:
         if request.path == b"/part":
-            request.setResponseCode(206)
-            return html(text_of(50)).encode()[:700]
+            request.setResponseCode(206 if cycle == 4 else 204)
+            return html(text_of(50)).encode()[:700] if cycle == 4 else b""
         path = request.path.decode()
         if path == "/member":
             request.redirect(b"/sso?lang=de&next=%2Fmember")
@@ -346,25 +346,33 @@ class Asked(Pages):
         self.reasons.append(visit(response).doubtful)
 
 
+@pytest.mark.parametrize("blocked", [("/2",), ("/0", "/1", "/3", "/4", "/6")])
 @pytest_twisted.ensureDeferred
-async def test_a_doubtful_page_is_asked_for_once_more_at_the_end(site: Site, store_path: Path) -> None:
+async def test_a_doubtful_page_is_asked_for_once_more_at_the_end(
+    site: Site, store_path: Path, blocked: tuple[str, ...]
+) -> None:
     """Of a site that answers others well: a block of one answer is no change, and the callback hears why."""
-    pages: dict[str, Any] = {f"/{number}": html(text_of(number)) for number in range(6)}
+    pages: dict[str, Any] = {f"/{number}": html(text_of(number)) for number in range(8)}
     site.pages = dict(pages)
     urls = tuple(map(site.url, pages))
+    Asked.reasons.clear()
     for _ in range(3):
         await crawl(Asked, store_path, FULL, urls=urls)
     assert set(Asked.reasons) == {None}
-    asked: list[int] = []
+    asked: Counter[str] = Counter()
 
     def once(request: ServerRequest) -> bytes:
-        asked.append(len(site.log))
-        return challenge(request) if len(asked) == 1 else pages["/2"].encode()
+        path = request.path.decode()
+        asked[path] += 1
+        if asked[path] == 1:
+            return challenge(request)
+        assert len(site.log) > len(pages)
+        return pages[path].encode()
 
-    site.pages["/2"] = once
+    site.pages.update(dict.fromkeys(blocked, once))
     site.log.clear()
     await crawl(Asked, store_path, FULL, urls=urls)
-    assert (len(asked), asked[1]) == (2, 7)
+    assert asked == dict.fromkeys(blocked, 2)
     assert set(Asked.reasons) == {None, "a challenge of Cloudflare"}
     assert outcomes(store_path, 4) == {path: ["unchanged"] for path in pages}
 
@@ -537,6 +545,9 @@ async def test_a_robots_txt_that_is_out_of_order_allows_nothing(
     site.pages["/robots.txt"] = b"User-agent: *\nDisallow:\n"
     await crawl(Pages, store_path, crawl_settings, urls=(site.url("/0"),))
     assert outcomes(store_path, 2) == {"/0": ["first"]}
+    site.pages["/robots.txt"] = b"User-agent: *\nDisallow: /\n"
+    await crawl(Pages, store_path, crawl_settings, urls=(site.url("/0"),))
+    assert "/0 was read before, and is excluded now: Forbidden by robots.txt" in caplog.text
 
 
 @pytest_twisted.ensureDeferred

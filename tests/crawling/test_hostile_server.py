@@ -162,7 +162,7 @@ HOSTILE: dict[str, tuple[Page, str]] = {
     "/500": (with_status(500), "error"),
     "/503": (with_status(503), "error"),
     "/304": (with_status(304, b""), "error"),  # nobody asked for it
-    "/204": (with_status(204, b""), "doubtful"),
+    "/204": (with_status(204, b""), "error"),
     "/418": (with_status(418), "error"),
     "/999": (with_status(999), "error"),
     "/denied": (html(WORDS), "excluded"),

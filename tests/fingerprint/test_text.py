@@ -1,11 +1,13 @@
-"""Tests of the normal form: what the bound on combining marks leaves alone."""
+"""Tests of texts: what the bound on combining marks leaves alone, and letters that were encoded twice."""
 
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scrapy.http import HtmlResponse
 
+from scrapy_gp4c.fingerprint.text import source_of
 from scrapy_gp4c.words.normal import MAX_GROWN_CHARACTERS, MAX_MARKS, normalise
 
 MARKS = "\u0301\u0323\u0315\u05ae\u0344\u0f73\uff9e"
@@ -43,3 +45,14 @@ def test_signs_that_grow_are_cut_in_long_texts_only() -> None:
 def test_lines_of_signs_are_not_divided(line: str) -> None:
     """What is neither letter nor digit is not a mark: rulers and emoji stay as they were."""
     assert normalise(line) == unicodedata.normalize("NFKC", line)
+
+
+@pytest.mark.parametrize("misread_as", ["cp1252", "latin-1"])
+@pytest.mark.parametrize("text", ["schön „grün“ – 5 €, à Öland", "мягких и ещё этих 中文"])
+def test_what_was_encoded_twice_is_read_once(text: str, misread_as: str) -> None:
+    """UTF-8 that a server takes for windows-1252 is no other text, and no part of one."""
+    signs = (bytes([byte]) for byte in text.encode())
+    twice = "".join(sign.decode(misread_as, "ignore") or chr(sign[0]) for sign in signs)
+    for source in (text, f"{text} | {twice}"):
+        page = HtmlResponse("http://a.example/", body=source.encode(), encoding="utf-8")
+        assert source_of(page, 10_000) == source.replace(twice, text)
