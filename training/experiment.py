@@ -116,7 +116,7 @@ def parser() -> argparse.ArgumentParser:
         **options.usage("experiment", " -o DIRECTORY"),
         description="Repeat the published experiment (Santos et al. 2014, section 5) on a history.",
         epilog="--protocol tan repeats the experiment of Tan et al. 2007 on sampling policies instead.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=options.HelpWithDefaults,
     )
     add = command.add_argument
     options.shared(add, "history")

@@ -145,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
     command = argparse.ArgumentParser(
         **options.usage("learn"),
         description="Learn a score function from a recorded change history by genetic programming.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=options.HelpWithDefaults,
     )
     add = command.add_argument
     options.shared(add, "history")

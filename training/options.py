@@ -1,7 +1,7 @@
 """Command lines: exit codes, options that several commands share, and the values of their texts."""
 
 import sys
-from argparse import ArgumentTypeError, Namespace
+from argparse import Action, ArgumentDefaultsHelpFormatter, ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import wraps
@@ -54,6 +54,13 @@ def command(main: Callable[[Sequence[str] | None], None]) -> Callable[..., int]:
         return 0
 
     return run
+
+
+class HelpWithDefaults(ArgumentDefaultsHelpFormatter):
+    """Help that ends with an option's default, where it has one."""
+
+    def _get_help_string(self, action: Action) -> str | None:
+        return action.help if action.default in (None, False) else super()._get_help_string(action)
 
 
 def usage(name: str, required: str = "") -> dict[str, Any]:
@@ -179,7 +186,7 @@ def search(add: Add) -> None:
     add(
         "--query-log", type=Path, metavar="LOG", help="query<TAB>count lines; the history is then of contents"
     )
-    add("--scoring", choices=SCORINGS, default="tfidf", help="how the search scores pages (default tfidf)")
+    add("--scoring", choices=SCORINGS, default="tfidf", help="how the search scores pages")
     importance = "site<TAB>page<TAB>number lines for --scoring inlinks (default: 1 + links at cycle 0)"
     add("--importance", type=Path, metavar="FILE", help=importance)
     add("--every", type=int, default=1, metavar="N", help="take every N cycles as one (default %(default)s)")

@@ -368,7 +368,8 @@ def open_tables(environment: Environment, block_rows: int) -> Handles:
         if schema != _json(SCHEMA):
             raise StoreDamagedError(
                 f"the store {path} has schema {schema}; this version reads {SCHEMA!r}. Use the "
-                "version of scrapy-gp4c that wrote it, or set GP4C_STORE to another directory."
+                "version of scrapy-gp4c that wrote it, or move its history: export there, then import here, "
+                "with GP4C_STORE set to another directory."
             )
         return _tables(path, {name: file.open_db(name.encode(), create=False) for name in TABLES})
 
