@@ -106,15 +106,12 @@ class Batch:
     """How attributes of the spider have changed elsewhere."""
 
 
-class Reply(NamedTuple):
-    """Results that a fetcher has made since the owner has asked it before."""
+class News(NamedTuple):
+    """What a fetcher has made since the owner has asked it before; it is repeated until the owner has it."""
 
-    clock_s: float
-    """Time by the fetcher's clock when it wrote this."""
-    results: list[tuple[int, str, int, bytes]]
-    """Running number, batch, position of the page in it, and the pickled `PageResult`."""
-    batches: frozenset[str]
-    """Batches that it has not finished."""
+    number: int
+    results: list[tuple[str, int, bytes]]
+    """Batch, position of the page in it, and the pickled `PageResult`."""
     stats: dict[tuple[str, str], Any]
     """Method of the statistics collector and name of the statistic -> value."""
     delays_s: dict[str, float]
@@ -123,10 +120,21 @@ class Reply(NamedTuple):
     """Cookies that have changed."""
     answers: list[tuple[str, int, dict[bytes, list[bytes]], bytes]]
     """URL, status, headers and body of robots.txt files, for their hints."""
-    stuck_s: float
-    """Time since its reactor had a turn."""
+
+
+class Reply(NamedTuple):
+    """Answer of a fetcher to its owner."""
+
+    clock_s: float
+    """Time by the fetcher's clock when it wrote this."""
+    batches: frozenset[str]
+    """Batches of which the owner has not acknowledged all results."""
     is_leaving: bool
     """Whether it has been asked to end, and takes no further batch."""
+    stuck_s: float
+    """Time since its reactor had a turn, if that is stuck."""
+    news: News | None = None
+    """None: the reactor is stuck."""
 
 
 @dataclass

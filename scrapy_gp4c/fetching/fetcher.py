@@ -48,6 +48,7 @@ from scrapy_gp4c.crawling.fetched import (
     Batch,
     Judgement,
     KnownCopy,
+    News,
     NotFetchedError,
     PageResult,
     PageTask,
@@ -74,8 +75,8 @@ from scrapy_gp4c.fingerprint.description import description
 
 PAGE: Final = "gp4c_batch_page"
 """Key in ``Request.meta`` of a page that a batch asked for."""
-_called_back: ContextVar[PageResult | None] = ContextVar("called_back", default=None)
-"""Result of the page whose callback runs: the coroutine of each page keeps its own."""
+_called_back: ContextVar[BatchPage | None] = ContextVar("called_back", default=None)
+"""Page whose callback runs: the coroutine of each page keeps its own."""
 START_LIMIT_S: Final = 60.0
 _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 IDLE_S: Final = 60.0
@@ -175,9 +176,9 @@ class HostMiddleware:
     def process_request(self, request: Request) -> None:
         """Raise ElsewhereError for a redirect to another host, FetcherError for one that goes in a circle."""
         page = request.meta.get(PAGE)
-        result = _called_back.get()
-        if page is None and result is not None and request.callback is not NO_CALLBACK:
-            result.has_downloads = True
+        asking = _called_back.get()
+        if page is None and asking is not None and request.callback is not NO_CALLBACK:
+            asking.result.has_downloads = True
         if page is not None and page.is_elsewhere(request):
             raise ElsewhereError(request)
         if list(request.meta.get("redirect_urls", ())).count(request.url) > 1:  # once may set a cookie
@@ -247,8 +248,8 @@ class BatchPage:
     task: PageTask
     start_s: float
     end_s: float
+    result: PageResult = field(default_factory=PageResult)
     is_sent: bool = False
-    is_over: bool = False
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return str, (self.batch,)  # where a spider puts a copy of its meta into an item
@@ -274,9 +275,8 @@ class FetcherCrawl:
     """When the owner last asked (clock of this process)."""
     turn_s: float = field(default_factory=clock_s)
     """When the reactor last had a turn."""
-    number: int = 0
-    """Results so far."""
-    results: list[tuple[int, str, int, bytes]] = field(default_factory=list)
+    results: list[tuple[str, int, bytes]] = field(default_factory=list)
+    """Results that are in no `News` yet."""
     batches: Counter[str] = field(default_factory=Counter)
     """Batch -> pages of it that are not finished."""
 
@@ -292,6 +292,9 @@ class FetcherCrawl:
         self._ends_s: dict[str, float] = {}
         self._texts = SharedTexts([])
         self._cookies: dict[tuple[Any, ...], Any] = {}
+        self._askers: dict[bytes, tuple[Any, ...]] = {}
+        """Request of a callback that was sent from here -> batch, URL and body of the page that asked."""
+        self._news = News(0, [], {}, {}, [], [])
         self._tasks: set[asyncio.Task[None]] = set()
         settings = self.crawler.settings
         self._concurrency = settings.getint("CONCURRENT_REQUESTS") or 10**6
@@ -395,26 +398,24 @@ class FetcherCrawl:
             result.items, result.requests = [], []
             result.callback_error = f"items and requests must be picklable:\n{traceback.format_exc()}"
             message = pack(result)
+        self.results.append((page.batch, page.position, message))
         self.batches[page.batch] -= 1
         if not self.batches[page.batch]:
             del self.batches[page.batch]
-        self.number += 1
-        self.results.append((self.number, page.batch, page.position, message))
 
     async def _run(self, page: BatchPage) -> None:
-        result = PageResult()
         try:
-            await self._fetch(page, result)
+            await self._fetch(page)
         except NotSentError:
-            result = PageResult(is_unsent=True)
+            page.result = PageResult(is_unsent=True)
         except ElsewhereError as error:
-            result = PageResult(elsewhere=self._stored(error.request))
+            page.result = PageResult(elsewhere=self._stored(error.request))
         except Exception:  # the owner waits for an answer about every page
-            result.callback_error = traceback.format_exc()
-        self._finish(page, result)
+            page.result.callback_error = traceback.format_exc()
+        self._finish(page, page.result)
 
-    async def _fetch(self, page: BatchPage, result: PageResult) -> None:
-        engine, task = self.crawler.engine, page.task
+    async def _fetch(self, page: BatchPage) -> None:
+        engine, task, result = self.crawler.engine, page.task, page.result
         assert engine is not None
         request = None
         try:
@@ -429,7 +430,7 @@ class FetcherCrawl:
             else:
                 result.failed = f"{type(error).__name__}: {error}"
             if request is not None:
-                await self._fail(request, error, result)
+                await self._fail(request, error, page)
             return
         finally:
             self._downloaded(page)
@@ -450,27 +451,27 @@ class FetcherCrawl:
             result.markup_sum = markup_sum(response, self.config.link_params, follows=task.follows)
             is_unchanged = has_same_markup(task.copy.notes, result.markup_sum, follows=task.follows)
         if is_unchanged and skips and not task.needs_callback:
-            await self._fail(request, Unchanged(response), result)
+            await self._fail(request, Unchanged(response), page)
             return
-        _called_back.set(result)
-        await self._call_back(response, request, result)
+        _called_back.set(page)
+        await self._call_back(response, request, page)
         if skips:
             follows = task.follows or bool(result.requests) or not result.items
             result.markup_sum = markup_sum(response, self.config.link_params, follows=follows)
 
-    async def _call_back(self, response: Response, request: Request, result: PageResult) -> None:
+    async def _call_back(self, response: Response, request: Request, page: BatchPage) -> None:
         assert self.crawler.engine is not None
         scraper = self.crawler.engine.scraper
         called = scraper.spidermw.scrape_response_async(scraper.call_spider_async, response, request)
-        await self._collect(called, result)
+        await self._collect(called, page)
 
-    async def _fail(self, request: Request, error: Exception, result: PageResult) -> None:
+    async def _fail(self, request: Request, error: Exception, page: BatchPage) -> None:
         if request.errback is not None:
             assert self.crawler.engine is not None
             if isinstance(error, Unchanged):
                 request.errback = partial(without_output, request.errback)
             failure: Any = Failure(error)  # type: ignore[no-untyped-call]
-            await self._collect(self.crawler.engine.scraper.call_spider_async(failure, request), result)
+            await self._collect(self.crawler.engine.scraper.call_spider_async(failure, request), page)
 
     # --- reading and callbacks
 
@@ -523,7 +524,8 @@ class FetcherCrawl:
         request = response.request or Request(response.url)
         return judge(request, response, watched, reading, copy, self._texts)
 
-    async def _collect(self, output: Any, result: PageResult) -> None:
+    async def _collect(self, output: Any, page: BatchPage) -> None:
+        result = page.result
         try:
             async for entry in as_async_generator(await output or ()):
                 if not isinstance(entry, Request):
@@ -533,7 +535,7 @@ class FetcherCrawl:
                     result.requests.append(self._stored(entry))
                 except ValueError as error:
                     result.not_sendable = result.not_sendable or f"{entry}: {error}"
-                    await self._visit_here(entry, result)
+                    await self._visit_here(entry, page)
         except NotSentError:
             raise
         except CloseSpider as error:
@@ -541,18 +543,25 @@ class FetcherCrawl:
         except Exception:  # the callback is the project's
             result.callback_error = traceback.format_exc()
 
-    async def _visit_here(self, request: Request, result: PageResult) -> None:
+    async def _visit_here(self, request: Request, page: BatchPage) -> None:
         """Make a request whose callback cannot be sent, as a generator's, a part of the page."""
-        engine = self.crawler.engine
+        engine, fingerprinter = self.crawler.engine, self.crawler.request_fingerprinter
         assert engine is not None
-        if not request.dont_filter and is_seen(self.crawler, request):
+        assert fingerprinter is not None
+        key, of_page = fingerprinter.fingerprint(request), page.task.request
+        batch, *asker = page.batch, of_page["url"], of_page["body"]
+        earlier_batch, *earlier_asker = self._askers.get(key, ("", "", b""))
+        # The page comes again where its owner has given up the batch, and all that came of it.
+        is_again = asker == earlier_asker and batch != earlier_batch
+        if not (request.dont_filter or is_again) and is_seen(self.crawler, request):
             return
+        self._askers[key] = (batch, *asker)
         try:
             response = await engine.download_async(request)
         except Exception as error:  # handlers and middlewares of projects raise anything
-            await self._fail(request, error, result)
+            await self._fail(request, error, page)
             return
-        await self._call_back(response, response.request or request, result)
+        await self._call_back(response, response.request or request, page)
 
     async def _keep_item(self, item: Any, result: PageResult) -> None:
         if item is None:
@@ -583,43 +592,41 @@ class FetcherCrawl:
     # --- the owner's questions, in the worker's loop
 
     async def take(self, acknowledged: int) -> Reply:
-        """Results after a sequence number; waits at most a second for the first."""
+        """What follows the news of a number; waits at most a second for results, and one for the reactor."""
         self.asked_s = clock_s()
-        self.results = [entry for entry in self.results if entry[0] > acknowledged]
         await asyncio.sleep(POLL_S)  # each call costs the owner some ms: it brings the results of a while
         while not self.results and clock_s() - self.asked_s < LONG_POLL_S:
             await asyncio.sleep(POLL_S)
-        batches, results = frozenset(self.batches), list(self.results)
-        reply: Reply = await self._in_reactor(lambda: self._reply(batches, results))
-        return reply
-
-    async def _in_reactor(self, function: Any) -> Any:
-        """Result of a function in the reactor's thread; of a stuck reactor, the owner hears all the same."""
-        done: Future[Any] = Future()
-        self.loop.call_soon_threadsafe(lambda: done.set_result(function()))
+        done: Future[Reply] = Future()
+        self.loop.call_soon_threadsafe(lambda: done.set_result(self._reply(acknowledged)))
         try:
             return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(done)), LONG_POLL_S)
         except TimeoutError:
             now_s = clock_s()
-            stuck_s = now_s - self.turn_s
-            return Reply(now_s, [], frozenset(self.batches), {}, {}, [], [], stuck_s, is_leaving.is_set())
+            return Reply(now_s, self.unacknowledged(), is_leaving.is_set(), now_s - self.turn_s)
 
-    def _reply(self, batches: frozenset[str], results: list[Any]) -> Reply:
+    def unacknowledged(self) -> frozenset[str]:
+        """Batches of which the owner has not acknowledged all results."""
+        return frozenset((*self.batches, *(batch for batch, *_ in (*self._news.results, *self.results))))
+
+    def _reply(self, acknowledged: int) -> Reply:
+        if self._news.number <= acknowledged:
+            self._news = self._new_news(acknowledged + 1)
+            self.results = []
+        return Reply(clock_s(), self.unacknowledged(), is_leaving.is_set(), 0.0, self._news)
+
+    def _new_news(self, number: int) -> News:
         assert self.crawler.engine is not None
         slots = self.crawler.engine.downloader.slots
         answers: Any = getattr(self.crawler, "gp4c_answers", [])
         files, answers[:] = list(answers), []
-        now_s = clock_s()
-        return Reply(
-            now_s,
-            results,
-            batches,
+        return News(
+            number,
+            self.results,
             self._new_stats(),
             {host: slot.delay for host, slot in slots.items() if host in self._ends_s},
-            self._new_cookies() if results else [],
+            self._new_cookies() if self.results else [],
             files,
-            0.0,
-            is_leaving.is_set(),
         )
 
     def _new_stats(self) -> dict[tuple[str, str], Any]:
@@ -822,5 +829,5 @@ async def leave() -> None:
         crawl.loop.call_soon_threadsafe(crawl.cut_short)
     end_s = clock_s() + LEAVE_S
     await asyncio.sleep(POLL_S)
-    while clock_s() < end_s and any(crawl.batches or crawl.results for crawl in _crawls.values()):
+    while clock_s() < end_s and any(crawl.unacknowledged() for crawl in _crawls.values()):
         await asyncio.sleep(POLL_S)

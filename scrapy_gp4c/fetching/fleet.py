@@ -16,7 +16,7 @@ import threading
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -29,11 +29,19 @@ from scrapy import Request
 from scrapy.utils.asyncio import call_later
 from twisted.internet.defer import Deferred
 
-from scrapy_gp4c.crawling.fetched import FETCHERS_FILE, Batch, NotFetchedError, PageResult, PageTask, Reply
+from scrapy_gp4c.crawling.fetched import (
+    FETCHERS_FILE,
+    Batch,
+    News,
+    NotFetchedError,
+    PageResult,
+    PageTask,
+    Reply,
+)
 from scrapy_gp4c.fetching import fetcher
 from scrapy_gp4c.fetching.fetcher import FetcherConfig, clock_s, cookie_key, versions
 from scrapy_gp4c.fetching.packing import pack
-from scrapy_gp4c.fetching.spider_state import Changes, SpiderState
+from scrapy_gp4c.fetching.spider_state import Changes, OwnersState
 from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 
 logger = foreign_safe_logger(__name__)
@@ -54,15 +62,14 @@ STUCK_S: Final = 60.0
 LATE_S: Final = 5.0
 TICK_S: Final = 0.5
 REMIND_S: Final = 30.0
-MAX_CHANGES: Final = 10_000
-"""Most changes of the spider's attributes that wait for a fetcher to which no batch was sent since."""
 MOST_LOSSES: Final = 3
 """Fetchers that may end while they have a page."""
 TURN_S: Final = 0.01
 """Time after which work of many pages lets the reactor have a turn."""
 TURN_PAGES: Final = 25
 """Results of one turn of the reactor: each makes work for the next ones."""
-Result = tuple[int, str, int, PageResult]
+Result = tuple[str, int, PageResult]
+"""Batch, position of the page in it, and what came of it."""
 
 
 @dataclass(eq=False)
@@ -73,6 +80,8 @@ class PendingPage:
     task: Callable[[], PageTask]
     """Message for a fetcher; raises ValueError where it cannot be sent."""
     deferred: Deferred[PageResult]
+    is_download: bool
+    """Whether a component of the owner waits for it, such as a pipeline for what its item needs."""
     losses: int = 0
     """Fetchers that ended while they had the page."""
 
@@ -106,12 +115,10 @@ class FetcherState:
     ahead_s: float = 0.0
     """Its clock less the owner's, at least."""
     taken: int = 0
-    """Number of the last result that was taken over."""
+    """Number of the last news that were taken over."""
     finished: int = 0
     batches: dict[str, SentBatch] = field(default_factory=dict)
     cookies: dict[tuple[Any, ...], Any] = field(default_factory=dict)
-    changes: int | None = None
-    """Number of the last change of the spider's attributes that it was told; None: it got no batch yet."""
     load: int = 0
     """Pages that it has, as `PAGES_A_REQUEST` counts; computed before batches are cut."""
     is_reserved: bool = False
@@ -186,13 +193,13 @@ class Fleet:
         self,
         fetchers: int | str,
         config: FetcherConfig,
-        spider_state: SpiderState,
+        spider_state: OwnersState,
         revision: str | None,
         folder: Path,
         *,
         delay_s: float,
         doubted: Callable[[], list[int]],
-        on_reply: Callable[[Reply], None],
+        on_news: Callable[[News], None],
         on_no_fetchers: Callable[[], None],
         is_left_alone: Callable[[Request], bool],
         is_closing: Callable[[], bool],
@@ -200,17 +207,13 @@ class Fleet:
         """Connect; ``delay_s``: of hosts whose delay no fetcher has told yet; ``folder``: the store's."""
         self._asks_to_close = is_closing
         self._spider_state = spider_state
-        self._changes: list[tuple[str | None, dict[str, Any]]] = []
-        """Changes of the spider's attributes, each with the identity of its fetcher; None: the owner's."""
-        self._dropped_changes = 0
-        """Number of earlier changes, which all fetchers were told."""
         self.run = uuid.uuid4().hex
         self._address = fetchers
         self._is_local = config.is_local
         self._needed = versions(config.features, revision)
         self._packed = pack(config)
         self._delay_s = delay_s
-        self._doubted, self._on_reply, self._on_no_fetchers = doubted, on_reply, on_no_fetchers
+        self._doubted, self._on_news, self._on_no_fetchers = doubted, on_news, on_no_fetchers
         self._is_left_alone = is_left_alone
         concurrency = config.settings.get("CONCURRENT_REQUESTS")
         self._concurrency = int(16 if concurrency is None else concurrency) or 100
@@ -229,9 +232,9 @@ class Fleet:
         self._cookies: dict[tuple[Any, ...], tuple[Any, Any]] = {}
         self._arrived: deque[Callable[[], None]] = deque()
         self._numbers = 0
-        self._is_cut_planned = self._is_closing = False
+        self._is_cut_planned = self._is_stopped = self._is_closed = False
         self._is_connected = self._is_silent_scheduler = False
-        self._begun_s = self._ticked_s = self._reminded_s = self._written_s = clock_s()
+        self._begun_s = self._ticked_s = self._reminded_s = self._written_s = self._worked_s = clock_s()
         self._file = folder / FETCHERS_FILE
         self._hold_until_s = self._begun_s + (0.0 if config.is_local else _left_behind_s(self._file))
         self._link.start(self._watch())
@@ -247,7 +250,7 @@ class Fleet:
 
     def close(self) -> Future[Any]:
         """End the connection."""
-        self._is_closing = True
+        self._is_closed = True
         self._file.unlink(missing_ok=True)
         return self._link.submit(self._close())
 
@@ -260,12 +263,10 @@ class Fleet:
         await self._link.close()
 
     def stop(self) -> None:
-        """Send nothing more: the crawl closes. Pages that were not asked for have no outcome."""
-        self._is_closing = True
-        waiting, self._waiting = self._waiting, {}
-        for pages in waiting.values():
-            for page in pages:
-                page.deferred.errback(NotFetchedError("the crawl closes"))
+        """Send downloads of items alone: the crawl closes. Pages that were not asked for have no outcome."""
+        self._is_stopped = True
+        for host in list(self._waiting):
+            self._give_back(host, "the crawl closes")
         for state in self._fetchers.values():
             if state.batches:
                 self._link.submit(self._try(state, fetcher.cut_short, self.run))
@@ -285,17 +286,19 @@ class Fleet:
         for one in working:
             one.load = sum(self._weight(sent) for sent in one.batches.values())
         for host in list(self._waiting):
-            self._leave_alone(host)
+            if self._is_left_alone(self._waiting[host][0].request):
+                self._give_back(host, "the host is left alone")
             if host in self._waiting and (state := self._fetcher_for(host, working, now_s)) is not None:
                 self._send(host, state, now_s)
 
-    def _leave_alone(self, host: str) -> None:
-        """Give back the pages of a host that the crawl has left alone meanwhile."""
-        pages = self._waiting[host]
-        if self._is_left_alone(pages[0].request):
-            del self._waiting[host]
-            for page in pages:
-                page.deferred.errback(NotFetchedError("the host is left alone"))
+    def _give_back(self, host: str, reason: str, *, are_downloads_kept: bool = True) -> None:
+        """Give back the waiting pages of a host, which are due again, but for downloads of items."""
+        pages = self._waiting.pop(host)
+        if are_downloads_kept and (downloads := deque(page for page in pages if page.is_download)):
+            self._waiting[host] = downloads
+        for page in pages:
+            if not (are_downloads_kept and page.is_download):
+                page.deferred.errback(NotFetchedError(reason))
 
     def _fetcher_for(self, host: str, working: list[FetcherState], now_s: float) -> FetcherState | None:
         """Fetcher that gets pages of a host now; None: nobody does."""
@@ -362,7 +365,7 @@ class Fleet:
             if _is_cookie_of(cookie, host) and state.cookies.get(name) != cookie.value
         ]
         state.cookies.update({cookie_key(key, cookie): cookie.value for key, cookie in cookies})
-        end_there_s, changes = end_s + state.ahead_s, self._untold_changes(state)
+        end_there_s, changes = end_s + state.ahead_s, self._spider_state.untold(state.identity)
         batch = Batch(sent.name, host, tasks, pause_s, end_there_s, cookies, self._doubted(), changes)
         state.batches[sent.name] = sent
         state.load += self._weight(sent)
@@ -372,24 +375,6 @@ class Fleet:
         self._link.submit(self._try(state, fetcher.give, self.run, pack(batch)))
         if waiting:
             self._plan_cut()
-
-    def _untold_changes(self, state: FetcherState) -> list[Changes]:
-        """Changes of the spider's attributes that a fetcher was not told, and has not made itself."""
-        owners = self._spider_state.changes(is_last=state.changes is None)
-        self._changes += [(None, change) for change in owners]
-        last = self._dropped_changes + len(self._changes)
-        if state.changes is None:
-            changes = list(filter(None, [self._spider_state.since_start()]))
-        else:
-            untold = self._changes[max(0, state.changes - self._dropped_changes) :]
-            changes = [change for identity, change in untold if identity != state.identity]
-        state.changes = last
-        numbers = [other.changes for other in self._fetchers.values() if other.state != "gone"]
-        first = min((number for number in numbers if number is not None), default=last)
-        first = max(first, last - MAX_CHANGES)
-        del self._changes[: first - self._dropped_changes]
-        self._dropped_changes = first
-        return changes
 
     async def _try(self, state: FetcherState, function: Any, *arguments: Any) -> None:
         try:
@@ -422,16 +407,26 @@ class Fleet:
         if reply.is_leaving and state.state == "works":
             state.state = "leaves"
             self._note(state, "leaves: it ends what it has, and gets no more")
-        self._delays_s.update(reply.delays_s)
-        for key, cookie in reply.cookies:
+        if reply.news is not None and reply.news.number > state.taken:
+            self._take_news(state, reply.news, results)
+        now_s = clock_s()
+        for sent in list(state.batches.values()):
+            if sent.name not in reply.batches and now_s - sent.sent_s > LATE_S:
+                self._give_up(state, sent, is_loss=False)  # it has not come
+        self._plan_cut()
+
+    def _take_news(self, state: FetcherState, news: News, results: list[Result]) -> None:
+        state.taken = news.number
+        self._delays_s.update(news.delays_s)
+        for key, cookie in news.cookies:
             name = cookie_key(key, cookie)
             self._cookies[name] = key, cookie
             state.cookies[name] = cookie.value
-        self._on_reply(reply)
+        self._on_news(news)
         again: dict[str, list[PendingPage]] = {}
         changes: list[Changes] = []
-        for number, batch, position, result in results:
-            state.taken = max(state.taken, number)
+        for batch, position, result in results:
+            changes += result.changes  # also of callbacks before, whose pages count
             sent = state.batches.get(batch)
             page = None if sent is None else sent.pages.pop(position, None)
             if sent is None or page is None:
@@ -446,16 +441,9 @@ class Fleet:
             else:
                 state.finished += 1
                 self._resolve(page, result)
-            changes += result.changes
-        self._spider_state.apply(changes, is_last=not self._out.total())
-        self._changes += [(state.identity, change) for change in changes]
+        self._spider_state.take(state.identity, changes, is_last=not self._out.total())
         for host, pages in again.items():
             self._wait_again(host, pages)
-        now_s = clock_s()
-        for sent in list(state.batches.values()):
-            if sent.name not in reply.batches and now_s - sent.sent_s > LATE_S:
-                self._give_up(state, sent, is_loss=False)  # it has not come
-        self._plan_cut()
 
     def _follow(self, page: PendingPage, stored: dict[str, Any]) -> None:
         task = page.task()
@@ -464,13 +452,12 @@ class Fleet:
         page.task = lambda: moved
         self._waiting.setdefault(urlsplit(stored["url"]).hostname or "", deque()).append(page)
 
-    def _wait_again(self, host: str, pages: Iterable[PendingPage]) -> None:
-        if self._is_closing:
-            for page in pages:
-                page.deferred.errback(NotFetchedError("the crawl closes"))
-        else:
-            self._waiting.setdefault(host, deque()).extendleft(reversed(list(pages)))
+    def _wait_again(self, host: str, pages: list[PendingPage]) -> None:
+        if pages:
+            self._waiting.setdefault(host, deque()).extendleft(reversed(pages))
             self._plan_cut()
+            if self._is_stopped:
+                self._give_back(host, "the crawl closes")
 
     def _end_batch(self, state: FetcherState, sent: SentBatch) -> None:
         del state.batches[sent.name]
@@ -487,6 +474,7 @@ class Fleet:
         free_s = max(clock_s(), sent.end_s)
         self._end_batch(state, sent)
         self._free_s[sent.host] = free_s
+        self._spider_state.forget(state.identity)
         again = []
         for page in pages:
             page.losses += is_loss
@@ -507,7 +495,7 @@ class Fleet:
     async def _watch(self) -> None:
         """Look for fetchers, in the thread of Dask; talk to each."""
         talks: dict[str, asyncio.Task[None]] = {}
-        while not self._is_closing:
+        while not self._is_closed:
             try:
                 addresses = await self._link.addresses()
             except Exception as error:
@@ -541,7 +529,7 @@ class Fleet:
         state.address = address
         if refusal is not None:
             self._to_reactor(self._came, state, refusal)
-            while not self._is_closing:  # until it is gone: it is not asked again
+            while not self._is_closed:  # until it is gone: it is not asked again
                 await asyncio.sleep(1.0)
             return
         with suppress(Exception):  # it is lost; or it has closed the crawl, having heard nothing for long
@@ -555,12 +543,10 @@ class Fleet:
             if reply.stuck_s < STUCK_S:
                 state.heard_s = now_s
             state.ahead_s = reply.clock_s - now_s
-            results = [
-                (number, batch, position, pickle.loads(packed))
-                for number, batch, position, packed in reply.results
-                if number > taken
-            ]
-            taken = max([taken, *(number for number, *_ in results)])
+            results: list[Result] = []
+            if reply.news is not None and reply.news.number > taken:
+                taken = reply.news.number
+                results = [(batch, place, _unpacked(packed)) for batch, place, packed in reply.news.results]
             if not is_met:
                 self._to_reactor(self._came, state, None)
                 is_met = True
@@ -580,6 +566,7 @@ class Fleet:
         for other in self._fetchers.values():
             if other.address == state.address and other is not state:
                 other.state = "gone"
+                self._spider_state.forget(other.identity)
         self._fetchers[state.identity] = state
         if refusal is not None:
             state.state, state.reason = "refuses", refusal
@@ -605,6 +592,7 @@ class Fleet:
         for state in self._fetchers.values():
             if state.address not in addresses and state.state != "gone":
                 was, state.state = state.state, "gone"
+                self._spider_state.forget(state.identity)
                 if was != "refuses":
                     level = logging.INFO if was == "leaves" and not state.batches else logging.WARNING
                     lost = f", with {counted(state.pages, 'page')}, which others get" if state.batches else ""
@@ -612,7 +600,7 @@ class Fleet:
 
     def _no_scheduler(self, reason: str) -> None:
         now_s = clock_s()
-        if self._is_connected or self._is_closing:
+        if self._is_connected:
             if now_s - self._reminded_s > REMIND_S or not self._is_silent_scheduler:
                 self._reminded_s = now_s
                 logger.warning(
@@ -630,16 +618,16 @@ class Fleet:
 
     def _tick(self) -> None:
         """Take pages back from fetchers that are gone or silent, once their batches have ended."""
-        if self._is_closing and not any(state.batches for state in self._fetchers.values()):
+        if self._is_closed:
             return
         call_later(TICK_S, self._tick)
-        if self._asks_to_close() and not self._is_closing:
+        if self._asks_to_close() and not self._is_stopped:
             self.stop()
         now_s = clock_s()
         before_s, self._ticked_s = self._ticked_s, now_s
         if now_s - before_s > 3 * TICK_S + 1:
             return  # this process stood still itself: it has to hear of the others first
-        if self._is_silent_scheduler and not self._is_closing:
+        if self._is_silent_scheduler and not self._is_stopped:
             return  # fetchers go on with what they have, and give it back when there is a scheduler again
         for state in self._fetchers.values():
             if state.state == "works" and now_s - state.heard_s > SILENT_S:
@@ -655,8 +643,13 @@ class Fleet:
                         self._free_s[sent.host] = now_s
         self._plan_cut()
         works = any(state.state == "works" for state in self._fetchers.values())
+        if works:
+            self._worked_s = now_s
+        elif self._is_stopped and now_s - self._worked_s > START_LIMIT_S:
+            for host in list(self._waiting):
+                self._give_back(host, "the crawl closes, and no fetcher works", are_downloads_kept=False)
         refusing = [state for state in self._fetchers.values() if state.state == "refuses"]
-        if self._is_local and not works and len(refusing) == self._address and not self._is_closing:
+        if self._is_local and not works and len(refusing) == self._address and not self._is_stopped:
             logger.critical(
                 "No fetcher works: %s. Correct that, or crawl without GP4C_FETCHERS. The next run goes on "
                 "with this cycle.",
@@ -686,6 +679,14 @@ class Fleet:
             draft = self._file.with_suffix(".new")
             draft.write_text(json.dumps({"time": time.time(), "fetchers": shown}), "utf-8")
             draft.replace(self._file)
+
+
+def _unpacked(packed: bytes) -> PageResult:
+    try:
+        result: PageResult = pickle.loads(packed)
+    except Exception as error:  # whatever an item of a class that is another one here raises
+        return PageResult(failed=f"the owner cannot read what came of it: {type(error).__name__}: {error}")
+    return result
 
 
 def _left_behind_s(file: Path) -> float:

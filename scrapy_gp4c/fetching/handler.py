@@ -32,7 +32,7 @@ from twisted.python.failure import Failure
 
 from scrapy_gp4c.crawling.admission import log_first
 from scrapy_gp4c.crawling.cycle import visit
-from scrapy_gp4c.crawling.fetched import FetchedResponse, PageResult, PageTask, Reply
+from scrapy_gp4c.crawling.fetched import FetchedResponse, News, PageResult, PageTask
 from scrapy_gp4c.crawling.requests import FOUND_BY, META, WEIGHT, Claim, finder_for
 from scrapy_gp4c.crawling.run import Run, run_of
 from scrapy_gp4c.crawling.scrapy_internals import is_closing, is_seen, observes_requests, wake
@@ -42,7 +42,7 @@ from scrapy_gp4c.errors import CallbackError, FetcherError
 from scrapy_gp4c.fetching.fetcher import FetcherConfig
 from scrapy_gp4c.fetching.fleet import CONNECT_S, TURN_S, Fleet, PendingPage
 from scrapy_gp4c.fetching.packing import pack, pack_request, unpack_request
-from scrapy_gp4c.fetching.spider_state import SpiderState
+from scrapy_gp4c.fetching.spider_state import OwnersState
 from scrapy_gp4c.settings import Settings
 
 FETCHER_SETTINGS: Final = "FETCHER_SETTINGS"
@@ -108,9 +108,10 @@ class FetcherHandler(BaseDownloadHandler):
             )
         self._fleet = self._fleet or self._start(run)
         deferred: Deferred[PageResult] = Deferred()
-        self._fleet.add(PendingPage(request, partial(self._task, run, request), deferred))
+        is_download = META not in request.meta  # it came from no scheduler
+        self._fleet.add(PendingPage(request, partial(self._task, run, request), deferred, is_download))
         result = await maybe_deferred_to_future(deferred)
-        if META not in request.meta:
+        if is_download:
             return self._downloaded(result, request)
         yielded = partial(_yielded, result, self.crawler, run)
 
@@ -190,7 +191,7 @@ class FetcherHandler(BaseDownloadHandler):
         assert self._settings.fetchers is not None
         assert self.crawler.spider is not None
         delay_s = getattr(self.crawler.spider, "download_delay", self._project.get("DOWNLOAD_DELAY", 0.0))
-        spider_state = SpiderState(self.crawler.spider, is_owner=True)
+        spider_state = OwnersState(self.crawler.spider)
         return Fleet(
             self._settings.fetchers,
             self._config(run, spider_state.packed),
@@ -199,7 +200,7 @@ class FetcherHandler(BaseDownloadHandler):
             run.cycle.store.path,
             delay_s=float(delay_s),
             doubted=lambda: run.doubted(),
-            on_reply=partial(self._note_reply, run),
+            on_news=partial(self._note_news, run),
             on_no_fetchers=self._give_up,
             is_left_alone=lambda request: urlsplit(request.url).netloc in run.cycle.patience.left_alone,
             is_closing=partial(is_closing, self.crawler),
@@ -212,14 +213,14 @@ class FetcherHandler(BaseDownloadHandler):
             fail_exit_code(self.crawler)
             deferred_from_coro(self.crawler.engine.close_spider_async(reason="shutdown"))
 
-    def _note_reply(self, run: Run, reply: Reply) -> None:
+    def _note_news(self, run: Run, news: News) -> None:
         """Add a fetcher's statistics to those of the crawl, and read the robots.txt files that it asked."""
         stats = self.crawler.stats
         assert stats is not None
-        for (method, name), value in reply.stats.items():
+        for (method, name), value in news.stats.items():
             getattr(stats, method)(name, value)
         if run.hints is not None:
-            for url, status, headers, body in reply.answers:
+            for url, status, headers, body in news.answers:
                 run.hints.read(TextResponse(url, status, headers, body), None)
 
     def _config(self, run: Run, attributes: dict[str, bytes]) -> FetcherConfig:

@@ -20,6 +20,8 @@ _OF_PROCESS: Final = frozenset(("crawler", "settings", "name"))
 _ABSENT: Final = object()
 LARGE_BYTES: Final = 100_000
 """Size from which on an owner takes in the changes of an attribute, and tells none of its own."""
+MAX_CHANGES: Final = 10_000
+"""Most changes that wait for a fetcher: it is told all attributes after that."""
 PAUSE: Final = 20
 """Pause between two looks at the attributes, in times of the last look's duration: large tables take long."""
 
@@ -37,12 +39,16 @@ def packed_attributes(spider: Spider, not_compared: set[str]) -> Iterator[tuple[
 class SpiderState:
     """Attributes of this process's spider, and how they have changed."""
 
-    def __init__(self, spider: Spider, *, is_owner: bool = False) -> None:
+    most_bytes = float("inf")
+    """Size of an attribute up to which its changes are looked for."""
+
+    def __init__(self, spider: Spider) -> None:
         """Take the attributes as they are."""
-        self._spider, self._is_owner = spider, is_owner
+        self._spider = spider
         self._not_compared: set[str] = set()
         self.packed = dict(packed_attributes(spider, self._not_compared))
-        self._at_start = dict(self.packed)
+        self._changed: set[str] = set()
+        """Attributes that have changed since then."""
         self._untold: list[Changes] = []
         self._incoming: list[Changes] = []
         self._due_s = 0.0
@@ -65,7 +71,7 @@ class SpiderState:
         begun_s, changes = time.perf_counter(), {}
         for name, packed in packed_attributes(self._spider, self._not_compared):
             before = self.packed.get(name)
-            if self._is_owner and len(packed) > LARGE_BYTES:
+            if len(packed) > self.most_bytes:
                 self._not_compared.add(name)
             elif packed != before:
                 self.packed[name] = packed
@@ -73,6 +79,7 @@ class SpiderState:
                     changes[name] = change
         if changes:
             self._untold.append(changes)
+        self._changed.update(changes, *self._incoming)
         for incoming in self._incoming:
             for name, change in incoming.items():
                 with suppress(Exception):  # this process has something else there
@@ -83,11 +90,46 @@ class SpiderState:
         now_s = time.perf_counter()
         self._due_s = now_s + PAUSE * (now_s - begun_s)
 
-    def since_start(self) -> Changes:
-        """Changes since the attributes were taken, as far as they were looked at."""
-        at_start = self._at_start.get
-        changes = {name: packed_difference(at_start(name), packed) for name, packed in self.packed.items()}
-        return {name: change for name, change in changes.items() if change is not None}
+
+class OwnersState(SpiderState):
+    """Attributes of an owner's spider, and what each fetcher was told of their changes."""
+
+    most_bytes = LARGE_BYTES
+
+    def __init__(self, spider: Spider) -> None:
+        """Take the attributes as they are."""
+        super().__init__(spider)
+        self._log: list[tuple[str | None, Changes]] = []
+        """Changes, each with the identity of its fetcher; None: the owner's."""
+        self._dropped = 0
+        """Number of earlier changes, which are in the log no more."""
+        self._told: dict[str, int] = {}
+        """Identity of a fetcher -> number of changes that it was told."""
+
+    def take(self, identity: str, changes: list[Changes], *, is_last: bool) -> None:
+        """Apply changes of a fetcher; ``is_last``: no other call may follow for long."""
+        self.apply(changes, is_last=is_last)
+        self._log += [(identity, change) for change in changes]
+
+    def untold(self, identity: str) -> list[Changes]:
+        """Changes that a fetcher was not told, and has not made itself: for a new one, all that is new."""
+        told = self._told.get(identity, -1)
+        is_new = told < self._dropped
+        self._log += [(None, change) for change in self.changes(is_last=is_new)]
+        last = self._told[identity] = self._dropped + len(self._log)
+        first = max(min(self._told.values()), last - MAX_CHANGES)
+        news = self._log[max(0, told - self._dropped) :]
+        del self._log[: first - self._dropped]
+        self._dropped = first
+        if is_new:
+            same = vars(self._spider).keys() - self._changed
+            changed = packed_attributes(self._spider, same)
+            return [{name: ("put", pickle.loads(packed)) for name, packed in changed}]
+        return [change for maker, change in news if maker != identity]
+
+    def forget(self, identity: str) -> None:
+        """Take a fetcher for a new one: it is gone, or may not have got what was sent."""
+        self._told.pop(identity, None)
 
 
 def packed_difference(before: bytes | None, packed: bytes) -> tuple[Any, ...] | None:

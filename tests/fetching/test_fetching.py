@@ -287,6 +287,46 @@ def test_fetchers_run_any_callback_and_owners_get_their_downloads(web: Web, tmp_
     assert text.count("it cannot be sent to a fetcher: TypeError: cannot pickle '_thread.lock' object") == 2
 
 
+@pytest.mark.slow
+def test_items_keep_their_downloads_while_the_crawl_closes(web: Web, tmp_path: Path) -> None:
+    """The host's delay lets the download of a pipeline wait until the owner sends no further page."""
+    pipelines = {f"{MODULE}.Stocked": 0, f"{MODULE}.Written": 1}
+    ended(crawl(web, tmp_path, 1, "Closing", DOWNLOAD_DELAY=2, ITEM_PIPELINES=pipelines), tmp_path)
+    assert "Closing spider (enough)" in (tmp_path / "log").read_text()
+    assert [json.loads(item)["stock"] for item in items_of(tmp_path)] == ["word10x0x0"]
+
+
+class StoppingWeb(Web):
+    """Stops the process that asks for a page, for longer than its owner waits for it."""
+
+    folder: Path
+
+    def page(self, path: str, host: str) -> tuple[int, bytes]:
+        """Stop the process of the first request."""
+        if path == "/p14" and len(self.requests) == 2:
+            process = json.loads((self.folder / "items.sent").read_text().splitlines()[-1])[-1]
+            os.kill(process, signal.SIGSTOP)
+            threading.Timer(12, os.kill, (process, signal.SIGCONT)).start()
+        return super().page(path, host)
+
+
+@pytest.mark.slow
+def test_a_page_that_was_given_up_is_fetched_again_with_all_that_its_callback_asks_for(
+    tmp_path: Path,
+) -> None:
+    """Its fetcher was stopped as it sent a request by itself; what callbacks had noted there is not lost."""
+    web = StoppingWeb()
+    web.folder = tmp_path
+    ended(crawl(web, tmp_path, 1, "Home"), tmp_path)
+    web.server.shutdown()
+    log = (tmp_path / "log").read_text()
+    assert "does not answer" in log
+    assert "'lists': 2," in log  # the fetcher answers before its reactor does
+    assert [path for _, _, path in web.requests] == ["/", "/p14"] * 2
+    assert [json.loads(item)["info"] for item in items_of(tmp_path)] == ["home"]
+    assert (tmp_path / "items.closed").read_text() == '[1, "something", 3.5]\n'
+
+
 def told_of(folder: Path, name: str) -> Counter[str]:
     """Lines of a file without times, and without kinds of visits that are a matter of time.
 

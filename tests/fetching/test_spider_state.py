@@ -7,7 +7,7 @@ from typing import Any
 
 from scrapy import Spider
 
-from scrapy_gp4c.fetching.spider_state import SpiderState
+from scrapy_gp4c.fetching.spider_state import MAX_CHANGES, OwnersState, SpiderState
 
 
 class Counting(Spider):
@@ -56,10 +56,6 @@ def test_changes_of_processes_add_up() -> None:
         assert spider.words == {"page": 2, "0": 1, "1": 1}
         assert sorted(spider.pages["all"]) == [0, 1]
         assert spider.extra == {0: [0], 1: [1]}
-    late = Counting()
-    SpiderState(late).apply([owner.since_start()], is_last=True)
-    assert (late.count, late.seen, late.words) == (2, {"all", "0", "1"}, spiders[0].words)
-    assert sorted(late.urls) == ["0", "1"]
     assert spiders[0].token == "of 1"
     assert [state.changes(is_last=True) for state in (owner, fetchers[0])] == [[], []]
     assert fetchers[1].changes(is_last=True) == [{"count": ("add", 1, 11)}]
@@ -85,10 +81,35 @@ def test_a_value_that_is_set_comes_as_it_is() -> None:
 def test_an_owner_takes_in_changes_of_large_tables() -> None:
     """It compares none of them, which would take long for each page."""
     owner, fetcher = Counting(), Counting()
-    states = SpiderState(owner, is_owner=True), SpiderState(fetcher)
+    states = OwnersState(owner), SpiderState(fetcher)
     for start in range(0, 80_000, 20_000):
         fetcher.seen.update(map(str, range(start, start + 20_000)))
         states[0].apply(states[1].changes(is_last=True), is_last=True)
     assert owner.seen == fetcher.seen
     owner.seen.add("of the owner")
     assert states[0].changes(is_last=True) == []
+
+
+def test_a_fetcher_is_told_what_it_lacks() -> None:
+    """One that comes late, or that got no page for many changes, is told all attributes that have changed."""
+    spiders = [Counting() for _ in range(4)]
+    owner, *fetchers = OwnersState(spiders[0]), *map(SpiderState, spiders[1:])
+    for name, state in zip("abc", fetchers, strict=True):
+        state.apply(owner.untold(name), is_last=True)
+        if name == "b":  # "c" comes late
+            spiders[1].call_back(1)
+            spiders[0].count += 10
+            owner.take("a", fetchers[0].changes(is_last=True), is_last=True)
+            fetchers[1].apply(owner.untold("b"), is_last=True)
+    for spider in spiders[2:]:
+        assert (spider.count, spider.token, spider.seen) == (11, "of 1", {"all", "1"})
+        assert (spider.words, spider.pages) == (spiders[0].words, spiders[0].pages)
+    assert owner.untold("c") == []
+    assert [name for change in owner.untold("a") for name in change] == ["count"]
+    owner.take("a", [{"count": ("add", 10, 11)}] * MAX_CHANGES, is_last=True)
+    owner.take("a", [{"token": ("put", None)}], is_last=True)  # as at the start
+    for place, name in enumerate("ab"):
+        fetchers[place].apply(owner.untold(name), is_last=True)
+    assert (spiders[1].token, spiders[2].token, spiders[2].count) == ("of 1", None, spiders[0].count)
+    owner.forget("b")
+    assert {name for change in owner.untold("b") for name in change} >= {"count", "seen", "token"}

@@ -186,6 +186,33 @@ class Closures(Pages):
             file.write(json.dumps(notes) + "\n")
 
 
+class Closing(Closures):
+    """Closes itself at its first page."""
+
+    name = "closing"
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request the page."""
+        yield Request(f"{self.host}/p8", self.close_at)
+
+
+class Home(Closures):
+    """Keeps its process busy for seconds, then requests a page with data that cannot be sent to its owner."""
+
+    name = "home"
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request the home page."""
+        yield Request(f"{self.host}/", self.list_one)
+
+    def list_one(self, response: Response) -> Iterator[Any]:
+        """Request the page."""
+        assert self.crawler.stats is not None
+        self.crawler.stats.inc_value("lists")
+        time.sleep(3)
+        yield response.follow("/p14", self.listed, meta={"list": response.selector})
+
+
 class Stocked:
     """Pipeline that downloads a page for each item."""
 
