@@ -220,17 +220,16 @@ def test_a_command_has_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """One that hangs is stopped with its children; one that leaves a child in the background has ended."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sending, "LIMIT_S", 1.0)
-    problem = run_command("sh -c 'sleep 60 & echo $! > child; wait'", "")
+    problem = run_command("sleep 60 & echo $! > child; wait", "")
     assert problem is not None
     assert "stopped after 0.9 s" in problem
     child = Path(f"/proc/{Path('child').read_text().strip()}/cmdline")
     while child.exists() and child.read_bytes():  # a zombie has no command line
         time.sleep(0.01)
     monkeypatch.setattr(sending, "LIMIT_S", 60.0)
-    assert run_command("sh -c 'cat > lines; sleep 2 &'", "\N{SNOWMAN}\n") is None
+    assert run_command("cat > lines; sleep 2 &", "\N{SNOWMAN}\n") is None
     assert Path("lines").read_text("utf-8") == "\N{SNOWMAN}\n"
-    assert "cannot be started" in (run_command("no-such-command", "") or "")
-    assert "cannot be started" in (run_command("echo 'open", "") or "")
+    assert "no-such-command" in (run_command("no-such-command", "") or "")
 
 
 def test_a_command_that_fails_is_named(tmp_path: Path) -> None:
