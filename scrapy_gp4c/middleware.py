@@ -26,6 +26,7 @@ from scrapy_gp4c.crawling.requests import (
     META,
     UNKNOWN_FINDER,
     WISHES,
+    Claim,
     finder_for,
     finder_of,
     hide_finder,
@@ -57,8 +58,8 @@ logger = foreign_safe_logger(__name__)
 
 REFRESHES: Final = "gp4c_refreshes"
 """Key in ``Request.meta`` between two middlewares: the page refreshes itself."""
-_in_callback: ContextVar[int] = ContextVar("in_callback", default=UNKNOWN_FINDER)
-"""Page whose callback runs, as `finder_for` has it: a coroutine keeps its own."""
+_reader: ContextVar[int] = ContextVar("reader", default=UNKNOWN_FINDER)
+"""Page whose answer a middleware or callback reads, as `finder_for` has it: a coroutine keeps its own."""
 
 
 class FinderMiddleware(BaseSpiderMiddleware):
@@ -67,7 +68,7 @@ class FinderMiddleware(BaseSpiderMiddleware):
     def process_spider_input(self, response: Response) -> None:
         """Hide the mark of a response's request, and put its visit into ``response.meta["gp4c"]``."""
         hide_finder(response)
-        _in_callback.set(finder_for(response))
+        _reader.set(finder_for(response))
         request = response.request
         if request is None:
             return
@@ -159,6 +160,12 @@ class CallbackMiddleware(BaseSpiderMiddleware):
             held.failure = repr(exception)[:200]  # on a fetcher
 
 
+def _is_of_pipeline(request: Request) -> bool:
+    """Whether a download is that of a media pipeline, whose requests have one of two keys."""
+    keys = ("handle_httpstatus_all", "handle_httpstatus_list")
+    return request.callback is NO_CALLBACK and not request.meta.keys().isdisjoint(keys)
+
+
 class FingerprintMiddleware:
     """Downloader middleware: fingerprints every visited page and records whether it changed."""
 
@@ -180,10 +187,10 @@ class FingerprintMiddleware:
         visit = self._visit(request)
         if visit is not None:
             visit.add_validators()
-            return
-        run = run_of(self._crawler)
-        if run is not None and META not in request.meta and request.callback is not NO_CALLBACK:
-            run.note_download(_in_callback.get())  # nobody has queued it: a callback waits for it
+        if META in request.meta:
+            _reader.set(UNKNOWN_FINDER)  # it comes from the queue: the context is that of anybody
+        elif not _is_of_pipeline(request) and (run := run_of(self._crawler)) is not None:
+            run.note_download(_reader.get())
 
     async def process_response(self, request: Request, response: Response) -> Response:
         """End a visit; raises IgnoreRequest for an unchanged page that is to be skipped."""
@@ -266,6 +273,8 @@ class TruncationMiddleware:
 
     def process_response(self, request: Request, response: Response) -> Response:
         """Mark the response as Scrapy marks a plain body that was cut short."""
+        if isinstance(claim := request.meta.get(META), Claim):
+            _reader.set(claim.page + 1)  # for middlewares that download what page objects need
         encodings = response.headers.getlist(b"Content-Encoding")
         if encodings and request.method != "HEAD" and lacks_end(response.body, encodings):
             return response.replace(flags=[*response.flags, CUT_OFF])

@@ -185,9 +185,14 @@ class Feeder:
         self.feed()
 
     def release(self) -> None:
-        """Let no page wait for its finder any longer: nothing else is left to do."""
+        """Let no page wait for its finder any longer, unless that is late: nothing else is left to do."""
+        late = set(self.late)
         for finder in list(self.waiting):
-            self._frontier.extend(self.waiting.pop(finder))
+            pages = self.waiting.pop(finder)
+            if finder - 1 in late:
+                self.late.extend(pages)
+            else:
+                self._frontier.extend(pages)
         self.feed()
 
     def release_late(self) -> None:
@@ -208,8 +213,9 @@ class Feeder:
             if finder in waiting and finder != page + 1
         ]
         self.late = array("Q", still_late if len(still_late) < len(late) else ())
-        self._released.update(set(late).difference(self.late))
-        self._frontier.extend(page for page in late if page in self._released)
+        released = set(late).difference(self.late)
+        self._released |= released
+        self._frontier.extend(page for page in late if page in released)
         self.late.extend(closing)
         self.feed()
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
 from scrapy_gp4c.crawling.cycle import Cycle
-from scrapy_gp4c.crawling.requests import JAR, Rebuilder
+from scrapy_gp4c.crawling.requests import JAR, Rebuilder, is_private
 from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 from scrapy_gp4c.page_state.page_names import page_url
 
@@ -59,7 +59,7 @@ def data_of(stored: StoredRequest) -> dict[str, Any]:
 
 
 def _is_option(name: str) -> bool:
-    return name in _NO_DATA or name.startswith(_OPTIONS)
+    return name in _NO_DATA or name.startswith(_OPTIONS) or is_private(name)
 
 
 def has_new_data(before: StoredRequest, now: StoredRequest) -> bool:

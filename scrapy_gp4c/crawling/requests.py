@@ -12,6 +12,7 @@ import inspect
 import json
 import re
 import sys
+from ast import literal_eval
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from hashlib import sha1
@@ -68,6 +69,8 @@ TRANSIENT_META: Final = FETCH_NOTES | {
 }  # fmt: skip
 """Keys of ``meta`` that are not part of how the page is requested."""
 JAR: Final = "meta cookiejar"
+_SET: Final = "python set"
+"""Key of a stored set: texts of its members, as Python writes them."""
 NEEDS_CALLBACK: Final = "needs_callback"
 FOLLOWS: Final = "follows"
 IDENTIFYING: Final = ("cb_kwargs", "meta", "cookies")
@@ -351,8 +354,22 @@ def _storable(name: str, values: dict[str, Any], unstorable: list[str]) -> dict[
         try:
             storable.update(_through_json({key: value}))
         except ValueError:
-            unstorable.append(f"{name} {key}")
+            if is_private(key) and isinstance(value, Set) and all(type(one) in (str, bytes) for one in value):
+                storable[key] = {_SET: sorted(map(repr, value))}
+            else:
+                unstorable.append(f"{name} {key}")
     return storable
+
+
+def is_private(key: object) -> bool:
+    """Whether a key in ``Request.meta`` is a plugin's, whose middlewares planned requests do not pass."""
+    return isinstance(key, str) and key.startswith("_")
+
+
+def _loaded(key: str, value: Any) -> Any:
+    """Value in ``Request.meta``, of a stored one; a set has a dictionary in its place."""
+    is_set = is_private(key) and isinstance(value, dict) and _SET in value
+    return set(map(literal_eval, value[_SET])) if is_set else value
 
 
 def _through_json(value: Any) -> Any:
@@ -393,9 +410,11 @@ def from_stored(stored: StoredRequest, spider: Spider) -> Request:
     for name in ("callback", "errback"):
         if name in fields and not hasattr(spider, fields[name]):
             raise CallbackMissingError(f"{name} {fields[name]}")
+    if "meta" in stored:
+        fields["meta"] = {key: _loaded(key, value) for key, value in stored["meta"].items()}
     if "rule" in stored:
         number = _rule_number(stored["rule"], stored["url"], spider)
-        fields["meta"] = {**stored.get("meta", {}), "rule": number}
+        fields["meta"] = {**fields.get("meta", {}), "rule": number}
     path = fields.pop("_class", None)
     if path is not None and _is_loadable(path, spider):
         fields["_class"] = path

@@ -436,8 +436,8 @@ class Run:
         return True
 
     def note_download(self, finder: int) -> None:
-        """Note that a callback downloads something by itself; ``finder``: its page, as by `finder_for`."""
-        if finder not in (UNKNOWN_FINDER, START) and finder - 1 in self.cycle.held:
+        """Note that the reader of a page downloads something by itself; ``finder``: as by `finder_for`."""
+        if finder not in (UNKNOWN_FINDER, START) and self.cycle.is_ahead(finder - 1):
             self._admission.need_callback(finder - 1, "always")
 
     def note_reached(self, info: VisitInfo) -> None:

@@ -11,10 +11,11 @@ import pytest_twisted
 from scrapy import Request, Spider
 from scrapy.downloadermiddlewares.retry import get_retry_request
 from scrapy.exceptions import CloseSpider
+from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import DeferredQueue, inlineCallbacks
 
-from scrapy_gp4c import visit
+from scrapy_gp4c import Unchanged, visit
 from scrapy_gp4c.foreign_text import counted
 from tests.support.loopback import Site, crawl, html, outcomes, stats
 
@@ -132,17 +133,67 @@ class DownloadingByDeferreds(Catalogue):
         return []
 
 
-@pytest.mark.parametrize("kind", [Downloading, DownloadingByDeferreds])
+class DownloadingForObjects(Downloading):
+    """The same as the clients of page objects do it."""
+
+    async def parse_item(self, response: Any) -> None:
+        assert self.crawler.engine is not None
+        request = Request(response.url.replace("item", "stock"), callback=NO_CALLBACK)
+        self.seen.append((await self.crawler.engine.download_async(request)).text)
+
+
+class Provider:
+    """Middleware that downloads what a page object needs, before anybody judges the page."""
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> Any:
+        self = cls()
+        self.crawler = crawler
+        return self
+
+    async def process_response(self, request: Request, response: Any) -> Any:
+        if "/item/" in request.url:
+            stock = Request(request.url.replace("item", "stock"), callback=NO_CALLBACK)
+            request.meta["stock"] = (await self.crawler.engine.download_async(stock)).text
+        return response
+
+
+class Provided(Catalogue):
+    """A callback that gets what a middleware has downloaded."""
+
+    custom_settings = {"DOWNLOADER_MIDDLEWARES": {Provider: 543}}  # noqa: RUF012
+
+    def parse_item(self, response: Any) -> None:
+        self.seen.append(response.meta["stock"])
+
+
+class Pictured(Catalogue):
+    """Items with files, whose pages are skipped as others are."""
+
+    custom_settings = {"ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1}}  # noqa: RUF012
+
+    def parse_item(self, response: Any) -> Any:
+        self.seen.append("1 left")
+        yield {"file_urls": [response.url.replace("item", "stock")]}
+
+    def failed(self, failure: Any) -> None:
+        assert failure.check(Unchanged)
+
+
+@pytest.mark.parametrize(
+    "kind", [Downloading, DownloadingByDeferreds, DownloadingForObjects, Provided, Pictured]
+)
 @pytest_twisted.ensureDeferred
 async def test_a_callback_that_downloads_by_itself_is_not_skipped(
-    kind: type[Spider], site: Site, store_path: Path
+    kind: type[Spider], site: Site, store_path: Path, tmp_path: Path
 ) -> None:
-    """A download of the callback may have changed, though the page did not."""
+    """A download of the callback may have changed, though the page did not; files of items are none."""
     for day in (1, 2, 3):
         catalogue(site, lambda request, number: f"item {number}")
         site.pages |= {path.replace("item", "stock"): f"{day} left" for path in LINKS}
-        crawler = await crawl(kind, store_path, SKIP, site=site)
-        assert crawler.spider.seen == [f"{day} left"] * len(LINKS)
+        crawler = await crawl(kind, store_path, {**SKIP, "FILES_STORE": str(tmp_path / "files")}, site=site)
+        is_read = day == 1 or kind is not Pictured
+        assert crawler.spider.seen == [f"{day} left"] * len(LINKS) * is_read
 
 
 @pytest.mark.parametrize("query", ["", "?day={}"])
@@ -382,6 +433,33 @@ async def test_items_of_several_pages_that_a_cycle_has_not_are_counted(
         # What all pages get is no page's data: a page that alone got any is not told from that.
         is_said = f"{counted(len(waiting), 'known page')} got new data (meta item)" in lines
         assert is_said == (len(waiting) > 0 and len(handed) > 1)
+
+
+class Loaded(Catalogue):
+    """An item of two pages: the first has data of today, the second an object that no store keeps."""
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        day = response.css("p::text").get()
+        yield from response.follow_all(css="a", callback=self.parse_item, cb_kwargs={"day": day})
+
+    def parse_item(self, response: Any, day: str) -> Iterator[Any]:  # type: ignore[override]
+        url = response.url.replace("item", "stock")
+        yield Request(url, self.parse_stock, meta={"loader": object(), "day": day})
+
+    def parse_stock(self, response: Any) -> None:
+        self.seen.append(response.meta["day"])
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_second_page_waits_for_a_first_one_that_is_late(site: Site, store_path: Path) -> None:
+    """Else other pages got its place in the plan, and it was visited all the same."""
+    for day in range(1, 6):
+        catalogue(site, lambda request, number: f"item {number}")
+        site.pages["/"] = html(f"day {day}", LINKS)
+        site.pages |= {path.replace("item", "stock"): html(f"the stock {path} of {day}") for path in LINKS}
+        site.log.clear()
+        await crawl(Loaded, store_path, SMALL if day > 3 else ALL, site=site)
+        assert day <= 3 or len(site.log) <= 2 * SMALL["GP4C_BUDGET"], day
 
 
 @pytest_twisted.ensureDeferred

@@ -100,6 +100,7 @@ HEADER_VALUES = st.binary(min_size=1, max_size=20)
     st.sampled_from([None, "failed"]),
     st.dictionaries(st.text(min_size=1), JSON, max_size=3),
     st.dictionaries(META_KEYS, JSON, max_size=3),
+    st.none() | st.sets(st.text(max_size=3) | st.binary(max_size=3), max_size=3),
     st.dictionaries(st.sampled_from(["Accept", "X-Token", "Referer"]), st.lists(HEADER_VALUES, min_size=1)),
     st.dictionaries(st.text("abc", min_size=1), st.text("xyz%;é")),
     st.integers(-100, 100),
@@ -110,18 +111,19 @@ def test_round_trip_through_json(
     errback: str | None,
     cb_kwargs: dict[str, Any],
     meta: dict[str, Any],
+    marks: set[Any] | None,
     headers: dict[str, list[bytes]],
     cookies: dict[str, str],
     priority: int,
     dont_filter: bool,
 ) -> None:
-    """A rebuilt request has everything that the spider gave the first one."""
+    """A rebuilt request has everything that the spider, and perhaps a plugin, gave the first one."""
     given_request = Request(
         URL,
         callback=callback and getattr(SPIDER, callback),
         errback=errback and getattr(SPIDER, errback),
         cb_kwargs=cb_kwargs,
-        meta=meta,
+        meta=meta if marks is None else {**meta, "_marks": marks},
         headers=headers,
         cookies=cookies,
         priority=priority,
@@ -159,6 +161,7 @@ def test_what_is_kept_does_not_change_with_the_request() -> None:
         (Request(URL, cb_kwargs={"not a number": float("nan")}), "cb_kwargs not a number"),
         (Request(URL, meta={1: "number as key"}), "meta 1"),
         (Request(URL, meta={"object": object(), "kept": 1}), "meta object"),
+        (Request(URL, meta={"_objects": {object()}}), "meta _objects"),
         (Request(URL, cookies={"raw": b"bytes"}), "cookies"),
     ],
 )
