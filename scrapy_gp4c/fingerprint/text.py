@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from string import ascii_letters, digits
 from typing import Final, NamedTuple
@@ -55,7 +55,8 @@ REASONS: Final = (ADVERTISEMENT, HIDDEN, NAVIGATION, FOOTER, CONSENT, SIDEBAR, O
 """Reasons to leave text out."""
 
 _NEVER_TEXT: Final = "script,style,noscript,iframe,svg title,svg desc,defs,metadata,symbol"
-_LOUD: Final = "[role=alert],[role=status]"  # news of the whole page, wherever they stand
+_MAIN_BY_TAG: Final = {"main": "main", "article": "article"}
+_LOUD: Final = {b"role": "[role=alert],[role=status]"}  # news of the whole page, wherever they stand
 # Attributes of advertisements; `data-ad-id` is the number of a small ad.
 _AD_ATTRIBUTE: Final = re.compile(
     rb"data-(?:ads?|ad-(?:slot|client|unit|position|size|format|placement|zone|network|type|name|region|container"
@@ -74,9 +75,10 @@ _LABELS: Final = (
     re.compile(rb"(data-(?:test-?id|test|qa|cy|component))=[\"']([^\"'\\]{4,80})[\"']"),
     re.compile(rb"(aria-label)=[\"']([^\"'\\]{2,80})[\"']"),
 )
-# What may be left out; names of classes and ids are sought in the source itself: a selector for all that may
-# be would take longer. To look whether the source has the word of a selector takes longer than the selector.
-_CANDIDATES: Final = "nav,footer,aside,[role],[hidden],[style*=none i],time,amp-ad,amp-embed"
+# What may be left out. The time of a selector is that of its parts, for each element of a page: only those
+# are asked that may be there, by the page's tags. Names of classes and ids are sought in these, too.
+_CANDIDATES_BY_TAG: Final = {name: name for name in ("nav", "footer", "aside", "time", "amp-ad", "amp-embed")}
+_CANDIDATES_BY_ATTRIBUTE: Final = {b"role": "[role]", b"hidden": "[hidden]", b"style": "[style*=none i]"}
 _MOST_NAMES: Final = 64
 _FILES: Final = frozenset(
     (
@@ -87,8 +89,7 @@ _FILES: Final = frozenset(
 )
 """Ends of links to files, whose names count: a form with a new file has changed under the same words."""
 _FILE_END: Final = re.compile(rf"\.({'|'.join(sorted(_FILES))})(?![a-z0-9])".encode())
-# Never text, and what says more than its text, with the tag or attribute that a source needs to have it: the
-# time of a selector is that of its parts, for each element of a page.
+# Never text, and what says more than its text, with the tag or attribute that a page needs to have it.
 _FIRST_BY_TAG: Final = {
     **{name.split()[0]: name for name in _NEVER_TEXT.split(",")},
     **{name: name for name in ("del", "s", "strike", "input", "meter", "progress")},
@@ -109,7 +110,8 @@ _FIRST_BY_ATTRIBUTE: Final = {
     b"data-price": "[data-price]:empty",
     b"itemprop": "[itemprop][content]",
 }
-_TAG: Final = re.compile(rb"<([a-z]++)")
+_TAGS: Final = re.compile(rb"<[a-zA-Z](?:[^<]*>|[^<]*)")
+_TAG_NAME: Final = re.compile(rb"<([a-z][a-z-]*+)")
 _SILENT: Final = ("script", "style", "noscript", "title", "desc", "defs", "metadata", "symbol")
 _OFFER: Final = frozenset(("price", "lowPrice", "highPrice", "priceCurrency", "availability"))
 """Properties of schema.org/Offer: what a shop says in attributes, where it changes the page has changed."""
@@ -295,6 +297,28 @@ def html_content(html: str, root: str | None = None) -> Content:
     return parsed.content
 
 
+class _Markup(NamedTuple):
+    """Distinct tags of a page, which are sought through many times; its text may be ten times as long."""
+
+    source: bytes
+    lower: bytes
+    tags: frozenset[str]
+    """Names of its elements."""
+
+    @classmethod
+    def of(cls, source: bytes) -> _Markup:
+        markup = b"".join(dict.fromkeys(_TAGS.findall(source)))
+        lower = markup.lower()
+        return cls(markup, lower, frozenset(name.decode() for name in {*_TAG_NAME.findall(lower)}))
+
+    def selectors(self, by_tag: dict[str, str], by_attribute: dict[bytes, str]) -> list[str]:
+        """Return the selectors that may match."""
+        return [
+            *(by_tag[tag] for tag in sorted(self.tags & by_tag.keys())),
+            *(selector for attribute, selector in by_attribute.items() if attribute in self.lower),
+        ]
+
+
 class _Parsed(NamedTuple):
     document: LexborNode | None
     """None: the page is empty or too deep."""
@@ -312,13 +336,13 @@ def _parsed(html: str) -> _Parsed:
     if is_too_deep(source):
         text = without_markup(html)
         return _Parsed(None, Content(text, (), bool(text.strip())))
-    tags = {tag.decode() for tag in {*_TAG.findall(source.lower())}}
+    markup = _Markup.of(source)
     while True:
-        document = _document(source, tags)
+        document = _document(source, markup)
         if document is None:
             return _Parsed(None, Content("", (), has_text=False))
-        left_out = list(_take_out(document, source, kept_reasons))
-        _mark_dates(document, tags)
+        left_out = list(_take_out(document, source, markup, kept_reasons))
+        _mark_dates(document, markup.tags)
         text = document.text(separator=SEPARATOR, strip=True)
         if not _ALONE.isdisjoint(text.split(SEPARATOR)) or any(
             _is_count(count[0][1:]) for count in _COUNT_ALONE.finditer(text)
@@ -331,9 +355,9 @@ def _parsed(html: str) -> _Parsed:
         kept_reasons |= too_much
     roots: tuple[LexborNode, ...] = (document,)
     if OUTSIDE not in kept_reasons:
-        text, roots = _main_part(document, text, left_out)
+        text, roots = _main_part(document, markup, text, left_out)
     text = marked_prose(_CLOSED_UP.sub("", text), SEPARATOR)
-    form = _form(text, roots, tags)
+    form = _form(text, roots, markup.tags)
     text = f"{text} {form}" if form else text
     if len(text.split(None, LITTLE_TEXT_WORDS)) > LITTLE_TEXT_WORDS:
         return _Parsed(document, Content(text, tuple(left_out)), roots, (form,) if form else ())
@@ -353,12 +377,11 @@ def compared_pieces(text: str) -> list[str]:
     return [text + " " * (sign == SEPARATOR) for text, sign in zip(pieces[::2], pieces[1::2], strict=False)]
 
 
-def _form(text: str, roots: tuple[LexborNode, ...], tags: set[str]) -> str:
+def _form(text: str, roots: tuple[LexborNode, ...], tags: frozenset[str]) -> str:
     """Return a word for what no word says: case and indentation of code, case of codes, pictures."""
     lines: list[str] = []
     pictures: list[str] = []
-    selector = ",".join(sorted(tags & _CODE_TAGS))
-    for node in (node for root in roots if selector for node in _SELECTOR.find(selector, root)):
+    for node in (node for root in roots for node in _find(sorted(tags & _CODE_TAGS), root)):
         if node.tag == "img":
             pictures.append(_picture(node))
         elif (above := node.parent) is None or above.tag != "pre":
@@ -444,14 +467,19 @@ def content_of(html: str) -> LexborNode | None:
     return _parsed(html).document
 
 
-def _document(source: bytes, tags: set[str]) -> LexborNode | None:
-    if b"shadowrootmode" in source:  # a visitor reads such a template in its place
+def _document(source: bytes, markup: _Markup) -> LexborNode | None:
+    if b"shadowrootmode" in markup.source:  # a visitor reads such a template in its place
         source = _SHADOW_ROOT.sub(b"<div", source)
-    for markup, sign in ((b"<wbr>", ""), (b"<sup>2</sup>", "²"), (b"<sup>3</sup>", "³")):
-        source = source.replace(markup, sign.encode())
+    if "wbr" in markup.tags:
+        source = source.replace(b"<wbr>", b"")
+    if "sup" in markup.tags:
+        for raised, sign in ((b"<sup>2</sup>", "²"), (b"<sup>3</sup>", "³")):
+            source = source.replace(raised, sign.encode())
     document = LexborHTMLParser(source).root
     if document is not None:
-        for node in _SELECTOR.find(_first_selector(source, tags), document):
+        selectors = markup.selectors(_FIRST_BY_TAG, _FIRST_BY_ATTRIBUTE)
+        selectors += [f"a[href*='.{end.decode()}' i]" for end in sorted({*_FILE_END.findall(markup.lower)})]
+        for node in _find(selectors, document):
             tag = node.tag
             if tag not in _SILENT and (said := _said(node)) and node.parent is not None:
                 node.insert_before(f" {said} ")
@@ -460,13 +488,10 @@ def _document(source: bytes, tags: set[str]) -> LexborNode | None:
     return document
 
 
-def _first_selector(source: bytes, tags: set[str]) -> str:
-    """Selector of what is never text or says more than its text, as far as a source may have it."""
-    lower = source.lower()
-    parts = [_FIRST_BY_TAG[tag] for tag in sorted(tags & _FIRST_BY_TAG.keys())]
-    parts += [selector for attribute, selector in _FIRST_BY_ATTRIBUTE.items() if attribute in lower]
-    parts += [f"a[href*='.{end.decode()}' i]" for end in sorted({*_FILE_END.findall(lower)})]
-    return ",".join(parts) or "script"
+def _find(selectors: Iterable[str], root: LexborNode) -> list[LexborNode]:
+    """Elements of some selectors in document order."""
+    selector = ",".join(selectors)
+    return _SELECTOR.find(selector, root) if selector else []
 
 
 def _said(node: LexborNode) -> str:
@@ -567,25 +592,27 @@ def _reasons_of_much(left_out: list[LeftOut], remaining: str) -> set[str]:
     return {reason for reason, own in sizes.items() if own and size <= max(3 * own - total, 0)}
 
 
-def _take_out(document: LexborNode, source: bytes, kept_reasons: frozenset[str]) -> Iterator[LeftOut]:
+def _take_out(
+    document: LexborNode, source: bytes, markup: _Markup, kept_reasons: frozenset[str]
+) -> Iterator[LeftOut]:
     """Take the outermost elements that are not compared off the tree."""
     taken: set[int] = set()
     inside: dict[int, bool] = {}
     in_main = _InMain(document)
     nodes = []
-    selectors = [_CANDIDATES]
+    selectors = markup.selectors(_CANDIDATES_BY_TAG, _CANDIDATES_BY_ATTRIBUTE)
     for attribute, pattern in _NAMES.items():
-        values = b" ".join({*pattern.findall(source)}).replace(attribute.encode() + b"=", b" ")
+        values = b" ".join({*pattern.findall(markup.source)}).replace(attribute.encode() + b"=", b" ")
         names = {*values.translate(_NO_QUOTES).split()}
         # In an order that every process has: of more names, each would take others.
         meaningful = sorted(name for name in names if _has_meaning(name))[:_MOST_NAMES]
         selectors += [f'[{attribute}~="{name.decode()}"]' for name in meaningful]
     for pattern in _LABELS:
-        named = {(name.decode(), value.decode("utf-8", "replace")) for name, value in pattern.findall(source)}
+        labels = {*pattern.findall(markup.source)}
+        named = [(name.decode(), value.decode("utf-8", "replace")) for name, value in labels]
         selectors += [f'[{name}="{value}"]' for name, value in named if _is_ad_attribute((name, value))]
-    selectors += [f"[{attribute.decode()}]" for attribute in set(_AD_ATTRIBUTE.findall(source))]
-    selector = ",".join(selectors)
-    candidates = [(_reason(node), node) for node in _SELECTOR.find(selector, document)]
+    selectors += [f"[{attribute.decode()}]" for attribute in set(_AD_ATTRIBUTE.findall(markup.source))]
+    candidates = [(_reason(node), node) for node in _find(selectors, document)]
     for reason, node in candidates:
         if reason is None and _is_moment(node):
             node.insert_before(CLOCK_BEGIN)
@@ -706,10 +733,10 @@ def _take_out_labelled(document: LexborNode, kept_reasons: frozenset[str]) -> It
             part.decompose()
 
 
-def _mark_dates(document: LexborNode, tags: set[str]) -> None:
+def _mark_dates(document: LexborNode, tags: frozenset[str]) -> None:
     """Mark dates in bold, in lists of values and in tables as statements, by their labels; views as noise."""
-    emphasis = ",".join(selector for selector in _EMPHASIS if selector.rpartition(">")[2] in tags) or "mark"
-    for node in _SELECTOR.find(emphasis, document)[:_MOST_ROWS]:
+    emphasis = (selector for selector in _EMPHASIS if selector.rpartition(">")[2] in tags)
+    for node in _find(emphasis, document)[:_MOST_ROWS]:
         if _is_in_sentence(node, node.text(strip=True)):
             node.insert_before(DATED)
     for value in _SELECTOR.find("dt+dd", document)[:_MOST_ROWS] if "dd" in tags else ():
@@ -862,16 +889,16 @@ class _InMain:
 
 
 def _main_part(
-    document: LexborNode, text: str, left_out: list[LeftOut]
+    document: LexborNode, markup: _Markup, text: str, left_out: list[LeftOut]
 ) -> tuple[str, tuple[LexborNode, ...]]:
     """Return the text and elements of the main part, the title and alerts, if they hold most of the words."""
-    nodes = _SELECTOR.find("main,[role=main],article", document)
+    nodes = _find(markup.selectors(_MAIN_BY_TAG, {b"role": "[role=main]"}), document)
     mains = [one for one in nodes if one.tag != "article" or one.attributes.get("role") == "main"] or nodes
     if len(mains) != 1:
         return text, (document,)
     title = next(iter(_SELECTOR.find("title", document)), None)
     in_main = _InMain(document)
-    loud = [node for node in _SELECTOR.find(_LOUD, document)[:8] if not in_main.has(node)]
+    loud = [node for node in _find(markup.selectors({}, _LOUD), document)[:8] if not in_main.has(node)]
     roots = (*([] if title is None else [title]), *loud, mains[0])
     texts = [root.text(separator=SEPARATOR, strip=True) for root in roots]
     outside = _without(text, texts[-1])
