@@ -91,51 +91,7 @@ _DAY: Final = r"(?:0?[1-9]|[12]\d|3[01])"
 _SECOND: Final = r"(?:\s(?:الثاني|الأول|الآخر))?"
 _WITH_YEAR: Final = rf",?[\s/-]{{1,3}}(?:พ\.ศ\. |de |del |do |da |de l'any )?{_YEAR}{_AFTER_YEAR}"
 _COUNT: Final = r"(?:\d{1,3}(?:\s\d{3}){1,4}(?!\d)|\d++(?>(?:[.,']\d++)*))(?:\s?[km]\b)?"
-_TIMES: Final = (
-    r"(?:times|veces|mal|fois|volte|vezes|раза?|razy?|gånger|ganger|gange|keer|kez|defa|lần|kali|kertaa"
-    r"|x|krát)"
-)
-_PEOPLE: Final = (
-    r"(?:users?|visitors?|guests?|members?|gäste|mitglieder|benutzer|besucher|usuarios|invitados|miembros|visitantes|utilisateurs"
-    r"|visiteurs|invités|membres|utenti|ospiti|visitatori|пользовател\w{1,3}|гост\w{1,3}|посетител\w{1,3}|użytkowników|gości"
-    r"|osób|gebruikers|gasten|host(?:ů|é|ia|í)|bezoekers|ziyaretçi|misafir|üye|readers|leser|lecteurs|lectores|lettori|leitores|lezers|читател\w{1,3}|czytelników)"
-)
-_ONLINE: Final = r"(?:online|онлайн|en línea|conectad[oa]s|en ligne|connectée?s|collegati|çevrimiçi)"
-_OTHERS: Final = (
-    r"(?>(?:[\s,;:()&+]|and|und|et|y|e|и|та|ve|are|is|in total|currently|[0-9]++|registered|hidden|bots?"
-    rf"|{MASK}|{_PEOPLE})*)"
-)
-_ONLINE_AFTER: Final = re.compile(rf"{_OTHERS}(?:{_ONLINE}|browsing|viewing|на форуме)")
-_ONLINE_BEFORE: Final = re.compile(
-    rf"(?:{_ONLINE}|на форуме){_OTHERS}$"
-    # phpBB in ten languages: "Users browsing this forum: No registered users and 4 guests"
-    r"|(?:browsing this|in diesem|parcourant ce|navegando (?:por este|neste)|visitano il|przeglądający to"
-    r"|op dit|просматривают|prohlížející toto|bu forumu)[^.:]{0,40}:[^.:]{0,99}$"
-)
-_WATCHERS: Final = (
-    rf"(?:people|persons?|others|shoppers|customers|{_PEOPLE}|personen|personer|leute|ihmistä|personnes|personas|persone|pessoas|mensen"
-    r"|osób|osoby|kişi|человека?|lid[íéi]|ľudí|oameni|хора|людей|ljudi)"
-)
-_WATCH: Final = rf"(?:{'|'.join(WORDS['watch'].split())})"
-_SEEN_VERB: Final = (
-    r"(?:dilihat|dibaca|přečteno|viewed|read|seen|accessed|visited|vist[aeio]|leída|leído|lida|lido|letta|letto|lu|vu|gelesen|angesehen|aufgerufen"
-    r"|angeklickt|просмотрено|прочитано|bekeken|läst|vist|wyświetlono|przeczytano|okundu|görüntülendi|zobrazeno)"
-)
-_VISITS: Final = (
-    r"(?:visits|visitors|hits|online|онлайн|смотрят|просматривают|посетителей|визитов|besucher|visiteurs|visitantes|visitatori"
-    r"|bezoekers|odwiedzin|ziyaretçi|besökare|pengunjung|vizitatori|επισκέπτες|(?:ال)?زوار|بازدیدکنندگان|מבקרים|(?:hit|visitor|visit|page)\scount(?:er)?|besucherzähler|compteur"
-    r"|contador|contatore|сч[её]тчик|licznik|počítadlo|sayaç)"
-)
-_SEEN: Final = (
-    rf"(?:{_SEEN_VERB}\s?[:：]?\s{_COUNT}\s?{_TIMES}(?!\w)"
-    rf"|{_WATCH}\s(?:сейчас\s)?{_COUNT}\s{_WATCHERS}(?!\w)"
-    rf"|(?:seen|read)\sby\s{_COUNT}\s(?:people|{_PEOPLE})(?!\w)"
-    rf"|(?:queries|requêtes|zapytań|запрос(?:ов|ы)|запит(?:ів|и))(?:\s(?:sql|к бд|до бд))?\s?[:：]\s?{_COUNT}"
-    rf"|(?:{_VISITS}|{_PEOPLE}\s{_ONLINE})(?:\s\w{{2,8}})?\s?[:：]\s?{_COUNT}"
-    rf"(?:[\s,/|·-]{{1,3}}(?:total|всего|gesamt|insgesamt|totale|totaal|łącznie|celkem|toplam)\s?[:：]?\s?{_COUNT})?"
-    r"|(?:visitor|besucher|visiteur|visitante|visitatore|посетитель)\s(?:number|nummer|número|numero|no\.|nr\.|n[º°]|#|№)"
-    rf"\s?[:：]?\s?{_COUNT})"
-)
+_TIMES: Final = rf"(?:{'|'.join(WORDS['times'].split())})"
 _THAI_MONTH: Final = r"(?:ม\.ค|ก\.พ|มี\.ค|เม\.ย|พ\.ค|มิ\.ย|ก\.ค|ส\.ค|ก\.ย|ต\.ค|พ\.ย|ธ\.ค)\."
 _DAY_FIRST: Final = "|".join(
     (
@@ -170,12 +126,7 @@ _GROUPED: Final = r"(?:[0-9]{1,3}(?:\s[0-9]{3}){1,4}(?![0-9])|" + _NUMBER + ")"
 _MANY: Final = (
     r"(?:[km万萬만천]|тыс\.|млн|mil|mio\.?|mln\.?|mrd\.?|tsd\.?|tis\.|tys\.|lakh|crore|jt|juta|ribu|rb)"
 )
-_VIEWS: Final = (
-    rf"(?:{_any_of(_VIEW)}|page\s{_any_of(_VIEW)}"
-    rf"|(?:{_PEOPLE}|{_WATCHERS}) (?:are |currently )?{_ONLINE}"
-    rf"|{_WATCHERS}\s(?:[^\W\d]\w{{0,19}}\s){{0,3}}{_WATCH}|watching"
-    rf"|viewing (?:now|this)|{_TIMES}\s{_SEEN_VERB})(?!\w)"
-)
+_VIEWS: Final = rf"(?:(?:page\s)?{_any_of(_VIEW)}|{_TIMES}\s(?:{'|'.join(WORDS['watching'].split())}))(?!\w)"
 _CJK_VIEWS: Final = (
     "(?:ยอดวิว|ยอดเข้าชม|เปิดดู|อ่าน|視聴|再生|阅读|浏览|閱讀|瀏覽|查看|点击|點擊|点阅|人气|人氣|围观"
     "|看过|看過|位(?:访客|訪客|访问者)|播放|閲覧|見てい|目の(?:訪問|来訪)|보고 있"
@@ -215,7 +166,6 @@ _DIGIT_FIRST: Final = "|".join(
         rf"(?P<views>(?<![0-9]-){_GROUPED}\+?(?=\s{{0,3}}[a-z\x80-\U0010ffff])\s?{_MANY}?(?:\s{_VIEWS}(?!\s[0-9.,]++\s?{_TIMES}(?!\w))"
         rf"|\s?(?:次|人|回|명이?)?(?:正在|が)?(?:この[^を]{{1,5}}を)?\s?{_CJK_VIEWS})(?!{_CJK_NUMBER}?\s?[:：]\s?\d))",
         rf"(?P<left>[0-9]++\s?{_PART}(?:{_JOIN}[0-9]++\s?{_PART}){{1,3}}|[0-5]?\d:[0-5]\d)(?!:?\d)",
-        rf"(?P<people>[0-9]++\s(?:registered|hidden|bots?|{_PEOPLE})(?!\w))",
         rf"(?P<run>{_NUMBER}\s?(?:{_SHORT_UNIT}|{_any_of(_UNIT)}))(?!\w)",
     )
 )
@@ -253,7 +203,6 @@ _NUMERIC: Final = re.compile(
     rf"|(?=[abcdeijnprstx]){_TOKEN}"
     rf"|(?=[rh])(?P<era>[rh]0?\d{{1,2}}[./](?:0?[1-9]|1[0-2])[./]{_DAY}(?![\d./]))"
     rf"|(?=[pumgv])(?P<online>{_VIEWS}\s?[:：]\s?{_COUNT})"
-    rf"|(?=[a-ehgiklmopqrstuvwzüεпчосгвзزابמ])(?P<seen>{_SEEN})"
     rf"|(?=[^\x00-\u0dff])(?P<cjk>{_CJK_VIEWS}{_CJK_NUMBER}?\s?[:：]?\s?{_NUMBER}[万萬만]?))"
 )
 _RUN: Final = re.compile(
@@ -442,9 +391,7 @@ _HINTS: Final = frozenset(
         *(word for word, bits in _MARKS.items() if bits & (_STRONG | _WEAK | _AFTER | _BEFORE | _VIEW)),
         *_TABLE["unspaced"],
         *WORDS["hints"].split(),
-        *WORDS["watch"].split(),
-        *WORDS["countdown"].split(),
-        *WORDS["left"].split(),
+        *" ".join(WORDS[name] for name in ("countdown", "left", "times")).split(),
     )
 ) - {"a", "n"}
 FRENCH_AGO: Final = " y a "
@@ -600,7 +547,6 @@ _JUDGED_BY_CONTEXT: Final = _DATES | {
     "clock",
     "unix",
     "run",
-    "people",
     "memory",
     "era",
     "left",
@@ -686,7 +632,7 @@ class _Masks:
             words = originals[bisect_left(marks, begin) : bisect_left(marks, end)]
             before = ""
             if kind in _JUDGED_BY_CONTEXT:
-                is_far = kind == "people" or (kind in _DATES and self._has_prose)
+                is_far = kind in _DATES and self._has_prose
                 before = words_before(begin, _PROSE_CONTEXT if is_far else _CONTEXT)
             if kind in _DATES and (second := _second_of_period(short, match)) is not None:
                 period_end = second
@@ -747,11 +693,6 @@ class _Masks:
             )
         if kind in ("vietnamese", "ngày"):
             return "tháng" in words
-        if kind == "people":
-            return (
-                _ONLINE_AFTER.match(match.string, match.end()) is not None
-                or _ONLINE_BEFORE.search(before) is not None
-            )
         if kind == "unix":
             return _says(before, _SAYS_TIME, _TIME_SIGNS, 3)
         if kind == "left":
@@ -856,8 +797,9 @@ def _with_clocks(text: str, plain: str, begin: int, end: int, separator: str) ->
         return _SHOWN_NUMBER.sub(_clock, shown) if _sums(plain) == 1 else ""
     words = piece.translate(_NO_DIGITS)
     if not words.strip(_NUMBER_SIGNS):  # label and number in elements of their own
-        label = plain[max(begin - _LONGEST_COUNTER, 0) : max(begin - 1, 0)].rpartition(separator)[2].lower()
-        behind = plain[end + 1 : end + _LONGEST_COUNTER].partition(separator)[0].lower()
+        before, after = plain[max(begin - _LONGEST_COUNTER, 0) : begin], plain[end : end + _LONGEST_COUNTER]
+        label = before.rstrip(separator).rpartition(separator)[2].lower()
+        behind = after.lstrip(separator).partition(separator)[0].lower()
         piece = f"{label} {piece}" if label.endswith((":", "：")) else f"{piece} {behind}"
         words = piece.translate(_NO_DIGITS)
     if not _may_count(words):
@@ -879,40 +821,34 @@ def _sums(text: str) -> int:
 
 @lru_cache(4096)  # the rows of a table differ in their numbers alone
 def _may_count(text: str) -> bool:
-    """Whether a text without its numbers has a word of those who look at a page, or of a forum's posts."""
-    words = {*_HINT_WORD.findall(text)}
-    return (
-        not words.isdisjoint(_VISITS_WORDS)
-        or len(words & _FORUM) >= _FORUM_WORDS
-        or not (words.isdisjoint(_PEOPLE_WORDS) or words.isdisjoint(_WATCHING))
-        or not (text.isascii() or _AUDIENCE_SIGNS.search(text) is None)
-    )
+    """Whether a text without its numbers has a word of a counter."""
+    return not _COUNTER_WORDS.isdisjoint(_HINT_WORD.findall(text)) or _AUDIENCE_SIGNS.search(text) is not None
 
 
-def _is_counter(piece: str) -> bool:
+def _is_counter(text: str) -> bool:
     """Whether the numbers of a short text count visitors of the page, or posts and members of a forum."""
-    words = {*_HINT_WORD.findall(piece)}
-    label = _LABELLED_COUNT.search(piece)
-    has_visitors = not words.isdisjoint(_AUDIENCE) or _AUDIENCE_SIGNS.search(piece) is not None
-    is_present = not words.isdisjoint(_NOW)
-    has_watchers = not (words.isdisjoint(_PEOPLE_WORDS) or words.isdisjoint(_WATCHING))
-    is_counter = (
-        (has_watchers and (is_present or label is not None or piece[0].isdigit()))
-        or len(words & _FORUM) >= _FORUM_WORDS
-        or (label and not {*_HINT_WORD.findall(piece[: label.start()])}.isdisjoint(_VISITS_WORDS))
-        or (has_visitors and (is_present or has_watchers))
-        or (
-            has_visitors
-            and sum(map(str.isalpha, words)) <= _COUNTER_WORDS
-            and len(_SHOWN_NUMBER.findall(piece)) == 1
-        )
-    )
-    return bool(is_counter) and words.isdisjoint(_STATED) and _NO_COUNT.search(piece) is None
+    words = {*_HINT_WORD.findall(text)}
+    if not words.isdisjoint(_STATED) or _NO_COUNT.search(text) is not None:
+        return False
+    if len(words & _FORUM) >= _FORUM_WORDS:  # 12 posts, 3 topics, 2 members
+        return True
+    label = _LABELLED_COUNT.search(text)
+    if label is not None and not _VISITS.isdisjoint(_HINT_WORD.findall(text[: label.start()])):
+        return True  # hits: 12
+    is_single = len(_SHOWN_NUMBER.findall(text)) == 1
+    does, is_now = not words.isdisjoint(_WATCHING), not words.isdisjoint(_NOW)
+    if not words.isdisjoint(_AUDIENCE) or _AUDIENCE_SIGNS.search(text) is not None:
+        is_short = is_single and sum(map(str.isalpha, words)) <= _SHORT_COUNTER
+        if does or is_now or is_short:  # 12 visitors
+            return True
+    if not words.isdisjoint(_PEOPLE):  # 12 people are looking at this
+        return does and (is_now or label is not None or text[0].isdigit())
+    return does and is_single and not words.isdisjoint(_OFTEN)  # viewed 12 times
 
 
 def _clock(number: re.Match[str]) -> str:
     word = number[1] or ""  # its form follows the number: 27 відвідувачів, 33 відвідувачі
-    is_counted = word.lower() in _AUDIENCE or word.lower() in _PEOPLE_WORDS
+    is_counted = word.lower() in _AUDIENCE or word.lower() in _PEOPLE
     shown = number[0] if is_counted else number[0][: len(number[0]) - len(word)]
     return f"{CLOCK_BEGIN}{shown}{CLOCK_END}{'' if is_counted else word}"
 
@@ -952,8 +888,8 @@ _NO_PROSE: Final = _DATE_LABELS.union(_MARKS)
 _PROSE_WORDS: Final = 2
 _PROSE_SIGNS: Final = 6  # of scripts without blanks
 _SHORTEST_PROSE: Final = 12  # characters
-_LONGEST_COUNTER: Final = 100
-_COUNTER_WORDS: Final = 3
+_LONGEST_COUNTER: Final = 160
+_SHORT_COUNTER: Final = 3
 _FORUM_WORDS: Final = 3
 _LONGEST_STATISTICS: Final = 4096
 _NEWEST_NAMES: Final = tuple(name.strip() for name in WORDS["newest"].split("|"))
@@ -973,13 +909,15 @@ _SHOWN_NUMBER: Final = re.compile(
 _SUM: Final = re.compile(
     r"(?<![\d.,])[0-9]{1,2}\s?[+x×*−-]\s?[0-9]{1,2}\s?(?:=(?:\s?\?)?|\?)(?=\s?(?:\x1f|\Z))"
 )
-_AUDIENCE, _FORUM, _NOW = (frozenset(WORDS[name].split()) for name in ("audience", "forum", "now"))
-_STATED: Final = _STATEMENTS - {"antal", "total"}  # numbers of what the next word says
-_VISITS_WORDS: Final = _AUDIENCE.union(WORDS["visits"].split(), WORDS["people"].split())
-_WATCHING: Final = frozenset(WORDS["watching"].split())
-_PEOPLE_WORDS: Final = frozenset((WORDS["counters"] + WORDS["people"]).split()) - _WATCHING
+_AUDIENCE, _FORUM, _NOW, _WATCHING, _OFTEN = (
+    frozenset(WORDS[name].split()) for name in ("audience", "forum", "now", "watching", "times")
+)
+_PEOPLE: Final = frozenset((WORDS["counters"] + WORDS["people"]).split()) - _WATCHING
+_VISITS: Final = _AUDIENCE.union(WORDS["visits"].split(), WORDS["people"].split())
+_COUNTER_WORDS: Final = _VISITS | _FORUM | _WATCHING
 _AUDIENCE_SIGNS: Final = re.compile("|".join(WORDS["audience_signs"].split()))
-_LABELLED_COUNT: Final = re.compile(r"[:：]\s?[0-9]|(?:[#№]|n[º°o]\.?|nr\.?)\s?[0-9]")
+_STATED: Final = _STATEMENTS - {"antal", "total"}  # numbers of what the next word says
+_LABELLED_COUNT: Final = re.compile(r"(?:[:：#№]|n[º°o]\.?|nr\.?|num(?:ber|mer|ero)|número)\s?[0-9]")
 _NO_COUNT: Final = re.compile(  # prices, hours, shares, years
     r"[$€£¥₽₹₺₩₫₴₪฿￥%]|[0-9][:/–-][0-9]|[0-9][.,][0-9]{1,2}(?![0-9]|\s?[km]\b)|(?<![0-9.,])(?:19|20)[0-9]{2}(?![0-9.,])"
 )
