@@ -19,8 +19,6 @@ planning, commits and the fold are in it; the imports are not. The crawls are CP
 more of the wall time on a quiet machine. On a busy one it is not, and CPU time decides.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import resource
@@ -30,7 +28,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from benchmarks.common import in_fresh_process, machine, printed, verdict
 from benchmarks.server import server, vocabulary
@@ -53,7 +51,7 @@ class Crawled(NamedTuple):
     scraped: tuple[float, float]
     """Wall and CPU time until the last page was scraped, s."""
 
-    def until_scraped(self) -> Crawled:
+    def until_scraped(self) -> Self:
         """The same without what follows the last page."""
         return self._replace(wall_s=self.scraped[0], cpu_s=self.scraped[1])
 

@@ -11,8 +11,6 @@
 - *chaos*, only if asked for: cycles of a crawl whose fetchers, scheduler and owner are killed and stopped.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random
@@ -25,7 +23,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 from scrapy import Request, Spider, signals
@@ -64,7 +62,7 @@ class Listed(Spider):
         self.port, self.pages, self.work_ms = port, pages, work_ms
 
     @classmethod
-    def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Listed:
+    def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Self:
         """Note the times of an owner's crawl."""
         self = super().from_crawler(crawler, *args, **kwargs)
         crawler.signals.connect(self._note, signals.response_received)

@@ -23,8 +23,6 @@ leave at least 95% of those with an honest tenth host, and at most one false cha
 of this web differ by a tenth in the changes that they find, so each way has a trial for each seed.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys
@@ -33,7 +31,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -266,7 +264,7 @@ class Compared(NamedTuple):
     """Standard error of the ratio, NaN for a single trial."""
 
     @classmethod
-    def of(cls, rows: Sequence[Row], honest: Sequence[Row], name: str) -> Compared:
+    def of(cls, rows: Sequence[Row], honest: Sequence[Row], name: str) -> Self:
         """Compare the means of a field."""
         one, other = ([float(getattr(row, name)) for row in some] for some in (rows, honest))
         mean, share = statistics.fmean(one), statistics.fmean(one) / statistics.fmean(other)

@@ -3,8 +3,6 @@
 It runs in a process of its own, so that the crawler has a core to itself.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Iterator, Sequence
@@ -12,7 +10,7 @@ from contextlib import contextmanager
 from itertools import accumulate
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 WORDS_PER_PAGE = 1_500
 WORDS_PER_PARAGRAPH = 75
@@ -32,7 +30,7 @@ class Pace(NamedTuple):
     """Responses since it was last set to 0."""
 
     @classmethod
-    def at_once(cls) -> Pace:
+    def at_once(cls) -> Self:
         """No delay."""
         context = get_context("spawn")
         return cls(context.Value("d", 0.0, lock=False), context.Value("d", 0.0, lock=False))

@@ -110,11 +110,11 @@ def check_jobdir(settings: BaseSettings) -> None:
     if not (name := settings.get("JOBDIR")):
         return
     path = Path(name).absolute()
-    there = next(directory for directory in (path, *path.parents) if directory.exists())
-    if not (there.is_dir() and os.access(there, os.W_OK)):
+    nearest_directory = next(directory for directory in (path, *path.parents) if directory.exists())
+    if not (nearest_directory.is_dir() and os.access(nearest_directory, os.W_OK)):
         raise SettingsError(
-            f"JOBDIR must be a directory that can be written, and {there} cannot. Set another, or remove it: "
-            "an interrupted cycle goes on without a JOBDIR too"
+            f"JOBDIR must be a directory that can be written; {nearest_directory} cannot. Set another, or "
+            "remove it: an interrupted cycle goes on without a JOBDIR too"
         )
 
 

@@ -1,14 +1,12 @@
 """Spiders of strangers, run as they are: what a cycle fetches, and that nothing else is different."""
 
-from __future__ import annotations
-
 import gc
 import json
 import struct
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import pytest
 import pytest_twisted
@@ -47,7 +45,7 @@ class Collect:
         self.items = crawler.spider.collected = []
 
     @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Collect:
+    def from_crawler(cls, crawler: Crawler) -> Self:
         """Begin an empty list of items and give it to the spider."""
         return cls(crawler)
 

@@ -277,8 +277,8 @@ def _text(name: str, value: Value) -> str:
 
 def show(bought: Budgets, console: Console) -> None:
     """Print what was replayed, the table, and the answers."""
-    about = bought.evaluations[0].history
-    spoken = f"{about.source}: {counted(about.pages, 'page')}, {counted(about.cycles, 'cycle')}"
+    history = bought.evaluations[0].history
+    spoken = f"{history.source}: {counted(history.pages, 'page')}, {counted(history.cycles, 'cycle')}"
     if bought.is_sample:
         spoken += (
             "; only its panel was visited in every cycle: a random sample of "
@@ -313,9 +313,11 @@ def draw(budgets: Budgets) -> Figure:
     for axes in panels[2:]:
         axes.set_xlabel("budget: visits per cycle, share of the pages")
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
-    about = budgets.evaluations[0].history
+    history = budgets.evaluations[0].history
     sample = ", estimated from its panel" if budgets.is_sample else ""
-    figure.suptitle(f"{Path(about.source).name}: {counted(budgets.pages, 'page')}{sample}", x=0.02, ha="left")
+    figure.suptitle(
+        f"{Path(history.source).name}: {counted(budgets.pages, 'page')}{sample}", x=0.02, ha="left"
+    )
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=4, frameon=False)
     figure.subplots_adjust(left=0.09, right=0.98, top=0.89, bottom=0.15, hspace=0.22, wspace=0.2)

@@ -60,10 +60,19 @@ OTHERS: Final = (
 
 
 def _add_growth_options(add: Callable[..., Any]) -> None:
-    add("--growth", action="store_true", help="learn a discovery function, by which hubs are ranked, instead")
+    add(
+        "--growth",
+        action="store_true",
+        help="learn a function that ranks hubs, instead of one that ranks pages",
+    )
     add("--discovery", type=float, default=0.1, metavar="SHARE", help="share of the budget for hubs")
     options.new_pages(add, "; learn what ranks them (GP4C_NEW_PAGE_FUNCTION)")
-    add("--score", default=DEFAULT, metavar="SCORE", help="with --growth: what ranks the other pages")
+    add(
+        "--score",
+        default=DEFAULT,
+        metavar="SCORE",
+        help="with --growth: score function of pages that are no hubs",
+    )
     jointly_help = (
         "with --growth: learn what ranks hubs, pages, and (--new-pages) first visits, by turns; OUTPUT gets "
         "the score function, files beside it the others"

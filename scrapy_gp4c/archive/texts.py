@@ -8,14 +8,12 @@ Texts are zstd frames. Their dictionary is trained on the first texts: pages of 
 that no single page repeats. A frame names its dictionary, so that every dictionary is kept.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from scrapy_gp4c.errors import ArchiveError
 from scrapy_gp4c.sqlite_files import SqliteKind
@@ -105,7 +103,7 @@ class Texts:
             self._training.close()
         self._connection.close()
 
-    def __enter__(self) -> Texts:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

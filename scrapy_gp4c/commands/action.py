@@ -34,8 +34,10 @@ def option(*names: str, **settings: Any) -> Option:
 
 JSON: Final = option("--json", action="store_true", help="print one JSON document instead")
 OTHER_SETTINGS: Final = (
-    option("--budget", metavar="B", help="with this budget: a share such as 0.05, or a count"),
-    option("--score", metavar="F", type=score_argument, help="with this score function"),
+    option("--budget", metavar="B", help="budget in place of GP4C_BUDGET: a share such as 0.05, or a count"),
+    option(
+        "--score", metavar="F", type=score_argument, help="score function in place of GP4C_SCORE_FUNCTION"
+    ),
 )
 """Options that take the place of settings, see `scrapy_gp4c.commands.actions.IN_PLACE_OF_SETTINGS`."""
 

@@ -56,8 +56,8 @@ class TrainingCommand:
         main = _main_of(self.name)
         if options.help or options.spider is None:
             return main(["--help"])
-        history, (given, arguments) = options.spider, OF_SCRAPY.parse_known_args(options.arguments)
-        scrapy_settings.setdict(arglist_to_dict(given.set), "cmdline")
+        history, (scrapy_options, arguments) = options.spider, OF_SCRAPY.parse_known_args(options.arguments)
+        scrapy_settings.setdict(arglist_to_dict(scrapy_options.set), "cmdline")
         if history in get_spider_loader(scrapy_settings).list():
             project = Project(scrapy_settings, history)
             history = str(project.store_path)
@@ -182,7 +182,7 @@ def _cluster(project: Project, options: Namespace) -> Clustering:
     _check_installed("clusters need", ("sklearn", "scipy"), "pip install 'scrapy-gp4c[cluster]'")
     with project.open_store() as store:
         store.check_no_open_cycle()
-    about = {"made": time.time(), "features": options.features, "seed": options.seed}
+    origin = {"made": time.time(), "features": options.features, "seed": options.seed}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "groups.npz")
         numbers = ["--clusters", str(options.clusters), "--seed", str(options.seed)]
@@ -194,7 +194,7 @@ def _cluster(project: Project, options: Namespace) -> Clustering:
         except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
             raise StoreError(f"the clusters that were made cannot be read: {error}") from error
     with project.open_store(readonly=False) as store:
-        store.put_clusters(StoredGroups(groups, groups.popularity(), about))
+        store.put_clusters(StoredGroups(groups, groups.popularity(), origin))
     clustered = int(groups.sizes.sum())
     return Clustering(clustered, len(groups.cluster) - clustered, len(groups.order), len(groups.links.source))
 

@@ -123,7 +123,8 @@ def _fetch(project: Project, url: str) -> Response:
     settings = project.scrapy_settings.copy()
     addons = settings.getdict("ADDONS")
     ours = [name for name in addons if load_object(name).__module__.startswith("scrapy_gp4c.")]
-    settings.set("ADDONS", {name: at for name, at in addons.items() if name not in ours}, "cmdline")
+    others = {name: priority for name, priority in addons.items() if name not in ours}
+    settings.set("ADDONS", others, "cmdline")
     settings.set("HTTPERROR_ALLOW_ALL", True, "cmdline")
 
     async def start(spider: Any) -> AsyncIterator[Request]:
@@ -160,7 +161,7 @@ def _show(compared: ComparedText, options: Namespace) -> None:
 
 
 TEXT = Action(
-    "what of a page is compared, left out and masked",
+    "the text of a page that is compared, and what is left out or masked",
     _run,
     [option("url", metavar="URL", help="page to fetch, as the spider would; nothing is recorded"), JSON],
     ComparedText,

@@ -310,7 +310,7 @@ def nearest(project: Project, store: Store, url: str) -> list[str]:
 
 def _in_common(one: str, other: str) -> int:
     """Characters that two texts begin with alike."""
-    differing = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    differing = (index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(differing, min(len(one), len(other)))
 
 

@@ -204,9 +204,9 @@ class _Collector:
         elif self._entry is None:
             if name in _ENTRIES:
                 self._entry, self._entry_depth = {}, self._depth
-                about = next((value for key, value in attributes.items() if key.endswith("}about")), None)
-                if about:  # RSS 1.0 has the URL of an item as rdf:about, too
-                    self._entry["about"] = about[:MAX_TEXT]
+                item_url = next((value for key, value in attributes.items() if key.endswith("}about")), None)
+                if item_url:  # RSS 1.0 has the URL of an item as rdf:about, too
+                    self._entry["about"] = item_url[:MAX_TEXT]
         elif self._depth == self._entry_depth + 1 and name in _TEXTS:
             self._element, self._text, self._text_size = name, [], 0
             if (

@@ -268,13 +268,13 @@ class LeaveOneOut:
         """Changes since the last visit, without the pages' own visits; shadows have none since their last."""
         sums = self._related.since(level)
         cycles = np.minimum(self._cycle - 1 - state["last_cycle"], sums.changes.shape[1] - 1)
-        at = self._rows(level, state["group"]), cycles
+        index = self._rows(level, state["group"]), cycles
         predicted = self._panel.predicted.copy()
         for n in range(1, KEPT_CYCLES + 1):
             predicted += self._shadows[f"predicted_{n}"] * (cycles >= n)
         return Sums(
-            sums.changes[at] - self._last("changed", cycles) - self._panel.changed,
-            sums.visits[at] - predicted,
+            sums.changes[index] - self._last("changed", cycles) - self._panel.changed,
+            sums.visits[index] - predicted,
         )
 
     def _site_rate(self, groups: Array) -> Array:
@@ -313,14 +313,12 @@ def choose_shadows(
     warmup_visits: int,
     function_in_use: ScoreFunction | None = None,
 ) -> tuple[Bools, PanelVisits | None]:
-    """Shadows that the open cycle, of `record` and not yet folded, would have visited, ``[S]``.
+    """Shadows that the open cycle would have visited, ``[S]``, and the visits to their pages.
 
-    Besides, visits to their pages; None where the score depends on no related page.
-
-    ``visits``: those of the cycle, dtype `VISIT`; ``shadows``: dtype `SHADOW` ``[S]``, as the cycle before
-    left them. They take part in the ranking of every round by the formula, clock and seed of the record, even
-    if settings have changed since the cycle was planned. ``function_in_use``: see `functions.recorded`,
-    also for errors.
+    The visits are None where the score depends on no related page. The cycle is not folded yet. Shadows take
+    part in the ranking of every round by the formula, clock and seed of its record, even if settings have
+    changed since it was planned. ``visits``: those of the cycle, dtype `VISIT`; ``shadows``: dtype `SHADOW`
+    ``[S]``, as the cycle before left them; ``function_in_use``: see `functions.recorded`, also for errors.
     """
     plan, cycle = record["plan"], record["cycle"]
     visited = np.asarray(shadows["n"] < warmup_visits)
@@ -341,18 +339,18 @@ def choose_shadows(
     cycle_visits = CycleVisits.of(visits)
     draw = draws_of(np.ascontiguousarray(shadows["key"]), draw_salt(record["seed"], cycle))
     site = _sites(pages, shadows["page"]) if any(plan.get("site_cuts", ())) else np.empty(0, np.uint64)
-    for cut, of_sites, seen, spent in _rounds(record):
+    for cut, site_cuts, seen, spent in _rounds(record):
         related = neighbourhood.seen_by(cycle_visits.first(seen), spent)
         round_columns: RoundColumns = related
         if own_pages is not None:
             round_columns = LeaveOneOut(related, shadows, own_pages.only(position < seen), cycle)
         state = RoundState(columns, slice(None), round_columns, draw)
         scores = function.scores(state, cycle)
-        score, tie = np.full(len(scores), cut[0]), np.full(len(scores), cut[1], np.uint64)
-        for key, *own_cut in of_sites:
-            of_site = site == np.uint64(key)
-            score[of_site], tie[of_site] = own_cut
-        visited |= (scores > score) | ((scores == score) & (state["draw"] <= tie))
+        least, tie = np.full(len(scores), cut[0]), np.full(len(scores), cut[1], np.uint64)
+        for key, *site_cut in site_cuts:
+            is_of_site = site == np.uint64(key)
+            least[is_of_site], tie[is_of_site] = site_cut
+        visited |= (scores > least) | ((scores == least) & (state["draw"] <= tie))
     return visited, own_pages
 
 
@@ -363,8 +361,8 @@ def _sites(known: KnownPages, pages: Array) -> Array:
 
 def _growth(known: KnownPages, pages: Array, needed: Sequence[str]) -> Columns:
     """Columns of the shadows' pages for new pages, sizes, gains and claims, where needed."""
-    beside = (*discovery.COLUMNS, *sizes.COLUMNS, *measured.COLUMNS, *refresh_value.COLUMNS, *weights.COLUMNS)
-    names = [name for name in beside if name in needed]
+    optional = (discovery, sizes, measured, refresh_value, weights)
+    names = [name for module in optional for name in module.COLUMNS if name in needed]
     if not {*EXTRAS, *KINDS_OF}.isdisjoint(needed):
         names += EXTRAS
     state = columns_in_order(known, pages) if names else {}
@@ -385,12 +383,12 @@ class _Ranking(NamedTuple):
 
 def _rounds(record: CycleRecord) -> Iterator[_Ranking]:
     plan = record["plan"]
-    beside = sum(plan[kind] for kind in ("hub", "panel", "warmup", "new"))
+    outside_policy = sum(plan[kind] for kind in ("hub", "panel", "warmup", "new"))
     planned = 0
     of_sites = plan.get("site_cuts") or [[] for _ in record["rounds"]]
     for cut, cuts_of_sites, counts in zip(plan["cuts"] or (), of_sites, record["rounds"], strict=False):
         if cut is not None:
-            spent = max(0, planned - beside)
+            spent = max(0, planned - outside_policy)
             yield _Ranking(
                 cut, cuts_of_sites, counts["seen"], spent / plan["budget"] if plan["budget"] else 0.0
             )

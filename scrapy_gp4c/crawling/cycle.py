@@ -289,7 +289,7 @@ class Deliveries:
         for name, values in entries.items():
             entry = Undelivered(*values)
             page: int | None = int(name)
-            if page is None or page >= self._store.pages or self._store.page(page).key != entry.key:
+            if int(name) >= self._store.pages or self._store.page(int(name)).key != entry.key:
                 page = self._store.find(entry.key)
             if page is not None:
                 self.pages[page] = entry
@@ -335,7 +335,7 @@ class Deliveries:
             return None
         return row._replace(fingerprint=entry.fingerprint, found_cycle=entry.found_cycle, has_copy=True)
 
-    def note(self, held: HeldVisit, extra: dict[str, Any], shown_url: str) -> None:
+    def note(self, held: HeldVisit, shown_url: str) -> None:
         """Note whether a visit was delivered; after too many failures in a row it counts as delivered."""
         page, row = held.claim.page, held.row
         entry = self.pages.get(page)
@@ -362,7 +362,6 @@ class Deliveries:
                 counted(entry.failures, "visit"),
                 held.failure,
                 self._redeliver,
-                extra=extra,
             )
 
     def forget(self, page: int) -> None:
@@ -1020,9 +1019,12 @@ class Cycle:
             self._doubted[visit.page] = held, host, visit.page in self._plan
             self.ended.append(visit.page)
             return info
-        is_skipped = self.settings.skip_unchanged and info.outcome in ("unchanged", "not_modified")
-        is_skipped = is_skipped and not self.needs_callback(visit.page)
-        is_skipped = is_skipped and (reading is None or has_same_markup())
+        is_skipped = (
+            self.settings.skip_unchanged
+            and info.outcome in ("unchanged", "not_modified")
+            and not self.needs_callback(visit.page)
+            and (reading is None or has_same_markup())
+        )
         if request is None or is_skipped or new.outcome not in HELD_OUTCOMES:
             self._record(held)
         else:
@@ -1096,7 +1098,7 @@ class Cycle:
         if not failed:
             return
         for held in failed:  # what they are compared with later is written before they are
-            self.deliveries.note(held, {}, str(self.store.request(held.claim.page)["url"]))
+            self.deliveries.note(held, str(self.store.request(held.claim.page)["url"]))
         try:
             self.deliveries.save()
         except StoreError as error:

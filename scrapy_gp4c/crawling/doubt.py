@@ -264,7 +264,7 @@ def near_bits(a: int, b: int) -> int:
 def way_of(old: str, new: str) -> str:
     """Difference between an address and the one that it was redirected to: both without their common end."""
     pairs = zip(reversed(old), reversed(new), strict=False)
-    end = next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
+    end = next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
     return f"{old[: len(old) - end]} {new[: len(new) - end]}"
 
 

@@ -6,11 +6,9 @@ A single forecast plans on the store itself. Several in a row plan on a copy of 
 visits change as a fold would change the store: an aborted transaction would keep a crawl from writing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -68,7 +66,7 @@ class PagesInMemory:
         self._group_visits = group_visits
 
     @classmethod
-    def of(cls, pages: KnownPages, last_cycle: int) -> PagesInMemory:
+    def of(cls, pages: KnownPages, last_cycle: int) -> Self:
         """A copy of a store's pages as its last finished cycle left them."""
         parts = [block for _, block in pages.blocks()]
         parts = parts or [columns.new_columns(np.empty(0, np.uint64)) | no_extras(0)]
@@ -202,9 +200,9 @@ def forecast(pages: KnownPages, cycle: int, settings: Settings, rules: PageRules
         counts = planned.counts
         plan = planned.plan()
         rounds.append(plan)
-        position = _unchanged_visits(pages, plan["page"])
-        position["kind"] = plan["kind"]
-        visits = np.concatenate((visits, position))
+        round_visits = _unchanged_visits(pages, plan["page"])
+        round_visits["kind"] = plan["kind"]
+        visits = np.concatenate((visits, round_visits))
         planned = None
         if not planner.is_over:
             planned = planner.plan_next(counts, Planned.of(visits), CycleVisits.of(visits))

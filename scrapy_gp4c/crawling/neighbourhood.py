@@ -122,11 +122,11 @@ class Clusters:
     @cached_property
     def _stored(self) -> StoredGroups:
         """Groups of all pages; those that became known since clusters were made are in none."""
-        (groups, popularity, about), pages = self._known.clusters() or NO_GROUPS, self._known.merged_pages
+        (groups, popularity, origin), pages = self._known.clusters() or NO_GROUPS, self._known.merged_pages
         new = pages - len(popularity)
         cluster = np.append(groups.cluster, np.full(new, NOWHERE, np.int32))
         groups = replace(groups, cluster=cluster, links=replace(groups.links, pages=pages))
-        return StoredGroups(groups, np.append(popularity, np.zeros(new, np.uint8)), about)
+        return StoredGroups(groups, np.append(popularity, np.zeros(new, np.uint8)), origin)
 
     @cached_property
     def number(self) -> npt.NDArray[np.intp]:
@@ -185,8 +185,9 @@ class Neighbourhood:
         self._last: tuple[CycleVisits, Array] = NO_VISITS_YET, NO_VISITS
         self._is_clustered = any(name in terminals.CLUSTERED for name in columns)
         self._is_linked = not measured.LINKED.keys().isdisjoint(columns)
-        beside = ("group", "last_cycle") if self.is_needed else ()
-        self.of_pages = {"key", *beside, *columns} & COLUMNS.keys() if PLAIN.issuperset(columns) else None
+        group_columns = ("group", "last_cycle") if self.is_needed else ()
+        page_columns = {"key", *group_columns, *columns} & COLUMNS.keys()
+        self.of_pages = page_columns if PLAIN.issuperset(columns) else None
         """Columns of the pages themselves that are read; None: any may be."""
         self.clusters = Clusters(known, cycle)
         self._groupings: dict[Name, Grouping] = {}

@@ -141,17 +141,18 @@ class Notifier:
         )
         shown = set(range(len(records)) if settings.on_change else ())
         for receiver in settings.notify:
-            positions = (at for at, record in enumerate(records) if receiver.wants(record))
+            positions = (index for index, record in enumerate(records) if receiver.wants(record))
             shown.update(islice(positions, receiver.most_shown))
         if settings.feed:
-            shown.update([at for at, one in enumerate(records) if one.kind in DEFAULT_EVENTS][-ENTRIES:])
+            in_feed = [index for index, one in enumerate(records) if one.kind in DEFAULT_EVENTS]
+            shown.update(in_feed[-ENTRIES:])
         pages, fingerprints = (events.visits[name].tolist() for name in ("page", "fingerprint"))
         with open_texts(self._store) as texts:
             if texts.diff is not None:
-                for at in sorted(shown):
-                    if records[at].kind == "changed":
-                        diff = texts.diff(pages[at], events.cycle, fingerprints[at])
-                        records[at] = replace(records[at], diff=diff)
+                for index in sorted(shown):
+                    if records[index].kind == "changed":
+                        diff = texts.diff(pages[index], events.cycle, fingerprints[index])
+                        records[index] = replace(records[index], diff=diff)
         self._warn_of(texts)
         return records
 

@@ -8,12 +8,10 @@ fill the budget; the others are outside it. Planning only reads: a crawl writes 
 (`scrapy_gp4c.crawling.cycle`), a forecast does not.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Collection, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -126,7 +124,7 @@ def rechecks(known: KnownPages, gone: Array, alive: int, budget: int, gone_after
     pages, is_due = np.ascontiguousarray(gone["page"]), gone["is_due"]
     if not len(pages):
         return pages, 0
-    site = known.directories()["site"][some_columns(known, pages, ("group",))["group"]]
+    site = sites_of(known, pages)
     order = np.lexsort((pages, gone["last_attempt"], gone["failures"], ~is_due))
     one_of_site = np.zeros(len(order), np.bool_)
     one_of_site[order[np.unique(site[order], return_index=True)[1]]] = True
@@ -223,11 +221,11 @@ def scores_of_waiting(
     related, out = neighbourhood.seen_by(), []
     for start in range(0, len(waiting.pages), SLICE):
         rows = slice(start, start + SLICE)
-        some = waiting.pages[rows]
-        known = pages.columns_of(some)
+        waiting_pages = waiting.pages[rows]
+        known = pages.columns_of(waiting_pages)
         known |= counted_links(known) | {name: column[rows] for name, column in links.items()}
         draw = draws_of(known["key"], draw_salt(*salt))
-        state = RoundState(neighbourhood.columns(known, some), slice(None), related, draw)
+        state = RoundState(neighbourhood.columns(known, waiting_pages), slice(None), related, draw)
         out.append(function.scores(state, cycle))
     return np.concatenate(out)
 
@@ -397,7 +395,7 @@ class Planner:
         self.planned_rounds = planned_rounds
 
     @classmethod
-    def of(cls, store: Store, settings: Settings) -> Planner:
+    def of(cls, store: Store, settings: Settings) -> Self:
         """Planner of a store's open cycle, or of its next one if none is open."""
         records = store.cycles(store.last_cycle)
         left_alone = records[-1].get("left_alone", {}) if store.open_cycle else ()
@@ -494,13 +492,14 @@ class Planner:
     def _planned(self, round: PlannedRound) -> PlannedRound:
         """Count the policy's pages of a round as planned."""
         chosen, counts = round.parts[RANKED], round.counts
-        divides = counts["cuts"] is not None and (chosen.cut is not None or not len(chosen.pages))
-        of_sites = chosen.site_cuts.items()
-        keys = np.unique(self._known.directories()["site"]).tolist() if of_sites else []
+        # One round without a cut-off, and no score divides the cycle's pages.
+        has_cut_off = counts["cuts"] is not None and (chosen.cut is not None or not len(chosen.pages))
+        keys = np.unique(self._known.directories()["site"]).tolist() if chosen.site_cuts else []
+        site_cuts = [(keys[site], *cut) for site, cut in chosen.site_cuts.items()]
         extended: PlanCounts = {
             **counts,
-            "cuts": [*(counts["cuts"] or ()), chosen.cut] if divides else None,
-            "site_cuts": [*counts.get("site_cuts", ()), [(keys[site], *cut) for site, cut in of_sites]],
+            "cuts": [*(counts["cuts"] or ()), chosen.cut] if has_cut_off else None,
+            "site_cuts": [*counts.get("site_cuts", ()), site_cuts],
             "ranked": counts["ranked"] + len(chosen.pages),
         }
         self.planned_rounds += 1
@@ -582,7 +581,7 @@ def best_hubs(
 
     ``is_hub``: ``[P]``; ``budget``: visits of the cycle that the control group leaves. Raises ScoreError.
     """
-    wanted = min(budget, budget_pages(settings.discovery, budget)) if settings.discovery else 0
+    wanted = min(budget, budget_pages(settings.discovery, budget))
     if wanted < 1 or not is_hub.any():
         return NOTHING_CHOSEN
     neighbourhood = Neighbourhood(pages, cycle, table.columns_read(settings.discovery_function, table.TOP_K))
@@ -615,9 +614,9 @@ def share_of_site(pages: KnownPages, settings: Settings) -> float:
     return settings.site_share if (site != site[:1]).any() else 1.0
 
 
-def sites_of(pages: KnownPages, some: Pages) -> npt.NDArray[np.uint64]:
+def sites_of(pages: KnownPages, page_ids: Pages) -> npt.NDArray[np.uint64]:
     """Key of the site of each of some pages; ids ascending."""
-    group = some_columns(pages, some, ("group",))["group"]
+    group = some_columns(pages, page_ids, ("group",))["group"]
     keys: npt.NDArray[np.uint64] = pages.directories()["site"][group]
     return keys
 

@@ -74,18 +74,19 @@ def canonical_url(response: Response, page_url: str) -> str | None:
     By ``<link rel="canonical">`` (RFC 6596), or else by the end of redirects.
     """
     head, url = response.body[:HEAD_BYTES], response.url
-    at = head.find(b"canonical")
+    position = head.find(b"canonical")
     for _ in range(MAX_TRIES):
-        if at < 0:
+        if position < 0:
             break
-        tag = head[head.rfind(b"<", 0, at) : head.find(b">", at) + 1]  # a pattern would try all tags: 0.5 ms
+        begin, end = head.rfind(b"<", 0, position), head.find(b">", position) + 1
+        tag = head[begin:end]  # a pattern would try all tags: 0.5 ms
         href = _HREF.search(tag) if tag[:5].lower() == b"<link" and _CANONICAL.search(tag) else None
         if href is not None:
             text = next(filter(None, href.groups()), b"").decode("utf-8", "replace")
             with suppress(ValueError):
                 url = urljoin(url, text.replace("&amp;", "&").strip())
             break
-        at = head.find(b"canonical", at + 1)
+        position = head.find(b"canonical", position + 1)
     return None if url == page_url else url
 
 
@@ -123,21 +124,25 @@ class UrlParts:
                 if len(self._now[part]) > 2 * SAMPLE:
                     self._now[part] = dict(sorted(self._now[part].items())[:SAMPLE])
 
-    def finish(self, asked: Sequence[str], asked_pages: int) -> Iterator[str]:
-        """Yield warnings; ``asked``: URLs of known pages that the spider asked for, of ``asked_pages``."""
-        asked_parts = Counter(part for url in asked for part, _ in parts_of(url))
-        asked_again = {(part, crc32(other.encode())) for url in asked for part, other in parts_of(url)}
+    def finish(self, requested_urls: Sequence[str], requested_pages: int) -> Iterator[str]:
+        """Yield warnings about URL parts that make known pages look new.
+
+        ``requested_urls``: a sample of the ``requested_pages`` known pages that the spider asked for.
+        """
+        parts = [pair for url in requested_urls for pair in parts_of(url)]
+        requested_parts = Counter(part for part, _ in parts)
+        requested_again = {(part, crc32(other.encode())) for part, other in parts}
         for part, now in self._now.items():
             before = self._before.get(part, [])
             urls = {name: now[name] for name in now if len(before) < SAMPLE or name <= before[-1]}
             # Without a part, the new pages of a list that grows, or of a directory, are one.
             again = [name for name in before if len(urls.get(name, ())) == 1]
             pages = self._pages[part] * len(again) // max(1, sum(map(len, urls.values())))
-            others = asked_parts[part] * asked_pages / max(1, len(asked))
+            others = requested_parts[part] * requested_pages / max(1, len(requested_urls))
             if len(again) >= max(MIN_VARIANTS, len(urls) / 2) and pages >= 2 * others:
                 yield self._warning(part, pages, urls[again[0]][0])
             elif cursors := [
-                name for name in before if self._is_cursor(part, name) and (part, name) not in asked_again
+                name for name in before if self._is_cursor(part, name) and (part, name) not in requested_again
             ]:
                 pages = sum(len(now[name]) for name in cursors)
                 yield (

@@ -120,30 +120,32 @@ class RequestData:
     def note_replaced(self, page: int, before: StoredRequest, now: StoredRequest) -> None:
         """Compare the spider's request of today with the stored one that it replaces."""
         data, is_same = self.of(now), now == before and "unstorable" not in now
-        if is_same and not data:
-            return
-        old = data if is_same else self.of(before)
-        steady, varying = self._steady, self.varying
-        for name in old.keys() & data.keys():
-            is_new = steady.get(name, 0) < MIN_STEADY and len(steady) < MAX_VARYING
-            if is_new and old[name] == data[name]:
-                steady[name] = steady.get(name, 0) + 1
-                self._cycle.store.amend_record(steady_data=steady.copy())
+        old_data = data if is_same else self.of(before)
+        names = old_data.keys() & data.keys()
+        self._count_steady({name for name in names if old_data[name] == data[name]})
         if is_same:
             return
-        names = {name for name in old.keys() & data.keys() if old[name] != data[name]}
+        varying = {name for name in names if old_data[name] != data[name]}
         jars = [request.get("meta", {}).get("cookiejar") for request in (before, now)]
         if None not in jars and jars[0] != jars[1]:  # of the page that sets up the session, too
-            names.add(JAR)
-        if not names <= varying and len(varying) < MAX_VARYING:
-            varying |= names
-            self._cycle.store.amend_record(varying_data=sorted(varying))
+            varying.add(JAR)
+        if not varying <= self.varying and len(self.varying) < MAX_VARYING:
+            self.varying |= varying
+            self._cycle.store.amend_record(varying_data=sorted(self.varying))
         handed = new_data(before, now)
         for name, value in handed.items():
             if self._handed_values.setdefault(name, value) != value:
                 self._handed_values[name] = None
         if handed and len(self._handed) < MAX_REMEMBERED:
             self._handed[page] = handed.keys()
+
+    def _count_steady(self, names: Collection[str]) -> None:
+        """Count that data of these names had the value of the run before."""
+        steady = self._steady
+        for name in names:
+            if steady.get(name, 0) < MIN_STEADY and len(steady) < MAX_VARYING:
+                steady[name] = steady.get(name, 0) + 1
+                self._cycle.store.amend_record(steady_data=steady.copy())
 
     def warn(self) -> None:
         """Warn of pages whose items are old or missing, because data was not handed on, or came too late."""

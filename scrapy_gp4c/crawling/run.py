@@ -200,7 +200,7 @@ class Run:
             self.idle_since_s = None  # only now nothing is left to send
         self._has_queued = load is not Load.NONE
         if load is Load.HELD:  # until the scheduler looks again
-            self.idle_since_s = self.idle_since_s or monotonic()
+            self._note_wait()
         return load
 
     def _leaves_room(self) -> bool:
@@ -212,28 +212,37 @@ class Run:
         assert downloads is not None
         if not (downloads.rests() and downloads.leave_a_host()):
             return False
-        self.idle_since_s = self.idle_since_s or monotonic()
+        self._note_wait()
         return True
+
+    def _note_wait(self) -> None:
+        """Note that free slots wait, unless they did before."""
+        self.idle_since_s = self.idle_since_s or monotonic()
+
+    def _awaits_start(self) -> bool:
+        """Whether the spider's start may still yield requests; not for ever."""
+        waited_s = 0.0 if self.idle_since_s is None else monotonic() - self.idle_since_s
+        return not has_started(self._crawler) and waited_s <= START_PATIENCE_S
 
     def _begin_round(self, load: Load) -> bool:
         """Plan the next round where it is due, now that no queued page can be sent; True if it has pages."""
         cycle = self.cycle
         if not self._setup.is_over():
-            self.idle_since_s = self.idle_since_s or monotonic()
+            self._note_wait()
             return False
         if self._feeder.deferred and has_started(self._crawler) and not under_way(self._crawler):
             self._feeder.feed_deferred()
             return True
         if self._feeder.waiting and not under_way(self._crawler):
             # Nothing is left to do but for pages whose finder does not come: a start that never ends, say.
-            self.idle_since_s = self.idle_since_s or monotonic()
-            if has_started(self._crawler) or monotonic() - self.idle_since_s > START_PATIENCE_S:
-                self._feeder.release()
-                return True
-            return False
+            self._note_wait()
+            if self._awaits_start():
+                return False
+            self._feeder.release()
+            return True
         while not (cycle.rounds_over or cycle.failure) and self._feeder.is_read:
             if cycle.without_outcome > len(self._feeder.late) and not self._is_due():
-                self.idle_since_s = self.idle_since_s or monotonic()
+                self._note_wait()
                 return False
             if self._plan_round(load):
                 return True
@@ -249,7 +258,7 @@ class Run:
         if not (self._has_rest and cycle.rounds_over):
             return False
         if under_way(self._crawler):  # what comes of these may go first
-            self.idle_since_s = self.idle_since_s or monotonic()
+            self._note_wait()
             return False
         self.idle_since_s = None
         pages: list[int] = []
@@ -283,8 +292,8 @@ class Run:
         """Send pages that the spider did not yield when it has nothing else to do; True if there are some."""
         if not self._feeder.late or under_way(self._crawler):
             return False
-        self.idle_since_s = self.idle_since_s or monotonic()
-        if not has_started(self._crawler) and monotonic() - self.idle_since_s <= START_PATIENCE_S:
+        self._note_wait()
+        if self._awaits_start():
             return False
         if self._hears_idle:
             if not self._is_idle:
@@ -490,9 +499,9 @@ class Run:
         is_explained = cause is not None or any(map(self.stats.get_value, (FROM_CACHE, NO_DOWNLOAD)))
         try:
             self._leave_alone(cycle.patience.end())
-            asked = [page for page in self._admission.restored if page < cycle.store.merged_pages]
-            urls = [stored["url"] for stored in cycle.store.requests(asked[:MAX_ASKED])]
-            for line in (*cycle.repeats.finish(), *cycle.repeats.parts.finish(urls, len(asked))):
+            requested = [page for page in self._admission.restored if page < cycle.store.merged_pages]
+            urls = [stored["url"] for stored in cycle.store.requests(requested[:MAX_ASKED])]
+            for line in (*cycle.repeats.finish(), *cycle.repeats.parts.finish(urls, len(requested))):
                 logger.warning("%s", line, extra=self.extra)
             self.notifier.cycle_ends()
             record = cycle.finish(reason)
@@ -538,9 +547,9 @@ class Run:
         except StoreError as error:
             if self.cycle.failure is None:  # else it has been said
                 logger.critical("%s", error, extra=self.extra)
-        for beside in (self.cycle.measuring, self.cycle.archive):
-            if beside is not None:
-                beside.close()
+        for resource in (self.cycle.measuring, self.cycle.archive):
+            if resource is not None:
+                resource.close()
         if self.warnings is not None:
             self.warnings.keep(self.cycle.store.path)
         set_mode(self.cycle.store.path, self.cycle.settings.store_mode)  # of files that this run has made

@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import Future
 from itertools import chain
 from threading import Timer
@@ -50,8 +51,8 @@ class SignalSender:
         self.under_way = 0
         """Events that handlers or pipelines have."""
         self._is_idle: Future[None] | None = None
-        self._noted: dict[int, int] = {}
-        """Cycle -> visits that are through by its record; empty: nobody listens."""
+        self._sent_visits: dict[int, int] = {}
+        """Cycle -> visits whose events are sent by its record; empty: nobody listens."""
         self._visits: dict[int, int] = {}
         """Finished cycle -> its visits."""
         self._unsent = list(self._unsent_events())
@@ -60,28 +61,30 @@ class SignalSender:
             crawler.signals.connect(self._stay_open, scrapy_signals.spider_idle)
         self._note()
 
-    def _unsent_events(self) -> list[tuple[VisitNumber, CycleEvents]]:
+    def _unsent_events(self) -> Iterator[tuple[VisitNumber, CycleEvents]]:
+        """Yield the events that earlier runs have not sent, of the last finished cycle and the open one."""
         store, settings, number = self._cycle.store, self._cycle.settings, self._cycle.number
         records: list[CycleRecord] = [{}, {}, *store.cycles(max(1, store.last_cycle - 1))]
         earlier, last, record = records[-3:]
-        unsent = []
-        if (done := last.get("signalled")) is not None and done < last.get("visited", 0):
+        sent_visits = last.get("signalled")
+        if sent_visits is not None and sent_visits < last.get("visited", 0):
             cycle = last["cycle"]
             # Pages that were forgotten meanwhile took their visits with them, perhaps all.
             visits = np.concatenate([np.empty(0, VISIT), *(rows for _, rows in store.visits(cycle, cycle))])
+            self._sent_visits[cycle], self._visits[cycle] = sent_visits, len(visits)
             delivered = delivered_visits(store, visits, last, earlier, settings.distance_bits)
             cycles = chain(store.visits(1, cycle - 1), [(cycle, delivered)])
+            unsent_pages = visits["page"][sent_visits:]
             for events in recorded_events(cycles, store.pages, settings.gone_after, cycle):
-                unsent.append(
-                    ((cycle, done), events.only(np.isin(events.visits["page"], visits["page"][done:])))
-                )
-            self._noted[cycle], self._visits[cycle] = done, len(visits)
-        if self._cycle.resumed and (done := record.get("signalled")) is not None:
-            self._noted[number], done = done, min(done, self._cycle.recorded)
-            visits = store.open_visits()[done:]
-            delivered = delivered_visits(store, visits, record, last, settings.distance_bits)
-            unsent.append(((number, done), open_cycle_events(store, settings.gone_after, delivered)))
-        return unsent
+                yield (cycle, sent_visits), events.only(np.isin(events.visits["page"], unsent_pages))
+        sent_visits = record.get("signalled")
+        if self._cycle.resumed and sent_visits is not None:
+            self._sent_visits[number] = sent_visits
+            first = min(sent_visits, self._cycle.recorded)
+            delivered = delivered_visits(
+                store, store.open_visits()[first:], record, last, settings.distance_bits
+            )
+            yield (number, first), open_cycle_events(store, settings.gone_after, delivered)
 
     def look(self) -> None:
         """Send what runs before have not sent, once all that listens is open; note what is through."""
@@ -102,19 +105,19 @@ class SignalSender:
                     events, spider.name, store, self._credentials.url, texts.diff, arguments
                 ):
                     self._send(visit_number, event)
-            self._through(visit_number)
+            self._end_event(visit_number)
 
     def _note(self) -> None:
         """Note in the records how many visits are through, where anybody listens."""
         number = self._cycle.number
-        if not (self._noted or self._with_items or any(self._hears(kind) for kind in EVENTS)):
+        if not (self._sent_visits or self._with_items or any(self._hears(kind) for kind in EVENTS)):
             return
         visits = {**self._visits, number: self._cycle.recorded}
         for cycle, count in visits.items():
-            through = min((position for of_cycle, position in self._open if of_cycle == cycle), default=count)
-            if self._noted.get(cycle) != through:
-                self._cycle.store.amend_record(cycle, signalled=through)
-                self._noted[cycle] = through
+            sent = min((position for of_cycle, position in self._open if of_cycle == cycle), default=count)
+            if self._sent_visits.get(cycle) != sent:
+                self._cycle.store.amend_record(cycle, signalled=sent)
+                self._sent_visits[cycle] = sent
 
     def _hears(self, kind: str) -> bool:
         return has_receivers(self._crawler, SIGNALS[kind])
@@ -146,31 +149,31 @@ class SignalSender:
         outcome = OUTCOMES.index(visit.outcome)
         if outcome in SAME and not row.gone:  # as most visits
             return
-        heard = {kind for kind in EVENTS if self._hears(kind)}
-        if not heard and not self._with_items:  # as in most crawls: the arrays of one visit would cost more
-            return
+        listened_kinds = {kind for kind in EVENTS if self._hears(kind)}
+        if not listened_kinds and not self._with_items:
+            return  # as in most crawls: the arrays of one visit would cost more
         for kind in kinds_of_visit(outcome, row.outcome, row.gone, self._cycle.settings.gone_after):
-            if kind in heard or self._with_items:
+            if kind in listened_kinds or self._with_items:
                 visit_number = self._cycle.number, self._cycle.recorded - 1
                 self._send(visit_number, self._event(kind, row, visit, info))
 
     def _send(self, visit_number: VisitNumber, event: PageEvent) -> None:
         self._open[visit_number] += 1
         self.under_way += 1
-        deferred_from_coro(self._tell(visit_number, event))
+        deferred_from_coro(self._deliver(visit_number, event))
 
-    async def _tell(self, visit_number: VisitNumber, event: PageEvent) -> None:
+    async def _deliver(self, visit_number: VisitNumber, event: PageEvent) -> None:
         """Send an event; where pipelines are closed already, the next run sends it."""
         crawler, spider = self._crawler, self._crawler.spider
         try:
             if self._hears(event.kind):
                 await crawler.signals.send_catch_log_async(SIGNALS[event.kind], event=event, spider=spider)
             if not self._with_items:
-                self._through(visit_number)
+                self._end_event(visit_number)
             elif is_scraping(crawler):
                 assert crawler.engine is not None
                 await crawler.engine.scraper.start_itemproc_async(item_of(event), response=None)
-                self._through(visit_number)
+                self._end_event(visit_number)
             else:
                 line = (
                     f"The {event.kind} event of {event.url} becomes an item in the next run: the spider was "
@@ -185,7 +188,7 @@ class SignalSender:
             if not self.under_way:
                 self._end_wait()
 
-    def _through(self, visit_number: VisitNumber) -> None:
+    def _end_event(self, visit_number: VisitNumber) -> None:
         self._open[visit_number] -= 1
         if not self._open[visit_number]:
             del self._open[visit_number]

@@ -1,13 +1,11 @@
 """Receivers of notices: settings of who is told of which events, and the messages made for them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from string import Formatter
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, Self, get_args
 
 from scrapy_gp4c.notices.events import SUMMARY, PageEvent
 from scrapy_gp4c.page_state.events import EVENTS
@@ -53,7 +51,7 @@ class Receiver:
         name = f"{self.place} {self.url}" if self.place else self.url
         return hashlib.sha256(name.encode()).hexdigest()[:8]
 
-    def for_test(self) -> Receiver:
+    def for_test(self) -> Self:
         """The receiver as one that wants any event at once."""
         return replace(self, match="*", tag=None, events=EVENTS, digest="cycle")
 

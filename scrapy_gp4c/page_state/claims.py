@@ -85,11 +85,11 @@ def of_weights(notes: Array) -> npt.NDArray[np.bool_]:
 
 def weights_said(parts: Iterable[Array]) -> dict[int, float]:
     """Page -> weight by the last note of the page; ``parts``: dtype `NOTE`, in order."""
-    said: dict[int, float] = {}
+    newest_weights: dict[int, float] = {}
     for notes in parts:
         weights = notes[of_weights(notes)]
-        said.update(zip(weights["page"].tolist(), weights["value"].tolist(), strict=True))
-    return said
+        newest_weights.update(zip(weights["page"].tolist(), weights["value"].tolist(), strict=True))
+    return newest_weights
 
 
 def brought(notes: Array, pages: int) -> npt.NDArray[np.int64]:
@@ -228,8 +228,8 @@ def after_visits(
 
     As `before_visits`, when the visits have dated ``last_cycle``; ``seen_min``: of the visits, ``[V]``.
     """
-    saw = among(outcome, (FIRST, *JUDGED))
-    hints.see(columns, rows[saw], seen_min[saw])
+    is_fetched = among(outcome, (FIRST, *JUDGED))
+    hints.see(columns, rows[is_fetched], seen_min[is_fetched])
     apply_claims(columns, claimed[~_could_be_seen(claimed, cycle)])
 
 

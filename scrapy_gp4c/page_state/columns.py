@@ -282,7 +282,7 @@ class _Field(NamedTuple):
 
     dtype: str
     """Dtype of the numbers in the block."""
-    at: int
+    offset: int
     step: int
     """Bytes from one page to the next; 0: all pages have the same number."""
     number: struct.Struct
@@ -300,7 +300,7 @@ class _Layout(NamedTuple):
 def _layout(head: bytes) -> _Layout:
     """Positions of the columns by the head of a block; raises ValueError for a damaged head."""
     pages, *widths = HEAD.unpack(head)
-    at, fields = HEAD.size, dict[int, _Field]()
+    offset, fields = HEAD.size, dict[int, _Field]()
     for position in sorted(range(len(widths)), key=lambda position: -widths[position]):
         dtype, width = list(COLUMNS.values())[position], widths[position]
         if width not in (0, *_NARROW, _SIZES[position]) or width > _SIZES[position]:
@@ -309,9 +309,9 @@ def _layout(head: bytes) -> _Layout:
             dtype = f"<u{width}"
         name = np.dtype(dtype).str[1:]
         number = struct.Struct("<" + (_OTHERS.get(name) or _UNSIGNED[int(name[1:])]))
-        fields[position] = _Field(dtype, at, width, number)
-        at += pages * width if width else _SIZES[position]
-    return _Layout(pages, tuple(fields[position] for position in range(len(widths))), at)
+        fields[position] = _Field(dtype, offset, width, number)
+        offset += pages * width if width else _SIZES[position]
+    return _Layout(pages, tuple(fields[position] for position in range(len(widths))), offset)
 
 
 def _layout_of(block: bytes | memoryview) -> _Layout:
@@ -352,7 +352,7 @@ def pages_of(block: bytes | memoryview) -> int:
 def _numbers(block: bytes | memoryview, layout: _Layout, name: str) -> Array:
     """Numbers of a column as views on the block: one number, where all pages have the same."""
     field = layout.fields[_PLACES[name]]
-    return np.frombuffer(block, field.dtype, layout.pages if field.step else 1, field.at)
+    return np.frombuffer(block, field.dtype, layout.pages if field.step else 1, field.offset)
 
 
 def unpack(block: bytes | memoryview, names: Collection[str] = COLUMNS) -> Columns:
@@ -395,14 +395,14 @@ def some_of(blocks: Sequence[bytes | memoryview], names: Iterable[str]) -> Colum
 
 def key_at(block: bytes | memoryview, index: int) -> int:
     field = _layout_of(block).fields[_PLACES["key"]]
-    key: int = field.number.unpack_from(block, field.at + index * field.step)[0]
+    key: int = field.number.unpack_from(block, field.offset + index * field.step)[0]
     return key
 
 
 def row(block: bytes | memoryview, index: int) -> PageRow:
     # Views on all columns would take five times as long.
     fields = _layout_of(block).fields
-    return PageRow(*[number.unpack_from(block, at + index * step)[0] for _, at, step, number in fields])
+    return PageRow(*[number.unpack_from(block, start + index * step)[0] for _, start, step, number in fields])
 
 
 EXTRAS: Final[dict[str, str]] = {**hints.COLUMNS}

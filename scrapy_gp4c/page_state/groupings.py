@@ -243,12 +243,12 @@ def popularity_by_links(finder: Numbers, links: Links) -> npt.NDArray[np.float64
 def popularity_of(values: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
     """round(10 ln(v / min) / ln(max / min)) of importances ``[P]``; 0 for zeros, or if all are equal."""
     out = np.zeros(len(values), np.uint8)
-    some = values > 0
-    if some.any():
-        logs = np.log(values[some])
+    is_positive = values > 0
+    if is_positive.any():
+        logs = np.log(values[is_positive])
         span = logs.max() - logs.min()
         if span > 0:
-            out[some] = np.rint(10.0 * (logs - logs.min()) / span)
+            out[is_positive] = np.rint(10.0 * (logs - logs.min()) / span)
     return out
 
 
@@ -298,9 +298,9 @@ class PageGroups:
         """Groups of some pages, in this order; `NOWHERE`: a page of which nothing is known."""
         known = pages != NOWHERE
         cluster = np.where(known, self.cluster[pages], np.int32(NOWHERE))
-        at = np.full(len(self.cluster), NOWHERE)
-        at[pages[known]] = np.flatnonzero(known)
-        source, target = at[self.links.source], at[self.links.target]
+        new_position = np.full(len(self.cluster), NOWHERE)
+        new_position[pages[known]] = np.flatnonzero(known)
+        source, target = new_position[self.links.source], new_position[self.links.target]
         both = (source != NOWHERE) & (target != NOWHERE)
         links = Links(source[both], target[both], len(pages))
         return PageGroups(cluster, self.order, links, self.identity)

@@ -4,13 +4,11 @@ A page's draw of the cycle says when its turn as a sample comes, the highest fir
 (`scrapy_gp4c.scoring.ranking.Purpose`). So nothing depends on the order in which answers arrive.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -85,8 +83,8 @@ class Members:
 
     def positions(self, numbers: Numbers) -> Numbers:
         """Positions of groups by their numbers; numbers without members are left out."""
-        at = np.minimum(np.searchsorted(self.number, numbers), len(self.number) - 1)
-        return np.asarray(at[self.number[at] == numbers] if len(self.number) else at[:0])
+        nearest = np.minimum(np.searchsorted(self.number, numbers), len(self.number) - 1)
+        return np.asarray(nearest[self.number[nearest] == numbers] if len(self.number) else nearest[:0])
 
 
 def sample_pages(budget: int, groups: int) -> int:
@@ -105,7 +103,8 @@ class GroupedEvidence(Protocol):
     def first_of_groups(self, grouping: Grouping, most: int) -> tuple[Pages, Numbers, Numbers]:
         """The first candidates of every group in the order of their turns: at most so many of each.
 
-        Pages; where each group begins that has any, and their number; numbers of these groups, ascending.
+        Returns the pages, group by group; the positions where groups begin, and behind them the number of
+        pages; the numbers of the groups, ascending. Groups without candidates are left out.
         """
 
 
@@ -166,7 +165,7 @@ class SampleResult:
     """Pages that are left of groups with a sample out: these may turn out to be better than the others."""
 
     @classmethod
-    def of(cls, evidence: Evidence, grouping: Grouping, members: Members) -> SampleResult:
+    def of(cls, evidence: Evidence, grouping: Grouping, members: Members) -> Self:
         """Count the samples of each group."""
 
         def count(pages: Pages) -> Numbers:

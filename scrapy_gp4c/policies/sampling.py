@@ -95,12 +95,12 @@ class SampleOrder:
         """The next candidates, as far as there are any; ``planned``: pages that the plan has already."""
         taken: list[Pages] = []
         while wanted > 0 and self._next < len(self._pages):
-            some = self._pages[self._next : self._next + wanted]
-            self._next += len(some)
-            is_free = evidence.may_visit(some)
+            batch = self._pages[self._next : self._next + wanted]
+            self._next += len(batch)
+            is_free = evidence.may_visit(batch)
             if len(planned):
-                is_free &= ~np.isin(some, planned)
-            taken.append(some[is_free])
+                is_free &= ~np.isin(batch, planned)
+            taken.append(batch[is_free])
             wanted -= len(taken[-1])
         return np.concatenate([*taken, NOTHING_CHOSEN.pages])
 

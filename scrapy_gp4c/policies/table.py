@@ -244,8 +244,9 @@ def columns_read(function: ScoreFunction | None, policy: PolicyChoice) -> tuple[
     """Columns that a policy reads, and its score function: all where either is a user's own code."""
     function_columns = () if function is None else function.columns
     if policy.columns is None or (function is not None and function.callable is not None):
-        beside = (*discovery.COLUMNS, *sizes.COLUMNS, *measured.COLUMNS, *hints.COLUMNS, *weights.COLUMNS)
-        return tuple(dict.fromkeys((*terminals.STATE, *beside, *terminals.ROUND, *function_columns)))
+        optional = (discovery, sizes, measured, hints, weights)
+        names = (name for module in optional for name in module.COLUMNS)
+        return tuple(dict.fromkeys((*terminals.STATE, *names, *terminals.ROUND, *function_columns)))
     return tuple(dict.fromkeys((*policy.columns, *(function_columns if policy.scored else ()))))
 
 

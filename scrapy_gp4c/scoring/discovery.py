@@ -42,8 +42,8 @@ def observe(state: MutableMapping[str, Array], brought: Array, cycle: int) -> No
     """
     gap_cycles = (cycle - state["last_cycle"]).astype(np.float64)
     decay = np.exp2(-gap_cycles / HALF_LIFE_CYCLES)
-    for name, more in (("brought_sum", brought), ("brought_cycles", gap_cycles)):
-        state[name][:] = np.minimum(state[name] * decay + more, _MOST)
+    for name, added in (("brought_sum", brought), ("brought_cycles", gap_cycles)):
+        state[name][:] = np.minimum(state[name] * decay + added, _MOST)
     np.copyto(state["brought_cycle"], cycle, where=np.asarray(brought) > 0)
 
 

@@ -5,8 +5,6 @@ file (docs/code/architecture.md, "Files and formats") or the dotted path of a ca
 ``f(terminals: Mapping[str, ndarray[P]]) -> ndarray[P]``.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import importlib
@@ -16,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -62,11 +60,11 @@ class ScoreFunction:
         """Columns that its terminals read: of `terminals.STATE` and `terminals.ROUND`."""
         return terminals.columns_of(self.terminals, self.clock)
 
-    def on_clock(self, clock: Clock | None) -> ScoreFunction:
+    def on_clock(self, clock: Clock | None) -> Self:
         """This function on another clock; None: on its own."""
         return self if clock in (None, self.clock) else replace(self, clock=clock)
 
-    def for_pages(self, *, has_claims: bool = False, has_sizes: bool = False) -> ScoreFunction:
+    def for_pages(self, *, has_claims: bool = False, has_sizes: bool = False) -> Self:
         """This function for pages without claims or sizes: equal scores, from fewer terminals."""
         missing = ({} if has_claims else UNCLAIMED) | ({} if has_sizes else UNSIZED)
         if self.expression is None or missing.keys().isdisjoint(self.terminals):
@@ -216,7 +214,7 @@ def load_callable(path: str, noun: str, kind: type[Gp4cError]) -> Callable[..., 
     except (ImportError, AttributeError) as error:
         raise kind(f"cannot load the {noun} {path!r}: {error}") from error
     if not callable(function):
-        raise kind(f"the {noun} {path!r} is a {type(function).__name__}, not callable")
+        raise kind(f"the {noun} {path!r} is a {type(function).__name__}, not callable: name a function")
     return function
 
 

@@ -110,8 +110,8 @@ class Results:
         I(b + by) F^-1(b) with a = first, b = last, where d(r), the fall of F^-1 from r to r + 1, is taken as
         its mean over the part of each piece that lies in a..b.
         """
-        some = (first <= last) & (self.n > 0)
-        first, last = np.where(some, first, 2), np.where(some, last, 2)
+        has_ranks = (first <= last) & (self.n > 0)
+        first, last = np.where(has_ranks, first, 2), np.where(has_ranks, last, 2)
         before = self.score_at(first.astype(np.float64))
         total = inspection(first - 1 + by) * before
         cut = first
@@ -123,7 +123,7 @@ class Results:
             total -= looks * (before - after) / np.maximum(end - cut, 1)
             cut, before = end, after
         total -= inspection(last + by) * before
-        return np.where(some, total, 0.0)
+        return np.where(has_ranks, total, 0.0)
 
 
 PPM: Final = 1e6
@@ -178,19 +178,19 @@ def term_impacts(curves: Curves, term: Ints, before: Floats, after: Floats) -> F
     """
     results = Results(curves, term)
     n = results.n
-    here, there = before > 0.0, after > 0.0
+    in_old, in_new = before > 0.0, after > 0.0
     r1 = np.rint(results.rank_of(before)).astype(np.int64)
     exact = results.rank_of(after)
     below = after < results.score_at(n.astype(np.float64))
     entering = np.where(below | (n == 0), n + 1, np.ceil(exact * (1 - 1e-12))).astype(np.int64)
     up = np.minimum(np.ceil(exact * (1 - 1e-12)).astype(np.int64), r1)
     down = np.maximum(np.floor(exact * (1 + 1e-12)).astype(np.int64), r1)
-    r2 = np.where(here, np.where(after > before, up, down), entering)
-    rising = there & (~here | (after > before))
-    sinking = here & (~there | (after < before))
-    impacts = (np.where(there, inspection(r2), 0.0) - np.where(here, inspection(r1), 0.0)) * after
-    lost = results.shifted(np.where(rising, r2, 2), np.where(rising, np.where(here, r1 - 1, n), 1), 1)
-    won = results.shifted(np.where(sinking, r1 + 1, 2), np.where(sinking, np.where(there, r2, n), 1), 0)
+    r2 = np.where(in_old, np.where(after > before, up, down), entering)
+    rising = in_new & (~in_old | (after > before))
+    sinking = in_old & (~in_new | (after < before))
+    impacts = (np.where(in_new, inspection(r2), 0.0) - np.where(in_old, inspection(r1), 0.0)) * after
+    lost = results.shifted(np.where(rising, r2, 2), np.where(rising, np.where(in_old, r1 - 1, n), 1), 1)
+    won = results.shifted(np.where(sinking, r1 + 1, 2), np.where(sinking, np.where(in_new, r2, n), 1), 0)
     total = np.where(rising, impacts - lost, np.where(sinking, impacts + won, 0.0))
     return np.maximum(total, 0.0)  # but for rounding, none is below
 

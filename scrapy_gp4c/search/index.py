@@ -79,13 +79,23 @@ def together(texts: Sequence[tuple[bytes, int]]) -> tuple[Ints, Ints, Ints]:
     return pairs["term"], pairs["tf"], np.repeat(lengths, sizes)
 
 
-def compared(
-    pairs: Sequence[tuple[Counts, Counts]],
-) -> tuple[npt.NDArray[np.intp], Ints, Ints, Ints, Ints, Ints]:
-    """Line up old and new texts: pair, term, tf and length before, tf and length after, each ``[E]``.
+class ComparedTerms(NamedTuple):
+    """Terms of pairs of texts, an old and a new one; each array ``[E]``.
 
     A pair has each term of either text once, terms ascending; tf is 0 in the one that lacks it.
     """
+
+    pair: npt.NDArray[np.intp]
+    term: Ints
+    tf: Ints
+    length: Ints
+    """Words of the old text."""
+    new_tf: Ints
+    new_length: Ints
+
+
+def compared(pairs: Sequence[tuple[Counts, Counts]]) -> ComparedTerms:
+    """Terms of pairs of texts, an old and a new one each."""
     terms = 1 + max(
         (int(counts.term[-1]) for both in pairs for counts in both if len(counts.term)), default=0
     )
@@ -102,7 +112,7 @@ def compared(
         tf = np.zeros(len(either), np.int32)
         tf[np.searchsorted(either, keys[side])] = tfs[side]
         columns += [tf, np.array([both[side].length for both in pairs], np.int32)[pair]]
-    return pair, term.astype(np.int32), columns[0], columns[1], columns[2], columns[3]
+    return ComparedTerms(pair, term.astype(np.int32), *columns)
 
 
 _TABLES: Final = """
@@ -212,17 +222,17 @@ class SearchIndex:
             raise
 
     def _own(self, store_id: str) -> None:
-        about = self._about()
-        if about.setdefault("store_id", store_id) != store_id:
+        stored = self._about()
+        if stored.setdefault("store_id", store_id) != store_id:
             raise FILE.unusable(self.path, "belongs to another store")
-        if about.get("log") == self.log:
-            self._refit = self._read_refit(about)
+        if stored.get("log") == self.log:
+            self._refit = self._read_refit(stored)
             return
         with FILE.transaction(self._connection, self.path):
             self._recount()
             self._connection.execute("DELETE FROM gains")
             self._connection.execute("DELETE FROM about")
-            cycle = about.get("cycle", 0)
+            cycle = stored.get("cycle", 0)
             self._put(store_id=store_id, log=self.log, cycle=cycle)
             self._refit = None
             self._learn(cycle)
@@ -350,8 +360,9 @@ class SearchIndex:
         known = [(page, before, after) for page, before, after in zip(pages, old, new, strict=True) if before]
         if self._refit is None or not known:
             return
-        pair, term, tf, length, new_tf, new_length = compared([(before, after) for _, before, after in known])
-        refreshes = Refreshes(pair, Postings(term, tf, length), Postings(term, new_tf, new_length))
+        terms = compared([(before, after) for _, before, after in known])
+        old_postings = Postings(terms.term, terms.tf, terms.length)
+        refreshes = Refreshes(terms.pair, old_postings, Postings(terms.term, terms.new_tf, terms.new_length))
         ppm = impacts(self._refit, refreshes, len(known)).astype(np.float32)
         self._connection.executemany(
             "INSERT INTO gains VALUES (?, ?, ?) ON CONFLICT (page) DO UPDATE SET ppm = ppm + excluded.ppm",
@@ -391,11 +402,11 @@ class SearchIndex:
             ideal=known.ideal,
         )
 
-    def _read_refit(self, about: dict[str, Any]) -> Refit | None:
-        if "refit_cycle" not in about:
+    def _read_refit(self, stored: dict[str, Any]) -> Refit | None:
+        if "refit_cycle" not in stored:
             return None
         df, results, score = (
-            np.frombuffer(about[name], dtype)
+            np.frombuffer(stored[name], dtype)
             for name, dtype in (("document_frequency", "<i8"), ("results", "<i4"), ("score", "<f4"))
         )
         terms = len(self._workload.terms)
@@ -403,10 +414,10 @@ class SearchIndex:
             raise FILE.unusable(self.path, "is damaged: what it measures by is not of its log")
         return Refit(
             self._scoring,
-            Statistics(about["pages"], df, about["mean_length"]),
+            Statistics(stored["pages"], df, stored["mean_length"]),
             Curves(results, score.reshape(terms, -1)),
             self._workload.term_frequency,
-            about["ideal"],
+            stored["ideal"],
         )
 
     def _about(self) -> dict[str, Any]:

@@ -1,14 +1,12 @@
 """The ``GP4C_*`` settings of one crawl: one frozen dataclass, read and checked by `table.TABLE`."""
 
-from __future__ import annotations
-
 import glob
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha1
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 from urllib.parse import quote
 
 import numpy as np
@@ -99,7 +97,7 @@ class Settings:
     backup_keep: int
 
     @classmethod
-    def load(cls, settings: BaseSettings) -> Settings:
+    def load(cls, settings: BaseSettings) -> Self:
         """Read and check every setting; raises SettingsError that names the setting and the remedy."""
         values = []
         for name, setting in TABLE.items():

@@ -4,12 +4,10 @@ The store notes where a secret was, such as ``query api_key``, ``header authoriz
 ``meta token``: the `lacks` of a stored request, which a visit needs from the spider.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 from urllib.parse import unquote
 
 from scrapy_gp4c.foreign_text import printable
@@ -57,7 +55,7 @@ class Credentials:
         self._names = frozenset(map(_plain, names))
 
     @classmethod
-    def of_store(cls, records: Iterable[CycleRecord]) -> Credentials:
+    def of_store(cls, records: Iterable[CycleRecord]) -> Self:
         """Return what is secret in a store where there are no settings, by its cycles' records."""
         named = [name for record in records for name in record.get("secret_params", ())]
         return cls((*SECRET_PARAMS, *named))

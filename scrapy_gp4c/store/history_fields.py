@@ -113,11 +113,11 @@ def converted(content: Any, kind: type[T]) -> T:
     try:
         return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:
-        said, _, place = str(error).partition(" - at `$.")
-        said = re.sub("`([^`]*)`", lambda kinds: _in_words(kinds[1]), said.partition(", got")[0])
-        field = re.split(r"\W", place)[0]
+        reason, _, json_path = str(error).partition(" - at `$.")
+        reason = re.sub("`([^`]*)`", lambda kinds: _in_words(kinds[1]), reason.partition(", got")[0])
+        field = re.split(r"\W", json_path)[0]
         value = content.get(field) if field and isinstance(content, dict) else content
-        raise FieldError(field, said[0].lower() + said[1:], value) from None
+        raise FieldError(field, reason[0].lower() + reason[1:], value) from None
 
 
 def _in_words(kinds: str) -> str:

@@ -277,7 +277,7 @@ class StoredGroups(NamedTuple):
     groups: PageGroups
     popularity: npt.NDArray[np.uint8]
     """``[P]``, from 0 to 10."""
-    about: dict[str, Any]
+    origin: dict[str, Any]
     """Description of how they were made, for people."""
 
 

@@ -45,7 +45,7 @@ def same(one: StoredGroups | None, other: StoredGroups) -> bool:
                 (one.popularity, other.popularity),
             )
         )
-        and (one.groups.identity, one.about) == (other.groups.identity, other.about)
+        and (one.groups.identity, one.origin) == (other.groups.identity, other.origin)
     )
 
 

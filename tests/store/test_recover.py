@@ -1,11 +1,9 @@
 """Recovery of damaged stores: the result is sound, and what is lost is said."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import lmdb
 import numpy as np
@@ -54,7 +52,7 @@ class Content(NamedTuple):
     visits: dict[tuple[int, str], tuple[Any, ...]]
 
     @classmethod
-    def of(cls, path: Path) -> Content:
+    def of(cls, path: Path) -> Self:
         """Read a store."""
         with Store(path, readonly=True) as store:
             urls = [request["url"] for request in store.requests(range(store.pages))]

@@ -1,10 +1,8 @@
 """What claims and visits come to, one by one: an oracle of the columns of claims and of the counts of
 sites."""
 
-from __future__ import annotations
-
 from collections import defaultdict
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -50,7 +48,7 @@ class Oracle(NamedTuple):
     counts: Counts
 
     @classmethod
-    def of(cls, store: Store) -> Oracle:
+    def of(cls, store: Store) -> Self:
         """By the visits and claims of all cycles."""
         pages = [Page() for _ in range(store.pages)]
         site = [place_of_url(request["url"]).site_key for request in store.requests(range(store.pages))]

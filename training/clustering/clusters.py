@@ -308,10 +308,10 @@ def group_copies(
         raise HistoryError(f"{copies.source} has a description that cannot be read: {error}") from error
     links = links_between(copies, described)
     counts = np.array([one[:3] for one in described], np.float64)
-    here = np.full(copies.known, NOWHERE)
-    here[copies.pages] = np.arange(len(copies.pages))
-    between = np.flatnonzero((here[links.source] != NOWHERE) & (here[links.target] != NOWHERE))
-    links_within = Links(here[links.source[between]], here[links.target[between]], len(copies.pages))
+    local = np.full(copies.known, NOWHERE)
+    local[copies.pages] = np.arange(len(copies.pages))
+    between = np.flatnonzero((local[links.source] != NOWHERE) & (local[links.target] != NOWHERE))
+    links_within = Links(local[links.source[between]], local[links.target[between]], len(copies.pages))
     urls = [copies.urls[page].partition("://")[2] for page in copies.pages.tolist()]
     page_features = PageFeatures(urls, sketched_words(described), counts, links_within, _past(copies.state))
     label, order = cluster(page_features, clusters, features, seed)
@@ -356,8 +356,8 @@ def links_between(copies: StoredCopies, described: Sequence[Description]) -> Lin
     size = np.array([len(one.links) for one in described], np.intp)
     source = np.repeat(copies.pages, size)
     link_hashes = np.concatenate([np.empty(0, np.uint64), *(one.links for one in described)])
-    at = np.minimum(np.searchsorted(hashes[order], link_hashes), max(0, copies.known - 1))
-    target: npt.NDArray[np.intp] = order[at] if copies.known else at
+    nearest = np.minimum(np.searchsorted(hashes[order], link_hashes), max(0, copies.known - 1))
+    target: npt.NDArray[np.intp] = order[nearest] if copies.known else nearest
     is_link = (hashes[target] == link_hashes) & (target != source)
     pairs = np.unique(np.stack((source[is_link], target[is_link]), axis=1), axis=0)
     return Links(np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]), copies.known)
@@ -413,8 +413,8 @@ def _of_keys(
 ) -> PageGroups:
     """Groups of pages by their keys; raises ValueError where no page is known."""
     order = np.argsort(keys)
-    at = order[np.minimum(np.searchsorted(keys[order], known_keys), len(keys) - 1)]
-    is_known = keys[at] == known_keys
+    nearest = order[np.minimum(np.searchsorted(keys[order], known_keys), len(keys) - 1)]
+    is_known = keys[nearest] == known_keys
     if not is_known.any():
         raise ValueError("it has the groups of another store's pages")
-    return groups.of_pages(np.where(is_known, at, NOWHERE))
+    return groups.of_pages(np.where(is_known, nearest, NOWHERE))

@@ -111,8 +111,8 @@ class Summary(NamedTuple):
     per_cycle: list[float]
 
 
-class About(NamedTuple):
-    """History of the replays."""
+class ReplayedHistory(NamedTuple):
+    """Size and source of the history that was replayed."""
 
     source: str
     sha256: str
@@ -158,7 +158,7 @@ class Result(NamedTuple):
 class Evaluation:
     """Several score functions on one history."""
 
-    history: About
+    history: ReplayedHistory
     settings: Used
     versions: dict[str, str]
     results: list[Result]
@@ -226,7 +226,7 @@ def evaluate(
         counts = {name: getattr(result, name).tolist() for name in COUNTS}
         results.append(Result(text, formula, clock, policy, metrics, counts))
         advance()
-    about = About(
+    history_facts = ReplayedHistory(
         history.source,
         history.sha256,
         history.pages,
@@ -238,7 +238,7 @@ def evaluate(
     )
     versions = {"scrapy-gp4c": version("scrapy-gp4c"), "numpy": np.__version__}
     return Evaluation(
-        about,
+        history_facts,
         Used(crawl.budget, prepared.k, crawl.warmup, crawl.ties, crawl.clock, crawl.seed, default_policy),
         versions,
         results,

@@ -157,23 +157,23 @@ def recorded_choices(recorded: Json) -> Choices:
     return Choices(**known(Choices), parameters=Parameters(**known(Parameters)))
 
 
-def find_history(about: RecordedHistory, given_path: Path | None) -> tuple[ChangeHistory | None, str]:
+def find_history(recorded: RecordedHistory, given_path: Path | None) -> tuple[ChangeHistory | None, str]:
     """Recorded history, or None and the reason why it cannot be used.
 
     Raises HistoryError where a given file is another history; one that is only recorded may be gone.
     """
-    path = given_path or Path(about.source)
+    path = given_path or Path(recorded.source)
     if given_path is None and not path.exists():
         return None, (
-            f"Not shown: this needs the history, and {about.source} is not there. Make the report again "
+            f"Not shown: this needs the history, and {recorded.source} is not there. Make the report again "
             "with --history FILE."
         )
     history = read_history(path)
-    if (history.pages, history.cycles, history.sha256) == (about.pages, about.cycles, about.sha256):
+    if (history.pages, history.cycles, history.sha256) == (recorded.pages, recorded.cycles, recorded.sha256):
         return history, ""
     problem = (
-        f"{path} is not the history of these results: expected {about.pages:,} pages, {about.cycles} "
-        f"cycles, SHA-256 {about.sha256[:12]}; found {history.pages:,} pages, {history.cycles} cycles, "
+        f"{path} is not the history of these results: expected {recorded.pages:,} pages, {recorded.cycles} "
+        f"cycles, SHA-256 {recorded.sha256[:12]}; found {history.pages:,} pages, {history.cycles} cycles, "
         f"SHA-256 {history.sha256[:12]}"
     )
     if given_path is not None:

@@ -4,8 +4,6 @@ A function learned on the older cycles of some pages replaces the one in use onl
 better on the newest cycles of other pages (docs/lab/closing-the-loop.md).
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import math
@@ -13,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -203,7 +201,7 @@ class Verdict(NamedTuple):
     """Whether the upper bound of the loss is not below `GUARD_MARGIN`."""
 
     @classmethod
-    def of(cls, name: str, differences: Floats, chances: int) -> Verdict:
+    def of(cls, name: str, differences: Floats, chances: int) -> Self:
         """``chances``: objectives in which a gain counts; they share the level (Bonferroni)."""
         gain, loss = chance(differences), chance(differences + GUARD_MARGIN)
         better = bool(differences.mean() > 0 and gain <= LEVEL / chances)

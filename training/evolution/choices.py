@@ -1,11 +1,9 @@
 """Choices of a learning run, and splits of a history prepared for replay."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 import numpy as np
 
@@ -141,7 +139,7 @@ class Choices:
             for one in split
         )
 
-    def fitting(self, history: ChangeHistory) -> Choices:
+    def fitting(self, history: ChangeHistory) -> Self:
         """Choices with only those terminals that the history can replay, if they name all."""
         parameters = self.parameters
         if parameters.terminals not in (terminals.RELATED, terminals.SETS["all"]):

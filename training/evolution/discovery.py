@@ -139,8 +139,12 @@ def learn_discovery(
     runs = [Evolution(choices.parameters, choices.seed, (number,)) for number in range(choices.seeds)]
     known: dict[str, Outcome] = {}
     while not runs[0].finished:
-        asked = [evolution.ask() for evolution in runs]
-        new = [text for text in dict.fromkeys(text for texts in asked for text in texts) if text not in known]
+        texts_of_runs = [evolution.ask() for evolution in runs]
+        new = [
+            text
+            for text in dict.fromkeys(text for texts in texts_of_runs for text in texts)
+            if text not in known
+        ]
         for answers in parallel.results(
             partial(_outcomes, growth_part, choices, texts) for texts in _chunks(new, parallel)
         ):
@@ -260,7 +264,7 @@ def write_discovery(
     """Write the score file of a learned function; raises LearningError if it cannot be written."""
     best, crawl = learned.best, choices.crawl
     process = asdict(choices.parameters) | {"depths": choices.parameters.depths._asdict()}
-    about = {
+    details = {
         "new_pages": crawl.new_pages,
         "target": choices.target,
         "discovery": crawl.discovery,
@@ -280,6 +284,6 @@ def write_discovery(
         "training + validation",
         choices.seed,
         grown.history,
-        {**process, **about, "budget": crawl.budget, "warmup": crawl.warmup, "seeds": choices.seeds},
+        {**process, **details, "budget": crawl.budget, "warmup": crawl.warmup, "seeds": choices.seeds},
         crawl.policy.text,
     ).write(path)

@@ -191,13 +191,13 @@ def simplify_all(
     simplified: dict[int, Expression] = {}
     answers: Mapping[int, bool | None] = dict.fromkeys(range(len(searches)))
     while answers:
-        asked: dict[int, Expression] = {}
+        candidates: dict[int, Expression] = {}
         for number, answer in answers.items():
             try:
-                asked[number] = searches[number].send(answer)
+                candidates[number] = searches[number].send(answer)
             except StopIteration as end:
                 simplified[number] = end.value
-        answers = same(asked) if asked else {}
+        answers = same(candidates) if candidates else {}
     return [simplified[number] for number in range(len(searches))]
 
 

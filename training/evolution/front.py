@@ -119,12 +119,12 @@ class FrontEvolution(Evolution):
         """As `Evolution.ask`; after `restore` also the parents, which compete with their children."""
         parents = self.population
         waiting = bool(self._forms)
-        asked = super().ask()
+        new_texts = super().ask()
         if not waiting:
             self._parents = [(tree, tree.form) for tree in parents]
         older = {form.text: form for _, form in self._parents if form.terminals}
         older |= {individual.text: parse(individual.text) for individual in self.best_individuals}
-        return asked | {text: form for text, form in older.items() if text not in self._known}
+        return new_texts | {text: form for text, form in older.items() if text not in self._known}
 
     def tell(self, outcomes: Mapping[str, Outcome]) -> None:
         known = self._known | dict(outcomes)
@@ -216,7 +216,8 @@ def choose_of_front(
     judged = {text: pair for text, pair in judged.items() if np.isfinite(np.hstack(pair)).all()}
     if AGE not in judged:
         raise LearningError(
-            f"the objectives {goal.fitness!r} give no number for {AGE!r}: nothing can be compared"
+            f"the objectives {goal.fitness!r} give no number for {AGE!r}, which all are compared with: "
+            "choose another --fitness, or a history with more changes"
         )
     standing = _standing(judged, prefer, judged.keys() if allow is None else allow([*judged]), goal)
     row = ROWS[prefer]

@@ -84,13 +84,13 @@ def compiled_beside(
         return
     with (
         tempfile.TemporaryDirectory(prefix="gp4c-compiling-") as folder,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=DEVNULL, stderr=DEVNULL) as beside,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=DEVNULL, stderr=DEVNULL) as compiling,
     ):
         done = Path(folder, "done")
 
         def attend() -> None:
-            beside.communicate(request)
-            if beside.returncode == 0:
+            compiling.communicate(request)
+            if compiling.returncode == 0:
                 _COMPILED.add(digest)
             done.touch()
 
@@ -99,7 +99,7 @@ def compiled_beside(
         try:
             yield done
         finally:
-            beside.kill()
+            compiling.kill()
             attending.join()
 
 
@@ -119,8 +119,8 @@ if __name__ == "__main__":
 class ProgressListener(Protocol):
     """Listener to the progress of learning."""
 
-    def generation(self, number: int, asked: int) -> None:
-        """Generation `number` (from 1) begins, with `asked` individuals that may need an evaluation."""
+    def generation(self, number: int, individuals: int) -> None:
+        """Generation `number` (from 1) begins, with `individuals` individuals that may need an evaluation."""
 
     def advance(self, texts: int) -> None:
         """Note that so many more individuals are evaluated."""

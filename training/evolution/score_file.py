@@ -12,13 +12,13 @@ from pathlib import Path
 
 from scrapy_gp4c.errors import LearningError, UndecidedError
 from scrapy_gp4c.policies.table import DEFAULT
-from scrapy_gp4c.scoring.expression import Expression, parse
+from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import FORMAT
 from scrapy_gp4c.scoring.named import NAMED
 from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.checkpoint import Checkpoint, write_atomically
 from training.evolution.choices import SPLITS, Choices, identity, prepare_splits
-from training.evolution.evolve import Json
+from training.evolution.evolve import Json, named_expression
 from training.evolution.learning import LEARNED, Learned, ProgressListener, learn
 from training.evolution.workers import Workers
 from training.histories.history import ChangeHistory
@@ -84,7 +84,11 @@ def front_of(path: Path) -> Path:
 
 
 def write_front(
-    directory: Path, learned: Learned, choices: Choices, history: ChangeHistory, more: Mapping[str, object]
+    directory: Path,
+    learned: Learned,
+    choices: Choices,
+    history: ChangeHistory,
+    extra_parameters: Mapping[str, object],
 ) -> None:
     """Write a score file for each function of the front: ``01.json`` (most changes), ``02.json``, ...
 
@@ -95,19 +99,26 @@ def write_front(
         for old in directory.glob("[0-9][0-9].json"):
             old.unlink()
     except OSError as error:
-        raise LearningError(f"cannot write to {str(directory)!r}: {error.strerror}") from error
+        raise LearningError(
+            f"cannot write to {str(directory)!r} ({error.strerror}): give an --output elsewhere"
+        ) from error
     for number, member in enumerate(learned.best.front, start=1):
-        _write(directory / f"{number:02}.json", member.text, member.values, choices, history, more)
+        path = directory / f"{number:02}.json"
+        _write(path, member.text, member.values, choices, history, extra_parameters)
 
 
 def write_learned(
-    path: Path, learned: Learned, choices: Choices, history: ChangeHistory, more: Mapping[str, object]
+    path: Path,
+    learned: Learned,
+    choices: Choices,
+    history: ChangeHistory,
+    extra_parameters: Mapping[str, object],
 ) -> None:
-    """Write the learned function; ``more``: parameters besides the `identity` of the run.
+    """Write the learned function; ``extra_parameters``: parameters besides the `identity` of the run.
 
     Raises LearningError when the file cannot be written.
     """
-    _write(path, learned.best.text, learned.best.table[LEARNED], choices, history, more)
+    _write(path, learned.best.text, learned.best.table[LEARNED], choices, history, extra_parameters)
 
 
 def _write(
@@ -116,10 +127,10 @@ def _write(
     values: Mapping[str, Mapping[str, float]],
     choices: Choices,
     history: ChangeHistory,
-    more: Mapping[str, object],
+    extra_parameters: Mapping[str, object],
 ) -> None:
     ScoreFile(
-        parse(NAMED[text].expression if text in NAMED else text),
+        named_expression(text),
         choices.clock,
         choices.fitness,
         {
@@ -129,7 +140,7 @@ def _write(
         choices.selection,
         choices.seed,
         history,
-        {**identity(history, choices), **more},
+        {**identity(history, choices), **extra_parameters},
         choices.goal.policy_of(text),
         text if text in NAMED else "",
     ).write(path)
@@ -170,11 +181,11 @@ def learn_to_file(
     # The result must reach the disk even if Ctrl-C is pressed again.
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        more: dict[str, object] = {"generations_done": learned.generations}
+        extra_parameters: dict[str, object] = {"generations_done": learned.generations}
         if choices.front:
-            write_front(front_of(output), learned, choices, history, more)
-            more |= {"prefer": choices.prefer}
-        write_learned(output, learned, choices, history, more)
+            write_front(front_of(output), learned, choices, history, extra_parameters)
+            extra_parameters |= {"prefer": choices.prefer}
+        write_learned(output, learned, choices, history, extra_parameters)
     finally:
         signal.signal(signal.SIGINT, interrupt)
     if learned.complete:

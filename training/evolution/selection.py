@@ -216,7 +216,8 @@ def pick(
     candidates = candidates_of(best_of_runs, goal, values)
     if not candidates:
         raise LearningError(
-            f"no individual has a value for the fitness {goal.fitness!r}: all were NaN or constant"
+            f"no individual has a value for the fitness {goal.fitness!r}, all were NaN or constant: choose "
+            "another --fitness, or a history with more changes"
         )
     if allow is not None:
         allowed = allow([one.text for one, _ in candidates])
@@ -362,22 +363,22 @@ class FoldValues:
         }
         keys, evolved_picks = list(evolved), list(evolved.values())
 
-        def same(asked: dict[int, Expression]) -> dict[int, bool]:
-            alike = dict.fromkeys(asked, True)
+        def same(candidates: dict[int, Expression]) -> dict[int, bool]:
+            alike = dict.fromkeys(candidates, True)
             for first, split in ((self._folds, 1), (0, 0)):  # validation is the smaller split
                 requests: dict[str, dict[int, dict[str, Expression]]] = {}
-                standing = [number for number in asked if alike[number]]
+                standing = [number for number in candidates if alike[number]]
                 for number in standing:
                     by_set = requests.setdefault(evolved_picks[number].goal.fitness, {})
                     functions = by_set.setdefault(first + evolved_picks[number].fold, {})
-                    functions[asked[number].text] = asked[number]
+                    functions[candidates[number].text] = candidates[number]
                 values = {
                     fitness: self._evaluator.values(by_set.items(), fitness)
                     for fitness, by_set in requests.items()
                 }
                 for number in standing:
                     one = evolved_picks[number]
-                    known = values[one.goal.fitness][first + one.fold][asked[number].text]
+                    known = values[one.goal.fitness][first + one.fold][candidates[number].text]
                     alike[number] = np.array_equal(known, one.picked.pair[split])
             return alike
 

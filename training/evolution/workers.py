@@ -8,8 +8,6 @@ that lack it: a task names it by its digest, and is sent again with the set wher
 may be replaced by another one at any time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import gc
@@ -40,7 +38,7 @@ from functools import lru_cache, partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -511,7 +509,7 @@ class Evaluator:
         self.replays = 0
         self.replay_s = 0.0
 
-    def in_this_process(self) -> Evaluator:
+    def in_this_process(self) -> Self:
         """Evaluator without workers, which may be in any state after Ctrl-C."""
         alone = copy.copy(self)
         alone._workers, alone._compiled = Workers(SerialExecutor(), 1), None

@@ -98,7 +98,9 @@ def with_evidence(
 def lines_about(path: Path, history: ChangeHistory) -> Iterator[tuple[int, str, int, list[str]]]:
     """Number and text of each line, its page (-1: not in the history), and its other fields."""
     if history.page_names is None or history.site_names is None:
-        raise HistoryError(f"{path} needs a history with names of sites and pages")
+        raise HistoryError(
+            f"{path} names sites and pages, and the history does not: give a history with names"
+        )
     sites = (history.site_names[site] for site in history.site.tolist())
     number = {name: page for page, name in enumerate(zip(sites, history.page_names, strict=True))}
     with opened(path) as file:

@@ -401,7 +401,8 @@ def _check_headers(path: Path, needed: str, headers: dict[str, ArrayHeader]) -> 
             )
     if "flipped" in headers and (changes := math.prod(headers["flipped"].shape)) > cycles * pages:
         raise HistoryError(
-            f"{path}: expected 'flipped' of {cycles * pages:,} changes at most; found {changes:,}"
+            f"{path}: expected in 'flipped' at most a value for each page and cycle, {cycles * pages:,}; "
+            f"found {changes:,}. Export the history anew."
         )
     for name, most in zip(NAME_FIELDS, (pages + MAX_SITES, pages), strict=True):
         if name in headers:
@@ -457,13 +458,15 @@ def write_tsv(path: str | Path, history: ChangeHistory, notes: Iterable[str] = (
                 file.write(b"\t".join((sites[history.site[i]], page, row.tobytes(), *state)) + b"\n")
 
 
-def write_npz(path: str | Path, history: ChangeHistory, more: Mapping[str, npt.NDArray[Any]] = {}) -> None:
-    """Write an npz archive with all there is, unobserved pages and `more` included.
+def write_npz(
+    path: str | Path, history: ChangeHistory, extra_arrays: Mapping[str, npt.NDArray[Any]] = {}
+) -> None:
+    """Write an npz archive with all there is, unobserved pages and `extra_arrays` included.
 
     Raises HistoryError for a name with a null character.
     """
     arrays: dict[str, npt.NDArray[Any] | None] = {"changed": history.changed, "site": history.site}
-    arrays |= {name: getattr(history, name) for name in OPTIONAL} | {**more}
+    arrays |= {name: getattr(history, name) for name in OPTIONAL} | {**extra_arrays}
     for field in NAME_FIELDS:
         names = getattr(history, field)
         if names is not None:

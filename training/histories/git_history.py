@@ -80,18 +80,18 @@ def read_repository(
     seen = commits_seen(path, line, window)
     first, last = first_and_last(path, line, seen, include)
     paths = sorted(first & last)
-    number = {file: i for i, file in enumerate(paths)}
+    page_of = {file: page for page, file in enumerate(paths)}
     changed = np.zeros((window.cycles, len(paths)), np.bool_)
-    away = np.zeros(len(paths), np.bool_)
+    is_absent = np.zeros(len(paths), np.bool_)
     moved = np.flatnonzero(np.diff(seen))
     pairs = [(line.commits[seen[i + 1] - 1], line.commits[seen[i] - 1]) for i in moved]
     pair_cycles = iter(moved.tolist())
-    for at, edit in git_log.differences(path, pairs, lambda: advance(next(pair_cycles))):
-        page = number.get(edit.path)
+    for number, edit in git_log.differences(path, pairs, lambda: advance(next(pair_cycles))):
+        page = page_of.get(edit.path)
         if page is not None:
-            changed[moved[at], page] = not edit.same_content
-            away[page] |= edit.status != "M"
-    present = np.flatnonzero(~away)
+            changed[moved[number], page] = not edit.same_content
+            is_absent[page] |= edit.status != "M"
+    present = np.flatnonzero(~is_absent)
     if not len(present):
         edges = window.edges()
         raise HistoryError(
@@ -152,20 +152,20 @@ def _mass_commits(
     places = [position for cycle in busy for position in range(int(seen[cycle]), int(seen[cycle + 1]))]
     touched = np.zeros(len(places), np.int64)
     pairs = [(line.commits[position], line.commits[position - 1]) for position in places]
-    for at, edit in git_log.differences(path, pairs, lambda: None):
-        touched[at] += edit.path in pages and not edit.same_content
+    for number, edit in git_log.differences(path, pairs, lambda: None):
+        touched[number] += edit.path in pages and not edit.same_content
     mass = np.flatnonzero(touched >= least).tolist()
-    subjects = git_log.subjects(path, [pairs[at][0] for at in mass]) if mass else []
+    subjects = git_log.subjects(path, [pairs[number][0] for number in mass]) if mass else []
     return [
         MassCommit(
             repository_pages.name,
-            pairs[at][0],
-            int(line.times[places[at]]),
-            int(touched[at]),
-            float(touched[at] / len(pages)),
+            pairs[number][0],
+            int(line.times[places[number]]),
+            int(touched[number]),
+            float(touched[number] / len(pages)),
             subject,
         )
-        for at, subject in zip(mass, subjects, strict=True)
+        for number, subject in zip(mass, subjects, strict=True)
     ]
 
 
@@ -294,14 +294,14 @@ def read_growth_of(path: Path, window: CycleWindow, include: Sequence[str] = ("*
     moved = np.flatnonzero(np.diff(seen))
     pairs = [(line.commits[seen[i + 1] - 1], line.commits[seen[i] - 1]) for i in moved]
     gone: set[bytes] = set()
-    for at, edit in git_log.differences(path, pairs, lambda: None):
+    for number, edit in git_log.differences(path, pairs, lambda: None):
         if edit.path in last:
             if edit.status == "A" and edit.path not in born:
-                born[edit.path] = int(moved[at]) + 1
+                born[edit.path] = int(moved[number]) + 1
             elif edit.status != "M":
                 gone.add(edit.path)
             elif not edit.same_content:
-                changes.append((int(moved[at]), edit.path))
+                changes.append((int(moved[number]), edit.path))
     for file in gone & born.keys():
         del born[file]
     if not born:

@@ -105,23 +105,23 @@ def differences(
     """
     command = [*_GIT, "-C", str(path), "diff-tree", "--stdin", "--always", "-r", "-z", "--raw"]
     command += ["--no-renames", "--no-abbrev", "--ignore-submodules", *_NO_PROGRAMS]
-    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as complaints:
-        asked.writelines(f"{new} {old}\n".encode() for new, old in pairs)
-        asked.seek(0)
+    with tempfile.TemporaryFile() as pair_file, tempfile.TemporaryFile() as complaints:
+        pair_file.writelines(f"{new} {old}\n".encode() for new, old in pairs)
+        pair_file.seek(0)
         process = subprocess.Popen(
-            command, stdin=asked, stdout=subprocess.PIPE, stderr=complaints, env=_environment()
+            command, stdin=pair_file, stdout=subprocess.PIPE, stderr=complaints, env=_environment()
         )
         assert process.stdout is not None
         try:
-            at, tokens = -1, _tokens(process.stdout)
+            number, tokens = -1, _tokens(process.stdout)
             for token in tokens:
                 if token.startswith(b":"):
                     _, _, old_blob, new_blob, status = token.split(b" ")
-                    yield at, FileDifference(next(tokens), chr(status[0]), old_blob == new_blob)
+                    yield number, FileDifference(next(tokens), chr(status[0]), old_blob == new_blob)
                 else:
-                    at += 1
+                    number += 1
                     advance()
-            if process.wait() or at + 1 != len(pairs):
+            if process.wait() or number + 1 != len(pairs):
                 complaints.seek(0)
                 raise _failed(path, complaints.read())
         finally:
@@ -157,5 +157,5 @@ def _git(path: Path, *arguments: str, standard_input: str = "") -> bytes:
 
 
 def _failed(path: Path, complaint: bytes) -> HistoryError:
-    said = " ".join(complaint.decode("utf-8", "replace").split()) or "it gave no reason"
-    return HistoryError(f"cannot read {path} as a git repository; git says: {said}")
+    message = " ".join(complaint.decode("utf-8", "replace").split()) or "it gave no reason"
+    return HistoryError(f"cannot read {path} as a git repository; git says: {message}")

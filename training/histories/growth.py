@@ -181,7 +181,9 @@ def _growth_of(store: Store, source: str) -> GrowthHistory:
     outcomes = CrawlOutcomes(store, everything=True)
     last, pages = len(outcomes.judged) - 1, outcomes.judged.shape[1]
     if last < 2:
-        raise HistoryError(f"{source} has {counted(last, 'finished cycle')}; growth begins with the second")
+        raise HistoryError(
+            f"{source} has {counted(last, 'finished cycle')}; growth begins with the second: crawl once more"
+        )
     columns = store.columns_of(outcomes.page.astype(np.uint32))
     entered = np.maximum(columns["entered"], 1)
     since = np.arange(last + 1)[:, None] > entered

@@ -149,7 +149,8 @@ class ChangeHistory:
         _check("changed", changed, "bool [cycles, pages]", changed.dtype == np.bool_ and changed.ndim == 2)
         if not changed.size:
             raise HistoryError(
-                f"a change history needs at least one page and one cycle; found {changed.shape}"
+                "a change history needs at least one cycle and one page; found an array of shape "
+                f"{changed.shape} (cycles, pages)"
             )
         cycles, pages = changed.shape
         fits = site.shape == (pages,) and site.dtype.kind in "iu" and 0 <= site.min() <= site.max() < 2**31
@@ -242,16 +243,16 @@ class ChangeHistory:
         chosen = np.arange(self.pages)[pages]
         first, last = np.searchsorted(page, chosen), np.searchsorted(page, chosen, side="right")
         begins = np.cumsum(last - first) - (last - first)
-        at = np.arange(int((last - first).sum())) + np.repeat(first - begins, last - first)
-        return np.asarray(flipped[at])
+        position = np.arange(int((last - first).sum())) + np.repeat(first - begins, last - first)
+        return np.asarray(flipped[position])
 
     def _claims_of(self, pages: npt.NDArray[Any] | slice, cycles: slice) -> npt.NDArray[np.void]:
         """Claims about some pages, read before the end of some cycles, renumbered."""
         assert self.claims is not None
         chosen = np.arange(self.pages)[pages]
         order = np.argsort(chosen, kind="stable")
-        at = np.searchsorted(chosen[order], self.claims["page"])
-        row = order[np.minimum(at, max(len(order) - 1, 0))]
+        position = np.searchsorted(chosen[order], self.claims["page"])
+        row = order[np.minimum(position, max(len(order) - 1, 0))]
         begin, end, _ = cycles.indices(self.cycles)
         is_kept = (chosen[row] == self.claims["page"]) & (self.claims["cycle"] <= end)
         claims: npt.NDArray[np.void] = self.claims[is_kept].copy()
@@ -309,7 +310,9 @@ def _check(name: str, array: npt.NDArray[Any], expected: str, fits: bool | np.bo
 def addresses_of(history: ChangeHistory) -> list[str]:
     """Site and path of every page, without scheme, ``[P]``. Raises HistoryError where they have no names."""
     if history.page_names is None:
-        raise HistoryError(f"{history.source} does not tell the names of its pages, which this needs")
+        raise HistoryError(
+            f"{history.source} does not tell the names of its pages: give a history with names"
+        )
     names = history.site_labels
     return [
         page.partition("://")[2] if "://" in page else f"{names[site]}/{page.lstrip('/')}"

@@ -42,11 +42,11 @@ def link_texts(
         known.setdefault((site, _name(page)), number)
     links: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
     for source, (site, page, text) in enumerate(zip(sites, pages, texts, strict=True)):
-        for path, said in _paths(text or ""):
+        for path, anchor in _paths(text or ""):
             names = ((site, name) for name in _names(page, path))
             target = next((known[name] for name in names if name in known), source)
             if target != source:
-                links[source, target].append(said)
+                links[source, target].append(anchor)
     return dict(sorted(links.items()))
 
 
@@ -68,8 +68,8 @@ def _names(page: str, path: str) -> tuple[str, str]:
     """Possible targets of a path, the likeliest first."""
     if path.startswith("/"):
         return _name(path.lstrip("/")), _name(posixpath.join("docs", path.lstrip("/")))
-    beside = posixpath.normpath(posixpath.join(posixpath.dirname(page), path))
-    return _name(beside), _name(posixpath.normpath(posixpath.join(posixpath.splitext(page)[0], path)))
+    sibling = posixpath.normpath(posixpath.join(posixpath.dirname(page), path))
+    return _name(sibling), _name(posixpath.normpath(posixpath.join(posixpath.splitext(page)[0], path)))
 
 
 def _name(path: str) -> str:

@@ -154,7 +154,7 @@ MODELS: Final[dict[str, Callable[[np.random.Generator, Sites, int], Bits]]] = {
 def generate(model: str, pages: int, cycles: int, seed: int) -> ChangeHistory:
     """History of a model, the same for the same arguments. Raises HistoryError on arguments out of range."""
     if model not in MODELS:
-        raise HistoryError(f"there is no model {model!r}; the models are {', '.join(MODELS)}")
+        raise HistoryError(f"there is no model {model!r}; choose one of {', '.join(MODELS)}")
     if pages < 1 or cycles < 1:
         raise HistoryError(f"a history has at least 1 page and 1 cycle; found {pages} and {cycles}")
     rng = np.random.default_rng(seed)

@@ -1,11 +1,9 @@
 """Directories and sites of the pages of a history."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +55,7 @@ class Neighbours:
         self.popular: npt.NDArray[np.uint8] | None = None
         """Popularity of pages, ``[P]``; None: it follows from weights and links."""
 
-    def regrouped(self, groups: PageGroups) -> Neighbours:
+    def regrouped(self, groups: PageGroups) -> Self:
         """Neighbours with other clusters and links."""
         other = copy(self)
         other.groups_by_content = groups

@@ -33,7 +33,8 @@ def page_folds(pages: int, k: int, seed: int) -> list[npt.NDArray[np.int64]]:
     """
     if not 1 <= k <= pages:
         raise HistoryError(
-            f"cannot divide {counted(pages, 'page')} into {k} folds: every fold needs at least a page"
+            f"cannot divide {counted(pages, 'page')} into {k} folds, which need a page each: give a history "
+            "of more pages"
         )
     order = np.random.default_rng(seed).permutation(pages)
     return [np.sort(fold) for fold in np.array_split(order, k)]

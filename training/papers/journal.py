@@ -1,7 +1,5 @@
 """The experiment of the journal (Santos et al. 2014) and the thesis (2013), its tables and report."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import json
@@ -10,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -182,7 +180,7 @@ class ExperimentResults:
         }
 
     @classmethod
-    def from_json(cls, content: Json) -> ExperimentResults:
+    def from_json(cls, content: Json) -> Self:
         """Results of the content of ``results.json``.
 
         Raises ValueError for another format, KeyError or TypeError for what is missing or of another kind,
@@ -565,12 +563,12 @@ def _study(results: ExperimentResults, difference: Difference | None, note: str)
 
 
 def _facts(results: ExperimentResults) -> list[tuple[str, str]]:
-    about, choices = results.history, results.choices
+    history, choices = results.history, results.choices
     parameters = choices.parameters
     return [
         *([] if results.preset is None else [("Preset", results.preset)]),
-        ("History", f"{about.source}, SHA-256 {about.sha256 or 'unknown'}"),
-        ("Size", f"{about.pages:,} pages, {about.cycles} cycles"),
+        ("History", f"{history.source}, SHA-256 {history.sha256 or 'unknown'}"),
+        ("Size", f"{history.pages:,} pages, {history.cycles} cycles"),
         (
             "Protocol",
             f"{choices.protocol}: {len(results.test_pages)} test sets of about "

@@ -284,8 +284,8 @@ def _by_depth(results: TanResults) -> Iterator[PaperClaim]:
         tried = [d for d in depths if d >= 0] if policy == "cb" else list(depths)
         values = over_d(results, policy, tried, TYPICAL)
         d = tried[int(np.argmax(values))]
-        said = f"{NAMES[policy]} is best at d = {' or '.join(map(str, best))}"
-        yield PaperClaim(said, f"best at d = {d}", d in best, tuple(values))
+        claim = f"{NAMES[policy]} is best at d = {' or '.join(map(str, best))}"
+        yield PaperClaim(claim, f"best at d = {d}", d in best, tuple(values))
 
 
 def _up_and_down(results: TanResults) -> Iterator[PaperClaim]:
@@ -295,8 +295,8 @@ def _up_and_down(results: TanResults) -> Iterator[PaperClaim]:
     for policy in ("lb", "db"):
         up = float(over_d(results, policy, sizes, TYPICAL).mean())
         down = float(over_d(results, policy, [-d for d in sizes], TYPICAL).mean())
-        said = f"{NAMES[policy]} is better with d > 0 than with d < 0"
-        yield PaperClaim(said, f"{up:.3f} and {down:.3f}", up > down, (up, down))
+        claim = f"{NAMES[policy]} is better with d > 0 than with d < 0"
+        yield PaperClaim(claim, f"{up:.3f} and {down:.3f}", up > down, (up, down))
 
 
 def _by_setting(results: TanResults) -> Iterator[PaperClaim]:
@@ -333,8 +333,8 @@ def _by_history(results: TanResults) -> Iterator[PaperClaim]:
     )
     for name, trial in (("HA", ha), ("WHA", wha)):
         first, random = (float(one.per_cycle[metric][1:5].mean()) for one in (trial, rns))
-        said, text = f"{name} is like RNS in cycles 2 to 5", f"{first:.3f} and {random:.3f}"
-        yield PaperClaim(said, text, abs(first / random - 1) <= 0.1, (first, random))
+        claim, text = f"{name} is like RNS in cycles 2 to 5", f"{first:.3f} and {random:.3f}"
+        yield PaperClaim(claim, text, abs(first / random - 1) <= 0.1, (first, random))
     ahead = wha.ahead(ha, metric)
     text = f"by {written(ahead, sign='+')} a cycle"
     yield PaperClaim("WHA is better than HA", text, ahead.mean > ahead.half_width, (ahead.mean,))
@@ -509,8 +509,8 @@ def write_all(results: TanResults, directory: Path) -> None:
         "Figure 6 at all settings": compared_table(results),
         "The paper's claims": claims_table(results),
     }
-    said = "\n".join(f"## {title}\n\n{table}" for title, table in tables.items())
-    text = f"{shares[:1].upper()}{shares[1:]}.\n\n{said}"
+    sections = "\n".join(f"## {title}\n\n{table}" for title, table in tables.items())
+    text = f"{shares[:1].upper()}{shares[1:]}.\n\n{sections}"
     write_text(directory / "tables.md", text)
     charts = [granularity_chart(results), popularity_chart(results), history_chart(results)]
     figures = {chart.key: draw(chart) for chart in charts if chart.lines} | {

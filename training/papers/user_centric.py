@@ -638,18 +638,18 @@ def halves_figure(panels: Sequence[Panel], weeks: int) -> Figure:
     figure, grid = _panels(len(panels))
     for axes, panel in zip(grid, panels, strict=True):
         x, y = panel.halves.earlier, panel.halves.later
-        some = (x > 0) | (y > 0)
-        x, y = x[some], y[some]
-        axes.set_title(f"{panel.name}: {np.count_nonzero(some):,} pages", loc="left", fontsize=11)
+        has_gain = (x > 0) | (y > 0)
+        x, y = x[has_gain], y[has_gain]
+        axes.set_title(f"{panel.name}: {np.count_nonzero(has_gain):,} pages", loc="left", fontsize=11)
         positive = np.concatenate((x[x > 0], y[y > 0]))
         if not len(positive):
             continue
         edge = max(positive.min(), LEAST * float(np.median(positive))) / 3
         shown = [np.maximum(values, edge) for values in (x, y)]
-        apart = np.abs(np.log(shown[0]) - np.log(shown[1]))
-        apart[(x == 0) | (y == 0)] = np.inf
-        rank = np.empty(len(apart))
-        rank[np.argsort(apart, kind="stable")] = (np.arange(len(apart)) + 1) / len(apart)
+        log_distance = np.abs(np.log(shown[0]) - np.log(shown[1]))
+        log_distance[(x == 0) | (y == 0)] = np.inf
+        rank = np.empty(len(log_distance))
+        rank[np.argsort(log_distance, kind="stable")] = (np.arange(len(log_distance)) + 1) / len(log_distance)
         low = 0.0
         for high, colour in NEAREST:
             inside = (rank > low) & (rank <= high)

@@ -318,18 +318,18 @@ def allocate_visits(rates: Floats, weights: Floats, budget: int, cycles: int) ->
     visits without gain are not made. ``rates``, ``weights``: ``[P]``.
     """
     visits = np.zeros(len(rates), np.int64)
-    some = np.flatnonzero((rates > 0.0) & (weights > 0.0))
-    if not len(some):
+    eligible = np.flatnonzero((rates > 0.0) & (weights > 0.0))
+    if not len(eligible):
         return visits
     counts = np.arange(cycles + 1.0)
-    share = current_share(counts[None, :], (rates[some] * cycles)[:, None])
-    gains = np.diff(share, axis=1) * weights[some, None]
+    share = current_share(counts[None, :], (rates[eligible] * cycles)[:, None])
+    gains = np.diff(share, axis=1) * weights[eligible, None]
     gains = np.minimum.accumulate(gains, axis=1)  # falling but for rounding
     page, _ = np.nonzero(gains > 0.0)
     values = gains[gains > 0.0]
     nth = np.nonzero(gains > 0.0)[1]
     best = np.lexsort((page, nth, -values))[: budget * cycles]
-    return visits + np.bincount(some[page[best]], minlength=len(rates))
+    return visits + np.bincount(eligible[page[best]], minlength=len(rates))
 
 
 def timetable(visits: Ints, budget: int, cycles: int, phase: Floats) -> list[Ints]:

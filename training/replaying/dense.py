@@ -547,17 +547,17 @@ class ReplayEvidence:
 
     def _measured(self, prepared: PreparedHistory) -> dict[str, Array]:
         """Columns of what visits measure, after the warm-up, as far as the history has them."""
-        beside: dict[str, Array] = {}
+        measured_columns: dict[str, Array] = {}
         if prepared.latency_ms is not None:
-            beside["latency_ms"] = prepared.latency_ms
+            measured_columns["latency_ms"] = prepared.latency_ms
         if prepared.flipped is not None:
             self._distances = ReplayedDistances(prepared.changed, prepared.flipped)
             for changed in prepared.changed[: prepared.warmup]:
                 pages = np.flatnonzero(changed)
                 self._distances.change(pages)
                 self._distances.visit(pages)
-            beside |= self._distances.columns
-        return beside
+            measured_columns |= self._distances.columns
+        return measured_columns
 
     def _take_clusters(self) -> None:
         self._clusters = self._neighbours.grouping("cluster")
@@ -1050,7 +1050,7 @@ def replay_dense(
     lacks.
     """
     copies = Copies(prepared, tallies)
-    beside = page_counters(prepared, copies, tallies)
+    counters = page_counters(prepared, copies, tallies)
     scoring = function if isinstance(function, ScoreFunction) else None
     columns = columns_read(scoring, policy) + (site_share.COLUMNS if prepared.site_share < 1.0 else ())
     evidence = ReplayEvidence(prepared, columns)
@@ -1092,15 +1092,15 @@ def replay_dense(
             "changed_weight": copies.weight(changed),
             "cost": costs_ms[visited].sum(),
         }
-        for observer in (watch, observe, *(one.visit for one in beside)):
+        for observer in (watch, observe, *(one.visit for one in counters)):
             if observer is not None:
                 observer(cycle, visited, is_changed)
         copies.visit(changed)
         evidence.observe()
         rows.append(row | copies.tallies(cycle))
-    said = {name: observer for one in beside for name, observer in one.tallies().items()}
-    names = {"visited", "changed", "pending", *tallies} - CONTENTS.keys() - said.keys()
-    return said | {name: np.array([row[name] for row in rows], np.int64) for name in names}
+    observed = {name: observer for one in counters for name, observer in one.tallies().items()}
+    names = {"visited", "changed", "pending", *tallies} - CONTENTS.keys() - observed.keys()
+    return observed | {name: np.array([row[name] for row in rows], np.int64) for name in names}
 
 
 def _costs_ms(prepared: PreparedHistory) -> Ints:

@@ -184,9 +184,9 @@ class GrowthReplay:
         columns = {**terminals.STATE, **discovery.COLUMNS, **first_visits.COLUMNS, **hints.COLUMNS}
         self.state = {name: np.zeros(pages, dtype) for name, dtype in columns.items()}
         self.state["size"] = history.sizes
-        asked = (crawl.score_function, crawl.hub_function, crawl.new_page_function)
-        read = {name for function in asked if function is not None for name in function.columns}
-        for function in asked:
+        functions = (crawl.score_function, crawl.hub_function, crawl.new_page_function)
+        read = {name for function in functions if function is not None for name in function.columns}
+        for function in functions:
             if function is not None:
                 check_measured(history, function)
         self._is_linked = not measured.LINKED.keys().isdisjoint(read)

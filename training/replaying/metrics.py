@@ -8,12 +8,10 @@ Sources: Santos 2013 (thesis) sections 2.4.1 and 2.4.3; Santos et al. 2014 (jour
 Ntoulas 2002; Järvelin & Kekäläinen 2002; Cho & Garcia-Molina 2003; Kolobov et al. 2019.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -191,7 +189,7 @@ class FixedPointWeights:
     """Sum of the weights in units of 2**-penalty_bits."""
 
     @classmethod
-    def of(cls, weight: npt.NDArray[Any] | None, pages: int, cycles: int) -> FixedPointWeights:
+    def of(cls, weight: npt.NDArray[Any] | None, pages: int, cycles: int) -> Self:
         """Weights of pages, scaled for sums over at most `cycles` cycles.
 
         Raises HistoryError unless they are finite, not negative, not all zero.

@@ -147,12 +147,12 @@ def _list(prepared: PreparedHistory, needed: tuple[str, ...]) -> States | None:
     after.extend((0, 0) for _ in range(len(numbering.states) - len(after)))
     cycles_left = cycles - np.array(numbering.visits)
     counts = cycles_left if aged else np.minimum(cycles_left, 1)
-    at = np.repeat(np.arange(len(counts)), counts)
+    state = np.repeat(np.arange(len(counts)), counts)
     score_at = np.cumsum(counts) - counts
     states = numbering.columns(0)
-    table = {name: values[at] for name, values in states.items()}
+    table = {name: values[state] for name, values in states.items()}
     if aged:
-        table["last_cycle"] = -(np.arange(len(at)) - score_at[at] + 1)
+        table["last_cycle"] = -(np.arange(len(state)) - score_at[state] + 1)
     bits = [values.view(np.int64) if values.dtype.kind == "f" else values for values in states.values()]
     return States(
         cycles,
@@ -162,7 +162,7 @@ def _list(prepared: PreparedHistory, needed: tuple[str, ...]) -> States | None:
         aged,
         score_at,
         table,
-        len(at),
+        len(state),
         cycles == prepared.cycles - prepared.warmup,
     )
 
@@ -383,7 +383,9 @@ def _arrange(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
             f"cycle to score: give a warm-up from 0 to {cycles - 1} or a longer history"
         )
     if not 0.0 <= site_share <= 1.0:
-        raise HistoryError(f"the share of a site is from 0.0 to 1.0; found {site_share!r}")
+        raise HistoryError(
+            f"expected a share of the budget for one site from 0.0 to 1.0; found {site_share!r}"
+        )
     if ties not in TIES:
         raise HistoryError(f"ties are broken by one of {', '.join(TIES)}; found {ties!r}")
     k = budget_pages(budget, pages)

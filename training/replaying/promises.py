@@ -1,12 +1,10 @@
 """Promises about the pages of a history: the rules of a crawl, in its replay."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -53,10 +51,13 @@ class HistoryPromises(NamedTuple):
     """Pages by number of their rule."""
 
     @classmethod
-    def of(cls, history: ChangeHistory, file: RulesFile) -> HistoryPromises:
+    def of(cls, history: ChangeHistory, file: RulesFile) -> Self:
         """Rules of the pages by their names. Raises HistoryError where pages have no names."""
         if history.page_names is None:
-            raise HistoryError(f"{history.source} does not tell the names of its pages, which --rules needs")
+            raise HistoryError(
+                f"{history.source} does not tell the names of its pages, which --rules needs: give a history "
+                "with names, such as a store"
+            )
         sites = history.site_labels
         rules = [
             rule_of(file.rules, page if "://" in page else f"https://{sites[site]}/{page.lstrip('/')}", {})
@@ -97,8 +98,8 @@ def describe_rules(file: RulesFile, history: ChangeHistory, budgets: Sequence[in
     pages = np.flatnonzero(promises.max_age)
     needed = needed_visits(promises.max_age[pages])
     shown = ", ".join(f"{budget:,}" for budget in budgets)
-    about = f"promises about {counted(len(pages), 'page')}"
-    lines = [f"{about} need {counted(needed, 'visit')} a cycle, the budget is {shown}"]
+    subject = f"promises about {counted(len(pages), 'page')}"
+    lines = [f"{subject} need {counted(needed, 'visit')} a cycle, the budget is {shown}"]
     if needed > min(budgets, default=needed):
         lines[0] += ": some pages are late"
     unmatched = [rule.name for rule in file.rules if not promises.pages_of[rule.number]]

@@ -265,11 +265,9 @@ def last_changes_section(path: Path) -> Section:
             continue
         title = Markup("{}, cycle {}").format(link(change.url), change.cycle)
         hunks = Markup("").join(map(_hunk, change.hunks[:HUNKS]))
-        more = len(change.hunks) - HUNKS
-        more_places = Markup("<p>and {} more places</p>").format(more) if more > 0 else Markup("")
-        section.blocks.append(
-            Markup('<h3>{}</h3><div class="diff">{}{}</div>').format(title, hunks, more_places)
-        )
+        if (hidden_places := len(change.hunks) - HUNKS) > 0:
+            hunks += Markup("<p>and {} more places</p>").format(hidden_places)
+        section.blocks.append(Markup('<h3>{}</h3><div class="diff">{}</div>').format(title, hunks))
     if without:
         rows = [[link(change.url), f"{change.cycle:,}"] for change in without]
         caption = "The archive has not both texts of these changes" if has_archive else "Last changes"
@@ -547,13 +545,13 @@ def crawl_page(path: Path) -> ReportPage:
             headline += f" Of the panel, a random share of all pages, {shown(panel, True)} did."
         else:
             headline += " GP4C_PANEL = 0.05 would tell what visits at random find."
-    more = (section(path) for section in PARTS)
+    optional_sections = (section(path) for section in PARTS)
     sections = [
         last_changes_section(path),
         _top(story),
         _cycles(story),
         _score(story),
-        *(one for one in more if one is not None),
+        *(one for one in optional_sections if one is not None),
     ]
     last = story.records[-1]
     visits = int(story.counts.sum())

@@ -68,7 +68,7 @@ class Study:
     """Why there is no difference to show."""
     budget_names: dict[str, str] = field(default_factory=dict)
     """Function tried with smaller budgets -> shown name."""
-    more: list[Section] = field(default_factory=list)
+    extra_sections: list[Section] = field(default_factory=list)
 
 
 class Lead(NamedTuple):
@@ -214,7 +214,7 @@ def page(study: Study) -> ReportPage:
         formula_section(study.formulas),
         difference_section(study, head),
         _budgets(study),
-        *study.more,
+        *study.extra_sections,
     ]
     return ReportPage(
         study.title,
@@ -525,10 +525,10 @@ def _formula(learned: LearnedScore) -> Formula:
 
 
 def _facts(learned: LearnedScore) -> list[tuple[str, str]]:
-    about, process = learned.history, learned.parameters
+    history, process = learned.history, learned.parameters
     return [
-        ("History", f"{about.source}, SHA-256 {about.sha256 or 'unknown'}"),
-        ("Size", f"{counted(about.pages, 'page')}, {counted(about.cycles, 'cycle')}"),
+        ("History", f"{history.source}, SHA-256 {history.sha256 or 'unknown'}"),
+        ("Size", f"{counted(history.pages, 'page')}, {counted(history.cycles, 'cycle')}"),
         ("Learned", learned.created),
         ("Protocol", f"{process['protocol']}, warm-up of {counted(process['warmup'], 'cycle')}"),
         ("Budget", f"{process['budget']} per cycle"),

@@ -76,9 +76,9 @@ class Bars:
         self._one: TaskID = progress.add_task("", total=1, best="")
         self._number = done
 
-    def generation(self, number: int, asked: int) -> None:
+    def generation(self, number: int, individuals: int) -> None:
         self._number = number
-        self._progress.reset(self._one, total=asked, description=f"  generation {number}, {self._runs}")
+        self._progress.reset(self._one, total=individuals, description=f"  generation {number}, {self._runs}")
 
     def advance(self, texts: int) -> None:
         self._progress.advance(self._one, texts)
@@ -251,7 +251,9 @@ def show_front(learned: Learned, choices: Choices, directory: Path, console: Con
         write_rows(directory / f"{NAME}.csv", [["function", "taken", *names, "expression"], *lines])
         write_figures({NAME: draw_front(rows, choices.fitness)}, directory)
     except (OSError, HistoryError) as error:
-        raise LearningError(f"cannot write to {str(directory)!r}: {error}") from error
+        raise LearningError(
+            f"cannot write to {str(directory)!r} ({error}): give an --output elsewhere"
+        ) from error
     console.out(f"Score files, {NAME}.csv, {NAME}.png and {NAME}.svg are in {directory}", highlight=False)
     console.print()
 
@@ -387,11 +389,11 @@ def show_leaderboard(board: Leaderboard, console: Console) -> None:
 
 
 def _heading(evaluation: Evaluation, seeds: str) -> str:
-    settings, about = evaluation.settings, evaluation.history
-    scored = about.scored_cycles
+    settings, history = evaluation.settings, evaluation.history
+    scored = history.scored_cycles
     return (
-        f"{about.source}: {counted(about.pages, 'page')}, scored cycles {scored[0]} to {scored[-1]}, "
-        f"{about.changed_share:.2%} of the pages change per cycle\n"
+        f"{history.source}: {counted(history.pages, 'page')}, scored cycles {scored[0]} to {scored[-1]}, "
+        f"{history.changed_share:.2%} of the pages change per cycle\n"
         f"k = {counted(settings.k, 'visit')} per cycle, warm-up {settings.warmup}, ties {settings.ties}, "
         f"clock {settings.clock or 'visits, or as the score file says'}, {seeds}"
         f"{'' if settings.policy == policy_of(None) else f', policy {settings.policy}'}"
@@ -439,7 +441,7 @@ def show_growth(
 def of_leaderboard(board: Leaderboard) -> Scatter:
     """Scatter chart of change rate over freshness, all rows but the oracle."""
     y, x = FRONT
-    about, settings = board.evaluations[0].history, board.evaluations[0].settings
+    history, settings = board.evaluations[0].history, board.evaluations[0].settings
     points = [
         Point(
             row.name,
@@ -451,5 +453,5 @@ def of_leaderboard(board: Leaderboard) -> Scatter:
         for row in board.rows
         if row.name != ORACLE
     ]
-    title = f"{Path(about.source).name}: {settings.k:,} of {counted(about.pages, 'page')} per cycle"
+    title = f"{Path(history.source).name}: {settings.k:,} of {counted(history.pages, 'page')} per cycle"
     return Scatter(title, METRICS[x].heading, METRICS[y].heading, points)

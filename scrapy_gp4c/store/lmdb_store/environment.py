@@ -135,7 +135,7 @@ class NoLmdbFileError(Exception):
 class Header(NamedTuple):
     """Newer one of the two meta pages of an LMDB file."""
 
-    at: int
+    offset: int
     version: int
     page_bytes: int
     last_page: int
@@ -157,8 +157,8 @@ def read_header(file: BinaryIO) -> Header:
         metas = _metas(file)
         if metas[0].version != VERSION:
             return metas[0]
-        older, newer = sorted(metas, key=lambda meta: (meta.transaction, -meta.at))
-        if newer.transaction - older.transaction <= 1 and newer.transaction % 2 == (newer.at > 0):
+        older, newer = sorted(metas, key=lambda meta: (meta.transaction, -meta.offset))
+        if newer.transaction - older.transaction <= 1 and newer.transaction % 2 == (newer.offset > 0):
             return newer
         # A writer that commits between the reading of one page and of the other leaves two that do not fit.
         if metas == before:
@@ -170,8 +170,8 @@ def _metas(file: BinaryIO) -> list[Header]:
     """Both meta pages; only the first of a file of another version."""
     metas: list[Header] = []
     while len(metas) < 2:
-        at = metas[0].page_bytes if metas else 0
-        file.seek(at)
+        offset = metas[0].page_bytes if metas else 0
+        file.seek(offset)
         head = file.read(_META.size)
         if len(head) < _META.size:
             # A disk that was full when the first crawl began leaves one page.
@@ -180,7 +180,7 @@ def _metas(file: BinaryIO) -> list[Header]:
         magic, version, page_bytes, last_page, transaction = _META.unpack(head)
         if magic != _MAGIC:
             raise NoLmdbFileError(*(["has a damaged header"] if metas else []))
-        metas.append(Header(at, version, page_bytes, last_page, transaction))
+        metas.append(Header(offset, version, page_bytes, last_page, transaction))
         if version != VERSION:
             break
         if page_bytes not in _PAGE_BYTES or page_bytes != metas[0].page_bytes:
@@ -481,11 +481,11 @@ class Environment:
 
     def _grow(self) -> None:
         """Enlarge the map when it is nearly full; where the system refuses, the map stays as it is."""
-        about = self.lmdb.info()
-        used = about["last_pgno"] * self.lmdb.stat()["psize"]
+        map_info = self.lmdb.info()
+        used = map_info["last_pgno"] * self.lmdb.stat()["psize"]
         needed = used + max(used, _HEADROOM_BYTES)
         # LMDB gives the old map up first, and cannot go on where it does not get a new one.
-        if needed > about["map_size"] and _is_granted(2 * needed):
+        if needed > map_info["map_size"] and _is_granted(2 * needed):
             self.lmdb.set_mapsize(2 * needed)
 
 

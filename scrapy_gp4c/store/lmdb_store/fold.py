@@ -69,25 +69,25 @@ def _apply(tables: Tables, all_visits: Array, all_notes: Array, cycle: int, size
 
     def apply(txn: Any, block: int, state: Columns) -> JudgedVisits:
         first = block * tables.block_rows
-        visits, noted, gained = (
+        visits, block_notes, gained = (
             rows[slice(*np.searchsorted(numbers, (block, block + 1)))]
             for rows, numbers in zip(parts, of_part, strict=True)
         )
         visited, named, measured = (
-            (rows["page"] - first).astype(np.intp) for rows in (visits, noted, gained)
+            (rows["page"] - first).astype(np.intp) for rows in (visits, block_notes, gained)
         )
-        claimed = claims_fold.begin(txn, block, state, visits, noted)
+        claimed = claims_fold.begin(txn, block, state, visits, block_notes)
         judged = judged_visits(state, visited, visits["outcome"], cycle)
         columns.apply_visits(state, visited, visits, cycle, brought[visits["page"]])
-        claims.apply_notes(state, named, noted)
-        if (weighed := of_weights(noted)).any():
+        claims.apply_notes(state, named, block_notes)
+        if (weighed := of_weights(block_notes)).any():
             optional = WEIGHTS.read(txn, tables.db, block, len(state["n"]))
-            optional["weight"][named[weighed]] = noted["value"][weighed]
+            optional["weight"][named[weighed]] = block_notes["value"][weighed]
             WEIGHTS.put(txn, tables.db, block, optional)
-        linked = of_links(noted)
+        linked = of_links(block_notes)
         if linked.any() or tables.db["links"].get(txn, U32.pack(block)) is not None:
             optional = LINKS.read(txn, tables.db, block, len(state["n"]))
-            apply_links(optional, named[linked], noted[linked])
+            apply_links(optional, named[linked], block_notes[linked])
             for column in optional.values():  # links are counted up to the first visit
                 column[state["has_copy"] == 1] = 0
             LINKS.put(txn, tables.db, block, optional)

@@ -212,11 +212,11 @@ class _Rewriting:
 def _less(sums: Array, gone_sums: Array) -> Array:
     """Sums by directory less those of some visits, dtype `GROUP_VISITS`."""
     staying = sums.copy()
-    at = np.searchsorted(staying["group"], gone_sums["group"])
-    known = at < len(staying)
-    known[known] = staying["group"][at[known]] == gone_sums["group"][known]
+    position = np.searchsorted(staying["group"], gone_sums["group"])
+    known = position < len(staying)
+    known[known] = staying["group"][position[known]] == gone_sums["group"][known]
     for name in ("visits", "changes", "predicted"):
-        staying[name][at[known]] -= gone_sums[name][known]
+        staying[name][position[known]] -= gone_sums[name][known]
     # Where visits were dropped, the expected changes of the others are not those that were summed up.
     np.maximum(staying["predicted"], 0, out=staying["predicted"])
     return staying[staying["visits"] > 0]

@@ -5,10 +5,8 @@ the counts of all sites; while a cycle is folded, also the counts that each part
 by visit in `gains`, summed up by page in `refresh_values`; both are empty until a log of queries is given.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -65,12 +63,12 @@ def put_claims(txn: Any, db: Handles, cycle: int, number: int, claimed: Array, s
     """Keep the claims of a part of a cycle, dtype `CLAIM`, and counts of its judged visits by directory."""
     if len(claimed):
         CLAIMS.put(txn, db, cycle, number, claimed)
-    some = (seen.outcomes >= 0).any(axis=1)
-    if some.any():
-        numbers, local = np.unique(seen.group[some], return_inverse=True)
+    has_outcome = (seen.outcomes >= 0).any(axis=1)
+    if has_outcome.any():
+        numbers, local = np.unique(seen.group[has_outcome], return_inverse=True)
         counts = np.zeros(len(numbers), SITE_COUNTS)
         counts["group"] = numbers
-        counts["counts"] = hints.counted(seen.outcomes[some], local, len(numbers))
+        counts["counts"] = hints.counted(seen.outcomes[has_outcome], local, len(numbers))
         TRUST_PARTS.put(txn, db, cycle, number, counts)
 
 
@@ -100,7 +98,7 @@ class ClaimsFold(NamedTuple):
     """Starts of all cycles up to this one."""
 
     @classmethod
-    def of(cls, tables: Tables, cycle: int) -> ClaimsFold:
+    def of(cls, tables: Tables, cycle: int) -> Self:
         """Prepare the fold of a cycle."""
         starts = [record.get("started") for record in tables.cycles() if record["cycle"] <= cycle]
         return cls(tables, cycle, claims.ascending(starts))
@@ -113,22 +111,26 @@ class ClaimsFold(NamedTuple):
         ``visits``, ``notes``: of its pages.
         """
         first = block * self.tables.block_rows
-        noted = notes[of_claims(notes)]
-        if not len(noted) and self.tables.db["hints"].get(txn, U32.pack(block)) is None:
+        claim_notes = notes[of_claims(notes)]
+        if not len(claim_notes) and self.tables.db["hints"].get(txn, U32.pack(block)) is None:
             return None
         block_columns = state | HINTS.read(txn, self.tables.db, block, len(state["n"]))
-        saw = visits[among(visits["outcome"], (FIRST, *JUDGED))]
+        fetches = visits[among(visits["outcome"], (FIRST, *JUDGED))]
         visit_s = np.full(len(state["n"]), np.nan)
-        visit_s[saw["page"] - first] = saw["time"]
-        rows = (noted["page"] - first).astype(np.intp)
-        claimed = claims.claims_of(noted, rows, block_columns, Times(self.starts_s, visit_s))
-        at = claimed.copy()
-        at["page"] -= np.uint32(first)
+        visit_s[fetches["page"] - first] = fetches["time"]
+        rows = (claim_notes["page"] - first).astype(np.intp)
+        claimed = claims.claims_of(claim_notes, rows, block_columns, Times(self.starts_s, visit_s))
+        local_claims = claimed.copy()
+        local_claims["page"] -= np.uint32(first)
         seen = claims.before_visits(
-            block_columns, (visits["page"] - first).astype(np.intp), visits["outcome"], at, self.cycle
+            block_columns,
+            (visits["page"] - first).astype(np.intp),
+            visits["outcome"],
+            local_claims,
+            self.cycle,
         )
         put_claims(txn, self.tables.db, self.cycle, block, claimed, seen)
-        return block_columns, at
+        return block_columns, local_claims
 
     def end(self, txn: Any, block: int, before: tuple[Columns, Array], visits: Array) -> None:
         """Apply claims that count after a block's visits, which have changed other columns in place."""
@@ -170,8 +172,8 @@ class Gains:
         tables.check_writable()
         with tables.transaction(write=True) as txn:
             tables.db[REFRESH_VALUES.table].drop(txn)
-            about = {"log": log, "since": tables.last_cycle + 1 if since is None else since}
-            tables.put_meta(txn, QUERY_LOG, about)
+            log_entry = {"log": log, "since": tables.last_cycle + 1 if since is None else since}
+            tables.put_meta(txn, QUERY_LOG, log_entry)
         return True
 
     def keep(self, gains: Array) -> None:

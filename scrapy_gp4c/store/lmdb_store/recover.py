@@ -266,10 +266,10 @@ class _Rebuilding:
             "meta", "ids", "urls", "columns", "groups", "log", "new", "notes", "plans", "cycles",
         }  # fmt: skip
         new, log = self._open_cycle()
-        noted = sorted(self._values["notes"])
+        note_keys = sorted(self._values["notes"])
         notes = {
             U32_PAIR.pack(self._last + 1, number): self._values["notes"][key]
-            for number, key in enumerate(noted)
+            for number, key in enumerate(note_keys)
         }
         with tables.transaction(write=True) as txn:
             for name in as_they_are:
@@ -373,8 +373,8 @@ class _Rebuilding:
                 continue
             if number >= self._folded:
                 known = has_all_visits(block, self._dropped)
-                more = [block[name] > state[name][rows] for name in ("n", "last_attempt")]
-                knows_more |= bool(np.any(np.logical_or(*more) & known))
+                exceeds = [block[name] > state[name][rows] for name in ("n", "last_attempt")]
+                knows_more |= bool(np.any(np.logical_or(*exceeds) & known))
             for name in COLUMNS:
                 state[name][rows] = block[name]
         if knows_more:

@@ -291,11 +291,11 @@ class Store(Tables):
         """Yield the stored requests of pages, aligned with `pages`; some thousands are read at a time."""
         ids = np.asarray(pages, np.int64)
         for start in range(0, len(ids), _READ_PAGES):
-            some = ids[start : start + _READ_PAGES]
-            self._check(int(some.min()))
-            self._check(int(some.max()))
-            order = np.argsort(some, kind="stable")
-            ascending = self._read_requests(some[order])
+            batch = ids[start : start + _READ_PAGES]
+            self._check(int(batch.min()))
+            self._check(int(batch.max()))
+            order = np.argsort(batch, kind="stable")
+            ascending = self._read_requests(batch[order])
             yield from map(ascending.__getitem__, np.argsort(order).tolist())
 
     def _read_requests(self, ids: npt.NDArray[np.int64]) -> list[StoredRequest]:
@@ -480,11 +480,11 @@ class Store(Tables):
         if (last := self.last_cycle - cycles) > self.dropped:
             self.drop_cycles(last, self.sizes.chunks_per_transaction)
 
-    def add_round(self, rows: Array, seen: int, **about: Unpack[CycleRecord]) -> None:
+    def add_round(self, rows: Array, seen: int, **fields: Unpack[CycleRecord]) -> None:
         """Write the plan of the open cycle's next round.
 
         ``rows``: dtype `PLAN`, first to visit first; ``seen``: visits of the cycle that it was made of,
-        which are committed first; ``about``: what the cycle's record says from then on.
+        which are committed first; ``fields``: what the cycle's record says from then on.
         """
         cycle = self.require()
         if not 0 <= seen <= (visits := len(self.open_visits())):
@@ -497,7 +497,7 @@ class Store(Tables):
             for start in range(0, len(rows), self.sizes.plan_rows):
                 PLANS.put(txn, self.db, cycle, number, rows[start : start + self.sizes.plan_rows])
                 number += 1
-            self.put_record(txn, cycle, {**about, **counts})
+            self.put_record(txn, cycle, {**fields, **counts})
 
     def rounds(self) -> list[RoundCounts]:
         """Return the open cycle's planned rounds; empty while there is none."""
@@ -584,8 +584,8 @@ class Store(Tables):
         if value is None:
             return None
         with np.load(BytesIO(value), allow_pickle=False) as arrays:
-            about = json.loads(str(arrays["about"]))
-            return StoredGroups(PageGroups.of_arrays(arrays), arrays["popularity"], about)
+            origin = json.loads(str(arrays["about"]))
+            return StoredGroups(PageGroups.of_arrays(arrays), arrays["popularity"], origin)
 
     def put_clusters(self, stored: StoredGroups) -> None:
         """Replace clusters, links and popularity.
@@ -594,9 +594,9 @@ class Store(Tables):
         """
         self.check_writable()
         self.check_no_open_cycle()
-        content, about = BytesIO(), np.array(json.dumps(stored.about))
+        content, origin = BytesIO(), np.array(json.dumps(stored.origin))
         groups = dataclasses.replace(stored.groups, keys=None)  # they are by page here
-        np.savez(content, allow_pickle=False, popularity=stored.popularity, about=about, **groups.arrays())
+        np.savez(content, allow_pickle=False, popularity=stored.popularity, about=origin, **groups.arrays())
         with self.transaction(write=True) as txn:
             self.db["clusters"].put(txn, _CLUSTERS, content.getvalue())
 
@@ -718,9 +718,9 @@ class Weights:
 
     def of(self, page: int) -> float:
         """Weight of a page, as the newest request or list has it; `note` says another in the open cycle."""
-        said = self._store.said_weights.get(page)
-        if said is not None or page >= self._store.merged_pages:
-            return DEFAULT_WEIGHT if said is None else said
+        new_weight = self._store.said_weights.get(page)
+        if new_weight is not None or page >= self._store.merged_pages:
+            return DEFAULT_WEIGHT if new_weight is None else new_weight
         block, row = divmod(page, self._store.block_rows)
         with self._store.transaction() as txn:
             return float(WEIGHTS.read(txn, self._store.db, block, row + 1)["weight"][row])

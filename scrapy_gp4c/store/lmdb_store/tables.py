@@ -797,11 +797,11 @@ class Tables:
         number = pages[order] // self.block_rows
         for block in np.flatnonzero(np.bincount(number)).tolist():
             first = block * self.block_rows
-            some = order[slice(*np.searchsorted(number, (block, block + 1)))]
+            in_block = order[slice(*np.searchsorted(number, (block, block + 1)))]
             with self.transaction(write=True) as txn:
                 state = kind.read(txn, self.db, block, min(self.block_rows, self.merged_pages - first))
                 for name in kind.dtypes:
-                    state[name][(pages[some] - first).astype(np.intp)] = values[name][some]
+                    state[name][(pages[in_block] - first).astype(np.intp)] = values[name][in_block]
                 kind.put(txn, self.db, block, state)
 
     def ids_of(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:

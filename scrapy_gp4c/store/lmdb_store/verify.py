@@ -329,11 +329,14 @@ def _sums(tables: Tables, expected_sums: dict[int, Array]) -> Iterator[str]:
         # Expected changes follow from dropped visits, too.
         names = ["group", "visits", "changes", *(() if tables.dropped else ("predicted",))]
         if cycle > tables.dropped and not np.array_equal(expected[names], stored[names]):
-            sums = [dict(zip(one["group"].tolist(), one.tolist(), strict=True)) for one in (expected, stored)]
-            group = min(number for number in sums[0] | sums[1] if sums[0].get(number) != sums[1].get(number))
-            shown = [_in_words(one.get(group)) for one in sums]
-            directory = f"are kept for directory {group}; by its visits it has"
-            yield f"of cycle {cycle}, {shown[1]} {directory} {shown[0]}"
+            by_visits, in_table = (
+                dict(zip(sums["group"].tolist(), sums.tolist(), strict=True)) for sums in (expected, stored)
+            )
+            group = min(g for g in by_visits | in_table if by_visits.get(g) != in_table.get(g))
+            yield (
+                f"of cycle {cycle}, {_in_words(in_table.get(group))} are kept for directory {group}; by its "
+                f"visits it has {_in_words(by_visits.get(group))}"
+            )
     with tables.transaction() as txn:
         keys = [U32_PAIR.unpack(key) for key in tables.db["group_visits"].keys(txn)]
     if keys != [(cycle, 0) for cycle in expected_sums]:

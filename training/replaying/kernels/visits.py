@@ -99,9 +99,9 @@ def gain(keys, width, gains, work):
             below[word] += 1
     total = 0
     for word in range(words):
-        here = np.int64(ones(field[word])) + below[word]
+        count = np.int64(ones(field[word])) + below[word]
         below[word] = total
-        total += here
+        total += count
     for word in met[:m]:
         field[word] = 0
         below[word] = -1 - below[word]
