@@ -85,7 +85,9 @@ def main(arguments: Sequence[str] | None) -> None:
         "--mass-share", type=float, default=0.2, help="share of pages from which a commit is reported"
     )
     parser.add_argument(
-        "--growth", action="store_true", help="files that appear too, and who finds them; writes .npz"
+        "--growth",
+        action="store_true",
+        help="also files that appear later, and their finders; writes .npz",
     )
     claims_help = "file to write with what a sitemap would claim of every change (training.evaluate --claims)"
     parser.add_argument("--claims", type=Path, metavar="FILE", help=claims_help)

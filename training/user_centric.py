@@ -47,7 +47,12 @@ def main(arguments: Sequence[str] | None) -> None:
     add(
         "--zipf", type=float, default=WorkloadPlan().zipf, help="frequency ~ rank^-zipf (default %(default)s)"
     )
-    add("--pieces", type=int, default=PIECES, help="pieces of F (default %(default)s)")
+    add(
+        "--pieces",
+        type=int,
+        default=PIECES,
+        help="pieces of the curve F (default %(default)s)",
+    )
     refit = "weeks after which F, idf and mean length are learnt anew for the estimates (default: never)"
     add("--refit", type=int, default=0, metavar="N", help=refit)
     options.shared(

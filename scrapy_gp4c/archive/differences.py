@@ -77,7 +77,6 @@ def differing_words(before: str, after: str) -> int:
 
 
 def count_words(*texts: str) -> int:
-    """Count the words of texts."""
     return sum(1 for text in texts for _ in _WORD.finditer(text))
 
 

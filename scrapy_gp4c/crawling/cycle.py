@@ -704,7 +704,6 @@ class Cycle:
 
     @property
     def policy(self) -> str:
-        """Name of the policy that plans the cycle."""
         return self._planner.policy.name
 
     @property

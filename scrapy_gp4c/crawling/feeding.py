@@ -65,7 +65,6 @@ class Frontier:
         return self._next >= len(self._plan)
 
     def extend(self, pages: Iterable[int]) -> None:
-        """Append pages to the plan."""
         self._plan.extend(pages)
 
     def forget_queued(self) -> None:

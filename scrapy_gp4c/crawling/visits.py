@@ -257,7 +257,8 @@ class Visit:
                 self._read_hints(response)
             if self._is_no_download(response):
                 visits.cycle.leave_out(claim)
-                self._tell(response, VisitInfo({"page": claim.page, "outcome": "excluded", "changed": None}))
+                excluded = VisitInfo({"page": claim.page, "outcome": "excluded", "changed": None})
+                self._attach(response, excluded)
                 return response
             if (outcome := self._outcome(response)) is not None:
                 row = visits.store.page(claim.page)
@@ -613,7 +614,7 @@ class Visit:
     def _finish(self, response: Response, info: VisitInfo) -> Response:
         """Pass the response on with the result of the visit, or skip it."""
         visits, page, outcome = self._visits, self._claim.page, info.outcome
-        self._tell(response, info)
+        self._attach(response, info)
         if visits.describes:
             # A copy that was made when nobody needed its description gets it now.
             is_new_copy = outcome in ("first", "changed")
@@ -637,7 +638,7 @@ class Visit:
                 raise Unchanged(response)
         return response
 
-    def _tell(self, response: Response, info: VisitInfo) -> None:
+    def _attach(self, response: Response, info: VisitInfo) -> None:
         """Put a visit where the callback looks for it."""
         self._request.meta[META] = info
         if response.request is not None:  # a middleware has chosen another request, whose callback gets it

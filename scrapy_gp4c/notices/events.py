@@ -58,7 +58,6 @@ class PageEvent:
     """Arguments of the spider, without secrets."""
 
     def to_json(self) -> str:
-        """The event as one line of JSON."""
         return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False)
 
 

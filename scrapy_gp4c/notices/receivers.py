@@ -61,7 +61,6 @@ class Receiver:
         return NAMED_PAGES + (MAX_EACH if self.digest == "each" else 0)
 
     def wants(self, event: PageEvent) -> bool:
-        """Whether the receiver is told of an event."""
         if event.kind not in self.events or (self.tag is not None and event.tag != self.tag):
             return False
         return self.match == "*" or url_matches(event.url, self.match)

@@ -206,7 +206,6 @@ class Ranking(Protocol):
 
 
 def ranking_of(evidence: Evidence) -> Ranking | None:
-    """The evidence, if it is a `Ranking`."""
     # Not isinstance, which looks at all methods of the protocol in every round.
     return cast(Ranking, evidence) if hasattr(evidence, "best") else None
 

@@ -66,7 +66,6 @@ class Terms:
 
 
 def unpacked(packed: bytes, length: int) -> Counts:
-    """Inverse of `Counts.packed`."""
     pairs = np.frombuffer(packed, _PAIR)
     return Counts(pairs["term"], pairs["tf"], length)
 

@@ -68,7 +68,6 @@ class Workload:
         return workload(weights)
 
     def texts(self) -> list[str]:
-        """The queries as text."""
         return [" ".join(self.terms[term] for term in query) for query in self.queries]
 
 
@@ -99,7 +98,6 @@ def read_query_log(path: str | Path) -> Workload:
 
 
 def parse_query_log(lines: Iterable[str], source: str) -> Workload:
-    """Workload of the lines of a query log."""
     counts: defaultdict[tuple[str, ...], float] = defaultdict(float)
     dropped = 0
     for number, line in enumerate(lines, start=1):

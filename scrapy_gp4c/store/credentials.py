@@ -169,5 +169,4 @@ def cookie_names(cookies: Any) -> list[str]:
 
 
 def names_in_header(value: str) -> list[str]:
-    """Return the names of the cookies in a Cookie header."""
     return [pair.partition("=")[0].strip() for pair in value.split(";")]

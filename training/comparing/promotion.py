@@ -401,7 +401,7 @@ def promote(
         str(decision),
         f"written to {path}" if decision.promoted else f"{path} is as it was",
     ):
-        _tell(console, line)
+        _print_line(console, line)
     return PROMOTED if decision.promoted else KEPT
 
 
@@ -414,7 +414,7 @@ def budget_of_crawl(source: Path, otherwise: float, console: Console) -> float:
     if not plan.get("ranked") or plan["ranked"] == plan["rankable"]:
         return otherwise
     share = float(plan["ranked"] / plan["rankable"])
-    _tell(
+    _print_line(
         console,
         f"budget: {share:.3g} of the pages, as the crawl's newest cycle chose of those it ranked (--budget)",
     )
@@ -432,9 +432,9 @@ def policy_of_crawl(source: Path, console: Console) -> str:
     except PolicyError as error:
         raise PolicyError(f"the newest cycle of {source}: {error}; give it with --policy") from None
     if text != TOP_K.text:
-        _tell(console, f"policy: {text}, as in the crawl's newest cycle (--policy)")
+        _print_line(console, f"policy: {text}, as in the crawl's newest cycle (--policy)")
     return text
 
 
-def _tell(console: Console, line: str) -> None:
+def _print_line(console: Console, line: str) -> None:
     console.out(line, highlight=False)

@@ -72,8 +72,8 @@ def crowded_order(values: Sequence[tuple[float, float]], count: int) -> list[int
         points = [FrontPoint(index, values[index]) for index in sorted(firsts.values())]
         chosen = tools.selNSGA2(points, min(count - len(order), len(points)))
         for front in tools.sortNondominated(chosen, len(chosen)):
-            room = sorted(front, key=lambda point: -point.fitness.crowding_dist)
-            order += [point.index for point in room]
+            by_room = sorted(front, key=lambda point: -point.fitness.crowding_dist)
+            order += [point.index for point in by_room]
         remaining = [index for index in remaining if firsts[values[index]] != index]
     return order
 

@@ -25,7 +25,6 @@ from training.histories.history import ChangeHistory
 
 
 def versions_of(*packages: str) -> dict[str, str]:
-    """Versions of Python and of some packages."""
     return {"python": platform.python_version()} | {name: version(name) for name in packages}
 
 

@@ -466,7 +466,6 @@ _FITNESSES: Final[dict[EvaluationKey, TextFitness]] = {}
 
 
 def evaluate_task(task: EvaluationTask) -> EvaluationResult:
-    """Evaluate a task in this process."""
     fitness = _FITNESSES.get(task.key)
     if fitness is None:
         if task.payload is None:

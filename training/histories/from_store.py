@@ -154,23 +154,13 @@ class ReadReport:
         (logger.warning if doubtful else logger.info)("%s", self)
 
 
-def read_store(path: Path, *, max_errors: int = MAX_ERRORS, partial: bool = False) -> ChangeHistory:
-    """History of a store; logs the report.
-
-    Raises HistoryError for a directory that is no store, or whose store has no history.
-    """
-    history, report = read_with_report(path, max_errors=max_errors, partial=partial)
-    report.log()
-    return history
-
-
 def read_with_report(
     path: Path, *, max_errors: int = MAX_ERRORS, partial: bool = False
 ) -> tuple[ChangeHistory, ReadReport]:
     """History of a store, and a report of what was read.
 
     ``max_errors``: cycles without an outcome that a page may have; ``partial``: admit also pages that were
-    visited now and then. Raises HistoryError as `read_store`.
+    visited now and then. Raises HistoryError for a directory that is no store, or whose store has no history.
     """
     from scrapy_gp4c.store.opening import open_store  # needs lmdb; only a store does
 
@@ -268,8 +258,8 @@ def flipped_of(
     row = np.maximum.accumulate(last, axis=0)[row, page]
     of_page, cycle = np.nonzero(changed.T)
     result = np.zeros(len(cycle), np.uint64)
-    at = np.searchsorted(of_page * cycles + cycle, page.astype(np.int64)[row >= 0] * cycles + row[row >= 0])
-    np.bitwise_xor.at(result, at, bits[row >= 0])
+    flip = np.searchsorted(of_page * cycles + cycle, page.astype(np.int64)[row >= 0] * cycles + row[row >= 0])
+    np.bitwise_xor.at(result, flip, bits[row >= 0])
     return known_or_none(result)
 
 

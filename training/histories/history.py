@@ -149,7 +149,7 @@ class ChangeHistory:
         _check("changed", changed, "bool [cycles, pages]", changed.dtype == np.bool_ and changed.ndim == 2)
         if not changed.size:
             raise HistoryError(
-                "a change history needs at least one cycle and one page; found an array of shape "
+                "a change history needs at least one page and one cycle; found an array of shape "
                 f"{changed.shape} (cycles, pages)"
             )
         cycles, pages = changed.shape

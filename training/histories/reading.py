@@ -38,9 +38,11 @@ def read_history(path: str | Path, cycle_s: int | None = None, max_pages: int | 
             "has the cycles that were recorded (--every takes several as one)"
         )
     if path.is_dir():
-        from training.histories.from_store import read_store  # needs lmdb; a history file does not
+        from training.histories.from_store import read_with_report  # needs lmdb; a history file does not
 
-        return read_store(path)
+        history, report = read_with_report(path)
+        report.log()
+        return history
     if has_contents(path):
         return read_contents(path).history
     fields = read_file(path)

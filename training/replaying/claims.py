@@ -44,7 +44,6 @@ class ReplayedPageClaims:
             self.observe(everything, prepared.changed[cycle - 1], cycle)
 
     def observe(self, visited: Array, changed: Array, cycle: int) -> None:
-        """Apply the visits and claims of a cycle."""
         no_new = np.empty(0, np.intp)
         visits = self._claims.before(self._state, visited, changed, self._all, no_new, cycle)
         self._state["last_cycle"][visited] = cycle

@@ -776,7 +776,6 @@ class Copies:
         self._weight = self._since = self._penalty = 0
 
     def change(self, cycle: int, pages: Ints) -> None:
-        """Record the pages that change in a cycle."""
         before = self.missed[pages]
         self.missed[pages] = before + 1
         self.outdated += len(pages) - int(np.count_nonzero(before))
@@ -857,7 +856,6 @@ class ContentCopies:
         self._rows: list[npt.NDArray[np.int32]] = []
 
     def visit(self, cycle: int, pages: Ints, is_changed: npt.NDArray[np.bool_]) -> None:
-        """Renew the copies of all pages visited in a cycle."""
         self.held[pages] = self._impact.version[cycle, pages]
         self._rows.append(self.held.copy())
 

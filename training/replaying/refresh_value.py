@@ -99,10 +99,10 @@ def _gains(
     term, column = np.unique(corpus.term[rows], return_inverse=True)
     tf = np.zeros((end - begin, len(term)), np.int32)
     tf[corpus.version[rows] - begin, column] = corpus.tf[rows]
-    pair, at = np.nonzero((tf[old] > 0) | (tf[new] > 0))
+    pair, match = np.nonzero((tf[old] > 0) | (tf[new] > 0))
     weight: Floats | float = 1.0 if how.importance is None else float(how.importance[page])
     before, after = (
-        Postings(term[at], tf[side[pair], at], corpus.length[begin + side[pair]], weight)
+        Postings(term[match], tf[side[pair], match], corpus.length[begin + side[pair]], weight)
         for side in (old, new)
     )
     return impacts(estimator, Refreshes(pair, before, after), len(old))

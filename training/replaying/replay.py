@@ -211,15 +211,14 @@ def can_replay(history: ChangeHistory | PreparedHistory, function: ScoreFunction
     if not discovery.COLUMNS.keys().isdisjoint(function.columns) or unmeasured(history, function.columns):
         return False
     knows = history.neighbours.knows
-    return (
-        (knows("directory") or not any(name in BY_DIRECTORY for name in function.columns))
-        and (knows("cluster") or not any(name in CLUSTERED for name in function.columns))
-        and (history.impact is not None or refresh_value.COLUMNS.keys().isdisjoint(function.columns))
-    )
+    if not knows("directory") and any(name in BY_DIRECTORY for name in function.columns):
+        return False
+    if not knows("cluster") and any(name in CLUSTERED for name in function.columns):
+        return False
+    return history.impact is not None or refresh_value.COLUMNS.keys().isdisjoint(function.columns)
 
 
 def metrics_of(history: ChangeHistory) -> tuple[str, ...]:
-    """Metrics that a history allows."""
     impact = history.impact
     if impact is None:
         return tuple(METRICS)

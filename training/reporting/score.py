@@ -204,7 +204,6 @@ def interval_dot(value: float, half_width: float, low: float, high: float, stron
 
 
 def page(study: Study) -> ReportPage:
-    """The report of a study."""
     leads = {metric: lead(study, metric) for metric in TRIO}
     head = leads[HEADLINE]
     sections = [

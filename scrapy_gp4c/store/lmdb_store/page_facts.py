@@ -99,7 +99,6 @@ class ClaimsFold(NamedTuple):
 
     @classmethod
     def of(cls, tables: Tables, cycle: int) -> Self:
-        """Prepare the fold of a cycle."""
         starts = [record.get("started") for record in tables.cycles() if record["cycle"] <= cycle]
         return cls(tables, cycle, claims.ascending(starts))
 

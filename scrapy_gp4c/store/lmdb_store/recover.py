@@ -230,8 +230,7 @@ class _Rebuilding:
             self.lost.append(
                 f"{counted(int(missing.sum()), 'page')} with all visits: a link finds such a page anew"
             )
-        with Store(path, sizes=self._sizes._replace(block_rows=self._block_rows)) as store:
-            tables = store
+        with Store(path, sizes=self._sizes._replace(block_rows=self._block_rows)) as tables:
             self._write_values(tables)
             self._write_pages(tables, keys, has_request)
             with tables.transaction() as txn:

@@ -103,7 +103,6 @@ class WriteBuffer:
             self._latest_notes = []
 
     def note_many(self, pages: npt.NDArray[Any], what: str, values: npt.NDArray[Any]) -> None:
-        """Note values of many pages."""
         notes = np.zeros(len(pages), NOTE)
         notes["page"], notes["what"], notes["value"] = pages, WHAT.index(what), values
         self._gather()

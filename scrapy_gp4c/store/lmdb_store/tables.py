@@ -140,11 +140,9 @@ class CycleRows(NamedTuple):
                 yield key, self.unpack(value)
 
     def read(self, txn: Any, db: Handles, cycle: int) -> Array:
-        """Rows of a cycle, all parts."""
         return np.concatenate([self.none(), *(rows for _, rows in self.parts(txn, db, cycle, cycle))])
 
     def drop(self, txn: Any, db: Handles, first_cycle: int, last_cycle: int) -> None:
-        """Delete all parts of some cycles."""
         for key, _ in list(self.parts(txn, db, first_cycle, last_cycle)):
             db[self.table].delete(txn, key)
 
@@ -365,7 +363,7 @@ def open_tables(environment: Environment, block_rows: int) -> Handles:
     with translated(path):
         with file.begin() as txn:
             schema = txn.get(PLAIN_KEY, db=meta, default=b"none").decode("latin-1")
-        if schema != _json(SCHEMA):
+        if schema != json.dumps(SCHEMA):
             raise StoreDamagedError(
                 f"the store {path} has schema {schema}; this version reads {SCHEMA!r}. Use the "
                 "version of scrapy-gp4c that wrote it, or move its history: export there, then import here, "
@@ -396,14 +394,10 @@ def _create(environment: Environment, block_rows: int) -> Handles:
         values |= {"block_rows": block_rows, "pages": 0, "groups": 0, "last_cycle": 0}
         for name, value in values.items():
             if name.encode() == PLAIN_KEY:
-                txn.put(PLAIN_KEY, _json(value).encode(), db=db["meta"].handle)
+                txn.put(PLAIN_KEY, json.dumps(value).encode(), db=db["meta"].handle)
             else:
-                db["meta"].put(txn, name.encode(), _json(value).encode())
+                db["meta"].put(txn, name.encode(), json.dumps(value).encode())
     return db
-
-
-def _json(value: str | int) -> str:
-    return json.dumps(value)
 
 
 class Tables:

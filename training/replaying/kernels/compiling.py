@@ -66,24 +66,24 @@ class CompileNotice(event.Listener):
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
         self._patience_s = patience_s
         self._depth = 0
-        self._has_told = False
+        self._is_logged = False
         self._timer: threading.Timer | None = None
 
     def on_start(self, started: Any) -> None:
         self._depth += 1
         if self._timer is None:
-            self._timer = threading.Timer(self._patience_s, self._tell)
+            self._timer = threading.Timer(self._patience_s, self._log)
             self._timer.daemon = True
             self._timer.start()
 
     def on_end(self, ended: Any) -> None:
         self._depth -= 1
-        if self._depth == 0 and self._timer is not None and not self._has_told:
+        if self._depth == 0 and self._timer is not None and not self._is_logged:
             self._timer.cancel()
             self._timer = None
 
-    def _tell(self) -> None:
-        self._has_told = True
+    def _log(self) -> None:
+        self._is_logged = True
         logger.warning("Compiling the replay engine for this kind of history: once, about half a minute ...")
 
 

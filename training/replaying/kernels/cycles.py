@@ -345,23 +345,23 @@ def _append_runs(slots, work):
         stop = runs[PLACE, q + 1]
         n = stop - start
         changed_pages = moves[2 * q + 1]
-        one = target[2 * q + (changed_pages > 0)]
-        other = target[2 * q + (changed_pages == n)]
-        end = np.uint64(slots[START, one] + slots[COUNT, one])
+        changed_slot = target[2 * q + (changed_pages > 0)]
+        unchanged_slot = target[2 * q + (changed_pages == n)]
+        end = np.uint64(slots[START, changed_slot] + slots[COUNT, changed_slot])
         run = picked[start:stop]
-        if one == other:
+        if changed_slot == unchanged_slot:
             copy(picked, np.int64(start), arena, np.int64(end), np.int64(n))
-            slots[COUNT, one] += n
+            slots[COUNT, changed_slot] += n
             continue
-        other = target[2 * q]
-        other_end = np.uint64(slots[START, other] + slots[COUNT, other])
-        slots[COUNT, one] += changed_pages
-        slots[COUNT, other] += n - changed_pages
+        unchanged_slot = target[2 * q]
+        unchanged_end = np.uint64(slots[START, unchanged_slot] + slots[COUNT, unchanged_slot])
+        slots[COUNT, changed_slot] += changed_pages
+        slots[COUNT, unchanged_slot] += n - changed_pages
         run_again = again[start:stop]
         for r in range(n):
             page = run[r]
             arena[end] = page
-            arena[other_end] = page
+            arena[unchanged_end] = page
             changed = np.uint64(run_again[r] != 0)
             end += changed
-            other_end += ONE - changed
+            unchanged_end += ONE - changed
