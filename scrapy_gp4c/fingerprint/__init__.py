@@ -13,6 +13,7 @@ the measurements. The SimHash of a page without visible text is 0. Nothing here 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -345,6 +346,13 @@ _NO_TEXT: Final = " or ".join(f"ancestor::{tag}" for tag in ("head", *NEVER_TEXT
 _TEXTS: Final = f"/descendant::text()[normalize-space()][not({_NO_TEXT})]"  # "//" takes the square
 
 
+_OF_DOWNLOAD: Final = frozenset({
+    "actions", "echoData", "experimental", "httpResponseHeaders", "networkCapture", "responseCookies",
+    "session", "sessionContext",
+})  # fmt: skip
+"""Fields of answers of Zyte API that tell of the download alone."""
+
+
 class ComparedPart(NamedTuple):
     """Response with what is compared of a page."""
 
@@ -375,8 +383,29 @@ def compared_part(
 
     ``watch``, ``ignore``: XPaths. Only HTML and XML have parts: of others, all is compared.
     """
+    if features is None and not response.body and (data := extracted_data(response)):
+        headers = {"Content-Type": "application/json"}
+        return ComparedPart(TextResponse(response.url, body=data, headers=headers, encoding="utf-8"), None)
     cut = cut_body(response, watch, ignore) if has_parts(response, watch, ignore) else None
     return with_cut_body(response, features, cut)
+
+
+def extracted_data(response: Response) -> bytes:
+    """Data that Zyte API has extracted from a page instead of its body, as JSON; b"" without any."""
+    raw = getattr(response, "raw_api_response", None)
+    if not isinstance(raw, dict):
+        return b""
+    data = {key: raw[key] for key in raw.keys() - _OF_DOWNLOAD if isinstance(raw[key], dict | list)}
+    return json.dumps(_without_metadata(data), sort_keys=True).encode() if data else b""
+
+
+def _without_metadata(value: Any) -> Any:
+    """Extracted data without times and probabilities of the extraction."""
+    if isinstance(value, list):
+        return [_without_metadata(entry) for entry in value]
+    if isinstance(value, dict):
+        return {key: _without_metadata(entry) for key, entry in value.items() if key != "metadata"}
+    return value
 
 
 def has_parts(response: Response, watch: tuple[str, ...], ignore: tuple[str, ...]) -> bool:

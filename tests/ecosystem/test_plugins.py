@@ -135,8 +135,18 @@ async def test_poet(site: Site, store_path: Path) -> None:
 
 @pytest_twisted.ensureDeferred
 async def test_zyte_api(site: Site, store_path: Path) -> None:
-    """Pages that an API on loopback has fetched, by its add-on before or after ours."""
+    """Pages and data that an API on loopback has fetched, by its add-on before or after ours."""
     pytest.importorskip("scrapy_zyte_api")
+
+    class Extracting(Shop):
+        name = "extracting"
+        meta = {"zyte_api_automap": {"product": True}}  # noqa: RUF012
+
+        def parse(self, response: Any) -> Any:
+            page = visit(response)
+            if page.is_new or page.changed:
+                self.items.append(response.raw_api_response["product"]["name"])
+            return []
 
     def extract(request: Any) -> bytes:
         query = json.loads(request.content.read())
@@ -146,6 +156,8 @@ async def test_zyte_api(site: Site, store_path: Path) -> None:
         if query.get("httpResponseBody"):
             answer["httpResponseBody"] = base64.b64encode(str(page).encode()).decode()
             answer["httpResponseHeaders"] = [{"name": "Content-Type", "value": "text/html"}]
+        elif query.get("product"):
+            answer["product"] = {"name": str(page), "metadata": {"probability": time.time() % 1}}
         else:
             answer["browserHtml"] = page
         return json.dumps(answer).encode()
@@ -156,7 +168,8 @@ async def test_zyte_api(site: Site, store_path: Path) -> None:
             "ADDONS": {**ADDONS, "scrapy_zyte_api.Addon": width},
             "ZYTE_API_URL": site.url("/v1/"), "ZYTE_API_KEY": "none",
         }  # fmt: skip
-        await four_cycles(Shop, site, store_path / str(width), settings)
+        for spider in (Shop, Extracting):
+            await four_cycles(spider, site, store_path / spider.name / str(width), settings)
         assert not [path for _, path in site.log if path in PATHS]
 
 

@@ -14,6 +14,7 @@ from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlR
 from scrapy_gp4c.fingerprint import (
     PageReading,
     answers,
+    compared_part,
     cut_body,
     fingerprint_of_text,
     has_text,
@@ -1423,3 +1424,26 @@ def test_days_of_the_jewish_calendar_are_noise_but_no_deadlines() -> None:
 def test_what_looks_like_them_counts(before: str, after: str) -> None:
     """Specifications, versions, addresses and prices."""
     assert text_changed(before, after)
+
+
+class Extracted(Response):
+    """An answer of Zyte API without the page's body."""
+
+    def __init__(self, price: int, probability: float) -> None:
+        super().__init__(URL)
+        offer = {"price": price, "metadata": {"probability": probability}}
+        self.raw_api_response = {
+            "url": URL, "statusCode": 200, "session": {"id": str(probability)},
+            "product": {"name": "a lamp", "offers": [offer], "metadata": {"probability": probability}},
+        }  # fmt: skip
+
+
+def test_extracted_data_is_the_page() -> None:
+    """Where an API gives no body; how sure it is of the data is no part of it."""
+    first, second, cheaper = (
+        read(compared_part(Extracted(*values), None, (), ()).response).fingerprint
+        for values in ((20, 0.9), (20, 0.8), (19, 0.9))
+    )
+    assert has_text(first)
+    assert first == second
+    assert is_changed(first, cheaper, 1)
