@@ -211,8 +211,9 @@ _ALONE: Final = frozenset(
 )
 """Texts that are a moment, or the label of what stands behind them, where an element says nothing else."""
 _COUNTED: Final = frozenset(WORDS["reactions"].split()) | {"k", "m"}
+_COUNT_SIGNS: Final = "👍❤♥♡👁💬"
 _COUNT_ALONE: Final = re.compile(
-    rf"{SEPARATOR}(?=[0-9👍❤♥♡👁💬])(?:[0-9][0-9.,]{{0,9}}+\s?[km]?\s?[^\W\d][^{SEPARATOR}]{{0,20}}|[👍❤♥♡👁💬]\ufe0f?\s?[0-9][0-9.,]{{0,9}}+\s?[km]?"
+    rf"{SEPARATOR}(?=[0-9{_COUNT_SIGNS}])(?:[0-9][0-9.,]{{0,9}}+\s?[km]?\s?[^\W\d][^{SEPARATOR}]{{0,20}}|[{_COUNT_SIGNS}]\ufe0f?\s?[0-9][0-9.,]{{0,9}}+\s?[km]?"
     rf"|[0-3]?\d([-/])[0-3]?\d\1\d\d)(?={SEPARATOR}|\Z)",
     re.I,
 )
@@ -785,6 +786,8 @@ def _cells(row: LexborNode) -> list[LexborNode]:
 
 def _is_count(text: str) -> bool:
     """Whether a text says nothing but a number of comments or likes, or a date such as 10-11-26."""
+    if not (text[0].isdigit() or text[0] in _COUNT_SIGNS):
+        return False
     if (count := _COUNT_ALONE.match(f"{SEPARATOR}{text}{SEPARATOR}")) is None or count.end() <= len(text):
         return False
     return count[1] is not None or all(word in _COUNTED for word in _COUNTED_WORD.findall(text.lower()))

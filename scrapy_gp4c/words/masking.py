@@ -60,6 +60,12 @@ for _bit, _words in (
         _MARKS[_word] = _MARKS.get(_word, 0) | _bit
 
 
+def _by_script(phrases: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """All phrases between bars, and those that an ASCII text may have."""
+    names = tuple(phrase.strip() for phrase in phrases.split("|"))
+    return names, tuple(filter(str.isascii, names))
+
+
 def _any_of(*bits: int) -> str:
     """Class of the characters that stand for words with one of these bits."""
     wanted = sum(bits)
@@ -307,9 +313,9 @@ _CJK_RECENT: Final = re.compile(
     rf"(?:{'|'.join(word for word in _TABLE['recent'] if word[0] >= '一')})"
 )
 _NUMBER_WORDS: Final = frozenset(WORDS["numbers"].split())
-_NAME_DAYS: Final = ("svátek ", "meniny ", "imieniny", "névnap", "namnsdag", "nimipäiv", "γιορτάζ")
+_NAME_DAYS: Final = _by_script("svátek | meniny | imieniny | névnap | namnsdag | nimipäiv | γιορτάζ")
 _NAME_DAY: Final = re.compile(
-    rf"(?:{'|'.join(_NAME_DAYS)})(?:\w{{0,6}})(?:má|slaví|obchodzą|dziś|dnes|har|viettä\w{{2}})?\s?:?\s[^\W\d]++"
+    rf"(?:{'|'.join(_NAME_DAYS[False])})\s?(?:\w{{0,6}})(?:má|slaví|obchodzą|dziś|dnes|har|viettä\w{{2}})?\s?:?\s[^\W\d]++"
     r"(?:(?:,| a| i| és| och| ja| και) [^\W\d]++){0,4}"
 )
 _AT: Final = re.compile(
@@ -358,8 +364,8 @@ _MOMENT_WORDS: Final = (
     }
 )
 _HEAD: Final = 600  # characters
-_GREETINGS: Final = tuple(greeting.strip() for greeting in WORDS["greetings"].split("|"))
-_MOMENTS: Final = tuple(moment.strip() for moment in WORDS["moments"].split("|"))
+_GREETINGS: Final = _by_script(WORDS["greetings"])
+_MOMENTS: Final = _by_script(WORDS["moments"])
 _SAYS_VERSION: Final = frozenset(WORDS["version"].split())
 _VERSION_SIGNS: Final = re.compile("バージョン|版本|버전|เวอร์ชัน")
 CHECKSUMS: Final = re.compile(
@@ -417,17 +423,16 @@ del _TABLE  # 2,000 lists, which every garbage collection of a crawl would look 
 def mask(text: str) -> str:
     """Return a lower-case text with every time, date, session token and view counter replaced by `MASK`."""
     is_ascii = text.isascii()
-    for moment in _MOMENTS:
-        if (moment.isascii() or not is_ascii) and moment in text:
-            text = text.replace(moment, MASK)
+    for moment in _MOMENTS[is_ascii]:
+        text = text.replace(moment, MASK)
     if not is_ascii and any(sign in text for sign in ("昨", "今", "前天", "어제", "오늘")):
         text = _CJK_RECENT.sub(lambda match: (match[1] or "") + MASK, text)
     if not is_ascii and "תש" in text:
         text = _HEBREW_DAY.sub(_without_hebrew_day, text)
-    if any((word.isascii() or not is_ascii) and word in text for word in _NAME_DAYS):
+    if any(word in text for word in _NAME_DAYS[is_ascii]):
         text = _NAME_DAY.sub(MASK, text)
     head = text[:_HEAD]
-    for greeting in _GREETINGS:  # by the time of day
+    for greeting in _GREETINGS[head.isascii()]:  # by the time of day
         if greeting in head:
             text = text.replace(greeting, MASK, 1)
     # One byte for each character, whatever its script.
