@@ -108,6 +108,8 @@ _FIRST_BY_ATTRIBUTE: Final = {
     b"disabled": "[disabled],[aria-disabled=true]",
     b"aria-label": "[aria-label]:empty:not(input)",
     b"data-price": "[data-price]:empty",
+    b"mailto:": "a[href^='mailto:' i]",
+    b"tel:": "a[href^='tel:' i]",
     b"itemprop": "[itemprop][content]",
 }
 _TAGS: Final = re.compile(rb"<[a-zA-Z](?:[^<]*>|[^<]*)")
@@ -521,7 +523,7 @@ def _said(node: LexborNode) -> str:
     if tag in ("i", "span") and node.child is None:
         words.append(attributes.get("title") or "")
     if tag == "a":
-        words.append(_file_name(attributes.get("href") or "", node.text()))
+        words.append(_target(attributes.get("href") or "", node.text()))
     if tag in ("del", "s", "strike"):
         words.append("struck")
     if tag == "option" and "selected" in attributes and not _names_day(node.text(strip=True)):
@@ -537,8 +539,13 @@ def _said(node: LexborNode) -> str:
     return " ".join(words).strip()
 
 
-def _file_name(href: str, text: str) -> str:
-    """Name of the file that a link leads to, unless its text says it; empty of a link to a page."""
+def _target(href: str, text: str) -> str:
+    """File, address or number that a link leads to, unless its text says it; empty of a link to a page."""
+    scheme, _, address = href.partition(":")
+    if scheme.lower() in ("mailto", "tel"):
+        address = unquote(address.partition("?")[0])
+        said = "".join(filter(str.isalnum, text)).lower()
+        return "" if "".join(filter(str.isalnum, address)).lower() in said else address
     name = _file_of(href)
     return name if name.lower().rpartition(".")[2] in _FILES and name not in text else ""
 

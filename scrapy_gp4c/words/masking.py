@@ -66,6 +66,11 @@ def _by_script(phrases: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return names, tuple(filter(str.isascii, names))
 
 
+def _any_phrase(name: str) -> str:
+    """Pattern of the phrases of a list between bars."""
+    return "|".join(map(re.escape, _by_script(WORDS[name])[0]))
+
+
 def _any_of(*bits: int) -> str:
     """Class of the characters that stand for words with one of these bits."""
     wanted = sum(bits)
@@ -142,6 +147,7 @@ _CJK_VIEWS: Final = (
 _CJK_NUMBER: Final = "(?:次数|次數|人次|人数|人數|者数|数|數|量|回数|수)"
 _SHORT_UNIT: Final = (
     r"(?:m?secs?|ms|milliseconds?|[µμ]s|s|seconds?|sekunden?|secondes?|segundos?|secondi|sekund[ay]?|seconden|сек\.?|секунды?"
+    r"|שני(?:ות|יה)|másodperc|ثانیه|ثانية|giây|วินาที|detik|δευτερόλεπτα|secunde|sekundi"
     r"|quer(?:y|ies)|abfragen|requêtes|consultas|запрос(?:а|ов)?|zapytań|мс|с|saniye|sn|秒|毫秒|ミリ秒|초)"
 )
 _UNITS: Final = _any_of(_UNIT)
@@ -833,6 +839,8 @@ def _may_count(text: str) -> bool:
 def _is_counter(text: str) -> bool:
     """Whether the numbers of a short text count visitors of the page, or posts and members of a forum."""
     words = {*_HINT_WORD.findall(text)}
+    if _CART.fullmatch(text) is not None:
+        return True
     if not words.isdisjoint(_STATED) or _NO_COUNT.search(text) is not None:
         return False
     if len(words & _FORUM) >= _FORUM_WORDS:  # 12 posts, 3 topics, 2 members
@@ -897,7 +905,7 @@ _LONGEST_COUNTER: Final = 160
 _SHORT_COUNTER: Final = 3
 _FORUM_WORDS: Final = 3
 _LONGEST_STATISTICS: Final = 4096
-_NEWEST_NAMES: Final = tuple(name.strip() for name in WORDS["newest"].split("|"))
+_NEWEST_NAMES: Final = _by_script(WORDS["newest"])[0]
 _NEWEST: Final = re.compile(
     rf"((?:{'|'.join(_NEWEST_NAMES)})"
     r"(?:\s(?:is|ist|est|es|è))?[:：\s]{1,4})([^\s:：]{2,30})",
@@ -919,7 +927,10 @@ _AUDIENCE, _FORUM, _NOW, _WATCHING, _OFTEN = (
 )
 _PEOPLE: Final = frozenset((WORDS["counters"] + WORDS["people"]).split()) - _WATCHING
 _VISITS: Final = _AUDIENCE.union(WORDS["visits"].split(), WORDS["people"].split())
-_COUNTER_WORDS: Final = _VISITS | _FORUM | _WATCHING
+_COUNTER_WORDS: Final = _VISITS.union(_FORUM, _WATCHING, re.split(r"[|\s]+", WORDS["carts"])) - {""}
+_CART: Final = re.compile(
+    rf"(?:(?:my|your|the|view)\s)?(?:{_any_phrase('carts')})\s?[:：]?\s?\(?[0-9]{{1,3}}\)?(?:\sitems?)?"
+)
 _AUDIENCE_SIGNS: Final = re.compile("|".join(WORDS["audience_signs"].split()))
 _STATED: Final = _STATEMENTS - {"antal", "total"}  # numbers of what the next word says
 _LABELLED_COUNT: Final = re.compile(r"(?:[:：#№]|n[º°o]\.?|nr\.?|num(?:ber|mer|ero)|número)\s?[0-9]")
