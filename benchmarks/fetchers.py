@@ -6,7 +6,8 @@
   time has 10 pages/s, from the first page to the last; 8 fetchers against 1.
 - *cpu*: the pages of `benchmarks.crawl_overhead`, with callbacks that work: pages per second of two fetchers
   against one process; pages per processor second of a fetcher against one process; the owner's processor
-  time per visit, with 30 links each; the longest turn of its reactor.
+  time per visit, with 30 links each, beside that of Scrapy alone per request, whose handler answers at once
+  and whose callback does nothing; the longest turn of the owner's reactor.
 - *equality*: days of the demo's web by one process and by fetchers: visits, columns and items.
 - *chaos*, only if asked for: cycles of a crawl whose fetchers, scheduler and owner are killed and stopped.
 """
@@ -27,6 +28,7 @@ from typing import Any, Self
 
 import psutil
 from scrapy import Request, Spider, signals
+from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.http import Response
 
 from benchmarks.common import machine, printed, verdict
@@ -51,15 +53,23 @@ TURNS_S: list[float] = []
 """Processor time of this process's reactor between two looks."""
 
 
+class Answering(BaseDownloadHandler):
+    """Answers at once, with nothing."""
+
+    async def download_request(self, request: Request) -> Response:
+        """Return an empty response."""
+        return Response(request.url)
+
+
 class Listed(Spider):
     """Visits pages by their numbers, and works a while for each; notes its times."""
 
     name = "listed"
 
-    def __init__(self, port: str, pages: str, work_ms: str = "0", **kwargs: Any) -> None:
+    def __init__(self, port: str, pages: str, work_ms: str = "0", links: str = "30", **kwargs: Any) -> None:
         """Take texts, as from a command line."""
         super().__init__(**kwargs)
-        self.port, self.pages, self.work_ms = port, pages, work_ms
+        self.port, self.pages, self.work_ms, self.links = port, pages, work_ms, links
 
     @classmethod
     def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Self:
@@ -92,11 +102,11 @@ class Listed(Spider):
             Path("figures.json").write_text(json.dumps(figures))
 
     def parse(self, response: Response) -> Iterator[Any]:
-        """Work, then yield 30 links that are known."""
+        """Work, then yield links that are known."""
         end_s = time.thread_time() + int(self.work_ms) / 1000
         while time.thread_time() < end_s:
             response.css("p").getall()
-        for number in range(30):
+        for number in range(int(self.links)):
             yield response.follow(f"/{number % max(1, int(self.pages) // HOSTS)}")
 
 
@@ -129,6 +139,13 @@ def crawl(
         machines.stop()
 
 
+SCRAPY_ALONE: dict[str, Any] = {
+    "ADDONS": {}, "DOWNLOAD_HANDLERS": {"http": "benchmarks.fetchers.Answering"}, "CONCURRENT_ITEMS": 1,
+    "DOWNLOADER_MIDDLEWARES_BASE": {}, "SPIDER_MIDDLEWARES_BASE": {}, "CONCURRENT_REQUESTS": 3_200,
+}  # fmt: skip
+"""Settings of a crawl that does as little as an owner's could."""
+
+
 def growth(counts: list[int], folder: Path) -> bool:
     """Print pages per second by number of fetchers."""
     hosts, pace = [f"127.0.0.{1 + number}" for number in range(HOSTS)], Pace.at_once()
@@ -155,6 +172,10 @@ def cpu(folder: Path, pages: int = 1_500) -> bool:
         (_, alone_s, alone_cpu_s, _), _ = crawl(folder / "alone", 0, port, common, pages=pages, work_ms=5)
         (_, two_s, _, _), _ = crawl(folder / "two", 2, port, common, pages=pages, work_ms=5)
         (done, _, owner_s, turn_ms), cpu_s = crawl(folder / "one", 1, port, common, pages=pages, work_ms=5)
+        (asked, _, least_s, _), _ = crawl(
+            folder / "least", 0, port, {**common, **SCRAPY_ALONE}, pages=pages, links=0
+        )
+    print(f"Scrapy alone, ms per request: {1000 * least_s / asked:.2f}")
     holds = verdict("pages/s, two fetchers / one process", alone_s / two_s, CPU_GROWTH, at_least=True)
     share = alone_cpu_s / cpu_s
     holds &= verdict("pages per processor second, fetcher / process", share, CPU_SHARE, at_least=True)

@@ -111,7 +111,9 @@ class News(NamedTuple):
 
     number: int
     results: list[tuple[str, int, bytes]]
-    """Batch, position of the page in it, and the pickled `PageResult`."""
+    """Batch, position of the page in it, and the pickled `PageResult`; empty: the batch ended before it."""
+    changes: list[dict[str, Any]]
+    """How callbacks have changed the spider's attributes."""
     stats: dict[tuple[str, str], Any]
     """Method of the statistics collector and name of the statistic -> value."""
     delays_s: dict[str, float]
@@ -175,10 +177,6 @@ class PageResult:
     """Reason why a rule kept the page out: robots.txt, an off-site host."""
     failed: str = ""
     """Error of the download."""
-    is_unsent: bool = False
-    """Whether the page was not asked for before the end of its batch."""
-    changes: list[dict[str, Any]] = field(default_factory=list)
-    """How callbacks have changed the spider's attributes meanwhile."""
     elsewhere: dict[str, Any] | None = None
     """Request of another host that the page redirects to."""
 

@@ -67,7 +67,7 @@ from scrapy_gp4c.crawling.visits import (
     without_output,
 )
 from scrapy_gp4c.errors import FetcherError
-from scrapy_gp4c.fetching.packing import pack, pack_request, unpack_request
+from scrapy_gp4c.fetching.packing import is_packable, pack, pack_request, unpack_request
 from scrapy_gp4c.fetching.spider_state import SpiderState
 from scrapy_gp4c.fingerprint import compared_part, read
 from scrapy_gp4c.fingerprint.copy_notes import rules_digest
@@ -294,7 +294,7 @@ class FetcherCrawl:
         self._cookies: dict[tuple[Any, ...], Any] = {}
         self._askers: dict[bytes, tuple[Any, ...]] = {}
         """Request of a callback that was sent from here -> batch, URL and body of the page that asked."""
-        self._news = News(0, [], {}, {}, [], [])
+        self._news = News(0, [], [], {}, {}, [], [])
         self._tasks: set[asyncio.Task[None]] = set()
         settings = self.crawler.settings
         self._concurrency = settings.getint("CONCURRENT_REQUESTS") or 10**6
@@ -347,7 +347,7 @@ class FetcherCrawl:
             is_moving = False
             for host, queue in list(self._queues.items()):
                 while queue and queue[0].end_s <= now_s:
-                    self._finish(queue.popleft(), PageResult(is_unsent=True))
+                    self._finish(queue.popleft(), b"")
                 slot = slots.get(host)
                 most = 1 if slot is None or slot.delay else self._per_host
                 if not queue:
@@ -390,14 +390,7 @@ class FetcherCrawl:
             self._waiting[page.host] -= 1
         self._pump()
 
-    def _finish(self, page: BatchPage, result: PageResult) -> None:
-        result.changes = self._state.changes(is_last=self.batches.total() == 1)
-        try:
-            message = pack(result)
-        except Exception:  # whatever the objects of an item raise when they are pickled
-            result.items, result.requests = [], []
-            result.callback_error = f"items and requests must be picklable:\n{traceback.format_exc()}"
-            message = pack(result)
+    def _finish(self, page: BatchPage, message: bytes) -> None:
         self.results.append((page.batch, page.position, message))
         self.batches[page.batch] -= 1
         if not self.batches[page.batch]:
@@ -407,12 +400,20 @@ class FetcherCrawl:
         try:
             await self._fetch(page)
         except NotSentError:
-            page.result = PageResult(is_unsent=True)
+            self._finish(page, b"")
+            return
         except ElsewhereError as error:
             page.result = PageResult(elsewhere=self._stored(error.request))
         except Exception:  # the owner waits for an answer about every page
             page.result.callback_error = traceback.format_exc()
-        self._finish(page, page.result)
+        result = page.result
+        try:
+            message = pack(result)
+        except Exception:  # whatever the objects of an item raise when they are pickled
+            result.items, result.requests = [], []
+            result.callback_error = f"items and requests must be picklable:\n{traceback.format_exc()}"
+            message = pack(result)
+        self._finish(page, message)
 
     async def _fetch(self, page: BatchPage) -> None:
         engine, task, result = self.crawler.engine, page.task, page.result
@@ -623,6 +624,7 @@ class FetcherCrawl:
         return News(
             number,
             self.results,
+            self._state.changes(is_last=not self.batches),
             self._new_stats(),
             {host: slot.delay for host, slot in slots.items() if host in self._ends_s},
             self._new_cookies() if self.results else [],
@@ -632,7 +634,7 @@ class FetcherCrawl:
     def _new_stats(self) -> dict[tuple[str, str], Any]:
         stats: Any = self.crawler.stats
         new, stats.new = stats.new, {}
-        return dict(new)
+        return {key: value for key, value in new.items() if type(value) in _PLAIN or is_packable(value)}
 
     def _jars(self) -> Any:
         middleware = self.crawler.get_downloader_middleware(CookiesMiddleware)
@@ -808,7 +810,7 @@ def give(run: str, packed: bytes) -> None:
 
 async def take(run: str, acknowledged: int) -> bytes:
     """Pickled `Reply`. Raises KeyError where the crawl is closed."""
-    return pickle.dumps(await _crawls[run].take(acknowledged))
+    return pack(await _crawls[run].take(acknowledged))
 
 
 def cut_short(run: str) -> None:

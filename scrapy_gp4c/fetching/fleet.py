@@ -41,7 +41,7 @@ from scrapy_gp4c.crawling.fetched import (
 from scrapy_gp4c.fetching import fetcher
 from scrapy_gp4c.fetching.fetcher import FetcherConfig, clock_s, cookie_key, versions
 from scrapy_gp4c.fetching.packing import pack
-from scrapy_gp4c.fetching.spider_state import Changes, OwnersState
+from scrapy_gp4c.fetching.spider_state import OwnersState
 from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 
 logger = foreign_safe_logger(__name__)
@@ -68,8 +68,6 @@ TURN_S: Final = 0.01
 """Time after which work of many pages lets the reactor have a turn."""
 TURN_PAGES: Final = 25
 """Results of one turn of the reactor: each makes work for the next ones."""
-Result = tuple[str, int, PageResult]
-"""Batch, position of the page in it, and what came of it."""
 
 
 @dataclass(eq=False)
@@ -230,7 +228,8 @@ class Fleet:
         """Host -> pages that a fetcher has."""
         self._delays_s: dict[str, float] = {}
         self._cookies: dict[tuple[Any, ...], tuple[Any, Any]] = {}
-        self._arrived: deque[Callable[[], None]] = deque()
+        self._arrived: deque[tuple[PendingPage, PageResult | bytes]] = deque()
+        """Pages with their results, which stay pickled until there is time for them."""
         self._numbers = 0
         self._is_cut_planned = self._is_stopped = self._is_closed = False
         self._is_connected = self._is_silent_scheduler = False
@@ -387,20 +386,25 @@ class Fleet:
         except Exception:  # what has not come is missing in the next reply
             return
 
-    def _resolve(self, page: PendingPage, result: PageResult) -> None:
-        self._arrived.append(lambda: page.deferred.callback(result))
+    def _resolve(self, page: PendingPage, result: PageResult | bytes) -> None:
+        self._arrived.append((page, result))
         if len(self._arrived) == 1:
             call_later(0, self._hand_over)
 
     def _hand_over(self) -> None:
         for _ in range(min(TURN_PAGES, len(self._arrived))):
-            self._arrived.popleft()()
+            page, packed = self._arrived.popleft()
+            result = _unpacked(packed) if isinstance(packed, bytes) else packed
+            if result.elsewhere is None:
+                page.deferred.callback(result)
+            else:
+                self._follow(page, result.elsewhere)
         if self._arrived:
             call_later(0, self._hand_over)
 
     # --- results
 
-    def _took(self, state: FetcherState, reply: Reply, results: list[Result]) -> None:
+    def _took(self, state: FetcherState, reply: Reply) -> None:
         if state.state in ("silent", "gone"):
             state.state = "works"
             self._note(state, "answers again")
@@ -408,14 +412,14 @@ class Fleet:
             state.state = "leaves"
             self._note(state, "leaves: it ends what it has, and gets no more")
         if reply.news is not None and reply.news.number > state.taken:
-            self._take_news(state, reply.news, results)
+            self._take_news(state, reply.news)
         now_s = clock_s()
         for sent in list(state.batches.values()):
             if sent.name not in reply.batches and now_s - sent.sent_s > LATE_S:
                 self._give_up(state, sent, is_loss=False)  # it has not come
         self._plan_cut()
 
-    def _take_news(self, state: FetcherState, news: News, results: list[Result]) -> None:
+    def _take_news(self, state: FetcherState, news: News) -> None:
         state.taken = news.number
         self._delays_s.update(news.delays_s)
         for key, cookie in news.cookies:
@@ -424,9 +428,7 @@ class Fleet:
             state.cookies[name] = cookie.value
         self._on_news(news)
         again: dict[str, list[PendingPage]] = {}
-        changes: list[Changes] = []
-        for batch, position, result in results:
-            changes += result.changes  # also of callbacks before, whose pages count
+        for batch, position, packed in news.results:
             sent = state.batches.get(batch)
             page = None if sent is None else sent.pages.pop(position, None)
             if sent is None or page is None:
@@ -434,14 +436,12 @@ class Fleet:
             self._out[sent.host] -= 1
             if not sent.pages:
                 self._end_batch(state, sent)
-            if result.is_unsent:
-                again.setdefault(sent.host, []).append(page)
-            elif result.elsewhere is not None:
-                self._follow(page, result.elsewhere)
-            else:
+            if packed:
                 state.finished += 1
-                self._resolve(page, result)
-        self._spider_state.take(state.identity, changes, is_last=not self._out.total())
+                self._resolve(page, packed)
+            else:
+                again.setdefault(sent.host, []).append(page)
+        self._spider_state.take(state.identity, news.changes, is_last=not self._out.total())
         for host, pages in again.items():
             self._wait_again(host, pages)
 
@@ -450,7 +450,7 @@ class Fleet:
         meta = {name: value for name, value in stored.get("meta", {}).items() if name != "download_slot"}
         moved = replace(task, request={**task.request, **stored, "meta": meta})
         page.task = lambda: moved
-        self._waiting.setdefault(urlsplit(stored["url"]).hostname or "", deque()).append(page)
+        self._wait_again(urlsplit(stored["url"]).hostname or "", [page])
 
     def _wait_again(self, host: str, pages: list[PendingPage]) -> None:
         if pages:
@@ -543,16 +543,12 @@ class Fleet:
             if reply.stuck_s < STUCK_S:
                 state.heard_s = now_s
             state.ahead_s = reply.clock_s - now_s
-            results: list[Result] = []
-            if reply.news is not None and reply.news.number > taken:
-                taken = reply.news.number
-                results = [(batch, place, _unpacked(packed)) for batch, place, packed in reply.news.results]
+            if reply.news is not None:
+                taken = max(taken, reply.news.number)
             if not is_met:
                 self._to_reactor(self._came, state, None)
                 is_met = True
-            self._to_reactor(self._took, state, reply, results)
-            if not results:
-                await asyncio.sleep(0)
+            self._to_reactor(self._took, state, reply)
 
     def _miss(self, address: str) -> None:
         """Note a fetcher that does not answer and has never done so."""

@@ -41,7 +41,7 @@ from scrapy_gp4c.crawling.visits import known_copy
 from scrapy_gp4c.errors import CallbackError, FetcherError
 from scrapy_gp4c.fetching.fetcher import FetcherConfig
 from scrapy_gp4c.fetching.fleet import CONNECT_S, TURN_S, Fleet, PendingPage
-from scrapy_gp4c.fetching.packing import pack, pack_request, unpack_request
+from scrapy_gp4c.fetching.packing import is_packable, pack, pack_request, unpack_request
 from scrapy_gp4c.fetching.spider_state import OwnersState
 from scrapy_gp4c.settings import Settings
 
@@ -111,36 +111,29 @@ class FetcherHandler(BaseDownloadHandler):
         is_download = META not in request.meta  # it came from no scheduler
         self._fleet.add(PendingPage(request, partial(self._task, run, request), deferred, is_download))
         result = await maybe_deferred_to_future(deferred)
-        if is_download:
-            return self._downloaded(result, request)
-        yielded = partial(_yielded, result, self.crawler, run)
+        if not is_download:
+            yielded = partial(_yielded, result, self.crawler, run)
 
-        # It is no generator function: Scrapy would read and compile the source of each, 5 ms a page.
-        def give_back(response: Any, **_: Any) -> Any:
-            return yielded(response)
+            # It is no generator function: Scrapy would read and compile the source of each, 5 ms a page.
+            def give_back(response: Any, **_: Any) -> Any:
+                return yielded(response)
 
-        request.callback = give_back
-        if request.errback is not None:
-            request.errback = give_back
+            request.callback = give_back
+            if request.errback is not None:
+                request.errback = give_back
         if result.excluded:
             raise IgnoreRequest(result.excluded)
         if result.failed:
             raise FetcherError(f"{request} failed: {result.failed}")
+        if is_download:
+            headers, body = Headers(result.headers), result.body
+            kind = responsetypes.from_args(headers=headers, url=result.url, body=body)
+            return kind(result.url, result.status, headers, body, list(result.flags))
         if self._leads_to_seen(run, request, result):
             result.items, result.requests = [], []  # on one machine nobody hears of it
             raise IgnoreRequest("it redirects to a page that this cycle has found")
         request.meta.update(result.meta)
         return FetchedResponse.of(result)
-
-    def _downloaded(self, result: PageResult, request: Request) -> Response:
-        """Response of a request that came from no scheduler, as one of a media pipeline."""
-        if result.excluded:
-            raise IgnoreRequest(result.excluded)
-        if result.failed:
-            raise FetcherError(f"{request} failed: {result.failed}")
-        headers, body = Headers(result.headers), result.body
-        kind = responsetypes.from_args(headers=headers, url=result.url, body=body)
-        return kind(result.url, result.status, headers, body, list(result.flags))
 
     async def close(self) -> None:
         """End the connection, and the fetchers if they are the owner's own."""
@@ -233,7 +226,7 @@ class FetcherHandler(BaseDownloadHandler):
         return FetcherConfig(
             run.cycle.store.store_id,
             spiders,
-            dict(_picklable(call_arguments(self.crawler))),
+            {name: value for name, value in call_arguments(self.crawler).items() if is_packable(value)},
             attributes,
             self._project,
             settings.features,
@@ -245,13 +238,6 @@ class FetcherHandler(BaseDownloadHandler):
             settings.items_at == "fetchers",
             isinstance(settings.fetchers, int),
         )
-
-
-def _picklable(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        with suppress(Exception):  # whatever objects raise
-            pack(value)
-            yield name, value
 
 
 def _yielded(

@@ -27,6 +27,15 @@ def pack(value: Any, *, by_value: bool = False) -> bytes:
     return code
 
 
+def is_packable(value: Any) -> bool:
+    """Whether a value can be pickled."""
+    try:
+        pack(value)
+    except Exception:  # whatever objects raise
+        return False
+    return True
+
+
 class PackedCallback:
     """Callback that is no method of the spider, such as a lambda, for the fetcher that gets its page."""
 
