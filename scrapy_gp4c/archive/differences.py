@@ -22,9 +22,9 @@ CONTEXT_CHARACTERS: Final = 1_000
 """Characters of the common ends that stay, for the context."""
 MOST_SPLIT_WORDS: Final = 100_000
 """Words of a text between its ends; a megabyte of Han would be a million."""
-MOST_ANCHORED_WORDS: Final = 50_000
+MOST_ANCHORED_WORDS: Final = 30_000
 """Words of a differing stretch, on either side, in which anchors are looked for."""
-MOST_COMPARED_WORDS: Final = 20_000
+MOST_COMPARED_WORDS: Final = 12_000
 """Words of all differing stretches, four each at least, after which all that follows is one difference."""
 _BEFORE: Final = {" ": "", "-": "[-", "+": "{+"}
 _BEHIND: Final = {" ": "", "-": "-]", "+": "+}"}
