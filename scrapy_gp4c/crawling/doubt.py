@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from scrapy_gp4c.crawling.requests import site_of
 from scrapy_gp4c.fingerprint import distance, is_changed
-from scrapy_gp4c.fingerprint.copy_notes import LOW, asks_password, has_end, unpack
+from scrapy_gp4c.fingerprint.copy_notes import LOW, asks_password, has_end, language_of, unpack
 from scrapy_gp4c.page_state.page_names import head_and_path
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ class AnswerFeatures(NamedTuple):
     """Whether it asks for a password, and the copy did not."""
     is_other_kind: bool = False
     """Whether it is of another kind than the copy, such as text or data in place of HTML."""
+    is_other_language: bool = False
+    """Whether it names another language than the copy did."""
     lacks_end: bool = False
     """Whether the end of the HTML is missing, and some of the words that the copy had, which had its end."""
     is_marked: bool = False
@@ -124,6 +126,7 @@ def are_near(pages: int, changed_pages: int, visited_pages: int) -> bool:
     return is_enough and is_shared(pages, min(visited_pages, 5 * MAX_CHANGED))
 
 
+OTHER_LANGUAGE: Final = "another language than the page had"
 RULES: Final = (
     Rule(
         "a challenge of Cloudflare",
@@ -203,6 +206,11 @@ RULES: Final = (
         "another kind of content than the page had",
         lambda answer: answer.is_other_kind,
         "public bug reports of change monitors: errors in HTML from APIs, pages sent as bytes or plain text",
+    ),
+    Rule(
+        OTHER_LANGUAGE,
+        lambda answer: answer.is_other_language,
+        "w3.org/International/questions/qa-html-language-declarations; sites that guess a reader's country",
     ),
     Rule(
         "no end of the HTML, which the page had",
@@ -402,6 +410,7 @@ class SharedTexts:
             redirected_pages=len(redirected),
             is_new_password=not notes.asks_password and asks_password(response),
             is_other_kind=page.kind != notes.kind and "features" not in (page.kind, notes.kind),
+            is_other_language=0 < notes.language != (language_of(response) or notes.language),
             lacks_end=notes.has_end and page.words < notes.words and not has_end(response),
             is_marked=is_marked(response, page.words),
             has_captcha=is_marked(response, page.words, CAPTCHAS),
@@ -421,8 +430,9 @@ class SharedTexts:
             if is_so:
                 earlier += self._to_take_back(pages, copy.page)
         reason = reason_of(answer)
-        # Near texts differ the next time, and so do halved ones.
-        is_exact = not (is_near or are_halved) or is_shared(len(sharing), visited)
+        # Near texts differ the next time, and so do halved ones; translations are no blocks.
+        is_other = is_near or are_halved or answer.is_other_language
+        is_exact = not is_other or is_shared(len(sharing), visited)
         return Doubt(reason, reason is not None and page.words > 0 and is_exact, earlier)
 
     def doubt(self, fingerprint: int) -> list[int]:

@@ -21,7 +21,7 @@ from twisted.internet.defer import Deferred
 
 from scrapy_gp4c.crawling.admission import FROM_CACHE, NO_DOWNLOAD, log_first
 from scrapy_gp4c.crawling.cycle import Refusal, VisitInfo, retry_after
-from scrapy_gp4c.crawling.doubt import NO_DOUBT, Changed, Doubt, SharedTexts
+from scrapy_gp4c.crawling.doubt import NO_DOUBT, OTHER_LANGUAGE, Changed, Doubt, SharedTexts
 from scrapy_gp4c.crawling.fetched import FetchedResponse, Judgement, KnownCopy, NotFetchedError
 from scrapy_gp4c.crawling.messages import refusing
 from scrapy_gp4c.crawling.repeats import are_related, canonical_url
@@ -479,7 +479,7 @@ class Visit:
                 self._note_doubtful(response, changed.page)
         if doubt.is_remembered and page.fingerprint not in visits.texts.doubted:
             visits.store.amend_record(doubted=visits.texts.doubt(page.fingerprint))
-        if doubt.reason is not None:
+        if doubt.reason not in (None, OTHER_LANGUAGE):  # that refuses no crawl
             self._note_doubtful(response, self._claim.page)
 
     @property

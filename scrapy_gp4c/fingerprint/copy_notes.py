@@ -17,6 +17,7 @@ from importlib import metadata
 from importlib.resources import files
 from types import ModuleType
 from typing import Final, NamedTuple
+from zlib import crc32
 
 import xxhash
 from scrapy.http import HtmlResponse, Response, TextResponse
@@ -86,8 +87,9 @@ def body_sum(response: Response, features: Features | None, fingerprint: int) ->
     return total.intdigest()
 
 
-_HEAD: Final = struct.Struct("<QIHHBBB")
-"""Checksum of the body, compared words, masked parts, words left out, bits of their reasons, kind, flags."""
+_HEAD: Final = struct.Struct("<QIHHBBBB")
+"""Checksum of the body; compared words, masked parts, words left out, bits of their reasons; kind, flags,
+language."""
 _CUT: Final = 1
 _PASSWORD: Final = 128
 _END: Final = 64
@@ -102,6 +104,10 @@ LOW: Final = 2**32 - 1
 _END_BYTES: Final = 1_024
 """End of an HTML page in which its last tag stands."""
 _asks_password: Final = re.compile(rb"<input\b[^>]{0,500}?\btype\s*=\s*[\"']?password", re.IGNORECASE).search
+_START_BYTES: Final = 2_048
+"""Start of an HTML page in which its first tag stands."""
+_language: Final = re.compile(rb"<html\b[^>]{0,300}?\blang\s*=\s*[\"']?([a-z]{2,3})\b", re.IGNORECASE).search
+_only_language: Final = re.compile(rb"\s*([a-z]{2,3})(?:-[\w-]{1,30})?\s*", re.IGNORECASE).fullmatch
 MAX_LEARNED_BYTES: Final = 2**20
 """Longest page whose noise is learned."""
 
@@ -131,6 +137,8 @@ class CopyNotes(NamedTuple):
     """Number of changes that brought back the copy before the last one."""
     markup_sum: int = 0
     """Checksum of data in the markup, and of the links when the callback followed them last; 0: not known."""
+    language: int = 0
+    """See `language_of`."""
 
 
 def with_markup(packed: bytes, markup_sum: int) -> bytes:
@@ -146,6 +154,15 @@ def asks_password(response: Response) -> bool:
 def has_end(response: Response) -> bool:
     """Whether an HTML page ends with its last tag."""
     return isinstance(response, HtmlResponse) and b"</html" in response.body[-_END_BYTES:].lower()
+
+
+def language_of(response: Response) -> int:
+    """Return a checksum of the language, a byte, that an HTML page or else its header names; 0: none does."""
+    if not isinstance(response, HtmlResponse):
+        return 0
+    header = response.headers.get(b"Content-Language") or b""
+    named = _language(response.body[:_START_BYTES]) or _only_language(header)
+    return 0 if named is None else crc32(named[1].lower()) % 255 + 1
 
 
 def notes_of(reading: PageReading, body_sum: int | None, learned: bytes, part_sum: int = 0) -> CopyNotes:
@@ -200,6 +217,7 @@ def compared(
             earlier=earlier,
             returns=returns,
             markup_sum=before.markup_sum,
+            language=language_of(response),
         )
     )
 
@@ -248,20 +266,21 @@ def _compared(response: Response, reading: PageReading, copy: CopyState) -> tupl
 
 
 def pack(notes: CopyNotes) -> bytes:
-    """Return notes as the store keeps them: 19 bytes, 5 after a change, 8 of links, and what is learned."""
+    """Return notes as the store keeps them: 20 bytes, 5 after a change, 8 of links, and what is learned."""
     reasons = sum(1 << REASONS.index(reason) for reason in set(notes.reasons))
     counts = (min(notes.words, 2**32 - 1), min(notes.masked, 2**16 - 1), min(notes.left_out_words, 2**16 - 1))
     kind = KINDS.index(notes.kind) | _PASSWORD * notes.asks_password | _END * notes.has_end
     changes = _CHANGES.pack(notes.earlier, notes.returns) if notes.earlier else b""
     links = _MARKUP_SUM.pack(notes.markup_sum) if notes.markup_sum else b""
     kind |= _CHANGED * bool(changes) | _LINKS * bool(links)
-    head = _HEAD.pack(notes.body_sum, *counts, reasons, kind, _CUT * notes.is_cut + 2 * notes.part_sum)
+    flags = _CUT * notes.is_cut + 2 * notes.part_sum
+    head = _HEAD.pack(notes.body_sum, *counts, reasons, kind, flags, notes.language)
     return head + changes + links + notes.learned
 
 
 def unpack(value: bytes) -> CopyNotes:
     """Return the notes of `pack`'s bytes."""
-    body_sum, words, masked, left_out, reasons, kind, flags = _HEAD.unpack_from(value)
+    body_sum, words, masked, left_out, reasons, kind, flags, language = _HEAD.unpack_from(value)
     names = tuple(reason for bit, reason in enumerate(REASONS) if reasons >> bit & 1)
     size, changes, markup_sum = _HEAD.size, (0, 0), 0
     if kind & _CHANGED:
@@ -282,6 +301,7 @@ def unpack(value: bytes) -> CopyNotes:
         bool(kind & _END),
         *changes,
         markup_sum,
+        language,
     )
 
 

@@ -44,6 +44,7 @@ def text_of(number: int) -> str:
         (AnswerFeatures({}, 100, 100, redirected_pages=3, visited_pages=30), True),
         (AnswerFeatures({}, 100, 100, is_new_password=True), True),
         (AnswerFeatures({}, 100, 100, is_other_kind=True), True),
+        (AnswerFeatures({}, 100, 100, is_other_language=True), True),
         (AnswerFeatures({}, 49, 100, has_captcha=True), True),
         (AnswerFeatures({}, 50, 100, has_captcha=True), False),
         (AnswerFeatures({}, 60, 100, lacks_end=True), True),
@@ -161,10 +162,13 @@ async def test_readers_of_another_country_and_parts_of_pages_are_no_changes(
 ) -> None:
     """Temporary redirects that lead all pages alike are doubtful, and so is one of a single page to a login.
 
+    So is another language of the page itself, by the HTML or by a header.
+
     A part of a page (206) that nobody asked for is an error, and so is an answer without content (204).
     """
     pages = {f"/{number}": html(text_of(number)) for number in range(3)}  # of 5, it would be left alone
     site.pages = {**pages, "/part": html(text_of(50)), "/member": html(text_of(60))}
+    site.pages["/guess"] = f"<html class=a lang='en-GB'><body>{text_of(80)}"
     urls = tuple(map(site.url, site.pages))
     for _ in range(3):
         await crawl(Pages, store_path, FULL, urls=urls)
@@ -174,6 +178,9 @@ async def test_readers_of_another_country_and_parts_of_pages_are_no_changes(
             request.setResponseCode(206 if cycle == 4 else 204)
             return html(text_of(50)).encode()[:700] if cycle == 4 else b""
         path = request.path.decode()
+        if path == "/guess":
+            request.setHeader("Content-Language", "de-AT")
+            return f"<html {'lang=de' * (cycle == 4)}><body>{text_of(90)}".encode()
         if path == "/member":
             request.redirect(b"/sso?lang=de&next=%2Fmember")
             return b""

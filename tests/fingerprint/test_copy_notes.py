@@ -32,14 +32,15 @@ from scrapy_gp4c.fingerprint.text import REASONS
         st.booleans(),
         *(st.integers(1, 2**32 - 1), st.integers(0, 255)),
         st.integers(0, 2**64 - 1),
+        st.integers(0, 255),
     )
 )
 def test_notes_are_read_back_as_they_were(notes: CopyNotes) -> None:
-    """In 19 bytes, 5 more of a page that changed, 8 of one with links, and what is learned of its noise."""
+    """In 20 bytes, 5 more of a page that changed, 8 of one with links, and what is learned of its noise."""
     packed = pack(notes)
     assert unpack(packed) == notes
-    assert len(packed) == 24 + 8 * bool(notes.markup_sum) + len(notes.learned)
-    assert len(pack(notes._replace(earlier=0, markup_sum=0))) == 19 + len(notes.learned)
+    assert len(packed) == 25 + 8 * bool(notes.markup_sum) + len(notes.learned)
+    assert len(pack(notes._replace(earlier=0, markup_sum=0))) == 20 + len(notes.learned)
 
 
 URL = "http://127.0.0.1/"
