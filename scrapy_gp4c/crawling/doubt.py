@@ -87,6 +87,8 @@ class AnswerFeatures(NamedTuple):
     """Whether it is of another kind than the copy, such as text or data in place of HTML."""
     is_other_language: bool = False
     """Whether it names another language than the copy did."""
+    is_of_another: bool = False
+    """Whether it is a long text that another page of the site has, and this one had one of its own."""
     lacks_end: bool = False
     """Whether the end of the HTML is missing, and some of the words that the copy had, which had its end."""
     is_marked: bool = False
@@ -213,6 +215,11 @@ RULES: Final = (
         "w3.org/International/questions/qa-html-language-declarations; sites that guess a reader's country",
     ),
     Rule(
+        "the text of another page of the site",
+        lambda answer: answer.is_of_another,
+        "public bug reports of change monitors: caches that mix up pages, home pages for deleted ones",
+    ),
+    Rule(
         "no end of the HTML, which the page had",
         lambda answer: answer.lacks_end,
         "public bug reports of change monitors: pages that a server ceased to send halfway",
@@ -296,6 +303,8 @@ class SharedTexts:
         self._sharing: dict[tuple[str, int | str], dict[int, Changed]] = {}
         self._changed: dict[str, deque[tuple[int, Changed, bool]]] = {}
         """Site -> fingerprints of the last texts of changed pages, whether they lost half of the words."""
+        self._unchanged: dict[tuple[str, int], int | None] = {}
+        """Site, and fingerprint that a page still has in this cycle -> the page; None: several have it."""
         self._taken_back: set[int] = set()
         self._visited: Counter[str] = Counter()
         """Site, or "" for all -> visited pages."""
@@ -331,6 +340,23 @@ class SharedTexts:
                 from_far += near_bits(text, page.copy) >= FAR_BITS
         texts.append((fingerprint, changed, is_halved))
         return pages, from_far, {page.copy: page for _, page, halved in texts if halved and is_halved}
+
+    def note_unchanged(self, request: Request, copy: Changed) -> list[Changed]:
+        """Note a page that still has its text; returns those that came to this text before, by mistake."""
+        key = site_of(request), copy.copy
+        page = self._unchanged[key] = copy.page if self._unchanged.get(key, copy.page) == copy.page else None
+        if len(self._unchanged) > MAX_SHARING:
+            del self._unchanged[next(iter(self._unchanged))]
+        sharing = self._sharing.get(key)
+        if page is None or sharing is None or unpack(copy.notes).words < MIN_WORDS:
+            return []
+        alien = {one.copy: one for one in sharing.values() if self._is_of_another(key[0], copy.copy, one)}
+        return self._to_take_back(alien, page)
+
+    def _is_of_another(self, site: str, fingerprint: int, changed: Changed) -> bool:
+        """Whether just one other page has a text, and none has the one before, as of a page of news."""
+        before, page = self._unchanged.get((site, changed.copy), changed.page), changed.page
+        return before == page and self._unchanged.get((site, fingerprint)) not in (None, page)
 
     def _to_take_back(self, pages: dict[int, Changed], page: int) -> list[Changed]:
         """Pages before this one that counted as changes; each is returned once."""
@@ -390,10 +416,14 @@ class SharedTexts:
         visited = self._visited[site]
         is_earlier = page.fingerprint & LOW == notes.earlier > 0 and page.fingerprint not in self.doubted
         if is_earlier or not is_changed(page.fingerprint, copy.copy, distance_bits):
-            return Doubt(reason_of(AnswerFeatures(headers, notes.words, notes.words)))
+            reason = reason_of(AnswerFeatures(headers, notes.words, notes.words))
+            is_same = not is_earlier and reason is None
+            return Doubt(reason, taken_back=self.note_unchanged(request, copy) if is_same else ())
         sharing = self._note(site, page.fingerprint, copy)
         redirected, is_gate = self._note_redirect(request, response, copy, was_redirected)
         is_halved = page.kind != "bytes" and notes.words >= MIN_WORDS and page.words < notes.words / 2
+        reasons = request.meta.get("redirect_reasons", ())  # a permanent one makes twins
+        is_itself = page.words >= MIN_WORDS and all(status in TEMPORARY for status in reasons)
         is_short = is_halved and page.kind == "html" and page.words < min(notes.words / 3, MAX_MARKED_WORDS)
         close, from_far, halved = self._note_new_text(site, page.fingerprint, copy, is_halved=is_halved)
         near, from_afar, _ = self._note_new_text("", page.fingerprint, copy, is_halved=is_halved)
@@ -411,6 +441,7 @@ class SharedTexts:
             is_new_password=not notes.asks_password and asks_password(response),
             is_other_kind=page.kind != notes.kind and "features" not in (page.kind, notes.kind),
             is_other_language=0 < notes.language != (language_of(response) or notes.language),
+            is_of_another=is_itself and self._is_of_another(site, page.fingerprint, copy),
             lacks_end=notes.has_end and page.words < notes.words and not has_end(response),
             is_marked=is_marked(response, page.words),
             has_captcha=is_marked(response, page.words, CAPTCHAS),
@@ -430,8 +461,8 @@ class SharedTexts:
             if is_so:
                 earlier += self._to_take_back(pages, copy.page)
         reason = reason_of(answer)
-        # Near texts differ the next time, and so do halved ones; translations are no blocks.
-        is_other = is_near or are_halved or answer.is_other_language
+        # Near texts differ the next time, and so do halved ones; translations and other pages are no blocks.
+        is_other = is_near or are_halved or answer.is_other_language or answer.is_of_another
         is_exact = not is_other or is_shared(len(sharing), visited)
         return Doubt(reason, reason is not None and page.words > 0 and is_exact, earlier)
 

@@ -287,7 +287,7 @@ class Visit:
         copy = known_copy(visits.cycle, self._claim, is_redirected="redirect_urls" in request.meta)
         try:
             watched = await self._compared_part(response)
-            if (judgement := known_judgement(watched, copy)) is not None:
+            if (judgement := known_judgement(request, watched, copy, visits.texts)) is not None:
                 return judgement
             reading = await self._read(watched, copy)
         except Exception as error:
@@ -707,12 +707,18 @@ def is_rebased(notes: bytes | None, rule: PageRule) -> bool:
     return notes is not None and unpack(notes).part_sum != part_sum(rule.watch, rule.ignore)
 
 
-def known_judgement(watched: ComparedPart, copy: KnownCopy) -> Judgement | None:
+def known_judgement(
+    request: Request, watched: ComparedPart, copy: KnownCopy, texts: SharedTexts
+) -> Judgement | None:
     """Judgement of a body that is the copy's, and so need not be read; None: it may be another."""
     if copy.fingerprint is None or copy.notes is None or copy.needs_text:
         return None
     is_same, notes = known_fingerprint(watched.response, watched.features, copy.fingerprint, copy.notes)
-    return Judgement(PageReading(copy.fingerprint), is_known=True, notes=notes) if is_same else None
+    if not is_same:
+        return None
+    alien = texts.note_unchanged(request, Changed(copy.page, copy.fingerprint, copy.notes))
+    doubt = Doubt(None, taken_back=alien)
+    return Judgement(PageReading(copy.fingerprint), is_known=True, doubt=doubt, notes=notes)
 
 
 def judge(

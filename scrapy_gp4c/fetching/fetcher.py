@@ -516,13 +516,13 @@ class FetcherCrawl:
     def _judgement(self, response: Response, copy: KnownCopy) -> Judgement:
         config = self.config
         watched = compared_part(response, config.features, copy.rule.watch, copy.rule.ignore)
-        if (known := known_judgement(watched, copy)) is not None:
+        request = response.request or Request(response.url)
+        if (known := known_judgement(request, watched, copy, self._texts)) is not None:
             return known
         try:
             reading = read(watched.response, watched.features, with_text=config.with_text)
         except Exception:  # GP4C_FEATURES is the project's
             return Judgement(error=FetcherError(traceback.format_exc()))
-        request = response.request or Request(response.url)
         return judge(request, response, watched, reading, copy, self._texts)
 
     async def _collect(self, output: Any, page: BatchPage) -> None:

@@ -278,6 +278,21 @@ def test_the_text_before_a_block_is_no_doubt() -> None:
     assert judged(SharedTexts([]), 1, text_of(1), text, earlier=text).reason is None
 
 
+def test_the_text_of_another_page_is_doubtful() -> None:
+    """Whichever is visited first; not of a page that shows others' texts, as the latest, nor of two pages."""
+    kept = [text_of(number) for number in range(4)]
+    texts = SharedTexts([])
+    for number in (1, 2, 3):
+        assert judged(texts, number, kept[number], kept[number]).reason is None
+    assert judged(texts, 10, text_of(70), kept[1]).reason == "the text of another page of the site"
+    assert judged(texts, 11, kept[2], kept[3]).reason is None
+    judged(texts, 4, kept[3], kept[3])
+    assert judged(texts, 12, text_of(72), kept[3]).reason is None
+    texts = SharedTexts([])
+    assert judged(texts, 10, text_of(70), kept[1]).reason is None
+    assert [one.page for one in judged(texts, 1, kept[1], kept[1]).taken_back] == [10]
+
+
 def test_a_captcha_of_a_single_page_is_doubtful() -> None:
     """Where it takes the place of the text; beside the text, as in a form for comments, it is a change."""
     captcha = '<form>Prove that you are human.<div class="g-recaptcha" data-sitekey="a"></div></form>'

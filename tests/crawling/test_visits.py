@@ -428,7 +428,7 @@ async def test_bytes_that_are_the_same_need_no_fingerprint(
             recorded.append((urls_of, of_cycles))
         if path == store_path:
             assert Counter(made) == {"/same": 1, "/dated": 5, "/other": 3, "/empty": 1}
-            monkeypatch.setattr(visits, "known_judgement", lambda watched, copy: None)
+            monkeypatch.setattr(visits, "known_judgement", lambda *_: None)
     assert recorded[0] == recorded[1]
 
 
