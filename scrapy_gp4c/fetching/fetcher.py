@@ -32,7 +32,6 @@ from scrapy.crawler import AsyncCrawlerRunner, Crawler
 from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
 from scrapy.exceptions import CloseSpider, DontCloseSpider, DropItem, IgnoreRequest
 from scrapy.http import Response
-from scrapy.http.request import NO_CALLBACK
 from scrapy.settings import Settings
 from scrapy.utils.asyncgen import as_async_generator
 from scrapy.utils.httpobj import urlparse_cached
@@ -177,7 +176,7 @@ class HostMiddleware:
         """Raise ElsewhereError for a redirect to another host, FetcherError for one that goes in a circle."""
         page = request.meta.get(PAGE)
         asking = _called_back.get()
-        if page is None and asking is not None and request.callback is not NO_CALLBACK:
+        if page is None and asking is not None:
             asking.result.has_downloads = True
         if page is not None and page.is_elsewhere(request):
             raise ElsewhereError(request)

@@ -19,6 +19,7 @@ from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
 from scrapy.crawler import CrawlerProcess
 from scrapy.exceptions import CloseSpider
 from scrapy.http import Response
+from scrapy.http.request import NO_CALLBACK
 
 from scrapy_gp4c import signals as page_signals
 from scrapy_gp4c import visit
@@ -107,9 +108,10 @@ class Downloading(Pages):
         yield Request(f"http://127.0.0.1:{self.port}/p1")
 
     async def parse(self, response: Response) -> AsyncIterator[Any]:
-        """Yield the text of the other page."""
+        """Yield the text of the other page, which is asked for as clients of page objects do it."""
         assert self.crawler.engine is not None
-        other = await self.crawler.engine.download_async(Request(f"http://127.0.0.1:{self.port}/p0"))
+        request = Request(f"http://127.0.0.1:{self.port}/p0", callback=NO_CALLBACK)
+        other = await self.crawler.engine.download_async(request)
         yield {"url": response.url, "text": other.css("p::text").get(), "info": []}
 
 
