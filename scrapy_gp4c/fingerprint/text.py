@@ -113,6 +113,7 @@ _FIRST_BY_ATTRIBUTE: Final = {
     b"itemprop": "[itemprop][content]",
 }
 _TAGS: Final = re.compile(rb"<[a-zA-Z](?:[^<]*>|[^<]*)")
+_LONGEST_LISTED_BYTES: Final = 2**20
 _TAG_NAME: Final = re.compile(rb"<([a-z][a-z-]*+)")
 _SILENT: Final = ("script", "style", "noscript", "title", "desc", "defs", "metadata", "symbol")
 _OFFER: Final = frozenset(("price", "lowPrice", "highPrice", "priceCurrency", "availability"))
@@ -310,7 +311,9 @@ class _Markup(NamedTuple):
 
     @classmethod
     def of(cls, source: bytes) -> _Markup:
-        markup = b"".join(dict.fromkeys(_TAGS.findall(source)))
+        markup = source  # millions of tags would take hundreds of megabytes
+        if len(source) <= _LONGEST_LISTED_BYTES:
+            markup = b"".join(dict.fromkeys(_TAGS.findall(source)))
         lower = markup.lower()
         return cls(markup, lower, frozenset(name.decode() for name in {*_TAG_NAME.findall(lower)}))
 
