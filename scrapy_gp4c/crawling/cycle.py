@@ -524,8 +524,8 @@ class Patience:
         """Host -> until when, s since 1970; a time that is over stands for the rest of the cycle."""
 
     def answers_well(self, host: str) -> bool:
-        """Whether at least a quarter of a host's answers in this run have not refused the crawl."""
-        return host not in self.left_alone and 3 * self.good[host] > self._refused[host]
+        """Whether most answers of a host in this run have not refused the crawl."""
+        return host not in self.left_alone and self.good[host] > self._refused[host]
 
     def note(self, host: str, until_s: float | None, good: int | None = None) -> bool:
         """Note an answer; True where the host is to be left alone from now on.

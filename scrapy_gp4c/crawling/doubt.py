@@ -300,10 +300,11 @@ class SharedTexts:
 
     def __init__(self, doubted: list[int]) -> None:
         self.doubted = dict.fromkeys(doubted)
-        self._sharing: dict[tuple[str, int | str], dict[int, Changed]] = {}
+        self.sharing: dict[tuple[str, int | str], dict[int, Changed]] = {}
+        """Site, or "" for all, and text or URL -> changed pages that came to it, by their copies."""
         self._changed: dict[str, deque[tuple[int, Changed, bool]]] = {}
         """Site -> fingerprints of the last texts of changed pages, whether they lost half of the words."""
-        self._unchanged: dict[tuple[str, int], int | None] = {}
+        self.unchanged: dict[tuple[str, int], int | None] = {}
         """Site, and fingerprint that a page still has in this cycle -> the page; None: several have it."""
         self._taken_back: set[int] = set()
         self._visited: Counter[str] = Counter()
@@ -317,11 +318,11 @@ class SharedTexts:
         """
         pages: dict[int, Changed] = {}
         for scope in (site, ""):
-            earlier, pages = pages, self._sharing.pop((scope, shared), {})
+            earlier, pages = pages, self.sharing.pop((scope, shared), {})
             pages.setdefault(changed.copy, changed)
-            self._sharing[scope, shared] = pages
-            if len(self._sharing) > MAX_SHARING:
-                del self._sharing[next(iter(self._sharing))]
+            self.sharing[scope, shared] = pages
+            if len(self.sharing) > MAX_SHARING:
+                del self.sharing[next(iter(self.sharing))]
         return pages if is_shared(len(pages), self._visited[""]) else earlier
 
     def _note_new_text(
@@ -341,22 +342,18 @@ class SharedTexts:
         texts.append((fingerprint, changed, is_halved))
         return pages, from_far, {page.copy: page for _, page, halved in texts if halved and is_halved}
 
-    def note_unchanged(self, request: Request, copy: Changed) -> list[Changed]:
-        """Note a page that still has its text; returns those that came to this text before, by mistake."""
-        key = site_of(request), copy.copy
-        page = self._unchanged[key] = copy.page if self._unchanged.get(key, copy.page) == copy.page else None
-        if len(self._unchanged) > MAX_SHARING:
-            del self._unchanged[next(iter(self._unchanged))]
-        sharing = self._sharing.get(key)
-        if page is None or sharing is None or unpack(copy.notes).words < MIN_WORDS:
+    def strangers(self, site: str, copy: Changed) -> list[Changed]:
+        """Pages that came by mistake to the text of this page, which still has it."""
+        if self.unchanged[site, copy.copy] is None or unpack(copy.notes).words < MIN_WORDS:
             return []
-        alien = {one.copy: one for one in sharing.values() if self._is_of_another(key[0], copy.copy, one)}
-        return self._to_take_back(alien, page)
+        pages = self.sharing[site, copy.copy].values()
+        strangers = {page.copy: page for page in pages if self._is_of_another(site, copy.copy, page)}
+        return self._to_take_back(strangers, copy.page)
 
     def _is_of_another(self, site: str, fingerprint: int, changed: Changed) -> bool:
         """Whether just one other page has a text, and none has the one before, as of a page of news."""
-        before, page = self._unchanged.get((site, changed.copy), changed.page), changed.page
-        return before == page and self._unchanged.get((site, fingerprint)) not in (None, page)
+        before, page = self.unchanged.get((site, changed.copy), changed.page), changed.page
+        return before == page and self.unchanged.get((site, fingerprint)) not in (None, page)
 
     def _to_take_back(self, pages: dict[int, Changed], page: int) -> list[Changed]:
         """Pages before this one that counted as changes; each is returned once."""
@@ -416,9 +413,7 @@ class SharedTexts:
         visited = self._visited[site]
         is_earlier = page.fingerprint & LOW == notes.earlier > 0 and page.fingerprint not in self.doubted
         if is_earlier or not is_changed(page.fingerprint, copy.copy, distance_bits):
-            reason = reason_of(AnswerFeatures(headers, notes.words, notes.words))
-            is_same = not is_earlier and reason is None
-            return Doubt(reason, taken_back=self.note_unchanged(request, copy) if is_same else ())
+            return Doubt(reason_of(AnswerFeatures(headers, notes.words, notes.words)))
         sharing = self._note(site, page.fingerprint, copy)
         redirected, is_gate = self._note_redirect(request, response, copy, was_redirected)
         is_halved = page.kind != "bytes" and notes.words >= MIN_WORDS and page.words < notes.words / 2

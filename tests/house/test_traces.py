@@ -82,15 +82,15 @@ async def test_a_plan_and_a_response_cross_few_modules(
         response.begin()
         return process(*arguments, **named)
 
-    def end(*arguments: Any) -> Any:
-        settle(*arguments)
+    def end(*arguments: Any, **named: Any) -> Any:
+        settle(*arguments, **named)
         response.end()
 
     monkeypatch.setattr(FingerprintMiddleware, "process_response", begin)
     monkeypatch.setattr(Cycle, "settle", end)
     await crawl(OnePage, tmp_path / "store", {"GP4C_BUDGET": 1})
-    assert 10 < len(planning.modules) <= 20, sorted(planning.modules)
-    assert 10 < len(response.modules) <= 12, sorted(response.modules)
+    assert 10 < len(planning.modules) <= 20, " ".join(sorted(planning.modules))
+    assert 10 < len(response.modules) <= 12, " ".join(sorted(response.modules))
 
 
 class SecondGeneration:
