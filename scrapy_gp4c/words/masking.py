@@ -892,8 +892,13 @@ def is_prose(piece: str) -> bool:
     words = [word.strip(_PUNCTUATION) for word in text.split()]
     words = [word for word in words if word and word.removesuffix("-feira") not in _NO_PROSE]
     unspaced = 0 if piece.isascii() else len(_UNSPACED_WORD.findall(" ".join(words)))
-    plain = [word for word in words if len(word) > 2 - (word > "\u02ff") and not any(map(str.isdigit, word))]
-    return len(plain) >= _PROSE_WORDS or unspaced >= _PROSE_SIGNS
+    return sum(map(_is_prose_word, words)) >= _PROSE_WORDS or unspaced >= _PROSE_SIGNS
+
+
+def _is_prose_word(word: str) -> bool:
+    """Whether a word has no digit, and three letters, or two beyond the Latin script."""
+    shortest = 2 if word > "\u02ff" else 3
+    return len(word) >= shortest and not any(map(str.isdigit, word))
 
 
 _PUNCTUATION: Final = ".,;:!?()[]|·•–-/\"'«»“”„"
@@ -954,24 +959,26 @@ def is_dated(before: str, after: str, text: str = "") -> bool:
 
     ``text``: the date, and the names in it.
     """
-    if DATED in before[-3:]:
+    has_clock = _HAS_CLOCK.search(text) is not None
+    if DATED in before[-3:] or (not has_clock and _follows_version(before)):
         return True
-    sentence = max(before.rfind(". "), before.rfind("! "), before.rfind("? "), before.rfind("。"))
+    sentence = max(map(before.rfind, (". ", "! ", "? ", "。")))
     prose = before.rfind(PROSE_BEGIN)
     start = max(prose, sentence, 0)
     is_prose = prose > before.rfind(PROSE_END) and (
-        _HAS_CLOCK.search(text) is None or _words_of_sentence(before[start:], after) >= _SENTENCE_WORDS
+        not has_clock or _words_of_sentence(before[start:], after) >= _SENTENCE_WORDS
     )
-    if (
-        _HAS_CLOCK.search(text) is None
-        and before[-2:].strip()[-1:] in "([-"  # the pattern's end, a hundred times as fast
-        and _VERSION_BEFORE.search(before) is not None
-    ):
-        return True
     if not _says_dated(before, after, start if is_prose else -1, sentence + 1):
         return False
-    said = f"{before[max(start, len(before) - 2 * _CONTEXT) :]} {text} {_SENTENCE_END.split(after)[0]}"
+    context = before[max(start, len(before) - 2 * _CONTEXT) :]
+    said = f"{context} {text} {_SENTENCE_END.split(after)[0]}"
     return _LAST.search(said) is None or _CHANGED.search(said) is None
+
+
+def _follows_version(before: str) -> bool:
+    """Whether a text ends with a version, as "1.2.3 (" does before its date."""
+    # The sign at the pattern's end is looked at first: that takes a hundredth of the search.
+    return before[-2:].strip()[-1:] in "([-" and _VERSION_BEFORE.search(before) is not None
 
 
 def _words_of_sentence(before: str, after: str) -> int:
