@@ -107,7 +107,7 @@ class Batch:
 
 
 class News(NamedTuple):
-    """What a fetcher has made since the owner has asked it before; it is repeated until the owner has it."""
+    """Results of a fetcher since its last news, which it repeats until the owner has acknowledged them."""
 
     number: int
     results: list[tuple[str, int, bytes]]

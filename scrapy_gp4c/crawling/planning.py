@@ -581,8 +581,8 @@ def best_hubs(
 
     ``is_hub``: ``[P]``; ``budget``: visits of the cycle that the control group leaves. Raises ScoreError.
     """
-    wanted = min(budget, budget_pages(settings.discovery, budget))
-    if wanted < 1 or not is_hub.any():
+    hubs = budget_pages(settings.discovery, budget)
+    if hubs < 1 or not is_hub.any():
         return NOTHING_CHOSEN
     neighbourhood = Neighbourhood(pages, cycle, table.columns_read(settings.discovery_function, table.TOP_K))
     related = neighbourhood.seen_by()
@@ -590,7 +590,7 @@ def best_hubs(
     evidence = LiveEvidence(pages, is_hub, salt, UNPLANNED, NO_VISITS_YET, neighbourhood, related)
     policy = table.TOP_K.make(PolicySettings(settings.discovery_function, settings.seed))
     policy = shared(policy, share_of_site(pages, settings))
-    return choose(policy, Round(cycle, 0, wanted), evidence)
+    return choose(policy, Round(cycle, 0, hubs), evidence)
 
 
 def hubs_of_other_sites(

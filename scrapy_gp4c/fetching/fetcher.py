@@ -592,7 +592,7 @@ class FetcherCrawl:
     # --- the owner's questions, in the worker's loop
 
     async def take(self, acknowledged: int) -> Reply:
-        """What follows the news of a number; waits at most a second for results, and one for the reactor."""
+        """Reply with news after the acknowledged; waits up to a second each for results and the reactor."""
         self.asked_s = clock_s()
         await asyncio.sleep(POLL_S)  # each call costs the owner some ms: it brings the results of a while
         while not self.results and clock_s() - self.asked_s < LONG_POLL_S:

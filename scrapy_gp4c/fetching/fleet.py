@@ -364,7 +364,7 @@ class Fleet:
             if _is_cookie_of(cookie, host) and state.cookies.get(name) != cookie.value
         ]
         state.cookies.update({cookie_key(key, cookie): cookie.value for key, cookie in cookies})
-        end_there_s, changes = end_s + state.ahead_s, self._spider_state.untold(state.identity)
+        end_there_s, changes = end_s + state.ahead_s, self._spider_state.unsent(state.identity)
         batch = Batch(sent.name, host, tasks, pause_s, end_there_s, cookies, self._doubted(), changes)
         state.batches[sent.name] = sent
         state.load += self._weight(sent)

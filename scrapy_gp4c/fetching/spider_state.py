@@ -21,7 +21,7 @@ _ABSENT: Final = object()
 LARGE_BYTES: Final = 100_000
 """Size from which on an owner takes in the changes of an attribute, and tells none of its own."""
 MAX_CHANGES: Final = 10_000
-"""Most changes that wait for a fetcher: it is told all attributes after that."""
+"""Most changes that wait for a fetcher: after that it is sent all attributes."""
 PAUSE: Final = 20
 """Pause between two looks at the attributes, in times of the last look's duration: large tables take long."""
 
@@ -49,7 +49,7 @@ class SpiderState:
         self.packed = dict(packed_attributes(spider, self._not_compared))
         self._changed: set[str] = set()
         """Attributes that have changed since then."""
-        self._untold: list[Changes] = []
+        self._unsent: list[Changes] = []
         self._incoming: list[Changes] = []
         self._due_s = 0.0
 
@@ -57,8 +57,8 @@ class SpiderState:
         """Changes since the last call; ``is_last``: no other call may follow for long."""
         if is_last or time.perf_counter() >= self._due_s:
             self._look()
-        untold, self._untold = self._untold, []
-        return untold
+        unsent, self._unsent = self._unsent, []
+        return unsent
 
     def apply(self, all_changes: list[Changes], *, is_last: bool = False) -> None:
         """Change the spider as other processes have changed their own, soon or with the next look."""
@@ -78,7 +78,7 @@ class SpiderState:
                 if (change := packed_difference(before, packed)) is not None:
                     changes[name] = change
         if changes:
-            self._untold.append(changes)
+            self._unsent.append(changes)
         self._changed.update(changes, *self._incoming)
         for incoming in self._incoming:
             for name, change in incoming.items():
@@ -92,7 +92,7 @@ class SpiderState:
 
 
 class OwnersState(SpiderState):
-    """Attributes of an owner's spider, and what each fetcher was told of their changes."""
+    """Attributes of an owner's spider, and which of their changes each fetcher was sent."""
 
     most_bytes = LARGE_BYTES
 
@@ -103,22 +103,22 @@ class OwnersState(SpiderState):
         """Changes, each with the identity of its fetcher; None: the owner's."""
         self._dropped = 0
         """Number of earlier changes, which are in the log no more."""
-        self._told: dict[str, int] = {}
-        """Identity of a fetcher -> number of changes that it was told."""
+        self._sent: dict[str, int] = {}
+        """Identity of a fetcher -> number of changes that were sent to it."""
 
     def take(self, identity: str, changes: list[Changes], *, is_last: bool) -> None:
         """Apply changes of a fetcher; ``is_last``: no other call may follow for long."""
         self.apply(changes, is_last=is_last)
         self._log += [(identity, change) for change in changes]
 
-    def untold(self, identity: str) -> list[Changes]:
-        """Changes that a fetcher was not told, and has not made itself: for a new one, all that is new."""
-        told = self._told.get(identity, -1)
-        is_new = told < self._dropped
+    def unsent(self, identity: str) -> list[Changes]:
+        """Changes since a fetcher's last call, without its own; for a new one, all changed attributes."""
+        sent = self._sent.get(identity, -1)
+        is_new = sent < self._dropped
         self._log += [(None, change) for change in self.changes(is_last=is_new)]
-        last = self._told[identity] = self._dropped + len(self._log)
-        first = max(min(self._told.values()), last - MAX_CHANGES)
-        news = self._log[max(0, told - self._dropped) :]
+        last = self._sent[identity] = self._dropped + len(self._log)
+        first = max(min(self._sent.values()), last - MAX_CHANGES)
+        news = self._log[max(0, sent - self._dropped) :]
         del self._log[: first - self._dropped]
         self._dropped = first
         if is_new:
@@ -129,7 +129,7 @@ class OwnersState(SpiderState):
 
     def forget(self, identity: str) -> None:
         """Take a fetcher for a new one: it is gone, or may not have got what was sent."""
-        self._told.pop(identity, None)
+        self._sent.pop(identity, None)
 
 
 def packed_difference(before: bytes | None, packed: bytes) -> tuple[Any, ...] | None:

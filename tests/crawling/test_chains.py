@@ -442,7 +442,7 @@ class Loaded(Catalogue):
         day = response.css("p::text").get()
         yield from response.follow_all(css="a", callback=self.parse_item, cb_kwargs={"day": day})
 
-    def parse_item(self, response: Any, day: str) -> Iterator[Any]:  # type: ignore[override]
+    def parse_item(self, response: Any, day: str) -> Iterator[Any]:  # type: ignore[override] # by cb_kwargs
         url = response.url.replace("item", "stock")
         yield Request(url, self.parse_stock, meta={"loader": object(), "day": day})
 

@@ -286,17 +286,17 @@ def test_the_text_before_a_block_is_no_doubt() -> None:
 
 def test_the_text_of_another_page_is_doubtful() -> None:
     """Whichever is visited first; not of a page that shows others' texts, as the latest, nor of two pages."""
-    kept = [text_of(number) for number in range(4)]
+    page_texts = [text_of(number) for number in range(4)]
     texts = SharedTexts([])
     for number in (1, 2, 3):
-        assert judged(texts, number, kept[number], kept[number]).reason is None
-    assert judged(texts, 10, text_of(70), kept[1]).reason == "the text of another page of the site"
-    assert judged(texts, 11, kept[2], kept[3]).reason is None
-    judged(texts, 4, kept[3], kept[3])
-    assert judged(texts, 12, text_of(72), kept[3]).reason is None
+        assert judged(texts, number, page_texts[number], page_texts[number]).reason is None
+    assert judged(texts, 10, text_of(70), page_texts[1]).reason == "the text of another page of the site"
+    assert judged(texts, 11, page_texts[2], page_texts[3]).reason is None
+    judged(texts, 4, page_texts[3], page_texts[3])
+    assert judged(texts, 12, text_of(72), page_texts[3]).reason is None
     texts = SharedTexts([])
-    assert judged(texts, 10, text_of(70), kept[1]).reason is None
-    assert [one.page for one in judged(texts, 1, kept[1], kept[1]).taken_back] == [10]
+    assert judged(texts, 10, text_of(70), page_texts[1]).reason is None
+    assert [one.page for one in judged(texts, 1, page_texts[1], page_texts[1]).taken_back] == [10]
 
 
 def test_a_captcha_of_a_single_page_is_doubtful() -> None:

@@ -95,21 +95,21 @@ def test_a_fetcher_is_told_what_it_lacks() -> None:
     spiders = [Counting() for _ in range(4)]
     owner, *fetchers = OwnersState(spiders[0]), *map(SpiderState, spiders[1:])
     for name, state in zip("abc", fetchers, strict=True):
-        state.apply(owner.untold(name), is_last=True)
+        state.apply(owner.unsent(name), is_last=True)
         if name == "b":  # "c" comes late
             spiders[1].call_back(1)
             spiders[0].count += 10
             owner.take("a", fetchers[0].changes(is_last=True), is_last=True)
-            fetchers[1].apply(owner.untold("b"), is_last=True)
+            fetchers[1].apply(owner.unsent("b"), is_last=True)
     for spider in spiders[2:]:
         assert (spider.count, spider.token, spider.seen) == (11, "of 1", {"all", "1"})
         assert (spider.words, spider.pages) == (spiders[0].words, spiders[0].pages)
-    assert owner.untold("c") == []
-    assert [name for change in owner.untold("a") for name in change] == ["count"]
+    assert owner.unsent("c") == []
+    assert [name for change in owner.unsent("a") for name in change] == ["count"]
     owner.take("a", [{"count": ("add", 10, 11)}] * MAX_CHANGES, is_last=True)
     owner.take("a", [{"token": ("put", None)}], is_last=True)  # as at the start
     for place, name in enumerate("ab"):
-        fetchers[place].apply(owner.untold(name), is_last=True)
+        fetchers[place].apply(owner.unsent(name), is_last=True)
     assert (spiders[1].token, spiders[2].token, spiders[2].count) == ("of 1", None, spiders[0].count)
     owner.forget("b")
-    assert {name for change in owner.untold("b") for name in change} >= {"count", "seen", "token"}
+    assert {name for change in owner.unsent("b") for name in change} >= {"count", "seen", "token"}
