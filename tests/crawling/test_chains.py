@@ -86,7 +86,11 @@ async def test_a_redirect_that_the_spider_reads_is_compared(site: Site, store_pa
         crawler = await crawl(Reading, store_path, ALL, site=site, handle_httpstatus_list=(302,))
         assert sorted(crawler.spider.seen) == sorted((targets[path], outcome) for path in LINKS)
     await crawl(Reading, store_path, ALL, site=site)
-    assert outcomes(store_path, 4)[LINKS[0]] == ["error"]
+    # After five errors in a row the site is left alone: the sixth page is visited if it is under way by then.
+    visited = outcomes(store_path, 4)
+    errors = [visited[path] for path in LINKS if path in visited]
+    assert len(errors) >= 5
+    assert errors == [["error"]] * len(errors)
 
 
 @pytest.mark.parametrize("handled", [(404, 500), ()])
