@@ -49,6 +49,8 @@ logger = foreign_safe_logger(__name__)
 BATCH_PAGES: Final = 100
 BATCH_S: Final = 10.0
 """Seconds after which nothing more of a batch is sent."""
+GRACE_S: Final = 1.0
+"""Time after a batch's end in which a request may leave that was about to: a busy machine takes its time."""
 QUICK_PAGES: Final = 32
 """Pages of a batch of a host without a delay."""
 PAGES_A_REQUEST: Final = 4
@@ -235,7 +237,7 @@ class Fleet:
         self._is_connected = self._is_silent_scheduler = False
         self._begun_s = self._ticked_s = self._reminded_s = self._written_s = self._worked_s = clock_s()
         self._file = folder / FETCHERS_FILE
-        self._hold_until_s = self._begun_s + (0.0 if config.is_local else _left_behind_s(self._file))
+        self._hold_until_s = self._begun_s + (0.0 if config.is_local else _left_behind_s(self._file, delay_s))
         self._link.start(self._watch())
         call_later(TICK_S, self._tick)
 
@@ -282,6 +284,8 @@ class Fleet:
         working = [state for state in self._fetchers.values() if state.state == "works"]
         if now_s < self._hold_until_s or not working:
             return
+        if now_s - self._written_s > LATE_S:
+            self._write()  # its time bounds the ends of all batches, for the next owner
         for one in working:
             one.load = sum(self._weight(sent) for sent in one.batches.values())
         for host in list(self._waiting):
@@ -370,7 +374,7 @@ class Fleet:
         state.load += self._weight(sent)
         self._holders[host] = state
         self._out[host] += len(pages)
-        self._free_s[host] = max(self._free_s.get(host, 0.0), end_s)
+        self._free_s[host] = max(self._free_s.get(host, 0.0), end_s + GRACE_S)
         self._link.submit(self._try(state, fetcher.give, self.run, pack(batch)))
         if waiting:
             self._plan_cut()
@@ -471,7 +475,7 @@ class Fleet:
         """Take the pages of a batch back from a fetcher that does not end it."""
         pages = list(sent.pages.values())
         self._out[sent.host] -= len(pages)
-        free_s = max(clock_s(), sent.end_s)
+        free_s = max(clock_s(), sent.end_s + GRACE_S)
         self._end_batch(state, sent)
         self._free_s[sent.host] = free_s
         self._spider_state.forget(state.identity)
@@ -633,7 +637,8 @@ class Fleet:
                 continue
             for sent in list(state.batches.values()):
                 is_surely_dead = state.state == "gone" and self._is_local
-                if is_surely_dead or now_s >= sent.end_s or not self._delay_of(sent.host):
+                has_ended = now_s >= sent.end_s + GRACE_S
+                if is_surely_dead or has_ended or not self._delay_of(sent.host):
                     self._give_up(state, sent, is_loss=True)
                     if is_surely_dead:
                         self._free_s[sent.host] = now_s
@@ -685,10 +690,11 @@ def _unpacked(packed: bytes) -> PageResult:
     return result
 
 
-def _left_behind_s(file: Path) -> float:
+def _left_behind_s(file: Path, delay_s: float) -> float:
     """Seconds that batches of a killed owner may still be under way."""
     try:
-        return max(0.0, file.stat().st_mtime + LATE_S + BATCH_S - time.time())
+        longest_s = LATE_S + delay_s + BATCH_S + GRACE_S
+        return max(0.0, file.stat().st_mtime + longest_s - time.time())
     except OSError:
         return 0.0
 
