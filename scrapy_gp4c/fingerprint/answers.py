@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from lxml import etree
 from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 
-from scrapy_gp4c.fingerprint.data import calendar_text, data_text, dated_text
+from scrapy_gp4c.fingerprint.data import calendar_text, data_text, dated_text, is_clock, is_noise_of_answer
 from scrapy_gp4c.fingerprint.text import (
     MAX_SOURCE_BYTES,
     SEPARATOR,
@@ -176,13 +176,15 @@ def _xml_pieces(root: Any) -> Iterator[str]:
             attributes = element.attrib
             if attributes:
                 for name, value in sorted(attributes.items()):
-                    if not name.endswith("schemaLocation"):
+                    is_noise = depth == 1 and is_noise_of_answer(name, value)
+                    if not is_noise and not name.endswith("schemaLocation"):
                         yield value if is_feed else dated_text(name, value, depth > 1)
             text = element.text
             if text is not None and len(days) > 1 and element.tag.endswith("}lastmod"):
                 text = DATED + text.strip()
             elif text is not None and not is_feed and not isinstance(element.tag, type(etree.Comment)):
-                text = dated_text(str(element.tag).rpartition("}")[2], text.strip(), depth > 2)
+                name, text = str(element.tag).rpartition("}")[2], text.strip()
+                text = None if depth == 2 and is_clock(name, text) else dated_text(name, text, depth > 2)
         else:
             depth -= 1
             text = element.tail

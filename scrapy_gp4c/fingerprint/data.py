@@ -21,16 +21,22 @@ _TRACE_KEY: Final = re.compile(
     r"|signature|etag|host_?name",
     re.I,
 )
+_NAME_KEY: Final = re.compile(
+    "req(?:uest)?|trace|session|transaction|span|visitor|server|node|instance|token|host_?name", re.I
+)
+_TOKEN: Final = re.compile(r"\S{16,}|.*\d.*", re.S)
+"""Values that no key makes the name of a thing, such as a server of a list."""
 _HOST_KEY: Final = re.compile("served_?by|generated_?by_?host", re.I)
+_ANSWERED_BY: Final = re.compile("(?:server|host|node|instance|backend|worker)(?:_?(?:name|id))?", re.I)
 _CLOCK_KEY: Final = re.compile(
-    r"(?:server|current|response|query|generated|fetched|retrieved|cache[d]?|render(?:ed)?|process(?:ing)?|execution|"
-    r"elapsed|now|exec|run|up|latency|last[-_]?(?:updated?|modified|refresh(?:ed)?|fetch(?:ed)?|sync(?:ed)?|check(?:ed)?)"
+    r"(?:(?:server|current|response|request|query|process(?:ing)?|execution|exec|run|up)(?=[-_]?[a-z]{2}|[-_]s)"
+    r"|generated|fetched|retrieved|cached?|render(?:ed)?|elapsed|now|latency|last[-_]?(?:updated?|modified|refresh(?:ed)?|fetch(?:ed)?|sync(?:ed)?|check(?:ed)?)"
     r"|expires?|took|timestamp|time_?stamp|ts|unix|epoch)"
-    r"[-_]?(?:time|at|on|ms|s|sec|seconds|millis|date|stamp|timestamp|in|duration|until|age)?(?:[-_](?:ms|s|utc|iso))?|ttl",
+    r"[-_]?(?:time|at|on|ms|s|sec|seconds|millis|date|stamp|timestamp|in|duration|until|age)?(?:[-_]?ms|[-_](?:s|utc|iso))?|ttl",
     re.I,
 )
 _COUNT_KEY: Final = re.compile(
-    r"(?:page[-_]?)?(?:views?|hits|visits|visitors|impressions|online|likes|followers)(?:[-_]?(?:count|total|number|users|now))?",
+    r"(?:page[-_]?)?(?:views?|viewers|watchers|hits|visits|visitors|impressions|online|likes|followers)(?:[-_]?(?:count|total|number|users|now))?",
     re.I,
 )
 _SERVER_KEY: Final = re.compile(
@@ -186,10 +192,27 @@ def dated_value(key: str, value: str) -> str:
     return _DATE_SIGNS.sub(r" \g<0> ", value)
 
 
+def is_clock(key: str, value: str) -> bool:
+    """Whether an element's name makes its number the clock of a document."""
+    return value[:1].isdigit() and _CLOCK_KEY.fullmatch(key) is not None
+
+
+def is_noise_of_answer(key: str, value: str) -> bool:
+    """Whether an attribute of a document's root is a clock, or names the server that has answered."""
+    is_server = _ANSWERED_BY.fullmatch(key) is not None and any(map(str.isdigit, value))
+    return is_server or _is_noise(key, value)
+
+
 def _is_noise(key: str, value: object) -> bool:
     if isinstance(value, dict | list):
         return _SERVER_KEY.fullmatch(key) is not None
     if _TRACE_KEY.fullmatch(key):
+        if (
+            isinstance(value, str)
+            and _NAME_KEY.fullmatch(key) is not None
+            and _TOKEN.fullmatch(value) is None
+        ):
+            return False
         return (isinstance(value, str) and len(value) >= 6) or (isinstance(value, int) and abs(value) > 10**6)
     if isinstance(value, str) and _HOST_KEY.fullmatch(key):
         return len(value) >= 6 or any(map(str.isdigit, value))

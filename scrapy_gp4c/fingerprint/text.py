@@ -131,7 +131,8 @@ _DATED_NAME: Final = re.compile(
     r"|effective|ship\w*|exam|until|from|check-?(?:in|out))(?:-|$)"
 )
 _COUNT_NAME: Final = re.compile(
-    r"(?:[\w-]+-)?(?:likes?|shares?|views?|hits?|comments?|visitors?|reads?|readers|watchers|online)-?(?:count(?:s|er)?|num(?:ber)?|total)"
+    r"(?:[\w-]+-)?(?:likes?|shares?|views?|hits?|comments?|visitors?|reads?|readers|watchers|online|(?:mini-?)?cart|basket"
+    r"|wish-?list|favou?rites?|compare|upvotes?|followers|subscribers|downloads?)-?(?:count(?:s|er)?|num(?:ber)?|total)"
 )
 _YEAR: Final = re.compile(r"(?:19|20)\d\d|25[5-9]\d")
 _COUNT: Final = re.compile(r"[0-9][0-9.,\s]{0,12}[km]?(?:\s[^\W\d]{3,12})?", re.I)

@@ -156,6 +156,7 @@ _PART: Final = (
     rf"(?:(?:{_UNITS}|hrs?|mins?|secs?|std|[dhmsjgt])(?![^\W\d])\.?"
     + r"|[天日]|小时|小時|時間|分钟|分鐘|分|秒|일|시간|분|초)"
 )
+_UNSPACED_PART: Final = r"(?:[天日분일]|小时|小時|時間|分钟|分鐘|시간|วัน|ชั่วโมง|นาที)"
 _JOIN: Final = r"(?:[\s,:]++(?:(?:and|et|und|y|e|en|ve|i|a|и|та|і|dan|và|و) ?)?|\s?و\s?)?"
 _AND: Final = rf"(?:(?:\s|,\s| and )[0-9]++\s?{_UNITS}\.?)"
 _DIGIT_FIRST: Final = "|".join(
@@ -177,6 +178,7 @@ _DIGIT_FIRST: Final = "|".join(
         r"(?P<unix>1[5-9]\d{8}(?:\d{3})?(?:\.\d++)?)(?![.,]?\d)",  # Unix time, 2017 to 2033
         rf"(?P<views>(?<![0-9]-){_GROUPED}\+?(?=\s{{0,3}}[a-z\x80-\U0010ffff])\s?{_MANY}?(?:\s{_VIEWS}(?!\s[0-9.,]++\s?{_TIMES}(?!\w))"
         rf"|\s?(?:次|人|回|명이?)?(?:正在|が)?(?:この[^を]{{1,5}}を)?\s?{_CJK_VIEWS})(?!{_CJK_NUMBER}?\s?[:：]\s?\d))",
+        rf"(?P<until>[0-9]++\s?{_UNSPACED_PART}\s?(?:{'|'.join(WORDS['until_unspaced'].split())}))",
         rf"(?P<left>[0-9]++\s?{_PART}(?:{_JOIN}[0-9]++\s?{_PART}){{1,3}}|[0-5]?\d:[0-5]\d)(?!:?\d)",
         rf"(?P<run>{_NUMBER}\s?(?:{_SHORT_UNIT}|{_any_of(_UNIT)}))(?!\w)",
     )
@@ -201,7 +203,7 @@ _TOKEN: Final = (
     r"|(?:server|node|backend|pod|upstream|instance|worker)(?=\s?:\s?[a-z]{2,20}-?[a-z0-9]{0,20}[.-]\w)"
     r"|(?:serv|render|deliver|process)ed by"
     r"|ref(?:erence)?(?=\s?[#:]\s?[\da-f]{1,40}\.[\da-f]{1,40}\.)"
-    r"|(?<=[?&])(?:cb|rnd|ts?|_|nocache|cachebust\w{0,3}|token|expires|x-amz-\w{1,20}|signature)(?==))"
+    r"|(?<=[?&])(?:cb|rnd|ts?|_|nocache|cachebust\w{0,3}|token|cursor|page_?token|expires|x-amz-\w{1,20}|signature)(?==))"
     r"\s?[\"']?[=:#]?\s?[\"']?(?=[\w%+/.-]{0,64}\d)[\w%+/-]{1,200}+(?:\.[\w-]{1,60}+){0,4})"
 )
 _HEX: Final = (
@@ -215,7 +217,8 @@ _NUMERIC: Final = re.compile(
     rf"|(?=[abcdeijnprstx]){_TOKEN}"
     rf"|(?=[rh])(?P<era>[rh]0?\d{{1,2}}[./](?:0?[1-9]|1[0-2])[./]{_DAY}(?![\d./]))"
     rf"|(?=[pumgv])(?P<online>{_VIEWS}\s?[:：]\s?{_COUNT})"
-    rf"|(?=[^\x00-\u0dff])(?P<cjk>{_CJK_VIEWS}{_CJK_NUMBER}?\s?[:：]?\s?{_NUMBER}[万萬만]?))"
+    rf"|(?=[^\x00-\u0dff])(?P<cjk>(?:{_CJK_VIEWS}{_CJK_NUMBER}?\s?[:：]?\s?{_NUMBER}[万萬만]?)"
+    rf"|(?:{'|'.join(WORDS['unspaced_until'].split())})\s?[0-9]++\s?{_UNSPACED_PART}))"
 )
 _RUN: Final = re.compile(
     rf"{MASK}(?:[\s,]*+{MASK}|\s(?:19|20)\d\d\b|\s?(?:农历|農曆)[\u3400-\u9fff]{{0,5}}月[初十廿二三][一二三四五六七八九十])*"
@@ -249,6 +252,8 @@ _TIME_SIGNS: Final = re.compile(
 )
 _COUNTDOWN: Final = frozenset(WORDS["countdown"].split())
 _LEFT: Final = frozenset(WORDS["left"].split())
+_RUNS_OUT: Final = frozenset(WORDS["runs_out"].split())
+_ONLY: Final = frozenset(WORDS["only"].split())
 _LEFT_SIGNS: Final = re.compile(f"(?:{'|'.join(WORDS['left_signs'].split())})")
 _SAYS_COPYRIGHT: Final = re.compile(
     r"(?:©|\bcopyright\b(?!\s(?:law|act|regist|fee|expir|protect|reform|directive|infring|term|claim|case|office"
@@ -291,6 +296,9 @@ _LAST, _CHANGED = (
     re.compile(rf"(?<![a-zà-ÿ])(?:{'|'.join(WORDS[name].split())})") for name in ("last", "changed")
 )
 _LAW: Final = re.compile(rf"(?<!\w)(?:{'|'.join(WORDS['law'].split())})")
+_LISTING: Final = re.compile(
+    r"\W{0,3}(?:index of|directory listing (?:for|of)) /|.{0,99}\[to parent directory\]"
+)
 _LONGEST_TITLE: Final = 100
 _SENTENCE_END: Final = re.compile(r"[.!?]\s|[。\x05]")
 _HAS_CLOCK: Final = re.compile(r"\d[:h]\d\d")
@@ -394,7 +402,7 @@ _PROSE_CONTEXT: Final = 240
 _CONTEXT: Final = 64  # characters before a match that may say what its number is
 _SHAPE: Final = re.compile(
     r"[0-9](?::[0-5][0-9]|[-/.]\s?[0-9][0-9]?[-/.]\s?[0-9]|[0-9]{9}|\s?h\s?[0-9]|\s?[ap]\.?m\b|\s?uhr"
-    r"|[0-9]{7}t[0-9]|/[0-9][0-9]?\s?\(|\.[0-9][0-9]?\.|\s?\w{0,2}[年月日時时点點秒년월일시초前전ที่ก่]|\s?[분초일주년]\s전|\s?(?:ms|[µμ]s|s|sec|с|мс)\b|\s?ខែ)"
+    r"|[0-9]{7}t[0-9]|/[0-9][0-9]?\s?\(|\.[0-9][0-9]?\.|\s?\w{0,2}[年月日天時时点點秒년월일시초前전ที่ก่]|\s?(?:วัน|ชั่วโมง|นาที|분|分[钟鐘])|\s?[분초일주년]\s전|\s?(?:ms|[µμ]s|s|sec|с|мс)\b|\s?ខែ)"
 )
 _HEX_SHAPE: Final = re.compile("[0-9a-f]{8}(?:[0-9a-f]{8}|-[0-9a-f]{4}-)")
 _HINTS: Final = frozenset(
@@ -403,7 +411,7 @@ _HINTS: Final = frozenset(
         *(word for word, bits in _MARKS.items() if bits & (_STRONG | _WEAK | _AFTER | _BEFORE | _VIEW)),
         *_TABLE["unspaced"],
         *WORDS["hints"].split(),
-        *" ".join(WORDS[name] for name in ("countdown", "left", "times")).split(),
+        *" ".join(WORDS[name] for name in ("countdown", "left", "runs_out", "times")).split(),
     )
 ) - {"a", "n"}
 FRENCH_AGO: Final = " y a "
@@ -598,6 +606,11 @@ class _Masks:
         return CHECKSUMS.search(self._text) is not None
 
     @cached_property
+    def _is_listing(self) -> bool:
+        """Whether the page lists files with the days of their last changes, as servers do."""
+        return _LISTING.match(self._text) is not None
+
+    @cached_property
     def _is_law(self) -> bool:
         """Whether the page's title names terms."""
         return _LAW.search(self._text[:_LONGEST_TITLE]) is not None
@@ -668,7 +681,7 @@ class _Masks:
             before, match.string[match.end() : match.end() + 40], " ".join((text, *words))
         ):
             return False
-        if kind in _DATES and self._is_of_law(before, text):
+        if kind in _DATES and (self._is_listing or self._is_of_law(before, text)):
             return False
         if kind == "date":
             return _is_date(text) and not _says(before, _SAYS_VERSION, _VERSION_SIGNS, 1)
@@ -714,13 +727,17 @@ class _Masks:
                 return True
             if words and not _COUNTDOWN.isdisjoint(said):
                 return said[-1] in _UNTIL or said[-1] in _COUNTDOWN or said[-1] in _MARKS
+            after = match.string[match.end() : match.end() + _CONTEXT]
+            if words and _counts_down(said, before, after):
+                return True
             if len(text) <= 4 and words and text[-1] in "smhdw" and _BULLET.search(before) is not None:
                 return True
             if words and re.fullmatch(_SHORT_UNIT, words[-1]) is None:
                 return False
+            if _QUERIES.search(text) is not None and _RUN_AFTER.match(after) is not None:
+                return True
             if text[-1] in "sс" and text[:-1].strip().isdecimal():  # 16 s: a spring's, a sprinter's
                 return False
-            after = match.string[match.end() : match.end() + _CONTEXT]
             return _says(before, _SAYS_RUN, _RUN_SIGNS, 9) or not _SAYS_RUN.isdisjoint(
                 _LAST_WORDS.findall(after)[:2]
             )
@@ -729,6 +746,23 @@ class _Masks:
                 return False
             return not self._is_about_checksums
         return True
+
+
+_QUERIES: Final = re.compile(r"quer|abfr|requ|consul|запр|zapy")
+_RUN_AFTER: Final = re.compile(
+    rf"\W{{1,3}}(?:[^\W\d]{{1,6}}\s)?{_NUMBER}\s?(?:{_SHORT_UNIT}|{_any_of(_UNIT)})(?!\w)"
+)
+
+
+def _counts_down(said: list[str], before: str, after: str) -> bool:
+    """Whether words beside a span of one unit say that it runs out: "noch 5 Tage", "5 days left"."""
+    if not _RUNS_OUT.isdisjoint(_LAST_WORDS.findall(_CLAUSE.split(after, 1)[0])[:1]):
+        return True
+    near = said[-2:]
+    if near[-1:] and near[-1] in _ONLY:
+        return near[0] in _RUNS_OUT or near == ["plus", "que"]
+    is_label = before.rstrip().endswith(":")
+    return near[-1:] != [] and near[-1] in _RUNS_OUT and (is_label or near[-1] not in ("left", "remaining"))
 
 
 def _runs_out(before: str, span: re.Match[str]) -> bool:
@@ -931,7 +965,7 @@ _AUDIENCE, _FORUM, _NOW, _WATCHING, _OFTEN = (
     frozenset(WORDS[name].split()) for name in ("audience", "forum", "now", "watching", "times")
 )
 _PEOPLE: Final = frozenset((WORDS["counters"] + WORDS["people"]).split()) - _WATCHING
-_VISITS: Final = _AUDIENCE.union(WORDS["visits"].split(), WORDS["people"].split())
+_VISITS: Final = _AUDIENCE.union(*(WORDS[name].split() for name in ("visits", "people", "reactions")))
 _COUNTER_WORDS: Final = _VISITS.union(_FORUM, _WATCHING, re.split(r"[|\s]+", WORDS["carts"])) - {""}
 _CART: Final = re.compile(
     rf"(?:(?:my|your|the|view)\s)?(?:{_any_phrase('carts')})\s?[:：]?\s?\(?[0-9]{{1,3}}\)?(?:\sitems?)?"

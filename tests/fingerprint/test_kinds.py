@@ -526,6 +526,12 @@ def test_a_date_in_a_sentence_counts_in_feeds_and_plain_texts_and_digits_of_any_
     [
         ("<p>Leído {} veces</p>", False),
         ("<p>Hits: {}</p>", False),
+        ("<p>Downloads: 12.0{}</p>", False),
+        ("<p>Likes: 1{}</p>", False),
+        ("<p>Скачали {} раз</p>", False),
+        ("<i>{}粉丝</i>", False),
+        ("<i class='wishlist-count'>{}</i>", False),
+        ("<i class='stock-count'>{}</i>", True),
         ("<p>{} пользователей онлайн</p>", False),
         ("<p>{} usuarios en línea</p>", False),
         ("<p>gelesen {} mal</p>", False),
@@ -675,6 +681,23 @@ def test_dates_of_columns_count_unless_their_heads_say_update() -> None:
     assert changed(*(html(page.format("Seats", 120, number)) for number in (130, 137)))
 
 
+@pytest.mark.parametrize("title", ["Index of /pub/", "Directory listing for /pub/", "Fair"])
+@pytest.mark.parametrize(
+    "row",
+    [
+        "<pre>a.iso   {} 08:14   4M</pre>",
+        "<table><tr><th>Name<th>Last modified<th>Size<tr><td>a.iso<td>{} 08:14<td>4M</table>",
+    ],
+)
+def test_days_of_files_count_in_lists_of_servers(title: str, row: str) -> None:
+    """They are all that such a list says of a new version of a file."""
+    page = f"<title>{title}</title><h1>{title}</h1><p>{filler(60)}</p>{row}"
+    pages = [
+        HtmlResponse(URL, body=page.format(day), encoding="utf-8") for day in ("10-Nov-2026", "11-Nov-2026")
+    ]
+    assert changed(*pages) == (title != "Fair")
+
+
 def test_the_day_of_the_last_change_counts_on_pages_of_terms() -> None:
     """Elsewhere it is a clock."""
     page = "<title>{}</title><h1>{}</h1><p>{}</p><p>" + filler(60) + "</p>"
@@ -786,6 +809,15 @@ def test_hidden_fields_are_no_text() -> None:
         ("Train leaves 12:04, remaining seats few", "Train leaves 12:14, remaining seats few"),
         ("残り3点", "残り1点"),
         ("Bake for 1 hour 20 minutes", "Bake for 1 hour 30 minutes"),
+        ("Return it within 14 days", "Return it within 30 days"),
+        ("Lieferzeit: 3 Tage", "Lieferzeit: 5 Tage"),
+        ("Livraison sous 3 jours", "Livraison sous 5 jours"),
+        ("返品は到着後7日以内", "返品は到着後14日以内"),
+        ("Noch 5 Plätze frei", "Noch 4 Plätze frei"),
+        ("Осталось 5 мест", "Осталось 4 места"),
+        ("剩余 5 件", "剩余 4 件"),
+        ("She left 5 hours before noon", "She left 6 hours before noon"),
+        ("Plus 5 days of training", "Plus 6 days of training"),
     ],
 )
 def test_statements_are_not_masked(before: str, after: str) -> None:
@@ -958,6 +990,15 @@ def test_statements_are_not_masked(before: str, after: str) -> None:
         ("Your session expires in 19:59", "Your session expires in 17:03"),
         ("Phiên còn 29:59", "Phiên còn 28:47"),
         ("Your session will expire in 19:59", "Your session will expire in 17:03"),
+        ("Offer: 5 hours left", "Offer: 4 hours left"),
+        ("Noch 5 Tage bis zum Start", "Noch 4 Tage bis zum Start"),
+        ("Plus que 5 jours pour en profiter", "Plus que 4 jours pour en profiter"),
+        ("Quedan solo 5 días", "Quedan solo 4 días"),
+        ("Осталось 5 дней", "Осталось 4 дня"),
+        ("受付終了まであと5日", "受付終了まであと4日"),
+        ("距活动结束还有5天", "距活动结束还有4天"),
+        ("이벤트 5일 남음", "이벤트 4일 남음"),
+        ("SQL: 18 queries in 0.02 seconds", "SQL: 21 queries in 0.05 seconds"),
         ("Refreshing in 28 seconds", "Refreshing in 11 seconds"),
         ("Tiempo de carga: 0,45 segundos", "Tiempo de carga: 0,51 segundos"),
         ("৪,৫৬৭ বার দেখা হয়েছে", "৪,৬০২ বার দেখা হয়েছে"),
@@ -1105,6 +1146,10 @@ def test_json_is_compared_by_value() -> None:
         ("elapsed_ms", 0.31, 0.52),
         ("traceId", "4bf92f3577b34da6", "00f067aa0ba902b7"),
         ("view_count", 1204, 1377),
+        ("viewers", 12, 19),
+        ("requestTimeMs", 12, 31),
+        ("server", "web-03", "web-07"),
+        ("next", "/a?cursor=ZXlKcFpDSTE0", "/a?cursor=ZXlKcFpDSTE5"),
         ("last_update", 1763690584, 1763776984),
         ("lastUpdated", 1763690584000, 1763776984000),
         ("next_cursor", "ZXlKcFpDSTE0", "ZXlKcFpDSTE5"),
@@ -1118,6 +1163,25 @@ def test_clocks_and_tokens_of_json_do_not_count(key: str, one: object, two: obje
     """By their keys."""
     pages = [answer_of(json.dumps({"rows": ROWS, key: value}), "application/json") for value in (one, two)]
     assert not changed(*pages)
+
+
+@pytest.mark.parametrize(
+    ("key", "one", "two"),
+    [
+        ("server", "Frankfurt", "Amsterdam"),
+        ("node", "kitchen-sensor", "garden-sensor"),
+        ("token", "SOLANA", "CARDANO"),
+        ("hostname", "mail.example.org", "mx.example.org"),
+        ("session", "Opening keynote", "Closing keynote"),
+        ("current", 12.4, 12.9),
+        ("runs", 120, 131),
+        ("up", 3, 4),
+    ],
+)
+def test_names_and_readings_of_json_count(key: str, one: object, two: object) -> None:
+    """A key of a token hides no name, and a number is a clock's if its key says time."""
+    rows = [{"title": "Harbour", key: value} for value in (one, two)]
+    assert changed(*(answer_of(json.dumps([row, {"title": "Mill"}]), "application/json") for row in rows))
 
 
 def test_a_date_of_a_row_counts_and_that_of_the_answer_does_not() -> None:
@@ -1265,9 +1329,22 @@ def test_xml_counts_with_its_attributes_and_without_clocks() -> None:
         ("<days><day name='Fair'><from>{}</from></day></days>", True),
         ("<days><day from='{}'>Fair</day></days>", True),
         ("<days created='{}'><day>Fair</day></days>", False),
+        ("<days host='app{}.net'><day>Fair</day></days>", False),
+        ("<days><day host='app{}.net'>Fair</day></days>", True),
         ("<days><day><modified>{}</modified>Fair</day></days>", False),
     ):
         pages = [answer_of(form.format(day), "text/xml") for day in ("2026-11-10T19:00", "2026-11-17T19:00")]
+        assert changed(*pages) == is_change, form
+
+
+def test_the_clock_of_an_xml_document_may_be_an_element() -> None:
+    """A child of the root, by its name; one of a row counts."""
+    for form, is_change in (
+        ("<days><timestamp>{}</timestamp><day>Fair</day></days>", False),
+        ("<days><day><seats>{}</seats>Fair</day></days>", True),
+        ("<days><number>{}</number><day>Fair</day></days>", True),
+    ):
+        pages = [answer_of(form.format(number), "text/xml") for number in (1763690584, 1763777001)]
         assert changed(*pages) == is_change, form
 
 
