@@ -198,8 +198,8 @@ def equality(counts: list[int], folder: Path, days: int) -> bool:
                 settings = {
                     "GP4C_FETCHERS": count or None, "ROBOTSTXT_OBEY": True, "CONCURRENT_ITEMS": 1,
                     "GP4C_SCORE_FUNCTION": PLANNED, "GP4C_POLICY": "top_k",
-                    "GP4C_MAX_PAGES_PER_SITE": 300, "FEEDS": {f"items{day}.jl": {"format": "jsonlines"}},
-                    "LOG_LEVEL": "WARNING",
+                    "GP4C_RULES": [{"match": "*/calendar/*", "never": True}], "LOG_LEVEL": "WARNING",
+                    "FEEDS": {f"items{day}.jl": {"format": "jsonlines"}},
                 }  # fmt: skip
                 owner = machines.owner("monitor", settings, port=port)
                 if owner.wait(3 * LIMIT_S):

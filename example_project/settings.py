@@ -1,7 +1,7 @@
 """Settings of the example project: one line installs scrapy-gp4c, the rest is any polite project's."""
 
 ADDONS = {"scrapy_gp4c.Addon": 500}
-GP4C_MAX_PAGES_PER_SITE = 300  # one host has a calendar whose links never end
+GP4C_RULES = [{"match": "*/calendar/*", "never": True}]  # a calendar of one host never ends
 
 BOT_NAME = "example_project"
 SPIDER_MODULES = ["example_project.spiders"]

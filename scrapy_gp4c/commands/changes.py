@@ -20,7 +20,7 @@ from scrapy_gp4c.commands.action import JSON, Action, date, option, positive, pr
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.crawling.notifying import open_cycle_events
 from scrapy_gp4c.foreign_text import counted
-from scrapy_gp4c.notices.events import page_events
+from scrapy_gp4c.notices.events import EventSource, page_events
 from scrapy_gp4c.page_state.events import CycleEvents, last_events, recorded_events
 from scrapy_gp4c.page_state.outcomes import CHANGED
 from scrapy_gp4c.page_state.rules import url_matches
@@ -171,8 +171,8 @@ def _events(
         if not first <= events.cycle <= last:
             continue
         wanted = last_events(events, options.kinds, len(events.kinds) + 1)
-        name = project.spider_class.name
-        for event in page_events(wanted, name, store, project.credentials.url, diff):
+        source = EventSource(store, project.spider_class.name, project.credentials.url, {})
+        for event in page_events(wanted, source, diff):
             if event.time >= (options.since or -np.inf) and (
                 options.match is None or url_matches(event.url, options.match)
             ):

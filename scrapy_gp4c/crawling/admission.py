@@ -185,66 +185,35 @@ MAX_PAGES: Final = 100_000_000
 """Pages of a store from which on no new one is remembered or fetched."""
 
 
-class Limits:
-    """Counts of pages, in all and of each site, against the most that are remembered; nothing is deleted."""
+class NewPageLimit:
+    """Limit of a store's pages, beyond which no new one is remembered; nothing is deleted."""
 
-    def __init__(self, store: Store, most_of_site: int, extra: dict[str, Any]) -> None:
-        """Count the stored pages, where a site may have reached its limit; ``extra``: for log lines.
-
-        In a smaller store only pages found from now on are counted: a site has at most twice its limit.
-        """
+    def __init__(self, store: Store, extra: dict[str, Any]) -> None:
+        """``extra``: for log lines."""
         self._store = store
-        self._most_of_site = most_of_site
         self._extra = extra
-        self._of_site: Counter[int] = Counter()
         self._recent: deque[Place] = deque(maxlen=RECENT_PAGES)
-        self._warned: set[str] = set()
-        if store.pages >= most_of_site:
-            self._count()
-
-    def _count(self) -> None:
-        """Count stored pages: by the directories of pages, the open cycle's new ones by their URLs."""
-        sites, number = np.unique(self._store.directories()["site"], return_inverse=True)
-        pages = np.zeros(len(sites), np.int64)
-        for _, columns in self._store.blocks({"group"}):
-            pages += np.bincount(number[columns["group"]], minlength=len(sites))
-        self._of_site.update(dict(zip(sites.tolist(), pages.tolist(), strict=True)))
-        new = np.fromiter(self._store.new_pages(), np.int64)
-        self._of_site.update(place_of_url(stored["url"]).site_key for stored in self._store.requests(new))
+        self._has_warned = False
 
     def takes(self, stored: StoredRequest) -> bool:
-        """Count a new page unless there are too many; the first time for a site, a warning names the trap."""
-        url_place = place_of_url(stored["url"])
-        site_key = url_place.site_key
-        if self._store.pages >= MAX_PAGES:
-            self._warn("", f"the limit of {MAX_PAGES:,} pages", "the store")
-            return False
-        if self._of_site[site_key] >= self._most_of_site:
-            self._warn(url_place.site, f"GP4C_MAX_PAGES_PER_SITE = {self._most_of_site:,}", url_place.site)
-            return False
-        self._of_site[site_key] += 1
-        self._recent.append(url_place)
-        return True
-
-    def _warn(self, site: str, limit: str, full: str) -> None:
-        if site in self._warned:
-            return
-        self._warned.add(site)
-        directories = Counter(url_place for url_place in self._recent if site in ("", url_place.site))
-        trap = "".join(
-            f", mostly in {url_place.site}/{url_place.directory}"
-            for url_place, _ in directories.most_common(1)
-        )
-        logger.warning(
-            "No further page of %s is remembered or fetched: it has reached %s%s. Keep the spider out of "
-            "what is no content (rules, allowed paths, DEPTH_LIMIT), or raise the limit. (Requests dropped: "
-            "stat %s)",
-            full,
-            limit,
-            trap,
-            TOO_MANY,
-            extra=self._extra,
-        )
+        """Note a new page unless there are too many; the first time, a warning names the likely trap."""
+        if self._store.pages < MAX_PAGES:
+            self._recent.append(place_of_url(stored["url"]))
+            return True
+        if not self._has_warned:
+            self._has_warned = True
+            (trap, _), *_ = Counter(self._recent).most_common(1) or [(place_of_url(stored["url"]), 1)]
+            logger.warning(
+                "No further page is remembered or fetched: the store has reached the limit of %s pages, the "
+                "last ones mostly in %s/%s. Keep the spider out of what is no content (rules, allowed paths, "
+                "DEPTH_LIMIT), or `scrapy gp4c forget` some. (Requests dropped: stat %s)",
+                f"{MAX_PAGES:,}",
+                trap.site,
+                trap.directory,
+                TOO_MANY,
+                extra=self._extra,
+            )
+        return False
 
 
 class Admission:
@@ -261,7 +230,7 @@ class Admission:
     ) -> None:
         settings = cycle.settings
         self._extra = {"spider": spider}
-        self._limits = Limits(cycle.store, settings.max_pages_per_site, self._extra)
+        self._limit = NewPageLimit(cycle.store, self._extra)
         self._cycle = cycle
         self.rebuilder = rebuilder
         self.data = RequestData(cycle, rebuilder, self._extra)
@@ -638,7 +607,7 @@ class Admission:
         """Statistic of the limit that keeps a new page out; None: it is taken."""
         if is_duplicate:
             return DUPLICATE
-        if not self._limits.takes(stored):
+        if not self._limit.takes(stored):
             return TOO_MANY
         is_linked = "?" in request.url and finder not in (UNKNOWN_FINDER, START)
         finder_url = self._cycle.store.request(finder - 1)["url"] if is_linked else ""

@@ -35,6 +35,8 @@ def is_far(least: Distance | None, before: str | None, text: str | None) -> bool
     return least.is_reached(differing_words(before, text), count_words(text))
 
 
+VERSIONS: Final = 2
+"""Versions of a page that stay: a change is the difference of the last two."""
 ARCHIVE_BYTES: Final = 2**30
 """Size of the archive's file; beyond it, the oldest versions make room."""
 
@@ -105,7 +107,7 @@ def open_archive(store: Store, settings: Settings, spider: Spider) -> Archive | 
         return None
     require()
     try:
-        texts = Texts(store.path / ARCHIVE, settings.archive_versions, ARCHIVE_BYTES)
+        texts = Texts(store.path / ARCHIVE, VERSIONS, ARCHIVE_BYTES)
     except ArchiveError as error:
         logger.warning("No texts are kept: %s", error, extra={"spider": spider})
         return None

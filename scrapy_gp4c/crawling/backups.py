@@ -1,6 +1,6 @@
 """Backups of a crawl's store while it runs and at its end, in a process of their own (``GP4C_BACKUP``).
 
-A process may open a store's file once only. ``python -m scrapy_gp4c.crawling.backups STORE TARGET KEEP``.
+A process may open a store's file once only. ``python -m scrapy_gp4c.crawling.backups STORE TARGET``.
 """
 
 import re
@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 from scrapy_gp4c.crawling.scrapy_internals import awaitable
 from scrapy_gp4c.errors import Gp4cError, StoreError
@@ -22,6 +22,10 @@ from scrapy_gp4c.store.opening import backup
 
 logger = foreign_safe_logger(__name__)
 _NAME = r"-\d{8}-\d{6}"
+INTERVAL_S: Final = 3_600.0
+"""Seconds between two backups while a cycle runs; one more is made at its end."""
+KEPT: Final = 3
+"""Newest backups of a store that stay: the last one may have a mistake of yesterday in it."""
 
 
 class Backups:
@@ -29,8 +33,8 @@ class Backups:
 
     def __init__(self, path: Path, settings: Settings, extra: Mapping[str, Any]) -> None:
         """Take the store's directory; ``extra``: for log lines."""
-        self._words = [str(path), settings.backup or "", str(settings.backup_keep)]
-        self._is_on, self._interval_s = settings.backup is not None, 60.0 * settings.backup_minutes
+        self._words = [str(path), settings.backup or ""]
+        self._is_on = settings.backup is not None
         self._extra = extra
         self._begun_s = monotonic()
         self._process: subprocess.Popen[str] | None = None
@@ -39,7 +43,7 @@ class Backups:
         """Begin a backup where one is due."""
         if self._process is not None and self._process.poll() is not None:
             self._end(self._process)
-        if self._is_on and self._process is None and monotonic() - self._begun_s >= self._interval_s:
+        if self._is_on and self._process is None and monotonic() - self._begun_s >= INTERVAL_S:
             self._begun_s = monotonic()
             self._process = self._start()
 
@@ -74,10 +78,10 @@ class Backups:
             logger.info("The store is backed up in %s", self._words[1], extra=self._extra)
 
 
-def back_up(path: Path, target: str, keep: int) -> None:
+def back_up(path: Path, target: str) -> None:
     """Back a store up into a directory, or a place that fsspec knows; there a backup is one file."""
     if "://" not in target:
-        backup(path, Path(target), keep)
+        backup(path, Path(target), KEPT)
         return
     files, location = _location(target)
     with tempfile.TemporaryDirectory() as folder:
@@ -87,7 +91,7 @@ def back_up(path: Path, target: str, keep: int) -> None:
         files.put_file(str(made / "data.mdb"), unfinished)
         files.mv(unfinished, f"{location}/{made.name}.mdb")  # it has its name once it is there to its end
     pattern = re.compile(re.escape(made.name[:-16]) + _NAME + r"\.mdb")
-    for old in sorted(_names(files, location, pattern))[:-keep]:
+    for old in sorted(_names(files, location, pattern))[:-KEPT]:
         files.rm(f"{location}/{old}")
 
 
@@ -134,6 +138,6 @@ def _names(files: Any, location: str, pattern: re.Pattern[str]) -> list[str]:
 
 if __name__ == "__main__":
     try:
-        back_up(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+        back_up(Path(sys.argv[1]), sys.argv[2])
     except (Gp4cError, OSError) as backup_error:
         sys.exit(f"{backup_error}")

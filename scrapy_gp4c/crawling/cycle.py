@@ -687,7 +687,7 @@ class Cycle:
         if store.planned() is None:  # begun just now, or killed while the plan was being written
             self._write(self._planner.plan_first(), seen=0)
         self._read_plan()
-        self.first_visits = FirstVisits(self._sites, settings.new_pages, settings.new_pages_per_site)
+        self.first_visits = FirstVisits(self._sites, settings.new_pages)
         self.first_visits.count(self._plan.of_kind("new"))
         if self.resumed:
             self.first_visits.count(np.setdiff1d(store.open_visits()["page"], self._plan.pages).tolist())

@@ -295,6 +295,25 @@ def is_marked(response: Response, words: int, marks: Iterable[bytes] = MARKS) ->
     return words < MAX_MARKED_WORDS and any(mark in response.body for mark in marks)
 
 
+class NewText(NamedTuple):
+    """Text that a changed page of a site came to."""
+
+    fingerprint: int
+    page: Changed
+    is_halved: bool
+    """Whether it has less than half of the words of the copy before."""
+
+
+class NearPages(NamedTuple):
+    """Pages that came near one text, by their different copies before."""
+
+    pages: dict[int, Changed]
+    from_far: int
+    """Number of those whose copies were far from the text."""
+    halved: dict[int, Changed]
+    """All halved pages, if the last one is halved."""
+
+
 class SharedTexts:
     """Texts and URLs that changed pages of a site, or of all sites, came to in a cycle."""
 
@@ -302,8 +321,8 @@ class SharedTexts:
         self.doubted = dict.fromkeys(doubted)
         self.sharing: dict[tuple[str, int | str], dict[int, Changed]] = {}
         """Site, or "" for all, and text or URL -> changed pages that came to it, by their copies."""
-        self._changed: dict[str, deque[tuple[int, Changed, bool]]] = {}
-        """Site -> fingerprints of the last texts of changed pages, whether they lost half of the words."""
+        self._new_texts: dict[str, deque[NewText]] = {}
+        """Site, or "" for all -> last texts of changed pages."""
         self.unchanged: dict[tuple[str, int], int | None] = {}
         """Site, and fingerprint that a page still has in this cycle -> the page; None: several have it."""
         self._taken_back: set[int] = set()
@@ -325,22 +344,17 @@ class SharedTexts:
                 del self.sharing[next(iter(self.sharing))]
         return pages if is_shared(len(pages), self._visited[""]) else earlier
 
-    def _note_new_text(
-        self, site: str, fingerprint: int, changed: Changed, *, is_halved: bool
-    ) -> tuple[dict[int, Changed], int, dict[int, Changed]]:
-        """Note the new text of a page; ``is_halved``: whether it has less than half of the words before.
-
-        Returns the pages that came near it, by their different copies; the number of those that came from far
-        to it, this one included; and if it is halved, all halved pages.
-        """
-        texts = self._changed.setdefault(site, deque(maxlen=MAX_CHANGED))
-        pages, from_far = {changed.copy: changed}, 1
+    def _note_new_text(self, site: str, new: NewText) -> NearPages:
+        """Note the new text of a page; returns the pages that came near it, this one included."""
+        texts = self._new_texts.setdefault(site, deque(maxlen=MAX_CHANGED))
+        pages, from_far = {new.page.copy: new.page}, 1
         for text, page, _ in texts:
-            if near_bits(text, fingerprint) <= NEAR_BITS < near_bits(page.copy, changed.copy):
+            if near_bits(text, new.fingerprint) <= NEAR_BITS < near_bits(page.copy, new.page.copy):
                 pages[page.copy] = page
                 from_far += near_bits(text, page.copy) >= FAR_BITS
-        texts.append((fingerprint, changed, is_halved))
-        return pages, from_far, {page.copy: page for _, page, halved in texts if halved and is_halved}
+        texts.append(new)
+        halved = {text.page.copy: text.page for text in texts if text.is_halved and new.is_halved}
+        return NearPages(pages, from_far, halved)
 
     def strangers(self, site: str, copy: Changed) -> list[Changed]:
         """Pages that came by mistake to the text of this page, which still has it."""
@@ -420,11 +434,11 @@ class SharedTexts:
         reasons = request.meta.get("redirect_reasons", ())  # a permanent one makes twins
         is_itself = page.words >= MIN_WORDS and all(status in TEMPORARY for status in reasons)
         is_short = is_halved and page.kind == "html" and page.words < min(notes.words / 3, MAX_MARKED_WORDS)
-        close, from_far, halved = self._note_new_text(site, page.fingerprint, copy, is_halved=is_halved)
-        near, from_afar, _ = self._note_new_text("", page.fingerprint, copy, is_halved=is_halved)
-        if are_near(from_afar, len(self._changed[""]), self._visited[""]):
-            close, from_far = near, from_afar  # of many sites, as a proxy blocks them
-        changed = len(self._changed[site])
+        new = NewText(page.fingerprint, copy, is_halved)
+        near, everywhere = self._note_new_text(site, new), self._note_new_text("", new)
+        if are_near(everywhere.from_far, len(self._new_texts[""]), self._visited[""]):
+            near = everywhere._replace(halved=near.halved)  # of many sites, as a proxy blocks them
+        changed = len(self._new_texts[site])
         answer = AnswerFeatures(
             headers=headers,
             words=notes.words if page.kind == "bytes" and response.body else page.words,  # bytes have none
@@ -440,19 +454,20 @@ class SharedTexts:
             lacks_end=notes.has_end and page.words < notes.words and not has_end(response),
             is_marked=is_marked(response, page.words),
             has_captcha=is_marked(response, page.words, CAPTCHAS),
-            near_pages=from_far,
+            near_pages=near.from_far,
             changed_pages=changed,
-            halved_pages=len(halved),
+            halved_pages=len(near.halved),
             is_halved_again=is_halved and was_doubtful,
             is_short=is_short and distance(page.fingerprint >> 32, copy.copy >> 32) >= UNLIKE_BITS,
             is_gate=is_gate,
         )
         earlier: list[Changed] = []
-        is_near, are_halved = (are_near(pages, changed, visited) for pages in (from_far, len(halved)))
+        is_near = are_near(near.from_far, changed, visited)
+        are_halved = are_near(len(near.halved), changed, visited)
         for pages in (sharing, redirected):
             if is_shared(len(pages), visited):
                 earlier += self._to_take_back(pages, copy.page)
-        for pages, is_so in ((close, is_near), (halved, are_halved)):
+        for pages, is_so in ((near.pages, is_near), (near.halved, are_halved)):
             if is_so:
                 earlier += self._to_take_back(pages, copy.page)
         reason = reason_of(answer)

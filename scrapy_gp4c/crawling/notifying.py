@@ -25,7 +25,7 @@ from scrapy_gp4c.crawling.store_owner import spider_arguments
 from scrapy_gp4c.errors import ArchiveError, Gp4cError
 from scrapy_gp4c.fingerprint import is_changed
 from scrapy_gp4c.foreign_text import foreign_safe_logger
-from scrapy_gp4c.notices.events import Diff, PageEvent, page_events
+from scrapy_gp4c.notices.events import Diff, EventSource, PageEvent, page_events
 from scrapy_gp4c.notices.feeds import ENTRIES, FeedEvents, write_feed
 from scrapy_gp4c.notices.metrics import metrics
 from scrapy_gp4c.notices.outbox import Outbox
@@ -136,9 +136,8 @@ class Notifier:
         """
         settings, credentials = self._settings, Credentials(self._settings.secret_params)
         arguments = spider_arguments(self._spider, credentials)
-        records = list(
-            page_events(events, self._spider.name, self._store, credentials.url, arguments=arguments)
-        )
+        source = EventSource(self._store, self._spider.name, credentials.url, arguments)
+        records = list(page_events(events, source))
         shown = set(range(len(records)) if settings.on_change else ())
         for receiver in settings.notify:
             positions = (index for index, record in enumerate(records) if receiver.wants(record))
@@ -210,9 +209,9 @@ def recent_events(store: Store, settings: Settings, spider: str, diff: Diff | No
         newest.append(last_events(events, DEFAULT_EVENTS, ENTRIES))
         while sum(len(one.kinds) for one in newest) - len(newest[0].kinds) >= ENTRIES:
             newest.popleft()
-    public_url = Credentials(settings.secret_params).url
+    source = EventSource(store, spider, Credentials(settings.secret_params).url, {})
     for events in newest:
-        yield from page_events(events, spider, store, public_url, diff)
+        yield from page_events(events, source, diff)
 
 
 class StoredTexts:

@@ -187,17 +187,17 @@ def first_visits(pages: KnownPages, settings: Settings, cycle: int, due: Pages) 
 
     ``due``: pages that were never fetched and may be visited, ids ascending, each one below `merged_pages`.
     """
-    most, most_of_site = settings.new_pages, settings.new_pages_per_site
-    if (most is None and most_of_site is None) or not len(due):
+    most = settings.new_pages
+    if most is None or not len(due):
         return due
     columns = some_columns(pages, due, ("group", "entered", "key", "found_by"))
     sites = pages.directories()["site"][columns["group"]]
     drawn = draws(columns["key"], settings.seed, cycle)
     waiting = WaitingPages(due, sites, columns["found_by"], columns["entered"], drawn)
     if settings.new_page_function is None:
-        return by_turns(waiting, cycle, most_of_site)[:most]
+        return by_turns(waiting, cycle)[:most]
     scores = scores_of_waiting(pages, settings.new_page_function, (settings.seed, cycle), waiting)
-    order = best_first(scores, sites, drawn, most, most_of_site)
+    order = best_first(scores, sites, drawn, most)
     return np.asarray(due[order])
 
 

@@ -309,8 +309,8 @@ class Repeats:
         return (
             f"New pages such as {url} may be a trap: {alike} of {READ} that were compared "
             "differ by numbers or by words of their address alone, as a calendar's or a search's do. They "
-            "are not capped: "
-            'give them {"never": True} in GP4C_RULES, keep the spider out, or set GP4C_NEW_PAGES_PER_SITE.'
+            'are not capped: give them {"never": True} in GP4C_RULES, keep the spider out, or set '
+            "GP4C_NEW_PAGES."
         )
 
     def _counted(self, url: str) -> list[Scope]:

@@ -104,7 +104,7 @@ class Run:
         per_host = crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
         self._setup = SetupRequests(crawler, cycle, START_PATIENCE_S)
         rebuilder = Rebuilder(crawler, spider, Credentials(settings.secret_params))
-        self.hints = HintReader(cycle, rebuilder, spider) if settings.hints else None
+        self.hints = HintReader(cycle, rebuilder, spider)
         self._downloads: Downloads | None = None
         if cycle.rounds[1] is None:
             self._downloads = Downloads(crawler, len(np.unique(store.directories()["site"])), cycle.held)

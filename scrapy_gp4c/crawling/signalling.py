@@ -21,11 +21,11 @@ from scrapy_gp4c.crawling.notifying import delivered_visits, open_cycle_events, 
 from scrapy_gp4c.crawling.scrapy_internals import awaitable, has_receivers, is_scraping, item_done
 from scrapy_gp4c.crawling.store_owner import spider_arguments
 from scrapy_gp4c.errors import StoreError
-from scrapy_gp4c.notices.events import PageEvent, item_of, page_events
+from scrapy_gp4c.notices.events import EventSource, PageEvent, item_of, page_events
 from scrapy_gp4c.notices.sending import LIMIT_S
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.events import EVENTS, CycleEvents, kinds_of_visit, recorded_events
-from scrapy_gp4c.page_state.outcomes import NO_DISTANCE, OUTCOMES, SAME, VISIT
+from scrapy_gp4c.page_state.outcomes import OUTCOMES, SAME, VISIT
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.records import CycleRecord, NewVisit
 
@@ -97,13 +97,8 @@ class SignalSender:
     def _send_unsent(self) -> None:
         unsent, self._unsent = self._unsent, []
         for visit_number, events in unsent:
-            spider, store = self._crawler.spider, self._cycle.store
-            assert spider is not None
-            arguments = spider_arguments(spider, self._credentials)
-            with open_texts(store) as texts:
-                for event in page_events(
-                    events, spider.name, store, self._credentials.url, texts.diff, arguments
-                ):
+            with open_texts(self._cycle.store) as texts:
+                for event in page_events(events, self._source(), texts.diff):
                     self._send(visit_number, event)
             self._end_event(visit_number)
 
@@ -194,25 +189,23 @@ class SignalSender:
             del self._open[visit_number]
 
     def _event(self, kind: str, row: PageRow, visit: NewVisit, info: VisitInfo) -> PageEvent:
-        spider, store = self._crawler.spider, self._cycle.store
-        assert spider is not None
-        request, answer = store.request(visit.page), store.answer(visit.page)
-        return PageEvent(
+        store = self._cycle.store
+        return self._source().event(
+            visit.page,
+            store.request(visit.page),
+            distance_bits=visit.distance,
             kind=kind,
-            url=self._credentials.url(request["url"]),
-            spider=spider.name,
             cycle=self._cycle.number,
             time=visit.time,
             previous_time=store.starts_s([row.last_attempt]).get(row.last_attempt),
             outcome=visit.outcome,
-            distance=None if visit.distance == NO_DISTANCE else visit.distance,
             changes=row.X + (visit.outcome == "changed"),
-            diff=tuple(info.diff().splitlines()) or None if kind == "changed" else None,
             reason=visit.kind,
-            tag=request.get("meta", {}).get("gp4c_tag"),
-            final_url=answer.final_url,
-            status=answer.status,
-            error=answer.error,
-            weight=store.weights.of(visit.page),
-            arguments=spider_arguments(spider, self._credentials),
+            diff=tuple(info.diff().splitlines()) or None if kind == "changed" else None,
         )
+
+    def _source(self) -> EventSource:
+        spider = self._crawler.spider
+        assert spider is not None
+        arguments = spider_arguments(spider, self._credentials)
+        return EventSource(self._cycle.store, spider.name, self._credentials.url, arguments)

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -158,14 +158,12 @@ class Visits:
     def close(self) -> None:
         """End what works beside the reactor."""
         self.process.close()
-        if self.hints is not None:
-            self.hints.close()
+        self.hints.close()
 
     async def pass_by(self, response: Response) -> Response:
         """Read the hints of a response that is no visit, such as a robots.txt, and pass it on."""
-        if self.hints is not None:
-            claims = await self.hints.read_file(response) if self.hints.is_slow(response) else None
-            self.hints.read(response, None, claims)
+        claims = await self.hints.read_file(response) if self.hints.is_slow(response) else None
+        self.hints.read(response, None, claims)
         return response
 
 
@@ -270,7 +268,7 @@ class Visit:
                 is_empty = visits.skip_unchanged and response.status == 304  # nothing for a callback to read
                 request = None if is_empty else self._request
                 return self._finish(response, self._end(response, outcome, error, request))
-            if visits.hints is not None and visits.hints.is_slow(response):
+            if visits.hints.is_slow(response):
                 self._page_claims = await visits.hints.read_file(response)
             judgement = await self._judged(response)
             if judgement is not None and visits.cycle.is_under_way(claim):
@@ -340,8 +338,7 @@ class Visit:
 
     def _read_hints(self, response: Response) -> None:
         """Read the hints of a response just before its visit is recorded: a commit has both or none."""
-        if self._visits.hints is not None:
-            self._visits.hints.read(response, self._claim.page, self._page_claims)
+        self._visits.hints.read(response, self._claim.page, self._page_claims)
 
     @property
     def _latency_s(self) -> float:
@@ -564,13 +561,12 @@ class Visit:
         if not self._is_compared_whole:
             return
         repeats = self._visits.cycle.repeats
-        line = repeats.note_first(self._url, page.kept_fingerprint, is_repeat=is_repeat)
-        is_read = not isinstance(response, FetchedResponse) and not is_large(response, None)
-        if line is None and not is_repeat and is_read and repeats.trap_of(self._url) is None:
-            again = partial(read, response, with_text=True)
-            line = repeats.note_numberless(self._url, lambda: page.normal or again().normal or "")
-        if line is not None:
-            logger.warning("%s", line)
+        warning = repeats.note_first(self._url, page.kept_fingerprint, is_repeat=is_repeat)
+        may_be_trap = warning is None and not is_repeat and repeats.trap_of(self._url) is None
+        if may_be_trap and not isinstance(response, FetchedResponse) and not is_large(response, None):
+            warning = repeats.note_numberless(self._url, partial(_normal_text, page, response))
+        if warning is not None:
+            logger.warning("%s", warning)
 
     def _is_lost(self, row: PageRow) -> bool:
         """Whether a page that now fails answered at its last visit, or no page of its site answers."""
@@ -613,30 +609,40 @@ class Visit:
 
     def _finish(self, response: Response, info: VisitInfo) -> Response:
         """Pass the response on with the result of the visit, or skip it."""
-        visits, page, outcome = self._visits, self._claim.page, info.outcome
         self._attach(response, info)
-        if visits.describes:
-            # A copy that was made when nobody needed its description gets it now.
-            is_new_copy = outcome in ("first", "changed")
-            if is_new_copy or (outcome == "unchanged" and not visits.store.has_description(page)):
-                fetched = response.result.description if isinstance(response, FetchedResponse) else None
-                visits.store.set_description(page, description(response) if fetched is None else fetched)
-        if visits.skip_unchanged:
-            row = visits.store.page(page)
-            if outcome != "changed" or not is_drawn(row.key, row.n):
-                if outcome in ("first", "changed", "unchanged"):
-                    self._keep_validators(response, info)
-            # Else the next visit has the validators of the copy before: a 304 to these is false.
-            elif row.outcome == NOT_MODIFIED and validators_of(response) == visits.store.validators(page):
-                self._note_lie()
-            if outcome in ("unchanged", "not_modified") and info.held is None:
-                browser_page = self._request.meta.get("playwright_page")
-                if browser_page is not None and self._request.errback is None:  # which would close it
-                    deferred_from_coro(browser_page.close())
-                if self._request.errback is not None:
-                    self._request.errback = partial(without_output, self._request.errback)
-                raise Unchanged(response)
+        if self._visits.describes:
+            self._describe(response, info.outcome)
+        if self._visits.skip_unchanged:
+            self._note_validators(response, info)
+            if info.outcome in ("unchanged", "not_modified") and info.held is None:
+                self._skip(response)
         return response
+
+    def _describe(self, response: Response, outcome: str | None) -> None:
+        """Keep the description of a copy, also of one that was made when nobody needed it."""
+        store, page = self._visits.store, self._claim.page
+        if outcome in ("first", "changed") or (outcome == "unchanged" and not store.has_description(page)):
+            fetched = response.result.description if isinstance(response, FetchedResponse) else None
+            store.set_description(page, description(response) if fetched is None else fetched)
+
+    def _note_validators(self, response: Response, info: VisitInfo) -> None:
+        """Keep the validators of a copy, or those of the copy before: a 304 to these is false."""
+        store, page = self._visits.store, self._claim.page
+        row = store.page(page)
+        if info.outcome != "changed" or not is_drawn(row.key, row.n):
+            if info.outcome in ("first", "changed", "unchanged"):
+                self._keep_validators(response, info)
+        elif row.outcome == NOT_MODIFIED and validators_of(response) == store.validators(page):
+            self._note_lie()
+
+    def _skip(self, response: Response) -> NoReturn:
+        """Raise Unchanged, so that no callback runs; what the callback would have closed is closed."""
+        browser_page = self._request.meta.get("playwright_page")
+        if browser_page is not None and self._request.errback is None:  # which would close it
+            deferred_from_coro(browser_page.close())
+        if self._request.errback is not None:
+            self._request.errback = partial(without_output, self._request.errback)
+        raise Unchanged(response)
 
     def _attach(self, response: Response, info: VisitInfo) -> None:
         """Put a visit where the callback looks for it."""
@@ -836,6 +842,11 @@ def has_same_markup(notes: bytes | None, markup: int, *, follows: bool) -> bool:
 def is_dummy(response: Response) -> bool:
     """Whether a response is a placeholder of page objects, which fetch the page themselves if at all."""
     return any(kind.__name__ == "DummyResponse" for kind in type(response).__mro__)
+
+
+def _normal_text(page: PageReading, response: Response) -> str:
+    """Normal form of a page's text, read once more where the reading has not kept it."""
+    return page.normal or read(response, with_text=True).normal or ""
 
 
 def _size_of(response: Response) -> int:

@@ -212,9 +212,8 @@ class FetcherHandler(BaseDownloadHandler):
         assert stats is not None
         for (method, name), value in news.stats.items():
             getattr(stats, method)(name, value)
-        if run.hints is not None:
-            for url, status, headers, body in news.answers:
-                run.hints.read(TextResponse(url, status, headers, body), None)
+        for url, status, headers, body in news.answers:
+            run.hints.read(TextResponse(url, status, headers, body), None)
 
     def _config(self, run: Run, attributes: dict[str, bytes]) -> FetcherConfig:
         spider, settings = self.crawler.spider, self._settings

@@ -4,11 +4,12 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, fields, make_dataclass
 from math import isnan
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from scrapy_gp4c.page_state.events import EVENTS, CycleEvents
 from scrapy_gp4c.page_state.outcomes import KINDS, NO_DISTANCE, OUTCOMES
 from scrapy_gp4c.store.opening import Store
+from scrapy_gp4c.store.records import StoredRequest
 
 BATCH: Final = 1_000
 SUMMARY: Final = {
@@ -77,18 +78,35 @@ Diff = Callable[[int, int, int], "tuple[str, ...] | None"]
 """Differences that a visit found, by page, cycle and fingerprint."""
 
 
-def page_events(
-    events: CycleEvents,
-    spider: str,
-    store: Store,
-    public_url: Callable[[str], str],
-    diff: Diff | None = None,
-    arguments: dict[str, str] | None = None,
-) -> Iterator[PageEvent]:
-    """Yield the events of a cycle as records; memory is bounded by a batch.
+class EventSource(NamedTuple):
+    """Crawl of which events tell: what their visits do not say."""
 
-    ``public_url``: takes the secrets out of a URL; ``arguments``: of the spider, without secrets.
-    """
+    store: Store
+    spider: str
+    public_url: Callable[[str], str]
+    """Takes the secrets out of a URL."""
+    arguments: dict[str, str]
+    """Arguments of the spider, without secrets."""
+
+    def event(self, page: int, request: StoredRequest, *, distance_bits: int, **visit: Any) -> PageEvent:
+        """Event of a page; ``visit``: the fields that its visit says."""
+        answer = self.store.answer(page)
+        return PageEvent(
+            url=self.public_url(request["url"]),
+            spider=self.spider,
+            distance=None if distance_bits == NO_DISTANCE else distance_bits,
+            tag=request.get("meta", {}).get("gp4c_tag"),
+            final_url=answer.final_url,
+            status=answer.status,
+            error=answer.error,
+            weight=self.store.weights.of(page),
+            arguments=self.arguments,
+            **visit,
+        )
+
+
+def page_events(events: CycleEvents, source: EventSource, diff: Diff | None = None) -> Iterator[PageEvent]:
+    """Yield the events of a cycle as records; memory is bounded by a batch."""
     for first in range(0, len(events.kinds), BATCH):
         rows = slice(first, first + BATCH)
         visits = events.visits[rows]
@@ -96,25 +114,19 @@ def page_events(
         columns = (visits[name].tolist() for name in names)
         state = (column[rows].tolist() for column in (events.kinds, events.previous_s, events.changes))
         for request, page, time_s, outcome, reason, bits, fingerprint, kind, previous_s, changes in zip(
-            store.requests(visits["page"]), *columns, *state, strict=True
+            source.store.requests(visits["page"]), *columns, *state, strict=True
         ):
-            is_change, answer = EVENTS[kind] == "changed", store.answer(page)
-            yield PageEvent(
+            is_change = EVENTS[kind] == "changed"
+            yield source.event(
+                page,
+                request,
+                distance_bits=bits,
                 kind=EVENTS[kind],
-                url=public_url(request["url"]),
-                spider=spider,
                 cycle=events.cycle,
                 time=time_s,
                 previous_time=None if isnan(previous_s) else previous_s,
                 outcome=OUTCOMES[outcome],
-                distance=None if bits == NO_DISTANCE else bits,
                 changes=changes,
                 reason=KINDS[reason],
-                tag=request.get("meta", {}).get("gp4c_tag"),
-                final_url=answer.final_url,
-                status=answer.status,
-                error=answer.error,
-                weight=store.weights.of(page),
-                arguments=arguments or {},
                 diff=diff(page, events.cycle, fingerprint) if diff is not None and is_change else None,
             )

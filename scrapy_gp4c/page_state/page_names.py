@@ -113,8 +113,8 @@ def _is_ignored(parameter: str, pattern: re.Pattern[str]) -> bool:
 
 _WWW: Final = re.compile(r"//www\d*\.")
 """Begin of a host's name that tells one of several servers, or nothing."""
-INDEXES: Final = ("/", "index.html", "index.php")
 _SLASHES: Final = re.compile("/{2,}")
+INDEXES: Final = ("/", "index.html", "index.php")
 """Ends of paths that many servers take for nothing."""
 ENDS: Final = (("", ""), ("/", ""), ("", "/"), ("/", "/index.html"), ("/", "/index.php"), ("", ".html"))
 """Ends of the path of a page's new address and its old one, by which sites move pages."""
@@ -135,34 +135,16 @@ class Moves:
 
     def learn(self, old: str, new: str) -> bool:
         """Learn from a permanent redirect of a page; True if there is a new rule."""
-        (old_head, old_path), (new_head, new_path) = head_and_path(old), head_and_path(new)
-        for new_end, old_end in ENDS:
-            if not (new_path.endswith(new_end) and old_path.endswith(old_end)):
-                continue
-            old_stem, new_stem = (
-                path[: len(path) - len(end)] for path, end in ((old_path, old_end), (new_path, new_end))
-            )
-            tail = old_stem[old_stem.rfind("/") :]
-            if not new_stem.endswith(tail) or (new_end != old_end and tail in ("", "/")):
-                continue
-            while old_stem != tail and new_stem.endswith(
-                longer := old_stem[old_stem.rfind("/", 0, len(old_stem) - len(tail)) :]
-            ):
-                tail = longer
-            begins = [
-                head + stem[: len(stem) - len(tail)]
-                for head, stem in ((new_head, new_stem), (old_head, old_stem))
-            ]
-            rule = [begins[0], new_end, begins[1], old_end]
-            if rule in self.rules or (begins[0] == begins[1] and new_end == old_end):
-                return False
-            self._shown[tuple(rule)].add(old)
-            is_path = begins != [new_head, old_head]
-            if len(self._shown[tuple(rule)]) < (MIN_MOVED if is_path else 1):
-                return False
-            self.rules = [*self.rules, rule][-MAX_MOVES:]
-            return True
-        return False
+        rule = rule_of_move(old, new)
+        if rule is None or [*rule] in self.rules:
+            return False
+        pages = self._shown[rule]
+        pages.add(old)
+        is_of_hosts = (rule[0], rule[2]) == (head_and_path(new)[0], head_and_path(old)[0])
+        if len(pages) < (1 if is_of_hosts else MIN_MOVED):
+            return False
+        self.rules = [*self.rules, [*rule]][-MAX_MOVES:]
+        return True
 
     def old_names(self, url: str) -> Iterator[str]:
         """Addresses that the page of a URL may have had before its site moved, once or several times."""
@@ -174,6 +156,36 @@ class Moves:
                     if stem[:1] in ("", "/") and (old := old_begin + stem + old_end) not in names:
                         names.append(old)
                         yield old
+
+
+def rule_of_move(old: str, new: str) -> tuple[str, str, str, str] | None:
+    """Begin and end of a page's new address, and of its old one, around what both share; None: no rule."""
+    (old_head, old_path), (new_head, new_path) = head_and_path(old), head_and_path(new)
+    for new_end, old_end in ENDS:
+        if not (new_path.endswith(new_end) and old_path.endswith(old_end)):
+            continue
+        old_stem, new_stem = (
+            old_path[: len(old_path) - len(old_end)],
+            new_path[: len(new_path) - len(new_end)],
+        )
+        shared = shared_tail(old_stem, new_stem)
+        if shared is None or (new_end != old_end and shared in ("", "/")):
+            continue
+        new_begin = new_head + new_stem[: len(new_stem) - len(shared)]
+        old_begin = old_head + old_stem[: len(old_stem) - len(shared)]
+        is_move = new_begin != old_begin or new_end != old_end
+        return (new_begin, new_end, old_begin, old_end) if is_move else None
+    return None
+
+
+def shared_tail(old: str, new: str) -> str | None:
+    """Last names that two paths share, slashes included; None: their last names differ."""
+    tail = old[old.rfind("/") :]
+    if not new.endswith(tail):
+        return None
+    while tail != old and new.endswith(longer := old[old.rfind("/", 0, len(old) - len(tail)) :]):
+        tail = longer
+    return tail
 
 
 def other_ends(url: str) -> Iterator[str]:

@@ -80,22 +80,32 @@ class _CyclesAhead:
 
     def lateness(self, visited: npt.NDArray[np.intp]) -> int:
         """Sum over the cycles of the pages that are late after them, if the cycle now visits these."""
-        counts, taken = self._counts, self._counted(visited, self._counts.shape)
+        counts, visits = self._counts, self._counted(visited, self._counts.shape)
         late = 0
-        seen: dict[bytes, tuple[int, int]] = {}
+        states: dict[bytes, tuple[int, int]] = {}
         for cycle in range(HORIZON):
-            visits = taken.sum(axis=1)
-            counts = counts - taken
-            late += int(counts[:, 0].sum())
-            counts[:, 1] += counts[:, 0]
-            counts[:, :-1] = counts[:, 1:]
-            counts[:, -1] = 0
-            counts[np.arange(len(visits)), self._max_age - 1] += visits
+            counts, late_now = self._after(counts, visits)
+            late += late_now
             if counts.size <= FEW:
-                before = seen.setdefault(counts.tobytes(), (cycle, late))
-                if before[0] < cycle:  # from here on, all repeats itself
-                    return late + (late - before[1]) * ((HORIZON - cycle) // (cycle - before[0]))
-            waiting = np.where(self._released, counts, 0).T
-            earlier = np.cumsum(waiting).reshape(waiting.shape) - waiting
-            taken = np.clip(self._budget - earlier, 0, waiting).T
+                first_cycle, late_before = states.setdefault(counts.tobytes(), (cycle, late))
+                if first_cycle < cycle:  # from here on, all repeats itself
+                    repeats = (HORIZON - cycle) // (cycle - first_cycle)
+                    return late + (late - late_before) * repeats
+            visits = self._by_deadline(counts)
         return late
+
+    def _after(self, counts: Ints, visits: Ints) -> tuple[Ints, int]:
+        """Pages by class and cycles left after a cycle with some visits, and how many of them are late."""
+        counts = counts - visits
+        late = int(counts[:, 0].sum())
+        counts[:, 1] += counts[:, 0]  # they stay due
+        counts[:, :-1] = counts[:, 1:]
+        counts[:, -1] = 0
+        counts[np.arange(len(visits)), self._max_age - 1] += visits.sum(axis=1)
+        return counts, late
+
+    def _by_deadline(self, counts: Ints) -> Ints:
+        """Visits of a cycle that takes the pages of the earliest deadlines, as many as the budget allows."""
+        waiting = np.where(self._released, counts, 0).T
+        earlier = np.cumsum(waiting).reshape(waiting.shape) - waiting
+        return np.asarray(np.clip(self._budget - earlier, 0, waiting).T)

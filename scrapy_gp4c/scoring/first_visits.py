@@ -130,20 +130,17 @@ class WaitingPages(NamedTuple):
     """Random number of each in this cycle."""
 
 
-def by_turns(waiting: WaitingPages, cycle: int, most_of_site: int | None) -> Array:
+def by_turns(waiting: WaitingPages, cycle: int) -> Array:
     """All pages that may have their first visit, in order: the first of each site, then the second of each.
 
     Within a site, the pages that found others take turns, too; ties go to the page that was known earlier,
-    then to the smaller draw. ``cycle``: the one that is planned; ``most_of_site``: cap, None: none.
+    then to the smaller draw. ``cycle``: the one that is planned.
     """
     site = np.unique(waiting.site, return_inverse=True)[1]
     entered = np.clip(waiting.entered.astype(np.int64), 0, cycle)
     of_finder = turns_of((waiting.drawn, entered), (waiting.finder, site))
     turn = turns_of((waiting.drawn, entered, of_finder), (site,))
-    order = np.lexsort((waiting.drawn, entered, turn))
-    if most_of_site is not None:
-        order = order[turn[order] < most_of_site]
-    return np.asarray(waiting.pages[order])
+    return np.asarray(waiting.pages[np.lexsort((waiting.drawn, entered, turn))])
 
 
 SHARE: Final = 0.5
@@ -151,32 +148,23 @@ SHARE: Final = 0.5
 
 
 class FirstVisits:
-    """Counts the first visits of a cycle, and of each site and finder where there are caps.
+    """Counts the first visits of a cycle, and of each finder where there is a cap.
 
-    Links come one by one, and a page may have 100,000 of them: with a cap, a site or a finder takes half of
-    what is left, and its other pages wait until all else is done. Then they come by turns.
+    Links come one by one, and a page may have 100,000 of them: with a cap, a finder takes half of what is
+    left, and its other pages wait until all else is done. Then they come by turns.
     """
 
-    def __init__(
-        self, sites_of: Callable[[Sequence[int]], list[int]], most: int | None, most_of_site: int | None
-    ) -> None:
-        """Start to count.
-
-        ``sites_of(pages)``: site of each page; ``most``, ``most_of_site``: caps of the cycle and of each
-        site, None: no cap.
-        """
+    def __init__(self, sites_of: Callable[[Sequence[int]], list[int]], most: int | None) -> None:
+        """``sites_of(pages)``: site of each page; ``most``: cap of the cycle, None: no cap."""
         self._sites_of = sites_of
         self._waiting: list[tuple[int, int, int]] = []  # page, site, finder
         self._of_finder: Counter[int] = Counter()
-        self._most, self._most_of_site = most, most_of_site
+        self._most = most
         self._visits = 0
-        self._of_site: Counter[int] = Counter()
 
     def count(self, pages: Sequence[int]) -> None:
         """Count pages that are planned or were visited."""
         self._visits += len(pages)
-        if self._most_of_site is not None:
-            self._of_site.update(self._sites_of(pages))
 
     @property
     def has_waiting(self) -> bool:
@@ -188,21 +176,15 @@ class FirstVisits:
 
         ``finder``: None where it is the page's turn.
         """
-        if self._most is None and self._most_of_site is None:
-            self._visits += 1
-            return True
-        if self._most is not None and self._visits >= self._most:
-            return False
-        site = self._sites_of([page])[0]
-        if self._most_of_site is not None and self._of_site[site] >= self._most_of_site:
-            return False
-        if self._most is not None and finder is not None:
-            share = SHARE * (self._most - self._visits + self._of_finder[finder])
-            if self._of_finder[finder] + 1 > share:
-                self._waiting.append((page, site, finder))
+        if self._most is not None:
+            if self._visits >= self._most:
                 return False
-            self._of_finder[finder] += 1
-        self._of_site[site] += 1
+            if finder is not None:
+                share = SHARE * (self._most - self._visits + self._of_finder[finder])
+                if self._of_finder[finder] + 1 > share:
+                    self._waiting.append((page, self._sites_of([page])[0], finder))
+                    return False
+                self._of_finder[finder] += 1
         self._visits += 1
         return True
 
@@ -212,23 +194,17 @@ class FirstVisits:
         order = np.arange(len(page), dtype=np.uint64)
         waiting = WaitingPages(page, site, finder, np.zeros(len(page)), order)
         self._waiting = []
-        return [page for page in by_turns(waiting, 1, None).tolist() if self.takes(page)]
+        return [page for page in by_turns(waiting, 1).tolist() if self.takes(page)]
 
 
-def best_first(
-    scores: Floats, site: Array, drawn: Array, most: int | None, most_of_site: int | None = None
-) -> Ints:
+def best_first(scores: Floats, site: Array, drawn: Array, most: int | None) -> Ints:
     """Positions of a cycle's first visits, best first; a site has more than half where others have no more.
 
-    ``drawn``: random numbers, which decide among equal scores, ``[P]``; ``most``, ``most_of_site``: caps,
-    None: none.
+    ``drawn``: random numbers, which decide among equal scores, ``[P]``; ``most``: cap, None: none.
     """
     turn = turns_of((drawn, -scores), (site,))
     is_beyond = turn >= (np.inf if most is None else math.ceil(SHARE * most))
-    order = np.lexsort((drawn, -scores, is_beyond))
-    if most_of_site is not None:
-        order = order[turn[order] < most_of_site]
-    return np.asarray(order[:most])
+    return np.lexsort((drawn, -scores, is_beyond))[:most]
 
 
 def turns_of(order: tuple[Array, ...], group: tuple[Array, ...]) -> Ints:

@@ -58,7 +58,6 @@ class Settings:
     discovery: float
     discovery_function: functions.ScoreFunction
     new_pages: int | None
-    new_pages_per_site: int | None
     new_page_function: functions.ScoreFunction | None
     warmup_visits: int
     panel: float
@@ -66,18 +65,15 @@ class Settings:
     skip_unchanged: bool
     gone_after: int
     believe_after: int
-    hints: bool
     fingerprint: str
     features: Callable[[Response], list[str]] | None
     seed: int
-    max_pages_per_site: int
     trap_pages: int | None
     keep_cycles: int | None
     query_log: str | None
     url_params_ignored: tuple[str, ...]
     secret_params: tuple[str, ...]
     archive: bool
-    archive_versions: int
     rules: tuple[PageRule, ...]
     change_items: bool
     notify: tuple[Receiver, ...]
@@ -93,8 +89,6 @@ class Settings:
     items_at: str
     revision: str | None
     backup: str | None
-    backup_minutes: int
-    backup_keep: int
 
     @classmethod
     def load(cls, settings: BaseSettings) -> Self:

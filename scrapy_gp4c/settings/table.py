@@ -15,9 +15,6 @@ from scrapy_gp4c.settings import values
 from scrapy_gp4c.store.credentials import SECRET_PARAMS
 
 _FUNCTION: Final = "the name of a score function, an expression, the path of a score file, or a dotted path"
-_CAP: Final = values.Setting(
-    None, "a count of pages, or None for no cap", values.optional(partial(values.count, low=0))
-)
 _COUNT: Final = values.optional(partial(values.count, low=1))
 _NAMES: Final = "names, as a list or as one text with blanks or commas between"
 _FILE: Final = "the path of a file, in which only {spider} and {args} stand for something, or None"
@@ -42,8 +39,9 @@ TABLE: Final[dict[str, values.Setting]] = {
     "GP4C_SITE_SHARE": values.Setting(0.1, "a share of the budget from 0.0 to 1.0", values.share),
     "GP4C_DISCOVERY": values.Setting(0.1, "a share of the budget from 0.0 to 1.0", values.share),
     "GP4C_DISCOVERY_FUNCTION": values.Setting("brought * t", _FUNCTION, functions.load),
-    "GP4C_NEW_PAGES": _CAP,
-    "GP4C_NEW_PAGES_PER_SITE": _CAP,
+    "GP4C_NEW_PAGES": values.Setting(
+        None, "a count of pages, or None for no cap", values.optional(partial(values.count, low=0))
+    ),
     "GP4C_NEW_PAGE_FUNCTION": values.Setting(None, f"{_FUNCTION}, or None", values.optional(functions.load)),
     "GP4C_WARMUP_VISITS": values.whole_number(2, "a count from 0 to 1000", 0, 1000),
     "GP4C_PANEL": values.Setting(0.0, "a share of the known pages from 0.0 to 1.0", values.share),
@@ -51,7 +49,6 @@ TABLE: Final[dict[str, values.Setting]] = {
     "GP4C_SKIP_UNCHANGED": values.on_off(False),
     "GP4C_GONE_AFTER": values.whole_number(3, "a count from 1 to 255", 1, 255),
     "GP4C_BELIEVE_AFTER": values.whole_number(5, "a count from 1 to 255", 1, 255),
-    "GP4C_HINTS": values.on_off(True),
     "GP4C_FINGERPRINT": values.one_of("sketch", "simhash"),
     "GP4C_FEATURES": values.Setting(
         None,
@@ -59,9 +56,6 @@ TABLE: Final[dict[str, values.Setting]] = {
         values.loaded_callable,
     ),
     "GP4C_SEED": values.whole_number(0, "a whole number from 0 to 2**63", 0, 2**63),
-    "GP4C_MAX_PAGES_PER_SITE": values.whole_number(
-        10_000_000, "a count of pages of at least 1", 1, 2**32 - 1
-    ),
     "GP4C_TRAP_PAGES": values.Setting(10, "a count of pages of at least 1, or None for no limit", _COUNT),
     "GP4C_KEEP_CYCLES": values.Setting(None, "a count of cycles of at least 1, or None for all", _COUNT),
     "GP4C_QUERY_LOG": values.Setting(
@@ -72,7 +66,6 @@ TABLE: Final[dict[str, values.Setting]] = {
     ),
     "GP4C_SECRET_PARAMS": values.Setting(" ".join(SECRET_PARAMS), _NAMES, values.names),
     "GP4C_ARCHIVE": values.on_off(False),
-    "GP4C_ARCHIVE_VERSIONS": values.whole_number(2, "a count from 1 to 1000", 1, 1000),
     "GP4C_RULES": values.Setting(
         (), "a list of dicts such as {'match': '*/news/*', 'max_age': '6h'}", values.rules
     ),
@@ -99,6 +92,4 @@ TABLE: Final[dict[str, values.Setting]] = {
     "GP4C_BACKUP": values.Setting(
         None, "a directory, a URL that fsspec knows (s3://bucket/path), or None", values.optional_text
     ),
-    "GP4C_BACKUP_MINUTES": values.whole_number(60, "a count of minutes of at least 1", 1),
-    "GP4C_BACKUP_KEEP": values.whole_number(3, "a count of backups of at least 1", 1),
 }

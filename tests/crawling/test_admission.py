@@ -13,10 +13,9 @@ from scrapy.utils.request import RequestFingerprinter
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c.crawling import admission
-from scrapy_gp4c.crawling.admission import TOO_MANY, Admission, Limits
+from scrapy_gp4c.crawling.admission import TOO_MANY, Admission
 from scrapy_gp4c.page_state.outcomes import KINDS
 from scrapy_gp4c.store.lmdb_store.store import Store
-from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from tests.support.loopback import Site, crawl, html, outcomes, path_of, stats
 
 PAGES = 5
@@ -226,35 +225,10 @@ def trap(site: Site) -> None:
 
 
 @pytest_twisted.ensureDeferred
-async def test_a_trap_fills_no_store(site: Site, store_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The pages of the site stay bounded, cycle after cycle; one warning a run names the calendar."""
-    trap(site)
-    Follower.start_urls = [site.url("/")]
-    crawl_settings = {"GP4C_MAX_PAGES_PER_SITE": 60, "GP4C_NEW_PAGES": 20}
-    for cycle in range(1, 3):
-        caplog.clear()
-        crawler = await crawl(Follower, store_path, crawl_settings)
-        assert {"/a", "/b"} <= outcomes(store_path, 1).keys()
-        with Store(store_path) as store:
-            assert store.pages <= 2 * 60
-            assert store.verify() == []
-            assert store.last_cycle == cycle
-    assert stats(crawler)["skipped/too_many_pages"] > 0
-    with Store(store_path) as store:
-        before = store.pages
-    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    (line,) = [line for line in warnings if "GP4C_MAX_PAGES_PER_SITE = 60" in line]
-    assert f"127.0.0.1:{site.port}" in line
-    await crawl(Follower, store_path, crawl_settings)
-    with Store(store_path) as store:
-        assert store.pages == before
-
-
-@pytest_twisted.ensureDeferred
-async def test_the_first_warning_names_the_traps_directory(
+async def test_a_trap_fills_no_store(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Most of the pages that were found last are in it; links to pages that are known are no new pages."""
+    """The pages stay bounded, cycle after cycle; one warning a run names the calendar."""
     trap(site)
     monkeypatch.setattr(admission, "MAX_PAGES", 40)
     Follower.start_urls = [site.url("/")]
@@ -262,25 +236,14 @@ async def test_the_first_warning_names_the_traps_directory(
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     (line,) = [line for line in warnings if "the limit of 40 pages" in line]
     assert f"mostly in 127.0.0.1:{site.port}/calendar/" in line
-    with Store(store_path) as store:
-        assert store.pages == 40
     assert len(outcomes(store_path, 1)) == 40
     assert stats(crawler)["new_pages"] == 40
+    crawler = await crawl(Follower, store_path)
+    with Store(store_path) as store:
+        assert store.pages == 40
+        assert store.verify() == []
     assert crawler.stats is not None
     assert crawler.stats.get_value(TOO_MANY) > 0
-
-
-def test_sites_are_counted_anew_when_a_store_is_large(tmp_path: Path) -> None:
-    """What is stored counts, whatever the blocks, and new pages of an open cycle; others are not affected."""
-    with Store(tmp_path / "store", sizes=Sizes(block_rows=3)) as store:
-        store.add_pages((n + 1, {"url": f"http://{'ab'[n % 2]}/{n % 3}/{n}"}) for n in range(9))
-        store.begin_cycle({})
-        store.add_page(99, {"url": "http://b/new"})
-        counted = Limits(store, 6, {})
-        assert [counted.takes({"url": f"http://a/x{n}"}) for n in range(3)] == [True, False, False]
-        assert counted.takes({"url": "http://user@b/x"})
-        assert not counted.takes({"url": "http://b/y"})
-        assert counted.takes({"url": "http://c/"})
 
 
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")  # the first has the calendar

@@ -377,7 +377,7 @@ def has_paired_rightly(path: Path) -> tuple[int, int]:
 def test_kill_9_never_pairs_a_text_with_another_version(web: Web, worker: Worker) -> None:
     """The site changes all the time; a crawl is killed again and again, between fetch and commit too."""
     moments = random.Random(2026)
-    crawl_settings = {"GP4C_ARCHIVE": True, "GP4C_ARCHIVE_VERSIONS": 50, "GP4C_BUDGET": 1.0}
+    crawl_settings = {"GP4C_ARCHIVE": True, "GP4C_BUDGET": 1.0}
     kills = 0
     for number in range(40):
         web.log.clear()

@@ -165,7 +165,7 @@ class Provider:
 class Provided(Catalogue):
     """A callback that gets what a middleware has downloaded."""
 
-    custom_settings = {"DOWNLOADER_MIDDLEWARES": {Provider: 543}}  # noqa: RUF012
+    custom_settings = {"DOWNLOADER_MIDDLEWARES": {Provider: 543}}
 
     def parse_item(self, response: Any) -> None:
         self.seen.append(response.meta["stock"])
@@ -174,7 +174,7 @@ class Provided(Catalogue):
 class Pictured(Catalogue):
     """Items with files, whose pages are skipped as others are."""
 
-    custom_settings = {"ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1}}  # noqa: RUF012
+    custom_settings = {"ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1}}
 
     def parse_item(self, response: Any) -> Any:
         self.seen.append("1 left")

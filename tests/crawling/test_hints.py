@@ -303,17 +303,6 @@ async def test_unreadable_files_are_one_warning_and_cost_no_visit(
 
 
 @pytest_twisted.ensureDeferred
-async def test_hints_can_be_turned_off(site: Site, store_path: Path) -> None:
-    """Then nothing is read."""
-    site.pages |= {"/a": html("a page"), "/sitemap.xml": sitemap({site.url("/a"): "2026-01-01"})}
-    SitemapListed.sitemap_urls = (site.url("/sitemap.xml"),)
-    for _ in range(2):
-        crawler = await crawl(SitemapListed, store_path, {"GP4C_HINTS": False})
-    assert not [name for name in stats(crawler) if name.startswith("hints/")]
-    assert not any(any(columns.values()) for columns in stored_hints(store_path).values())
-
-
-@pytest_twisted.ensureDeferred
 async def test_what_passes_beside_the_visits_is_read_too(site: Site, store_path: Path) -> None:
     """A sitemap that the spider fetches without the add-on's doing speaks for known pages."""
 

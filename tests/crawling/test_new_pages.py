@@ -42,18 +42,16 @@ WAITING = st.lists(
 """Site of each page, cycle in which it became known, what it draws, and its finder."""
 
 
-def in_turn(pages: list[tuple[int, int, int, int]], of_site: int | None) -> list[int]:
+def in_turn(pages: list[tuple[int, int, int, int]]) -> list[int]:
     """Positions of the pages in the order of their first visits."""
     site, entered, drawn, finder = (np.array([page[n] for page in pages], "u8") for n in range(4))
     numbers = np.arange(10, 10 + len(pages), dtype=np.uint32)
-    chosen = by_turns(WaitingPages(numbers, site, finder, entered, drawn), CYCLE, of_site)
+    chosen = by_turns(WaitingPages(numbers, site, finder, entered, drawn), CYCLE)
     return [page - 10 for page in chosen.tolist()]
 
 
-@given(WAITING, CAPS)
-def test_waiting_pages_are_taken_by_turns(
-    pages: list[tuple[int, int, int, int]], of_site: int | None
-) -> None:
+@given(WAITING)
+def test_waiting_pages_are_taken_by_turns(pages: list[tuple[int, int, int, int]]) -> None:
     """A site gets its n-th page only when all others have n, a finder likewise; then age and draw decide."""
     turns = []
     for site in range(4):
@@ -62,8 +60,8 @@ def test_waiting_pages_are_taken_by_turns(
             of_both = (number for number, page in enumerate(pages) if page[::3] == (site, finder))
             result = [(*pages[number][1:3], number) for number in of_both]
             order += [(turn, *one) for turn, one in enumerate(sorted(result))]
-        turns += [(turn, *one[1:]) for turn, one in enumerate(sorted(order)[:of_site])]
-    assert in_turn(pages, of_site) == [number for *_, number in sorted(turns)]
+        turns += [(turn, *one[1:]) for turn, one in enumerate(sorted(order))]
+    assert in_turn(pages) == [number for *_, number in sorted(turns)]
 
 
 def two_sites(pages: Sequence[int]) -> list[int]:
@@ -72,22 +70,12 @@ def two_sites(pages: Sequence[int]) -> list[int]:
 
 
 def test_caps_count_what_is_planned_and_what_was_visited() -> None:
-    """A site that has reached its cap leaves the others theirs, until the cap of all is reached."""
-    counted = FirstVisits(two_sites, 5, 3)
+    """Without a cap every page is taken; a cap of none lets none through."""
+    free, none, counted = (FirstVisits(two_sites, most) for most in (None, 0, 5))
     counted.count([0, 2])
-    taken = [page for page in range(4, 20) if counted.takes(page)]
-    assert taken == [4, 5, 7]
-    assert Counter("ab"[page % 2] for page in taken) == {"a": 1, "b": 2}
-
-
-def test_without_caps_every_page_is_taken() -> None:
-    """A cap of none lets none through, and what was counted before goes towards that of a site."""
-    free, none = FirstVisits(two_sites, None, None), FirstVisits(two_sites, 0, None)
-    one = FirstVisits(lambda pages: [0] * len(pages), None, 2)
-    one.count([3])
+    assert [page for page in range(4, 20) if counted.takes(page)] == [4, 5, 6]
     assert [free.takes(page) for page in range(4)] == [True] * 4
     assert [none.takes(page) for page in range(4)] == [False] * 4
-    assert [one.takes(page) for page in range(3)] == [True, False, False]
 
 
 def test_pages_that_hubs_found_are_counted_apart(tmp_path: Path) -> None:
@@ -146,9 +134,9 @@ def test_columns_of_links_by_hand() -> None:
     assert link_columns["finder_brought"] == pytest.approx([0.25, 1.0, 0.5])
 
 
-@given(WAITING, CAPS, CAPS)
+@given(WAITING, CAPS)
 def test_the_best_come_first_and_a_site_leaves_the_others_half(
-    pages: list[tuple[int, int, int, int]], most: int | None, of_site: int | None
+    pages: list[tuple[int, int, int, int]], most: int | None
 ) -> None:
     """By score, then draw; what a site has beyond half of the cap comes after all others."""
     site, score, drawn, _ = (np.array([page[n] for page in pages], "u8") for n in range(4))
@@ -156,8 +144,7 @@ def test_the_best_come_first_and_a_site_leaves_the_others_half(
     turn = {page: sum(site[other] == site[page] for other in order[:at]) for at, page in enumerate(order)}
     if most is not None:
         order.sort(key=lambda page: turn[page] >= math.ceil(most / 2))
-    expected = [page for page in order if of_site is None or turn[page] < of_site][:most]
-    assert best_first(score.astype(float), site, drawn, most, of_site).tolist() == expected
+    assert best_first(score.astype(float), site, drawn, most).tolist() == order[:most]
 
 
 @pytest_twisted.ensureDeferred
@@ -166,7 +153,7 @@ async def test_new_pages_are_ranked_where_they_are_capped(site: Site, store_path
     long, short = [f"/long/{n}" for n in range(12)], [f"/short/{n}" for n in range(4)]
     site.pages = {"/": html("front", ["/a", "/b"]), "/a": html("long", long), "/b": html("short", short)}
     site.pages |= {path: html(f"page {path} of this site") for path in (*long, *short)}
-    settings = {"GP4C_NEW_PAGES": 4, "GP4C_NEW_PAGE_FUNCTION": "cash", "GP4C_BUDGET": 1, "GP4C_HINTS": False}
+    settings = {"GP4C_NEW_PAGES": 4, "GP4C_NEW_PAGE_FUNCTION": "cash", "GP4C_BUDGET": 1}
     for _ in range(2):
         await crawl(Followed, store_path, settings, urls=(site.url(),))
     assert set(short) <= set(site.fetched())
@@ -205,7 +192,7 @@ async def test_pages_of_more_links_and_better_words_come_first(
     targets = [f"/t{n}" for n in range(6)]
     links = {"/a": targets, "/b": targets[4:], "/c": targets[5:]}
     (tmp_path / "log.tsv").write_text("bread\t3\nstars\t1\n")
-    settings = {"GP4C_BUDGET": 1, "GP4C_HINTS": False, "GP4C_QUERY_LOG": str(tmp_path / "log.tsv")}
+    settings = {"GP4C_BUDGET": 1, "GP4C_QUERY_LOG": str(tmp_path / "log.tsv")}
     settings["GP4C_NEW_PAGE_FUNCTION"] = "inlinks + 10 * anchor"
     site.pages = {"/": html("front", [*links]), **{path: html(f"page {path}") for path in (*links, *targets)}}
     await crawl(Ruled, store_path, settings, urls=(site.url(),))

@@ -124,7 +124,7 @@ async def test_links_with_new_tokens_are_a_trap(
     ("more", "is_capped"),
     [
         ({}, True),
-        ({"GP4C_FEATURES": "scrapy_gp4c.fingerprint.main_features", "GP4C_MAX_PAGES_PER_SITE": 280}, False),
+        ({"GP4C_FEATURES": "scrapy_gp4c.fingerprint.main_features", "GP4C_NEW_PAGES": 280}, False),
     ],
 )
 @pytest_twisted.ensureDeferred
@@ -146,7 +146,7 @@ async def test_an_endless_calendar_ends_in_its_first_cycle(
             return answer
 
     site.pages = Endless()
-    settings = {**FULL, "GP4C_MAX_PAGES_PER_SITE": 500, **more}
+    settings = {**FULL, "GP4C_NEW_PAGES": 500, **more}
     await crawl(LinkFollower, store_path, settings, url=site.url())
     assert len(site.log) < 450 if is_capped else len(site.log) == 280
 

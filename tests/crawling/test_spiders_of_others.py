@@ -125,7 +125,7 @@ class Mapped(Daily, SitemapSpider):
     """A sitemap whose requests are changed on the way out."""
 
     name = "mapped"
-    sitemap_rules = [("/item/", "parse_mapped")]  # noqa: RUF012
+    sitemap_rules = [("/item/", "parse_mapped")]
 
     async def start(self) -> AsyncIterator[Any]:
         paths = [f"<url><loc>{self.site.url(path)}</loc></url>" for path in ITEMS]

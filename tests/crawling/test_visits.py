@@ -515,7 +515,7 @@ class Menu(Spider):
     """Follows all links of every page, by a callback that waits or by a usual one."""
 
     name = "menu"
-    custom_settings = {"GP4C_WARMUP_VISITS": 0, "GP4C_BUDGET": 1.0}  # noqa: RUF012
+    custom_settings = {"GP4C_WARMUP_VISITS": 0, "GP4C_BUDGET": 1.0}
     url = ""
     waits = False
 

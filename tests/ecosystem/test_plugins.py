@@ -36,7 +36,7 @@ class Shop(Spider):
 
     name = "shop"
     site: Site
-    meta: dict[str, Any] = {}  # noqa: RUF012
+    meta: dict[str, Any] = {}
 
     async def start(self) -> AsyncIterator[Any]:
         self.items: list[str] = []
@@ -140,7 +140,7 @@ async def test_zyte_api(site: Site, store_path: Path) -> None:
 
     class Extracting(Shop):
         name = "extracting"
-        meta = {"zyte_api_automap": {"product": True}}  # noqa: RUF012
+        meta = {"zyte_api_automap": {"product": True}}
 
         def parse(self, response: Any) -> Any:
             page = visit(response)
@@ -206,7 +206,7 @@ async def test_deltafetch(site: Site, store_path: Path, tmp_path: Path) -> None:
 class Redis:
     """As much of a Redis server as a filter of duplicates asks for."""
 
-    seen: dict[str, set[str]] = {}  # noqa: RUF012
+    seen: dict[str, set[str]] = {}
 
     def sadd(self, key: str, value: str) -> int:
         """Add; 1 when it is new."""
@@ -252,7 +252,7 @@ async def test_impersonate(site: Site, store_path: Path) -> None:
 
     class Browserlike(Shop):
         name = "browserlike"
-        meta = {"impersonate": "chrome"}  # noqa: RUF012
+        meta = {"impersonate": "chrome"}
 
     handler = "scrapy_impersonate.ImpersonateDownloadHandler"
     await four_cycles(Browserlike, site, store_path, {"DOWNLOAD_HANDLERS": {"http": handler}})

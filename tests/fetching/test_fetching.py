@@ -216,7 +216,7 @@ def test_features_and_commands_work_with_fetchers_as_without(web: Web, tmp_path:
                 "GP4C_POLICY": "db", "GP4C_BUDGET": 1.0, "GP4C_QUERY_LOG": str(queries),
                 "GP4C_ARCHIVE": True, "JOBDIR": str(folder / "job"), "GP4C_NEW_PAGES": 50,
                 "GP4C_BACKUP": f"file://{folder}/backups",
-                "GP4C_BACKUP_KEEP": 2, "GP4C_ITEMS_AT": "fetchers" if fetchers else "owner",
+                "GP4C_ITEMS_AT": "fetchers" if fetchers else "owner",
             }  # fmt: skip
             ended(crawl(web, folder, fetchers, "Curious", **settings), folder)
     alone, fetched = (visits_of(tmp_path / name) for name in "02")
@@ -237,7 +237,7 @@ def test_features_and_commands_work_with_fetchers_as_without(web: Web, tmp_path:
     assert newest[0]
     assert any("[-word" in item for item in items_of(tmp_path / "2"))
     store = tmp_path / "2" / "store"
-    assert len(list((tmp_path / "2" / "backups").iterdir())) == 2
+    assert len(list((tmp_path / "2" / "backups").iterdir())) == 3
     project = ManyMachines(tmp_path / "project", ["tests.support.fetched_crawl"])
     url = f"http://127.0.0.1:{web.server.server_address[1]}/p0"
     words = ["status", "pages", "changes", "failing", "plan", "store verify", "export", "stores", "report"]

@@ -27,7 +27,6 @@ BAD: dict[str, list[Any]] = {
     "GP4C_SITE_SHARE": [-0.1, 1.1, True, "half", math.nan, []],
     "GP4C_DISCOVERY": [-0.1, 1.1, True, "half", math.nan, []],
     "GP4C_DISCOVERY_FUNCTION": [5, "", "brought *", "found", "no.such.callable", "missing.json"],
-    "GP4C_NEW_PAGES_PER_SITE": [-1, 1.5, True, "few", math.inf, math.nan, [], "-2"],
     "GP4C_NEW_PAGES": [-1, 1.5, True, "few", math.inf, math.nan, [], "-2"],
     "GP4C_NEW_PAGE_FUNCTION": [5, "cash *", "found", "no.such.callable", "missing.json"],
     "GP4C_POLICY": ["best", "rounds(0)", "rounds(rounds=0)", "", 3, "no_such_module.policy", "math.pi"],
@@ -35,14 +34,12 @@ BAD: dict[str, list[Any]] = {
     "GP4C_PANEL": [-0.1, 1.1, True, "half", math.nan, []],
     "GP4C_DISTANCE": [0, 65, 2.5, False, "near"],
     "GP4C_SKIP_UNCHANGED": ["maybe", 2, []],
-    "GP4C_HINTS": ["perhaps", 2, []],
     "GP4C_GONE_AFTER": [0, 256, -3, 1.5, True, "never"],
     "GP4C_BELIEVE_AFTER": [0, 256, -3, 1.5, True, "never"],
     "GP4C_FINGERPRINT": ["md5", 3, ""],
     "GP4C_FEATURES": [5, "features", "no_such_module.features", "math.no_such_name", "math.pi"],
     "GP4C_SEED": [-1, 1.5, True, "x", math.inf],
     "GP4C_TRAP_PAGES": [0, -1, 1.5, True, "many"],
-    "GP4C_MAX_PAGES_PER_SITE": [0, -1, 2**32, 1.5, True, "many"],
     "GP4C_KEEP_CYCLES": [0, -1, 1.5, "many", True],
     "GP4C_QUERY_LOG": [5, True, ["queries.tsv"], "nul\0"],
     "GP4C_URL_PARAMS_IGNORED": [5, True, [5], math.nan],
@@ -54,7 +51,6 @@ BAD: dict[str, list[Any]] = {
     "GP4C_METRICS": [5, True, "nul\0", "$HOME/x.prom"],
     "GP4C_SECRET_PARAMS": [5, True, [5], math.nan, ["a", None], b"ab"],
     "GP4C_ARCHIVE": ["maybe", 2, []],
-    "GP4C_ARCHIVE_VERSIONS": [0, 1001, 1.5, "many", True],
     "GP4C_FREEZE_GC": ["maybe", 2, []],
     "GP4C_SHARED_ARGS": [5, True, [5], math.nan],
     "GP4C_STORE_MODE": [0, 5, "9", "many", 0o1000, True, 1.5],
@@ -64,8 +60,6 @@ BAD: dict[str, list[Any]] = {
     "GP4C_ITEMS_AT": ["home", 5, True],
     "GP4C_REVISION": [5, True],
     "GP4C_BACKUP": [5, True, "nul\0"],
-    "GP4C_BACKUP_MINUTES": [0, 1.5, "many", True],
-    "GP4C_BACKUP_KEEP": [0, 1.5, "many", True],
 }
 
 
@@ -92,12 +86,10 @@ def test_defaults_are_valid_and_fill_every_field() -> None:
     assert settings.discovery == 0.1
     assert settings.discovery_function.text == "brought * t"
     assert settings.new_pages is None
-    assert settings.new_pages_per_site is None
     assert settings.warmup_visits == 2
     assert settings.panel == 0.0
     assert settings.distance_bits == 3
     assert settings.skip_unchanged is False
-    assert settings.hints is True
     assert settings.gone_after == 3
     assert settings.features is None
     assert settings.seed == 0
@@ -139,7 +131,6 @@ def test_bad_value_is_one_error_that_names_setting_and_value() -> None:
         ("GP4C_DISTANCE", "distance_bits", "64", 64),
         ("GP4C_SKIP_UNCHANGED", "skip_unchanged", "True", True),
         ("GP4C_SKIP_UNCHANGED", "skip_unchanged", "0", False),
-        ("GP4C_HINTS", "hints", "False", False),
         ("GP4C_GONE_AFTER", "gone_after", "255", 255),
         ("GP4C_SEED", "seed", "9007199254740993", 2**53 + 1),
         ("GP4C_KEEP_CYCLES", "keep_cycles", "52", 52),

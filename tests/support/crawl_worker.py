@@ -20,6 +20,7 @@ from typing import Any
 from scrapy import Spider
 from scrapy.crawler import AsyncCrawlerProcess
 
+from scrapy_gp4c.crawling import archiving
 from scrapy_gp4c.crawling import run as live_run
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.scheduler import RecrawlScheduler
@@ -63,6 +64,7 @@ class SmallSteps(RecrawlScheduler):
 live_run.open_store = partial(
     open_store, sizes=Sizes(block_rows=16, blocks_per_transaction=1, commit_visits=10)
 )
+archiving.VERSIONS = 50  # type: ignore[misc]  # a test compares the versions of many crawls at their end
 
 
 def set_clock(off_s: Sequence[float]) -> None:

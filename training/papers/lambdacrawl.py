@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.arrays import Bools, Floats
+from scrapy_gp4c.arrays import Bools, Floats, Ints
 from scrapy_gp4c.errors import HistoryError
 from training.comparing.evaluation import Evaluation, evaluate, write_text
 from training.evolution.checkpoint import write_atomically
@@ -188,30 +188,49 @@ LEARNING: Final = {
 }
 
 
+class RatesLearned:
+    """Change rates as a crawl learns them from its visits, or from all changes where it is told of them."""
+
+    def __init__(self, sources: Sources, rng: np.random.Generator) -> None:
+        self._rates, self._rng = sources.rate, rng
+        pages = len(sources.rate)
+        self.estimates = np.ones(pages)
+        self._days = 0
+        self._last_visit, self._changes = np.zeros(pages), np.zeros(pages)
+        self._unchanged_days = np.full(pages, PRIOR_DAYS)
+        self._changed_page, self._changed_days = np.arange(pages), np.full(pages, PRIOR_DAYS)
+
+    def see_day(self, plan: VisitRates) -> None:
+        """Draw the visits and changes of a day, and estimate the rates anew."""
+        page, interval_days = self._visits(np.where(plan.follows, 0.0, plan.visits))
+        changed = self._rng.random(len(page)) < -np.expm1(-self._rates[page] * interval_days)
+        self._unchanged_days += np.bincount(page, interval_days * ~changed, len(self._rates))
+        self._changed_page = np.concatenate((self._changed_page, page[changed]))
+        self._changed_days = np.concatenate((self._changed_days, interval_days[changed]))
+        self._changes += self._rng.poisson(self._rates)
+        self._days += 1
+        by_visits = likeliest_rates(self._changed_days, self._changed_page, self._unchanged_days)
+        by_changes = (self._changes + PRIOR_DAYS) / (self._days + PRIOR_DAYS)
+        self.estimates = np.where(plan.follows, by_changes, np.clip(by_visits, *RATE_BOUNDS))
+
+    def _visits(self, rates: Floats) -> tuple[Ints, Floats]:
+        """Page of each visit of a day, in order of pages and times, and the days since its visit before."""
+        page = np.repeat(np.arange(len(rates)), self._rng.poisson(rates))
+        time = self._days + self._rng.random(len(page))
+        time = time[np.lexsort((time, page))]
+        is_first = np.diff(page, prepend=-1) > 0
+        before = np.where(is_first, self._last_visit[page], np.concatenate(([0.0], time[:-1])))
+        self._last_visit[page] = time  # of several the latest, which comes last
+        return page, time - before
+
+
 def learn_and_crawl(policy: Policy, sources: Sources, days: int, rng: np.random.Generator) -> Floats:
     """Algorithm 4: harmonic cost of every day's plan, made with the rates learned so far: ``[days]``."""
-    pages = len(sources.rate)
-    estimated, last, changes = np.ones(pages), np.zeros(pages), np.zeros(pages)
-    quiet = np.full(pages, PRIOR_DAYS)
-    changed_length, changed_page = np.full(pages, PRIOR_DAYS), np.arange(pages)
-    costs = []
-    for day in range(days):
-        plan = policy(sources._replace(rate=estimated), BUDGET_SHARE * pages)
+    rates, costs = RatesLearned(sources, rng), []
+    for _ in range(days):
+        plan = policy(sources._replace(rate=rates.estimates), BUDGET_SHARE * len(sources.rate))
         costs.append(cost(sources, plan).harmonic)
-        page = np.repeat(np.arange(pages), rng.poisson(np.where(plan.follows, 0.0, plan.visits)))
-        time = day + rng.random(len(page))
-        time = time[np.lexsort((time, page))]
-        first = np.diff(page, prepend=-1) > 0
-        interval = time - np.where(first, last[page], np.concatenate(([0.0], time[:-1])))
-        last[page] = time  # of several the latest, which comes last
-        changed = rng.random(len(page)) < -np.expm1(-sources.rate[page] * interval)
-        quiet += np.bincount(page, interval * ~changed, pages)
-        changed_length = np.concatenate((changed_length, interval[changed]))
-        changed_page = np.concatenate((changed_page, page[changed]))
-        changes += rng.poisson(sources.rate)
-        by_visits = np.clip(likeliest_rates(changed_length, changed_page, quiet), *RATE_BOUNDS)
-        by_changes = (changes + PRIOR_DAYS) / (day + 1 + PRIOR_DAYS)
-        estimated = np.where(plan.follows, by_changes, by_visits)
+        rates.see_day(plan)
     return np.array(costs)
 
 

@@ -370,7 +370,7 @@ class GrowthReplay:
         function = self._crawl.new_page_function
         if function is None:
             pages = WaitingPages(waiting, site, found_by[waiting], entered, drawn)
-            return by_turns(pages, self._number, None)[:most]
+            return by_turns(pages, self._number)[:most]
         links = columns_of_links(
             waiting,
             np.where(self._linked, found_by, 0),
@@ -395,9 +395,7 @@ class GrowthReplay:
         finder, found_by = self._grown.finder, self.state["found_by"]
         links = self._links[exists[self._links["target"]]]
         brought = np.zeros(len(finder), np.int64)
-        counts = FirstVisits(
-            lambda pages: self._site_of(np.array(pages)).tolist(), self._crawl.new_pages, None
-        )
+        counts = FirstVisits(lambda pages: self._site_of(np.array(pages)).tolist(), self._crawl.new_pages)
         counts.count(planned.tolist())
         self._visit_first(planned)
         visits = np.concatenate(([NO_FINDER], order))
