@@ -765,6 +765,9 @@ def _counts_down(said: list[str], before: str, after: str) -> bool:
     return near[-1:] != [] and near[-1] in _RUNS_OUT and (is_label or near[-1] not in ("left", "remaining"))
 
 
+_CLAUSE: Final = re.compile(r"[,.;:|·(]")
+
+
 def _runs_out(before: str, span: re.Match[str]) -> bool:
     """Whether words beside a span such as 2 h 34 min or 19:59 say that it is what is left of a time."""
     after = _CLAUSE.split(span.string[span.end() : span.end() + _REACH], 1)[0]
@@ -778,9 +781,6 @@ def _runs_out(before: str, span: re.Match[str]) -> bool:
     )
 
 
-_CLAUSE: Final = re.compile(r"[,.;:|·(]")
-
-
 def _second_of_period(text: str, date: re.Match[str]) -> int | None:
     """Return the end of a period that begins with a date, or ends with it; None of a date alone.
 
@@ -791,6 +791,59 @@ def _second_of_period(text: str, date: re.Match[str]) -> int | None:
         return other.end() if len(years) < 2 or abs(years[0] - years[-1]) < 50 else None
     day = _DAY_BEFORE.search(text, max(date.start() - 16, 0), date.start())
     return date.end() if day is not None and 0 < int(day[1]) <= 31 else None
+
+
+_PUNCTUATION: Final = ".,;:!?()[]|·•–-/\"'«»“”„"
+_NO_PROSE: Final = _DATE_LABELS.union(_MARKS)
+_PROSE_WORDS: Final = 2
+_PROSE_SIGNS: Final = 6  # of scripts without blanks
+_SHORTEST_PROSE: Final = 12  # characters
+_LONGEST_COUNTER: Final = 160
+_SHORT_COUNTER: Final = 3
+_FORUM_WORDS: Final = 3
+_LONGEST_STATISTICS: Final = 4096
+_NEWEST_NAMES: Final = _by_script(WORDS["newest"])[0]
+_NEWEST: Final = re.compile(
+    rf"((?:{'|'.join(_NEWEST_NAMES)})"
+    r"(?:\s(?:is|ist|est|es|è))?[:：\s]{1,4})([^\s:：]{2,30})",
+    re.I,
+)
+_BULLETS: Final = re.compile(r"(\s[|·•]\s)")
+_NUMBER_SIGNS: Final = " .,'+#()"
+_NO_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
+_OTHER_DIGITS: Final = re.compile("[٠-٩۰-۹०-९০-৯੦-੯૦-૯୦-୯௦-௯౦-౯೦-೯൦-൯๐-๙໐-໙༠-༩၀-၉០-៩０-９]")
+_PLAIN_DIGITS: Final = {code: str(int(chr(code))) for code in range(0x660, 0x10000) if chr(code).isdecimal()}
+_SHOWN_NUMBER: Final = re.compile(
+    r"\d++(?>(?:[.,'’٬٫\s]\d{3})*)(?>(?:[.,٫]\d{1,2})?)(?>(?:\s?[km]\b)?)(?:\s([^\W\d]++))?", re.I
+)
+_SUM: Final = re.compile(
+    r"(?<![\d.,])[0-9]{1,2}\s?[+x×*−-]\s?[0-9]{1,2}\s?(?:=(?:\s?\?)?|\?)(?=\s?(?:\x1f|\Z))"
+)
+_AUDIENCE, _FORUM, _NOW, _WATCHING, _OFTEN = (
+    frozenset(WORDS[name].split()) for name in ("audience", "forum", "now", "watching", "times")
+)
+_PEOPLE: Final = frozenset((WORDS["counters"] + WORDS["people"]).split()) - _WATCHING
+_VISITS: Final = _AUDIENCE.union(*(WORDS[name].split() for name in ("visits", "people", "reactions")))
+_COUNTER_WORDS: Final = _VISITS.union(_FORUM, _WATCHING, re.split(r"[|\s]+", WORDS["carts"])) - {""}
+_CART: Final = re.compile(
+    rf"(?:(?:my|your|the|view)\s)?(?:{_any_phrase('carts')})\s?[:：]?\s?\(?[0-9]{{1,3}}\)?(?:\sitems?)?"
+)
+_AUDIENCE_SIGNS: Final = re.compile("|".join(WORDS["audience_signs"].split()))
+_STATED: Final = _STATEMENTS - {"antal", "total"}  # numbers of what the next word says
+_LABELLED_COUNT: Final = re.compile(r"(?:[:：#№]|n[º°o]\.?|nr\.?|num(?:ber|mer|ero)|número)\s?[0-9]")
+_NO_COUNT: Final = re.compile(  # prices, hours, shares, years
+    r"[$€£¥₽₹₺₩₫₴₪฿￥%]|[0-9][:/–-][0-9]|[0-9][.,][0-9]{1,2}(?![0-9]|\s?[km]\b)|(?<![0-9.,])(?:19|20)[0-9]{2}(?![0-9.,])"
+)
+_NUMBER_OF_DATE: Final = re.compile("[0-9]++")
+_DIGITS: Final = re.compile(rb"11*+")  # its literal begin makes the search fast
+_WORD_AFTER: Final = re.compile(r"(?:st|nd|rd|th|er|º|°)?\.?[\s-]?(?:de |of )?([月월]|[^\W\d]++)", re.I)
+_WORD_BEFORE: Final = re.compile(r"(?<![^\W\d])([^\W\d]++)\.?[\s-]$")
+_YEAR_DIGITS: Final = re.compile(r"(?:19|20)[0-9][0-9]|25[5-9][0-9]")
+_UNSPACED_WORD: Final = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
+_UNSPACED_DATE: Final = re.compile(
+    "(?:星期|周|週)[一二三四五六日天]|[月火水木金土日]曜日?|[年月日時时分秒년월일]|พ\\.?ศ|วันที่|วัน|เวลา|เดือน|น\\."
+    "|ថ្ងៃ[\u1780-\u17ff]*+|ទី|ខែ[\u1780-\u17ff]*+|ឆ្នាំ|ວັນທີ|ເດືອນ"
+)
 
 
 def marked_prose(text: str, separator: str, joint: str = " ") -> str:
@@ -935,57 +988,10 @@ def _is_prose_word(word: str) -> bool:
     return len(word) >= shortest and not any(map(str.isdigit, word))
 
 
-_PUNCTUATION: Final = ".,;:!?()[]|·•–-/\"'«»“”„"
-_NO_PROSE: Final = _DATE_LABELS.union(_MARKS)
-_PROSE_WORDS: Final = 2
-_PROSE_SIGNS: Final = 6  # of scripts without blanks
-_SHORTEST_PROSE: Final = 12  # characters
-_LONGEST_COUNTER: Final = 160
-_SHORT_COUNTER: Final = 3
-_FORUM_WORDS: Final = 3
-_LONGEST_STATISTICS: Final = 4096
-_NEWEST_NAMES: Final = _by_script(WORDS["newest"])[0]
-_NEWEST: Final = re.compile(
-    rf"((?:{'|'.join(_NEWEST_NAMES)})"
-    r"(?:\s(?:is|ist|est|es|è))?[:：\s]{1,4})([^\s:：]{2,30})",
-    re.I,
-)
-_BULLETS: Final = re.compile(r"(\s[|·•]\s)")
-_NUMBER_SIGNS: Final = " .,'+#()"
-_NO_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
-_OTHER_DIGITS: Final = re.compile("[٠-٩۰-۹०-९০-৯੦-੯૦-૯୦-୯௦-௯౦-౯೦-೯൦-൯๐-๙໐-໙༠-༩၀-၉០-៩０-９]")
-_PLAIN_DIGITS: Final = {code: str(int(chr(code))) for code in range(0x660, 0x10000) if chr(code).isdecimal()}
-_SHOWN_NUMBER: Final = re.compile(
-    r"\d++(?>(?:[.,'’٬٫\s]\d{3})*)(?>(?:[.,٫]\d{1,2})?)(?>(?:\s?[km]\b)?)(?:\s([^\W\d]++))?", re.I
-)
-_SUM: Final = re.compile(
-    r"(?<![\d.,])[0-9]{1,2}\s?[+x×*−-]\s?[0-9]{1,2}\s?(?:=(?:\s?\?)?|\?)(?=\s?(?:\x1f|\Z))"
-)
-_AUDIENCE, _FORUM, _NOW, _WATCHING, _OFTEN = (
-    frozenset(WORDS[name].split()) for name in ("audience", "forum", "now", "watching", "times")
-)
-_PEOPLE: Final = frozenset((WORDS["counters"] + WORDS["people"]).split()) - _WATCHING
-_VISITS: Final = _AUDIENCE.union(*(WORDS[name].split() for name in ("visits", "people", "reactions")))
-_COUNTER_WORDS: Final = _VISITS.union(_FORUM, _WATCHING, re.split(r"[|\s]+", WORDS["carts"])) - {""}
-_CART: Final = re.compile(
-    rf"(?:(?:my|your|the|view)\s)?(?:{_any_phrase('carts')})\s?[:：]?\s?\(?[0-9]{{1,3}}\)?(?:\sitems?)?"
-)
-_AUDIENCE_SIGNS: Final = re.compile("|".join(WORDS["audience_signs"].split()))
-_STATED: Final = _STATEMENTS - {"antal", "total"}  # numbers of what the next word says
-_LABELLED_COUNT: Final = re.compile(r"(?:[:：#№]|n[º°o]\.?|nr\.?|num(?:ber|mer|ero)|número)\s?[0-9]")
-_NO_COUNT: Final = re.compile(  # prices, hours, shares, years
-    r"[$€£¥₽₹₺₩₫₴₪฿￥%]|[0-9][:/–-][0-9]|[0-9][.,][0-9]{1,2}(?![0-9]|\s?[km]\b)|(?<![0-9.,])(?:19|20)[0-9]{2}(?![0-9.,])"
-)
-_NUMBER_OF_DATE: Final = re.compile("[0-9]++")
-_DIGITS: Final = re.compile(rb"11*+")  # its literal begin makes the search fast
-_WORD_AFTER: Final = re.compile(r"(?:st|nd|rd|th|er|º|°)?\.?[\s-]?(?:de |of )?([月월]|[^\W\d]++)", re.I)
-_WORD_BEFORE: Final = re.compile(r"(?<![^\W\d])([^\W\d]++)\.?[\s-]$")
-_YEAR_DIGITS: Final = re.compile(r"(?:19|20)[0-9][0-9]|25[5-9][0-9]")
-_UNSPACED_WORD: Final = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
-_UNSPACED_DATE: Final = re.compile(
-    "(?:星期|周|週)[一二三四五六日天]|[月火水木金土日]曜日?|[年月日時时分秒년월일]|พ\\.?ศ|วันที่|วัน|เวลา|เดือน|น\\."
-    "|ថ្ងៃ[\u1780-\u17ff]*+|ទី|ខែ[\u1780-\u17ff]*+|ឆ្នាំ|ວັນທີ|ເດືອນ"
-)
+_DATED_REACH: Final = 4  # words
+_LABEL: Final = re.compile(r"(?<![^\W\d])[^\W\d][^:：·|•\x05]{2,40}[:：]\s?$")
+_VERSION_BEFORE: Final = re.compile(r"\b\d{1,4}\.\d{1,4}(?:\.[\w-]{1,12}){0,2}\]?\s?[(\[-]\s?$")
+_SENTENCE_WORDS: Final = 5  # about a date with a clock
 
 
 def is_dated(before: str, after: str, text: str = "") -> bool:
@@ -1054,12 +1060,6 @@ def _is_own_label(text: str) -> bool:
         and _TIME_SIGNS.search(label[0]) is None
         and _DATE_LABELS.isdisjoint(_LAST_WORDS.findall(label[0])[-1:])
     )
-
-
-_DATED_REACH: Final = 4  # words
-_LABEL: Final = re.compile(r"(?<![^\W\d])[^\W\d][^:：·|•\x05]{2,40}[:：]\s?$")
-_VERSION_BEFORE: Final = re.compile(r"\b\d{1,4}\.\d{1,4}(?:\.[\w-]{1,12}){0,2}\]?\s?[(\[-]\s?$")
-_SENTENCE_WORDS: Final = 5  # about a date with a clock
 
 
 def says_update(label: str) -> bool:
