@@ -38,9 +38,6 @@ CHANGING: dict[str, tuple[str, Made]] = {
     "twice": (HTML, lambda n: page(f"<p>{FILLER}</p><p>{row(n)}</p><i>{FILLER}</i><p>{row(n)}</p>")),
     "four-times": (HTML, lambda n: page(f"<p>{FILLER}</p><p>{row(n)}</p>" * 4)),
     "root-ad": (HTML, lambda n: page(f"<div id=app class=ad><p>{FILLER} {row(n)}</p></div>")),
-    "no-ads": (HTML, lambda n: page(f"<p>{FILLER}</p><div class='no-ads'>{row(n)}</div>")),
-    "ad-listing": (HTML, lambda n: page(f"<p>{FILLER}</p><div class='ad-listing'>{row(n)}</div>")),
-    "gpt": (HTML, lambda n: page(f"<p>{FILLER}</p><div id='gpt-models'>{row(n)}</div>")),
     "hidden": (HTML, lambda n: page(f"<div style='display:none'><p>{FILLER} {row(n)}</p></div>")),
     "nav": (HTML, lambda n: page(f"<nav>{FILLER} {row(n)}</nav><p>Menu</p>")),
     "long-script": (
@@ -51,11 +48,6 @@ CHANGING: dict[str, tuple[str, Made]] = {
         HTML,
         lambda n: page("", f'<script type="application/ld+json">"{row(n)}"</script>'),
     ),
-    "rupiah": (
-        HTML,
-        lambda n: filled(f"Rp 151000000{n // 3}").replace("10000002", "10000003"),
-    ),
-    "hours": (HTML, lambda n: filled(f"Mon-Fri 9:00-{(17, 17, 18, 19)[n - 1]}:00")),
     "json": ("application/json", lambda n: json.dumps({"price": row(n), "id": 7})),
     "lines": ("application/x-ndjson", lambda n: f'{{"id": 1}}\n{{"p": "{row(n)}"}}\n'),
     "csv": ("text/csv", lambda n: f"name,price\nGull,{row(n)}\n"),
@@ -65,22 +57,11 @@ CHANGING: dict[str, tuple[str, Made]] = {
 }
 STILL: dict[str, tuple[str, Made]] = {
     "date": (HTML, lambda n: filled(f"{9 + n}-Nov-2026")),
-    "built": (
-        HTML,
-        lambda n: filled(f"Built on {9 + n} Nov 2026 04:12:0{n} in 0.{n}4 s"),
-    ),
-    "ago": (HTML, lambda n: filled(f"{n + 1} ore fa")),
-    "german": (
-        HTML,
-        lambda n: filled(f"vor {('einer', 'zwei', 'drei', 'vier')[n - 1]} Stunden"),
-    ),
-    "views": (HTML, lambda n: filled(f"Просмотров: 1 20{n}")),
     "cookies": (
         HTML,
         lambda n: page(f"<p>{FILLER}</p>" + "<div id=cookie-bar>We use cookies</div>" * (n % 2)),
     ),
     "aside": (HTML, lambda n: page(f"<main>{FILLER}</main><aside>Weather: {n} degrees</aside>")),
-    "token": (HTML, lambda n: page(f"<p>{FILLER}</p><input type=hidden name=csrf value={n}>")),
     "keys": (
         "application/json",
         lambda n: json.dumps(dict(list({"a": 1, "b": [2, 3]}.items())[:: (-1) ** n])),

@@ -14,26 +14,21 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scrapy import FormRequest, Request, Spider
 from scrapy.crawler import Crawler
-from scrapy.http import JsonRequest, Response
+from scrapy.http import JsonRequest
 from scrapy.http.request import NO_CALLBACK
 from scrapy.settings import Settings as ScrapySettings
-from scrapy.spiders import CrawlSpider
 from scrapy.utils.request import RequestFingerprinter
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c.commands.project import Project
 from scrapy_gp4c.crawling.requests import (
     FOUND_BY,
-    META,
     TRANSIENT_META,
     UNKNOWN_FINDER,
     Rebuilder,
-    finder_for,
     finder_of,
     from_stored,
-    hide_finder,
     is_page_request,
-    mark_finder,
     page_key,
     to_stored,
 )
@@ -178,21 +173,6 @@ def test_deep_nesting_is_named_not_fatal() -> None:
     for _ in range(100_000):
         deep = [deep]
     assert to_stored(Request(URL, meta={"deep": deep}), SPIDER)["unstorable"] == ["meta deep"]
-
-
-def test_crawlspider_requests_can_be_kept() -> None:
-    """CrawlSpider's own callback and the number of its rule come back."""
-    spider = CrawlSpider(name="rules")
-    request = Request(URL, callback=spider._callback, errback=spider._errback, meta={"rule": 0})
-    rebuilt = from_stored(to_stored(request, spider), spider)
-    assert (rebuilt.callback, rebuilt.errback) == (spider._callback, spider._errback)
-    assert rebuilt.meta["rule"] == 0
-
-
-def test_a_lost_callback_is_an_attribute_error() -> None:
-    """A spider without the stored method any more says which one is missing."""
-    with pytest.raises(AttributeError, match="parse_elsewhere"):
-        from_stored({"url": URL, "callback": "parse_elsewhere"}, SPIDER)
 
 
 SECRETS = [f"s3cr3t{number:02d}" for number in range(14)]
@@ -525,59 +505,10 @@ async def test_pages_found_before_a_parameter_was_secret_stay_the_pages_they_are
         assert store.request(0) == {"url": site.url("/a?token="), "lacks": ["query token"]}
 
 
-def response(**meta: Any) -> Response:
-    """A response to a request with this meta."""
-    return Response("http://h/", request=Request("http://h/", meta=meta))
-
-
-def marked(found_in: Response | None, **meta: Any) -> Request:
-    """A request that was found there."""
-    request = Request("http://h/x", meta=meta)
-    mark_finder(request, finder_for(found_in))
-    return request
-
-
 class ThreePages:
     """A store, as far as it is asked here."""
 
     pages = 3
-
-
-def test_requests_of_the_start_and_of_visits_carry_their_finder() -> None:
-    """As the column has it: number of the page plus 1, the start's own number."""
-    assert marked(None).meta[FOUND_BY] == START
-    assert marked(response(**{META: {"page": 0}})).meta[FOUND_BY] == 1
-    assert marked(response(**{META: {"page": 41}})).meta[FOUND_BY] == 42
-
-
-def test_what_no_visit_found_hands_on_who_found_it() -> None:
-    """Only after its own mark was taken off for its callback, as the middleware does."""
-    post = Response("http://h/", request=marked(response(**{META: {"page": 6}})))
-    assert FOUND_BY not in marked(post).meta
-    asked = post.request
-    assert asked is not None
-    asked.meta[FOUND_BY] = 7
-    hide_finder(post)
-    assert FOUND_BY not in asked.meta
-    assert marked(post).meta[FOUND_BY] == 7
-    hide_finder(post)  # a second time finds nothing, and forgets nothing
-    assert marked(post).meta[FOUND_BY] == 7
-
-
-def test_a_visit_goes_before_the_mark_of_its_own_request() -> None:
-    """Found by page 2, visited as page 8: what it yields was found by page 8."""
-    visit = response(**{META: {"page": 8}, FOUND_BY: 3})
-    hide_finder(visit)
-    assert marked(visit).meta[FOUND_BY] == 9
-
-
-@pytest.mark.parametrize("meta", [{}, {META: False}, {META: None}])
-def test_a_mark_that_was_copied_is_taken_away(meta: dict[str, Any]) -> None:
-    """From ``response.meta`` or a request: where nobody knows the finder, an old one is wrong."""
-    assert FOUND_BY not in marked(response(**meta), **{FOUND_BY: 5, "own": 1}).meta
-    nobody_asked = Response("http://h/")
-    hide_finder(nobody_asked)
-    assert FOUND_BY not in marked(nobody_asked, **{FOUND_BY: 5}).meta
 
 
 @given(st.one_of(st.integers(-3, 9), st.just(START), st.none(), st.floats(), st.text(max_size=2)))

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import pytest_twisted
 from scrapy import Request, Spider, signals
-from scrapy.pipelines.media import MediaPipeline
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c.crawling import visits
@@ -38,7 +37,7 @@ class One(Spider):
     def parse(self, response: Any) -> Iterator[Any]:
         """Keep what we are told; give an item with an image."""
         self.results.append(response.meta["gp4c"]["outcome"])
-        yield {"image": response.urljoin("/image")}
+        yield {"file_urls": [response.urljoin("/image")]}
 
     def failed(self, failure: Any) -> None:
         """Keep what failed."""
@@ -201,41 +200,14 @@ async def test_compression_is_no_change(site: Site, store_path: Path) -> None:
     assert second["distance"][0] == 0
 
 
-class Images(MediaPipeline):
-    """A media pipeline of the simplest kind."""
-
-    def get_media_requests(self, item: Any, info: Any, **kwargs: Any) -> list[Request]:
-        """Request the item's image."""
-        return [Request(item["image"])]
-
-    def media_to_download(self, request: Request, info: Any, *, item: Any = None) -> None:
-        """Always download."""
-
-    def media_downloaded(self, response: Any, request: Request, info: Any, *, item: Any = None) -> Any:
-        """Take the response."""
-        return response.body
-
-    def media_failed(self, failure: Any, request: Request, info: Any) -> Any:
-        """Pass the failure on."""
-        return failure
-
-    def item_completed(self, results: Any, item: Any, info: Any) -> Any:
-        """Put the image into the item."""
-        item["body"] = results[0][1]
-        return item
-
-    def file_path(self, request: Request, response: Any = None, info: Any = None, *, item: Any = None) -> str:
-        """Return no meaningful path: nothing is stored."""
-        return "x"
-
-
 @pytest_twisted.ensureDeferred
-async def test_media_and_robots_txt_are_no_pages(site: Site, store_path: Path) -> None:
+async def test_media_and_robots_txt_are_no_pages(site: Site, store_path: Path, tmp_path: Path) -> None:
     """Images of a pipeline and robots.txt are fetched as ever, and are not remembered as pages."""
     site.pages = {"/": html(WORDS), "/image": b"\x89PNG", "/robots.txt": b"User-agent: *\nAllow: /\n"}
-    crawl_settings = {"ITEM_PIPELINES": {Images: 1}, "ROBOTSTXT_OBEY": True}
+    crawl_settings = {"ITEM_PIPELINES": {"scrapy.pipelines.files.FilesPipeline": 1}, "ROBOTSTXT_OBEY": True}
     for cycle in (1, 2, 3):
         site.log.clear()
+        crawl_settings["FILES_STORE"] = str(tmp_path / f"files{cycle}")
         crawler = await crawl(One, store_path, crawl_settings, url=site.url())
         assert sorted(site.log) == [("GET", "/"), ("GET", "/image"), ("GET", "/robots.txt")]
         assert outcomes(store_path, cycle).keys() == {"/"}
@@ -280,44 +252,6 @@ async def test_without_our_middleware_visits_end_as_errors(
     assert crawler.spider.results == [200]
     assert outcomes(store_path, 1) == {"/": ["error"]}
     assert caplog.text.count("DOWNLOADER_MIDDLEWARES leaves out") == 1
-
-
-@pytest_twisted.ensureDeferred
-async def test_statuses_that_the_spider_handles_itself(site: Site, store_path: Path) -> None:
-    """A spider that takes a 404 or a redirect into its callback gets it; the redirect is compared."""
-
-    def missing(request: ServerRequest) -> bytes:
-        request.setResponseCode(404)
-        return b"not here"
-
-    def moved(request: ServerRequest) -> bytes:
-        request.redirect(b"/elsewhere")
-        return b"moved"
-
-    site.pages = {"/missing": missing, "/moved": moved}
-
-    class Handles(One):
-        handle_httpstatus_list = (404, 302)
-
-    for path, outcome in (("/missing", "gone"), ("/moved", "first")):
-        crawler = await crawl(Handles, store_path, url=site.url(path))
-        assert outcome in crawler.spider.results
-    assert ("GET", "/elsewhere") not in site.hits
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_304_that_nobody_asked_for_is_an_error(site: Site, store_path: Path) -> None:
-    """Without validators in the request it says nothing of the page: no judged visit."""
-    site.pages["/"] = html(WORDS)
-    await crawl(One, store_path, url=site.url())
-
-    def unasked(request: ServerRequest) -> bytes:
-        request.setResponseCode(304)
-        return b""
-
-    site.pages["/"] = unasked
-    await crawl(One, store_path, url=site.url())
-    assert outcomes(store_path, 2) == {"/": ["error"]}
 
 
 def raw(head: str, body: str) -> Callable[[ServerRequest], None]:
