@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import signal
 import time
@@ -38,6 +39,12 @@ def pytest_collection() -> Iterator[None]:
     gc.freeze()
     gc.enable()
     return outcome
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let the reactor run every test that is a coroutine."""
+    if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+        pytest_twisted.ensureDeferred(item.obj)
 
 
 @pytest.hookimpl(wrapper=True)

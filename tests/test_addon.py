@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import pytest_twisted
 import scrapy
 from scrapy.settings import Settings as ScrapySettings
 from twisted.internet import threads
@@ -181,7 +180,6 @@ def test_hostile_score_functions_are_one_short_error(expression: str, in_file: b
 
 
 @pytest.mark.slow
-@pytest_twisted.ensureDeferred
 async def test_shell_fetch_and_parse_fetch_only_what_was_asked(project: Path, site: Site) -> None:
     """With a plan waiting in the store, other commands leave it alone and open no store."""
     site.pages = {f"/{number}": html("a page of the plan") for number in range(10)}

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_twisted
 from scrapy import Request, Spider
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.settings import Settings as ScrapySettings
@@ -59,7 +58,6 @@ def late(request: ServerRequest) -> None:
     reactor.callLater(0.3, answer)
 
 
-@pytest_twisted.ensureDeferred
 async def test_all_requests_that_wait_for_a_robots_txt_hear_what_it_says(
     site: Site, store_path: Path
 ) -> None:
@@ -76,7 +74,6 @@ async def test_all_requests_that_wait_for_a_robots_txt_hear_what_it_says(
         assert stats(crawler)["visited"] == len(ALLOWED) + len(FORBIDDEN)
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_robots_txt_that_fails_keeps_nobody_waiting(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -95,7 +92,6 @@ async def test_a_robots_txt_that_fails_keeps_nobody_waiting(
     assert "because its robots.txt fails with" in caplog.text
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_robots_txt_that_redirects_without_end_is_asked_for_once(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -145,7 +141,6 @@ def test_it_takes_the_place_of_scrapys(theirs: dict[Any, int | None], position: 
         (b"<html><pre>\nUser-agent: *\nDisallow: /\n</pre></html>", True),
     ],
 )
-@pytest_twisted.ensureDeferred
 async def test_encodings_and_pages_in_place_of_a_robots_txt(
     body: bytes, is_allowed: bool, site: Site, store_path: Path
 ) -> None:
@@ -165,7 +160,6 @@ class Impatient:
     """Downloader middleware that drops the first request of a robots.txt."""
 
     def __init__(self) -> None:
-        """Wait for it."""
         self.has_dropped = False
 
     def process_request(self, request: Request) -> None:
@@ -179,15 +173,12 @@ class Listed(Many):
     """Requests a page, and those that it lists."""
 
     async def start(self) -> AsyncIterator[Any]:
-        """Request the list."""
         yield Request(self.site.url("/list"))
 
     def parse(self, response: Any) -> Any:
-        """Request what it lists."""
         yield from response.follow_all(css="a", errback=self.failed)
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_robots_txt_that_was_not_asked_for_is_asked_for_again(site: Site, store_path: Path) -> None:
     """Else a fetcher whose batch ended too early would take the host for one without rules from then on."""
     links = "".join(f'<a href="{path}">{path}</a>' for path in (ALLOWED[0], FORBIDDEN[0]))
@@ -202,7 +193,6 @@ class Gopher(Many):
     """Requests of a host what nobody can fetch, before its pages."""
 
     async def start(self) -> AsyncIterator[Any]:
-        """Request the other scheme first."""
         yield Request(self.site.url("/").replace("http:", "gopher:"))
         yield Request(self.site.url("/list"), callback=self.list)
 
@@ -212,7 +202,6 @@ class Gopher(Many):
         yield from response.follow_all(css="a", errback=self.failed)
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_link_that_is_not_http_says_nothing_of_its_host(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import pytest
-import pytest_twisted
 from scrapy import FormRequest, Request, Spider, pqueues
 from scrapy.crawler import Crawler
 from scrapy.http import JsonRequest
@@ -50,7 +49,6 @@ class Collect:
         return cls(crawler)
 
     def process_item(self, item: dict[str, Any]) -> dict[str, Any]:
-        """Keep an item."""
         self.items.append(item)
         return item
 
@@ -83,7 +81,6 @@ class Quotes(Spider):
     name = "quotes"
 
     def parse(self, response: Any) -> Iterator[Any]:
-        """Read a listing."""
         yield item(response, callback="parse")
         for number, link in enumerate(response.css("a.author::attr(href)").getall()):
             yield response.follow(
@@ -96,11 +93,9 @@ class Quotes(Spider):
         yield from response.follow_all(css="a.next", callback=self.parse)
 
     def parse_author(self, response: Any, number: int, from_page: str) -> Iterator[Any]:
-        """Read an author's page."""
         yield item(response, callback="parse_author", number=number, from_page=from_page)
 
     async def failed(self, failure: Any) -> AsyncIterator[Any]:
-        """Report a page that cannot be had."""
         response = failure.value.response
         yield {"url": response.url, "status": response.status, "kwargs": failure.request.cb_kwargs}
 
@@ -131,15 +126,12 @@ class Rules(CrawlSpider):
     )
 
     def parse_start_url(self, response: Any, **kwargs: Any) -> Iterator[Any]:
-        """Read the home page."""
         yield item(response, callback="parse_start_url")
 
     def parse_category(self, response: Any) -> Iterator[Any]:
-        """Read a category."""
         yield item(response, callback="parse_category")
 
     def parse_product(self, response: Any, kind: str) -> Iterator[Any]:
-        """Read a product."""
         yield item(response, callback="parse_product", kind=kind)
 
 
@@ -163,11 +155,9 @@ class Map(SitemapSpider):
     sitemap_rules = (("/news/", "parse_news"), ("/shop/", "parse_shop"))
 
     def parse_news(self, response: Any) -> Iterator[Any]:
-        """Read a news page."""
         yield item(response, callback="parse_news")
 
     def parse_shop(self, response: Any) -> Iterator[Any]:
-        """Read a shop page."""
         yield item(response, callback="parse_shop")
 
 
@@ -197,7 +187,6 @@ class Api(Spider):
     url = ""
 
     async def start(self) -> AsyncIterator[Any]:
-        """Ask for the first page."""
         yield Request(self.url + "?page=1", meta={"source": "api"}, headers={"X-Token": "secret"})
 
     def parse(self, response: Any) -> Iterator[Any]:
@@ -217,7 +206,6 @@ class Api(Spider):
             yield response.request.replace(url=f"{self.url}?page={content['next']}")
 
     async def parse_record(self, response: Any) -> AsyncIterator[Any]:
-        """Read one record."""
         yield item(response, callback="parse_record", priority_set=response.meta["record"])
 
     def gp4c_request(self, request: Request) -> Request:
@@ -261,7 +249,6 @@ def by_url(spider: Any) -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("make", STRANGERS)
-@pytest_twisted.ensureDeferred
 async def test_strangers_spiders_behave_as_without_us(
     make: Callable[[Site], type[Spider]], site: Site, store_path: Path
 ) -> None:
@@ -290,7 +277,6 @@ async def test_strangers_spiders_behave_as_without_us(
         assert store.last_cycle == 6
 
 
-@pytest_twisted.ensureDeferred
 async def test_ranked_cycles_find_the_pages_that_change(site: Site, store_path: Path) -> None:
     """After warm-up, the budget goes to the pages that change; their callbacks and arguments come along."""
     served = {"day": 0}
@@ -320,11 +306,9 @@ class Login(Spider):
     url = ""
 
     async def start(self) -> AsyncIterator[Any]:
-        """Fetch the form."""
         yield Request(self.url + "/login", self.sign_in, meta={"gp4c": False}, dont_filter=True)
 
     def sign_in(self, response: Any) -> Request:
-        """Send the form."""
         token = response.css("input[name=token]::attr(value)").get()
         form = {"user": "me", "password": "x", "token": token}
         return FormRequest(response.url, formdata=form, callback=self.signed_in)
@@ -337,7 +321,6 @@ class Login(Spider):
             yield response.follow(f"/member/{number}", self.parse_member)
 
     def parse_member(self, response: Any) -> Iterator[Any]:
-        """Read a members' page."""
         yield item(response, callback="parse_member")
 
 
@@ -374,7 +357,6 @@ def login_site(site: Site, redirect: bool) -> type[Spider]:
 
 
 @pytest.mark.parametrize(("redirect", "jobdir"), [(False, False), (True, True)])
-@pytest_twisted.ensureDeferred
 async def test_planned_pages_wait_for_the_login(
     redirect: bool, jobdir: bool, site: Site, store_path: Path, tmp_path: Path
 ) -> None:
@@ -397,7 +379,6 @@ async def test_planned_pages_wait_for_the_login(
         assert not signed_in[0]["meta"]["gp4c"]["managed"]
 
 
-@pytest_twisted.ensureDeferred
 async def test_what_is_no_page_passes_untouched(site: Site, store_path: Path) -> None:
     """POST, JSON POST, HEAD and opted-out GETs are fetched in every cycle."""
     site.pages.update({f"/{name}": html(name) for name in ("post", "json", "head", "out", "moved")})
@@ -413,7 +394,6 @@ async def test_what_is_no_page_passes_untouched(site: Site, store_path: Path) ->
         name = "mixed"
 
         async def start(self) -> AsyncIterator[Any]:
-            """Request everything that is no page."""
             for request in (
                 FormRequest(site.url("/post"), formdata={"a": "1"}),
                 JsonRequest(site.url("/json"), data={"a": 1}),
@@ -424,7 +404,6 @@ async def test_what_is_no_page_passes_untouched(site: Site, store_path: Path) ->
                 yield request
 
         def parse(self, response: Any) -> None:
-            """Note what came."""
             seen.append((path_of(response.url), response.meta.get("gp4c")))
 
     for _ in range(3):
@@ -446,7 +425,6 @@ async def test_what_is_no_page_passes_untouched(site: Site, store_path: Path) ->
         assert store.pages == 0
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_page_asked_for_twice_on_purpose_is_fetched_twice(site: Site, store_path: Path) -> None:
     """``dont_filter=True`` from a callback means once more: the same requests as stock, one visit."""
     site.pages["/"] = html(WORDS)
@@ -476,7 +454,6 @@ async def test_a_page_asked_for_twice_on_purpose_is_fetched_twice(site: Site, st
         assert len(outcomes(store_path, cycle)["/"]) == 1
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_page_without_a_copy_is_asked_for_again_beside_a_jobdir(
     site: Site, store_path: Path, tmp_path: Path
 ) -> None:
@@ -498,7 +475,6 @@ async def test_a_page_without_a_copy_is_asked_for_again_beside_a_jobdir(
         assert outcomes(store_path, cycle)["/fails"] == ["gone"], cycle
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_copy_of_a_request_on_its_way_is_a_page_of_its_own(site: Site, store_path: Path) -> None:
     """``request.replace(url=...)`` of a request that the spider has yielded ends no visit of the other."""
 
@@ -512,7 +488,6 @@ async def test_a_copy_of_a_request_on_its_way_is_a_page_of_its_own(site: Site, s
             yield request.replace(url=self.site.url("/b"))
 
         def parse(self, response: Any) -> Any:
-            """Tell the visit."""
             yield {"path": path_of(response.url), "outcome": response.meta["gp4c"]["outcome"]}
 
     for path in ("/a", "/b"):
@@ -523,7 +498,6 @@ async def test_a_copy_of_a_request_on_its_way_is_a_page_of_its_own(site: Site, s
         assert result == [("/a", outcome), ("/b", outcome)]
 
 
-@pytest_twisted.ensureDeferred
 async def test_meta_tells_the_callback_about_the_visit(site: Site, store_path: Path) -> None:
     """``response.meta["gp4c"]`` has outcome, change, distance, counts, cycle, kind and score."""
     site.pages["/"] = html(WORDS)
@@ -534,7 +508,6 @@ async def test_meta_tells_the_callback_about_the_visit(site: Site, store_path: P
         start_urls = (site.url("/"),)
 
         def parse(self, response: Any) -> None:
-            """Keep what we are told."""
             results.append(response.meta["gp4c"])
 
     for cycle in range(1, 5):
@@ -552,7 +525,6 @@ async def test_meta_tells_the_callback_about_the_visit(site: Site, store_path: P
     assert results[2]["distance"] >= 3
 
 
-@pytest_twisted.ensureDeferred
 async def test_off_site_pages_are_not_fetched_any_more(site: Site, store_path: Path) -> None:
     """A page outside ``allowed_domains`` as they are now is excluded, planned or not."""
     site.pages["/"] = html(WORDS)
@@ -582,7 +554,6 @@ BAD_REQUESTS: list[Any] = [
 ]
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_bad_stored_request_fails_its_own_page_alone(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -604,7 +575,6 @@ async def test_a_bad_stored_request_fails_its_own_page_alone(
     assert not [record for record in caplog.records if record.exc_info]
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_finished_crawl_leaves_nothing_in_memory(site: Site, store_path: Path) -> None:
     """Crawl after crawl in one process: run, cycle and crawler are freed."""
     spider = quotes_site(site)
@@ -629,7 +599,6 @@ class Torn(RecrawlScheduler):
     how = "file"
 
     def next_request(self) -> Request | None:
-        """Return the next request."""
         self.served += 1
         if self.served == 5 and self.dqs is not None and self.how == "push":
             self.dqs.push = struct.unpack  # type: ignore[method-assign, assignment]
@@ -647,7 +616,6 @@ class Torn(RecrawlScheduler):
 
 
 @pytest.mark.parametrize("how", ["file", "entry", "push", "list", "leftover"])
-@pytest_twisted.ensureDeferred
 async def test_a_torn_queue_in_a_jobdir_ends_no_crawl_and_loses_no_page(
     site: Site, store_path: Path, tmp_path: Path, how: str
 ) -> None:
@@ -674,7 +642,6 @@ async def test_a_torn_queue_in_a_jobdir_ends_no_crawl_and_loses_no_page(
     assert outcomes(store_path, 1) == {path: ["first"] for path in paths}
 
 
-@pytest_twisted.ensureDeferred
 async def test_redirects_and_retries_end_the_visit_of_the_page_asked_for(
     site: Site, store_path: Path
 ) -> None:
@@ -698,7 +665,6 @@ async def test_redirects_and_retries_end_the_visit_of_the_page_asked_for(
         start_urls = tuple(site.url(path) for path in ("/target", "/moves", "/fails-once"))
 
         def parse(self, response: Any) -> Iterator[Any]:
-            """Read a page."""
             yield {"url": response.url, "asked": response.meta.get("redirect_urls", [response.url])[0]}
 
     for cycle in (1, 2, 3):
@@ -717,7 +683,6 @@ class Watching(Spider):
     left_out = 0
 
     def parse(self, response: Any) -> None:
-        """Count."""
         Watching.left_out = gc.get_freeze_count()
         response.meta["gp4c"]["cycle"] = marker = [response]
         assert any(one is marker for one in gc.get_objects()), "a collection walks what a crawl makes"
@@ -731,7 +696,6 @@ def _nothing_left_out() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_nothing_left_out")
-@pytest_twisted.ensureDeferred
 async def test_collections_of_a_crawl_leave_out_what_was_there(site: Site, store_path: Path) -> None:
     """The modules, for one; when it is over, all is collected again."""
     site.pages["/"] = html("a page")
@@ -742,7 +706,6 @@ async def test_collections_of_a_crawl_leave_out_what_was_there(site: Site, store
 
 
 @pytest.mark.usefixtures("_nothing_left_out")
-@pytest_twisted.ensureDeferred
 async def test_what_a_program_has_left_out_stays_so(site: Site, store_path: Path) -> None:
     """A crawl in such a program neither leaves out more nor takes it in again."""
     site.pages["/"] = html("a page")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_twisted
 
 from scrapy_gp4c.errors import Gp4cError, StoreError, UnknownPageError
 from scrapy_gp4c.store.opening import open_store
@@ -27,11 +26,9 @@ class News(Pages):
 
 
 def arguments_of(action: str, url: str) -> list[str]:
-    """What an action needs."""
     return [url] if action in ("why", "history") else []
 
 
-@pytest_twisted.ensureDeferred
 async def test_actions_on_the_store_of_a_crawl_that_runs(
     site: Site,
     store_path: Path,

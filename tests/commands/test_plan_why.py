@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import pytest_twisted
 
 from scrapy_gp4c.commands.actions import IN_PLACE_OF_SETTINGS
 from scrapy_gp4c.commands.project import Project
@@ -41,7 +40,6 @@ async def crawled(site: Site, store: Path, cycles: int) -> None:
         await crawl(News, store, SETTINGS, site=site)
 
 
-@pytest_twisted.ensureDeferred
 async def test_plan_and_why_tell_what_the_next_crawl_does(
     site: Site,
     store_path: Path,
@@ -87,7 +85,6 @@ async def test_plan_and_why_tell_what_the_next_crawl_does(
 
 
 @pytest.mark.slow
-@pytest_twisted.ensureDeferred
 async def test_plan_by_other_settings_and_an_unknown_page(
     site: Site,
     store_path: Path,

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_twisted
 from scrapy import Request, Spider
 
 from scrapy_gp4c.errors import NoticeError
@@ -25,11 +24,9 @@ class News(Spider):
     name = "news"
 
     def parse(self, response: Any) -> Iterator[Request]:
-        """Follow all links."""
         yield from response.follow_all(css="a")
 
 
-@pytest_twisted.ensureDeferred
 async def test_commands_tell_what_crawls_found(
     site: Site,
     store_path: Path,

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_twisted
 
 from tests.commands.test_commands import in_process, make_project
 from tests.support.loopback import Pages, Site, crawl, outcomes
@@ -20,7 +19,6 @@ Made = Callable[[int], "str | bytes"]
 
 
 def page(body: str, head: str = "") -> str:
-    """An HTML page."""
     return f"<html><head><title>Page</title>{head}</head><body>{body}</body></html>"
 
 
@@ -85,7 +83,6 @@ class Reader(Pages):
     name = "news"
 
 
-@pytest_twisted.ensureDeferred
 async def test_changes_are_found_and_noise_is_left_alone(
     site: Site,
     store_path: Path,
@@ -132,7 +129,6 @@ async def test_changes_are_found_and_noise_is_left_alone(
     assert checked("why", capsys.readouterr().out)["known"]["compared"]["left_out"] == ["sidebar"]
 
 
-@pytest_twisted.ensureDeferred
 async def test_the_clock_of_a_page_stops_counting(site: Site, store_path: Path) -> None:
     """After three changes in a row; a change beside it is found, and the store survives its folds."""
     now = {"cycle": 1}

@@ -10,7 +10,6 @@ from typing import Any
 
 import brotli
 import pytest
-import pytest_twisted
 
 from scrapy_gp4c.middleware import MAX_MEMBERS, lacks_end, zstd
 from tests.support.loopback import Pages, Site, crawl, html, outcomes
@@ -64,7 +63,6 @@ def test_what_cannot_be_known_is_no_error() -> None:
         assert not lacks_end(body, encodings)
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_crawl_takes_truncated_pages_for_errors(tmp_path: Path) -> None:
     """Whole, cut, whole, cut: the copy stays what it was."""
     cut = {"at": 0}

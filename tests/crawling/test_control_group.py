@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import pytest_twisted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
@@ -93,7 +92,6 @@ def test_estimates_are_shares_within_their_intervals(
 
 
 def make(**given_settings: Any) -> Settings:
-    """Return the validated settings."""
     return Settings.load(ScrapySettings({f"GP4C_{name}": value for name, value in given_settings.items()}))
 
 
@@ -259,17 +257,7 @@ def test_a_text_that_changes_back_is_no_change_for_the_shadow() -> None:
     shadows = np.zeros(1, SHADOW)
     shadows["copy"] = shadows["current"] = 0xFF
     record = {"cycle": 5, "formula": "t", "clock": "visits", "seed": 0}
-    record["plan"] = {
-        "ranked": 1,
-        "rankable": 9,
-        "budget": 1,
-        "cuts": [(100.0, 0)],
-        "hub": 0,
-        "panel": 0,
-        "warmup": 0,
-        "new": 0,
-    }
-    record["rounds"] = [{"planned": 1, "seen": 0}]
+    record |= planned_with_cut(100.0, rankable=9)
     visits = np.zeros(1, VISIT)
     visits["outcome"] = CHANGED
     for text, outdated in ((0xFFFF, 1), (0xFF, 0)):
@@ -388,16 +376,6 @@ def test_a_kill_between_rounds_that_read_related_pages_changes_nothing(
     assert logs[0] == logs[1]
 
 
-def test_shadows_of_another_cycle_or_form_are_not_used(tmp_path: Path) -> None:
-    """A cycle without a panel in between begins anew; so does a version with other columns."""
-    with Store(tmp_path / "s") as store:
-        shadows = np.ones(3, SHADOW)
-        store.keep_shadows(4, shadows)
-        store.keep_shadows(5, shadows[:2])
-        assert [len(store.shadows(cycle)) for cycle in (3, 4, 5, 6)] == [0, 3, 2, 0]
-        assert store.shadows(4).tobytes() == shadows.tobytes()
-
-
 def test_a_resumed_cycle_ranks_shadows_by_the_function_of_its_plan(tmp_path: Path) -> None:
     """The settings may name another score function by then: the plan was made with the recorded one."""
     shadows = np.zeros(2, SHADOW)
@@ -438,7 +416,6 @@ def test_a_dotted_path_in_a_record_is_the_settings_or_nothing(
 
 
 @pytest.mark.slow
-@pytest_twisted.ensureDeferred
 async def test_a_crawl_shows_what_goes_on_elsewhere(
     site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:

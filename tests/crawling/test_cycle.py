@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import pytest_twisted
 from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import Request, Spider
@@ -35,18 +34,15 @@ class Pages(Spider):
     urls: tuple[str, ...] = ()
 
     async def start(self) -> AsyncIterator[Any]:
-        """Request every page."""
         self.visits: dict[str, dict[str, Any]] = {}
         self.failures: list[Any] = []
         for url in self.urls:
             yield Request(url, errback=self.failed)
 
     def parse(self, response: Any) -> None:
-        """Keep what we are told."""
         self.visits[response.url] = response.meta["gp4c"]
 
     def failed(self, failure: Any) -> None:
-        """Keep what failed."""
         self.failures.append(failure)
 
 
@@ -65,7 +61,6 @@ def kinds(path: Path, cycle: int) -> Counter[str]:
 
 
 @pytest.mark.parametrize("warmup_visits", [0, 2])
-@pytest_twisted.ensureDeferred
 async def test_warmup_visits(warmup_visits: int, urls: tuple[str, ...], store_path: Path) -> None:
     """Each page gets its first visit and so many judged ones; only then the budget decides."""
     crawl_settings = {"GP4C_WARMUP_VISITS": warmup_visits, "GP4C_BUDGET": 7, "GP4C_DISCOVERY": 0.0}
@@ -79,7 +74,6 @@ async def test_warmup_visits(warmup_visits: int, urls: tuple[str, ...], store_pa
             assert kinds(store_path, cycle) == {"ranked": 7}
 
 
-@pytest_twisted.ensureDeferred
 async def test_budget(urls: tuple[str, ...], store_path: Path) -> None:
     """A share is of the known pages, rounded down; a count is a count, at most all of them."""
     crawl_settings = {"GP4C_WARMUP_VISITS": 0, "GP4C_DISCOVERY": 0.0}
@@ -90,7 +84,6 @@ async def test_budget(urls: tuple[str, ...], store_path: Path) -> None:
         assert kinds(store_path, cycle) == {"ranked": revisits}
 
 
-@pytest_twisted.ensureDeferred
 async def test_new_pages_cap(urls: tuple[str, ...], site: Site, store_path: Path) -> None:
     """No cycle fetches more new pages than the cap; the others wait their turn, and none is forgotten."""
     crawl_settings = {"GP4C_WARMUP_VISITS": 0, "GP4C_BUDGET": 1}
@@ -104,7 +97,6 @@ async def test_new_pages_cap(urls: tuple[str, ...], site: Site, store_path: Path
         assert store.pages == PAGES
 
 
-@pytest_twisted.ensureDeferred
 async def test_panel(urls: tuple[str, ...], store_path: Path) -> None:
     """The panel is visited in every cycle, is always the same, and counts within the budget."""
     crawl_settings = {"GP4C_PANEL": 0.25, "GP4C_BUDGET": 0.5, "GP4C_WARMUP_VISITS": 0}
@@ -121,7 +113,6 @@ async def test_panel(urls: tuple[str, ...], store_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("distance", "outcome"), [(1, "changed"), (64, "unchanged")])
-@pytest_twisted.ensureDeferred
 async def test_distance(distance: int, outcome: str, site: Site, store_path: Path) -> None:
     """The same small change counts or not, as GP4C_DISTANCE says."""
     site.pages["/"] = html(WORDS)
@@ -134,7 +125,6 @@ async def test_distance(distance: int, outcome: str, site: Site, store_path: Pat
     assert 1 <= visit["distance"] < 64
 
 
-@pytest_twisted.ensureDeferred
 async def test_simhash(site: Site, store_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """GP4C_FINGERPRINT = "simhash" keeps the package's SimHash of the words, also in records and exports.
 
@@ -166,7 +156,6 @@ class Validated:
         self.asked: list[tuple[bytes | None, bytes | None]] = []
 
     def __call__(self, request: ServerRequest) -> bytes:
-        """Serve the page, or 304."""
         self.asked.append((request.getHeader(b"If-None-Match"), request.getHeader(b"If-Modified-Since")))
         etag = f'"v{self.version}"'.encode()
         request.setHeader(b"ETag", etag)
@@ -178,7 +167,6 @@ class Validated:
 
 
 @pytest.mark.parametrize("skip", [True, False])
-@pytest_twisted.ensureDeferred
 async def test_skip_unchanged(skip: bool, site: Site, store_path: Path) -> None:
     """Validators are sent, and of unchanged pages the errback hears alone, by `Unchanged`: if so set."""
     with_validators = Validated()
@@ -209,7 +197,6 @@ async def test_skip_unchanged(skip: bool, site: Site, store_path: Path) -> None:
     assert [end["/validated"] for end in ends] == [[outcome] for outcome in expected]
 
 
-@pytest_twisted.ensureDeferred
 async def test_cycle_records_tell_what_was_done(urls: tuple[str, ...], store_path: Path) -> None:
     """Every cycle's record has its settings and its counts; the stats of the crawl agree."""
     crawl_settings = {
@@ -234,7 +221,6 @@ async def test_cycle_records_tell_what_was_done(urls: tuple[str, ...], store_pat
     assert records[-1]["change_rate"] == stats(crawler)["change_rate"] == 0.0
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_jobdir_kept_between_cycles(urls: tuple[str, ...], store_path: Path, tmp_path: Path) -> None:
     """What a JOBDIR remembers as seen does not keep planned pages from being visited."""
     crawl_settings = {"JOBDIR": str(tmp_path / "job"), "GP4C_BUDGET": 1.0}
@@ -246,7 +232,6 @@ async def test_a_jobdir_kept_between_cycles(urls: tuple[str, ...], store_path: P
         }
 
 
-@pytest_twisted.ensureDeferred
 async def test_kills_in_the_first_second_leave_no_empty_cycles(
     urls: tuple[str, ...], store_path: Path
 ) -> None:
@@ -263,7 +248,6 @@ async def test_kills_in_the_first_second_leave_no_empty_cycles(
         assert store.verify() == []
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_clock_that_steps_back_within_a_cycle_costs_nothing(
     urls: tuple[str, ...], store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

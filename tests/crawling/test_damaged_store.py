@@ -6,7 +6,6 @@ from typing import Any
 
 import lmdb
 import pytest
-import pytest_twisted
 
 from scrapy_gp4c.store.lmdb_store.environment import Environment, store_error
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -26,7 +25,6 @@ def damage(path: Path, table: str, which: int) -> None:
 
 
 @pytest.mark.parametrize("table", ["urls", "validators", "ids"])
-@pytest_twisted.ensureDeferred
 async def test_damage_that_a_crawl_meets_ends_it_with_one_line(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture, table: str
 ) -> None:
@@ -52,7 +50,6 @@ async def test_damage_that_a_crawl_meets_ends_it_with_one_line(
 
 
 @pytest.mark.parametrize("served", [0, 60])
-@pytest_twisted.ensureDeferred
 async def test_a_store_that_can_do_nothing_more_ends_the_crawl_with_one_line(
     site: Site,
     store_path: Path,
@@ -90,7 +87,6 @@ async def test_a_store_that_can_do_nothing_more_ends_the_crawl_with_one_line(
         assert sum(len(rows) for _, rows in store.visits()) == PAGES
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_crawl_says_what_it_found_right(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

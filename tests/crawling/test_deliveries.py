@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_twisted
 from scrapy import FormRequest, Request, Spider
 from scrapy.downloadermiddlewares.retry import get_retry_request
 from scrapy.exceptions import CloseSpider, DropItem
@@ -37,7 +36,6 @@ class Failing(Spider):
     where = "/1"
 
     async def start(self) -> AsyncIterator[Any]:
-        """Ask for all pages."""
         self.seen: dict[str, Any] = {}
         self.items: list[str] = []
         for path in PATHS:
@@ -69,13 +67,11 @@ class Pipeline:
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Any:
-        """Know the crawler."""
         self = cls()
         self.crawler = crawler  # type: ignore[attr-defined]
         return self
 
     def process_item(self, item: Any) -> Any:
-        """Keep it."""
         spider = self.crawler.spider  # type: ignore[attr-defined]
         if item["path"] == spider.where and spider.how == "pipeline":
             raise OSError("the database is away")
@@ -101,7 +97,6 @@ async def cycle(site: Site, path: Path, how: str = "", **settings: Any) -> Any:
 
 @pytest.mark.parametrize("skip", [False, True])
 @pytest.mark.parametrize("how", ["callback", "late", "pipeline", "close"])
-@pytest_twisted.ensureDeferred
 async def test_a_change_that_was_not_used_is_delivered_again(
     how: str, skip: bool, site: Site, store_path: Path
 ) -> None:
@@ -124,7 +119,6 @@ async def test_a_change_that_was_not_used_is_delivered_again(
 
 
 @pytest.mark.parametrize("how", ["callback", "pipeline"])
-@pytest_twisted.ensureDeferred
 async def test_a_new_page_that_was_not_used_is_new_again(how: str, site: Site, store_path: Path) -> None:
     """Until it was used once."""
     serve(site, 1)
@@ -137,7 +131,6 @@ async def test_a_new_page_that_was_not_used_is_new_again(how: str, site: Site, s
     assert (await cycle(site, store_path)).items == []
 
 
-@pytest_twisted.ensureDeferred
 async def test_an_item_that_its_feed_does_not_take_is_delivered_again(
     site: Site, store_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -160,26 +153,22 @@ class Posting(Spider):
     how = ""
 
     async def start(self) -> AsyncIterator[Any]:
-        """Ask for the page."""
         self.items: list[str] = []
         yield Request(self.site.url("/"))
 
     def parse(self, response: Any) -> Iterator[Any]:
-        """Ask for the rest of an item."""
         if visit(response).is_new or visit(response).changed:
             text = response.css("p::text").get()
             url = "http://127.0.0.1:1/" if self.how == "connection" else self.site.url("/api")
             yield FormRequest(url, self.complete, formdata={"q": "1"}, cb_kwargs={"text": text})
 
     def complete(self, response: Any, text: str) -> None:
-        """Keep the item."""
         if self.how == "callback":
             raise ValueError("a price that is none")
         self.items.append(text[:9])
 
 
 @pytest.mark.parametrize("how", ["callback", "status", "connection", "unsent"])
-@pytest_twisted.ensureDeferred
 async def test_a_visit_is_delivered_when_the_requests_of_its_callback_are(
     how: str, site: Site, store_path: Path
 ) -> None:
@@ -206,7 +195,6 @@ class Broken(Spider):
     name = "broken"
 
     async def start(self) -> AsyncIterator[Any]:
-        """Fail after a page."""
         yield Request(self.url)  # type: ignore[attr-defined]
         raise KeyError("no more")
 
@@ -214,7 +202,6 @@ class Broken(Spider):
         """Read it."""
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_start_that_fails_is_one_error(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -227,7 +214,6 @@ async def test_a_start_that_fails_is_one_error(
     assert outcomes(store_path, 1) == {"/1": ["first"]}
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_dropped_item_was_used(site: Site, store_path: Path) -> None:
     """By a pipeline that did not want it."""
     serve(site, 1)
@@ -235,7 +221,6 @@ async def test_a_dropped_item_was_used(site: Site, store_path: Path) -> None:
     assert (await cycle(site, store_path)).seen["/1"][0] == "unchanged"
 
 
-@pytest_twisted.ensureDeferred
 async def test_it_is_due_whatever_its_score(site: Site, store_path: Path) -> None:
     """Outside the budget of one page."""
     settings = {"GP4C_BUDGET": 1, "GP4C_DISCOVERY": 0.0, "GP4C_SCORE_FUNCTION": "t"}
@@ -252,7 +237,6 @@ async def test_it_is_due_whatever_its_score(site: Site, store_path: Path) -> Non
     assert spider.items == ["/1"]
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_page_that_always_fails_counts_as_delivered(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -268,7 +252,6 @@ async def test_a_page_that_always_fails_counts_as_delivered(
     assert (await cycle(site, store_path)).seen["/1"][0] == "unchanged"
 
 
-@pytest_twisted.ensureDeferred
 async def test_the_text_before_is_that_which_was_used(site: Site, store_path: Path) -> None:
     """Not that of the visit that failed."""
     pytest.importorskip("zstandard")
@@ -282,7 +265,6 @@ async def test_the_text_before_is_that_which_was_used(site: Site, store_path: Pa
     assert "version 2 of /0" in (await cycle(site, store_path, **settings)).seen["/0"][3]
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_spider_withdraws_an_answer(site: Site, store_path: Path) -> None:
     """A captcha is no change, nor is the page after it; the page is due again soon."""
     serve(site, 1)
@@ -308,7 +290,6 @@ class Retrying(Failing):
 
 
 @pytest.mark.parametrize("skip", [False, True])
-@pytest_twisted.ensureDeferred
 async def test_an_answer_for_which_the_callback_asks_again_is_not_the_page(
     skip: bool, site: Site, store_path: Path
 ) -> None:
@@ -331,7 +312,6 @@ async def test_an_answer_for_which_the_callback_asks_again_is_not_the_page(
 
 
 @pytest.mark.parametrize(("how", "outcome"), [("yes", "changed"), ("no", "unchanged")])
-@pytest_twisted.ensureDeferred
 async def test_a_spider_knows_better(how: str, outcome: str, site: Site, store_path: Path) -> None:
     """Whether a page changed."""
     serve(site, 1)
@@ -352,14 +332,12 @@ class Asking(Spider):
     site: Site
 
     async def start(self) -> AsyncIterator[Any]:
-        """Ask."""
         self.seen: dict[str, Any] = {}
         yield Request(self.site.url("/0"))
         yield Request(self.site.url("/1"), meta={"gp4c": False})
         yield FormRequest(self.site.url("/2"), formdata={"a": "b"})
 
     def parse(self, response: Response) -> None:
-        """Look at everything."""
         page = visit(response)
         assert page is visit(response) is response.meta["gp4c"]
         assert page.get("nothing") is None
@@ -371,7 +349,6 @@ class Asking(Spider):
         page.changed = True
 
 
-@pytest_twisted.ensureDeferred
 async def test_every_response_has_a_visit(site: Site, store_path: Path) -> None:
     """Of a POST and of what opted out, one that is not managed; without the scheduler as well."""
     serve(site, 1)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_twisted
 from scrapy import Request, Spider
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
@@ -52,7 +51,6 @@ def grow(site: Site, cycle: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("spider", "cycles"), [(FromSitemap, 30), (FromStart, 9)])
-@pytest_twisted.ensureDeferred
 async def test_every_new_page_is_fetched_in_the_cycle_in_which_it_appears(
     spider: Any, cycles: int, site: Site, store_path: Path
 ) -> None:
@@ -74,7 +72,6 @@ async def test_every_new_page_is_fetched_in_the_cycle_in_which_it_appears(
 
 
 @pytest.mark.slow
-@pytest_twisted.ensureDeferred
 async def test_start_requests_that_bring_nothing_are_pages_like_any(site: Site, store_path: Path) -> None:
     """A list of 200 URLs, budget 5%: their warm-up tells that no share of it is for hubs."""
     Listed.start_urls = [site.url(f"/list/{number}") for number in range(200)]
@@ -101,7 +98,6 @@ class Linked(Spider):
                 yield response.follow(link, meta={"gp4c_found_by": 99, "is_start_request": True})
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_new_page_knows_who_found_it(site: Site, store_path: Path) -> None:
     """Start requests nobody; else the page asked for: whatever it redirects to, through a POST, on a list."""
 
@@ -141,7 +137,6 @@ async def test_a_new_page_knows_who_found_it(site: Site, store_path: Path) -> No
     }
 
 
-@pytest_twisted.ensureDeferred
 async def test_urls_that_are_too_long_are_dropped_and_counted(site: Site, store_path: Path) -> None:
     """Scrapy's own limit, 2,083 characters, stands before the store."""
     site.pages = {"/": html("start", ["/a", "/b?" + "x" * 2_083])}

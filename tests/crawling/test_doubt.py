@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-import pytest_twisted
 from scrapy import Request, Spider
 from scrapy.http import HtmlResponse
 from twisted.web.http import Request as ServerRequest
@@ -128,7 +127,6 @@ BLOCKS = [WALL, challenge, html(""), incident, marked, login, password, halved, 
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-@pytest_twisted.ensureDeferred
 async def test_a_site_that_blocks_for_some_cycles(
     site: Site,
     store_path: Path,
@@ -159,7 +157,6 @@ async def test_a_site_that_blocks_for_some_cycles(
     assert outcomes(store_path, 6) == {path: ["unchanged"] for path in pages}
 
 
-@pytest_twisted.ensureDeferred
 async def test_readers_of_another_country_and_parts_of_pages_are_no_changes(
     site: Site, store_path: Path
 ) -> None:
@@ -216,7 +213,6 @@ CHARSETS = [  # of the bytes, of the page's own word, of the header's from cycle
 
 
 @pytest.mark.parametrize(("bytes_of", "own", "headers"), CHARSETS)
-@pytest_twisted.ensureDeferred
 async def test_a_false_charset_is_no_change(
     site: Site, store_path: Path, bytes_of: str, own: str, headers: tuple[str, ...]
 ) -> None:
@@ -314,7 +310,6 @@ def test_a_short_block_of_a_single_page_is_doubtful(words: int, is_doubted: bool
     assert judged(SharedTexts([]), 1, text_of(1), list_end).reason is None
 
 
-@pytest_twisted.ensureDeferred
 async def test_what_stays_doubtful_is_the_page_in_the_end(site: Site, store_path: Path) -> None:
     """After GP4C_BELIEVE_AFTER visits there is one change."""
     site.pages["/"] = html(text_of(1))
@@ -330,7 +325,6 @@ async def test_what_stays_doubtful_is_the_page_in_the_end(site: Site, store_path
     assert set(results[3:]) == {"unchanged"}
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_server_that_always_says_not_modified_hides_no_change_for_ever(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -370,12 +364,10 @@ class Asked(Pages):
     reasons: ClassVar[list[str | None]] = []
 
     def parse(self, response: Any) -> None:
-        """Note the reason."""
         self.reasons.append(visit(response).doubtful)
 
 
 @pytest.mark.parametrize("blocked", [("/2",), ("/0", "/1", "/3")])
-@pytest_twisted.ensureDeferred
 async def test_a_doubtful_page_is_asked_for_once_more_at_the_end(
     site: Site, store_path: Path, blocked: tuple[str, ...]
 ) -> None:
@@ -406,7 +398,6 @@ async def test_a_doubtful_page_is_asked_for_once_more_at_the_end(
 
 
 def busy(request: ServerRequest) -> bytes:
-    """A refusal by status."""
     request.setResponseCode(503)
     return b"later"
 
@@ -414,7 +405,6 @@ def busy(request: ServerRequest) -> bytes:
 @pytest.mark.parametrize(
     "block", [WALL, busy, *(pytest.param(one, marks=pytest.mark.slow) for one in (teaser, incident))]
 )
-@pytest_twisted.ensureDeferred
 async def test_pages_wait_no_longer_when_their_site_answers_again(
     site: Site, store_path: Path, block: Any
 ) -> None:
@@ -431,7 +421,6 @@ async def test_pages_wait_no_longer_when_their_site_answers_again(
     assert good[7] < good[8] == 18, good
 
 
-@pytest_twisted.ensureDeferred
 async def test_deleted_pages_that_lead_home_settle(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -451,7 +440,6 @@ async def test_deleted_pages_that_lead_home_settle(
 @pytest.mark.parametrize(
     ("status", "wait"), [(429, "Fri, 31 Dec 2999 23:59:59 GMT"), (429, None), (500, None), (None, None)]
 )
-@pytest_twisted.ensureDeferred
 async def test_a_site_that_refuses_gives_its_visits_to_others(
     status: int | None, wait: str | None, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -501,7 +489,6 @@ async def test_a_site_that_refuses_gives_its_visits_to_others(
         await site.close()
 
 
-@pytest_twisted.ensureDeferred
 async def test_pages_that_lead_to_themselves_are_fetched_once_and_judged(
     site: Site, store_path: Path
 ) -> None:
@@ -552,7 +539,6 @@ async def test_pages_that_lead_to_themselves_are_fetched_once_and_judged(
 
 
 @pytest.mark.parametrize("status", [503, 429])
-@pytest_twisted.ensureDeferred
 async def test_a_robots_txt_that_is_out_of_order_allows_nothing(
     status: int, site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -578,7 +564,6 @@ async def test_a_robots_txt_that_is_out_of_order_allows_nothing(
     assert "/0 was read before, and is excluded now: Forbidden by robots.txt" in caplog.text
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_site_of_two_pages_is_left_alone_as_long_as_it_asks(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -622,7 +607,6 @@ def test_waits_that_servers_ask_for(value: str | None, wait_s: float) -> None:
     assert until_s == (now_s + wait_s if wait_s else 0.0)
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_policy_that_samples_ends_where_all_samples_are_doubted(site: Site, store_path: Path) -> None:
     """Nobody waits for doubtful answers: the policy was asked for its next round for ever."""
     paths = [f"/{number}" for number in range(6)]

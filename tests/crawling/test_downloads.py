@@ -93,7 +93,6 @@ def last_record(path: Path) -> CycleRecord:
 
 
 @pytest.mark.parametrize(("policy", "jobdir"), [*((policy, False) for policy in SAMPLING), ("db", True)])
-@pytest_twisted.ensureDeferred
 async def test_the_rounds_of_a_policy_that_samples_do_not_wait_for_a_slow_host(
     policy: str, jobdir: bool, hosts: Site, store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,7 +134,6 @@ async def test_the_rounds_of_a_policy_that_samples_do_not_wait_for_a_slow_host(
     assert len(last_record(store_path)["rounds"]) > 1
 
 
-@pytest_twisted.ensureDeferred
 async def test_samples_act_before_the_pages_of_busier_hosts_are_through(
     hosts: Site, store_path: Path
 ) -> None:
@@ -152,7 +150,6 @@ async def test_samples_act_before_the_pages_of_busier_hosts_are_through(
 
 
 @pytest.mark.parametrize("policy", ["db(in_flight=4)", "cb(in_flight=4)"])
-@pytest_twisted.ensureDeferred
 async def test_a_host_without_others_is_not_planned_ahead_of(
     policy: str, hosts: Site, store_path: Path
 ) -> None:

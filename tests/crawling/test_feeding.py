@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest_twisted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scrapy import Request, Spider
@@ -24,7 +23,6 @@ class Once(Spider):
     runs = 0
 
     async def start(self) -> AsyncIterator[Any]:
-        """Ask for them."""
         Once.runs += 1
         for page in range(PAGES if Once.runs == 1 else 0):
             yield Request(self.site.url(f"/{page}"))
@@ -33,7 +31,6 @@ class Once(Spider):
         """Read a page."""
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_small_plan_is_visited_best_first(site: Site, store_path: Path) -> None:
     """Though all of it is read at once, and Scrapy's queue gives what came last first."""
     Once.runs = 0
@@ -69,7 +66,6 @@ class Reader:
         self.largest = 0
 
     def __call__(self, pages: Sequence[int]) -> list[dict[str, Any]]:
-        """Return the stored requests of pages."""
         self.read += len(pages)
         self.largest = max(self.largest, len(pages))
         return [{"url": url(self.hosts[page], page)} for page in pages]

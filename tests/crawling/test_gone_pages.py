@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import pytest_twisted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scrapy.settings import Settings as ScrapySettings
@@ -44,7 +43,6 @@ def website(site: Site, pages: int = 12) -> None:
 
 
 @pytest.mark.parametrize(("status", "cycles_out"), [(410, 3), (404, 9)])
-@pytest_twisted.ensureDeferred
 async def test_a_site_that_was_gone_for_some_cycles_comes_back(
     site: Site, store_path: Path, status: int, cycles_out: int
 ) -> None:
@@ -66,28 +64,6 @@ async def test_a_site_that_was_gone_for_some_cycles_comes_back(
         assert not any((block["gone"] > 0).any() for _, block in store.blocks())
 
 
-@pytest_twisted.ensureDeferred
-async def test_an_outage_of_errors_ends_for_all_pages_at_once(site: Site, store_path: Path) -> None:
-    """Answers of 500 keep pages waiting; when one answers, the others do not wait on."""
-    website(site)
-    await crawl(LinkFollower, store_path, FULL, url=site.url())
-    up = dict(site.pages)
-    site.pages = dict.fromkeys(up, answers(500))
-    for _ in range(9):
-        await crawl(LinkFollower, store_path, FULL, url=site.url())
-    site.pages = up
-    visited: set[str] = set()
-    for cycle in range(11, 19):
-        await crawl(LinkFollower, store_path, FULL, url=site.url())
-        page_outcomes = set(outcomes(store_path, cycle))
-        if visited:
-            assert visited | page_outcomes == set(up)
-            break
-        visited |= page_outcomes
-    assert visited
-
-
-@pytest_twisted.ensureDeferred
 async def test_a_link_to_a_page_that_was_not_there_yet(site: Site, store_path: Path) -> None:
     """A page that is linked before it exists is fetched in the cycle in which it appears."""
     website(site, 3)
@@ -101,7 +77,6 @@ async def test_a_link_to_a_page_that_was_not_there_yet(site: Site, store_path: P
     assert np.concatenate(copies).all()
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_sitemap_that_lists_a_gone_page(site: Site, store_path: Path) -> None:
     """A listed page is looked at in the next cycle."""
     website(site, 3)
@@ -126,12 +101,10 @@ class Quiet(LinkFollower):
     name = "linked"
 
     def parse(self, response: Any) -> Iterator[Any]:
-        """Follow the links of a page."""
         if b"urlset" not in response.body:
             yield from response.follow_all(css="a")
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_run_that_visits_nothing_says_why(store_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """One warning with the reason, and when it will be otherwise."""
     await crawl(LinkFollower, store_path, FULL | {"GP4C_BUDGET": 1}, url="http://127.0.0.1:9/x")
@@ -207,7 +180,6 @@ def test_hints_and_imports_shorten_the_wait_of_gone_pages(store_path: Path) -> N
 
 
 @pytest.mark.parametrize(("end", "is_edited"), [("", False), ("", True), ("/", False)])
-@pytest_twisted.ensureDeferred
 async def test_a_site_that_moves_keeps_its_pages(store_path: Path, end: str, is_edited: bool) -> None:
     """Its pages are known at their new addresses, whether the front page moves, links change first, or the
     user edits the start URL in the same cycle; a sitemap's claims find them there, too."""

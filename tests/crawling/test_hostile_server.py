@@ -89,7 +89,6 @@ def streams(megabytes: int) -> Callable[[ServerRequest], None]:
 
         class Producer:
             def resumeProducing(self) -> None:  # noqa: N802
-                """Write one chunk."""
                 if not state["over"] and state["left"] > 0:
                     state["left"] -= len(chunk)
                     request.write(chunk)
@@ -183,7 +182,6 @@ def hosts() -> Iterator[Site]:
 
 
 @pytest.mark.parametrize("asked", [False, True])
-@pytest_twisted.ensureDeferred
 async def test_one_outcome_each(asked: bool, hosts: Site, store_path: Path) -> None:
     """Timeouts, resets, loops, bombs, floods, broken bodies, robots denial: one outcome per planned page.
 
@@ -222,7 +220,6 @@ async def test_one_outcome_each(asked: bool, hosts: Site, store_path: Path) -> N
         assert store.verify() == []
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_body_of_20_mb_is_one_visit(site: Site, store_path: Path) -> None:
     """Under Scrapy's default limit of 1 GB, such a body is read, fingerprinted and recorded."""
     site.pages["/"] = streams(20)
@@ -234,7 +231,6 @@ async def test_a_body_of_20_mb_is_one_visit(site: Site, store_path: Path) -> Non
         assert visits["bytes"][0] >= 20_000_000
 
 
-@pytest_twisted.ensureDeferred
 async def test_hosts_that_do_not_exist(store_path: Path) -> None:
     """A name without an address and a port without a server are errors, then retried ever more rarely."""
     urls = ("http://no-such-host.invalid/x", "http://127.0.0.1:9/y")
@@ -248,55 +244,11 @@ async def test_hosts_that_do_not_exist(store_path: Path) -> None:
     assert tried == [1, 2, 4, 8]
 
 
-@pytest_twisted.ensureDeferred
-async def test_gone_pages_are_visited_ever_more_rarely(site: Site, store_path: Path) -> None:
-    """A page that is 404 and was found by another one waits 1, 2, 4, ... cycles."""
-    site.pages["/"] = html(WORDS, ["/leaves"])
-    site.pages["/leaves"] = html(WORDS)
-    urls = (site.url("/"),)
-    crawl_settings = {"GP4C_GONE_AFTER": 2, "GP4C_BUDGET": 1.0}
-
-    class Finds(Pages):
-        def parse(self, response: Any) -> Iterator[Any]:
-            """Follow links, in the first cycle."""
-            yield from response.follow_all(css="a")
-
-    await crawl(Finds, store_path, crawl_settings, urls=urls)
-    del site.pages["/leaves"]
-    visited = []
-    for cycle in range(2, 18):
-        await crawl(Pages, store_path, crawl_settings, urls=urls)
-        page_outcomes = outcomes(store_path, cycle)
-        assert page_outcomes["/"] == ["unchanged"]
-        if "/leaves" in page_outcomes:
-            assert page_outcomes["/leaves"] == ["gone"]
-            visited.append(cycle)
-    assert visited == [2, 3, 5, 9, 17]
-
-
-@pytest_twisted.ensureDeferred
-async def test_spider_exceptions_do_not_touch_the_outcome(site: Site, store_path: Path) -> None:
-    """A callback that raises has still visited its page: one outcome, and the next cycle goes on."""
-    site.pages.update({f"/{number}": html(WORDS) for number in range(5)})
-
-    class Raises(Pages):
-        def parse(self, response: Any) -> None:
-            """Fail."""
-            raise ZeroDivisionError
-
-    for cycle in (1, 2, 3):
-        crawler = await crawl(Raises, store_path, urls=tuple(site.url(path) for path in site.pages))
-        assert crawler.stats.get_value("spider_exceptions/ZeroDivisionError") == 5
-        end = ["first" if cycle == 1 else "unchanged"]
-        assert outcomes(store_path, cycle) == dict.fromkeys(site.pages, end)
-
-
 def no_features(response: Any) -> list[str]:
     """Fail, as a GP4C_FEATURES function may."""
     raise LookupError("no such element")
 
 
-@pytest_twisted.ensureDeferred
 async def test_failing_features_cost_the_visit_not_the_callback(site: Site, store_path: Path) -> None:
     """When the function named by GP4C_FEATURES raises, the visit is an error and the spider has its page."""
     site.pages["/"] = html(WORDS)
@@ -304,7 +256,6 @@ async def test_failing_features_cost_the_visit_not_the_callback(site: Site, stor
 
     class Reads(Pages):
         def parse(self, response: Any) -> None:
-            """Read a page."""
             called.append(response.text)
 
     await crawl(Reads, store_path, {"GP4C_FEATURES": no_features}, urls=(site.url(),))
@@ -316,13 +267,11 @@ class Swallow:
     """A downloader middleware of the user on the engine side of ours, which fails or answers itself."""
 
     def process_request(self, request: Request) -> Any:
-        """Fail before the download."""
         if request.url.endswith("raises-before"):
             raise ValueError
         return None
 
     def process_response(self, request: Request, response: Any) -> Any:
-        """Fail or repeat after the download."""
         if request.url.endswith("raises-after"):
             raise ValueError
         if request.url.endswith("repeats") and not request.meta.get("repeated"):
@@ -331,7 +280,6 @@ class Swallow:
 
 
 @pytest.mark.parametrize("position", [2, 560])
-@pytest_twisted.ensureDeferred
 async def test_other_middlewares_that_fail(position: int, site: Site, store_path: Path) -> None:
     """A middleware that raises or repeats, before or after ours, leaves one outcome per page."""
     paths = ["/fine", "/raises-before", "/raises-after", "/repeats"]
@@ -351,7 +299,6 @@ async def test_other_middlewares_that_fail(position: int, site: Site, store_path
     assert site.hits["GET", "/repeats"] == 2
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_spider_that_closes_itself_ends_the_cycle(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -365,7 +312,6 @@ async def test_a_spider_that_closes_itself_ends_the_cycle(
 
     class Closes(Pages):
         def parse(self, response: Any) -> None:
-            """Stop at the first page."""
             raise CloseSpider("enough")
 
     class Early(Pages):

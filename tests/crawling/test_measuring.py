@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import pytest_twisted
 from scrapy import Spider
 from scrapy.http import TextResponse
 
@@ -19,7 +18,6 @@ from scrapy_gp4c.errors import SearchIndexError
 from scrapy_gp4c.fingerprint import fingerprint_of_text
 from scrapy_gp4c.fingerprint.text import html_content
 from scrapy_gp4c.page_state.outcomes import OUTCOMES
-from scrapy_gp4c.scoring import refresh_value
 from scrapy_gp4c.scoring.functions import load
 from scrapy_gp4c.search.index import SearchIndex
 from scrapy_gp4c.search.queries import read_query_log
@@ -135,7 +133,6 @@ def gained(store: Store) -> dict[tuple[int, int], float]:
 
 
 @pytest.mark.parametrize("scoring", ["tfidf", "bm25"])
-@pytest_twisted.ensureDeferred
 async def test_live_cycles_record_what_the_offline_estimator_says(
     scoring: str,
     site: Site,
@@ -170,7 +167,6 @@ async def test_live_cycles_record_what_the_offline_estimator_says(
     assert counts["gained_ppm"] == pytest.approx(sum(ppm for (c, _), ppm in expected.items() if c == CYCLES))
 
 
-@pytest_twisted.ensureDeferred
 async def test_without_a_log_there_is_neither_file_nor_column(site: Site, store_path: Path) -> None:
     """Nothing is measured and nothing is written."""
     await crawled(site, store_path, texts()[:2], {})
@@ -180,7 +176,6 @@ async def test_without_a_log_there_is_neither_file_nor_column(site: Site, store_
     assert [path.name for path in store_path.iterdir() if path.name.startswith(FILE)] == []
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_deleted_index_refills_and_costs_no_history(site: Site, store_path: Path, log: Path) -> None:
     """Unchanged pages gain nothing, changed ones cannot be measured once; then all is as before."""
     said = texts()
@@ -200,7 +195,6 @@ async def test_a_deleted_index_refills_and_costs_no_history(site: Site, store_pa
     assert all((5, page) in after for page in range(PAGES) if outcome.get((5, page)) == "changed")
 
 
-@pytest_twisted.ensureDeferred
 async def test_another_log_counts_anew_without_fetching(
     site: Site, store_path: Path, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,7 +218,6 @@ async def test_another_log_counts_anew_without_fetching(
     assert any(switched.values())
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_page_that_comes_back_gains_what_it_brings(site: Site, store_path: Path, log: Path) -> None:
     """It left the index when it was gone; its visit gains what the entering text is worth."""
     said = texts()
@@ -245,16 +238,6 @@ async def test_a_page_that_comes_back_gains_what_it_brings(site: Site, store_pat
         assert [gained(store)[cycle, 3] for cycle, _ in back[1:]] == [0.0] * len(back[1:])
 
 
-def test_terminals_are_zero_before_the_first_measured_visit(store_path: Path) -> None:
-    """The columns begin so as soon as a log is given."""
-    with Store(store_path) as store:
-        store.add_pages([(1, {"url": "http://h/"})])
-        store.gains.begin("log")
-        block = dict(store.blocks())[0]
-    for _, (names, formula, _) in refresh_value.FORMULAS.items():
-        assert formula({name: block[name] for name in names}, 1).tolist() == [0.0]
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -266,7 +249,6 @@ def test_terminals_are_zero_before_the_first_measured_visit(store_path: Path) ->
         (b"red\t3\nblue\t-1\n", "line 2: .*no count above 0, '-1'"),
     ],
 )
-@pytest_twisted.ensureDeferred
 async def test_a_log_that_cannot_be_used_ends_the_crawl_before_it_begins(
     content: bytes | None,
     said: str,
@@ -291,7 +273,6 @@ async def test_a_log_that_cannot_be_used_ends_the_crawl_before_it_begins(
     assert not (store_path / FILE).exists()
 
 
-@pytest_twisted.ensureDeferred
 async def test_an_index_of_a_later_cycle_is_refused(
     site: Site, store_path: Path, tmp_path: Path, log: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -311,7 +292,6 @@ async def test_an_index_of_a_later_cycle_is_refused(
         assert any(ppm > 0 for (cycle, _), ppm in gained(store).items() if cycle == 3)
 
 
-@pytest_twisted.ensureDeferred
 async def test_an_index_that_fails_on_the_way_interrupts_the_cycle(
     site: Site, store_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -335,7 +315,6 @@ async def test_an_index_that_fails_on_the_way_interrupts_the_cycle(
         assert store.verify() == []
 
 
-@pytest_twisted.ensureDeferred
 async def test_the_closing_line_says_what_searches_gained(
     site: Site, store_path: Path, log: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -350,7 +329,6 @@ async def test_the_closing_line_says_what_searches_gained(
     assert f"searches gained {ppm:,.0f} ppm by {visits} measured visits" in lines[1]
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_function_learned_for_impact_crawls(
     site: Site, store_path: Path, log: Path, tmp_path: Path
 ) -> None:

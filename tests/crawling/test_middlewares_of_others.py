@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_twisted
 from scrapy import Request, Spider
 from scrapy.dupefilters import BaseDupeFilter
 from scrapy.exceptions import IgnoreRequest
@@ -18,7 +17,6 @@ from scrapy_gp4c import visit
 from tests.support.loopback import Site, crawl, html, outcomes
 
 ALL = {"GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 1, "RETRY_ENABLED": False}
-HERE = __name__
 PATHS = ["/1", "/2", "/3"]
 
 
@@ -107,7 +105,6 @@ def with_middleware(kind: type[Any], position: int = 543) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("position", [30, 543, 950])
-@pytest_twisted.ensureDeferred
 async def test_a_page_that_is_asked_for_again_is_one_visit(
     position: int, site: Site, store_path: Path
 ) -> None:
@@ -132,7 +129,6 @@ async def test_a_page_that_is_asked_for_again_is_one_visit(
 
 
 @pytest.mark.parametrize("position", [30, 543, 950])
-@pytest_twisted.ensureDeferred
 async def test_what_a_browser_made_of_a_page_is_the_page(position: int, site: Site, store_path: Path) -> None:
     """A response that a middleware has made is compared as any."""
     for day, version in enumerate("aabb", 1):
@@ -145,7 +141,6 @@ async def test_what_a_browser_made_of_a_page_is_the_page(position: int, site: Si
         }
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_body_that_a_middleware_decodes_is_compared_decoded(site: Site, store_path: Path) -> None:
     """It is what the callback reads."""
     for day in range(1, 4):
@@ -156,7 +151,6 @@ async def test_a_body_that_a_middleware_decodes_is_compared_decoded(site: Site, 
 
 
 @pytest.mark.parametrize("position", [30, 543])
-@pytest_twisted.ensureDeferred
 async def test_an_answer_that_a_middleware_refuses_is_no_copy(
     position: int, site: Site, store_path: Path
 ) -> None:
@@ -182,7 +176,6 @@ class OtherCallback(Keep):
         )
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_response_of_another_request_is_delivered_to_its_callback(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -200,18 +193,6 @@ class Swallowing:
 
     def process_spider_exception(self, response: Response, exception: Exception) -> list[Any]:
         return []
-
-
-class Filtering:
-    """A spider middleware that yields other items."""
-
-    async def process_spider_output_async(self, response: Any, result: Any) -> Any:
-        async for entry in result:
-            yield {"text": entry["text"].upper()} if isinstance(entry, dict) else entry
-
-    def process_spider_output(self, response: Any, result: Any) -> Any:
-        for entry in result:
-            yield {"text": entry["text"].upper()} if isinstance(entry, dict) else entry
 
 
 class Failing(Reader):
@@ -260,7 +241,6 @@ class AsyncPipeline(Keep):
 
 
 @pytest.mark.parametrize("bad", ["generator", "inline", "deferred", "screenshot", "swallowed"])
-@pytest_twisted.ensureDeferred
 async def test_what_failed_somewhere_is_delivered_again(bad: str, site: Site, store_path: Path) -> None:
     """In a generator, an inline download, a Deferred, or hidden by a middleware."""
     settings = {**ALL, "ITEM_PIPELINES": {AsyncPipeline: 1, LatePipeline: 2}}
@@ -297,7 +277,6 @@ class ByText:
         return request.url.encode()
 
 
-@pytest_twisted.ensureDeferred
 async def test_fingerprints_that_begin_alike_are_different_pages(site: Site, store_path: Path) -> None:
     """As those of a project that takes the URL itself, or a name in front."""
     for day in range(1, 4):
@@ -326,7 +305,6 @@ class Columns(Reader):
         self.items.append(f"{response.url[-1]} {column}")
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_duplicate_filter_of_a_project_tells_what_is_a_duplicate(
     site: Site, store_path: Path
 ) -> None:
@@ -340,7 +318,6 @@ async def test_a_duplicate_filter_of_a_project_tells_what_is_a_duplicate(
         assert sorted(crawler.spider.items) == columns, day
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_middleware_that_is_left_out_is_missed(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-import pytest_twisted
 from scrapy import Spider
 
-from scrapy_gp4c import signals
 from scrapy_gp4c.archive.differences import differences
 from scrapy_gp4c.crawling import notifying
 from scrapy_gp4c.crawling.notifying import recent_events
@@ -20,13 +18,12 @@ from scrapy_gp4c.notices.feeds import FEED_EVENTS
 from scrapy_gp4c.notices.outbox import DIRECTORY, Outbox
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.notices.test_sending import Hook, hook
-from tests.support.loopback import Listed, Site, crawl, html, outcomes, path_of
+from tests.support.loopback import Listed, Site, crawl, html, outcomes
 
 __all__ = ["hook"]
 PATHS = [f"/{number}" for number in range(4)]
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_crawl_tells_of_changed_new_and_gone_pages(
     site: Site, store_path: Path, tmp_path: Path, hook: Hook
 ) -> None:
@@ -74,7 +71,6 @@ async def test_a_crawl_tells_of_changed_new_and_gone_pages(
     assert 'gp4c_visits{outcome="changed",spider="watching"} 1.0' in (tmp_path / "watching.prom").read_text()
 
 
-@pytest_twisted.ensureDeferred
 async def test_without_settings_no_event_is_made(
     site: Site, store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,7 +90,6 @@ async def test_without_settings_no_event_is_made(
     assert not {DIRECTORY, FEED_EVENTS} & {file.name for file in store_path.iterdir()}
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_feed_reads_no_visits_of_earlier_cycles(
     site: Site, store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,7 +116,6 @@ async def test_a_feed_reads_no_visits_of_earlier_cycles(
     assert feeds[4][1:] == feeds[3]
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_message_that_could_not_be_sent_is_sent_by_the_next_run(
     site: Site,
     store_path: Path,
@@ -159,43 +153,3 @@ async def test_a_message_that_could_not_be_sent_is_sent_by_the_next_run(
     assert message["title"] == "listed: 4 changed"
     assert "[-0-] {+1+}" in message["message"]
     assert list(Outbox(store_path).waiting()) == []
-
-
-@pytest.mark.slow
-@pytest_twisted.ensureDeferred
-async def test_a_change_is_told_when_its_visit_is_delivered(site: Site, store_path: Path, hook: Hook) -> None:
-    """Not by the visit whose callback failed, but by the next one, which finds the page as it was left."""
-    signalled: list[str] = []
-
-    class Failing(Spider):
-        name = "failing"
-        start_urls: ClassVar[list[str]] = []
-        fails = False
-
-        @classmethod
-        def from_crawler(cls, crawler: Any, *words: Any, **named: Any) -> Any:
-            spider = super().from_crawler(crawler, *words, **named)
-            crawler.signals.connect(spider.note, signals.page_changed)
-            return spider
-
-        def note(self, event: PageEvent) -> None:
-            signalled.append(path_of(event.url))
-
-        def parse(self, response: Any) -> None:
-            if self.fails and response.url.endswith("/1"):
-                raise ValueError
-
-    Failing.start_urls = [site.url(path) for path in PATHS]
-    settings = {"GP4C_NOTIFY": [hook.url], "GP4C_BUDGET": 1.0}
-    calls = []
-    for day in range(4):
-        version = min(day, 1)
-        site.pages.update({path: html(f"version {version} of {path}, as it was") for path in ("/0", "/1")})
-        site.pages.update({path: html(f"the same page {path}") for path in ("/2", "/3")})
-        Failing.fails = day == 1
-        hook.received.clear()
-        signalled.clear()
-        await crawl(Failing, store_path, settings)
-        calls.append(([message["message"] for message in hook.received], sorted(signalled)))
-    first, second = (f"1 changed\n\nchanged: {site.url(path)}" for path in ("/0", "/1"))
-    assert calls == [([], []), ([first], ["/0"]), ([second], ["/1"]), ([], [])]

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
-import pytest_twisted
 from scrapy import Request, Spider
 from scrapy.http import Response
 
@@ -19,7 +18,6 @@ from tests.commands.test_commands import in_process, make_project
 from tests.support.loopback import Site, crawl, html, outcomes, path_of, stats
 
 PAGES = [f"/{kind}/{number}" for kind in ("terms", "shop", "slow", "other") for number in range(4)]
-SLOW = {f"/slow/{number}" for number in range(4)}
 RULES: list[dict[str, Any]] = [
     {"match": "*/terms/*", "max_age": 1},
     {"match": {"tag": "shop"}, "max_age": 3},
@@ -39,12 +37,10 @@ class Pages(Spider):
     seen: ClassVar[list[Any]] = []
 
     async def start(self) -> Any:
-        """Ask for all pages."""
         for path in self.paths:
             yield Request(self.site.url(path), meta=self.meta.get(path, {}))
 
     def parse(self, response: Any) -> Iterator[Any]:
-        """Note what the visit says."""
         self.seen.append((path_of(response.url), dict(visit(response)), visit(response).diff()))
         yield {"url": response.url}
 
@@ -70,7 +66,6 @@ def visited(site: Site) -> list[str]:
     return paths
 
 
-@pytest_twisted.ensureDeferred
 async def test_rules_say_how_often_pages_are_visited(
     site: Site,
     pages: type[Pages],
@@ -125,7 +120,6 @@ async def test_rules_say_how_often_pages_are_visited(
     assert "rule 3 ('/slow/') is for it: visited at most every 2 cycles" in run("why", site.url("/slow/1"))
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_budget_too_small_for_the_promises_is_one_warning(
     site: Site, pages: type[Pages], store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -145,7 +139,6 @@ async def test_a_budget_too_small_for_the_promises_is_one_warning(
     assert set(counts.values()) == {1, 2}
 
 
-@pytest_twisted.ensureDeferred
 async def test_times_of_rules_are_times_of_cycles(
     site: Site, pages: type[Pages], store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,7 +165,6 @@ async def test_times_of_rules_are_times_of_cycles(
     assert times == [0, 4, 8]
 
 
-@pytest_twisted.ensureDeferred
 async def test_requests_promise_for_their_own_page_alone(
     site: Site, pages: type[Pages], store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -211,7 +203,6 @@ async def test_requests_promise_for_their_own_page_alone(
     assert said["/terms/3"] == {"gp4c_min_interval": "6h"}  # the newest request counts
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_watched_part_alone_is_compared_kept_and_shown(
     site: Site,
     pages: type[Pages],
@@ -280,7 +271,6 @@ async def test_a_watched_part_alone_is_compared_kept_and_shown(
     assert stats(crawler)["compared_anew"] == 1
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_distance_in_words_counts_words(site: Site, pages: type[Pages], store_path: Path) -> None:
     """Small changes add up against the copy until they are as many as the rule wants."""
     words = [f"word{number}" for number in range(200)]
@@ -304,7 +294,6 @@ async def test_a_distance_in_words_counts_words(site: Site, pages: type[Pages], 
     assert results["/slow/0"] == ["first", "unchanged", "unchanged", "unchanged", "unchanged", "changed"]
 
 
-@pytest_twisted.ensureDeferred
 async def test_weights_of_rules_are_the_pages(site: Site, pages: type[Pages], store_path: Path) -> None:
     """New pages have them at once, known ones from the next cycle on; a request's own comes first."""
     pages.paths = PAGES[:8]

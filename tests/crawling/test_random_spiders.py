@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_twisted
 from scrapy import Request, Spider
 from scrapy.exceptions import DropItem
 from twisted.internet.threads import deferToThread
@@ -53,7 +52,6 @@ class Random(Spider):
         return int(response.request.headers["X-Day"] if value is None else value)
 
     def parse_list(self, response: Any, day: int | None = None) -> Iterator[Any]:
-        """Follow the links."""
         for link in response.css("a::attr(href)").getall():
             self.asked.add(link)
             yield self.ask(response.urljoin(link), self.parse_item)
@@ -108,7 +106,6 @@ def refusal(status: int) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
-@pytest_twisted.ensureDeferred
 async def test_no_change_is_lost_and_no_item_is_of_yesterday(seed: int, site: Site, store_path: Path) -> None:
     """Whatever fails or is refused: a page that was visited is delivered as it is now, with data of today."""
     draw = random.Random(seed)
@@ -218,7 +215,6 @@ process.start()
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-@pytest_twisted.ensureDeferred
 async def test_no_change_is_lost_when_runs_are_killed(seed: int, site: Site, tmp_path: Path) -> None:
     """At any moment of a callback or pipeline; what is delivered has the data of the run that delivers it."""
     draw = random.Random(seed)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_twisted
 from hypothesis import example, given
 from hypothesis import strategies as st
 from scrapy import FormRequest, Request, Spider
@@ -183,7 +182,6 @@ class UserOfUrl:
     """Sends the user of a URL as a header: Scrapy cannot fetch such URLs."""
 
     def process_request(self, request: Request) -> Request | None:
-        """Replace a request for such a URL."""
         scheme, _, rest = request.url.partition("://")
         user, at, host = rest.partition("@")
         return request.replace(url=f"{scheme}://{host}", headers={"X-User": user}) if at else None
@@ -200,7 +198,6 @@ class Secretive(Spider):
     root = ""
 
     def asked(self) -> Iterator[Request]:
-        """Return all requests."""
         host = self.root.removeprefix("http://")
         yield Request(f"{self.root}/0", headers={"Authorization": f"Token {SECRETS[0]}"})
         yield Request(f"{self.root}/1", headers={"Proxy-Authorization": SECRETS[1]})
@@ -220,12 +217,10 @@ class Secretive(Spider):
         )
 
     async def start(self) -> AsyncIterator[Any]:
-        """Ask for all of them."""
         for request in self.asked():
             yield request
 
     def parse(self, response: Any, password: str = "") -> Iterator[Any]:
-        """Read a page."""
         yield {"n": response.meta["gp4c"]["n"]}
 
 
@@ -289,7 +284,6 @@ def everything_written(directory: Path, store: Path, caplog: pytest.LogCaptureFi
     return b"\n".join(result)
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_dozen_secrets_in_a_dozen_places_are_in_no_file(
     pages_of: Site, store_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: Any
 ) -> None:
@@ -305,7 +299,6 @@ async def test_a_dozen_secrets_in_a_dozen_places_are_in_no_file(
     assert MARK.encode() not in everything_written(tmp_path, store_path, caplog, capsys)
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_spiders_method_gives_planned_requests_what_is_missing(
     pages_of: Site, store_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: Any
 ) -> None:
@@ -320,7 +313,6 @@ async def test_a_spiders_method_gives_planned_requests_what_is_missing(
     assert MARK.encode() not in everything_written(tmp_path, store_path, caplog, capsys)
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_page_stays_the_same_page_when_its_secret_changes(site: Site, store_path: Path) -> None:
     """Another key in every cycle: one page, visited when planned, dropped when the hook could give it."""
     site.pages["/a"] = html("words of a page " * 9)
@@ -339,7 +331,6 @@ async def test_a_page_stays_the_same_page_when_its_secret_changes(site: Site, st
 
     class Hooked(Rotating):
         def gp4c_request(self, request: Request) -> Request:
-            """Give today's key."""
             return request.replace(url=request.url + f"H{self.cycle}")
 
     for cycle in (1, 2, 3):
@@ -358,7 +349,6 @@ async def test_a_page_stays_the_same_page_when_its_secret_changes(site: Site, st
         assert store.last_cycle == 7
 
 
-@pytest_twisted.ensureDeferred
 async def test_what_is_called_a_key_and_is_none_loses_no_page(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -370,7 +360,6 @@ async def test_what_is_called_a_key_and_is_none_loses_no_page(
         name = "shop"
 
         async def start(self) -> AsyncIterator[Any]:
-            """Ask for all products, one twice."""
             for path in (*sorted(paths), "/product?key=a"):
                 yield Request(site.url(path), dont_filter=False)
 
@@ -387,7 +376,6 @@ async def test_what_is_called_a_key_and_is_none_loses_no_page(
     assert site.fetched() == paths
 
 
-@pytest_twisted.ensureDeferred
 async def test_cookies_of_the_session_serve_planned_pages(site: Site, store_path: Path) -> None:
     """The start page brings the cookie; pages asked for with it before wait for that, and are visited."""
 
@@ -404,7 +392,6 @@ async def test_cookies_of_the_session_serve_planned_pages(site: Site, store_path
         name = "session"
 
         async def start(self) -> AsyncIterator[Any]:
-            """Begin the session."""
             yield Request(site.url("/"), meta={"gp4c": False}, callback=self.follow)
 
         def follow(self, response: Any) -> Iterator[Any]:
@@ -423,7 +410,6 @@ async def test_cookies_of_the_session_serve_planned_pages(site: Site, store_path
     assert "secret_not_given" not in stats(crawler)
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_planned_page_that_nobody_asks_for_ends_as_an_error(site: Site, store_path: Path) -> None:
     """It cannot be requested without its secret; so it sleeps longer and longer, like pages that fail."""
     site.pages["/a"] = site.pages["/b"] = html("words")
@@ -448,7 +434,6 @@ async def test_a_planned_page_that_nobody_asks_for_ends_as_an_error(site: Site, 
     assert stats(crawler)["secret_not_given"] == 1
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_method_that_gives_another_page_fails_that_page_alone(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -472,7 +457,6 @@ async def test_a_method_that_gives_another_page_fails_that_page_alone(
     assert caplog.text.count("Cannot revisit") == 1
 
 
-@pytest_twisted.ensureDeferred
 async def test_pages_found_before_a_parameter_was_secret_stay_the_pages_they_are(
     site: Site, store_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: Any
 ) -> None:
@@ -484,7 +468,6 @@ async def test_pages_found_before_a_parameter_was_secret_stay_the_pages_they_are
         ask = True
 
         async def start(self) -> AsyncIterator[Any]:
-            """Ask for a page."""
             if self.ask:
                 yield Request(site.url(f"/a?token={MARK}"))
 
@@ -538,12 +521,10 @@ class Other(RequestFingerprinter):
     """A fingerprinter of a user."""
 
     def fingerprint(self, request: Request) -> bytes:
-        """As Scrapy's, but for its end."""
         return super().fingerprint(request)[::-1]
 
 
 def rebuilder(fingerprinter: Any) -> Rebuilder:
-    """Rebuilder of a crawl."""
     crawler = Crawler(Spider)
     crawler.request_fingerprinter = fingerprinter
     return Rebuilder(crawler, Spider("s"), Credentials(SECRET_PARAMS))

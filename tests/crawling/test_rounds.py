@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import pytest_twisted
 from scrapy.settings import Settings as ScrapySettings
 from twisted.web.http import Request
 
@@ -32,12 +31,6 @@ SETTINGS = {
     "GP4C_WARMUP_VISITS": 0,
     "GP4C_BUDGET": 0.5,
     "GP4C_PANEL": 0.2,
-}
-
-
-RELATED = SETTINGS | {
-    "GP4C_POLICY": "rounds(rounds=4)",
-    "GP4C_SCORE_FUNCTION": "t * (rate + spent) * size_lift * near * sqrt(surprise_site) + random * rate_site",
 }
 
 
@@ -113,31 +106,6 @@ def test_kill_9_at_fifty_moments_of_four_rounds(web: Web, worker: Worker) -> Non
     assert last_cycle >= 4
 
 
-@pytest.mark.slow
-def test_kill_9_between_rounds_that_read_related_pages(web: Web, worker: Worker) -> None:
-    """What a round has seen of directories is what its logged visits tell: equal scores, bit by bit."""
-    worker.begin(RELATED)
-    assert worker.wait() == 0
-    moments = random.Random(5)
-    between = 0
-    for turn in range(60):
-        if turn % 3:
-            worker.begin(RELATED, kill_at_plan=moments.randrange(2, 8) / 2)
-        else:
-            web.log.clear()
-            worker.kill_after(web, moments.randrange(PAGES // 3), moments.uniform(0.0, 0.03), RELATED)
-        worker.wait()
-        between += check_plans(worker.store, RELATED) > 1
-        state = Recorded(worker.store)
-        web.version += turn % 2
-        if between >= 12 and state.last_cycle >= 4:
-            break
-    assert between >= 12
-    worker.begin(RELATED)
-    assert worker.wait() == 0
-    check_finished(worker.store, Recorded(worker.store).last_cycle)
-
-
 def test_an_interrupted_cycle_goes_on_by_the_policy_it_was_begun_with(web: Web, worker: Worker) -> None:
     """The settings may name another by then: its rounds are for the next cycle."""
     settings: dict[str, Any] = SETTINGS | {"GP4C_POLICY": "rounds(rounds=3)"}
@@ -157,27 +125,13 @@ def test_an_interrupted_cycle_goes_on_by_the_policy_it_was_begun_with(web: Web, 
     assert "policy rounds(rounds=3)" in worker.log.read_text()
 
 
-def test_a_dotted_path_that_a_store_names_is_not_loaded(web: Web, worker: Worker) -> None:
-    """A store is data: the settings must name the policy again, and one line says so."""
-    worker.begin(SETTINGS)
-    assert worker.wait() == 0
-    worker.begin(SETTINGS, kill_at_plan=1.5)
-    assert worker.wait() == -signal.SIGKILL
-    worker.begin(SETTINGS | {"GP4C_POLICY": "top_k"})
-    worker.wait()
-    assert "is a dotted path, which only settings may name" in worker.log.read_text()
-    assert Recorded(worker.store).open_cycle == 2
-    worker.begin(SETTINGS)
-    assert worker.wait() == 0
-    check_finished(worker.store, 2)
-
-
 @pytest.mark.parametrize(
     ("amended", "missing"),
     [
         ({"formula": "t * tides"}, "tides"),
         ({"policy": "moons(phases=4)"}, "a policy is one of top_k"),
         ({"formula": "elsewhere.score"}, "only settings may name"),
+        ({"policy": "elsewhere.policy"}, "only settings may name"),
     ],
 )
 def test_a_cycle_of_what_this_version_does_not_know_is_one_error(
@@ -249,7 +203,6 @@ def test_kill_9_while_samples_are_out(policy: str, slow_pages: int, web: Web, wo
 
 
 @pytest.mark.slow
-@pytest_twisted.ensureDeferred
 async def test_a_slow_page_of_a_round_holds_up_no_other(site: Site, store_path: Path) -> None:
     """One page of the first round answers only when all pages of all rounds have been fetched."""
     held: list[Request] = []
@@ -289,7 +242,6 @@ async def test_a_slow_page_of_a_round_holds_up_no_other(site: Site, store_path: 
 
 
 @pytest.mark.slow
-@pytest_twisted.ensureDeferred
 async def test_a_policy_that_fails_in_a_later_round_costs_no_visit(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -104,7 +104,6 @@ def other_site() -> Iterator[Site]:
 
 
 @pytest.mark.parametrize("policy", [*POLICIES, *(pytest.param(one, marks=pytest.mark.slow) for one in MORE)])
-@pytest_twisted.ensureDeferred
 async def test_ten_cycles_over_http_visit_what_a_replay_visits(
     policy: str, site: Site, other_site: Site, store_path: Path
 ) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-import pytest_twisted
 import scrapy
 from scrapy import Request, signals
 from scrapy.crawler import AsyncCrawlerRunner
@@ -109,7 +108,6 @@ class Spider(scrapy.Spider):
         yield {"url": response.url}
 
 
-@pytest_twisted.ensureDeferred
 async def test_scrapy_answers_what_it_is_asked_by_its_private_api() -> None:
     """Where this fails with a new version, one function of `scrapy_internals` has to change."""
     site = Site({"/": html("a page"), "/other": html("another page")}, ["127.0.0.1", "127.0.0.2"])

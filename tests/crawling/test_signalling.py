@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-import pytest_twisted
 from itemadapter import ItemAdapter
 from scrapy import Spider
 
@@ -25,7 +24,6 @@ from tests.support.loopback import Site, crawl, html, path_of
 from tests.support.sources import ROOT
 
 
-@pytest_twisted.ensureDeferred
 async def test_signals_are_sent_when_a_visit_counts(site: Site, store_path: Path) -> None:
     """To plain handlers and coroutines, once each; a visit whose callback fails sends none."""
     events: list[tuple[str, str]] = []
@@ -86,7 +84,6 @@ async def test_signals_are_sent_when_a_visit_counts(site: Site, store_path: Path
     assert (last.weight, last.final_url) == (3.0, site.url("/moved"))
 
 
-@pytest_twisted.ensureDeferred
 async def test_events_go_through_pipelines_and_feeds_as_items(
     site: Site, store_path: Path, tmp_path: Path
 ) -> None:

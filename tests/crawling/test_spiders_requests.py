@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_twisted
 from scrapy import Request, Spider
 from scrapy.http import JsonRequest
 from scrapy.linkextractors import LinkExtractor
@@ -30,17 +29,14 @@ class Shop(Spider):
     site: Site
 
     async def start(self) -> AsyncIterator[Any]:
-        """Ask for the listing."""
         self.seen: list[Any] = []
         yield Request(self.site.url("/"), self.parse_listing)
 
     def parse_listing(self, response: Any) -> Iterator[Any]:
-        """Hand on what is true today."""
         for path in LINKS:
             yield self.ask(response.urljoin(path))
 
     def ask(self, url: str) -> Request:
-        """Ask for an item."""
         return Request(url, self.parse_item, cb_kwargs={"price": self.day}, headers={"X-Day": str(self.day)})
 
     def parse_item(self, response: Any, price: int) -> None:
@@ -57,7 +53,6 @@ def shop(site: Site) -> None:
 
 
 @pytest.mark.parametrize("policy", ["top_k", "rounds(rounds=4)"])
-@pytest_twisted.ensureDeferred
 async def test_items_have_the_data_of_the_listing_of_today(policy: str, site: Site, store_path: Path) -> None:
     """Not of the day on which they were found: the item waits for the listing, which is planned too."""
     shop(site)
@@ -73,7 +68,6 @@ async def test_items_have_the_data_of_the_listing_of_today(policy: str, site: Si
         ] * ITEMS
 
 
-@pytest_twisted.ensureDeferred
 async def test_an_item_that_the_listing_lost_goes_as_it_is_stored(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -95,7 +89,6 @@ class Less(Shop):
     """A shop whose listing hands on three items only."""
 
     def parse_listing(self, response: Any) -> Iterator[Any]:
-        """Hand on what is true today."""
         for path in LINKS[:3]:
             yield self.ask(response.urljoin(path))
 
@@ -104,13 +97,11 @@ class Starting(Shop):
     """A spider that has all items from elsewhere in its start."""
 
     async def start(self) -> AsyncIterator[Any]:
-        """Ask for all items."""
         self.seen: list[Any] = []
         for path in LINKS:
             yield self.ask(self.site.url(path))
 
 
-@pytest_twisted.ensureDeferred
 async def test_what_the_start_yields_today_is_sent(site: Site, store_path: Path) -> None:
     """As the next page of the plan may be sent before the start has come to it."""
     shop(site)
@@ -125,7 +116,6 @@ class Priced(Request):
     attributes = (*Request.attributes, "price")
 
     def __init__(self, *args: Any, price: int = 0, **arguments: Any) -> None:
-        """Take the price."""
         super().__init__(*args, **arguments)
         self.price = price
 
@@ -134,15 +124,12 @@ class PricedShop(Shop):
     """A shop with such requests."""
 
     def ask(self, url: str) -> Request:
-        """Ask for an item."""
         return Priced(url, self.parse_item, price=self.day)
 
     def parse_item(self, response: Any) -> None:
-        """Note the price."""
         self.seen.append(response.request.price)
 
 
-@pytest_twisted.ensureDeferred
 async def test_attributes_of_requests_are_data(site: Site, store_path: Path) -> None:
     """Unchanged pages that get others, and the unchanged listing that hands them on, are read."""
     shop(site)
@@ -170,19 +157,16 @@ class Fresh(Shop):
         )
 
     def parse_item(self, response: Any, price: int) -> None:
-        """Note all that the request has."""
         request = response.request
         self.seen.append(
             (price, request.meta["proxy_of"], request.meta["download_timeout"], request.flags, type(request))
         )
 
     def parse_other(self, response: Any, price: int) -> None:
-        """Note that it is another callback."""
         self.parse_item(response, -price)
 
 
 @pytest.mark.parametrize("asks", [True, False])
-@pytest_twisted.ensureDeferred
 async def test_all_of_a_request_is_that_of_today(asks: bool, site: Site, store_path: Path) -> None:
     """Class, flags, meta, callback; where the spider does not ask, that of the last time that it did."""
     shop(site)
@@ -229,14 +213,12 @@ class Callbacks(Spider):
 
     @decorated
     def parse_decorated(self, response: Any) -> None:
-        """Note it."""
         self.seen.append("decorated")
 
     def __private(self, response: Any) -> None:
         self.seen.append("private")
 
 
-@pytest_twisted.ensureDeferred
 async def test_callbacks_are_found_by_identity(site: Site, store_path: Path) -> None:
     """As Scrapy finds them when it writes requests to disk."""
     shop(site)
@@ -252,15 +234,12 @@ class Rules(CrawlSpider):
     rules: Any = (Rule(LinkExtractor(allow="/item/"), callback="parse_item"),)
 
     def parse_item(self, response: Any) -> None:
-        """Note it."""
         self.seen.append("item")
 
     def parse_start_url(self, response: Any, **kwargs: Any) -> list[Any]:
-        """Forget what was seen."""
         return []
 
     def parse_news(self, response: Any) -> None:
-        """Note it."""
         self.seen.append("news")
 
 
@@ -271,7 +250,6 @@ class MoreRules(Rules):
 
 
 @pytest.mark.parametrize("linked", [True, False])
-@pytest_twisted.ensureDeferred
 async def test_a_rule_is_stored_by_what_it_is(linked: bool, site: Site, store_path: Path) -> None:
     """A rule put before it takes nobody's callback, whether the listing still links to the pages or not."""
     shop(site)
@@ -291,11 +269,9 @@ class Before(Shop):
         return Request(url, self.callback())
 
     def callback(self) -> Any:
-        """Callback of items."""
         return self.parse_old
 
     def parse_old(self, response: Any) -> None:
-        """Note the page."""
         self.seen.append(response.url)
 
 
@@ -305,15 +281,12 @@ class Renamed(Before):
     parse_old: Any = property()
 
     def callback(self) -> Any:
-        """Callback of items."""
         return self.parse_new
 
     def parse_new(self, response: Any) -> None:
-        """Note the page."""
         self.seen.append(response.url)
 
 
-@pytest_twisted.ensureDeferred
 async def test_pages_of_a_renamed_callback_get_the_new_one(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -336,7 +309,6 @@ class Unstorable(Shop):
     how = "set"
 
     def ask(self, url: str) -> Request:
-        """Ask for an item."""
         if self.how == "set":
             return Request(url, self.parse_item, meta={"tags": {1, 2}})
         return Request(
@@ -344,12 +316,10 @@ class Unstorable(Shop):
         )
 
     def parse_item(self, response: Any) -> None:  # type: ignore[override]
-        """Note the outcome."""
         self.seen.append(response.meta["gp4c"]["outcome"])
 
 
 @pytest.mark.parametrize("how", ["set", "partial", "lambda"])
-@pytest_twisted.ensureDeferred
 async def test_pages_that_cannot_be_stored_are_pages(
     how: str, site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -396,7 +366,6 @@ class Locked(Shop):
         self.seen.append(response.url)
 
 
-@pytest_twisted.ensureDeferred
 async def test_what_leads_to_a_planned_page_is_asked_for_though_no_plan_has_it(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -415,15 +384,12 @@ class Helped(Unstorable):
     """The same with a method that makes what cannot be stored."""
 
     def gp4c_request(self, request: Request) -> Request:
-        """Add the rest."""
         return request.replace(meta={**request.meta, "tags": {1, 2}}) if "/item/" in request.url else request
 
     def parse_listing(self, response: Any) -> list[Any]:
-        """Ask for nothing."""
         return []
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_method_of_the_spider_rebuilds_the_rest(site: Site, store_path: Path) -> None:
     """Then the spider need not ask."""
     shop(site)
@@ -436,14 +402,12 @@ class Countries(Shop):
     """A session for each country, which its first page sets up; their numbers differ from day to day."""
 
     async def start(self) -> AsyncIterator[Any]:
-        """Ask for the first page of each."""
         self.seen: list[Any] = []
         for number in range(3):
             country = "abc"[(number + self.day) % 3]
             yield Request(self.site.url(f"/set?country={country}"), meta={"cookiejar": number})
 
     def parse(self, response: Any) -> Iterator[Any]:
-        """Follow the links of the country."""
         for link in response.css("a::attr(href)").getall():
             callback = self.parse_item if "item" in link else self.parse
             yield response.follow(link, callback, meta={"cookiejar": response.meta["cookiejar"]})
@@ -454,7 +418,6 @@ class Countries(Shop):
 
 
 @pytest.mark.slow
-@pytest_twisted.ensureDeferred
 async def test_pages_of_a_session_are_visited_with_it(site: Site, store_path: Path) -> None:
     """Pages that lead to it are visited before, though no plan has them."""
 
@@ -480,7 +443,6 @@ class Endless(Shop):
     """A start that never ends."""
 
     async def start(self) -> AsyncIterator[Any]:
-        """Wait for what never comes."""
         import asyncio
 
         self.seen: list[Any] = []
@@ -492,7 +454,6 @@ class Endless(Shop):
             yield None
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_start_that_never_ends_holds_up_nobody(
     site: Site, store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -511,13 +472,11 @@ class Unrepeatable(Spider):
     start_urls: tuple[str, ...] = ()
 
     def parse(self, response: Any) -> Iterator[Any]:
-        """Follow the links."""
         for link in response.css("a::attr(href)").getall():
             yield response.follow(link, None if "list" in link or "?" in link else lambda answer: None)
 
 
 @pytest.mark.parametrize("secret", ["", "?token=5eCr3t"])
-@pytest_twisted.ensureDeferred
 async def test_pages_that_cannot_be_requested_cost_no_budget(
     site: Site, store_path: Path, secret: str
 ) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_twisted
 from scrapy import Spider, version_info
 from scrapy.crawler import Crawler
 from scrapy.settings import Settings as ScrapySettings
@@ -138,7 +137,6 @@ def test_a_path_in_which_something_else_would_stand_for_a_value(path: str) -> No
         Settings.load(ScrapySettings({"GP4C_STORE": path}))
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_store_for_a_group(store_path: Path, tmp_path: Path) -> None:
     """Its directory and files have the permissions that an operator wants, those of the last run, too."""
     umask = os.umask(0o077)
@@ -178,7 +176,6 @@ class Plain(Spider):
         return self
 
     def parse(self, response: Any) -> None:
-        """Note the arguments."""
         self.spider_arguments = spider_arguments(self, Credentials())
 
 
@@ -193,7 +190,6 @@ class OwnSpider(Plain):
         self.topic = kwargs.get("topic", f"of {time.time()}")
 
 
-@pytest_twisted.ensureDeferred
 async def test_arguments_of_spiders(store_path: Path) -> None:
     """Arguments of spiders with an ``__init__`` and without; what their code computes makes no other store.
 
@@ -213,7 +209,6 @@ async def test_arguments_of_spiders(store_path: Path) -> None:
     assert crawler.spider.spider_arguments == {"country": "es"}
 
 
-@pytest_twisted.ensureDeferred
 async def test_an_argument_of_today_is_one_warning(
     store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -236,7 +231,6 @@ class Skipping(Spider):
     site: Site
 
     async def start(self) -> Any:
-        """Ask for a page."""
         from scrapy import Request
 
         self.seen: list[str] = []
@@ -244,11 +238,9 @@ class Skipping(Spider):
         yield Request(self.site.url("/2"), meta={"playwright_page": Closing(self.seen)})
 
     def parse(self, response: Any) -> None:
-        """Note the outcome."""
         self.seen.append(response.meta["gp4c"]["outcome"])
 
     def failed(self, failure: Any) -> None:
-        """Note what it was."""
         self.seen.append(failure.type.__name__)
 
 
@@ -259,11 +251,9 @@ class Closing:
         self._seen = seen
 
     async def close(self) -> None:
-        """Note it."""
         self._seen.append("closed")
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_skipped_page_releases_what_it_holds(site: Site, store_path: Path) -> None:
     """By the errback, or where there is none by closing the browser's page."""
     site.pages = {"/": html("a page"), "/2": html("another page")}
@@ -274,7 +264,6 @@ async def test_a_skipped_page_releases_what_it_holds(site: Site, store_path: Pat
     assert crawler.stats.get_value("log_count/ERROR") is None
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_page_that_the_cache_has_validated_is_not_modified(
     site: Site, store_path: Path, tmp_path: Path
 ) -> None:

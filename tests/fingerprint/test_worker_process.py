@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any
 
 import pytest
-import pytest_twisted
 from scrapy.http import HtmlResponse, Response, TextResponse, XmlResponse
 from twisted.internet.defer import Deferred
 
@@ -79,18 +78,6 @@ def pages() -> list[Any]:
 
 
 @pytest.mark.slow
-@pytest_twisted.ensureDeferred
-async def test_large_pages_have_the_fingerprints_that_they_have_here(beside: FingerprintProcess) -> None:
-    """For every class, encoding and text, in the order asked for, by one process."""
-    responses = pages()
-    assert await made(beside, responses) == [fingerprint(response) for response in responses]
-    assert beside._process is not None
-    last = responses[-1]
-    assert await made(beside, [last], main_features) == [fingerprint(last, main_features)]
-
-
-@pytest.mark.slow
-@pytest_twisted.ensureDeferred
 async def test_texts_come_with_fingerprints_where_they_are_asked_for(beside: FingerprintProcess) -> None:
     """The same as are read here, by either features, in any encoding."""
     responses = pages()
@@ -102,7 +89,6 @@ async def test_texts_come_with_fingerprints_where_they_are_asked_for(beside: Fin
         assert [(one.normal, one.text) for one in reads] == [(normalise(text), text) for text in texts]
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_process_that_is_killed_costs_no_fingerprint(beside: FingerprintProcess) -> None:
     """What it was asked is made here, and the next page has a new process."""
     responses = pages()[-3:]
@@ -116,7 +102,6 @@ async def test_a_process_that_is_killed_costs_no_fingerprint(beside: Fingerprint
     assert beside._process is not first
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_page_that_ends_processes_is_given_up(
     beside: FingerprintProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -139,7 +124,6 @@ async def test_a_page_that_ends_processes_is_given_up(
     ]
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_page_that_lacks_memory_there_is_given_up(
     beside: FingerprintProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,7 +155,6 @@ def test_descriptors_beyond_those_of_select_are_no_hindrance(beside: Fingerprint
     assert beside._process is not None
 
 
-@pytest_twisted.ensureDeferred
 async def test_without_a_process_pages_are_fingerprinted_here(
     beside: FingerprintProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +164,6 @@ async def test_without_a_process_pages_are_fingerprinted_here(
     assert await made(beside, responses) == [fingerprint(response) for response in responses]
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_page_that_raises_there_is_not_read_here(
     beside: FingerprintProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,7 +174,6 @@ async def test_a_page_that_raises_there_is_not_read_here(
     assert await made(beside, pages()[-1:]) == [fingerprint(pages()[-1])]
 
 
-@pytest_twisted.ensureDeferred
 async def test_the_process_ends_with_the_crawl(beside: FingerprintProcess) -> None:
     """Closed, or killed with all its descriptors gone: no process stays."""
     await made(beside, pages()[-1:])
@@ -221,7 +202,6 @@ def test_only_large_texts_go_elsewhere() -> None:
 
 
 @pytest.mark.slow
-@pytest_twisted.ensureDeferred
 async def test_a_page_that_takes_the_process_too_long_is_given_up(
     beside: FingerprintProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,7 +242,6 @@ def test_parts_that_take_the_process_too_long_are_given_up(beside: FingerprintPr
         beside.cut(slow, None, ("//*[contains(., //p[last()])]",), ()).result()
 
 
-@pytest_twisted.ensureDeferred
 async def test_what_is_learned_of_noise_is_learned_there(beside: FingerprintProcess) -> None:
     """Reading and notes are those that are made here."""
     body = "<html><body><main>" + "".join(f"<p>w{n} words</p>" for n in range(9_000)) + "<p>{} readers</p>"

@@ -2,14 +2,11 @@
 
 import gzip
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import pytest_twisted
-from scrapy import Spider
 
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.page_state.groupings import Links, PageGroups
@@ -19,7 +16,7 @@ from scrapy_gp4c.store.records import StoredGroups
 from tests.replaying.test_growth import Rumours, claims_in
 from tests.support.growing import crawl as planned_crawl
 from tests.support.growing import random_web
-from tests.support.loopback import Site, crawl, html, path_of
+from tests.support.loopback import Follower, Site, crawl, html, path_of
 from training import evaluate
 from training.histories.growth import NO_FINDER, GrowthHistory, read_growth, write_growth
 from training.histories.history import ChangeHistory
@@ -132,13 +129,6 @@ def test_a_crawl_that_visits_now_and_then_is_no_history_of_growth(tmp_path: Path
         read_growth(export(tmp_path / "store", tmp_path / "history.tsv"))
 
 
-class Follower(Spider):
-    name = "follower"
-
-    def parse(self, response: Any) -> Iterator[Any]:
-        yield from response.follow_all(css="a", callback=self.parse)
-
-
 def grow(site: Site, cycle: int) -> None:
     """Three lists that grow at paces of their own, and pages that stay."""
     steady = [f"/steady/{number}" for number in range(STEADY)]
@@ -152,15 +142,14 @@ def grow(site: Site, cycle: int) -> None:
 
 
 @pytest.mark.slow
-@pytest_twisted.ensureDeferred
 async def test_the_replayed_delay_is_that_of_a_crawl(site: Site, tmp_path: Path) -> None:
     """Of a web of lists: a crawl of everything is exported, its replay finds pages as late as a crawl."""
-    Follower.start_urls = [site.url("/")]  # type: ignore[attr-defined]
+    urls = [site.url()]
     ours = {"GP4C_SCORE_FUNCTION": SCORE, "GP4C_POLICY": "top_k", "GP4C_BUDGET": BUDGET}
     for cycle in range(1, CYCLES + 1):
         grow(site, cycle)
-        await crawl(Follower, tmp_path / "all", EVERYTHING)
-        await crawl(Follower, tmp_path / "some", {**ours, "GP4C_DISCOVERY": SHARE})
+        await crawl(Follower, tmp_path / "all", EVERYTHING, urls=urls)
+        await crawl(Follower, tmp_path / "some", {**ours, "GP4C_DISCOVERY": SHARE}, urls=urls)
     entered, first = (dates(tmp_path / name, column) for name, column in (("all", 0), ("some", 1)))
     delays = [first.get(path, CYCLES + 1) - born for path, born in entered.items() if born > 1]
     assert np.mean(delays) > 0.2

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import pytest_twisted
 from scrapy import Spider
 from twisted.internet import reactor
 from twisted.web.http import Request
@@ -178,7 +177,6 @@ def test_make_report_needs_a_demo(tmp_path: Path) -> None:
     assert "run make demo first" in done.stderr
 
 
-@pytest_twisted.ensureDeferred
 async def test_latency_of_a_real_crawl(site: Site, store_path: Path) -> None:
     """A page that answers after 0.2 s is recorded as slower than that; one that fails has none."""
 

@@ -6,33 +6,19 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import pytest_twisted
-from scrapy import Spider
 
 from scrapy_gp4c.store.lmdb_store import environment
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.killing import Web
-from tests.support.loopback import Site, crawl, html
+from tests.support.loopback import Follower, Site, crawl, html
 from tests.support.sources import ROOT
 
 HUBS = 8  # pages that link to 100 others each
 
 
-class Everything(Spider):
-    """Follows every link of the start page."""
-
-    name = "everything"
-
-    def parse(self, response: Any) -> Any:
-        """Follow the links."""
-        yield from response.follow_all(css="a")
-
-
 @pytest.mark.slow
-@pytest_twisted.ensureDeferred
 async def test_full_store_stops_the_crawl(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,11 +29,10 @@ async def test_full_store_stops_the_crawl(
             "hub", [f"/{hub + 1}", *(f"/{hub}/{page}?{'x' * 400}" for page in range(100))]
         )
         site.pages |= {f"/{hub}/{page}": html(f"page {hub} {page}") for page in range(100)}
-    Everything.start_urls = [site.url("/")]
     with caplog.at_level(logging.CRITICAL), monkeypatch.context() as cramped:
         cramped.setattr(environment, "MAP_BYTES", 300_000)
         cramped.setattr(environment, "_is_granted", lambda size: False)
-        crawler = await crawl(Everything, store_path)
+        crawler = await crawl(Follower, store_path, urls=[site.url()])
     assert crawler.stats.get_value("finish_reason") == "gp4c_store_failed"
     critical = [record.getMessage() for record in caplog.records if record.levelno == logging.CRITICAL]
     assert critical
@@ -57,7 +42,7 @@ async def test_full_store_stops_the_crawl(
         assert store.open_cycle == 1
         before = {visit["page"]: visit["time"] for visit in store.open_visits()}
     assert before
-    crawler = await crawl(Everything, store_path)
+    crawler = await crawl(Follower, store_path, urls=[site.url()])
     assert crawler.stats.get_value("finish_reason") == "finished"
     with Store(store_path) as store:
         assert store.verify() == []
