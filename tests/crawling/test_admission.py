@@ -16,7 +16,7 @@ from scrapy_gp4c.crawling import admission
 from scrapy_gp4c.crawling.admission import TOO_MANY, Admission
 from scrapy_gp4c.page_state.outcomes import KINDS
 from scrapy_gp4c.store.lmdb_store.store import Store
-from tests.support.loopback import Site, crawl, html, outcomes, path_of, stats
+from tests.support.loopback import Follower, Site, crawl, html, outcomes, path_of, stats
 
 PAGES = 5
 
@@ -202,16 +202,6 @@ async def test_what_is_no_weight_is_counted_and_costs_nothing(
     assert [outcomes(store_path, 2)[f"/{number}"] for number in (2, 3, 4, 5)] == [["first"]] * 4
 
 
-class Follower(Spider):
-    """Follows every link."""
-
-    name = "follower"
-
-    def parse(self, response: Any) -> Iterator[Any]:
-        """Follow the links."""
-        yield from response.follow_all(css="a")
-
-
 def trap(site: Site) -> None:
     """A site with three pages and a calendar that never ends, 50 links a page."""
 
@@ -231,8 +221,7 @@ async def test_a_trap_fills_no_store(
     """The pages stay bounded, cycle after cycle; one warning a run names the calendar."""
     trap(site)
     monkeypatch.setattr(admission, "MAX_PAGES", 40)
-    Follower.start_urls = [site.url("/")]
-    crawler = await crawl(Follower, store_path)
+    crawler = await crawl(Follower, store_path, urls=[site.url()])
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     (line,) = [line for line in warnings if "the limit of 40 pages" in line]
     assert f"mostly in 127.0.0.1:{site.port}/calendar/" in line
@@ -251,16 +240,6 @@ PAGES, CYCLES, WARM = 10, 9, 4
 NEW_PAGES = 12  # per cycle
 
 
-class FollowerTraps(Spider):
-    """Follows every link."""
-
-    name = "follower"
-
-    def parse(self, response: Any) -> Iterator[Any]:
-        """Follow them."""
-        yield from response.follow_all(css="a")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("turning", [False, True])
 @pytest_twisted.ensureDeferred
@@ -277,12 +256,12 @@ async def test_a_calendar_delays_what_other_hosts_bring_by_one_cycle_at_most(
 
     try:
         site.pages["/calendar"] = calendar
-        FollowerTraps.start_urls = [site.url("/calendar?day=0"), *(site.url("/", host) for host in HOSTS[1:])]
+        urls = [site.url("/calendar?day=0"), *(site.url("/", host) for host in HOSTS[1:])]
         for now in range(1, CYCLES + 1):
             paths = [f"/page/{number}" for number in range(PAGES + now - 1)]
             site.pages["/"] = html("all pages", paths[::-1], title=f"{len(paths)} pages")
             site.pages |= {path: html(f"the story of {path}") for path in paths}
-            await crawl(FollowerTraps, store_path, {"GP4C_BUDGET": 8, "GP4C_NEW_PAGES": NEW_PAGES})
+            await crawl(Follower, store_path, {"GP4C_BUDGET": 8, "GP4C_NEW_PAGES": NEW_PAGES}, urls=urls)
     finally:
         await site.close()
     with Store(store_path) as store:

@@ -91,24 +91,6 @@ def test_signals_interrupt_the_cycle_and_the_next_run_resumes_it(
 
 
 @pytest.mark.slow
-def test_pages_discovered_before_the_kill_are_visited_by_the_resumed_cycle(web: Web, worker: Worker) -> None:
-    """The first cycle is killed after the listing was read: the next run visits what it had found."""
-    web.delay_s = 0.05
-    pid = worker.begin()
-    while len(web.log) < PAGES // 3:
-        time.sleep(0.005)
-    os.kill(pid, signal.SIGKILL)
-    worker.wait()
-    state = Recorded(worker.store)
-    assert state.open_cycle == 1
-    assert "/list" in state.visited_paths
-    web.delay_s = 0.0
-    worker.begin()
-    assert worker.wait() == 0
-    assert Recorded(worker.store).visited_paths == {*LIST, "/list"}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("first_cycle", [True, False])
 def test_a_queue_kept_in_a_jobdir_costs_no_second_fetch(
     first_cycle: bool, web: Web, worker: Worker, tmp_path: Path

@@ -56,7 +56,6 @@ def refits_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def crawl(path: Path, log: Path) -> None:
-    """Crawl, or go on."""
     crawl_settings = {
         "GP4C_QUERY_LOG": str(log),
         "GP4C_SCORE_FUNCTION": "dq_rate * t + 0.01 * t",
@@ -74,7 +73,6 @@ class Steps:
         self.steps_left, self.taken = last, 0
 
     def take(self, *_: object) -> None:
-        """One further step."""
         self.steps_left -= 1
         self.taken += 1
         if self.steps_left < 0:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 import pytest_twisted
 from hypothesis import given
 from hypothesis import strategies as st
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule
 from twisted.web.http import Request as ServerRequest
@@ -30,7 +30,7 @@ from scrapy_gp4c.scoring.first_visits import (
 )
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
-from tests.support.loopback import Site, crawl, html, stats
+from tests.support.loopback import Follower, Site, crawl, html, stats
 
 CYCLE = 9
 CAPS = st.none() | st.integers(0, 12)
@@ -94,22 +94,6 @@ def test_pages_that_hubs_found_are_counted_apart(tmp_path: Path) -> None:
         assert count_new_pages(store) == (0, 0)
 
 
-class Followed(Spider):
-    """Requests pages and follows all links."""
-
-    name = "followed"
-    urls: tuple[str, ...] = ()
-
-    async def start(self) -> AsyncIterator[Any]:
-        """Request the first pages."""
-        for url in self.urls:
-            yield Request(url)
-
-    def parse(self, response: Any) -> Iterator[Any]:
-        """Follow the links."""
-        yield from response.follow_all(css="a")
-
-
 def test_columns_of_links_by_hand() -> None:
     """On a tree: page 0 is a start page that found 1 and 2, and page 1 found 3, 4 and 5."""
     found_by = np.array([START, 1, 1, 2, 2, 2, 0], np.uint32)
@@ -155,7 +139,7 @@ async def test_new_pages_are_ranked_where_they_are_capped(site: Site, store_path
     site.pages |= {path: html(f"page {path} of this site") for path in (*long, *short)}
     settings = {"GP4C_NEW_PAGES": 4, "GP4C_NEW_PAGE_FUNCTION": "cash", "GP4C_BUDGET": 1}
     for _ in range(2):
-        await crawl(Followed, store_path, settings, urls=(site.url(),))
+        await crawl(Follower, store_path, settings, urls=(site.url(),))
     assert set(short) <= set(site.fetched())
     with Store(store_path, readonly=True) as store:
         assert store.cycles()[-1]["new_page_function"] == "cash"
@@ -225,7 +209,7 @@ async def test_a_page_with_many_links_leaves_the_others_their_new_pages(site: Si
     pages_of_many = dict.fromkeys(many, of_many)
     site.pages = {"/": html("the front page", ["/a", "/b"]), "/a": html("many", many), "/b": waiting.append}
     site.pages |= pages_of_many | {path: html(f"page {path} of this site") for path in few}
-    crawled = await crawl(Followed, store_path, {"GP4C_NEW_PAGES": 40}, urls=(site.url(),))
+    crawled = await crawl(Follower, store_path, {"GP4C_NEW_PAGES": 40}, urls=(site.url(),))
     fetched = Counter(path.split("/")[1] for path in site.fetched())
     assert fetched == {"": 1, "a": 1, "b": 1, "few": 9 + 5, "many": half_of_many + 5}
     assert stats(crawled)["skipped/new_page_postponed"] == 823 - 40

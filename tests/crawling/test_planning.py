@@ -59,7 +59,6 @@ class Blocks:
             )
 
     def columns_of(self, pages: npt.NDArray[np.uint32], names: object = None) -> dict[str, Any]:
-        """Columns of some pages."""
         parts = [columns for _, columns in self.blocks()]
         return {name: np.concatenate([part[name] for part in parts])[pages] for name in parts[0]}
 

@@ -76,7 +76,6 @@ def test_every_cycle_tells_how_many_samples_were_followed(
 
 
 def score_file(path: Path, **more: Any) -> str:
-    """A score file."""
     path.write_text(json.dumps({"format": "gp4c-score/1", "expression": "t * X", "clock": "visits", **more}))
     return str(path)
 

@@ -122,7 +122,6 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def varied(path: Path) -> Path:
-    """Make such a store."""
     build(path)
     with Store(path, sizes=SMALL) as store:
         crawl(store, lambda cycle, count: None)

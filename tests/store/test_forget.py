@@ -95,7 +95,6 @@ def state_of(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def every(step: int, store: Store) -> Any:
-    """Choose every n-th page."""
     return np.arange(store.merged_pages) % step == 0
 
 

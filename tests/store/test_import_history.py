@@ -33,7 +33,6 @@ def lines(folder: Path, count: int = 3) -> Iterator[tuple[int, str]]:
 
 
 def crawl(folder: Path) -> None:
-    """Finish one cycle."""
     with Store(folder) as store:
         store.add_pages(pages(2))
         store.begin_cycle({})

@@ -53,7 +53,6 @@ class Content(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """Read a store."""
         with Store(path, readonly=True) as store:
             urls = [request["url"] for request in store.requests(range(store.pages))]
             pages = {url: store.page(page)._replace(group=0) for page, url in enumerate(urls)}

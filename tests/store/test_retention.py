@@ -35,7 +35,6 @@ def crawl(path: Path, cycles: int, keep: int | None) -> None:
 
 
 def columns_of(path: Path) -> list[Any]:
-    """All columns."""
     with Store(path, readonly=True) as store:
         return [{name: column.tobytes() for name, column in block.items()} for _, block in store.blocks()]
 

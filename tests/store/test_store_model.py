@@ -168,7 +168,6 @@ class StoreMachine(RuleBasedStateMachine):
 
     @initialize(count=st.integers(0, 9))
     def import_some(self, count: int) -> None:
-        """Start with some pages."""
         self.add_pages(list(range(count)))
 
     @rule(numbers=st.lists(st.integers(0, 40), max_size=9))
@@ -188,7 +187,6 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.open is None)
     @rule()
     def begin(self) -> None:
-        """Open a cycle."""
         self.cycle += 1
         assert self.store.begin_cycle({"started": float(self.cycle)}) == self.cycle
         self.open, self.new, self.plan, self.rounds = {}, [], None, []
@@ -268,7 +266,6 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def commit(self) -> None:
-        """Commit what is buffered."""
         self.store.commit()
 
     @rule()

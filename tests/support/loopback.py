@@ -120,6 +120,16 @@ class Pages(Spider):
         """Take note of a failure."""
 
 
+class Follower(Pages):
+    """Requests the pages and follows all of their links, and so on."""
+
+    name = "follower"
+
+    def parse(self, response: Any) -> Iterator[Any]:
+        """Follow the links."""
+        yield from response.follow_all(css="a")
+
+
 class LinkFollower(Spider):
     """Requests one page and follows all links of HTML."""
 

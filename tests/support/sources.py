@@ -21,7 +21,6 @@ def sources(*folders: str) -> dict[str, Path]:
 
 
 MODULES: Final = sources(*PACKAGES)
-FUNCTION: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @cache
