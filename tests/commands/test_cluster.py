@@ -25,7 +25,6 @@ KEYS = draws(np.arange(PAGES, dtype=np.uint64), 1, 1).tolist()
 
 
 def url(page: int) -> str:
-    """Of a page."""
     return f"http://h.example/{page}"
 
 

@@ -87,7 +87,6 @@ def crawl_cycles(project: Project, outcomes: list[dict[int, str]]) -> None:
 
 
 def urls(count: int) -> list[str]:
-    """URLs of `count` pages."""
     return [f"http://site{number % 3}.example/page/{number}" for number in range(count)]
 
 
@@ -492,28 +491,6 @@ def test_many_cycles_are_exported_and_imported(project: Project, tmp_path: Path)
     in_process(project, "import", tmp_path / "history")
     with project.open_store() as store:
         assert store.cycles() == records
-
-
-def test_control_characters_of_a_foreign_store_are_not_printed(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A terminal would obey them, and a line end would forge a line."""
-    evil = "http://h.example/\x1b]0;owned\x07\nforged\x9b2J"
-    with project.open_store(readonly=False) as store:
-        store.add_pages([(1, {"url": evil}), (2, {"url": "http://h.example/b"})])
-        for outcome in ("first", "changed"):
-            store.begin_cycle({"started": 1.0, "score_function": "t\x1b[2J", "policy": "\x1b[1m"})
-            for page in (0, 1):
-                store.record(NewVisit(page, outcome, 1.0, fingerprint=page))
-            store.finish_cycle({})
-    for words in ("status", "pages", "changes", "plan --urls"):
-        action, *options = words.split()
-        in_process(project, action, *options)
-        out = capsys.readouterr().out
-        assert "owned" in out or action == "status"
-        assert not [character for character in out if ord(character) < 32 and character != "\n"], out
-        assert "\x9b" not in out
-        assert not [line for line in out.splitlines() if line.startswith("forged")]
 
 
 def test_a_history_goes_into_a_new_store_only(project: Project, tmp_path: Path) -> None:

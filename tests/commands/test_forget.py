@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.commands.forget import url_pattern
 from scrapy_gp4c.commands.project import Project
-from scrapy_gp4c.errors import ForgetError, StoreDamagedError, StoreError
-from scrapy_gp4c.store.opening import open_store
+from scrapy_gp4c.errors import ForgetError
 from scrapy_gp4c.store.records import NewVisit
 from tests.commands.test_commands import in_process, make_project, scrapy_gp4c
 from tests.support.schemas import checked
@@ -43,7 +42,6 @@ def visit(outcome: str, size_bytes: int = 0) -> NewVisit:
 
 
 def files_of(project: Project) -> list[str]:
-    """URLs of a store."""
     with project.open_store() as store:
         assert store.verify() == []
         return [request["url"] for request in store.requests(range(store.pages))]
@@ -146,29 +144,6 @@ def test_many_pages_are_told_in_few_lines(project: Project, capsys: pytest.Captu
     assert "  and those of 2 more hosts" in lines
     assert lines[-1] == "  and 20 more"
     assert "secret" not in "".join(lines)
-
-
-def test_no_store_an_empty_one_a_damaged_one_and_one_in_use(
-    project: Project, store_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Each is one answer, or one error; a dry run works beside a crawl."""
-    with pytest.raises(StoreError, match="there is no page store"):
-        in_process(project, "forget", "*", "--yes")
-    open_store(store_path).close()
-    in_process(project, "forget", "*", "--yes", "--json")
-    assert checked("forget", capsys.readouterr().out)["forgotten"] == 0
-    fill(project, [dict.fromkeys(PAGES, visit("first", 9))])
-    with open_store(store_path) as store:
-        store.begin_cycle({})
-    with pytest.raises(StoreError, match=r"cycle 2 .* is not finished"):
-        in_process(project, "forget", "*", "--yes")
-    capsys.readouterr()
-    in_process(project, "forget", "*", "--dry-run", "--json")
-    assert checked("forget", capsys.readouterr().out)["forgotten"] == 4
-    data = store_path / "data.mdb"
-    data.write_bytes(data.read_bytes()[:5000])
-    with pytest.raises(StoreDamagedError):
-        in_process(project, "forget", "*", "--yes")
 
 
 @pytest.mark.slow

@@ -37,7 +37,6 @@ def hint(
 
 
 def claims(store_path: Path) -> dict[str, int]:
-    """URL -> the column."""
     with open_store(store_path, readonly=True) as store:
         (block,) = [block for _, block in store.blocks()]
         urls = [stored["url"] for stored in store.requests(range(store.pages))]

@@ -58,7 +58,6 @@ class FakeClock:
         self.waits = 0
 
     def now(self) -> Now:
-        """Both clocks."""
         return Now(self.wall_s, self.steady_s)
 
     def wait(self, wake_ups: WakeUps, seconds: float) -> None:

@@ -24,7 +24,6 @@ class Handler(BaseHTTPRequestHandler):
     """Serves the pages."""
 
     def do_GET(self) -> None:
-        """Serve one."""
         page = PAGES.get(self.path)
         self.send_response(200 if page else 404)
         self.send_header("Content-Type", "text/html")

@@ -20,13 +20,6 @@ OTHER = np.array(
 )
 
 
-def test_interval_by_hand() -> None:
-    """The interval of 1, 2, 3, 4, 5 is 3 ± 2.776 * sqrt(2.5 / 5)."""
-    result = statistics.mean([1, 2, 3, 4, 5])
-    assert result.mean == 3.0
-    assert result.half_width == pytest.approx(2.7764451 * math.sqrt(2.5 / 5), rel=1e-6)
-
-
 def test_duel_by_hand() -> None:
     """In the example the first function wins cycle 1, loses cycle 2 and ties in cycle 3.
 

@@ -227,7 +227,7 @@ async def test_a_trap_fills_no_store(
     assert f"mostly in 127.0.0.1:{site.port}/calendar/" in line
     assert len(outcomes(store_path, 1)) == 40
     assert stats(crawler)["new_pages"] == 40
-    crawler = await crawl(Follower, store_path)
+    crawler = await crawl(Follower, store_path, urls=[site.url()])
     with Store(store_path) as store:
         assert store.pages == 40
         assert store.verify() == []

@@ -94,25 +94,6 @@ def test_two_processes_of_this_machine():
         check(Evaluator(TRUTHS, "ndcg", "visits", pool))
 
 
-@pytest.mark.slow
-def test_dask_cluster_of_two_worker_processes():
-    """A real Dask cluster on loopback: the same outcomes through `--backend dask --scheduler`."""
-    with (
-        LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address=None,
-            worker_dashboard_address=None,
-            silence_logs=50,
-        ) as cluster,
-        workers(backend="dask", scheduler=cluster.scheduler_address) as pool,
-    ):
-        assert len(cluster.workers) == 2
-        check(Evaluator(TRUTHS, "ndcg", "visits", pool))
-
-
 def test_a_training_set_travels_only_when_it_is_missing(monkeypatch):
     """The first task of a process is answered by asking for the set; later ones go without it."""
     monkeypatch.setattr(module, "_FITNESSES", {})

@@ -11,7 +11,6 @@ from scrapy_gp4c.words.descriptions import Description, describe, link_hash, unp
 
 
 def described(body: str, url: str = "http://h.example/a/page") -> Description:
-    """Of an HTML page."""
     return unpack(description(HtmlResponse(url, body=body.encode(), encoding="utf-8")))
 
 

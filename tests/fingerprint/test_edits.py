@@ -42,7 +42,6 @@ class Page:
         return "".join(self.dice.choices(LETTERS[self.script], k=self.dice.randint(2, 8)))
 
     def words(self, count: int) -> list[str]:
-        """Return so many."""
         return [self.word() for _ in range(count)]
 
     def edit(self) -> None:

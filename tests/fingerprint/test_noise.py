@@ -140,7 +140,6 @@ def test_a_quote_that_is_drawn_twice_in_a_row_is_still_a_clock() -> None:
 
 
 def token(number: int) -> str:
-    """Another token each time."""
     return sha256(bytes([number])).hexdigest()[:12]
 
 

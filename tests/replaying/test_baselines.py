@@ -110,12 +110,6 @@ def test_pages_that_change_too_often_are_not_visited_for_freshness() -> None:
     assert 0 < visits[0] < visits[1]
 
 
-@given(objectives, change_rates)
-def test_a_budget_for_all_visits_all(name: str, rates: Floats) -> None:
-    """In every cycle."""
-    assert allocate(VALUES[name][0], rates, len(rates)).tolist() == [1.0] * len(rates)
-
-
 PAGES, CYCLES, WARMUP, K = 40, 16, 2, 6
 
 

@@ -2,12 +2,8 @@
 
 from io import StringIO
 
-import numpy as np
 from rich.console import Console
-from scipy import stats
 
-from training.comparing import statistics
-from training.comparing.trials import written
 from training.evolution.choices import Choices
 from training.reporting.terminal import bars
 
@@ -23,12 +19,3 @@ def test_the_first_run_has_a_line_of_its_own() -> None:
         "generation 1/50, first of 5 seeds: best ndcg 0.2500",
         "generation 1/50: best ndcg 0.5000 (worst run 0.2500)",
     ]
-
-
-def test_interval_is_students() -> None:
-    """Mean and half width of the 95% confidence interval; a single fold has none."""
-    values = [0.71, 0.69, 0.72, 0.7, 0.68]
-    low, high = stats.t.interval(0.95, 4, np.mean(values), stats.sem(values))
-    assert written(statistics.mean(values), 4) == f"0.7000 ± {(high - low) / 2:.4f}"
-    assert written(statistics.mean([0.25]), 4) == "0.2500"
-    assert written(statistics.mean([0.25]), 4, "+") == "+0.2500"

@@ -43,7 +43,6 @@ HOSTILE_NUMBERS = [
 
 @st.composite
 def programs(draw, depth=6):
-    """A random prefix program."""
     if depth == 0 or draw(st.booleans()):
         return [draw(LEAVES)]
     name = draw(st.sampled_from(sorted(PRIMITIVES)))

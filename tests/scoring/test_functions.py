@@ -9,14 +9,13 @@ import sys
 import numpy as np
 import pytest
 
-from scrapy_gp4c.errors import ExpressionError, PolicyError, ScoreError
+from scrapy_gp4c.errors import ExpressionError, ScoreError
 from scrapy_gp4c.scoring import hints, refresh_value, terminals
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import (
     ScoreParser,
     is_dotted,
     load,
-    load_callable,
     of_expression,
     score_argument,
 )
@@ -27,7 +26,6 @@ NUMBER = 7
 
 
 def half_of_x(values):
-    """A callable score function."""
     return values["X"] / 2
 
 
@@ -165,11 +163,6 @@ def test_a_function_of_an_expression_needs_terminals_that_exist():
         of_expression(parse("t * pagerank"))
 
 
-def own_path() -> str:
-    """A callable of a user's own."""
-    return "own"
-
-
 @pytest.mark.parametrize(
     ("text", "dotted"),
     [
@@ -184,26 +177,6 @@ def own_path() -> str:
 def test_how_dotted_paths_look(text: str, dotted: bool) -> None:
     """Names with at least one dot between them, and nothing else."""
     assert is_dotted(text) == dotted
-
-
-def test_a_callable_is_loaded() -> None:
-    """The object itself."""
-    assert load_callable(f"{__name__}.own_path", "policy", PolicyError) is own_path
-
-
-@pytest.mark.parametrize(
-    ("path", "said"),
-    [
-        ("no_such_module.name", "cannot load the policy 'no_such_module.name': No module named"),
-        (f"{__name__}.nothing", "has no attribute 'nothing'"),
-        (f"{__name__}.NUMBER", "is a int, not callable"),
-    ],
-)
-def test_paths_that_lead_to_no_callable(path: str, said: str) -> None:
-    """An error of the kind that is wanted, which names the path."""
-    with pytest.raises(PolicyError, match=said) as caught:
-        load_callable(path, "policy", PolicyError)
-    assert path in str(caught.value)
 
 
 @pytest.mark.parametrize("score", ["-t*X", "-t", "-2*X", "-(t + X)", "-exp(n)", "- t * X"])

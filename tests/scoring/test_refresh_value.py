@@ -17,7 +17,6 @@ VISITS = st.lists(st.tuples(st.just(float("nan")) | st.floats(-1e3, 1e6), st.int
 
 
 def state_of(rows: int) -> dict[str, np.ndarray]:
-    """Before the first visit."""
     return {name: np.zeros(rows, dtype) for name, dtype in COLUMNS.items()}
 
 

@@ -4,8 +4,6 @@ import csv
 import gzip
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -113,17 +111,6 @@ def test_bad_input_is_told_without_a_traceback(path, capsys, arguments, said):
     assert said in captured.err
     assert "Traceback" not in captured.err
     assert captured.out == ""
-
-
-@pytest.mark.slow
-def test_the_module_is_a_command(tmp_path):
-    """`python -m training.evaluate` on a missing file: one line on stderr and exit code 2."""
-    missing = tmp_path / "missing.tsv"
-    command = [sys.executable, "-m", "training.evaluate", str(missing)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert str(missing) in done.stderr
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 4, 7])
