@@ -35,7 +35,6 @@ class Model(RuleBasedStateMachine):
         self.texts = Texts(self.path, versions)
 
     def teardown(self) -> None:
-        """Close it."""
         if hasattr(self, "texts"):
             self.texts.close()
             self.folder.cleanup()
@@ -60,14 +59,12 @@ class Model(RuleBasedStateMachine):
 
     @rule(keys=st.lists(st.sampled_from(KEYS)))
     def remove(self, keys: list[int]) -> None:
-        """Forget pages."""
         self.texts.remove(keys)
         for key in keys:
             self.pages.pop(key, None)
 
     @rule()
     def reopen(self) -> None:
-        """Close and open it."""
         self.texts.close()
         self.texts = Texts(self.path, self.versions)
 

@@ -14,7 +14,6 @@ class TextPage(WebPage[dict]):
 
     @field
     def text(self) -> Any:
-        """The paragraph."""
         return self.css("p::text").get()
 
 
@@ -24,7 +23,6 @@ class Objects(Shop):
     name = "objects"
 
     async def parse(self, response, page: TextPage):  # type: ignore[no-untyped-def]
-        """Yield the text where it changed."""
         seen = visit(response)
         if seen.is_new or seen.changed:
             self.items.append(page.text)
@@ -38,7 +36,6 @@ class Named(Shop):
     parse_page = callback_for(TextPage)
 
     async def start(self):  # type: ignore[no-untyped-def]
-        """Ask for pages with that callback."""
         from scrapy import signals
 
         async for request in super().start():
@@ -65,7 +62,6 @@ class Client(Shop):
     name = "client"
 
     async def parse(self, response: DummyResponse, page: ClientPage):  # type: ignore[no-untyped-def,override]
-        """Note whether it is a visit."""
         answer: HttpResponse = await page.client.get(self.site.url(PATHS[0]))
         assert answer.status == 200
         self.items.append(visit(response).managed)

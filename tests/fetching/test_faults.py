@@ -49,7 +49,6 @@ def machines(tmp_path: Path) -> Iterator[ManyMachines]:
 
 
 def port_of(web: Web) -> int:
-    """Port of a web."""
     return int(web.server.server_address[1])
 
 

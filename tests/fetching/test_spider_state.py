@@ -16,7 +16,6 @@ class Counting(Spider):
     name = "counting"
 
     def __init__(self, **arguments: Any) -> None:
-        """Begin with nothing."""
         super().__init__(**arguments)
         self.count, self.rate = 0, 0.0
         self.token: str | None = None

@@ -33,7 +33,6 @@ KEYS = st.lists(st.integers(0, 2**64 - 1), max_size=6).map(lambda keys: np.array
 
 
 def copied(columns: Columns) -> Columns:
-    """The same, writable."""
     return {name: values.copy() for name, values in columns.items()}
 
 

@@ -42,7 +42,6 @@ class Web(NamedTuple):
     popular: list[int]
 
     def memory(self, block_rows: int = 100) -> Memory:
-        """What a policy sees."""
         pages = len(self.urls)
         state: dict[str, Any] = {name: np.zeros(pages, dtype) for name, dtype in STATE.items()}
         state["n"][:], state["X"][:] = self.n, list(map(len, self.changes))
@@ -80,7 +79,6 @@ class Web(NamedTuple):
 
 
 def mixed(value: int) -> int:
-    """SplitMix64's finaliser."""
     value &= MASK
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & MASK
     value = (value ^ value >> 27) * 0x94D049BB133111EB & MASK
@@ -474,11 +472,9 @@ class Ignorant(Memory):
     """Evidence that knows neither groups nor popularity."""
 
     def grouping(self, name: str) -> Grouping:
-        """Refuse."""
         raise PolicyError(f"no {name}")
 
     def popularity(self) -> Any:
-        """Refuse."""
         raise PolicyError("no popularity")
 
 

@@ -26,7 +26,6 @@ class Counting(Memory):
         self.blocks_read = 0
 
     def candidates(self) -> Iterator[Block]:
-        """Yield the blocks."""
         for block in super().candidates():
             self.blocks_read += 1
             yield block
@@ -74,7 +73,6 @@ class Counted(ScoreFunction):
 
     @property
     def rows(self) -> int:
-        """In all."""
         return sum(self.asked)
 
     def scores(self, state: Mapping[str, Any], cycle: int) -> Any:

@@ -24,7 +24,6 @@ SOME = st.lists(st.integers(1, 400).map(lambda score: score / 8), min_size=1, ma
 
 
 def curve(scores: list[float], pieces: int = 3) -> Curves:
-    """F of one term."""
     return fit(np.zeros(len(scores), np.int64), np.array(scores, np.float64), 1, pieces)
 
 
@@ -138,7 +137,6 @@ class Plain:
         self.knots = [log(n) * i / (len(scores) - 1) for i in range(len(scores))] if n else []
 
     def rank(self, score: float) -> float:
-        """F."""
         if not self.n or log(score) >= self.scores[0]:
             return 1.0
         for i in range(len(self.knots) - 1):
@@ -148,7 +146,6 @@ class Plain:
         return float(self.n)
 
     def score(self, rank: int) -> float:
-        """The inverse of F."""
         for i in range(len(self.knots) - 1):
             width = self.knots[i + 1] - self.knots[i]
             if log(rank) <= self.knots[i + 1] + 1e-12:

@@ -35,7 +35,6 @@ TEXTS = {0: "red green red", 1: "blue blue green", 2: "red blue", 3: "yellow", 4
 
 
 def workload(*lines: str) -> Workload:
-    """A log of queries."""
     return parse_query_log(lines or LOG, "log")
 
 

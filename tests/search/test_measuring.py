@@ -31,7 +31,6 @@ OCCURRENCES = st.lists(
 
 
 def postings_of(rows: list[tuple[int, int, int, float]]) -> Postings:
-    """Columns of the rows."""
     term, tf, length, importance = zip(*rows, strict=True) if rows else ((), (), (), ())
     return Postings(
         np.array(term, np.int32), np.array(tf, np.int32), np.array(length, np.int32), np.array(importance)
@@ -98,7 +97,6 @@ class Collection:
 
     @property
     def statistics(self) -> Statistics:
-        """Of the copies."""
         df = np.array([sum(term in text for text in self.copies) for term in "abc"])
         return Statistics(len(self.copies), df, float(np.mean([len(text) for text in self.copies])))
 
@@ -136,7 +134,6 @@ class Collection:
         return out
 
     def plain_usefulness(self, copies: np.ndarray, live: np.ndarray) -> float:
-        """Eq. 3, looped."""
         total = 0.0
         for q in range(len(self.queries)):
             answer = sorted(
