@@ -18,6 +18,7 @@ from tests.support.growing import crawl as planned_crawl
 from tests.support.growing import random_web
 from tests.support.loopback import Follower, Site, crawl, html, path_of
 from training import evaluate
+from training.histories.formats import write_npz
 from training.histories.growth import NO_FINDER, GrowthHistory, read_growth, write_growth
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
@@ -69,6 +70,9 @@ def test_a_file_keeps_everything(tmp_path: Path, seed: int) -> None:
     plain = read_history(tmp_path / "x.npz")
     assert plain.changed.tolist() == grown.history.changed[:, at_start].tolist()
     assert plain.dropped_pages == np.count_nonzero(~at_start)
+    write_npz(tmp_path / "y.npz", grown.history)
+    with pytest.raises(HistoryError, match="born and finder"):
+        read_growth(tmp_path / "y.npz")
 
 
 EVERYTHING = {"GP4C_BUDGET": 1.0}

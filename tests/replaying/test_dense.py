@@ -258,22 +258,6 @@ def test_the_first_of_a_group_are_found_whatever_its_draws(bits: int, wanted: in
     assert first.tolist() == pages[np.argsort(~drawn[pages])][:wanted].tolist()
 
 
-def test_samples_of_groups_are_listed_as_the_policy_lists_them() -> None:
-    """As many of each group as are needed, the earliest turns first."""
-    result = history(6, 90)
-    evidence_ = evidence(result)
-    grouping = result.neighbours.grouping("directory")
-    pages, begin, numbers = evidence_.first_of_groups(grouping, 3)
-    turn = dict(
-        zip(range(90), evidence_.rows(np.arange(90, dtype=np.uint32)).state["draw"].tolist(), strict=True)
-    )
-    for row, number in enumerate(numbers.tolist()):
-        members = np.flatnonzero(grouping.number == number).tolist()
-        expected = sorted(members, key=turn.__getitem__, reverse=True)[:3]
-        assert pages[begin[row] : begin[row + 1]].tolist() == expected
-    assert len(numbers) == len(np.unique(grouping.number))
-
-
 def test_an_engine_that_is_asked_for_plans_by_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the statement and the loop can be compared from a command line."""
     from training.replaying import replay

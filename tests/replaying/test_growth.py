@@ -21,10 +21,8 @@ from scrapy_gp4c.scoring.functions import load
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.growing import Rumours, brought, claims_in, columns, crawl, crawl_of, random_web
 from training.histories.claims import DATED_CLAIM
-from training.histories.formats import write_npz
 from training.histories.growth import NO_FINDER, GrowthHistory, read_growth, read_store_growth, write_growth
 from training.histories.history import ChangeHistory
-from training.histories.reading import read_history
 from training.replaying.growth import HUBS, GrowthReplay, growth_crawl, replay_growth
 from training.replaying.prepared import CrawlChoices
 
@@ -262,34 +260,6 @@ def test_the_delay_in_a_store_is_that_of_the_replay(tmp_path: Path) -> None:
     assert sorted(replayed.delay.tolist()) == sorted(delay)
 
 
-@given(st.sampled_from(("born", "finder", "itself")))
-def test_growth_that_does_not_fit_is_refused(wrong: str) -> None:
-    """Births after the last cycle, finders that are no pages, a page that finds itself: an error names it."""
-    grown = by_hand()
-    born, finder = grown.born.copy(), grown.finder.copy()
-    if wrong == "born":
-        born[2] = 7
-    else:
-        finder[2] = 3 if wrong == "finder" else 2
-    with pytest.raises(HistoryError, match=wrong.replace("itself", "its own finder")):
-        GrowthHistory(grown.history, born, finder)
-
-
-def test_an_archive_of_growth_is_a_history_too(tmp_path: Path) -> None:
-    """It comes back as it was; read as a plain history it has the pages that were always there."""
-    grown = random_web(3)
-    write_growth(tmp_path / "x.npz", grown)
-    back = read_growth(tmp_path / "x.npz")
-    assert (back.born == grown.born).all()
-    assert (back.finder == grown.finder).all()
-    assert (back.history.changed == grown.history.changed).all()
-    plain = read_history(tmp_path / "x.npz")
-    assert plain.pages == np.count_nonzero(grown.born == 0)
-    write_npz(tmp_path / "y.npz", grown.history)
-    with pytest.raises(HistoryError, match="born and finder"):
-        read_growth(tmp_path / "y.npz")
-
-
 def a_chain(pages: int, cycles: int) -> GrowthHistory:
     """Each page is found by the one before; all but the first appear in cycle 3, at once."""
     history = ChangeHistory(np.zeros((cycles, pages), np.bool_), np.zeros(pages, np.int32))
@@ -345,6 +315,7 @@ def test_pages_count_as_much_as_they_weigh() -> None:
     grown = reweighed(by_hand(), weight)
     never = replay_growth(grown, crawl_of("t", "top_k", 0.0, budget=0.0))
     assert never.current.tolist() == [1.0, 0.05, 0.05, 0.05]  # the list is out of date from then on
+    assert never.coverage.tolist() == [1.0, 2 / 3, 2 / 3, 2 / 3]  # which counts pages
     assert never.changed_weight.tolist() == [0.0] * 4
     result = replay_growth(grown, crawl_of("w", "top_k", 1.0, budget=1))
     assert result.changed_weight.sum() == 0.5
@@ -382,19 +353,6 @@ def test_a_crawl_of_everything_misses_nothing_and_is_current() -> None:
     result = replay_growth(random_web(11), crawl_of("t", discovery=0.0, budget=1.0))
     assert (result.missed, result.delay.sum()) == (0, 0)
     assert set(result.coverage.tolist()) == set(result.current.tolist()) == {1.0}
-
-
-def test_importance_weighs_what_is_current_but_not_what_is_covered() -> None:
-    """A missed page of weight 6 among others of weight 1 leaves a quarter of the weight, two thirds known."""
-    grown = by_hand()
-    history = ChangeHistory(
-        grown.history.changed * False, grown.history.site, weight=np.array([1.0, 1.0, 6.0])
-    )
-    result = replay_growth(
-        GrowthHistory(history, grown.born, grown.finder), crawl_of("t", discovery=0.0, budget=0.0)
-    )
-    assert result.coverage.tolist() == [1.0, 2 / 3, 2 / 3, 2 / 3]
-    assert result.current.tolist() == [1.0, 0.25, 0.25, 0.25]
 
 
 def test_a_crawl_by_texts_brings_the_policy_of_its_score() -> None:

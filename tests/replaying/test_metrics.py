@@ -24,12 +24,6 @@ def tallies(**counts):
     return {name: np.array([value], np.int64) for name, value in counts.items()}
 
 
-@given(st.integers(1, 100), st.integers(1, 10_000))
-def test_a_share_is_taken_as_written(percent, pages):
-    """Whole percentages give the exact integer floor, whatever the share is in binary; at least one page."""
-    assert budget_pages(percent / 100, pages) == max(1, percent * pages // 100)
-
-
 def test_budget_examples():
     """29% of 100 pages are 29, a count is capped by the pages, and 1 is a count where 1.0 is a share."""
     assert 0.29 * 100 < 29
