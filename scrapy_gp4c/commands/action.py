@@ -14,6 +14,7 @@ from unicodedata import category, east_asian_width
 
 from scrapy_gp4c.foreign_text import printable
 from scrapy_gp4c.scoring.functions import score_argument
+from scrapy_gp4c.settings.values import budget
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -32,9 +33,24 @@ def option(*names: str, **settings: Any) -> Option:
     return Option(names, settings)
 
 
+def _budget(text: str) -> str:
+    """The text, which is a budget; raises ArgumentTypeError."""
+    try:
+        budget(text)
+    except ValueError:
+        expected = "expected a share above 0 and at most 1, such as 0.05, or a count of at least 1"
+        raise ArgumentTypeError(f"{expected}; found {text!r}") from None
+    return text
+
+
 JSON: Final = option("--json", action="store_true", help="print one JSON document instead")
 OTHER_SETTINGS: Final = (
-    option("--budget", metavar="B", help="budget in place of GP4C_BUDGET: a share such as 0.05, or a count"),
+    option(
+        "--budget",
+        metavar="B",
+        type=_budget,
+        help="budget in place of GP4C_BUDGET: a share such as 0.05, or a count",
+    ),
     option(
         "--score", metavar="F", type=score_argument, help="score function in place of GP4C_SCORE_FUNCTION"
     ),

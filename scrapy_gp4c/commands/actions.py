@@ -12,6 +12,7 @@ from scrapy.settings import Settings
 
 from scrapy_gp4c.commands.action import Action
 from scrapy_gp4c.commands.changes import CHANGES
+from scrapy_gp4c.commands.completion import script
 from scrapy_gp4c.commands.failing import FAILING
 from scrapy_gp4c.commands.fetcher import FETCHER
 from scrapy_gp4c.commands.files import EXPORT, HINT, IMPORT
@@ -41,6 +42,12 @@ from scrapy_gp4c.scoring.functions import ScoreParser
 
 Actions = dict[str, Action | TrainingCommand]
 
+
+def _completion(_settings: Settings, _options: argparse.Namespace) -> None:
+    print(script(add_actions(argparse.ArgumentParser(), lambda _: None)))
+
+
+COMPLETION: Final = Action("print a shell function that completes these words", _completion)
 GROUPS: Final[dict[str, Actions]] = {
     "look": {
         "status": STATUS,
@@ -67,6 +74,7 @@ GROUPS: Final[dict[str, Actions]] = {
         "evaluate": EVALUATE,
         "budget": BUDGET,
         "experiment": EXPERIMENT,
+        "completion": COMPLETION,
     },
 }
 """Heading of the help -> its actions; ``more`` lists names alone."""
@@ -81,8 +89,10 @@ IN_PLACE_OF_SETTINGS = {"budget": "GP4C_BUDGET", "score": "GP4C_SCORE_FUNCTION"}
 """Option of an action -> the setting whose place it takes."""
 
 
-def add_actions(parser: argparse.ArgumentParser, add_global_options: Callable[[Any], None]) -> None:
-    """Give every action its own options, and Scrapy's global ones, which follow the action."""
+def add_actions(
+    parser: argparse.ArgumentParser, add_global_options: Callable[[Any], None]
+) -> dict[str, argparse.ArgumentParser]:
+    """Give every action its own options, and Scrapy's global ones; returns the parser of each action."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = overview()
     actions = parser.add_subparsers(
@@ -97,6 +107,7 @@ def add_actions(parser: argparse.ArgumentParser, add_global_options: Callable[[A
     store_actions = store.add_subparsers(
         dest="store_action", required=True, metavar="ACTION", parser_class=ScoreParser
     )
+    parsers = {}
     for name, action in ACTIONS.items():
         of_store = name.startswith("store ")
         listed: dict[str, Any] = {"help": action.help} if of_store else {}
@@ -109,11 +120,13 @@ def add_actions(parser: argparse.ArgumentParser, add_global_options: Callable[[A
         )
         _add_action(name, action, added)
         add_global_options(added)
+        parsers[name] = added
+    return parsers
 
 
 def _add_action(name: str, action: Action | TrainingCommand, parser: argparse.ArgumentParser) -> None:
     what = "SPIDER|HISTORY" if isinstance(action, TrainingCommand) else "SPIDER"
-    count = None if action is not STORES and not isinstance(action, TrainingCommand) else "?"
+    count = "?" if action in (STORES, COMPLETION) or isinstance(action, TrainingCommand) else None
     parser.add_argument("spider", nargs=count, metavar=what, help="name of the spider")
     action.add_options(parser)
     parser.usage = parser.format_usage().removeprefix("usage: ").strip()  # without Scrapy's options

@@ -121,7 +121,8 @@ def _why_none(options: Namespace, first: int, last: int, newest: int) -> str:
     if not newest:
         return "no cycle was crawled yet"
     if first > newest:
-        return f"there is no such cycle yet: the newest is {newest}"
+        asked = "such cycle yet" if options.since is None else "cycle since then"
+        return f"there is no {asked}: the newest is {newest}"
     cycles = f"cycle {first}" if first == last else f"cycles {first} to {last}"
     matching = "" if options.match is None else f" that matches {options.match}"
     return f"no page{matching} was {' or '.join(options.kinds or ['changed'])} in {cycles}"

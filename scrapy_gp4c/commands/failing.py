@@ -53,7 +53,7 @@ def _run(project: Project, options: Namespace) -> FailingPages:
 
 def _show(failing: FailingPages, options: Namespace) -> None:
     if not failing.pages:
-        say("no page fails" if options.match is None else f"no page fails that matches {options.match}")
+        say(f"no page{'' if options.match is None else f' that matches {options.match}'} fails")
     else:
         rows = [
             (

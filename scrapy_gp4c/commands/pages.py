@@ -54,7 +54,7 @@ def _run(project: Project, options: Namespace) -> Pages:
 
 def _show(best: Pages, options: Namespace) -> None:
     if not best.pages:
-        say(f"no page{'' if options.match is None else ' that matches'} was fetched yet")
+        say(f"no page{'' if options.match is None else f' that matches {options.match}'} was fetched yet")
         return
     measured = any(page.dq is not None for page in best.pages)
     header = ("score", "n", "X", "t", *(["dq"] if measured else []), "last outcome", "URL")

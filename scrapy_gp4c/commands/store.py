@@ -122,6 +122,7 @@ RESTORE = Action(
 
 
 def _compact(project: Project, options: Namespace) -> None:
+    project.open_store().close()  # else a store that is missing would be made
     done = opening.compact(project.store_path)
     say(f"{project.store_path}: {done.before / 1e6:,.1f} MB before, {done.after / 1e6:,.1f} MB now")
 

@@ -102,8 +102,10 @@ def fetch_backup(target: str, store_name: str, folder: Path) -> Path:
     """
     pattern = re.compile(re.escape(store_name) + _NAME + r"(\.mdb)?")
     if "://" not in target:
-        if (Path(target) / "data.mdb").exists() or not Path(target).is_dir():
+        if (Path(target) / "data.mdb").exists():
             return Path(target)
+        if not Path(target).is_dir():
+            raise StoreError(f"expected a backup, or a directory of backups; found no directory {target}")
         names = sorted(path.name for path in Path(target).iterdir() if pattern.fullmatch(path.name))
         if not names:
             raise StoreError(f"expected backups of {store_name} in {target}; found none")

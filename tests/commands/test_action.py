@@ -2,6 +2,8 @@
 
 import argparse
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
@@ -13,7 +15,7 @@ from scrapy.settings import Settings
 
 from scrapy_gp4c.commands import Command
 from scrapy_gp4c.commands.action import positive, table_lines, width_of
-from scrapy_gp4c.commands.actions import ACTIONS
+from scrapy_gp4c.commands.actions import ACTIONS, run_action
 from scrapy_gp4c.commands.learning import TrainingCommand
 
 
@@ -81,4 +83,45 @@ def test_counts_begin_with_one_and_help_fits_a_terminal(
                 with pytest.raises(SystemExit):
                     parser.parse_args([*name.split(), "news", f"{option}={number}"])
                 assert f"expected a count of at least 1; found '{number}'" in capsys.readouterr().err, name
-    assert counts >= 7
+        for budget in ("0", "-1", "1.5", "x") if "--budget B" in text else ():
+            counts += 1
+            with pytest.raises(SystemExit):
+                parser.parse_args([*name.split(), "news", "URL", f"--budget={budget}"])
+            assert f"such as 0.05, or a count of at least 1; found '{budget}'" in capsys.readouterr().err
+    assert counts >= 15
+
+
+COMPLETED = {
+    "st": {"status", "stores", "store"},
+    "store ": {"verify", "backup", "restore", "compact"},
+    "status ": {"news", "nightly"},
+    "store verify ni": {"nightly"},
+    "status --c": {"--cycles"},
+    "store backup news --": {"--keep"},
+    "status news ": set(),
+    "learn --": set(),
+}
+"""Words after ``scrapy gp4c`` -> what the shell proposes for the last of them."""
+
+
+@pytest.mark.parametrize("program", ["bash", "zsh"])
+def test_a_shell_completes_actions_spiders_and_options(
+    program: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """By the function that the action prints; the spiders are those that Scrapy lists."""
+    if shutil.which(program) is None:
+        pytest.skip(f"there is no {program} here")
+    run_action(Settings(), argparse.Namespace(action="completion", spider=None, json=False))
+    lines = [capfd.readouterr().out, "scrapy() { echo news; echo nightly; }"]
+    if program == "zsh":  # as bashcompinit calls it
+        lines.append("setopt KSH_ARRAYS SH_WORD_SPLIT BASH_REMATCH 2>/dev/null")
+    for words in COMPLETED:
+        typed = shlex.join(["scrapy", "gp4c", *words.split(" ")])
+        lines.append(f"COMP_WORDS=({typed}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMPREPLY=()")
+        lines.append('_scrapy_gp4c; echo "${COMPREPLY[*]}"')
+    done = subprocess.run([program, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    proposed = {
+        typed: {word for word in line.split() if word.startswith(typed.rpartition(" ")[2])}  # zsh's own part
+        for typed, line in zip(COMPLETED, done.stdout.splitlines(), strict=True)
+    }
+    assert proposed == COMPLETED, done.stderr

@@ -205,7 +205,7 @@ def test_pages_sorts_and_matches(
     assert sorted(shown("--top", 100)) == list(range(9))
     assert sorted(shown("--match", "site1")) == [1, 4, 7]
     in_process(project, "pages", "--match", "nowhere")
-    assert capsys.readouterr().out == "no page that matches was fetched yet\n"
+    assert capsys.readouterr().out == "no page that matches nowhere was fetched yet\n"
     project.settings = dataclasses.replace(
         project.settings, score_function=load("near_site * surprise_dir + 0 * rate_site * near")
     )

@@ -79,6 +79,7 @@ async def test_commands_tell_what_crawls_found(
     assert "{+11+}" in run("changes", "--changed", "--failing", "--last", "9", "--diff")
     assert "failing in cycle 2" in run("changes", "--failing", "--last", "9", "--diff")
     assert run("changes", "--cycle", "99") == "there is no such cycle yet: the newest is 3\n"
+    assert run("changes", "--since", "2100-01-01") == "there is no cycle since then: the newest is 3\n"
     assert run("changes", "--new", "--match", "zz") == "no page that matches zz was new in cycle 3\n"
     run("feed", "-o", str(tmp_path / "changes.json"))
     assert json.loads((tmp_path / "changes.json").read_text())["items"][-1]["url"] == site.url("/a")
