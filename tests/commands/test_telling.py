@@ -63,7 +63,7 @@ async def test_commands_tell_what_crawls_found(
     assert (failing["failures"], failing["last_success"]) == (2, 1)
     second = json.loads(run("history", site.url("/b"), "--json"))["visits"][1]
     assert (failing["status"], failing["error"], failing["since"]) == (404, None, second["time"])
-    assert "no page fails" in run("failing", "--match", "*/a")
+    assert run("failing", "--match", "*/a") == "no page that matches */a fails\n"
     (tmp_path / "hints").write_text(site.url("/b"))
     run("hint", str(tmp_path / "hints"))  # which ends its wait, and not its failures
     assert json.loads(run("failing", "--json"))["pages"] == [failing]
