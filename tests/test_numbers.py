@@ -160,7 +160,6 @@ def test_learning_gives_the_recorded_function(name: str) -> None:
 
 
 def record() -> None:
-    """Write `tests/numbers.json` anew."""
     os.environ.setdefault("COLUMNS", "100")
     with histories():
         document = {

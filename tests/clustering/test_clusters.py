@@ -1,7 +1,6 @@
 """Clusters by contents, links and copies, once or again in the course of a replay."""
 
 import json
-import math
 import sys
 from pathlib import Path
 
@@ -141,15 +140,6 @@ def test_what_cannot_be_clustered(
     monkeypatch.setitem(sys.modules, "sklearn", None)
     assert main([str(contents), "-o", "x.npz", "--clusters", "2"]) == 2
     assert "pip install 'scrapy-gp4c[cluster]'" in capsys.readouterr().err
-
-
-@given(st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=1, max_size=8, unique=True))
-def test_nearest_is_by_euclidean_distance(centres: list[tuple[int, int]]) -> None:
-    """Each cluster first in its own row; of equally far ones the smaller number first."""
-    order = nearest(np.array(centres, np.float64))
-    for page, row in enumerate(order.tolist()):
-        far = [math.dist(centres[page], other) for other in centres]
-        assert row == sorted(range(len(centres)), key=lambda other: (far[other], other))
 
 
 def test_texts_without_a_second_word_are_one_cluster() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-import pytest_twisted
 from scrapy import Request, Spider
 from scrapy.utils.request import RequestFingerprinter
 from twisted.web.http import Request as ServerRequest
@@ -26,7 +25,6 @@ class OwnFingerprinter(RequestFingerprinter):
 
 
 @pytest.mark.parametrize("has_own", [False, True])
-@pytest_twisted.ensureDeferred
 async def test_links_that_stand_on_every_page_are_dropped(
     site: Site, store_path: Path, has_own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,7 +58,6 @@ async def test_links_that_stand_on_every_page_are_dropped(
     assert usual >= PAGES if has_own else usual <= 3
 
 
-@pytest_twisted.ensureDeferred
 async def test_links_stay_settled_over_the_rounds_of_a_cycle(
     site: Site, store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,7 +70,6 @@ async def test_links_stay_settled_over_the_rounds_of_a_cycle(
         start_urls = (site.url("/0"),)
 
         def parse(self, response: Any) -> Iterator[Any]:
-            """Follow the menu."""
             yield from map(response.follow, names)
 
     settings = {"GP4C_POLICY": "rounds(rounds=4)", "GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 0}
@@ -96,7 +92,6 @@ async def test_links_stay_settled_over_the_rounds_of_a_cycle(
 
 
 @pytest.mark.parametrize("last", range(2, 6))
-@pytest_twisted.ensureDeferred
 async def test_a_page_without_a_visit_keeps_how_it_was_asked_for_first_in_the_last_run(
     site: Site, store_path: Path, last: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,7 +105,6 @@ async def test_a_page_without_a_visit_keeps_how_it_was_asked_for_first_in_the_la
         asked = order[:1]
 
         def parse(self, response: Any) -> Iterator[Any]:
-            """Ask for a page in several ways."""
             if response.url.endswith("/"):
                 for url, callback in self.asked:
                     yield response.follow(url, callback=getattr(self, callback), priority=-len(url))
@@ -138,7 +132,6 @@ class Weighing(Spider):
     said_in_links: ClassVar[dict[str, Any]] = {}
 
     async def start(self) -> AsyncIterator[Any]:
-        """Ask for the start pages."""
         for path, said in Weighing.said_at_start.items():
             yield Request(Weighing.site.url(path), meta={"gp4c_weight": said} if said is not None else {})
 
@@ -171,7 +164,6 @@ async def weighed(site: Site, path: Path, start: dict[str, Any], links: dict[str
     return await crawl(Weighing, path, settings)
 
 
-@pytest_twisted.ensureDeferred
 async def test_the_newest_request_that_says_a_weight_wins(site: Site, store_path: Path) -> None:
     """Whether it is sent or dropped; a page keeps its weight when nobody says one; `w` ranks by it."""
     said = {"/1": 3.0, "/2": 2, "/3": None}
@@ -185,7 +177,6 @@ async def test_the_newest_request_that_says_a_weight_wins(site: Site, store_path
     assert weights(store_path) == {"/0": 0.5, "/1": 3.0, "/2": 2.0, "/3": 0.0, "/4": 1.0}
 
 
-@pytest_twisted.ensureDeferred
 async def test_what_is_no_weight_is_counted_and_costs_nothing(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -214,7 +205,6 @@ def trap(site: Site) -> None:
     site.pages["/calendar/"] = calendar
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_trap_fills_no_store(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,7 +232,6 @@ NEW_PAGES = 12  # per cycle
 
 @pytest.mark.slow
 @pytest.mark.parametrize("turning", [False, True])
-@pytest_twisted.ensureDeferred
 async def test_a_calendar_delays_what_other_hosts_bring_by_one_cycle_at_most(
     turning: bool, store_path: Path
 ) -> None:
@@ -285,7 +274,6 @@ async def test_a_calendar_delays_what_other_hosts_bring_by_one_cycle_at_most(
             assert first[page] - born <= 1, (born, host)
 
 
-@pytest_twisted.ensureDeferred
 async def test_links_with_new_campaigns_and_sessions_are_the_known_pages(
     site: Site, store_path: Path
 ) -> None:

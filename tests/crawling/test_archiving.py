@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_twisted
 from scrapy import Request, Spider
 
 from scrapy_gp4c.archive import texts as archive_texts
@@ -47,13 +46,11 @@ class Reader(Spider):
         self.infos: dict[str, tuple[str, str | None, str]] = {}
 
     async def start(self) -> AsyncIterator[Any]:
-        """Ask for them."""
         self.metas: list[Any] = []
         for path in self.paths:
             yield Request(self.site.url(path), errback=self.failed)
 
     def parse(self, response: Any) -> Iterator[Any]:
-        """Keep it."""
         self.keep(response)
         yield from ()
 
@@ -80,7 +77,6 @@ def text_of(words: str) -> str:
     return f"A page A page {words}"
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_callback_is_told_what_the_page_said_before(site: Site, store_path: Path) -> None:
     """New, unchanged, changed, changed back, gone, not modified; large pages and images too."""
     large = " ".join(f"word{number}" for number in range(9_000))
@@ -116,7 +112,6 @@ async def test_a_callback_is_told_what_the_page_said_before(site: Site, store_pa
             assert "[-word7-]" in crawler.spider.infos["/large"][2]
 
 
-@pytest_twisted.ensureDeferred
 async def test_texts_begin_when_the_archive_is_switched_on(site: Site, store_path: Path) -> None:
     """Of pages that are known, and as they are, the next visit keeps the text; the one after is told it."""
     site.pages["/"] = html(WORDS)
@@ -132,7 +127,6 @@ async def test_texts_begin_when_the_archive_is_switched_on(site: Site, store_pat
     assert crawler.spider.infos["/"] == ("unchanged", None, "")
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_text_that_moves_by_less_than_a_change_stays_the_version(
     site: Site, store_path: Path
 ) -> None:
@@ -147,7 +141,6 @@ async def test_a_text_that_moves_by_less_than_a_change_stays_the_version(
     assert crawler.spider.infos["/"][:2] == ("changed", text_of(WORDS))
 
 
-@pytest_twisted.ensureDeferred
 async def test_commands_and_the_report_show_the_differences(
     site: Site,
     store_path: Path,
@@ -213,7 +206,6 @@ async def test_commands_and_the_report_show_the_differences(
     assert "is damaged" in page.read_text()
 
 
-@pytest_twisted.ensureDeferred
 async def test_what_is_wrong_with_the_archive_costs_texts_alone(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,7 +248,6 @@ async def test_what_is_wrong_with_the_archive_costs_texts_alone(
         assert store.verify() == []
 
 
-@pytest_twisted.ensureDeferred
 async def test_an_archive_that_cannot_be_used_is_one_line_of_every_command(
     site: Site,
     store_path: Path,
@@ -302,7 +293,6 @@ def spoil_texts(path: Path, sound: bytes) -> None:
         file.commit()
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_store_that_begins_anew_beside_old_texts(site: Site, store_path: Path) -> None:
     """The archive alone is no foreign directory; what it says of the same page and cycle is still right."""
     for words, previous in ((WORDS, None), (WORDS, text_of(WORDS))):
@@ -319,7 +309,6 @@ async def test_a_store_that_begins_anew_beside_old_texts(site: Site, store_path:
         assert crawler.spider.infos["/"][:2] == expected_info[:2]
 
 
-@pytest_twisted.ensureDeferred
 async def test_without_the_library_no_crawl_begins(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

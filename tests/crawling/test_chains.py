@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_twisted
 from scrapy import Request, Spider
 from scrapy.downloadermiddlewares.retry import get_retry_request
 from scrapy.exceptions import CloseSpider
@@ -62,7 +61,6 @@ def catalogue(site: Site, item: Callable[[Any, int], str]) -> None:
     site.pages = {"/": html("the list", LINKS), **{path: made(at) for at, path in enumerate(LINKS)}}
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_redirect_that_the_spider_reads_is_compared(site: Site, store_path: Path) -> None:
     """By its status and address; one that the spider does not read stays an error."""
     targets = {path: f"/to{path}" for path in LINKS}
@@ -94,7 +92,6 @@ async def test_a_redirect_that_the_spider_reads_is_compared(site: Site, store_pa
 
 
 @pytest.mark.parametrize("handled", [(404, 500), ()])
-@pytest_twisted.ensureDeferred
 async def test_a_page_that_is_back_after_a_failure_is_not_skipped(
     handled: tuple[int, ...], site: Site, store_path: Path
 ) -> None:
@@ -187,7 +184,6 @@ class Pictured(Catalogue):
 @pytest.mark.parametrize(
     "kind", [Downloading, DownloadingByDeferreds, DownloadingForObjects, Provided, Pictured]
 )
-@pytest_twisted.ensureDeferred
 async def test_a_callback_that_downloads_by_itself_is_not_skipped(
     kind: type[Spider], site: Site, store_path: Path, tmp_path: Path
 ) -> None:
@@ -201,7 +197,6 @@ async def test_a_callback_that_downloads_by_itself_is_not_skipped(
 
 
 @pytest.mark.parametrize("query", ["", "?day={}"])
-@pytest_twisted.ensureDeferred
 async def test_links_that_alone_change_are_followed(query: str, site: Site, store_path: Path) -> None:
     """A list whose text is as before is read where its body is not; the same body is skipped."""
     for day in (1, 2, 3, 3):
@@ -238,7 +233,6 @@ class Queued(Catalogue):
         self.paths.put(None)
 
 
-@pytest_twisted.ensureDeferred
 async def test_links_for_the_queue_of_a_start_are_followed(site: Site, store_path: Path) -> None:
     """A callback that yields nothing may follow links all the same."""
     for day in (1, 2, 3):
@@ -264,7 +258,6 @@ class Keyed(Catalogue):
         )
 
 
-@pytest_twisted.ensureDeferred
 async def test_an_unchanged_list_that_hands_on_a_secret_is_read(site: Site, store_path: Path) -> None:
     """Only its callback can ask for the pages that need the secret."""
 
@@ -294,7 +287,6 @@ class PatientByCoroutines(Patient):
 
 
 @pytest.mark.parametrize("spider", [Patient, PatientByCoroutines])
-@pytest_twisted.ensureDeferred
 async def test_what_an_errback_yields_of_an_unchanged_page_is_dropped(
     spider: type[Patient], site: Site, store_path: Path
 ) -> None:
@@ -314,7 +306,6 @@ async def test_what_an_errback_yields_of_an_unchanged_page_is_dropped(
         assert all(site.hits["GET", path] == (3 if path == "/item/3" else 1) for path in LINKS), day
 
 
-@pytest_twisted.ensureDeferred
 async def test_pages_of_an_earlier_start_are_counted(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -352,7 +343,6 @@ class Listing(Catalogue):
                 raise ValueError("no such link")
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_list_is_read_where_its_links_are_not_as_before(site: Site, store_path: Path) -> None:
     """Neither a token in its markup, nor the order and campaigns of links, are a reason to read it."""
     days = [(LINKS, 1), (LINKS, 0), (["/?utm_source=a", *LINKS[1:]], 1), ([*LINKS[1:], "/?utm_source=b"], 0)]
@@ -365,7 +355,6 @@ async def test_a_list_is_read_where_its_links_are_not_as_before(site: Site, stor
         assert crawler.spider.seen.count("list") == is_read, day
 
 
-@pytest_twisted.ensureDeferred
 async def test_links_that_a_failed_callback_did_not_follow_are_followed_by_the_next(
     site: Site, store_path: Path
 ) -> None:
@@ -378,7 +367,6 @@ async def test_links_that_a_failed_callback_did_not_follow_are_followed_by_the_n
         assert len(site.fetched() - {"/robots.txt"}) == 1 + (3, 4, 6, 6)[day]
 
 
-@pytest_twisted.ensureDeferred
 async def test_pages_that_bring_the_session_are_visited_first(site: Site, store_path: Path) -> None:
     """A cookie of a second page serves all others, as after a POST, whatever the budget."""
     day = 0
@@ -415,7 +403,6 @@ class Chain(Catalogue):
         self.seen.append(response.meta["item"])
 
 
-@pytest_twisted.ensureDeferred
 async def test_items_of_several_pages_that_a_cycle_has_not_are_counted(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -454,7 +441,6 @@ class Loaded(Catalogue):
         self.seen.append(response.meta["day"])
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_second_page_waits_for_a_first_one_that_is_late(site: Site, store_path: Path) -> None:
     """Else other pages got its place in the plan, and it was visited all the same."""
     for day in range(1, 6):
@@ -466,7 +452,6 @@ async def test_a_second_page_waits_for_a_first_one_that_is_late(site: Site, stor
         assert day <= 3 or len(site.log) <= 2 * SMALL["GP4C_BUDGET"], day
 
 
-@pytest_twisted.ensureDeferred
 async def test_data_that_does_not_vary_is_not_doubted(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -479,7 +464,6 @@ async def test_data_that_does_not_vary_is_not_doubted(
         assert not warnings(caplog)
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_site_is_not_left_alone_where_the_spider_asks_again(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -504,7 +488,6 @@ async def test_a_site_is_not_left_alone_where_the_spider_asks_again(
 
 
 @pytest.mark.parametrize("budget", [ALL, SKIP])
-@pytest_twisted.ensureDeferred
 async def test_a_page_at_which_the_spider_closes_itself_comes_last(
     budget: dict[str, Any], site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -543,7 +526,6 @@ UNSEEN = {
 """Name -> markup with a value of today, which no text of the page shows."""
 
 
-@pytest_twisted.ensureDeferred
 async def test_data_that_no_text_shows_is_delivered(site: Site, store_path: Path) -> None:
     """Prices, stocks and ratings in the markup; tokens, and classes of the layout, make no callback run."""
 

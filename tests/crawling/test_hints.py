@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import pytest_twisted
 from scrapy import Request, Spider
 from scrapy.http import Response
 from scrapy.spiders import SitemapSpider
@@ -79,7 +78,6 @@ def claims(path: Path) -> dict[int, list[tuple[str, str, int]]]:
     return {cycle: sorted(rows) for cycle, rows in results.items()}
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_true_sitemap_is_believed(site: Site, store_path: Path) -> None:
     """A page that it dates after the last visit is visited before others; it claims what was new, and no
     more."""
@@ -139,7 +137,6 @@ async def test_a_true_sitemap_is_believed(site: Site, store_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
-@pytest_twisted.ensureDeferred
 async def test_a_large_sitemap_is_read_beside_the_reactor(site: Site, store_path: Path, packed: bool) -> None:
     """Its claims are noted with its visit; meanwhile no turn of the reactor takes long."""
     urls = [site.url(f"/{number}") for number in range(30_000)]
@@ -168,7 +165,6 @@ async def test_a_large_sitemap_is_read_beside_the_reactor(site: Site, store_path
     assert longest_s < 0.25
 
 
-@pytest_twisted.ensureDeferred
 async def test_headers_are_heard(site: Site, store_path: Path) -> None:
     """Last-Modified is the page's newest claim, max-age says for how many cycles it stays true."""
 
@@ -209,7 +205,6 @@ def test_for_how_long_an_answer_stays_true(headers: dict[str, Any], span_s: floa
     assert span_of(Response("http://h/", headers=headers)) == span_s
 
 
-@pytest_twisted.ensureDeferred
 async def test_only_the_own_site_is_spoken_for_unless_robots_name_the_sitemap(store_path: Path) -> None:
     """A sitemap of one host cannot claim anything of another's pages; names beyond the limits are counted."""
     site = Site(hosts=("127.0.0.1", "127.0.0.2"))
@@ -244,7 +239,6 @@ BAD = {
 }
 
 
-@pytest_twisted.ensureDeferred
 async def test_bad_dates_are_counted_and_a_future_one_is_now(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -267,7 +261,6 @@ async def test_bad_dates_are_counted_and_a_future_one_is_now(
         assert store.last_cycle == 2
 
 
-@pytest_twisted.ensureDeferred
 async def test_claims_of_unknown_pages_leave_nothing_behind(site: Site, store_path: Path) -> None:
     """However many there are: they are counted, and neither store nor log grows."""
     site.pages |= {"/sitemap.xml": sitemap({site.url(f"/{n}"): "2026-01-01" for n in range(4_000)})}
@@ -280,7 +273,6 @@ async def test_claims_of_unknown_pages_leave_nothing_behind(site: Site, store_pa
         assert list(store.hints.of_cycles()) == []
 
 
-@pytest_twisted.ensureDeferred
 async def test_unreadable_files_are_one_warning_and_cost_no_visit(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -302,7 +294,6 @@ async def test_unreadable_files_are_one_warning_and_cost_no_visit(
         assert store.verify() == []
 
 
-@pytest_twisted.ensureDeferred
 async def test_what_passes_beside_the_visits_is_read_too(site: Site, store_path: Path) -> None:
     """A sitemap that the spider fetches without the add-on's doing speaks for known pages."""
 

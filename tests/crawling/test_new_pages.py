@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import pytest_twisted
 from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import Request
@@ -131,7 +130,6 @@ def test_the_best_come_first_and_a_site_leaves_the_others_half(
     assert best_first(score.astype(float), site, drawn, most).tolist() == order[:most]
 
 
-@pytest_twisted.ensureDeferred
 async def test_new_pages_are_ranked_where_they_are_capped(site: Site, store_path: Path) -> None:
     """By what is known before the first visit: links of short lists before those of long ones."""
     long, short = [f"/long/{n}" for n in range(12)], [f"/short/{n}" for n in range(4)]
@@ -162,13 +160,11 @@ class Ruled(CrawlSpider):
     urls: tuple[str, ...] = ()
 
     async def start(self) -> AsyncIterator[Any]:
-        """Request the first pages."""
         for url in self.urls:
             yield Request(url)
 
 
 @pytest.mark.slow
-@pytest_twisted.ensureDeferred
 async def test_pages_of_more_links_and_better_words_come_first(
     site: Site, store_path: Path, tmp_path: Path
 ) -> None:
@@ -193,7 +189,6 @@ async def test_pages_of_more_links_and_better_words_come_first(
     assert [links_of[path] for path in ("/t0", "/t1", "/t5")] == [1, 0, 0]
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_page_with_many_links_leaves_the_others_their_new_pages(site: Site, store_path: Path) -> None:
     """Half of what is left while links come in, and by turns of those who found them in the end."""
     many, few = [f"/many/{n}" for n in range(800)], [f"/few/{n}" for n in range(20)]

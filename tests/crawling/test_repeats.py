@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import pytest_twisted
 from scrapy.http import HtmlResponse
 from twisted.web.http import Request as ServerRequest
 
@@ -35,7 +34,6 @@ def page(number: int, version: int, canonical: str | None = None) -> str:
 
 @pytest.mark.parametrize("kind", ["canonical", "redirect", "permanent", "address"])
 @pytest.mark.slow
-@pytest_twisted.ensureDeferred
 async def test_two_addresses_of_a_page_become_one(kind: str, site: Site, store_path: Path) -> None:
     """After three visits one reports the change; the other is looked at ever more rarely, and comes back.
 
@@ -86,7 +84,6 @@ def token_in_path(path: str, token: int) -> str:
 
 @pytest.mark.parametrize("address", [token_in_query, token_in_path])
 @pytest.mark.slow
-@pytest_twisted.ensureDeferred
 async def test_links_with_new_tokens_are_a_trap(
     address: Callable[[str, int], str], site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -127,7 +124,6 @@ async def test_links_with_new_tokens_are_a_trap(
         ({"GP4C_FEATURES": "scrapy_gp4c.fingerprint.main_features", "GP4C_NEW_PAGES": 280}, False),
     ],
 )
-@pytest_twisted.ensureDeferred
 async def test_an_endless_calendar_ends_in_its_first_cycle(
     more: dict[str, Any], is_capped: bool, site: Site, store_path: Path
 ) -> None:
@@ -203,7 +199,6 @@ def test_a_trap_may_be_slow(store_path: Path) -> None:
     assert "a.example/p/ is a trap: 30 of 30 new pages" in line
 
 
-@pytest_twisted.ensureDeferred
 async def test_new_pages_that_differ_in_a_token_or_a_date_are_one_warning(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -230,7 +225,6 @@ class Cursors(LinkFollower):
         yield from response.follow_all(css="a", meta={"gp4c": False} if self.is_told else {})
 
 
-@pytest_twisted.ensureDeferred
 async def test_cursors_with_other_values_in_each_run_are_one_warning(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_twisted
 from scrapy import FormRequest, Request, Spider, signals
 from scrapy.exceptions import DontCloseSpider
 from scrapy.http import JsonRequest
@@ -37,7 +36,6 @@ class Daily(Spider):
         return self
 
     def parse_item(self, response: Any, day: int) -> Iterator[Any]:
-        """Note what day the request has."""
         self.items.append(("/" + response.url.split("/", 3)[3], day))
         yield {"url": response.url, "day": day}
 
@@ -298,7 +296,6 @@ BREADTH = {"DEPTH_PRIORITY": 1, "CONCURRENT_REQUESTS": 1}
     ("spider", "settings"),
     [*((spider, {}) for spider in SPIDERS), *((spider, BREADTH) for spider in (Levels, Ruled, Idle, Inline))],
 )
-@pytest_twisted.ensureDeferred
 async def test_items_have_the_data_of_today(
     spider: type[Spider], settings: dict[str, Any], site: Site, store_path: Path
 ) -> None:
@@ -385,7 +382,6 @@ class LateStart(WholePages):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spider", [Failing, Asking, Twice, LateStart])
-@pytest_twisted.ensureDeferred
 async def test_with_a_full_budget_items_are_those_of_a_full_crawl(
     spider: type[Spider], site: Site, store_path: Path
 ) -> None:
@@ -399,7 +395,6 @@ async def test_with_a_full_budget_items_are_those_of_a_full_crawl(
 
 
 @pytest.mark.slow
-@pytest_twisted.ensureDeferred
 async def test_a_page_of_a_later_round_has_all_that_the_spider_asked_of_it(
     site: Site, store_path: Path
 ) -> None:
@@ -432,7 +427,6 @@ class SignedIn(Daily):
             deferred_from_coro(self.crawler.stop_async())
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_login_form_is_visited_before_the_plan_in_every_run(site: Site, store_path: Path) -> None:
     """Though it is a page that the budget leaves out, and the run before was interrupted."""
 
@@ -464,7 +458,6 @@ class Api(Daily):
         """Read it."""
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_run_without_a_visit_has_one_warning(
     site: Site, store_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -503,7 +496,6 @@ class Quiet(Daily):
         yield from response.follow_all(response.css("a"), self.parse_item, cb_kwargs={"day": day})
 
 
-@pytest_twisted.ensureDeferred
 async def test_an_unchanged_page_takes_nothing_with_it_that_no_plan_has(site: Site, store_path: Path) -> None:
     """Its callback still sends the POST, and hands on today's data; a page without new data is skipped."""
     for day, has_new_data in ((1, True), (2, True), (2, False), (3, True)):
@@ -533,7 +525,6 @@ class Copying(Daily):
         self.items.append(response.url)
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_copy_of_the_meta_of_a_visit_makes_no_request_a_part_of_it(
     site: Site, store_path: Path
 ) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import pytest_twisted
 from scrapy import Request, Spider, signals
 from twisted.web.http import Request as ServerRequest
 
@@ -30,7 +29,6 @@ class One(Spider):
     url = ""
 
     async def start(self) -> AsyncIterator[Any]:
-        """Request the page."""
         self.results: list[Any] = []
         yield Request(self.url, errback=self.failed)
 
@@ -40,11 +38,9 @@ class One(Spider):
         yield {"file_urls": [response.urljoin("/image")]}
 
     def failed(self, failure: Any) -> None:
-        """Keep what failed."""
         self.results.append(failure.type.__name__)
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_cached_response_is_no_observation(site: Site, store_path: Path, tmp_path: Path) -> None:
     """What HttpCacheMiddleware replays is not the page as it is now: no visit, but the callback is called."""
     site.pages["/"] = html(WORDS)
@@ -56,7 +52,6 @@ async def test_a_cached_response_is_no_observation(site: Site, store_path: Path,
     assert site.hits["GET", "/"] == 1
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_page_that_alternates_is_named(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -70,7 +65,6 @@ async def test_a_page_that_alternates_is_named(
     assert f"{site.url('/b')} has come back" not in caplog.text
 
 
-@pytest_twisted.ensureDeferred
 async def test_what_splash_renders_is_asked_for_without_validators(site: Site, store_path: Path) -> None:
     """It passes them on to the site, and renders an empty page of a 304."""
     validators: list[str | None] = []
@@ -96,7 +90,6 @@ async def test_what_splash_renders_is_asked_for_without_validators(site: Site, s
     assert sorted(map(str, validators)) == ['"1"', "None", "None", "None"]
 
 
-@pytest_twisted.ensureDeferred
 async def test_validators_that_a_server_refuses_are_no_end_of_a_page(site: Site, store_path: Path) -> None:
     """Very long ones are never sent back, and after a failure none is."""
     asked: dict[str, list[str | None]] = {"/long": [], "/refused": []}
@@ -124,7 +117,6 @@ async def test_validators_that_a_server_refuses_are_no_end_of_a_page(site: Site,
     assert asked == {"/long": [None] * 3, "/refused": [None, '"1"', None]}
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_damaged_pdf_is_not_said_to_take_long(site: Site, store_path: Path) -> None:
     """Its bytes are compared, as those of any PDF without text, whatever type it is sent as."""
     site.pages["/"] = "%PDF-1.7 " + html(WORDS)
@@ -133,7 +125,6 @@ async def test_a_damaged_pdf_is_not_said_to_take_long(site: Site, store_path: Pa
     assert "too_slow" not in stats(crawler)
 
 
-@pytest_twisted.ensureDeferred
 async def test_large_pages_whose_reader_is_killed_are_errors(
     site: Site, store_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -156,7 +147,6 @@ async def test_large_pages_whose_reader_is_killed_are_errors(
     assert not any(record.exc_info for record in caplog.records)
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_page_whose_watched_part_is_not_found_in_time_is_an_error(
     site: Site, store_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -176,7 +166,6 @@ async def test_a_page_whose_watched_part_is_not_found_in_time_is_an_error(
     assert "takes too long to find. Its visit is an error" in caplog.text
 
 
-@pytest_twisted.ensureDeferred
 async def test_compression_is_no_change(site: Site, store_path: Path) -> None:
     """The same page with and without gzip has the same fingerprint: we see it decoded."""
     served = {"gzip": False}
@@ -200,7 +189,6 @@ async def test_compression_is_no_change(site: Site, store_path: Path) -> None:
     assert second["distance"][0] == 0
 
 
-@pytest_twisted.ensureDeferred
 async def test_media_and_robots_txt_are_no_pages(site: Site, store_path: Path, tmp_path: Path) -> None:
     """Images of a pipeline and robots.txt are fetched as ever, and are not remembered as pages."""
     site.pages = {"/": html(WORDS), "/image": b"\x89PNG", "/robots.txt": b"User-agent: *\nAllow: /\n"}
@@ -216,7 +204,6 @@ async def test_media_and_robots_txt_are_no_pages(site: Site, store_path: Path, t
         assert store.pages == 1
 
 
-@pytest_twisted.ensureDeferred
 async def test_without_our_scheduler_it_does_nothing(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -225,7 +212,6 @@ async def test_without_our_scheduler_it_does_nothing(
 
     class Plain(One):
         def parse(self, response: Any) -> None:
-            """Look whether it is a visit."""
             self.results.append(response.meta["gp4c"]["managed"])
 
     crawl_settings = {"SCHEDULER": "scrapy.core.scheduler.Scheduler"}
@@ -235,7 +221,6 @@ async def test_without_our_scheduler_it_does_nothing(
     assert caplog.text.count("because SCHEDULER is scrapy.core.scheduler.Scheduler") == 1
 
 
-@pytest_twisted.ensureDeferred
 async def test_without_our_middleware_visits_end_as_errors(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -244,7 +229,6 @@ async def test_without_our_middleware_visits_end_as_errors(
 
     class Plain(One):
         def parse(self, response: Any) -> None:
-            """Read a page."""
             self.results.append(response.status)
 
     crawl_settings = {"DOWNLOADER_MIDDLEWARES": {"scrapy_gp4c.middleware.FingerprintMiddleware": None}}
@@ -265,7 +249,6 @@ def raw(head: str, body: str) -> Callable[[ServerRequest], None]:
     return page
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_body_that_ends_with_the_connection_is_a_page(site: Site, store_path: Path) -> None:
     """HTTP/1.0 says no length: such a server's pages are judged as all others are."""
     for cycle, (text, outcome) in enumerate([(WORDS, "first"), (WORDS, "unchanged"), ("new", "changed")], 1):
@@ -274,7 +257,6 @@ async def test_a_body_that_ends_with_the_connection_is_a_page(site: Site, store_
         assert outcomes(store_path, cycle) == {"/": [outcome]}
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_body_that_lacks_its_end_is_an_error(site: Site, store_path: Path) -> None:
     """Where Scrapy lets it pass; without, it never arrives."""
     site.pages["/"] = raw("HTTP/1.1 200 OK\r\nContent-Length: 9999", html(WORDS))
@@ -290,13 +272,11 @@ class Many(Spider):
     urls: tuple[str, ...] = ()
 
     async def start(self) -> AsyncIterator[Any]:
-        """Request all pages."""
         self.results: dict[str, str] = {}
         for url in self.urls:
             yield Request(url)
 
     def parse(self, response: Any) -> None:
-        """Keep what we are told."""
         self.results[response.url] = response.meta["gp4c"]["outcome"]
 
 
@@ -305,7 +285,6 @@ LARGE = {
 }
 
 
-@pytest_twisted.ensureDeferred
 async def test_large_pages_are_fingerprinted_beside_the_reactor(
     site: Site, store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,7 +314,6 @@ async def test_large_pages_are_fingerprinted_beside_the_reactor(
     assert here == [site.url("/small")]
 
 
-@pytest_twisted.ensureDeferred
 async def test_bytes_that_are_the_same_need_no_fingerprint(
     site: Site, store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,7 +349,6 @@ def words_of(response: Any) -> list[str]:
     return ["nothing", "else"]
 
 
-@pytest_twisted.ensureDeferred
 async def test_the_same_bytes_under_other_settings_have_another_fingerprint(
     site: Site, store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -408,7 +385,6 @@ async def test_the_same_bytes_under_other_settings_have_another_fingerprint(
         assert len(made) == times
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_run_that_closes_waits_for_its_large_pages(site: Site, store_path: Path) -> None:
     """Closed while their fingerprints are made: all that were fetched have their outcomes, none is lost."""
     site.pages.update(LARGE)
@@ -423,7 +399,6 @@ async def test_a_run_that_closes_waits_for_its_large_pages(site: Site, store_pat
     assert not [thread for thread in threads if thread.name.startswith("gp4c")]
 
 
-@pytest_twisted.ensureDeferred
 async def test_a_charset_that_is_none_of_text_is_no_error(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -454,17 +429,14 @@ class Menu(Spider):
     waits = False
 
     async def start(self) -> AsyncIterator[Any]:
-        """Request the first page."""
         callback = self.parse_waiting if self.waits else self.parse
         yield Request(self.url, callback=callback)
 
     def parse(self, response: Any) -> Iterator[Any]:
-        """Give an item between the links."""
         yield {"url": response.url}
         yield from response.follow_all(css="a", callback=self.parse)
 
     async def parse_waiting(self, response: Any) -> AsyncIterator[Any]:
-        """Do the same."""
         yield {"url": response.url}
         for request in response.follow_all(css="a", callback=self.parse_waiting):
             yield request
@@ -476,13 +448,11 @@ class Behind:
     seen = 0
 
     def process_spider_output(self, response: Any, result: Any) -> Iterator[Any]:
-        """Count requests."""
         for one in result:
             type(self).seen += isinstance(one, Request)
             yield one
 
     async def process_spider_output_async(self, response: Any, result: Any) -> AsyncIterator[Any]:
-        """Count requests."""
         async for one in result:
             type(self).seen += isinstance(one, Request)
             yield one
@@ -514,7 +484,6 @@ def menu(site: Site) -> str:
 
 
 @pytest.mark.parametrize("waits", [False, True])
-@pytest_twisted.ensureDeferred
 async def test_links_to_pages_of_this_run_go_no_further(
     menu: str, store_path: Path, enqueued: Counter[str], waits: bool
 ) -> None:
@@ -536,7 +505,6 @@ async def test_links_to_pages_of_this_run_go_no_further(
 @pytest.mark.parametrize(
     ("signal", "waits"), [(signals.request_scheduled, False), (signals.request_dropped, True)]
 )
-@pytest_twisted.ensureDeferred
 async def test_whoever_listens_to_scrapys_signals_hears_of_every_link(
     menu: str, store_path: Path, signal: object, waits: bool
 ) -> None:
@@ -557,7 +525,6 @@ async def test_whoever_listens_to_scrapys_signals_hears_of_every_link(
 
 
 @pytest.mark.parametrize("waits", [False, True])
-@pytest_twisted.ensureDeferred
 async def test_a_middleware_nearer_to_the_engine_sees_every_link(
     menu: str, store_path: Path, waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,6 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import pytest
-import pytest_twisted
 from scrapy import Request, Spider
 
 from scrapy_gp4c import visit
@@ -80,7 +79,6 @@ async def four_cycles(
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
 @pytest.mark.parametrize("skip", [False, True])
-@pytest_twisted.ensureDeferred
 async def test_playwright(skip: bool, site: Site, store_path: Path) -> None:
     """Methods of pages, included pages, and skipped ones, none of which stays open."""
     pytest.importorskip("scrapy_playwright")
@@ -117,7 +115,6 @@ async def test_playwright(skip: bool, site: Site, store_path: Path) -> None:
 # --- page objects and APIs
 
 
-@pytest_twisted.ensureDeferred
 async def test_poet(site: Site, store_path: Path) -> None:
     """Page objects of responses and of `callback_for` are visits; that of a client says that it is none."""
     pytest.importorskip("scrapy_poet")
@@ -133,7 +130,6 @@ async def test_poet(site: Site, store_path: Path) -> None:
         assert len(site.log) > 0
 
 
-@pytest_twisted.ensureDeferred
 async def test_zyte_api(site: Site, store_path: Path) -> None:
     """Pages and data that an API on loopback has fetched, by its add-on before or after ours."""
     pytest.importorskip("scrapy_zyte_api")
@@ -176,7 +172,6 @@ async def test_zyte_api(site: Site, store_path: Path) -> None:
 # --- filters of seen pages
 
 
-@pytest_twisted.ensureDeferred
 async def test_deltafetch(site: Site, store_path: Path, tmp_path: Path) -> None:
     """It drops the spider's requests of pages that gave items; the plan visits them all the same."""
     deltafetch = pytest.importorskip("scrapy_deltafetch")
@@ -215,11 +210,9 @@ class Redis:
         return int(is_new)
 
     def delete(self, key: str) -> None:
-        """Forget all."""
         self.seen.pop(key, None)
 
 
-@pytest_twisted.ensureDeferred
 async def test_redis_dupefilter(site: Site, store_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it has seen in an earlier run is planned all the same."""
     dupefilter = pytest.importorskip("scrapy_redis.dupefilter")
@@ -231,7 +224,6 @@ async def test_redis_dupefilter(site: Site, store_path: Path, monkeypatch: pytes
 # --- others
 
 
-@pytest_twisted.ensureDeferred
 async def test_spidermon(site: Site, store_path: Path) -> None:
     """Monitors of items and of statistics, some of them the add-on's."""
     pytest.importorskip("spidermon")
@@ -245,7 +237,6 @@ async def test_spidermon(site: Site, store_path: Path) -> None:
         assert "log_count/ERROR" not in crawler.stats.get_stats()
 
 
-@pytest_twisted.ensureDeferred
 async def test_impersonate(site: Site, store_path: Path) -> None:
     """Its own downloader."""
     pytest.importorskip("scrapy_impersonate")
@@ -258,7 +249,6 @@ async def test_impersonate(site: Site, store_path: Path) -> None:
     await four_cycles(Browserlike, site, store_path, {"DOWNLOAD_HANDLERS": {"http": handler}})
 
 
-@pytest_twisted.ensureDeferred
 async def test_http_cache(site: Site, store_path: Path, tmp_path: Path) -> None:
     """The policy of the standard compares; the one that always answers itself is said to hide changes."""
     settings = {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path / "standard")}
@@ -272,7 +262,6 @@ async def test_http_cache(site: Site, store_path: Path, tmp_path: Path) -> None:
         assert crawler.stats.get_value("gp4c/from_cache", 0) == (0 if cycle == 1 else len(PATHS))
 
 
-@pytest_twisted.ensureDeferred
 async def test_jobdir_and_files(site: Site, store_path: Path, tmp_path: Path) -> None:
     """Files of items are no pages, and a queue on disk is one."""
     site.pages["/file"] = b"%PDF"
@@ -320,7 +309,6 @@ class Shop(scrapy.Spider):
 
 
 def ask(address: str, **data: str) -> Any:
-    """Ask scrapyd for something."""
     with urlopen(address, urlencode(data).encode() if data else None, timeout=20) as answer:
         return json.load(answer)
 
@@ -438,7 +426,6 @@ def free_port() -> int:
 
 
 def wait_until(holds: Any, limit_s: float = 60.0) -> None:
-    """Wait until something holds."""
     end_s = time.monotonic() + limit_s
     while time.monotonic() < end_s:
         try:

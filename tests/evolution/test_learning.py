@@ -61,7 +61,6 @@ class Answers:
         self._answers_left = most
 
     def evaluate(self, requests: Iterable[EvaluationRequest], advance: Callable[[int, int], None]) -> None:
-        """As `training.evolution.workers.Evaluator.evaluate`."""
         for number, asked in requests:
             self.known[number] |= evaluate(asked)
             advance(number, len(asked))

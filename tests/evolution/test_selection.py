@@ -1,7 +1,6 @@
 """Selection rules, the promotion test of a function that leads, and values that are replayed once."""
 
 import math
-import statistics
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -22,7 +21,6 @@ from training.evolution.selection import (
     FINALISTS,
     GROUPS,
     NAMED_RUN,
-    SELECTIONS,
     Pairs,
     SelectionGoal,
     jackknife,
@@ -215,21 +213,6 @@ def test_splits_of_sites_come_with_their_jackknife():
 
 
 values = arrays(np.float64, st.integers(1, 20), elements=st.floats(-1, 1))
-
-
-def series(cycles: int) -> st.SearchStrategy[np.ndarray]:
-    return arrays(np.float64, cycles, elements=st.floats(-1, 1))
-
-
-@given(values, values)
-def test_rules_are_the_formulas(training, validation):
-    """Best: T. Sum: T + V - sigma. Avg: (T + V)/2 - sigma. Sigma runs over all cycles of both sets."""
-    t, v = statistics.fmean(training), statistics.fmean(validation)
-    sigma = statistics.pstdev([*training, *validation])
-    expected = {"best": t, "sum": t + v - sigma, "avg": (t + v) / 2 - sigma}
-    assert set(SELECTIONS) == set(expected)
-    for name, rule in SELECTIONS.items():
-        assert rule(training, validation) == pytest.approx(expected[name], abs=1e-9)
 
 
 def test_rules_choose_differently():

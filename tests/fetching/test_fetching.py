@@ -33,7 +33,6 @@ class Web:
     """Hosts on loopback, whose even pages change from day to day; keeps what it was asked, and when."""
 
     def __init__(self) -> None:
-        """Serve."""
         self.day, self.requests = 0, list[tuple[float, str, str]]()
         web = self
 
@@ -41,7 +40,6 @@ class Web:
             """Answers one request."""
 
             def do_GET(self) -> None:
-                """Send a page."""
                 host = self.headers["Host"].partition(":")[0]
                 web.requests.append((time.monotonic(), host, self.path))
                 status, body = web.page(self.path, host)
@@ -56,7 +54,6 @@ class Web:
                 self.wfile.write(body)
 
             def do_POST(self) -> None:
-                """Sign a user in."""
                 user = self.rfile.read(int(self.headers["Content-Length"])).decode()
                 self.send_response(200)
                 self.send_header("Set-Cookie", f"session={user}{web.day}")

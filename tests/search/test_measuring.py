@@ -20,8 +20,6 @@ from scrapy_gp4c.search.measuring import (
     quality,
     usefulness,
 )
-from scrapy_gp4c.search.queries import parse_query_log
-from scrapy_gp4c.words.tokens import tokens
 from tests.support.quality import quality_change
 
 OCCURRENCES = st.lists(
@@ -188,38 +186,6 @@ def test_inspection_sums_to_one_and_is_summed_without_a_loop() -> None:
     for last in (9_999, 10_000, 10_001, 20_000, 60_000):
         assert inspection_sum(np.array(last)) == pytest.approx(plain[last - 1], rel=1e-11)
     assert inspection_sum(np.array(10**15)) == pytest.approx(1.0, abs=1e-7)
-
-
-TABLE_1 = {
-    "p1": (
-        "New Technology: A new thyroid cancer therapy",
-        "New Technology: A new chipset designed for cell phones",
-    ),
-    "p2": ("Seminar: Important traffic laws and rules", "Seminar: Cancer symptoms"),
-    "p3": ("Cancer Management: Early tests to detect breast cancer", ""),
-    "p4": ("", "Cancer association seeking volunteers to help raise awareness"),
-}
-"""Page -> what it says, and what the copy says (P, Table 1); without text: there is none."""
-
-
-def test_the_papers_table_1() -> None:
-    """The query "cancer" under a Boolean score: the copies find p2 and p4, users want p1 and p3."""
-    terms = parse_query_log(["cancer\t1"], "log").terms
-    live, copies = (
-        np.array([[float(set(terms) <= set(tokens(texts[i]))) for texts in TABLE_1.values()]]) for i in (0, 1)
-    )
-    assert live.tolist() == [[1, 0, 1, 0]]
-    assert copies.tolist() == [[0, 1, 0, 1]]
-    once = np.ones(1)
-    assert quality(copies, live, once) == 0.0
-    ideal = 1 + 2**-1.5
-    # p1 enters at rank 1, before p2 and p4: all that users see of it is gained.
-    assert quality_change(copies, live, once, 0) == pytest.approx(1 / ideal, abs=1e-15)
-    # p2 leaves: p4, which is gone, moves up.
-    assert quality_change(copies, live, once, 1) == 0.0
-    for page in range(4):
-        copies[:, page] = live[:, page]
-    assert quality(copies, live, once) == 1.0
 
 
 def test_the_example_of_the_documentation() -> None:

@@ -199,11 +199,6 @@ def _break(path: Path, name: str, change: Callable[[lmdb.Transaction, Table], ob
             change(txn, table)
 
 
-def _swap_ids(txn: lmdb.Transaction, db: Table) -> None:
-    first, second = list(db.items(txn))[:2]
-    db.put(txn, first[0], bytes(second[1]))
-
-
 def _writable(block: memoryview) -> Columns:
     return {name: column.copy() for name, column in columns.unpack(block).items()}
 
@@ -249,8 +244,6 @@ def _double_visit(txn: lmdb.Transaction, db: Table) -> None:
 
 
 BREAKS: dict[str, tuple[str, Callable[[lmdb.Transaction, Table], object]]] = {
-    "1 cannot be found by their keys": ("ids", _swap_ids),
-    "should be 5 values": ("ids", lambda txn, db: db.delete(txn, next(db.items(txn))[0])),
     "has X": ("columns", _count_more),
     "no request": ("urls", lambda txn, db: db.delete(txn, b"\0\0\0\2")),
     "two visits of one page": ("visits", _double_visit),

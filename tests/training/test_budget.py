@@ -35,7 +35,6 @@ from training.comparing.statistics import t_quantile
 from training.histories.formats import write_text
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
-from training.replaying.metrics import METRICS
 from training.replaying.prepared import CrawlChoices
 
 
@@ -76,19 +75,6 @@ def test_every_point_is_the_evaluation_at_its_budget(
     assert "<svg" in figure.read_text()
     assert all(line in printed for line in document["answers"])
     assert all(text in printed for text in ("age (cycles)", "10.0%", "Figure: "))
-
-
-def test_the_delay_is_what_pages_waited() -> None:
-    """One page of two is visited in every cycle, by turns: a change waits half a cycle on average."""
-    history = ChangeHistory(np.ones((22, 2), bool), np.zeros(2, int))
-    (curve,) = study(history, ["age"], [1]).curves
-    figures = curve.points[0].figures
-    assert figures["freshness"].mean == 0.5
-    assert figures["delay_cycles"].mean == 1.0
-    assert figures["changes_a_day"].mean == 1.0
-    assert set(figures) == set(FIGURES) <= {*METRICS, "changes_a_day", "delay_cycles"}
-    (quiet,) = study(ChangeHistory(np.zeros((9, 2), bool), np.zeros(2, int)), ["age"], [1]).curves
-    assert math.isnan(quiet.points[0].figures["delay_cycles"].mean)
 
 
 def test_answers_lie_on_the_curve() -> None:

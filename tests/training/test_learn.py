@@ -182,17 +182,6 @@ def test_bad_histories(tmp_path, capsys):
         assert words in refused(capsys, str(path), "--budget", "0.2", *output)
 
 
-def test_checkpoint_of_another_run(history, tmp_path, capsys):
-    """Resuming with other choices names what differs."""
-    directory = tmp_path / "score.json.checkpoint"
-    directory.mkdir()
-    state = {"format": "gp4c-checkpoint/1", "run": {"fitness": "age"}, "states": []}
-    (directory / "checkpoint.json").write_text(json.dumps(state))
-    error = refused(capsys, str(history), *FAST, "-o", str(tmp_path / "score.json"), "--resume")
-    assert "belongs to another run" in error
-    assert "fitness is 'age' there and 'ndcg' here" in error
-
-
 def test_readable_formula():
     """Constants are rounded for the eye; the formula stays one that can be used."""
     assert readable("t * 0.3333333333333333 + 1000.0") == "t * 0.3333 + 1000.0"
