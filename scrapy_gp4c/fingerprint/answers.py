@@ -54,6 +54,8 @@ _FEED_NOISE: Final = (
 """Elements of feeds that count comments and views, or name the program."""
 
 
+_FILE_LISTS: Final = ("ListBucketResult", "EnumerationResults", "multistatus")
+"""Roots of lists of files, whose days are all that they say of a new version."""
 _DAY: Final = len("2026-11-28")
 
 
@@ -165,7 +167,8 @@ def _xml(source: str) -> str:
 
 
 def _xml_pieces(root: Any) -> Iterator[str]:
-    is_feed, depth = root.tag.rpartition("}")[2] in ("rss", "feed", "RDF", "urlset"), 0
+    root_name, depth = root.tag.rpartition("}")[2], 0
+    is_feed = root_name in ("rss", "feed", "RDF", "urlset")
     # The days of a list's entries are its content; one day for all is that on which it was made.
     days = {(element.text or "")[:_DAY] for element in root.iter("{*}lastmod")}
     for event, element in etree.iterwalk(root, ("start", "end")):
@@ -178,13 +181,17 @@ def _xml_pieces(root: Any) -> Iterator[str]:
                 for name, value in sorted(attributes.items()):
                     is_noise = depth == 1 and is_noise_of_answer(name, value)
                     if not is_noise and not name.endswith("schemaLocation"):
-                        yield value if is_feed else dated_text(name, value, depth > 1)
+                        label = element.tag if name == "value" else name
+                        yield value if is_feed else dated_text(label, value, depth > 1)
             text = element.text
             if text is not None and len(days) > 1 and element.tag.endswith("}lastmod"):
                 text = DATED + text.strip()
             elif text is not None and not is_feed and not isinstance(element.tag, type(etree.Comment)):
                 name, text = str(element.tag).rpartition("}")[2], text.strip()
-                text = None if depth == 2 and is_clock(name, text) else dated_text(name, text, depth > 2)
+                if root_name in _FILE_LISTS and "modified" in name.lower():
+                    text = DATED + text
+                else:
+                    text = None if depth == 2 and is_clock(name, text) else dated_text(name, text, depth > 2)
         else:
             depth -= 1
             text = element.tail

@@ -52,6 +52,7 @@ KEY_WORD: Final = re.compile("[A-Z]?[a-z]+|[A-Z]+")
 _DATED_WORDS: Final = frozenset(WORDS["dated_keys"].split())
 """Words of keys whose dates are what the answer is about."""
 _ISO: Final = re.compile(r"20\d\d-\d\d-\d\d(?:[T ]\d\d:\d\d\S{0,20})?")
+_CLOCK: Final = re.compile(r"[0-2]?\d:[0-5]\d(?::[0-5]\d)?")
 _DATE_SIGNS: Final = re.compile("(?<=[0-9])[-T:](?=[0-9])")
 _ASSIGNED: Final = re.compile(r"(?:=|\(|,|\breturn\b)\s{0,9}(?:JSON\.parse\(\s{0,9}(['\"])|(?=[\[{]))")
 _QUOTED: Final = re.compile(r"'((?>(?:[^'\\]|\\.)*))'")
@@ -150,7 +151,10 @@ def _object(pairs: list[tuple[str, Any]]) -> Any:
         if key in made:
             return [[key, value] for key, value in pairs]
         if isinstance(value, list):
-            value = [_row(row) if isinstance(row, dict) else row for row in value]
+            value = [
+                _row(row) if isinstance(row, dict) else dated_value(key, row) if isinstance(row, str) else row
+                for row in value
+            ]
         elif isinstance(value, str) and value[:2] == "20" and _ISO.fullmatch(value) is not None:
             words = {word.lower() for word in KEY_WORD.findall(key)}
             # An hour at which something expires is that of a token or a cache.
@@ -187,7 +191,8 @@ def dated_text(key: str, value: str, is_row: bool = True) -> str:
 
 def dated_value(key: str, value: str) -> str:
     """Return a value of a row; a date in a form that no mask takes unless it says when the row was made."""
-    if value[:2] != "20" or _ISO.fullmatch(value) is None or _OWN_DATE_KEY.search(key) is not None:
+    is_date = value[:2] == "20" and _ISO.fullmatch(value) is not None
+    if not (is_date or _CLOCK.fullmatch(value) is not None) or _OWN_DATE_KEY.search(key) is not None:
         return value
     return _DATE_SIGNS.sub(r" \g<0> ", value)
 
@@ -218,7 +223,9 @@ def _is_noise(key: str, value: object) -> bool:
         return len(value) >= 6 or any(map(str.isdigit, value))
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if _CLOCK_KEY.fullmatch(key):
-        return is_number or (isinstance(value, str) and value[:1].isdigit() and " - " not in value)
+        return is_number or (
+            isinstance(value, str) and value[:1].isdigit() and value[-1] != "%" and " - " not in value
+        )
     return is_number and _COUNT_KEY.fullmatch(key) is not None
 
 

@@ -1175,6 +1175,9 @@ def test_clocks_and_tokens_of_json_do_not_count(key: str, one: object, two: obje
         ("session", "Opening keynote", "Closing keynote"),
         ("current", 12.4, 12.9),
         ("runs", 120, 131),
+        ("time", "08:15", "08:25"),
+        ("uptime", "99.98%", "98.12%"),
+        ("dates", ["2026-11-12"], ["2026-11-13"]),
         ("up", 3, 4),
     ],
 )
@@ -1343,8 +1346,12 @@ def test_the_clock_of_an_xml_document_may_be_an_element() -> None:
         ("<days><timestamp>{}</timestamp><day>Fair</day></days>", False),
         ("<days><day><seats>{}</seats>Fair</day></days>", True),
         ("<days><number>{}</number><day>Fair</day></days>", True),
+        ("<days><lastupdate value='2026-11-1{:.1}'/><day>Fair</day></days>", False),
+        ("<days><day value='2026-11-1{:.1}'/><day>Fair</day></days>", True),
+        ("<multistatus><p><getlastmodified>2026-11-1{:.1} 08:14</getlastmodified></p></multistatus>", True),
+        ("<days><p><getlastmodified>2026-11-1{:.1} 08:14</getlastmodified></p></days>", False),
     ):
-        pages = [answer_of(form.format(number), "text/xml") for number in (1763690584, 1763777001)]
+        pages = [answer_of(form.format(number), "text/xml") for number in ("1763690584", "2763777001")]
         assert changed(*pages) == is_change, form
 
 
