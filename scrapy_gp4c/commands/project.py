@@ -13,7 +13,7 @@ from scrapy.utils.project import inside_project
 
 from scrapy_gp4c.crawling.requests import IDENTIFYING, check_stored, page_key
 from scrapy_gp4c.crawling.store_owner import owner_of
-from scrapy_gp4c.errors import SettingsError, StoreError
+from scrapy_gp4c.errors import SettingsError, StoreError, UnknownPageError
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import USUAL, Sizes, Store, open_store
@@ -68,6 +68,15 @@ class Project:
 
     sizes: Sizes = USUAL
     """Amounts that the store reads and writes at a time."""
+
+    def key(self, url: str) -> int:
+        """Key of the page with a URL; raises UnknownPageError for a text that is no URL of a page."""
+        try:
+            return self.page({"url": url})[0]
+        except ValueError as error:
+            raise UnknownPageError(
+                f"{url!r} is no URL of a page, such as https://example.com/a: {error}"
+            ) from None
 
     def page(self, stored: StoredRequest) -> tuple[int, StoredRequest]:
         """Key and normalised form of a stored request, with no secret; raises ValueError for what is none."""

@@ -118,6 +118,7 @@ def _rule(project: Project, url: str) -> PageRule:
 
 def _fetch(project: Project, url: str) -> Response:
     """Fetch a page by the project's downloader, without the add-on: nothing is recorded."""
+    project.key(url)  # else the URL's error would be one of the start, in the log
     responses: list[Response] = []
     failures: list[Any] = []
     settings = project.scrapy_settings.copy()

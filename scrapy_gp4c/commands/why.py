@@ -279,12 +279,7 @@ def find_page(project: Project, store: Store, url: str) -> int:
     Raises UnknownPageError, which names the nearest known URLs.
     """
     moves = Moves(store.newest_record("moved").get("moved", []))
-    try:
-        keys = [project.page({"url": one})[0] for one in (url, *moves.old_names(url))]
-    except ValueError as error:
-        raise UnknownPageError(
-            f"{url!r} is no URL of a page, such as https://example.com/a: {error}"
-        ) from None
+    keys = [project.key(one) for one in (url, *moves.old_names(url))]
     page = next((page for page in map(store.find, keys) if page is not None), None)
     if page is None:
         near = nearest(project, store, url)

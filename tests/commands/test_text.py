@@ -70,9 +70,10 @@ def test_a_page_is_shown_as_it_is_compared(address: str, project_directory: Path
 
 def test_a_page_that_cannot_be_fetched_is_one_error(project_directory: Path) -> None:
     """With the reason."""
-    done = scrapy_gp4c(project_directory, "text", "news", "http://127.0.0.1:1/")
-    assert done.returncode == 1
-    assert done.stderr.startswith("scrapy gp4c text: cannot fetch http://127.0.0.1:1/: ")
+    for url, error in (("http://127.0.0.1:1/", "cannot fetch http://127.0.0.1:1/: "), ("a", "'a' is no URL")):
+        done = scrapy_gp4c(project_directory, "text", "news", url)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"scrapy gp4c text: {error}")
 
 
 def test_masks_are_marked_in_any_script() -> None:

@@ -243,3 +243,22 @@ def test_the_tutorial_works_word_by_word(tmp_path: Path) -> None:
     finally:
         server.kill()
         server.communicate()
+
+
+@pytest.mark.slow
+def test_learning_ends_as_its_page_shows(tmp_path: Path) -> None:
+    """The history and the options that the page names give the end that it shows."""
+    text = DOCUMENTS["learning.md"].read_text("utf-8")
+    shown = re.search(r"^```\n(score = .*?)^```", text, re.DOTALL | re.MULTILINE)
+    history = re.search(r"`python -m (training\.synthetic [^`]+)`", text)
+    options = re.search(r"`(--population [^`]+)` is a search of half a minute", text)
+    assert shown is not None
+    assert history is not None
+    assert options is not None
+    for words in (history[1], f"training.learn history.tsv.gz --output score.json {options[1]}"):
+        done = subprocess.run(
+            [sys.executable, "-m", *shlex.split(words)],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    assert done.stdout.rstrip().endswith(shown[1].rstrip())
