@@ -14,11 +14,13 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 
 from benchmarks.common import machine, printed, verdict
 from scrapy_gp4c.scoring.expression import Expression, parse
+from scrapy_gp4c.scoring.named import DEFAULT, FOUR_ROUNDS, NAMED
 from scrapy_gp4c.scoring.terminals import BASIC, PAPERS
 from training.evolution.evolve import Evolution, Parameters
 from training.evolution.workers import MAX_TEXTS, TextFitness, load_fitness
@@ -34,6 +36,10 @@ RELATED = "t * (X + 0.5) * near"
 MOST_RELATED_MS = 40.0
 MOST_ROUNDS = 3.0
 """Times that four rounds may take of one."""
+MOST_SIZED = 1.3
+"""Times that the default may take where sizes of pages are known."""
+SIZES_KNOWN = 24
+"""Classes of sizes that the pages have."""
 JUDGED = 6
 """Functions that the targets are for: the named ones and the trees over basic terminals."""
 DENSE_RUNS = 3
@@ -169,17 +175,26 @@ def related(runs: int) -> bool:
     truth = prepare(history, budget=BUDGET)
     known = len(truth.neighbours.groups.directories)
     print(f"\n{pages:,} x {cycles}, k = {truth.k:,}, {known:,} directories, {RELATED}, with NDCG")
-    policies = ("top_k", "rounds(rounds=4)")
+    size = np.random.default_rng(1).integers(1, 1 + SIZES_KNOWN, pages).astype(np.uint8)
+    sized = prepare(replace(history, size=size), budget=BUDGET)
+    default = parse(NAMED[DEFAULT].expression)
+    cases = (
+        (truth, parse(RELATED), "top_k"),
+        (truth, parse(RELATED), FOUR_ROUNDS),
+        (truth, default, FOUR_ROUNDS),
+        (sized, default, FOUR_ROUNDS),
+    )
     times = np.array(
         [
-            [time_ms(truth, parse(RELATED), metrics=("ndcg",), policy=policy) for policy in policies]
+            [time_ms(prepared, score, metrics=("ndcg",), policy=policy) for prepared, score, policy in cases]
             for _ in range(runs + 1)
         ]
     )[1:]  # the first compiles
-    (one, four), medians = times.min(axis=0), np.median(times, axis=0)
+    (one, four, unsized, with_sizes), medians = times.min(axis=0), np.median(times, axis=0)
     held = [
         verdict("one round, ms", one, MOST_RELATED_MS, at_least=False),
         verdict("four rounds, times one", four / one, MOST_ROUNDS, at_least=False),
+        verdict("default with sizes, times without", with_sizes / unsized, MOST_SIZED, at_least=False),
     ]
     print(f"  (medians of {runs} runs: {medians[0]:.1f} and {medians[1]:.1f} ms)")
     return all(held)
