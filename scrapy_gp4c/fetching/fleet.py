@@ -24,6 +24,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 from scrapy import Request
 from scrapy.utils.asyncio import call_later
@@ -83,7 +84,9 @@ class PendingPage:
     is_download: bool
     """Whether a component of the owner waits for it, such as a pipeline for what its item needs."""
     losses: int = 0
-    """Fetchers that ended while they had the page."""
+    """Fetchers that ended while they had the page, or are taken for ended."""
+    returns: int = 0
+    """Fetchers that were taken for ended, and came back."""
 
 
 @dataclass(eq=False)
@@ -123,6 +126,8 @@ class FetcherState:
     """Pages that it has, as `PAGES_A_REQUEST` counts; computed before batches are cut."""
     is_reserved: bool = False
     """Whether the fetcher gets a single page only, on which other fetchers have died."""
+    lost_pages: WeakSet[PendingPage] = field(default_factory=WeakSet)
+    """Pages that were taken back from it since it was last heard of."""
 
     @property
     def pages(self) -> int:
@@ -412,6 +417,11 @@ class Fleet:
         if state.state in ("silent", "gone"):
             state.state = "works"
             self._note(state, "answers again")
+        for page in state.lost_pages:
+            if page.returns < MOST_LOSSES:  # a callback may be what keeps each fetcher from answering
+                page.returns += 1
+                page.losses -= 1
+        state.lost_pages.clear()
         if reply.is_leaving and state.state == "works":
             state.state = "leaves"
             self._note(state, "leaves: it ends what it has, and gets no more")
@@ -480,6 +490,7 @@ class Fleet:
         self._free_s[sent.host] = free_s
         self._spider_state.forget(state.identity)
         again = []
+        state.lost_pages.update(pages if is_loss else ())
         for page in pages:
             page.losses += is_loss
             if page.losses < MOST_LOSSES:

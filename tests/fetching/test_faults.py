@@ -104,6 +104,24 @@ def test_no_fault_asks_a_host_within_its_delay_by_two_or_loses_a_page(
 
 
 @pytest.mark.slow
+def test_a_fetcher_that_comes_back_has_killed_no_page(web: Web, machines: ManyMachines) -> None:
+    """It is stopped three times with the same pages: they were errors, as if they killed fetchers."""
+    fetcher = machines.fetcher("a", "pages")
+    settings = {**SETTINGS, "DOWNLOAD_DELAY": 5, "CONCURRENT_REQUESTS": 1}
+    owner = machines.owner("pages", settings, port=port_of(web))
+    machines.wait(lambda: len(machines.sent()) > HOSTS)
+    for stops in (1, 2, 3):
+        os.killpg(fetcher.pid, signal.SIGSTOP)
+        machines.wait(lambda: machines.log().count("does not answer") >= stops, 30)  # noqa: B023
+        time.sleep(10)
+        os.killpg(fetcher.pid, signal.SIGCONT)
+        machines.wait(lambda: machines.log().count("answers again") >= stops, 30)  # noqa: B023
+    owner.send_signal(signal.SIGINT)
+    owner.wait(60)
+    assert " is an error" not in machines.log()
+
+
+@pytest.mark.slow
 def test_fetchers_go_on_while_the_scheduler_is_away(web: Web, machines: ManyMachines) -> None:
     """Their results wait for it: no page is fetched twice. A fetcher needs no directory for a store."""
     scheduler = machines.processes[0]
