@@ -170,7 +170,6 @@ class FingerprintMiddleware:
     """Downloader middleware: fingerprints every visited page and records whether it changed."""
 
     def __init__(self, crawler: Crawler) -> None:
-        """Take the crawler; its run is there when the first request passes."""
         self._crawler = crawler
         self._worker_process = FingerprintProcess()
         self._visits: Visits | None = None

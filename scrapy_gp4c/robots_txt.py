@@ -40,7 +40,6 @@ class RobotsMiddleware(RobotsTxtMiddleware):
     """Scrapy's robots.txt middleware, in whose place `replace_builtin` puts it."""
 
     def __init__(self, crawler: Crawler) -> None:
-        """Obey the robots.txt of every host."""
         super().__init__(crawler)
         self._unsent: set[str] = set()
         """Hosts whose robots.txt was asked for, and not sent: a fetcher has to ask again."""

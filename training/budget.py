@@ -108,7 +108,6 @@ class Budgets:
 
 
 def _json(value: Value) -> Json:
-    """A figure as JSON: null for nan."""
     return {name: None if one is None or math.isnan(one) else one for name, one in value._asdict().items()}
 
 

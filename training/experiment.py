@@ -68,7 +68,6 @@ def _check_tan(args: Namespace, parser: ArgumentParser) -> None:
 
 
 def _run_tan(args: Namespace, console: Console) -> None:
-    """Run the protocol tan. Raises Gp4cError or OSError."""
     recorded = read_contents_or_history(args.history)
     history = recorded.history if isinstance(recorded, ContentHistory) else recorded
     args.output.mkdir(parents=True, exist_ok=True)
@@ -89,7 +88,6 @@ def _run_tan(args: Namespace, console: Console) -> None:
 
 
 def _run_lambdacrawl(args: Namespace) -> None:
-    """Run the preset lambdacrawl. Raises Gp4cError or OSError."""
     path = Path(args.history)
     if not is_offset_history(path):
         raise HistoryError(

@@ -290,7 +290,6 @@ class Training:
     """Training of a dictionary in a thread: zstd releases Python's lock meanwhile."""
 
     def __init__(self) -> None:
-        """Start without samples."""
         self._samples: list[bytes] = []
         self._bytes = 0
         self._thread: ThreadPoolExecutor | None = None

@@ -128,7 +128,6 @@ def _lines(forgotten: Forgotten) -> Iterator[str]:
 
 
 def _ask(forgotten: Forgotten) -> None:
-    """Raise ForgetError unless somebody says yes."""
     print(f"Forget {counted(forgotten.forgotten, *WITH_VISITS)} for good? [y/N] ", end="", flush=True)
     answer = sys.stdin.readline()
     if answer.strip().lower() not in ("y", "yes"):

@@ -80,7 +80,6 @@ def _gained(block: Columns, sort: str) -> Floats | None:
 
 
 def _pages(project: Project, store: Store, options: Namespace) -> Iterator[Page]:
-    """Yield the best pages."""
     shown = project.credentials.url
     best = np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0)  # pages, sorted by, scores, gained
     cycle = store.open_cycle or store.last_cycle + 1

@@ -100,7 +100,6 @@ def _show(plan: Plan, options: Namespace) -> None:
 
 
 def _run(project: Project, options: Namespace) -> Plan:
-    """Plan the next cycle. Raises PolicyError or ScoreError."""
     settings = project.settings
     with project.open_store() as store:
         rules = rules_before(store, settings)

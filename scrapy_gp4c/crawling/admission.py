@@ -189,7 +189,6 @@ class NewPageLimit:
     """Limit of a store's pages, beyond which no new one is remembered; nothing is deleted."""
 
     def __init__(self, store: Store, extra: dict[str, Any]) -> None:
-        """``extra``: for log lines."""
         self._store = store
         self._extra = extra
         self._recent: deque[Place] = deque(maxlen=RECENT_PAGES)

@@ -32,7 +32,6 @@ class Backups:
     """Backups of one run."""
 
     def __init__(self, path: Path, settings: Settings, extra: Mapping[str, Any]) -> None:
-        """Take the store's directory; ``extra``: for log lines."""
         self._words = [str(path), settings.backup or ""]
         self._is_on = settings.backup is not None
         self._extra = extra

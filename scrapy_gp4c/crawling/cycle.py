@@ -808,7 +808,6 @@ class Cycle:
         return list(map(int, np.where(awaited, finders, 0)))
 
     def _sites(self, pages: Sequence[int]) -> list[int]:
-        """Site key of each of some pages, new ones among them."""
         return [place_of_url(stored["url"]).site_key for stored in self.store.requests(pages)]
 
     def allows(self, page: int) -> bool:

@@ -216,7 +216,6 @@ class Run:
         return True
 
     def _note_wait(self) -> None:
-        """Note that free slots wait, unless they did before."""
         self.idle_since_s = self.idle_since_s or monotonic()
 
     def _awaits_start(self) -> bool:

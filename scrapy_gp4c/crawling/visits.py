@@ -128,7 +128,6 @@ class Visits:
     """Visits of a run, with the values that are the same for all responses."""
 
     def __init__(self, run: Run, process: FingerprintProcess) -> None:
-        """Take a run; ``process`` fingerprints large pages."""
         run.has_middleware = True
         self.cycle: Cycle = run.cycle
         self.store = self.cycle.store
@@ -645,7 +644,6 @@ class Visit:
         raise Unchanged(response)
 
     def _attach(self, response: Response, info: VisitInfo) -> None:
-        """Put a visit where the callback looks for it."""
         self._request.meta[META] = info
         if response.request is not None:  # a middleware has chosen another request, whose callback gets it
             response.request.meta[META] = info
@@ -850,5 +848,4 @@ def _normal_text(page: PageReading, response: Response) -> str:
 
 
 def _size_of(response: Response) -> int:
-    """Bytes of a body, which may be a fetcher's."""
     return response.result.size_bytes if isinstance(response, FetchedResponse) else len(response.body)

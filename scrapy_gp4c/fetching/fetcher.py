@@ -155,7 +155,6 @@ class ElsewhereError(Exception):
     """A page redirects to a host that perhaps another fetcher has."""
 
     def __init__(self, request: Request) -> None:
-        """Take the request of the other host."""
         super().__init__(request.url)
         self.request = request
 
@@ -164,7 +163,6 @@ class HostMiddleware:
     """Downloader middleware that keeps a batch at its host, and robots.txt files for the owner."""
 
     def __init__(self, answers: list[Any]) -> None:
-        """Take the list that gets the robots.txt files."""
         self.answers = answers
 
     @classmethod

@@ -142,7 +142,6 @@ class DaskLink:
     """Connection to Dask's scheduler, in a thread with a loop of its own."""
 
     def __init__(self, fetchers: int | str) -> None:
-        """Start nothing yet."""
         self._fetchers = fetchers
         self._loop = asyncio.new_event_loop()
         self._client: Any = None

@@ -92,7 +92,6 @@ class FetcherHandler(BaseDownloadHandler):
     lazy = True
 
     def __init__(self, crawler: Crawler) -> None:
-        """Start nothing yet: the first request does."""
         super().__init__(crawler)
         self._settings = Settings.load(crawler.settings)
         self._fleet: Fleet | None = None

@@ -43,7 +43,6 @@ class SpiderState:
     """Size of an attribute up to which its changes are looked for."""
 
     def __init__(self, spider: Spider) -> None:
-        """Take the attributes as they are."""
         self._spider = spider
         self._not_compared: set[str] = set()
         self.packed = dict(packed_attributes(spider, self._not_compared))
@@ -97,7 +96,6 @@ class OwnersState(SpiderState):
     most_bytes = LARGE_BYTES
 
     def __init__(self, spider: Spider) -> None:
-        """Take the attributes as they are."""
         super().__init__(spider)
         self._log: list[tuple[str | None, Changes]] = []
         """Changes, each with the identity of its fetcher; None: the owner's."""

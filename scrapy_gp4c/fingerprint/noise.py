@@ -179,7 +179,6 @@ class _Tree:
             open_nodes += [(child, at) for child in reversed([*node.iter(include_text=True)])]
 
     def text(self, at: int) -> str:
-        """Return the text of an element."""
         return " ".join(text for text in self.texts[at : self.ends[at]] if text)
 
 

@@ -71,7 +71,6 @@ class FingerprintProcess:
     """Crawl's side of the process, which starts with the first large page."""
 
     def __init__(self) -> None:
-        """Start nothing yet."""
         self._process: subprocess.Popen[bytes] | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._was_killed = False

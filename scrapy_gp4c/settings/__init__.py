@@ -34,7 +34,6 @@ MAX_CHARACTERS: Final = 100
 
 
 def _escaped(value: object) -> str:
-    """Text that can stand in the name of a directory."""
     text = quote(str(value), safe=" @+-._")
     return (text.replace(".", "%2E") if ".." in text or text == "." else text) or "%"
 

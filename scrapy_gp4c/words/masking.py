@@ -67,7 +67,6 @@ def _by_script(phrases: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _any_phrase(name: str) -> str:
-    """Pattern of the phrases of a list between bars."""
     return "|".join(map(re.escape, _by_script(WORDS[name])[0]))
 
 
@@ -616,7 +615,6 @@ class _Masks:
         return _LAW.search(self._text[:_LONGEST_TITLE]) is not None
 
     def of_window(self, start: int, end: int) -> str:
-        """Return a part of the text, masked."""
         window = _BLANKS.sub(" ", self._text[start:end])  # "1,234" and "views" in elements of their own
         originals: list[str] = []  # words, for each of which `short` has one character
         marks: list[int] = []  # positions of these characters

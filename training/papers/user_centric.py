@@ -407,7 +407,6 @@ def examples(trial: Trial, points_tried: Sequence[RefreshPoint]) -> list[Example
 
 
 def _cycles(trial: Trial) -> npt.NDArray[np.int64]:
-    """Cycle of each update."""
     live, updates = trial.search.live, trial.updates
     return np.array(
         [np.argmax(live[:, page] == new) for page, new in zip(updates.page, updates.version, strict=True)],

@@ -412,7 +412,6 @@ class Names:
 
 
 def _shared(one: Box, other: Box) -> float:
-    """Area that two boxes share."""
     width = min(one[2], other[2]) - max(one[0], other[0])
     height = min(one[3], other[3]) - max(one[1], other[1])
     return max(width, 0.0) * max(height, 0.0)

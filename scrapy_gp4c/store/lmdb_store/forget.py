@@ -110,7 +110,6 @@ class _Rewriting:
         self._new_group = np.full(old.groups, GONE, np.int64)
 
     def write(self) -> None:
-        """Write all tables."""
         group = self._old.columns_of(self._gone.astype(np.uint32), ("group",))["group"]
         self._pages()
         forgotten = self._visits(group)

@@ -257,7 +257,6 @@ def read_keys(txn: Any, table: Table, count: int) -> npt.NDArray[np.uint64]:
 
 
 def _directory_blocks(txn: Any, table: Table, count: int) -> Iterator[memoryview]:
-    """Yield the blocks of the first `count` directories."""
     count_read = 0
     for number, (key, value) in enumerate(table.items(txn)):
         if key != U32.pack(number):

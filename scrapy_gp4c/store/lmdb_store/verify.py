@@ -154,7 +154,6 @@ def _values(tables: Tables) -> Iterator[str]:
 
 
 def _key_in_words(tables: Tables, name: str, key: bytes) -> str:
-    """Description of a key."""
     if name in (*_BY_CYCLE, "new") and len(key) == U32_PAIR.size:
         cycle, number = U32_PAIR.unpack(key)
         return f"{name}: cycle {cycle}, {'page' if name == 'new' else 'part'} {number}"
