@@ -68,13 +68,14 @@ lint: .venv/installed
 	$(BIN)/mypy
 
 BENCHMARKS := first_answer demo fingerprint reactor_turns crawl_overhead archive politeness plan store_history store_directories panel bias \
-	promotion from_git replay leaderboard reproduction learn learn_related headroom impact discovery calendar_trap hints policies sampling sketches fetchers gaming hostile_parsers year chaos
+	promotion from_git replay leaderboard reproduction learn learn_related headroom impact discovery calendar_trap hints policies sampling sketches fetchers gaming gaming_replay hostile_parsers year chaos
 # What makes a script quick whose own size is that of the documentation's figures.
 QUICK_plan := --runs 3
 QUICK_demo := --days 8
 QUICK_chaos := --share 0.02
 QUICK_fetchers := --only cpu
 QUICK_gaming := --only changes
+QUICK_gaming_replay := --seeds 2
 QUICK_hostile_parsers := --bytes 100000
 QUICK_year := --cycles 24
 QUICK_store_directories := --pages 100000

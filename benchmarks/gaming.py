@@ -28,7 +28,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any, NamedTuple, Self
@@ -217,27 +217,22 @@ def trial(way: str, settings: dict[str, Any]) -> Row:
     return Row(share, honest, changes, float(np.mean(current)), false_changes_of_page)
 
 
-def main() -> int:
-    """Print a row for each way; return 1 where honest hosts keep less than the target."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--budget", type=read_budget, default=0.25, help="GP4C_BUDGET (default: 25%%)")
-    parser.add_argument("--seeds", type=int, default=2, help="trials of each way")
-    parser.add_argument("--only", choices=WAYS[1:], nargs="+", help="some ways, beside the honest trials")
-    arguments = parser.parse_args()
-    print(machine())
-    print(f"python -m benchmarks.gaming {' '.join(sys.argv[1:])}\n")
+def print_ways(
+    ways: Sequence[str], seeds: int, run: Callable[[str, int], Row]
+) -> dict[str, tuple[float, float, float]]:
+    """Print a row for each way, and return what honest hosts keep of changes and copies, and false changes.
+
+    ``ways``: the first is honest; ``run``: of a way and a seed.
+    """
     print(
         "| tenth host | its share of ranked visits | visits to honest hosts | their changes found | kept | "
         "their current copies | kept | false changes a page |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    honest: list[Row] | None = None
-    ratios: list[float] = []
-    lies = 0.0
-    for way in WAYS if arguments.only is None else ("honest", *arguments.only):
-        rows = []
-        for seed in range(arguments.seeds):
-            rows.append(trial(way, {"GP4C_BUDGET": arguments.budget, "GP4C_SEED": seed}))
+    honest: list[Row] = []
+    kept: dict[str, tuple[float, float, float]] = {}
+    for way in ways:
+        rows = [run(way, seed) for seed in range(seeds)]
         honest = honest or rows
         share, visits, _, _, false_changes = (statistics.fmean(column) for column in zip(*rows, strict=True))
         changes, current = (Compared.of(rows, honest, name) for name in ("honest_changes", "current"))
@@ -247,10 +242,26 @@ def main() -> int:
             f"{false_changes:.2f} |",
             flush=True,
         )
-        ratios += [printed(changes.ratio, ".0%"), printed(current.ratio, ".0%")]
-        lies = max(lies, printed(false_changes, ".2f"))
+        changes_kept, copies_kept = (printed(one.ratio, ".0%") for one in (changes, current))
+        kept[way] = changes_kept, copies_kept, printed(false_changes, ".2f")
+    return kept
+
+
+def main() -> int:
+    """Print a row for each way; return 1 where honest hosts keep less than the target."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--budget", type=read_budget, default=0.25, help="GP4C_BUDGET (default: 25%%)")
+    parser.add_argument("--seeds", type=int, default=2, help="trials of each way")
+    parser.add_argument("--only", choices=WAYS[1:], nargs="+", help="some ways, beside the honest trials")
+    arguments = parser.parse_args()
+    print(machine())
+    print(f"python -m benchmarks.gaming {' '.join(sys.argv[1:])}\n")
+    ways = WAYS if arguments.only is None else ("honest", *arguments.only)
+    settings = {"GP4C_BUDGET": arguments.budget}
+    kept = print_ways(ways, arguments.seeds, lambda way, seed: trial(way, {**settings, "GP4C_SEED": seed}))
+    lowest, lies = min(min(one[:2]) for one in kept.values()), max(one[2] for one in kept.values())
     label = "changes and current copies of honest hosts kept, worst way"
-    holds = verdict(label, min(ratios), TARGET, at_least=True)
+    holds = verdict(label, lowest, TARGET, at_least=True)
     return 0 if verdict("false changes a page, worst way", lies, 1.0, at_least=False) and holds else 1
 
 

@@ -32,6 +32,7 @@ from scrapy_gp4c.page_state.outcomes import (
     PLAN,
     UNCHANGED,
     VISIT,
+    WARMUP,
     among,
 )
 from scrapy_gp4c.page_state.related import RoundState
@@ -111,8 +112,9 @@ class PagesInMemory:
         self._folded[cycle] = visits
         judged = visits[among(visits["outcome"], JUDGED)]
         state = self.columns_of(judged["page"])
+        predicted = change_probability(state, cycle)
         self._group_visits[cycle] = count_visits(
-            state["group"], judged["outcome"] == CHANGED, change_probability(state, cycle)
+            state["group"], judged["outcome"] == CHANGED, predicted, judged["kind"] == WARMUP
         )
         if "dq_n" in self.state:
             gains = np.zeros(len(judged), GAIN)

@@ -39,7 +39,7 @@ from scrapy_gp4c.page_state.groups import (
     directories,
     place_of_url,
 )
-from scrapy_gp4c.page_state.outcomes import CHANGED, CHOSEN, JUDGED, among
+from scrapy_gp4c.page_state.outcomes import CHANGED, CHOSEN, JUDGED, WARMUP, among
 from scrapy_gp4c.page_state.related import (
     WINDOW_CYCLES,
     Clustered,
@@ -302,7 +302,7 @@ class Neighbourhood:
             return NO_VISITS
         state = columns_in_order(self._known, pages, ("group", *terminals.PREDICTED))
         predicted = terminals.change_probability(state, self._cycle)
-        return count_visits(state["group"], outcomes == CHANGED, predicted)
+        return count_visits(state["group"], outcomes == CHANGED, predicted, visits.kinds[judged] == WARMUP)
 
 
 def missing_clusters(settings: Settings, known: KnownPages) -> str | None:

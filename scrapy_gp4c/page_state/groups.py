@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.arrays import Array
+from scrapy_gp4c.arrays import Array, Bools
 from scrapy_gp4c.scoring.rates import whole_units
 
 PREFIXES: Final = 3
@@ -105,9 +105,12 @@ GROUP_VISITS: Final = np.dtype(
         ("visits", "<u4"),  # judged
         ("changes", "<u4"),  # changes
         ("predicted", "<f8"),  # changes expected, whole units of `scrapy_gp4c.scoring.rates.UNIT`
+        ("warmup_visits", "<u4"),  # judged ones in the warm-up, outside the budget
+        ("warmup_changes", "<u4"),  # changes that these found
     ]
 )
 """Sums over the visits of a cycle to one directory."""
+SUMS: Final = (GROUP_VISITS.names or ())[1:]
 NO_VISITS: Final = np.empty(0, GROUP_VISITS)
 
 
@@ -131,19 +134,29 @@ def directories(keys_of_sites: Array) -> Directories:
     return Directories(number.astype(np.intp, copy=False), len(keys))
 
 
-def count_visits(groups: Array, changed: Array, predicted: Array | None) -> npt.NDArray[Any]:
+def count_visits(
+    groups: Array, changed: Array, predicted: Array | None, is_warmup: Bools | None = None
+) -> npt.NDArray[Any]:
     """Sums over judged visits by directory, ascending: dtype `GROUP_VISITS`.
 
     ``groups``: directory of each visit, ``[V]``; ``changed``: bool ``[V]``; ``predicted``: probability of a
-    change before the visit, ``[V]``, or None. Crawls and replays update groups by this function alone.
+    change before the visit, ``[V]``, or None; ``is_warmup``: ``[V]``, None: no visit is. Crawls and replays
+    update groups by this function alone.
     """
     if not len(groups):
         return NO_VISITS
-    visits = np.bincount(groups)
-    changes = np.bincount(groups[changed], minlength=len(visits))
-    numbers = np.flatnonzero(visits > 0)
-    expected = 0.0 if predicted is None else np.bincount(groups, whole_units(predicted))[numbers]
-    return _table(numbers, visits[numbers], changes[numbers], expected)
+    numbers = np.flatnonzero(np.bincount(groups) > 0)
+
+    def count(which: Bools | slice) -> Array:
+        return np.bincount(groups[which], minlength=numbers[-1] + 1)[numbers]
+
+    table = np.zeros(len(numbers), GROUP_VISITS)
+    table["group"], table["visits"], table["changes"] = numbers, count(slice(None)), count(changed)
+    if predicted is not None:
+        table["predicted"] = np.bincount(groups, whole_units(predicted))[numbers]
+    if is_warmup is not None:
+        table["warmup_visits"], table["warmup_changes"] = count(is_warmup), count(is_warmup & changed)
+    return table
 
 
 def count_changes(groups: Array, changed: Array) -> npt.NDArray[Any]:
@@ -159,17 +172,8 @@ def add_up(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
         return joined
     group = joined["group"]
     numbers = np.flatnonzero(np.bincount(group) > 0)
-    return _table(
-        numbers, *(np.bincount(group, joined[name])[numbers] for name in ("visits", "changes", "predicted"))
-    )
-
-
-def _table(numbers: Array, visits: Array, changes: Array, predicted: Array | float) -> npt.NDArray[Any]:
     table = np.empty(len(numbers), GROUP_VISITS)
-    table["group"], table["visits"], table["changes"], table["predicted"] = (
-        numbers,
-        visits,
-        changes,
-        predicted,
-    )
+    table["group"] = numbers
+    for name in SUMS:
+        table[name] = np.bincount(group, joined[name])[numbers]
     return table

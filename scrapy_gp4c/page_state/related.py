@@ -3,7 +3,8 @@
 With C changes found by V visits in a window (the last 3 finished cycles, and this one so far):
 
 * ``near``: that of the directory, shrunk to that of its site, and this to that of the crawl, each worth one
-  visit: ``(C_dir + (C_site + (C + 0.1) / (V + 1)) / (V_site + 1)) / (V_dir + 1)``;
+  visit: ``(C_dir + (C_site + (C + 0.1) / (V + 1)) / (V_site + 1)) / (V_dir + 1)``; C and V of the crawl
+  are without the warm-up in cycles that have other visits;
 * ``near_dir``, ``near_site``: ``(C + 0.1) / (V + 1)`` of the group alone;
 * ``surprise_dir``, ``surprise_site``: ``(found + 1) / (predicted + 1)`` in the group since the page's own
   last visit, as far as the last 8 finished cycles tell; predicted are the sums of p at the visits;
@@ -228,8 +229,16 @@ class Related:
 
     @property
     def crawl(self) -> Sums:
-        """Changes and visits of the last cycles and of this one so far, of the whole crawl: two numbers."""
-        return Sums(*(np.asarray(one.sum()) for one in self.window("site")))
+        """Changes and visits of the last cycles and of this one so far, of the whole crawl: two numbers.
+
+        Warm-up visits count in cycles that have no others: a site that brings ever new pages would decide
+        with them what is expected of all sites.
+        """
+        changes, visits = (np.asarray(one.sum()) for one in self.window("site"))
+        for of_cycle in self._recent.window:
+            if 0 < (warmup := of_cycle["warmup_visits"].sum()) < of_cycle["visits"].sum():
+                changes, visits = changes - of_cycle["warmup_changes"].sum(), visits - warmup
+        return Sums(changes, visits)
 
     def since(self, level: Level) -> Sums:
         """Changes found and expected in the 0, 1, 2, ... last finished cycles and this one so far.

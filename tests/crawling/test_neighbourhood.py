@@ -214,8 +214,8 @@ def test_descriptions_are_kept_where_somebody_asks(settings: dict[str, str], ask
 
 def test_shadows_are_told_of_clusters_without_their_own_pages() -> None:
     """The visits of a panel page go, and those that its shadow would have had take their place."""
-    visits = np.array([(0, 10, 4, 0.0), (1, 5, 5, 0.0)], GROUP_VISITS)
-    now = np.array([(0, 3, 2, 0.0)], GROUP_VISITS)
+    visits = np.array([(0, 10, 4, 0.0, 0, 0), (1, 5, 5, 0.0, 0, 0)], GROUP_VISITS)
+    now = np.array([(0, 3, 2, 0.0, 0, 0)], GROUP_VISITS)
     related = Related(
         Directories(np.zeros(1, np.intp), 1),
         RecentVisits(9, [NO_VISITS]),

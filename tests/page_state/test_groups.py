@@ -150,30 +150,33 @@ def test_a_hostile_url_costs_its_length(path: str) -> None:
     assert len(url_place.keys()) == 2 + PREFIXES
 
 
-Visit = tuple[int, bool, float]
-VISITS = st.lists(st.tuples(st.integers(0, 8), st.booleans(), st.floats(0.0, 1.0)), max_size=40)
+Visit = tuple[int, bool, float, bool]
+VISITS = st.lists(
+    st.tuples(st.integers(0, 8), st.booleans(), st.floats(0.0, 1.0), st.booleans()), max_size=40
+)
 
 
 def counted(visits: list[Visit]) -> npt.NDArray[np.void]:
-    """`count_visits` of visits: directory, whether it had changed, and the probability of that."""
-    columns = ([visit[column] for visit in visits] for column in range(3))
+    """`count_visits` of visits: directory, whether it had changed, the probability of that, and warm-up."""
+    columns = ([visit[column] for visit in visits] for column in range(4))
     return count_visits(
-        *(np.array(values, dtype) for values, dtype in zip(columns, ("u4", "?", "f8"), strict=True))
+        *(np.array(values, dtype) for values, dtype in zip(columns, ("u4", "?", "f8", "?"), strict=True))
     )
 
 
-def expected(visits: list[Visit]) -> list[tuple[int, int, int, float]]:
+def expected(visits: list[Visit]) -> list[tuple[int, int, int, float, int, int]]:
     """The same by definition: sums by directory, of probabilities in units of 2**-24."""
-    sums: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
-    for group, changed, predicted in visits:
-        for position, value in enumerate((1, int(changed), round(predicted * 2**24))):
+    sums: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0])
+    for group, changed, predicted, warmup in visits:
+        values = (1, changed, round(predicted * 2**24), warmup, warmup and changed)
+        for position, value in enumerate(values):
             sums[group][position] += value
-    return [(group, n, result, units / 2**24) for group, (n, result, units) in sorted(sums.items())]
+    return [(group, n, result, units / 2**24, *of) for group, (n, result, units, *of) in sorted(sums.items())]
 
 
 @given(visits=VISITS)
 def test_visits_are_counted_by_directory(visits: list[Visit]) -> None:
-    """Visits, changes and expected changes of each directory visited, by its number."""
+    """Visits, changes and expected changes of each directory visited, and those of the warm-up."""
     table = counted(visits)
     assert table.dtype == GROUP_VISITS
     assert table.tolist() == expected(visits)

@@ -37,6 +37,7 @@ class Visit(NamedTuple):
     cycle: int
     page: int
     found: bool
+    warmup: bool = False
 
 
 class Web(NamedTuple):
@@ -62,9 +63,9 @@ def webs(draw):
     directory = draw(st.lists(st.integers(0, len(site) - 1), min_size=pages, max_size=pages))
     first = draw(st.lists(st.integers(0, 4), min_size=pages, max_size=pages))
     cycle = draw(st.integers(5, 16))
-    one = st.tuples(st.integers(1, cycle), st.integers(0, pages - 1), st.booleans())
+    one = st.tuples(st.integers(1, cycle), st.integers(0, pages - 1), st.tuples(st.booleans(), st.booleans()))
     drawn = {(c, page): found for c, page, found in draw(st.lists(one, max_size=80)) if c > first[page]}
-    visits = [Visit(c, page, found) for (c, page), found in sorted(drawn.items())]
+    visits = [Visit(c, page, *found) for (c, page), found in sorted(drawn.items())]
     return Web(directory, site, first, visits, cycle, draw(st.sampled_from([0.0, 0.25, 1.0])))
 
 
@@ -116,6 +117,9 @@ class Plain:
             [visit for visit in web.visits if visit.cycle >= since and within(visit.page)]
             for within in (lambda p: True, self.on_site(site), self.in_directory(directory))
         )
+        # Without warm-up visits, but of cycles that have no others.
+        only_warmup = {visit.cycle for visit in crawl} - {visit.cycle for visit in crawl if not visit.warmup}
+        crawl = [visit for visit in crawl if not visit.warmup or visit.cycle in only_warmup]
         overall = (found(crawl) + 0.1) / (len(crawl) + 1.0)
         shrunk = (found(of_site) + overall) / (len(of_site) + 1.0)
         neighbours = [p for p in range(len(web.directory)) if self.on_site(site)(p)]
@@ -185,7 +189,8 @@ class Kept:
                 {name: self.state[name][rows] for name in ("E", "T", "last_cycle")}, cycle
             )
             changed = np.array([visit.found for visit in part], bool)
-            parts.append(count_visits(self.group[rows], changed, predicted))
+            warmup = np.array([visit.warmup for visit in part], bool)
+            parts.append(count_visits(self.group[rows], changed, predicted, warmup))
         return add_up(parts)
 
     def site_sums(self) -> PageSums:

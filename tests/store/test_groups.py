@@ -62,21 +62,26 @@ def test_blocks_of_directories_are_filled_one_after_the_other(sizes: list[int], 
     assert lengths == [rows] * (count // rows) + [count % rows] * (count % rows > 0)
 
 
-@given(visits=st.lists(st.tuples(st.integers(0, 10**9), st.booleans(), st.floats(0, 1)), max_size=30))
+VISIT = st.tuples(st.integers(0, 10**9), st.booleans(), st.floats(0, 1), st.booleans())
+
+
+@given(visits=st.lists(VISIT, max_size=30))
 def test_counting_costs_nothing_for_directories_without_visits(
-    visits: list[tuple[int, bool, float]],
+    visits: list[tuple[int, bool, float, bool]],
 ) -> None:
     """Numbers of any size are counted one by one, in any parts."""
     parts = []
     for start in range(0, len(visits), 7):
-        group, changed, predicted = zip(*visits[start : start + 7], strict=True)
-        parts.append(JudgedVisits(np.array(group, np.uint32), np.array(changed), np.array(predicted)))
+        group, *of_visits = map(np.array, zip(*visits[start : start + 7], strict=True))
+        parts.append(JudgedVisits(group.astype(np.uint32), *of_visits))
     expected: dict[int, list[float]] = {}
-    for group, changed, predicted in visits:
-        sums = expected.setdefault(group, [0, 0, 0.0])
+    for group, changed, predicted, warmup in visits:
+        sums = expected.setdefault(group, [0, 0, 0.0, 0, 0])
         sums[0] += 1
         sums[1] += changed
         sums[2] += round(predicted * 2**24) / 2**24
+        sums[3] += warmup
+        sums[4] += warmup and changed
     counted = sums_by_group(parts)
     assert counted.dtype == GROUP_VISITS
     assert counted.tolist() == [(group, *expected[group]) for group in sorted(expected)]

@@ -358,7 +358,8 @@ class GrowthReplay:
     def _counted(self, pages: Array) -> npt.NDArray[Any]:
         state = {name: self.state[name][pages] for name in ("E", "T", "last_cycle")}
         predicted = terminals.change_probability(state, self._number)
-        return count_visits(self.state["group"][pages], self._outdated[pages], predicted)
+        is_warmup = self.state["n"][pages] < self._crawl.warmup
+        return count_visits(self.state["group"][pages], self._outdated[pages], predicted, is_warmup)
 
     def _planned_first_visits(self) -> Array:
         """Pages known since earlier cycles that get their first visit now, in order."""

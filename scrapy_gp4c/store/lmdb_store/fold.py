@@ -77,7 +77,7 @@ def _apply(tables: Tables, all_visits: Array, all_notes: Array, cycle: int, size
             (rows["page"] - first).astype(np.intp) for rows in (visits, block_notes, gained)
         )
         claimed = claims_fold.begin(txn, block, state, visits, block_notes)
-        judged = judged_visits(state, visited, visits["outcome"], cycle)
+        judged = judged_visits(state, visited, visits, cycle)
         columns.apply_visits(state, visited, visits, cycle, brought[visits["page"]])
         claims.apply_notes(state, named, block_notes)
         if (weighed := of_weights(block_notes)).any():

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.page_state import columns
-from scrapy_gp4c.page_state.groups import GROUP_VISITS, KEPT_CYCLES
+from scrapy_gp4c.page_state.groups import GROUP_VISITS, KEPT_CYCLES, SUMS
 from scrapy_gp4c.scoring import terminals
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.lmdb_store import fold
@@ -160,7 +160,7 @@ class _Rewriting:
             gone[cycle] = len(going)
             rows = np.searchsorted(self._gone, going["page"])
             if cycle > self._old.last_cycle - KEPT_CYCLES:
-                sums[cycle] = sums_by_group([judged_visits(state, rows, going["outcome"], cycle)])
+                sums[cycle] = sums_by_group([judged_visits(state, rows, going, cycle)])
             columns.observe(state, rows, going["outcome"], cycle)
             fold.put_visits(self._new, cycle, 0, renumbered(visits, self._new_id), self._sizes)
         for cycle in range(max(1, self._old.last_cycle - KEPT_CYCLES + 1), self._old.last_cycle + 1):
@@ -214,7 +214,7 @@ def _less(sums: Array, gone_sums: Array) -> Array:
     position = np.searchsorted(staying["group"], gone_sums["group"])
     known = position < len(staying)
     known[known] = staying["group"][position[known]] == gone_sums["group"][known]
-    for name in ("visits", "changes", "predicted"):
+    for name in SUMS:
         staying[name][position[known]] -= gone_sums[name][known]
     # Where visits were dropped, the expected changes of the others are not those that were summed up.
     np.maximum(staying["predicted"], 0, out=staying["predicted"])

@@ -230,7 +230,7 @@ def _import_batch(
         visits["distance"] = outcomes.NO_DISTANCE
         claimed = np.array(claims_of_cycle[cycle], CLAIM)
         tallied = before_visits(state, rows, visits["outcome"], claimed, cycle)
-        judged = judged_visits(state, rows, visits["outcome"], cycle)
+        judged = judged_visits(state, rows, visits, cycle)
         measured = gains[gains["gap_cycles"] == cycle]
         of_page = measured["page"].astype(np.intp)
         measured["gap_cycles"] -= np.where(outcome[of_page] == FIRST, cycle, state["last_cycle"][of_page])

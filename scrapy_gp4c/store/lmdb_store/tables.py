@@ -20,7 +20,7 @@ import lmdb
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.arrays import Array
+from scrapy_gp4c.arrays import Array, Bools
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import columns
@@ -35,7 +35,7 @@ from scrapy_gp4c.page_state.groups import (
     count_visits,
     place_of_url,
 )
-from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, PLAN, VISIT, among
+from scrapy_gp4c.page_state.outcomes import CHANGED, JUDGED, PLAN, VISIT, WARMUP, among
 from scrapy_gp4c.scoring import first_visits, refresh_value, weights
 from scrapy_gp4c.scoring.refresh_value import GAIN
 from scrapy_gp4c.scoring.terminals import change_probability
@@ -274,22 +274,25 @@ class JudgedVisits(NamedTuple):
     group: Array
     changed: Array
     predicted: Array
+    is_warmup: Bools
 
 
-def judged_visits(state: Columns, rows: npt.NDArray[np.intp], outcome: Array, cycle: int) -> JudgedVisits:
-    """Judged ones among visits of `cycle`; ``state``: columns before; ``rows``, ``outcome``: ``[V]``."""
-    judged = among(outcome, JUDGED)
+def judged_visits(state: Columns, rows: npt.NDArray[np.intp], visits: Array, cycle: int) -> JudgedVisits:
+    """Judged ones among visits of `cycle`, dtype `VISIT`; ``state``: columns before; ``rows``: ``[V]``."""
+    outcome, judged = visits["outcome"], among(visits["outcome"], JUDGED)
     before = {name: state[name][rows[judged]] for name in ("group", "E", "T", "last_cycle")}
-    return JudgedVisits(before["group"], outcome[judged] == CHANGED, change_probability(before, cycle))
+    predicted = change_probability(before, cycle)
+    is_warmup = visits["kind"][judged] == WARMUP
+    return JudgedVisits(before["group"], outcome[judged] == CHANGED, predicted, is_warmup)
 
 
 def sums_by_group(parts: Sequence[JudgedVisits]) -> Array:
     """Sums of visits by directory, `GROUP_VISITS`, at a cost by the visits and not by the directories."""
     if not parts:
         return GROUP_ROWS.none()
-    group, changed, predicted = map(np.concatenate, zip(*parts, strict=True))
+    group, *of_visits = map(np.concatenate, zip(*parts, strict=True))
     numbers, local = np.unique(group, return_inverse=True)
-    visits = count_visits(local, changed, predicted)
+    visits = count_visits(local, *of_visits)
     visits["group"] = numbers
     return visits
 

@@ -17,7 +17,7 @@ from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state import columns
 from scrapy_gp4c.page_state.claims import CLAIM, NO_CLAIMS, after_visits, before_visits
 from scrapy_gp4c.page_state.columns import COLUMNS, EXTRAS, Columns
-from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS, KEPT_CYCLES
+from scrapy_gp4c.page_state.groups import GROUP, KEPT_CYCLES, SUMS
 from scrapy_gp4c.page_state.outcomes import OUTCOMES, VISIT
 from scrapy_gp4c.scoring import hints, refresh_value
 from scrapy_gp4c.scoring.weights import are_weights
@@ -286,7 +286,7 @@ def derive(tables: Tables) -> Derived:
             seen = before_visits(state, rows, outcome, claimed, cycle)
             counts = hints.decayed(counts, hints.counted(seen.outcomes, site_of[seen.group], len(sites)))
         if cycle > max(0, last - KEPT_CYCLES):
-            sums[cycle] = sums_by_group([judged_visits(state, rows, outcome, cycle)])
+            sums[cycle] = sums_by_group([judged_visits(state, rows, visits, cycle)])
         columns.observe(state, rows, outcome, cycle)
         state["last_attempt"][rows] = cycle
         if claims:
@@ -326,7 +326,7 @@ def _sums(tables: Tables, expected_sums: dict[int, Array]) -> Iterator[str]:
     for cycle, expected in expected_sums.items():
         stored = tables.group_visits(cycle)
         # Expected changes follow from dropped visits, too.
-        names = ["group", "visits", "changes", *(() if tables.dropped else ("predicted",))]
+        names = ["group", *(name for name in SUMS if name != "predicted" or not tables.dropped)]
         if cycle > tables.dropped and not np.array_equal(expected[names], stored[names]):
             by_visits, in_table = (
                 dict(zip(sums["group"].tolist(), sums.tolist(), strict=True)) for sums in (expected, stored)
@@ -343,8 +343,11 @@ def _sums(tables: Tables, expected_sums: dict[int, Array]) -> Iterator[str]:
 
 
 def _in_words(visits: tuple[Any, ...] | None) -> str:
-    _, judged, changes, predicted = visits or (0,) * len(GROUP_VISITS.names or ())
-    return f"{counted(judged, 'judged visit')} with {counted(changes, 'change')}, {predicted} expected"
+    judged, changes, predicted, warmup, warmup_changes = (visits or (0,) * (len(SUMS) + 1))[1:]
+    return (
+        f"{counted(judged, 'judged visit')} with {counted(changes, 'change')}, {predicted} expected, "
+        f"in the warm-up {warmup:,} with {warmup_changes:,}"
+    )
 
 
 def has_all_visits(columns: Columns, dropped: int) -> npt.NDArray[np.bool_]:
