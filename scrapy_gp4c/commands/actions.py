@@ -107,7 +107,7 @@ def add_actions(
     store_actions = store.add_subparsers(
         dest="store_action", required=True, metavar="ACTION", parser_class=ScoreParser
     )
-    parsers = {}
+    parsers: dict[str, argparse.ArgumentParser] = {}
     for name, action in ACTIONS.items():
         of_store = name.startswith("store ")
         listed: dict[str, Any] = {"help": action.help} if of_store else {}
