@@ -754,11 +754,11 @@ _RUN_AFTER: Final = re.compile(
 
 def _counts_down(said: list[str], before: str, after: str) -> bool:
     """Whether words beside a span of one unit say that it runs out: "noch 5 Tage", "5 days left"."""
-    if not _RUNS_OUT.isdisjoint(_LAST_WORDS.findall(_CLAUSE.split(after, 1)[0])[:1]):
+    behind, near = _LAST_WORDS.findall(_CLAUSE.split(after, 1)[0])[:2], said[-2:]
+    if not _RUNS_OUT.isdisjoint((*behind[:1], "_".join(behind), "_".join(near))):
         return True
-    near = said[-2:]
     if near[-1:] and near[-1] in _ONLY:
-        return near[0] in _RUNS_OUT or near == ["plus", "que"]
+        return near[0] in _RUNS_OUT
     is_label = before.rstrip().endswith(":")
     return near[-1:] != [] and near[-1] in _RUNS_OUT and (is_label or near[-1] not in ("left", "remaining"))
 

@@ -992,6 +992,8 @@ def test_statements_are_not_masked(before: str, after: str) -> None:
         ("Your session will expire in 19:59", "Your session will expire in 17:03"),
         ("Offer: 5 hours left", "Offer: 4 hours left"),
         ("Noch 5 Tage bis zum Start", "Noch 4 Tage bis zum Start"),
+        ("Pledge now: 5 days to go", "Pledge now: 4 days to go"),
+        ("Még 5 nap van hátra", "Még 4 nap van hátra"),
         ("Plus que 5 jours pour en profiter", "Plus que 4 jours pour en profiter"),
         ("Quedan solo 5 días", "Quedan solo 4 días"),
         ("Осталось 5 дней", "Осталось 4 дня"),
