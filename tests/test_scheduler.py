@@ -458,20 +458,9 @@ async def test_a_page_without_a_copy_is_asked_for_again_beside_a_jobdir(
     site: Site, store_path: Path, tmp_path: Path
 ) -> None:
     """The JOBDIR of a finished run has seen the request of a page that failed; its next visit goes on."""
-
-    class Linking(Spider):
-        name = "linking"
-
-        async def start(self) -> AsyncIterator[Any]:
-            """Ask for the page itself, before the plan does."""
-            yield Request(self.site.url("/fails"))
-
-        def parse(self, response: Any) -> None:
-            """Read it."""
-
     site.pages["/fails"] = lambda request: request.setResponseCode(404) or b""
     for cycle in (1, 2, 3):
-        await crawl(Linking, store_path, {"JOBDIR": str(tmp_path / "job"), "GP4C_BUDGET": 1.0}, site=site)
+        await crawl(Pages, store_path, {"JOBDIR": str(tmp_path / "job"), "GP4C_BUDGET": 1.0}, site=site)
         assert outcomes(store_path, cycle)["/fails"] == ["gone"], cycle
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.http import HtmlResponse
 from twisted.web.http import Request as ServerRequest
 
@@ -610,17 +610,9 @@ def test_waits_that_servers_ask_for(value: str | None, wait_s: float) -> None:
 async def test_a_policy_that_samples_ends_where_all_samples_are_doubted(site: Site, store_path: Path) -> None:
     """Nobody waits for doubtful answers: the policy was asked for its next round for ever."""
     paths = [f"/{number}" for number in range(6)]
-
-    class Start(Spider):
-        name = "start"
-        start_urls = tuple(map(site.url, paths))
-
-        def parse(self, response: Any) -> None:
-            """Read it."""
-
     settings = {"GP4C_POLICY": "groups", "GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 1}
     for day in range(1, 4):
         busy = html("please wait, this server is busy at the moment " * 3)
         site.pages = {path: busy if day == 3 else html(f"{path} of {day} " * 20) for path in paths}
-        crawler = await crawl(Start, store_path, settings)
+        crawler = await crawl(Pages, store_path, settings, site=site)
         assert crawler.stats.get_value("finish_reason") == "finished"

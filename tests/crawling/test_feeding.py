@@ -1,39 +1,23 @@
 """Order in which the pages of a plan go into Scrapy's queue, and out of it; the frontier."""
 
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scrapy import Request, Spider
 
 from scrapy_gp4c.crawling import feeding
 from scrapy_gp4c.crawling.feeding import CHUNK_PAGES, MIN_HOSTS, Frontier, host_of
-from tests.support.loopback import Site, crawl, html
+from tests.support.loopback import Pages, Site, crawl, html
 
 PAGES = 6
 
 
-class Once(Spider):
-    """Asks for every page in its first run only."""
-
-    name = "once"
-    runs = 0
-
-    async def start(self) -> AsyncIterator[Any]:
-        Once.runs += 1
-        for page in range(PAGES if Once.runs == 1 else 0):
-            yield Request(self.site.url(f"/{page}"))
-
-    def parse(self, response: Any) -> None:
-        """Read a page."""
-
-
 async def test_a_small_plan_is_visited_best_first(site: Site, store_path: Path) -> None:
     """Though all of it is read at once, and Scrapy's queue gives what came last first."""
-    Once.runs = 0
+    urls = [site.url(f"/{page}") for page in range(PAGES)]
     settings = {
         "GP4C_SCORE_FUNCTION": "X",
         "GP4C_BUDGET": 1.0,
@@ -46,7 +30,7 @@ async def test_a_small_plan_is_visited_best_first(site: Site, store_path: Path) 
             version = f"version {min(cycle, page)} " * 30  # it has changed in as many cycles as its number
             site.pages[f"/{page}"] = html(f"a page about {page} with {version}")
         site.log.clear()
-        await crawl(Once, store_path, settings, site=site)
+        await crawl(Pages, store_path, settings, urls=urls if cycle == 0 else ())
     assert [path for _, path in site.log if path[1:].isdigit()] == [
         f"/{page}" for page in reversed(range(PAGES))
     ]

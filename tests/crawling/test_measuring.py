@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scrapy import Spider
-from scrapy.http import TextResponse
 
 from benchmarks.simulated_crawl import crawl_store
 from scrapy_gp4c.crawling import measuring
@@ -24,7 +22,7 @@ from scrapy_gp4c.search.queries import read_query_log
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import SEARCH_INDEX as FILE
 from tests.support import live_replay
-from tests.support.loopback import Site, crawl, html, stats
+from tests.support.loopback import Pages, Site, crawl, html, stats
 from training import learn
 from training.histories.contents import read_contents
 from training.replaying.refresh_value import QualityMeasure, with_refresh_values
@@ -44,15 +42,6 @@ WORDS = [
     "lemon",
     "maple",
 ]
-
-
-class GivenPages(Spider):
-    """Asks for the pages that it is given."""
-
-    name = "given"
-
-    def parse(self, response: TextResponse) -> None:
-        """Nothing else."""
 
 
 def texts(seed: int = 3) -> list[list[str | None]]:
@@ -95,11 +84,11 @@ async def crawled(
     site: Site, store: Path, said: list[list[str | None]], settings: dict[str, Any]
 ) -> list[Any]:
     """Crawl cycle after cycle; returns the finished crawlers."""
-    GivenPages.start_urls = [site.url(f"/{page}") for page in range(PAGES)]
+    urls = [site.url(f"/{page}") for page in range(PAGES)]
     crawlers = []
     for row in said:
         serve(site, row)
-        crawlers.append(await crawl(GivenPages, store, settings))
+        crawlers.append(await crawl(Pages, store, settings, urls=urls))
     return crawlers
 
 
