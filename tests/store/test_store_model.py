@@ -141,6 +141,11 @@ def url_of(number: int) -> str:
     return f"http://h{number % 3}/{number % 6}/{number}"
 
 
+def kind_of(page: int) -> str:
+    """Kind of all visits to a page."""
+    return "warmup" if page % 2 else "ranked"
+
+
 class StoreMachine(RuleBasedStateMachine):
     """Calls in any order; every invariant compares the store with the model."""
 
@@ -247,7 +252,7 @@ class StoreMachine(RuleBasedStateMachine):
                     outcome,
                     time=1.5,
                     fingerprint=fingerprint,
-                    kind="ranked",
+                    kind=kind_of(page),
                     bytes=fingerprint % 5,
                     latency_s=fingerprint % 3 / 1000,
                 )
@@ -313,6 +318,7 @@ class StoreMachine(RuleBasedStateMachine):
                             outcome,
                             1.5,
                             fingerprint=fingerprint,
+                            kind=kind_of(page),
                             bytes=fingerprint % 5,
                             latency_s=fingerprint % 3 / 1000,
                         )
@@ -322,9 +328,9 @@ class StoreMachine(RuleBasedStateMachine):
                 self.reopen()
             self.finish()
 
-    def group_rows(self, cycle: int) -> set[tuple[int, int, int, float]]:
-        """What the visits of a cycle tell of directories: number, visits, changes, changes expected."""
-        result: dict[int, tuple[int, int, float]] = {}
+    def group_rows(self, cycle: int) -> set[tuple[int, int, int, float, int, int]]:
+        """What visits tell of directories: number, visits, changes, changes expected, and the warm-up."""
+        result: dict[int, tuple[int, int, float, int, int]] = {}
         for number, outcome in self.folded.get(cycle, {}).items():
             if outcome in JUDGED:
                 page = self.pages[number]
@@ -333,9 +339,12 @@ class StoreMachine(RuleBasedStateMachine):
                 copies = [visit[0] for visit in before if visit[1] not in FAILED]
                 gap_cycles = cycle - (copies[-1] if copies else 0)
                 p = -math.expm1(-(changes + 0.1) / (cycles + 1) * gap_cycles)
-                visits, changed, predicted = result.get(page.group, (0, 0, 0.0))
+                visits, changed, predicted, *warmup = result.get(page.group, (0, 0, 0.0, 0, 0))
                 predicted += round(p * 2**24) / 2**24
-                result[page.group] = visits + 1, changed + (outcome == "changed"), predicted
+                values = 1, int(outcome == "changed")
+                of_warmup = values if kind_of(number) == "warmup" else (0, 0)
+                warmup = [one + more for one, more in zip(warmup, of_warmup, strict=True)]
+                result[page.group] = visits + 1, changed + values[1], predicted, warmup[0], warmup[1]
         return {(group, *sums) for group, sums in result.items()}
 
     @invariant()
