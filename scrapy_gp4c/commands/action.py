@@ -39,7 +39,7 @@ def _budget(text: str) -> str:
         budget(text)
     except ValueError:
         expected = "expected a share above 0 and at most 1, such as 0.05, or a count of at least 1"
-        raise ArgumentTypeError(f"{expected}; found {text!r}") from None
+        raise ArgumentTypeError(f"{expected}; found {text[:40]!r}") from None
     return text
 
 

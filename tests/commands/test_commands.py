@@ -154,7 +154,7 @@ def test_errors_are_one_message(project_directory: Path, tmp_path: Path) -> None
         (("export", "news", "-o", "/nowhere/x", "-s", store), "there is no page store"),
         (("frobnicate", "news"), "invalid choice"),
         (("status", "news", "-s", f"GP4C_STORE={'x' * 5000}"), "File name too long. Check"),
-        (("plan", "news", "-s", store, "--budget", "9" * 400), "GP4C_BUDGET must be"),
+        (("plan", "news", "-s", store, "--budget", "9" * 400), "or a count of at least 1; found '999"),
         (("changes", "news", "--cycle", "9" * 30), "expected a count of at most 2147483647"),
         (("monitor", "news", "--every", "9" * 400 + "h"), "expected a duration"),
         (("status", "news", "--cycles", "some"), "expected a count of at least 1; found 'some'"),
