@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from scrapy_gp4c.page_state.rules import PageRule, Span, read_rules, read_span, rule_of, url_matches
+from scrapy_gp4c.page_state.rules import (
+    Distance,
+    PageRule,
+    Span,
+    read_distance,
+    read_rules,
+    read_span,
+    rule_of,
+    url_matches,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,10 +33,12 @@ def test_a_rule_that_cannot_be_kept_is_one_error(rule: dict[str, Any], message: 
         read_rules([{"match": "*", **rule}])
 
 
-def test_times_have_units() -> None:
-    """From seconds to weeks."""
+def test_times_and_distances_have_units() -> None:
+    """From seconds to weeks; words or a share of them, and nothing of the other."""
     seconds = [read_span(f"2{unit}").seconds for unit in "smhdw"]
     assert seconds == [2, 120, 7200, 172_800, 1_209_600]
+    distances = [read_distance(text) for text in ("any", "words:3", "share:1.5%")]
+    assert distances == [Distance(0, 0.0), Distance(3, 0.0), Distance(0, 0.015)]
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def test_the_rate_of_claims_is_that_of_their_probability(seed: int) -> None:
 
 
 UNLIFTED = (
-    "hinted * t",
+    "2 * hinted * t",
     "hint_rate + t / hinted",
     "default",
     "changes",
