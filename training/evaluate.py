@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
 from scrapy_gp4c.errors import HistoryError
@@ -22,7 +23,7 @@ from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.scoring.functions import ScoreParser, load
 from scrapy_gp4c.scoring.named import DEFAULT
 from training import options
-from training.clustering.clusters import read_groups
+from training.clustering.clusters import CLUSTERS, RecordedCycles, group_texts, read_groups, regrouping
 from training.comparing.evaluation import (
     DEFAULT_SCORES,
     EVERY,
@@ -34,7 +35,9 @@ from training.comparing.evaluation import (
     write_json,
 )
 from training.comparing.leaderboard import Leaderboard, leaderboard, names
+from training.histories.contents import ContentHistory
 from training.histories.history import ChangeHistory
+from training.histories.reading import read_contents_or_history
 from training.papers import lambdacrawl
 from training.replaying.baselines import is_oracle_baseline
 from training.replaying.growth import HUBS, growth_crawl, replay_growth
@@ -56,6 +59,41 @@ from training.reporting.terminal import (
 def _add_group_options(add: options.Add) -> None:
     options.evidence(add)
     add("--groups", type=Path, metavar="NPZ", help="clusters and links of the pages, by training.cluster")
+    add(
+        "--recluster",
+        type=int,
+        metavar="N",
+        help="cluster the pages of contents by the copies of cycle 0 (or --groups), and after every N cycles "
+        "by those that a policy has fetched (default: never)",
+    )
+
+
+def take_groups(args: Namespace, history: ChangeHistory, first: int) -> None:
+    """Attach clusters and links to a history; ``first``: cycles before it in the file.
+
+    Raises HistoryError for groups of other pages, or where there are no contents to cluster.
+    """
+    if args.groups:
+        history.neighbours.groups_by_content = read_groups(args.groups, history)
+    if args.recluster is None:
+        return
+    if args.recluster < 1:
+        raise HistoryError(f"--recluster: expected a number of cycles of at least 1; found {args.recluster}")
+    if args.query_log:
+        raise HistoryError("--recluster goes without --query-log: measure quality with --groups alone")
+    contents = read_contents_or_history(args.history)
+    if not isinstance(contents, ContentHistory):
+        raise HistoryError(
+            f"--recluster needs what the pages said, and {args.history} tells only when they changed: give "
+            "a file of contents, or leave --recluster out"
+        )
+    cycles = RecordedCycles(first, args.every)
+    groups = history.neighbours.groups_by_content
+    clusters = min(CLUSTERS, history.pages) if groups is None else len(groups.order)
+    if groups is None:
+        first_texts = cycles.texts(contents, np.zeros(history.pages, np.int64))
+        history.neighbours.groups_by_content = group_texts(contents, first_texts, clusters, seed=args.seed)
+    history.neighbours.regrouping = regrouping(contents, args.recluster, cycles, clusters, seed=args.seed)
 
 
 def _add_growth_options(add: Callable[..., Any]) -> None:
@@ -189,8 +227,7 @@ def main(arguments: Sequence[str] | None) -> None:
     if args.cycles:
         history = history.take(cycles=cycles)
     history = options.with_evidence(args, history, cycles.start + 1)
-    if args.groups:
-        history.neighbours.groups_by_content = read_groups(args.groups, history)
+    take_groups(args, history, cycles.start)
     _evaluate(args, history, cycles.start + 1)
 
 

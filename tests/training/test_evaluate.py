@@ -17,8 +17,9 @@ from tests.support.linked import write_linked
 from training import cluster, evaluate, learn
 from training.comparing.evaluation import DEFAULT_SCORES
 from training.evaluate import main
-from training.histories.formats import write_text, write_tsv
+from training.histories.formats import write_npz, write_text, write_tsv
 from training.histories.history import ChangeHistory
+from training.histories.models import generate
 from training.histories.reading import read_history
 from training.replaying.metrics import METRICS
 from training.replaying.replay import replay
@@ -262,6 +263,55 @@ def rates(contents: Path, output: Path, *more: str) -> list[float]:
     (result,) = json.loads(output.read_text())["results"]
     rates: list[float] = result["change_rate"]["per_cycle"]
     return rates
+
+
+@pytest.mark.slow
+def test_clusters_made_anew_change_later_cycles_alone(contents: Path, tmp_path: Path) -> None:
+    """After four cycles other pages are visited; up to then the groups are those of the file."""
+    groups = ["--groups", str(contents.with_suffix(".npz")), "--warmup", "0"]
+    stay = rates(contents, tmp_path / "stay.json", *groups)
+    anew = rates(contents, tmp_path / "anew.json", *groups, "--recluster", "4")
+    assert anew[:4] == stay[:4]
+    assert anew[4:] != stay[4:]
+    assert anew == rates(contents, tmp_path / "again.json", *groups, "--recluster", "4")
+
+
+@pytest.mark.slow
+def test_without_a_file_the_clusters_are_of_cycle_0(contents: Path, tmp_path: Path) -> None:
+    """As `training.cluster` makes them, in longer cycles and within a part of the cycles too."""
+    npz = tmp_path / "groups.npz"
+    assert cluster.main([str(contents), "-o", str(npz), "--clusters", "40"]) == 0
+    for more in ([], ["--every", "2"], ["--every", "2", "--cycles", "1:8"]):
+        late = rates(contents, tmp_path / "late.json", *more, "--recluster", "50")
+        assert late == rates(contents, tmp_path / "file.json", *more, "--groups", str(npz))
+    cut = ["--every", "2", "--cycles", "3:8", "--recluster", "2"]
+    assert len(rates(contents, tmp_path / "cut.json", *cut)) == 4
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--recluster", "0"], "at least 1; found 0"),
+        (["--recluster", "2", "--query-log", "log"], "without --query-log"),
+    ],
+)
+def test_what_cannot_be_reclustered_is_refused(
+    more: list[str], message: str, contents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One error that names the option."""
+    log = tmp_path / "log"
+    log.write_text("bread\t3\nstar\t1\n")
+    more = [str(log) if word == "log" else word for word in more]
+    assert evaluate.main([str(contents), "--policy", "cb", *more]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_bits_cannot_be_reclustered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They tell only when pages changed."""
+    path = tmp_path / "history.npz"
+    write_npz(path, generate("poisson", 40, 9, 1))
+    assert evaluate.main([str(path), "--policy", "cb", "--recluster", "2"]) == 2
+    assert "tells only when they changed" in capsys.readouterr().err
 
 
 BESIDE = "first sight of pages found beside the history: used"

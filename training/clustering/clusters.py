@@ -24,6 +24,7 @@ from training.histories.contents import ContentHistory
 from training.histories.history import ChangeHistory, addresses_of, depth_of, domain_of
 from training.histories.links import links_of
 from training.histories.names import PackedNames
+from training.histories.neighbours import Regrouping
 
 _IMAGE: Final = re.compile(r"!\[[^\]\n]*\]\(\s*<?[^)\s>]+|\.\. image::")
 
@@ -68,7 +69,19 @@ def group_pages(
 
     Raises HistoryError for more clusters than pages, unknown features, or if scikit-learn is missing.
     """
-    history, texts = contents.history, contents.texts_at(0)
+    return group_texts(contents, contents.texts_at(0), clusters, features, seed)
+
+
+def group_texts(
+    contents: ContentHistory,
+    texts: Sequence[str | None],
+    clusters: int = CLUSTERS,
+    features: Sequence[str] = FEATURES,
+    seed: int = 0,
+) -> PageGroups:
+    """Clusters of the pages of a file of contents by other texts, ``[P]``: those that a crawl has copies of,
+    say."""
+    history = contents.history
     links = links_of(history.site.tolist(), list(history.page_names or ()), texts)
     known = [text or "" for text in texts]
     page_features = PageFeatures(addresses_of(history), counted_words(known), counts_of(known), links)
@@ -188,6 +201,37 @@ def _library() -> Any:
             "clusters need scikit-learn, which is missing: pip install 'scrapy-gp4c[cluster]'"
         ) from error
     return sklearn
+
+
+class RecordedCycles(NamedTuple):
+    """Recorded cycles of a file that the cycles of a history stand for."""
+
+    first: int = 0
+    """Cycles of the history before its first one."""
+    every: int = 1
+    """Recorded cycles in a cycle of the history."""
+
+    def texts(self, contents: ContentHistory, cycles: npt.NDArray[np.int64]) -> list[str | None]:
+        """Text of every page in its cycle of ``cycles``, ``[P]``."""
+        recorded = (self.first + cycles) * self.every
+        versions = contents.version[recorded, np.arange(len(cycles))]
+        return [contents.texts[number] for number in versions.tolist()]
+
+
+def regrouping(
+    contents: ContentHistory,
+    every_cycles: int,
+    cycles: RecordedCycles = RecordedCycles(),  # noqa: B008 (a tuple)
+    clusters: int = CLUSTERS,
+    features: Sequence[str] = FEATURES,
+    seed: int = 0,
+) -> Regrouping:
+    """Clusters of the copies of a replay, made after every so many cycles; parameters as `group_pages`."""
+
+    def group(copies: npt.NDArray[np.int64]) -> PageGroups:
+        return group_texts(contents, cycles.texts(contents, copies), clusters, features, seed)
+
+    return Regrouping(every_cycles, group)
 
 
 STATE: Final = ("n", "X", "E", "T")

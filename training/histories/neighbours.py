@@ -1,8 +1,9 @@
 """Directories and sites of the pages of a history."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,15 @@ class PageDirectories(NamedTuple):
     group: npt.NDArray[np.intp]
     """``[P]``: number of the page's directory."""
     directories: Directories
+
+
+class Regrouping(NamedTuple):
+    """Maker of new clusters and links from the copies that a replay has fetched."""
+
+    every_cycles: int
+    """Cycles, at least 1, after which groups are made anew, counted from cycle 0."""
+    group: Callable[[npt.NDArray[np.int64]], PageGroups]
+    """Groups of pages by their copies; takes the cycle of each page's copy, ``[P]``."""
 
 
 class Neighbours:
@@ -40,8 +50,18 @@ class Neighbours:
         self._groupings: dict[Name, Grouping] = {}
         self.groups_by_content: PageGroups | None = None
         """Clusters and links of a file (`training.clustering.clusters`)."""
+        self.regrouping: Regrouping | None = None
+        """Maker of clusters and links in replays; None: those of the beginning stay."""
         self.popular: npt.NDArray[np.uint8] | None = None
         """Popularity of pages, ``[P]``; None: it follows from weights and links."""
+
+    def regrouped(self, groups: PageGroups) -> Self:
+        """Neighbours with other clusters and links."""
+        other = copy(self)
+        other.groups_by_content = groups
+        known = self._groupings.items()
+        other._groupings = {name: one for name, one in known if name not in ("cluster", "links")}
+        return other
 
     @property
     def are_named(self) -> bool:

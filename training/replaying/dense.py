@@ -530,11 +530,11 @@ class ReplayEvidence:
         if len(prepared.weights.values):
             self._beside["weight"] = prepared.weights.values
         self._clusters: Grouping | None = None
+        self._recent_visits: list[tuple[Ints, npt.NDArray[np.bool_]]] = []
         if any(name in terminals.CLUSTERED for name in related) and self._neighbours.knows("cluster"):
             recent_changes = prepared.changed[max(0, prepared.warmup - WINDOW_CYCLES) : prepared.warmup]
-            self._clusters = self._neighbours.grouping("cluster")
-            self._beside["cluster"] = self._clusters.number
-            self._clustered = [count_changes(self._clusters.number, row) for row in recent_changes[::-1]]
+            self._recent_visits = [(np.arange(prepared.pages), row) for row in recent_changes[::-1]]
+            self._take_clusters()
         warmup_visits = prepared.warmup_visits if related else []
         self._window = GroupWindow(self._directories, warmup_visits)
         self._finished = list(warmup_visits) if self._is_predicted else []
@@ -559,8 +559,21 @@ class ReplayEvidence:
             measured_columns |= self._distances.columns
         return measured_columns
 
+    def _take_clusters(self) -> None:
+        self._clusters = self._neighbours.grouping("cluster")
+        self._beside["cluster"] = self._clusters.number
+        self._clustered = [
+            count_changes(self._clusters.number[pages], changed) for pages, changed in self._recent_visits
+        ]
+
     def begin(self, cycle: int, salt: np.uint64) -> None:
-        """Begin a cycle without visits."""
+        """Begin a cycle without visits; cluster the current copies anew where that is due."""
+        anew = self._prepared.neighbours.regrouping
+        if anew is not None and cycle > 1 and (cycle - 1) % anew.every_cycles == 0:
+            copies = self.states["last_cycle"].astype(np.int64)
+            self._neighbours = self._neighbours.regrouped(anew.group(copies))
+            if self._clusters is not None:
+                self._take_clusters()
         self._cycle, self.salt = cycle, salt
         if self._distances is not None:
             self._distances.change(np.flatnonzero(self._prepared.changed[cycle - 1]))
@@ -729,6 +742,10 @@ class ReplayEvidence:
             self._finished = [self._counted(), *self._finished[: KEPT_CYCLES - 1]]
         if self._clusters is not None:
             self._clustered = [self._counted_clusters(), *self._clustered[: WINDOW_CYCLES - 1]]
+            self._recent_visits = [
+                (self.visited_pages(), self.is_changed()),
+                *self._recent_visits[: WINDOW_CYCLES - 1],
+            ]
         visited = self.visited_pages()
         if self._worth is not None:
             seen = {name: values[visited] for name, values in self._worth.state.items()}
@@ -1037,7 +1054,11 @@ def replay_dense(
     evidence = ReplayEvidence(prepared, columns)
     planner = _planner(prepared, function, policy, copies)
     promises = prepared.promises
-    sampled = None if by_rounds or promises is not None else compiled_loop(planner, evidence)
+    sampled = (
+        None
+        if by_rounds or prepared.neighbours.regrouping or promises is not None
+        else compiled_loop(planner, evidence)
+    )
     observe: Watch | None = getattr(planner, "observe", None)
     if observe is not None:
         for cycle in range(1, prepared.warmup + 1):
