@@ -85,6 +85,7 @@ LEARNED = {
     "related terminals in rounds": [
         "named.tsv", *LEARN, "--generations", "3", "--terminals", "related", "--policy", ROUNDS,
     ],
+    "front": ["weekly.tsv", *LEARN, "--generations", "3", "--front", "--policy", ROUNDS],
 }  # fmt: skip
 
 

@@ -28,7 +28,8 @@ from training.evolution.discovery import (
     write_discovery,
 )
 from training.evolution.evolve import STARTS, Parameters
-from training.evolution.score_file import learn_to_file
+from training.evolution.front import PREFERENCES
+from training.evolution.score_file import front_of, learn_to_file
 from training.evolution.selection import GUARDED, RULES
 from training.evolution.workers import workers
 from training.histories.growth import GrowthHistory
@@ -40,6 +41,7 @@ from training.reporting.terminal import (
     progress,
     report,
     show_discovery,
+    show_front,
     stopped,
     wide_console,
 )
@@ -52,7 +54,7 @@ TERMINALS: Final[dict[Target, tuple[str, ...]]] = {
 """Function -> its terminals besides the chosen ones."""
 OTHERS: Final = (
     "promote", "fitness", "cost", "protocol", "division", "importance", "every", "claims",
-    "first_sight", "selection", "ties", "forget", "checkpoint", "resume",
+    "first_sight", "selection", "front", "prefer", "ties", "forget", "checkpoint", "resume",
 )  # fmt: skip
 """Options that ``--growth`` refuses: they are for functions that rank pages."""
 
@@ -175,6 +177,7 @@ def _parser() -> argparse.ArgumentParser:
     options.search(add)
     options.evidence(add)
     add("--selection", choices=RULES, default=GUARDED, help="which of the best is taken")
+    _front(add, choices)
     add = command.add_argument_group("the crawl that is replayed").add_argument
     # Budget and policy have no default here: with --promote, what is not given is as the crawl has it.
     budget_help = (
@@ -212,6 +215,19 @@ def _parts(add: options.Add, choices: Choices) -> None:
         "pages, else directories, else pages"
     )
     add("--divide", choices=DIVISIONS, default=choices.division, dest="division", help=divide_help)
+
+
+def _front(add: options.Add, choices: Choices) -> None:
+    front_help = (
+        "two objectives, --fitness and freshness: OUTPUT.front/ gets all that is between them, OUTPUT the "
+        "preferred one"
+    )
+    add("--front", action="store_true", help=front_help)
+    prefer_help = (
+        "which one of --front is taken: the most changes, the freshest, or (balanced) the most changes "
+        "among those at least as fresh as visiting the oldest copies first"
+    )
+    add("--prefer", choices=PREFERENCES, default=choices.prefer, help=prefer_help)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -273,6 +289,8 @@ def _learn(args: argparse.Namespace, words: Sequence[str], errors: Console) -> i
         working=partial(workers, args.jobs, args.backend, args.scheduler),
         shown=partial(bars, errors),
     )
+    if choices.front:
+        show_front(learned, choices, front_of(output), wide_console())
     report(learned, choices, output, wide_console())
     if not learned.complete:
         stopped(learned, choices, words, errors)

@@ -244,10 +244,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (
-            ["--selection", "best", "--fitness", "freshness"],
-            "--fitness, --selection: of what ranks pages, not hubs",
-        ),
+        (["--front", "--fitness", "freshness"], "--fitness, --front: of what ranks pages, not hubs"),
         (["--promote", "score.json"], "--promote: of what ranks pages"),
         (["--discovery", "0"], "--discovery: expected a share above 0, at most 1; found 0.0"),
         (["--score", "nothing at all"], "nothing at all"),

@@ -147,8 +147,9 @@ def test_stopped_in_a_generation_it_is_back_where_all_were(most):
 
 SMALL = Parameters(population=20, generations=5, best_count=8)
 CHOICES = Choices(parameters=SMALL, seeds=2, budget=0.1)
-GUARDED = dataclasses.replace(
+FRONT = dataclasses.replace(
     CHOICES,
+    front=True,
     selection="guarded",
     forget=0.05,
     parameters=dataclasses.replace(SMALL, start="named"),
@@ -173,7 +174,7 @@ def same(one: Learned, other: Learned) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "choices", [CHOICES, dataclasses.replace(CHOICES, protocol="thesis", selection="sum"), GUARDED]
+    "choices", [CHOICES, dataclasses.replace(CHOICES, protocol="thesis", selection="sum"), FRONT]
 )
 def test_same_seed_same_result_whatever_the_jobs(choices):
     """One process or two: the same functions and the same values."""
@@ -197,7 +198,7 @@ def test_different_seeds_differ():
     assert not same(learned(), learned(dataclasses.replace(CHOICES, seed=2)))
 
 
-@pytest.mark.parametrize("choices", [CHOICES, GUARDED])
+@pytest.mark.parametrize("choices", [CHOICES, FRONT])
 def test_continued_run_ends_in_the_same_result(tmp_path, choices):
     """From the states after every single generation."""
     run = identity(HISTORY, choices)
@@ -222,7 +223,7 @@ def test_continued_run_ends_in_the_same_result(tmp_path, choices):
 
 def test_stopped_by_ctrl_c_it_keeps_what_it_has():
     """A KeyboardInterrupt in generation 4: the result of the 3 completed ones; in the first: passed on."""
-    for choices in (*(dataclasses.replace(CHOICES, selection=rule) for rule in RULES), GUARDED):
+    for choices in (*(dataclasses.replace(CHOICES, selection=rule) for rule in RULES), FRONT):
         stopped = learned(choices, watch=Watch(stop=4))
         assert not stopped.complete
         assert stopped.generations == 3
@@ -486,6 +487,17 @@ def test_deepest_tree_lives_through_text_replay_live_use_and_reload(tmp_path):
             np.testing.assert_array_equal(values, replayed[0])
 
 
+def test_a_front_has_its_values_on_every_part():
+    """One of its functions is taken; named functions stand in it where nothing dominates them."""
+    result = learned(FRONT).best
+    assert [one.text for one in result.front if one.taken] == [result.text]
+    for one in result.front:
+        assert set(one.values) == {"training", "validation", "test"}
+        assert set(one.values["test"]) >= set(METRICS)
+    taken = next(one for one in result.front if one.taken)
+    assert taken.values == result.table["learned"]
+
+
 def test_evolution_may_begin_with_what_people_know():
     """The named functions of the terminals and t times each terminal come first, then trees as ever."""
     parameters = dataclasses.replace(SMALL, terminals=("n", "X", "t", "cg"), start="named")
@@ -577,10 +589,11 @@ def test_all_terminals_are_those_that_the_history_can_replay():
     assert {"near_site", "t", "X"} < {*fitting}
 
 
-def test_everything_is_replayed_under_the_policy():
+@pytest.mark.parametrize("front", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_everything_is_replayed_under_the_policy(front):
     """Fitness, selection and tables: a policy that looks at what it found gives other values than top_k."""
     policy = "tests.support.policies.siblings"
-    choices = dataclasses.replace(GUARDED, policy=policy, forget=0.0)
+    choices = dataclasses.replace(FRONT, front=front, policy=policy, forget=0.0)
     result = learned(choices).best
     (parts,) = prepare_splits(HISTORY, choices)
     for part, truth in zip(("training", "validation", "test"), parts[:3], strict=True):

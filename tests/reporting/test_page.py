@@ -1,10 +1,12 @@
 """Reports: read in a real browser, and checked as text where there is none."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.terminals import TERMINALS
 from tests.support.browser import NEEDS_BROWSER, browser, open_page, requested
 from tests.support.example_results import FORMULA, results
@@ -73,10 +75,13 @@ def test_every_definition_is_a_sentence() -> None:
 
 
 def test_the_formula_is_typeset(tmp_path: Path) -> None:
-    """The formula stands there as MathML and as text."""
+    """The formula stands there as MathML, as text and as a tree with a node for each token."""
     text = render(report.page_of(experiment(tmp_path / "experiment")))
     assert "<mfrac>" in text
     assert f"<code>{FORMULA}</code>" in text
+    tree = re.search(r'<svg class="tree".*?</svg>', text, re.S)
+    assert tree is not None
+    assert tree[0].count('<g class="node') == len(parse(FORMULA).tokens)
 
 
 def test_every_terminal_is_explained_under_a_term_of_its_own() -> None:

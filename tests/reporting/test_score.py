@@ -1,12 +1,14 @@
-"""Typeset formulas, against the expressions they show."""
+"""Typeset formulas and drawn trees, against the expressions they show."""
 
+import itertools
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.scoring.expression import PRIMITIVES, Expression, Token
+from scrapy_gp4c.scoring.expression import PRIMITIVES, Expression, Token, parse
+from training.evolution.evolve import readable
 from training.reporting import score as formula
 
 leaves = st.sampled_from(("n", "X", "t", "cg", "nad_rate")) | st.floats(-1e6, 1e6).map(
@@ -80,5 +82,26 @@ def test_a_power_of_a_power_or_fraction_is_enclosed() -> None:
 
 @given(programs)
 def test_any_expression_can_be_shown(tokens: tuple[Token, ...]) -> None:
-    """MathML is well formed."""
-    ElementTree.fromstring(formula.mathml(Expression(tokens).text))
+    """MathML and tree are well formed; the tree has one node per token and one edge less."""
+    text = Expression(tokens).text
+    ElementTree.fromstring(formula.mathml(text))
+    root = ElementTree.fromstring(formula.tree(text))
+    count = len(parse(readable(text)).tokens)
+    assert len(root.findall("g")) == count
+    assert len(root.findall("path")) == count - 1
+
+
+@given(programs)
+def test_nodes_of_a_tree_do_not_touch(tokens: tuple[Token, ...]) -> None:
+    """Boxes of one level lie beside each other, inside the drawing."""
+    root = ElementTree.fromstring(formula.tree(Expression(tokens).text))
+    width = float(root.get("width", "0"))
+    boxes: dict[str, list[tuple[float, float]]] = {}
+    for box in root.iter("rect"):
+        x = float(box.get("x", "0"))
+        boxes.setdefault(box.get("y", ""), []).append((x, x + float(box.get("width", "0"))))
+    for level in boxes.values():
+        ordered = sorted(level)
+        assert all(one[1] <= two[0] + 0.2 for one, two in itertools.pairwise(ordered))
+        assert ordered[0][0] >= -0.2
+        assert ordered[-1][1] <= width + 0.2

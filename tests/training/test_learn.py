@@ -158,6 +158,7 @@ def refused(capsys, *arguments: str) -> str:
         (["--warmup", "8"], "needs at least 5 pages and 27 cycles"),
         (["--output", "/missing/score.json"], "cannot write '/missing/score.json'"),
         (["--backend", "dask"], "needs the address of a scheduler"),
+        (["--front", "--fitness", "freshness"], "a front is of two objectives, freshness and another"),
         (["--policy", "rounds(rounds=0)"], "takes for rounds a whole number from 1"),
     ],
 )
@@ -188,6 +189,38 @@ def test_readable_formula():
     assert parse(readable("X / 2.718281828459045")).terminals == ("X",)
 
 
+FRONT = ["--front", "--terminals", "n,X,t,cg"]
+
+
+def front_content(directory: Path) -> dict[str, object]:
+    files = {path.name: content(path) for path in directory.glob("*.json")}
+    return {**files, "table": (directory / "front.csv").read_text()}
+
+
+def test_a_front_is_a_directory_of_score_files(history, tmp_path, capsys):
+    """All load as crawls load them; the preferred one is the score file, and one of them."""
+    output = tmp_path / "score.json"
+    arguments = [str(history), *FAST, *FRONT, "--generations", "3", "-o", str(output)]
+    results = {}
+    for prefer in ("changes", "freshness", "balanced"):
+        assert main([*arguments, "--prefer", prefer]) == 0
+        out = capsys.readouterr().out
+        assert f"the front of ndcg and freshness; taken: {prefer}" in out
+        assert "GP4C_POLICY" not in out
+        files = sorted((tmp_path / "score.json.front").glob("*.json"))
+        assert [path.stem for path in files] == [f"{position:02}" for position in range(1, len(files) + 1)]
+        texts = [functions.load(str(path)).formula for path in files]
+        results[prefer] = content(output)
+        assert results[prefer]["expression"] in texts
+        assert results[prefer]["parameters"]["prefer"] == prefer
+        assert results[prefer]["parameters"]["front"] is True
+        ndcg = [content(path)["test"]["ndcg"] for path in files]
+        assert len(ndcg) == len(files)
+    assert (tmp_path / "score.json.front" / "front.png").read_bytes()[1:4] == b"PNG"
+    least = [results["changes"]["training"], results["balanced"]["training"]]
+    assert results["freshness"]["training"]["freshness"] >= max(one["freshness"] for one in least) - 0.01
+
+
 def test_the_policy_is_recorded_and_comes_with_its_setting(history, tmp_path, capsys):
     """A function learned under a policy is for crawls under it: the file brings it along."""
     output = tmp_path / "score.json"
@@ -203,7 +236,7 @@ def test_the_policy_is_recorded_and_comes_with_its_setting(history, tmp_path, ca
     assert content(output)["parameters"]["policy"] == "rounds(rounds=2)"
     assert content(output)["parameters"]["protected_division"] == "large"
     assert main([str(history), *FAST, "--generations", "1", "-o", str(output)]) == 0
-    assert not {"policy", "division", "start"} & set(content(output)["parameters"])
+    assert not {"policy", "division", "front", "start"} & set(content(output)["parameters"])
 
 
 @pytest.mark.slow
@@ -274,9 +307,10 @@ def test_where_all_are_equal_nothing_is_written(named_history, tmp_path, capsys)
 
 
 @pytest.mark.slow
-def test_a_killed_run_resumes_to_the_same_file(history, tmp_path):
-    """kill -9 in the middle, then --resume: the score file is that of a run that was left alone."""
-    arguments = [str(history), *FAST, "--generations", "40"]
+@pytest.mark.parametrize("more", [[], FRONT])
+def test_a_killed_run_resumes_to_the_same_files(more, history, tmp_path):
+    """kill -9 in the middle, then --resume: score file and front are those of a run that was left alone."""
+    arguments = [str(history), *FAST, *more, "--generations", "40"]
     assert main([*arguments, "-o", str(tmp_path / "whole.json")]) == 0
     output = tmp_path / "killed.json"
     assert 2 <= killed_after_two_generations(arguments, output) < 40
@@ -284,4 +318,7 @@ def test_a_killed_run_resumes_to_the_same_file(history, tmp_path):
     assert main([*arguments, "-o", str(output)]) == 2, "an unfinished run is not overwritten"
     assert main([*arguments, "-o", str(output), "--resume"]) == 0
     assert content(output) == content(tmp_path / "whole.json")
+    if more:
+        one, other = (front_content(tmp_path / f"{name}.json.front") for name in ("killed", "whole"))
+        assert one == other
     assert not (tmp_path / "killed.json.checkpoint" / "checkpoint.json").exists()

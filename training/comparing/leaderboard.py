@@ -20,6 +20,7 @@ from training.comparing import statistics
 from training.comparing.evaluation import UNDER, Evaluation, Result, evaluate
 from training.comparing.statistics import Mean
 from training.evolution.evolve import Json
+from training.evolution.front import undominated
 from training.histories.history import ChangeHistory
 from training.replaying.baselines import BASELINES, ORACLE_MEANINGS, ORACLE_SOURCE, is_oracle_baseline
 from training.replaying.metrics import METRICS, ORACLE
@@ -86,16 +87,6 @@ class Leaderboard:
             entry |= {"policy": row.result.policy}
             entry |= {name: standing.to_json() for name, standing in row.metrics.items()}
         return document
-
-
-def undominated(values: Sequence[tuple[float, float]]) -> list[int]:
-    """Indices, ascending, of the pairs that no other one dominates; of equal pairs the first."""
-    firsts = {pair: index for index, pair in reversed([*enumerate(values)])}
-    return [
-        index
-        for pair, index in sorted(firsts.items(), key=lambda item: item[1])
-        if not any(one != pair and one[0] >= pair[0] and one[1] >= pair[1] for one in firsts)
-    ]
 
 
 def _number(value: float) -> float | None:

@@ -28,9 +28,9 @@ from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.store.records import CycleRecord
 from training.evolution.choices import Choices, prepare_splits
 from training.evolution.evolve import named_expression
+from training.evolution.front import GUARD
 from training.evolution.learning import ProgressListener, learn
 from training.evolution.score_file import write_learned
-from training.evolution.selection import GUARD
 from training.evolution.workers import Fitness, Workers, load_fitness
 from training.histories.history import ChangeHistory
 from training.histories.splits import Division, HistorySplit
@@ -70,15 +70,26 @@ class Decision:
     """Probability that a loss of freshness of `GUARD_MARGIN` looks as small by chance."""
     pages: int
     cycles: int
+    loss_probability: float | None = None
+    """With two objectives: probability that a loss of `metric` of `GUARD_MARGIN` looks as small by chance."""
+    freshness_gain_probability: float | None = None
+    """With two objectives: p value of the gain in freshness."""
 
     def __str__(self) -> str:
+        other_way = ""
+        if self.loss_probability is not None:
+            other_way = (
+                "\n  and the other way round: "
+                f"p = {self.loss_probability:.3g} for a loss of {self.metric} of {GUARD_MARGIN:g} or more, "
+                f"p = {self.freshness_gain_probability:.3g} for a gain of {GUARD} by chance"
+            )
         return (
             f"{'PROMOTED' if self.promoted else 'KEPT the function in use'}: {self.reason}\n"
             f"judged on {counted(self.pages, 'held-out page')}, the newest {counted(self.cycles, 'cycle')}:\n"
             f"  {self.metric}: in use {self.champion:.4f}, challenger {self.challenger:.4f} "
             f"(p = {self.probability:.3g} for a gain by chance)\n"
             f"  {GUARD}: in use {self.champion_freshness:.4f}, challenger {self.challenger_freshness:.4f} "
-            f"(p = {self.freshness_probability:.3g} for a loss of {GUARD_MARGIN:g} or more)"
+            f"(p = {self.freshness_probability:.3g} for a loss of {GUARD_MARGIN:g} or more){other_way}"
         )
 
 
@@ -151,13 +162,15 @@ def decide(
         for function in (champion, challenger)
     ]
     goals = [
-        Verdict.of(name, values[1][row] - values[0][row]) for row, name in enumerate((fitness.name, GUARD))
+        Verdict.of(name, values[1][row] - values[0][row], 2 if choices.front else 1)
+        for row, name in enumerate((fitness.name, GUARD))
     ]
-    promoted, reason = verdict_of(*goals)
+    promoted, reason = (on_two if choices.front else on_one)(*goals)
     if not any(goal.differs for goal in goals):
         reason = "both rank alike in every judged cycle"
     means = [[float(row.mean()) for row in pair] for pair in values]
     first, second = goals
+    of_two = (first.loss, second.gain) if choices.front else ()
     return Decision(
         promoted,
         reason,
@@ -170,6 +183,7 @@ def decide(
         second.loss,
         history.pages,
         cycles,
+        *of_two,
     )
 
 
@@ -187,14 +201,15 @@ class Verdict(NamedTuple):
     """Whether the upper bound of the loss is not below `GUARD_MARGIN`."""
 
     @classmethod
-    def of(cls, name: str, differences: Floats) -> Self:
+    def of(cls, name: str, differences: Floats, chances: int) -> Self:
+        """``chances``: objectives in which a gain counts; they share the level (Bonferroni)."""
         gain, loss = chance(differences), chance(differences + GUARD_MARGIN)
-        better = bool(differences.mean() > 0 and gain <= LEVEL)
+        better = bool(differences.mean() > 0 and gain <= LEVEL / chances)
         return cls(name, bool(differences.any()), gain, loss, better, loss > GUARD_LEVEL)
 
 
-def verdict_of(goal: Verdict, guard: Verdict) -> tuple[bool, str]:
-    """Decision and reason: better in the fitness, freshness surely not worse."""
+def on_one(goal: Verdict, guard: Verdict) -> tuple[bool, str]:
+    """Decision and reason by one objective: better in the fitness, freshness surely not worse."""
     if not goal.better:
         return False, f"its {goal.name} is not significantly better (p above {LEVEL:g})"
     if guard.worse:
@@ -203,6 +218,22 @@ def verdict_of(goal: Verdict, guard: Verdict) -> tuple[bool, str]:
             f"its {goal.name} is significantly better, but its {guard.name} may be worse by {GUARD_MARGIN:g}",
         )
     return True, f"its {goal.name} is significantly better and its {guard.name} not worse"
+
+
+def on_two(one: Verdict, other: Verdict) -> tuple[bool, str]:
+    """Decision and reason by two objectives: better in one, not worse in the other."""
+    better = [goal for goal in (one, other) if goal.better]
+    worse = [goal for goal in (one, other) if goal.worse]
+    if not better:
+        return (
+            False,
+            f"neither its {one.name} nor its {other.name} is significantly better (p above {LEVEL / 2:g})",
+        )
+    if worse:
+        return on_one(better[0], worse[0])
+    if len(better) == 2:
+        return True, f"its {one.name} and its {other.name} are significantly better"
+    return on_one(better[0], other if better[0] is one else one)
 
 
 PROMOTED: Final = 0
@@ -275,14 +306,16 @@ def not_worse(
 ) -> set[str]:
     """Expressions that lose no freshness to `champion` in any split; see `GUARD_MARGIN`.
 
-    ``parts``: training and validation, never the pages that are judged.
+    Where a front is learned and ``freshness`` preferred, they lose no fitness. ``parts``: training and
+    validation, never the pages that are judged.
     """
     fitness = load_fitness(choices.fitness)
     prepared = [arrangements_of(split, choices) for split in parts]
+    row = 0 if choices.front and choices.prefer == GUARD else 1
 
     def mean_of(function: ScoreFunction) -> Floats:
         values = [values_on(split, function, fitness, choices.policy) for split in prepared]
-        return np.array([freshness.mean() for _, freshness in values])
+        return np.array([rows[row].mean() for rows in values])
 
     least = mean_of(champion) - GUARD_MARGIN
     candidates = {text: _loaded(text, choices) for text in texts}

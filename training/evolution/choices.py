@@ -17,8 +17,9 @@ from scrapy_gp4c.scoring.functions import of_expression
 from scrapy_gp4c.scoring.named import DEFAULT as DEFAULT_FUNCTION
 from scrapy_gp4c.scoring.terminals import Clock
 from training.evolution.evolve import Json, Parameters, named_candidates, named_functions, uses_related_pages
-from training.evolution.selection import GROUPS, GUARD, GUARDED, RULES, SelectionGoal
-from training.evolution.workers import JackknifeParts, PreparedSplit, load_fitness
+from training.evolution.front import GUARD, PREFERENCES
+from training.evolution.selection import GROUPS, GUARDED, RULES, SelectionGoal
+from training.evolution.workers import JackknifeParts, PreparedSplit, load_measure
 from training.histories import splits
 from training.histories.history import ChangeHistory
 from training.replaying import metrics
@@ -32,6 +33,8 @@ OMITTED_DEFAULTS: Final = (
     "named_policies",
     "division",
     "in_use",
+    "front",
+    "prefer",
 )
 """Choices that files name only where they are no default."""
 SPLITS: Final = ("training", "validation", "test")
@@ -66,9 +69,13 @@ class Choices:
     """Unit of the splits, see `training.histories.splits.protocol_splits`; ``auto``: see `units`."""
     in_use: str = DEFAULT_FUNCTION
     """Score argument of the function in use, which the learned one is compared with."""
+    front: bool = False
+    """Whether to learn for `GUARD` too, beside the fitness: see `training.evolution.front`."""
+    prefer: str = "balanced"
+    """Rule that takes a function of a front, see `training.evolution.front`."""
 
     def __post_init__(self) -> None:
-        load_fitness(self.fitness)
+        load_measure(self.measure)
         load_policy(self.policy)
         load_score(self.in_use)
         for name, known in (
@@ -77,6 +84,7 @@ class Choices:
             ("ties", TIES),
             ("selection", RULES),
             ("division", DIVISIONS),
+            ("prefer", PREFERENCES),
         ):
             if getattr(self, name) not in known:
                 raise LearningError(
@@ -84,6 +92,8 @@ class Choices:
                 )
         if not 0.0 <= self.forget < 1.0:
             raise LearningError(f"forget must be a share from 0 to below 1; found {self.forget}")
+        if self.front and self.fitness == GUARD:
+            raise LearningError(f"a front is of two objectives, {GUARD} and another; found {GUARD} twice")
         for name, least in (("seeds", 1), ("seed", 0), ("warmup", 0)):
             if getattr(self, name) < least:
                 raise LearningError(f"{name} must be at least {least}; found {getattr(self, name)}")
@@ -143,15 +153,20 @@ class Choices:
         return replace(self, parameters=replace(parameters, terminals=known))
 
     @property
+    def measure(self) -> str:
+        """Names of the fitness, two for a front, as `load_measure` reads them."""
+        return f"{self.fitness},{GUARD}" if self.front else self.fitness
+
+    @property
     def goal(self) -> SelectionGoal:
         guarded = self.selection == GUARDED
         named: tuple[str, ...] = ()
-        if guarded:
+        if guarded or self.front:
             named = named_candidates(self.parameters.terminals)
         elif self.parameters.named_start:
             named = tuple(named_functions(self.parameters.terminals))
-        measure = self.fitness
-        if guarded and self.fitness != GUARD:
+        measure = self.measure
+        if guarded and not self.front and self.fitness != GUARD:
             measure = f"{self.fitness},{GUARD}"  # what is written must not be less fresh than the default
         return SelectionGoal(measure, self.clock, self.selection, self.policy, named, self.named_policies)
 
@@ -265,7 +280,7 @@ def identity(history: ChangeHistory, choices: Choices) -> Json:
         if evidence is not None:
             digest.update(evidence.tobytes())
     values = choices.recorded()
-    for name in ("selection", "in_use"):
+    for name in ("selection", "prefer", "in_use"):
         values.pop(name, None)
     parameters = values.pop("parameters")
     parameters["depths"] = choices.parameters.depths._asdict()

@@ -608,6 +608,8 @@ class Outcome(NamedTuple):
     """Higher is better; NaN counts as the worst."""
     behaviour: str
     """Equal for functions that did the same in every cycle (a digest of the values per cycle)."""
+    second: float = math.nan
+    """The value of the second objective, where there are two."""
 
 
 class BestIndividual(NamedTuple):

@@ -28,13 +28,16 @@ from scrapy_gp4c.scoring.named import BASELINES, PURPOSES
 from training.evolution.checkpoint import Checkpoint
 from training.evolution.choices import SPLITS, Choices, prepare_splits
 from training.evolution.evolve import Evolution, EvolutionState, named_functions, uses_related_pages
+from training.evolution.front import FrontCandidate, FrontEvolution, choose_of_front
 from training.evolution.selection import Allow, FoldPick, FoldValues, pick
 from training.evolution.workers import (
     Evaluator,
     Fitness,
+    FitnessPair,
     PreparedSplit,
     Workers,
     load_fitness,
+    load_measure,
 )
 from training.histories.history import ChangeHistory
 from training.replaying import metrics
@@ -62,7 +65,7 @@ class CompilingRequest(NamedTuple):
 
 @contextmanager
 def compiled_beside(
-    prepared: PreparedHistory, fitness: Fitness, policy: str, parallel: Any
+    prepared: PreparedHistory, measure: Fitness | FitnessPair, policy: str, parallel: Any
 ) -> Iterator[Path | None]:
     """Path of a file that is there once another process has compiled the code.
 
@@ -74,7 +77,7 @@ def compiled_beside(
         yield None
         return
     command = [sys.executable, "-m", __spec__.name]
-    request = pickle.dumps(CompilingRequest(prepared, fitness.metrics))
+    request = pickle.dumps(CompilingRequest(prepared, measure.metrics))
     digest = hashlib.sha256(request).digest()
     if digest in _COMPILED:
         yield None
@@ -201,6 +204,16 @@ Table = dict[str, dict[str, dict[str, float]]]
 """Score function -> part -> metric -> mean over the scored cycles."""
 
 
+class FrontMember(NamedTuple):
+    """A function of a front."""
+
+    text: str
+    run: int
+    """Number of its run; `NAMED_RUN` for a named function."""
+    taken: bool
+    values: dict[str, dict[str, float]]
+
+
 class Fold(NamedTuple):
     """Result on one fold."""
 
@@ -210,6 +223,8 @@ class Fold(NamedTuple):
     selected: float
     table: Table
     """`LEARNED`, every named score function and `metrics.ORACLE`."""
+    front: tuple[FrontMember, ...] = ()
+    """All functions of the front, the learned one included; empty for one objective."""
     leads: tuple[float, ...] = ()
     """Fitness less that of the function in use, in each scored cycle of the test; empty: unknown."""
 
@@ -272,10 +287,11 @@ def learn_by_rules(
     first = choices[0]
     folds = prepare_splits(history, first) if folds is None else folds
     sets = [split.training for split in folds] + [split.validation for split in folds]
-    with compiled_beside(sets[0], load_fitness(first.fitness), first.policy, parallel) as compiled:
-        evaluator = Evaluator(sets, first.fitness, first.clock, parallel, first.policy, compiled)
+    with compiled_beside(sets[0], load_measure(first.measure), first.policy, parallel) as compiled:
+        evaluator = Evaluator(sets, first.measure, first.clock, parallel, first.policy, compiled)
+        kind = FrontEvolution if first.front else Evolution
         evolutions = [
-            Evolution(first.parameters, first.seed, (fold, number))
+            kind(first.parameters, first.seed, (fold, number))
             for fold in range(len(folds))
             for number in range(first.seeds)
         ]
@@ -299,24 +315,45 @@ def _selected(
         evaluator = evaluator.in_this_process()
     selecting = FoldValues(evaluator, len(folds))
     picks: list[FoldPick] = []
+    fronts: list[Sequence[FrontCandidate]] = []
     costs = []
     for rule_choices in choices:
         for fold, split in enumerate(folds):
             goal = rule_choices.goal_on(split.training)
-            picked = pick(best_of_folds[fold], split, goal, partial(selecting.pairs, fold, goal), allow)
+            values = partial(selecting.pairs, fold, goal)
+            members: Sequence[FrontCandidate] = ()
+            if rule_choices.front:
+                picked, members = choose_of_front(
+                    best_of_folds[fold], split, goal, rule_choices.prefer, values, allow
+                )
+            else:
+                picked = pick(best_of_folds[fold], split, goal, values, allow)
             picks.append(FoldPick(fold, picked, goal))
+            fronts.append(members)
         costs.append((evaluator.replays, evaluator.replay_s))
     chosen = selecting.chosen(picks)
     learned = []
     for rule, rule_choices in enumerate(choices):
         results = []
-        for split, one in zip(folds, chosen[rule * len(folds) : (rule + 1) * len(folds)], strict=True):
+        rows = range(rule * len(folds), (rule + 1) * len(folds))
+        for split, row in zip(folds, rows, strict=True):
+            one, taken = chosen[row], picks[row].picked.text
+            members = [
+                member._replace(text=one.text) if member.text == taken else member for member in fronts[row]
+            ]
             table = compare(split, {LEARNED: one.text} | others(rule_choices, split.test), rule_choices)
             leads = _leads(split.test, one.text, rule_choices)
-            results.append(Fold(*one, table, leads))
+            results.append(Fold(*one, table, _front(split, members, one.text, rule_choices), leads))
         best = max(results, key=lambda fold: fold.selected)
         learned.append(Learned(results, best, first.generation, first.finished, *costs[rule]))
     return learned
+
+
+def _front(
+    split: PreparedSplit, members: Sequence[FrontCandidate], taken: str, choices: Choices
+) -> tuple[FrontMember, ...]:
+    table = compare(split, {one.text: one.text for one in members}, choices)
+    return tuple(FrontMember(one.text, one.run, one.text == taken, table[one.text]) for one in members)
 
 
 def others(choices: Choices, prepared: PreparedHistory) -> dict[str, str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from scrapy_gp4c.errors import UndecidedError
+from scrapy_gp4c.errors import LearningError, UndecidedError
 from scrapy_gp4c.policies.table import DEFAULT
 from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import FORMAT
@@ -77,6 +77,35 @@ class ScoreFile:
         write_atomically(path, self.to_json(), indent=2)
 
 
+def front_of(path: Path) -> Path:
+    """Directory of the front of the score file at `path`."""
+    return path.with_name(f"{path.name}.front")
+
+
+def write_front(
+    directory: Path,
+    learned: Learned,
+    choices: Choices,
+    history: ChangeHistory,
+    extra_parameters: Mapping[str, object],
+) -> None:
+    """Write a score file for each function of the front: ``01.json`` (most changes), ``02.json``, ...
+
+    Score files of an earlier front there are removed. Raises LearningError when a file cannot be written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for old in directory.glob("[0-9][0-9].json"):
+            old.unlink()
+    except OSError as error:
+        raise LearningError(
+            f"cannot write to {str(directory)!r} ({error.strerror}): give an --output elsewhere"
+        ) from error
+    for number, member in enumerate(learned.best.front, start=1):
+        path = directory / f"{number:02}.json"
+        _write(path, member.text, member.values, choices, history, extra_parameters)
+
+
 def write_learned(
     path: Path,
     learned: Learned,
@@ -88,7 +117,17 @@ def write_learned(
 
     Raises LearningError when the file cannot be written.
     """
-    text, values = learned.best.text, learned.best.table[LEARNED]
+    _write(path, learned.best.text, learned.best.table[LEARNED], choices, history, extra_parameters)
+
+
+def _write(
+    path: Path,
+    text: str,
+    values: Mapping[str, Mapping[str, float]],
+    choices: Choices,
+    history: ChangeHistory,
+    extra_parameters: Mapping[str, object],
+) -> None:
     ScoreFile(
         named_expression(text),
         choices.clock,
@@ -122,7 +161,7 @@ def learn_to_file(
     working: StartWorkers,
     shown: ShowProgress,
 ) -> Learned:
-    """Learn from `history` and write the score file; after Ctrl-C too.
+    """Learn from `history` and write the score file (and front); after Ctrl-C too.
 
     ``checkpoint``: directory for the state of the run, removed when it is complete. Raises HistoryError or
     LearningError as `training.evolution.learning.learn` and `Checkpoint.open` do; KeyboardInterrupt if
@@ -142,6 +181,9 @@ def learn_to_file(
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         extra_parameters: dict[str, object] = {"generations_done": learned.generations}
+        if choices.front:
+            write_front(front_of(output), learned, choices, history, extra_parameters)
+            extra_parameters |= {"prefer": choices.prefer}
         write_learned(output, learned, choices, history, extra_parameters)
     finally:
         signal.signal(signal.SIGINT, interrupt)

@@ -117,8 +117,6 @@ SELECTIONS: Final[dict[str, Callable[[Values, Values], float]]] = {
 }
 """Rules of the papers -> ``rule(training, validation)``; both float64 ``[cycles]``, higher is better; so is
 the result."""
-GUARD: Final = "freshness"
-"""Metric that neither the guarded selection nor a promotion may lower."""
 GUARDED: Final = "guarded"
 RULES: Final = (*SELECTIONS, GUARDED)
 NAMED_RUN: Final = -1
@@ -169,13 +167,13 @@ class SelectionGoal(NamedTuple):
             groups.setdefault(self.policy_of(text), []).append(text)
         return groups
 
-    def leave_one_out(self, split: PreparedSplit, texts: Sequence[str]) -> list[Values]:
-        """Means of the fitness without groups of sites: `training.evolution.selection.LeaveOneOutMeans`."""
+    def leave_one_out(self, split: PreparedSplit, texts: Sequence[str], objective: int = 0) -> list[Values]:
+        """Means of one objective without groups of sites: `training.evolution.selection.LeaveOneOutMeans`."""
         assert split.leave_one_out is not None
         return [
             np.array(
                 [
-                    [np.atleast_2d(one)[0].mean() for one in self.values(without_group, texts)]
+                    [np.atleast_2d(one)[objective].mean() for one in self.values(without_group, texts)]
                     for without_group in of_split
                 ]
             ).reshape(-1, len(texts))
@@ -269,19 +267,21 @@ def as_fresh_as_default(pairs: Pairs, texts: Sequence[str]) -> Sequence[int]:
     return np.flatnonzero(freshness >= freshness[texts.index(DEFAULT)]).tolist()
 
 
-def named_or_better(pairs: Pairs, texts: Sequence[str], goal: SelectionGoal, split: PreparedSplit) -> int:
-    """Index of the function that rules chose for the fitness, or of one that is surely better than it.
+def named_or_better(
+    pairs: Pairs, texts: Sequence[str], goal: SelectionGoal, split: PreparedSplit, objective: int = 0
+) -> int:
+    """Index of the function that rules chose for an objective, or of one that is surely better than it.
 
-    That is `freshness` for freshness, else the default; of texts without such a function the best named one
-    is taken, else the best.
+    That is `freshness` for freshness, else the default. ``pairs``: of that objective, a pair for each text;
+    of texts without such a function the best named one is taken, else the best.
     """
 
     def leave_one_out_means(rows: Sequence[int]) -> list[Values]:
-        return goal.leave_one_out(split, [texts[row] for row in rows])
+        return goal.leave_one_out(split, [texts[row] for row in rows], objective)
 
     means = np.array([training.mean() + validation.mean() for training, validation in pairs])
     # Rules chose these over many histories. The best named function on a few pages is one by chance.
-    metric = goal.fitness.split(",")[0]
+    metric = goal.fitness.split(",")[objective]
     chosen_by_rules = [text for text in ("freshness", DEFAULT) if text in (metric, DEFAULT) and text in texts]
     named = [index for index, text in enumerate(texts) if text in goal.named]
     if goal.named and chosen_by_rules:

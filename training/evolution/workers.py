@@ -129,7 +129,7 @@ def load_fitness(name: str) -> Fitness:
 
 
 class FitnessPair(NamedTuple):
-    """Fitness and the metric that guards it; their values are two rows."""
+    """Two measures that evolution maximizes at once; their values are two rows."""
 
     first: Fitness
     second: Fitness
@@ -218,7 +218,8 @@ class TextFitness:
 
 def _outcome(values: Values) -> Outcome:
     behaviour = hashlib.blake2b(values.tobytes(), digest_size=12).hexdigest()
-    return Outcome(float(values.mean()), behaviour)
+    first, *without_group = np.atleast_1d(values.mean(axis=-1)).tolist()
+    return Outcome(first, behaviour, *without_group)
 
 
 T = TypeVar("T")

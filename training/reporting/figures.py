@@ -326,12 +326,14 @@ class Point(NamedTuple):
 
 
 class Scatter(NamedTuple):
-    """Shares as points in a plane in which up and right are better, and a line through those on the front."""
+    """Points in a plane in which up and right are better, and a line through those on the front."""
 
     title: str
     x_label: str
     y_label: str
     points: list[Point]
+    percent: bool = True
+    """Whether both axes are shares."""
 
 
 def draw_scatter(scatter: Scatter) -> Figure:
@@ -350,7 +352,7 @@ def draw_scatter(scatter: Scatter) -> Figure:
     axes.margins(0.12, 0.08)
     finish(axes, scatter.title, y_label=scatter.y_label)
     axes.set_xlabel(scatter.x_label, loc="left")
-    for axis in (axes.xaxis, axes.yaxis):
+    for axis in (axes.xaxis, axes.yaxis) if scatter.percent else ():
         axis.set_major_formatter(PercentFormatter(1.0))
     axes.legend(frameon=False, loc="upper right", bbox_to_anchor=(1.0, -0.05), ncols=4, fontsize=TEXT_POINTS)
     _label(axes, scatter.points)

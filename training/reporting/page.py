@@ -114,9 +114,9 @@ def figure(chart: Chart, caption: str | Markup = "") -> Markup:
     return _block("figure", chart.title, inline(chart), caption, table(head, rows, words=0))
 
 
-def formula(math: Markup, text: str, caption: str | Markup) -> Markup:
-    """Score function, typeset and as text to copy."""
-    return _block("formula", math, text, caption)
+def formula(math: Markup, text: str, tree: Markup, caption: str | Markup) -> Markup:
+    """Score function: typeset, as text to copy, and as a tree."""
+    return _block("formula", math, text, tree, caption)
 
 
 def paragraph(text: str | Markup) -> Markup:

@@ -388,7 +388,7 @@ def formula_section(formulas: Sequence[Formula]) -> Section:
         "The score language is closed: dividing by zero, and the logarithm of what is not positive, give 0. "
         "Constants are rounded for the eye."
     )
-    section.blocks.append(formula_block(mathml(first.text), readable(first.text), caption))
+    section.blocks.append(formula_block(mathml(first.text), readable(first.text), tree(first.text), caption))
     if len(formulas) > 1:
         rows = [
             [one.name, mathml(one.text, ""), *(shown(value, False) for value in one.values.values())]
@@ -569,7 +569,9 @@ def _recorded(learned: LearnedScore, note: str) -> ReportPage:
     )
 
 
-SIGNS: Final = {"+": "+", "-": "−", "*": "·"}
+SIGNS: Final = {"+": "+", "-": "−", "*": "·", "/": "÷", "div": "÷", "neg": "−", "pow": "xʸ", "sqrt": "√"}
+STEP_PX: Final = 62.0
+LEVEL_PX: Final = 54.0
 
 
 class Node(NamedTuple):
@@ -650,3 +652,62 @@ def _terminal(name: str) -> str:
     if suffix == "rate" and base in PAPERS:  # the rate in 1 - exp(-rate * t) of Tan and Mitra
         return f'<msub><mi>λ</mi><mi mathvariant="normal">{escape(base.upper())}</mi></msub>'
     return f"<mi>{escape(name if len(name) == 1 else name.upper())}</mi>"
+
+
+def tree(text: str) -> Markup:
+    """Draw the expression tree: operators round, terminals filled, constants plain."""
+    root = tree_of(text)
+    edges: list[str] = []
+    nodes: list[str] = []
+    depth, width = 0, 0.0
+
+    def put_node(node: Node, level: int) -> tuple[float, float]:
+        """Place a node above the middle of its children; returns its position."""
+        nonlocal depth, width
+        y, depth = 24 + level * LEVEL_PX, max(depth, level)
+        number = len(nodes)
+        nodes.append("")
+        positions = [put_node(child, level + 1) for child in node.children]
+        if positions:
+            x = (positions[0][0] + positions[-1][0]) / 2
+        else:
+            room = max(STEP_PX, 2 * _half(_label(node)[1]) + 12)
+            x, width = width + room / 2, width + room
+        edges.extend(
+            f'<path class="edge" d="M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}"/>' for to_x, to_y in positions
+        )
+        nodes[number] = _box(node, x, y)
+        return x, y
+
+    put_node(root, 0)
+    names = escape(readable(text))
+    height = 48 + depth * LEVEL_PX
+    return Markup(
+        f'<svg class="tree" viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" '
+        f'role="img" aria-label="Expression tree of {names}">{"".join(edges)}{"".join(nodes)}</svg>'
+    )
+
+
+def _label(node: Node) -> tuple[str, str]:
+    """Kind of a node, and what is written in it."""
+    token = node.token
+    if isinstance(token, float):
+        return "constant", f"{token:.4g}".replace("-", "−")
+    if token in PRIMITIVES:
+        return "operator", {"*": "×", "log": "ln"}.get(token, SIGNS.get(token, token))
+    return "terminal", token
+
+
+def _half(text: str) -> float:
+    """Half the width of a node."""
+    return max(16.0, 4.0 + 4.2 * len(text))
+
+
+def _box(node: Node, x: float, y: float) -> str:
+    kind, text = _label(node)
+    half = _half(text)
+    return (
+        f'<g class="node {kind}"><rect x="{x - half:.1f}" y="{y - 15:.1f}" width="{2 * half:.1f}" '
+        f'height="30" rx="{15 if kind == "operator" else 6}"/>'
+        f'<text x="{x:.1f}" y="{y + 5:.1f}" text-anchor="middle">{escape(text)}</text></g>'
+    )

@@ -1,4 +1,4 @@
-"""Terminal output of `training.learn`: progress, results, and how to go on."""
+"""Terminal output of `training.learn`: progress, results, front, and how to go on."""
 
 import contextlib
 import json
@@ -6,9 +6,10 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -22,22 +23,24 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from scrapy_gp4c.errors import HistoryError, LearningError
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.scoring.named import NAMED
 from training.comparing import statistics
-from training.comparing.evaluation import Evaluation, Result
+from training.comparing.evaluation import Evaluation, Result, write_rows
 from training.comparing.leaderboard import FRONT, Leaderboard
 from training.comparing.trials import written
 from training.evolution.choices import SPLITS, Choices
 from training.evolution.discovery import REPLAYS, LearnedDiscovery
 from training.evolution.evolve import readable
+from training.evolution.front import GUARD
 from training.evolution.learning import LEARNED, Fold, Learned
 from training.evolution.workers import load_fitness
 from training.replaying.baselines import BASELINES
 from training.replaying.growth import GrowthResult
 from training.replaying.metrics import CONTENTS, COST, KNOWN, METRICS, ORACLE, TRIO, WEIGHTED
 from training.replaying.replay import policy_of
-from training.reporting.figures import Point, Scatter
+from training.reporting.figures import Point, Scatter, draw_scatter, write_figures
 
 WIDTH: Final = 160
 """Columns of a result where it is not shown on a terminal."""
@@ -192,6 +195,83 @@ def continuation(arguments: Sequence[str]) -> str:
     """The command that goes on with an interrupted run."""
     return shlex.join(
         ["python", "-m", "training.learn", *(a for a in arguments if a != "--resume"), "--resume"]
+    )
+
+
+NAME: Final = "front"
+"""Stem of the files of a front."""
+
+
+class FrontRow(NamedTuple):
+    """A function of a front, or a named one."""
+
+    name: str
+    """Number of a function of the front, name of another."""
+    text: str
+    taken: bool
+    values: dict[str, dict[str, float]]
+    """Part -> metric -> mean over the scored cycles."""
+
+
+def rows_of(learned: Learned) -> list[FrontRow]:
+    """The functions of the front, then the named ones."""
+    best = learned.best
+    front = [
+        FrontRow(str(number), one.text, one.taken, one.values) for number, one in enumerate(best.front, 1)
+    ]
+    others = [
+        FrontRow(name, NAMED[name].expression, False, values)
+        for name, values in best.table.items()
+        if name not in (LEARNED, ORACLE)
+    ]
+    return [*front, *others]
+
+
+def show_front(learned: Learned, choices: Choices, directory: Path, console: Console) -> None:
+    """Write table and figure of a front beside its score files, and show it.
+
+    Raises LearningError when a file cannot be written.
+    """
+    rows = rows_of(learned)
+    pairs = [(split, metric) for split in SPLITS for metric in (choices.fitness, GUARD)]
+    names = [f"{split} {metric}" for split, metric in pairs]
+    title = f"the front of {choices.fitness} and {GUARD}; taken: {choices.prefer}"
+    table = new_table(["", "score function", *names], title, words=2)
+    front = len(learned.best.front)
+    for number, row in enumerate(rows, start=1):
+        values = [f"{row.values[split][metric]:.4f}" for split, metric in pairs]
+        style = "bold" if row.taken else None
+        table.add_row(row.name, readable(row.text), *values, style=style, end_section=number == front)
+    console.print(table)
+    try:
+        lines = (
+            [row.name, int(row.taken), *(row.values[split][metric] for split, metric in pairs), row.text]
+            for row in rows
+        )
+        write_rows(directory / f"{NAME}.csv", [["function", "taken", *names, "expression"], *lines])
+        write_figures({NAME: draw_front(rows, choices.fitness)}, directory)
+    except (OSError, HistoryError) as error:
+        raise LearningError(
+            f"cannot write to {str(directory)!r} ({error}): give an --output elsewhere"
+        ) from error
+    console.out(f"Score files, {NAME}.csv, {NAME}.png and {NAME}.svg are in {directory}", highlight=False)
+    console.print()
+
+
+def draw_front(rows: list[FrontRow], fitness: str) -> Figure:
+    """Figure of the test values: the front as a line, its functions by number, the named ones by name."""
+    points = []
+    for row in rows:
+        is_front = row.name.isdigit()
+        kind = "taken" if row.taken else "learned" if is_front else "named functions"
+        x, y = row.values["test"][fitness], row.values["test"][GUARD]
+        points.append(Point(f"{row.name} (taken)" if row.taken else row.name, x, y, kind, is_front))
+    heading = METRICS[fitness].heading if fitness in METRICS else fitness
+    split = "test pages and cycles"
+    return draw_scatter(
+        Scatter(
+            "Learned functions", f"{heading}, {split}", f"{METRICS[GUARD].heading}, {split}", points, False
+        )
     )
 
 

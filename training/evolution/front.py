@@ -1,0 +1,261 @@
+"""Evolution with two objectives, NSGA-II (Deb, Pratap, Agarwal & Meyarivan 2002), and the choice in a front.
+
+Parents and children compete for the next generation by the crowded comparison: front by front, and in one
+front those with more room around them come first. Of individuals with equal values only the shortest
+competes, the others fill what places remain (Fortin & Parizeau 2013): many formulas do the same.
+
+Candidates for the choice are the best individuals of all runs and the named functions, judged by both
+objectives in training (the mean over the draws of forgotten changes) and in validation:
+
+* ``changes``: the rule of selection decides by the first objective alone
+* ``freshness``: it decides by freshness alone
+* ``balanced``: it decides by the first objective, among those whose mean freshness is at least `AGE`'s in
+training and in validation; `AGE` is always one of them
+
+The front is what no other candidate dominates in the means of training and validation. The function taken is
+shown with it.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from deap import base, tools
+
+from scrapy_gp4c.errors import LearningError
+from scrapy_gp4c.scoring.expression import Expression, parse
+from training.evolution.evolve import BestIndividual, Evolution, Individual, Outcome, Parameters
+from training.evolution.selection import (
+    GUARDED,
+    SELECTIONS,
+    Allow,
+    Pairs,
+    SelectionGoal,
+    UnsimplifiedSelection,
+    Values,
+    best,
+    candidates_of,
+    named_or_better,
+    over_draws,
+    refuse_equal,
+    select,
+)
+from training.evolution.workers import PreparedSplit
+
+WORST: Final = (-math.inf, -math.inf)
+
+
+class TwoObjectives(base.Fitness):  # type: ignore[misc]
+    weights = (1.0, 1.0)
+
+
+class FrontPoint:
+    """Point of two objectives, as DEAP takes it."""
+
+    def __init__(self, index: int, values: tuple[float, float]) -> None:
+
+        self.index = index
+        self.fitness = TwoObjectives(values)
+
+
+def crowded_order(values: Sequence[tuple[float, float]], count: int) -> list[int]:
+    """Indices of the `count` best by the crowded comparison, the best first.
+
+    ``values``: of two objectives, both to be high. Of equal values the first competes; the others follow when
+    all different ones have a place.
+    """
+    order: list[int] = []
+    remaining = list(range(len(values)))
+    while remaining and len(order) < count:
+        firsts = {values[index]: index for index in reversed(remaining)}
+        points = [FrontPoint(index, values[index]) for index in sorted(firsts.values())]
+        chosen = tools.selNSGA2(points, min(count - len(order), len(points)))
+        for front in tools.sortNondominated(chosen, len(chosen)):
+            by_room = sorted(front, key=lambda point: -point.fitness.crowding_dist)
+            order += [point.index for point in by_room]
+        remaining = [index for index in remaining if firsts[values[index]] != index]
+    return order
+
+
+def undominated(values: Sequence[tuple[float, float]]) -> list[int]:
+    """Indices, ascending, of the values that no other one dominates; of equal values the first."""
+    points = [FrontPoint(index, pair) for index, pair in enumerate(values)]
+    firsts = {point.fitness.values: point.index for point in reversed(points)}
+    best = tools.sortNondominated(points, len(points), first_front_only=True)[0]
+    return sorted({firsts[point.fitness.values] for point in best})
+
+
+class _Scored(NamedTuple):
+    """Individual with its outcome and values."""
+
+    tree: Individual
+    form: Expression
+    outcome: Outcome | None
+    """None: it has no value, or names no terminal."""
+    values: tuple[float, float]
+    """Fitness less the price of its nodes."""
+
+
+class FrontEvolution(Evolution):
+    """One run with two objectives; outcomes need the second value.
+
+    ``best_individuals`` are those of all generations that the crowded comparison puts first, their
+    ``fitness`` the negative place among them; ``best`` is the best value of the first objective.
+    """
+
+    def __init__(self, parameters: Parameters, seed: int, run: Sequence[int] = (0,)) -> None:
+        super().__init__(parameters, seed, run)
+        self._parents: list[tuple[Individual, Expression]] = []
+        self._known: dict[str, Outcome] = {}
+        """Outcomes of the parents and of the best individuals."""
+
+    @property
+    def best_so_far(self) -> float:
+        """Best value of the first objective."""
+        return max(individual.value for individual in self.best_individuals)
+
+    def ask(self) -> dict[str, Expression]:
+        """As `Evolution.ask`; after `restore` also the parents, which compete with their children."""
+        parents = self.population
+        waiting = bool(self._forms)
+        new_texts = super().ask()
+        if not waiting:
+            self._parents = [(tree, tree.form) for tree in parents]
+        older = {form.text: form for _, form in self._parents if form.terminals}
+        older |= {individual.text: parse(individual.text) for individual in self.best_individuals}
+        return new_texts | {text: form for text, form in older.items() if text not in self._known}
+
+    def tell(self, outcomes: Mapping[str, Outcome]) -> None:
+        known = self._known | dict(outcomes)
+        competing = [*self._parents, *zip(self.population, self._forms, strict=True)]
+        scored = [self._scored(tree, form, known) for tree, form in competing]
+        scored.sort(key=lambda one: len(one.form.tokens))
+        survivors = crowded_order([one.values for one in scored], len(self.population))
+        self.population = [scored[index].tree for index in survivors]
+        for rank, tree in enumerate(self.population):
+            tree.fitness = -float(rank)
+        self._forms, self._parents = [], []
+        self.best_individuals = self._best(scored, known)
+        self.best.append(max(one.values[0] for one in scored))
+        self.generation += 1
+        texts = {scored[index].form.text for index in survivors} | {
+            individual.text for individual in self.best_individuals
+        }
+        self._known = {text: known[text] for text in texts if text in known}
+
+    def _scored(self, tree: Individual, form: Expression, outcomes: Mapping[str, Outcome]) -> _Scored:
+        outcome = outcomes[form.text] if form.terminals else None
+        if outcome is None or math.isnan(outcome.value) or math.isnan(outcome.second):
+            return _Scored(tree, form, None, WORST)
+        return _Scored(tree, form, outcome, self._priced(outcome, len(form.tokens)))
+
+    def _priced(self, outcome: Outcome, nodes: int) -> tuple[float, float]:
+        price = self.parameters.parsimony * nodes
+        return outcome.value - price, outcome.second - price
+
+    def _best(self, scored: Iterable[_Scored], outcomes: Mapping[str, Outcome]) -> list[BestIndividual]:
+        candidates = {individual.text: individual for individual in self.best_individuals}
+        for one in scored:
+            if one.outcome is not None:
+                text, nodes = one.form.text, len(one.form.tokens)
+                candidates[text] = BestIndividual(text, one.outcome.value, 0.0, one.outcome.behaviour, nodes)
+        different: dict[str, BestIndividual] = {}
+        for individual in sorted(
+            candidates.values(), key=lambda individual: (individual.nodes, individual.text)
+        ):
+            different.setdefault(individual.behaviour, individual)
+        members = list(different.values())
+        values = [self._priced(outcomes[individual.text], individual.nodes) for individual in members]
+        order = crowded_order(values, self.parameters.best_count)
+        return [members[index]._replace(fitness=-float(rank)) for rank, index in enumerate(order)]
+
+
+ROWS: Final = {"changes": 0, "freshness": 1, "balanced": 0}
+"""Preference -> the objective by which it decides: 0 the first, 1 freshness."""
+PREFERENCES: Final = tuple(ROWS)
+GUARD: Final = "freshness"
+"""Second objective of a front, and the metric that a promotion must not lower."""
+AGE: Final = "age"
+"""Baseline that visits the oldest copies first."""
+MOST_MEMBERS: Final = 16
+"""Limit of the functions of a front that are shown: those with the most room around them."""
+
+ValuePair = tuple[Values, Values]
+"""Values per cycle in training and validation, ``[2, cycles]`` each: a row per objective."""
+
+
+class FrontCandidate(NamedTuple):
+    """Function of a front with its mean values."""
+
+    text: str
+    run: int
+    """Number of its run; `NAMED_RUN` for a named function."""
+    values: tuple[float, float]
+    """Both objectives, means of training and validation."""
+
+
+def choose_of_front(
+    best_of_runs: Sequence[Sequence[BestIndividual]],
+    split: PreparedSplit,
+    goal: SelectionGoal,
+    prefer: str,
+    values: Callable[[list[str]], Pairs],
+    allow: Allow | None = None,
+) -> tuple[UnsimplifiedSelection, list[FrontCandidate]]:
+    """Function that `prefer` takes from the runs of a fold, and the front, best first objective first.
+
+    Parameters as for `training.evolution.selection.pick`; ``goal.fitness`` is a pair. ``allow`` concerns the
+    function that is taken, not those shown.
+    """
+    goal = goal._replace(named=tuple(dict.fromkeys((*goal.named, AGE))))
+    candidates_found = candidates_of(best_of_runs, goal, values)
+    runs = {one.text: run for one, run in reversed(candidates_found)}
+    pairs = dict(zip(runs, values([*runs]), strict=True))
+    judged = dict(zip(runs, over_draws([*pairs.values()], [*runs], goal, split.draws), strict=True))
+    judged = {text: pair for text, pair in judged.items() if np.isfinite(np.hstack(pair)).all()}
+    if AGE not in judged:
+        raise LearningError(
+            f"the objectives {goal.fitness!r} give no number for {AGE!r}, which all are compared with: "
+            "choose another --fitness, or a history with more changes"
+        )
+    standing = _standing(judged, prefer, judged.keys() if allow is None else allow([*judged]), goal)
+    row = ROWS[prefer]
+    candidates = [_row(judged[text], row) for text in standing]
+    if goal.rule == GUARDED:
+        refuse_equal(list(judged.values()), list(judged))
+        taken = standing[named_or_better(candidates, standing, goal, split, row)]
+    else:
+        taken = standing[select(candidates, goal.rule)]
+    value = SELECTIONS.get(goal.rule, best)(*_row(pairs[taken], row))
+    members = [FrontCandidate(one, runs[one], means) for one, means in _front(judged, taken).items()]
+    return UnsimplifiedSelection(taken, pairs[taken], runs[taken], value), members
+
+
+def _standing(
+    judged: Mapping[str, ValuePair], prefer: str, allowed: Collection[str], goal: SelectionGoal
+) -> list[str]:
+    """Functions among which the rule decides; those not allowed only where there are no others."""
+    least = [split_values[1].mean() if prefer == "balanced" else -np.inf for split_values in judged[AGE]]
+    fresh = [
+        text
+        for text, split in judged.items()
+        if all(split_values[1].mean() >= bound for split_values, bound in zip(split, least, strict=True))
+    ]
+    return [text for text in fresh if text in allowed] or fresh
+
+
+def _front(judged: Mapping[str, ValuePair], taken: str) -> dict[str, tuple[float, float]]:
+    """Functions to show and their means, the best in the first objective first."""
+    means = {}
+    for text, split in judged.items():
+        first, second = np.mean([split_values.mean(axis=1) for split_values in split], axis=0).tolist()
+        means[text] = first, second
+    texts = [*means]
+    front = [texts[index] for index in undominated([*means.values()])]
+    most = [front[rank] for rank in crowded_order([means[text] for text in front], MOST_MEMBERS)]
+    return {text: means[text] for text in sorted({*most, taken}, key=lambda text: (-means[text][0], text))}
+
+
+def _row(pair: ValuePair, row: int) -> ValuePair:
+    return pair[0][row], pair[1][row]
