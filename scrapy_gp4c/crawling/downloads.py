@@ -179,7 +179,7 @@ class Downloads:
         return len(busy) < self._sites
 
     def rests(self) -> bool:
-        """Whether the reactor has its turn before the next round is planned ahead of queued pages."""
+        """Whether planning ahead pauses, so that the reactor can send the pages that wait in the queue."""
         return bool(self._queued) and monotonic() < self._rests_until_s - TURN_S
 
     def planned_ahead(self, samples: bool | None, begun_s: float) -> None:

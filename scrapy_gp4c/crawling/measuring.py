@@ -38,7 +38,9 @@ class Measuring:
     """Search index of a crawl, which is kept in step with the store."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
-        """Open the index beside a store, which must be open for writing, and bring both up to the log.
+        """Open the search index of a store, and make index and store fit the log of queries.
+
+        ``store``: open for writing.
 
         Raises QueryLogError, SearchIndexError or StoreError.
         """

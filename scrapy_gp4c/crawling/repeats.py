@@ -404,7 +404,7 @@ class Repeats:
         ]
 
     def _read_originals(self) -> dict[tuple[str, int], int]:
-        """Texts of the known pages of all traps, as `_originals` has them."""
+        """First page with each text in a trap, by the trap's site and the text's fingerprint."""
         directories = self._store.directories()
         originals: dict[tuple[str, int], int] = {}
         inside = [(trap.site, in_scope(directories, trap.site, trap.prefix)) for trap in self._taken]

@@ -63,7 +63,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle has no 
         self._spider = spider
 
     def persistent_id(self, entry: Any) -> str | None:
-        """Name of what every process has its own of."""
+        """Name of an object that is not pickled, because every process has its own: spider or crawler."""
         return "spider" if entry is self._spider else "crawler" if entry is self._spider.crawler else None
 
 
@@ -73,7 +73,7 @@ class _Unpickler(pickle.Unpickler):
         self._spider = spider
 
     def persistent_load(self, name: str) -> Any:
-        """Object of this process by its name."""
+        """This process's own spider or crawler."""
         return self._spider if name == "spider" else self._spider.crawler
 
 

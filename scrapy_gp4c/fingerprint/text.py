@@ -926,7 +926,7 @@ def _main_part(
 
 
 def _without(text: str, passage: str) -> str:
-    """Return a text without a long part of it, in time linear in its length."""
+    """Text without the first occurrence of a passage; the time is linear in the length of the text."""
     head, at = passage[:64], text.find(passage[:64])
     while at >= 0 and not text.startswith(passage, at):
         at = text.find(head, at + 1)

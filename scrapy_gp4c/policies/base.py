@@ -202,7 +202,7 @@ class Ranking(Protocol):
         """The k candidates with the highest scores, best first; ties by `Block.ties_of`, then by page."""
 
     def trusts(self, selection: Selection) -> bool:
-        """Whether a selection is the last result of `best`, unchanged: candidates, each once."""
+        """Whether a selection is the last result of `best`, and so needs no check of its pages."""
 
 
 def ranking_of(evidence: Evidence) -> Ranking | None:

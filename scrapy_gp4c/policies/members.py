@@ -210,7 +210,7 @@ def group_samples(order: Numbers, members: Members, each: int, wanted: int, most
 
 
 def remaining_pages(order: Numbers, members: Members, most: int, evidence: Evidence, spare: int = 0) -> Pages:
-    """Candidates that are left of groups in an order, at most so many.
+    """First candidates of groups that are visited in an order, at most ``most`` pages.
 
     Behind the first group that has any, only so many as leave ``spare`` pages for others: they would be
     fetched even if all of these came first.

@@ -124,8 +124,8 @@ class ReplayedHistory(NamedTuple):
     changed_share: float
 
 
-class Used(NamedTuple):
-    """Settings of the replays."""
+class ReplaySettings(NamedTuple):
+    """Settings with which functions were replayed, as results record them."""
 
     budget: float
     k: int
@@ -159,7 +159,7 @@ class Evaluation:
     """Several score functions on one history."""
 
     history: ReplayedHistory
-    settings: Used
+    settings: ReplaySettings
     versions: dict[str, str]
     results: list[Result]
 
@@ -239,7 +239,9 @@ def evaluate(
     versions = {"scrapy-gp4c": version("scrapy-gp4c"), "numpy": np.__version__}
     return Evaluation(
         history_facts,
-        Used(crawl.budget, prepared.k, crawl.warmup, crawl.ties, crawl.clock, crawl.seed, default_policy),
+        ReplaySettings(
+            crawl.budget, prepared.k, crawl.warmup, crawl.ties, crawl.clock, crawl.seed, default_policy
+        ),
         versions,
         results,
     )

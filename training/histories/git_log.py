@@ -98,7 +98,7 @@ def files(path: Path, commit: str) -> Iterator[bytes]:
 def differences(
     path: Path, pairs: Sequence[tuple[str, str]], advance: Callable[[], object]
 ) -> Iterator[tuple[int, FileDifference]]:
-    """Files that differ between the commits (new, old) of each pair, with the pair's position.
+    """Yield each file that differs between two commits, with the position of their pair (new, old).
 
     One streaming pass of one git process; `advance` is called when a pair is begun. A rename is a deletion
     and an addition.

@@ -304,7 +304,10 @@ class BestRows:
         return chosen
 
     def _above_sample(self, scores: Floats, k: int) -> Rows | None:
-        """Ascending rows above the likely cut of a sample: at least k, at most 4 k; None: it misled."""
+        """Rows, ascending, whose scores reach an estimate of the k-th best: k to 4 k; None: bad estimate.
+
+        The estimate is made from a sample of the scores.
+        """
         sample = scores[:: max(1, len(scores) // SAMPLE_ROWS)].copy()
         likely = k * len(sample) / len(scores)
         rank = len(sample) - int(likely + 3.0 * math.sqrt(likely) + 8.0)  # that row and a few before it
