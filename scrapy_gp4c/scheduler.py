@@ -66,6 +66,7 @@ class RecrawlScheduler(Scheduler):
             deferred = super().open(spider)
         if not is_crawl(spider, self.crawler):
             return deferred
+        self._tick_call = create_looping_call(self._tick)
         try:
             self._run = open_run(self.crawler, self.gp4c, spider, self._push)
         except Gp4cError as error:
@@ -77,7 +78,6 @@ class RecrawlScheduler(Scheduler):
             import_module("distributed")  # now: each full collection would walk its objects, for 0.2 s
         if self.gp4c.freeze_gc or self.gp4c.fetchers is not None:
             freeze_gc(self.crawler)
-        self._tick_call = create_looping_call(self._tick)
         self._tick_call.start(self.commit_interval_s, now=False)
         self.crawler.signals.connect(self._run.close_store, signals.spider_closed)
         self.crawler.signals.connect(self._run.notifier.send, signals.spider_closed)
