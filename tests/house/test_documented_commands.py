@@ -21,6 +21,8 @@ from scrapy.settings import Settings
 
 from scrapy_gp4c.commands import Command
 from scrapy_gp4c.commands.actions import ACTIONS
+from scrapy_gp4c.crawling import promises
+from scrapy_gp4c.store.records import PromiseCounts
 from tests.support.sources import ROOT
 
 DOCUMENTS: Final = {path.name: path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
@@ -167,6 +169,23 @@ def test_commands_of_dask_and_of_containers_are_understood() -> None:
     extras = re.findall(r"/src\[([\w,]+)\]", (ROOT / "Dockerfile").read_text("utf-8"))
     assert len(extras) == 1
     assert set(extras[0].split(",")) <= {*metadata("scrapy-gp4c").get_all("Provides-Extra")}
+
+
+def test_warnings_that_pages_show_are_those_of_the_code() -> None:
+    """Of promises that are too many, and of a robots.txt that is out of order."""
+    counts: PromiseCounts = {
+        "pages": 900, "late": 52, "latest_s": 6 * 3600.0, "needed": 340, "budget": 210, "missed": 130,
+    }  # fmt: skip
+    line = promises.too_small_warning(counts)
+    assert line is not None
+    shown = DOCUMENTS["being-told.md"].read_text("utf-8")
+    assert f"```\n{line.partition(' Raise')[0]}\n```" in shown
+    parts = ("Nothing of ", " is fetched in this run, because its robots.txt ", "is answered with status ")
+    source = (ROOT / "scrapy_gp4c" / "robots_txt.py").read_text("utf-8")
+    shown = DOCUMENTS["troubleshooting.md"].read_text("utf-8")
+    for part in parts:
+        assert part in source
+        assert part in shown
 
 
 def test_there_are_commands_to_hold() -> None:
