@@ -1,6 +1,7 @@
 """The house: what a wheel holds, and that it works alone, far from the repository."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 from tests.support.sources import PACKAGES, ROOT
 
-FILES: Final = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+FILES: Final = ("setup.cfg", "setup.py", "pyproject.toml", "README.md", "LICENSE")
 FOLDERS: Final = (*PACKAGES, "tests", "benchmarks", "example_project", "docs")
 """All that could slip into a wheel."""
 BUILD: Final = "from setuptools.build_meta import build_wheel; build_wheel('dist')"
@@ -97,6 +98,17 @@ def test_a_wheel_holds_both_packages_and_nothing_else(installed: Path) -> None:
         ".html",
         ".css",
     }
+
+
+def test_the_description_of_a_wheel_has_absolute_links(installed: Path) -> None:
+    """An index's page has no files beside it: pictures and links lead to the project's source."""
+    (metadata,) = installed.glob("*.dist-info/METADATA")
+    text = metadata.read_text("utf-8")
+    (source,) = re.findall(r"^Project-URL: Source, (\S+)", text, re.MULTILINE)
+    links = re.findall(r"\]\(([^)#][^)]*)\)", text)
+    assert f"{source}/raw/main/docs/images/demo.svg" in links
+    assert f"{source}/blob/main/docs/tutorial.md" in links
+    assert [link for link in links if not link.startswith("https://")] == []
 
 
 def test_a_wheel_serves_a_crawl(installed: Path) -> None:
