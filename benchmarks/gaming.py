@@ -230,7 +230,7 @@ def print_ways(
     )
     print("|---|---|---|---|---|---|---|---|")
     honest: list[Row] = []
-    kept: dict[str, tuple[float, float, float]] = {}
+    shares: dict[str, tuple[float, float, float]] = {}
     for way in ways:
         rows = [run(way, seed) for seed in range(seeds)]
         honest = honest or rows
@@ -243,8 +243,8 @@ def print_ways(
             flush=True,
         )
         changes_kept, copies_kept = (printed(one.ratio, ".0%") for one in (changes, current))
-        kept[way] = changes_kept, copies_kept, printed(false_changes, ".2f")
-    return kept
+        shares[way] = changes_kept, copies_kept, printed(false_changes, ".2f")
+    return shares
 
 
 def main() -> int:
@@ -258,8 +258,8 @@ def main() -> int:
     print(f"python -m benchmarks.gaming {' '.join(sys.argv[1:])}\n")
     ways = WAYS if arguments.only is None else ("honest", *arguments.only)
     settings = {"GP4C_BUDGET": arguments.budget}
-    kept = print_ways(ways, arguments.seeds, lambda way, seed: trial(way, {**settings, "GP4C_SEED": seed}))
-    lowest, lies = min(min(one[:2]) for one in kept.values()), max(one[2] for one in kept.values())
+    shares = print_ways(ways, arguments.seeds, lambda way, seed: trial(way, {**settings, "GP4C_SEED": seed}))
+    lowest, lies = min(min(one[:2]) for one in shares.values()), max(one[2] for one in shares.values())
     label = "changes and current copies of honest hosts kept, worst way"
     holds = verdict(label, lowest, TARGET, at_least=True)
     return 0 if verdict("false changes a page, worst way", lies, 1.0, at_least=False) and holds else 1

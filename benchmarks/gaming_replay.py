@@ -97,9 +97,9 @@ def main() -> int:
     print(machine())
     print(f"python -m benchmarks.gaming_replay {' '.join(sys.argv[1:])}\n")
     rows = print_ways(WAYS, arguments.seeds, lambda way, seed: trial(way, arguments.budget, seed))
-    kept = min(min(rows[way][:2]) for way in AIMED)
+    lowest = min(min(rows[way][:2]) for way in AIMED)
     label = f"changes and current copies of honest hosts kept beside {' and '.join(AIMED)}"
-    return 0 if verdict(label, kept, TARGET, at_least=True) else 1
+    return 0 if verdict(label, lowest, TARGET, at_least=True) else 1
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Doubt before belief: answers that are not the page, by rules and by real crawls over many cycles."""
 
 import logging
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from scrapy_gp4c.fingerprint.copy_notes import LOW, notes_of, pack
 from scrapy_gp4c.page_state.rules import NO_RULE
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import LinkFollower, Pages, Site, crawl, html, outcomes
+from tests.support.sources import ROOT
 
 FULL = {"GP4C_BUDGET": 1.0, "RETRY_ENABLED": False, "CONCURRENT_REQUESTS": 1}
 WALL = html("we value your privacy choose which partners may read what you do here accept all or reject")
@@ -554,7 +556,10 @@ async def test_a_robots_txt_that_is_out_of_order_allows_nothing(
     with caplog.at_level(logging.WARNING):
         await crawl(Pages, store_path, crawl_settings, urls=(site.url("/0"),))
     assert site.fetched() == {"/robots.txt"}
-    assert f"because its robots.txt is answered with status {status}" in caplog.text
+    page = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    (shown,) = re.findall(r"^last run +(Nothing of .*)$", page, re.MULTILINE)
+    netloc = site.url("/").split("/")[2]
+    assert shown.replace("example.org", netloc).replace("503", str(status)) in caplog.text
     assert "refused the crawl" in caplog.text
     site.pages["/robots.txt"] = b"User-agent: *\nDisallow:\n"
     await crawl(Pages, store_path, crawl_settings, urls=(site.url("/0"),))

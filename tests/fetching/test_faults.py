@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -110,12 +111,16 @@ def test_a_fetcher_that_comes_back_has_killed_no_page(web: Web, machines: ManyMa
     settings = {**SETTINGS, "DOWNLOAD_DELAY": 5, "CONCURRENT_REQUESTS": 1}
     owner = machines.owner("pages", settings, port=port_of(web))
     machines.wait(lambda: len(machines.sent()) > HOSTS)
+
+    def has_said(words: str, times: int) -> bool:
+        return machines.log().count(words) >= times
+
     for stops in (1, 2, 3):
         os.killpg(fetcher.pid, signal.SIGSTOP)
-        machines.wait(lambda: machines.log().count("does not answer") >= stops, 30)  # noqa: B023
+        machines.wait(partial(has_said, "does not answer", stops), 30)
         time.sleep(10)
         os.killpg(fetcher.pid, signal.SIGCONT)
-        machines.wait(lambda: machines.log().count("answers again") >= stops, 30)  # noqa: B023
+        machines.wait(partial(has_said, "answers again", stops), 30)
     owner.send_signal(signal.SIGINT)
     owner.wait(60)
     assert " is an error" not in machines.log()

@@ -21,7 +21,7 @@ SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/dev", sys.base_pre
 PACKAGES: Final = "/opt/packages"
 """Where the root has the packages of this environment, in place of an index."""
 PROGRAMS: Final = ("scrapy", "dask")
-"""What an installation from an index would have brought besides."""
+"""Programs that an installation from an index would bring, and that the root lacks."""
 ENVIRONMENT: Final = (
     "PATH=/opt/python/bin:/opt/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LANG=C.UTF-8"
     " PIP_NO_INDEX=1 PIP_NO_BUILD_ISOLATION=0"  # pip reads 0 as: no isolation

@@ -329,7 +329,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.finish()
 
     def group_rows(self, cycle: int) -> set[tuple[int, int, int, float, int, int]]:
-        """What visits tell of directories: number, visits, changes, changes expected, and the warm-up."""
+        """Sums over visits by directory: its number, visits, changes, changes expected, and the warm-up."""
         result: dict[int, tuple[int, int, float, int, int]] = {}
         for number, outcome in self.folded.get(cycle, {}).items():
             if outcome in JUDGED:
