@@ -28,7 +28,7 @@ from scrapy_gp4c.fingerprint.text import (
     compared_pieces,
     names_of,
 )
-from scrapy_gp4c.words.masking import CHECKSUMS, WORDS, mask
+from scrapy_gp4c.words.masking import CHECKSUMS, LETTERS, WORDS, mask
 from scrapy_gp4c.words.normal import normalise
 
 _ROW: Final = struct.Struct("<IH")
@@ -73,7 +73,7 @@ _LABEL: Final = re.compile(
     + "|".join(re.escape(label.strip()) for label in WORDS["asides"].split("|") if label.strip())
     + r")(?:\w{0,3}(?:\s[^:：]{0,40})?(?P<colon>[:：])|[^:：]{0,30}$)"
 )
-_TOKEN: Final = re.compile(r"\w*\d[\w.,'’%-]*(?:\s\d{3}\b)*|[^\W\d_]+|[,;|·•](?=\s)|[:：]")
+_TOKEN: Final = re.compile(r"\w*\d[\w.,'’%-]*(?:\s\d{3}\b)*|" + LETTERS + r"|[,;|·•](?=\s)|[:：]")
 _QUOTATION: Final = re.compile(r"\s*[\"“„«‹「『].*[\"”“»›」』]\W*", re.S)
 _CONTAINERS: Final = frozenset(("div", "section", "ul", "ol", "dl", "table", "aside"))
 _MEASURES: Final = frozenset(

@@ -25,6 +25,7 @@ from scrapy_gp4c.words.masking import (
     CLOCK_BEGIN,
     CLOCK_END,
     DATED,
+    LETTERS,
     RECENT,
     VIEWS,
     WEEKDAYS,
@@ -89,14 +90,15 @@ _FILES: Final = frozenset(
 )
 """Ends of links to files, whose names count: a form with a new file has changed under the same words."""
 _FILE_END: Final = re.compile(rf"\.({'|'.join(sorted(_FILES))})(?![a-z0-9])".encode())
+_OFFER_DATA: Final = ("data-price", "data-stock", "data-availability", "data-available")
 # Never text, and what says more than its text, with the tag or attribute that a page needs to have it.
 _FIRST_BY_TAG: Final = {
     **{name.split()[0]: name for name in _NEVER_TEXT.split(",")},
     **{name: name for name in ("del", "s", "strike", "input", "meter", "progress")},
     "svg": "svg title,svg desc",
     "img": "img[alt]",
-    "i": "i[title]:empty",
-    "span": "span[title]:empty",
+    "i": "i[title]:empty,td>i:only-child:empty",
+    "span": "span[title]:empty,td>span:only-child:empty",
     "option": "option[selected]",
     "data": "data[value]:empty",
     "textarea": "textarea[placeholder]:empty",
@@ -107,7 +109,7 @@ _FIRST_BY_ATTRIBUTE: Final = {
     b"role": "[role=img]",
     b"disabled": "[disabled],[aria-disabled=true]",
     b"aria-label": "[aria-label]:empty:not(input)",
-    b"data-price": "[data-price]:empty",
+    **{name.encode(): f"[{name}]:empty" for name in _OFFER_DATA},
     b"mailto:": "a[href^='mailto:' i]",
     b"tel:": "a[href^='tel:' i]",
     b"itemprop": "[itemprop][content]",
@@ -167,6 +169,13 @@ _OTHER_PAGES_NAME: Final = re.compile(
     rf"(?:[\w-]*?[-_])?(?:{OTHER_PAGES_NAME}|(?:weather|wetter|meteo)[-_]?(?:widget|box|bar|block|info)|random-?(?:quote|tip|fact|image)s?"
     r"|(?:quote|tip|fact|word|joke|thought)-?of-?(?:the-?)?(?:day|moment)|daily-?(?:quote|tip|fact)|captcha)(?:[-_][\w-]*)?"
 )
+_STATE_NAME: Final = re.compile(
+    r"(?:[\w-]+(?:--|__))?(?:(?:is|has|status|state|product|item|day)[-_])?(?:sold[-_]?out|(?:out[-_]?of|in|no|low)[-_]?stock"
+    r"|(?:un|not[-_]?)?available|back[-_]?order(?:ed)?|discontinued|cancell?ed|(?:fully[-_]?)?booked|reserved|occupied|vacant)"
+)
+_OVERLAY_NAME: Final = re.compile(
+    "modal|popup|pop-up|dialog|menu|nav|search|cart|drawer|offcanvas|lightbox|toast|tooltip|overlay|login|share"
+)
 _CONSENT_NAME: Final = re.compile(
     r"(?:[\w-]*[-_])?(?:cookies?|gdpr|consent|ccpa)[-_]?(?:[^\W_]+[-_])*(?:banner|bar|notice|consent|popup|pop-up|modal"
     r"|dialog|overlay|message|alert|wall|layer|law|disclaimer|prompt|manager|hint|hinweis|info|settings|preferences"
@@ -221,7 +230,7 @@ _COUNT_ALONE: Final = re.compile(
     rf"|[0-3]?\d([-/])[0-3]?\d\1\d\d)(?={SEPARATOR}|\Z)",
     re.I,
 )
-_COUNTED_WORD: Final = re.compile(r"[^\W\d_]++(?:'[^\W\d_]++)?")
+_COUNTED_WORD: Final = re.compile(rf"{LETTERS}(?:'{LETTERS})?")
 _HEADINGS: Final = frozenset(("h1", "h2", "h3", "h4", "h5", "h6", "hr", "main", "article"))
 _LISTS: Final = frozenset(("ul", "ol", "div", "section", "table", "nav"))
 _LONGEST_AD: Final = 600
@@ -525,7 +534,7 @@ def _said(node: LexborNode) -> str:
     if attributes.get("role") == "img" or (node.child is None and tag != "input"):
         words.append(attributes.get("aria-label") or "")
     if tag in ("i", "span") and node.child is None:
-        words.append(attributes.get("title") or "")
+        words.append(attributes.get("title") or _icon_name(node))
     if tag == "a":
         words.append(_target(attributes.get("href") or "", node.text()))
     if tag in ("del", "s", "strike"):
@@ -533,7 +542,7 @@ def _said(node: LexborNode) -> str:
     if tag == "option" and "selected" in attributes and not _names_day(node.text(strip=True)):
         words.append("selected")
     if node.child is None:
-        words.append(attributes.get("data-price") or "")
+        words += [attributes.get(name) or "" for name in _OFFER_DATA]
     if tag == "meta" and "property" in attributes:
         words.append(attributes.get("content") or "")
     elif not _OFFER.isdisjoint((attributes.get("itemprop") or "").split()):
@@ -541,6 +550,15 @@ def _said(node: LexborNode) -> str:
     if "disabled" in attributes or attributes.get("aria-disabled") == "true":
         words.append("disabled")
     return " ".join(words).strip()
+
+
+def _icon_name(icon: LexborNode) -> str:
+    """Classes of an icon that is all of a cell, such as a tick or a red light."""
+    cell = icon.parent
+    if cell is None or cell.tag != "td" or cell.text(strip=True):
+        return ""
+    names = names_of(icon.attributes.get("class"))
+    return " ".join(name for name in names if not any(map(str.isdigit, name)))
 
 
 def _target(href: str, text: str) -> str:
@@ -625,8 +643,12 @@ def _take_out(
         selectors += [f'[{name}="{value}"]' for name, value in named if _is_ad_attribute((name, value))]
     selectors += [f"[{attribute.decode()}]" for attribute in set(_AD_ATTRIBUTE.findall(markup.source))]
     candidates = [(_reason(node), node) for node in _find(selectors, document)]
-    for reason, node in candidates:
-        if reason is None and _is_moment(node):
+    for number, (reason, node) in enumerate(candidates):
+        if reason == HIDDEN and _is_opened(node, markup):
+            candidates[number] = (None, node)
+        elif reason is None and (state := _state_of(node)):
+            node.insert_before(f" {state} ")
+        elif reason is None and _is_moment(node):
             node.insert_before(CLOCK_BEGIN)
             node.insert_after(CLOCK_END)
     if b"ookie" in source and all(reason != CONSENT for reason, _ in candidates):
@@ -641,6 +663,33 @@ def _take_out(
         if text := node.text(separator=" ", strip=True):
             yield LeftOut(reason, text)
         node.decompose()
+
+
+def _is_opened(node: LexborNode, markup: _Markup) -> bool:
+    """Whether a hidden element is the text of a tab, or of a button in the page's text that shows it."""
+    attributes = node.attributes
+    role, identity = attributes.get("role") or "", (attributes.get("id") or "").lower()
+    if role == "tabpanel" or attributes.get("hidden") == "until-found":
+        return True
+    if not identity or role not in ("", "region") or node.tag in ("ul", "nav", "form", "dialog"):
+        return False
+    names = " ".join(names_of(attributes.get("class"), identity))
+    return (
+        any(
+            sign.encode() in markup.lower
+            for quote in "\"'"
+            for sign in (f"#{identity}{quote}", f"controls={quote}{identity}{quote}")
+        )
+        and _OVERLAY_NAME.search(names) is None
+        and not _SELECTOR.find("nav,form,dialog,[role=dialog],[role=menu]", node)
+    )
+
+
+def _state_of(node: LexborNode) -> str:
+    """Classes that say whether something is to be had: a size that is sold out, a day that is booked."""
+    if node.tag in _ROOTS:
+        return ""
+    return " ".join(filter(_STATE_NAME.fullmatch, names_of(node.attributes.get("class"))))
 
 
 def _is_inside(node: LexborNode, ids: set[int], known: dict[int, bool]) -> bool:
@@ -852,7 +901,9 @@ def _has_meaning(name: bytes) -> bool:
     if '"' in text or "\\" in text or "\ufffd" in text:
         return False
     return _reason_of_name(text, None) is not None or any(
-        _MOMENT_NAME.fullmatch(name) or _COUNT_NAME.fullmatch(name) for name in names_of(text)
+        pattern.fullmatch(name)
+        for name in names_of(text)
+        for pattern in (_MOMENT_NAME, _COUNT_NAME, _STATE_NAME)
     )
 
 

@@ -14,19 +14,23 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 from importlib.resources import files
+from itertools import chain
 from typing import Final
 
 MASK: Final = "\x7f"  # DEL: no page's text holds it, and an ASCII text stays one (a quarter of the memory)
 
 _DATA: Final = files(__package__)
-_TABLE: Final = json.loads(
-    _DATA.joinpath("date_words.json").read_text(encoding="utf-8").replace("\u200b", "")
+_DATES_SOURCE, _WORDS_SOURCE = (
+    re.sub("[\u200b\u200c]", "", _DATA.joinpath(name).read_text(encoding="utf-8"))
+    for name in ("date_words.json", "mask_words.toml")
 )
-WORDS: Final[dict[str, str]] = tomllib.loads(_DATA.joinpath("mask_words.toml").read_text(encoding="utf-8"))
+_TABLE: Final = json.loads(_DATES_SOURCE)
+WORDS: Final[dict[str, str]] = tomllib.loads(_WORDS_SOURCE)
 """Words beside numbers and over lists."""
 WEEKDAYS: Final = frozenset(_TABLE["weekdays"])
 """Names of the days of the week."""
@@ -48,7 +52,7 @@ for _bit, _words in (
     (_BEFORE, [before for before, _ in _BEFORE_UNIT]),
     (_VIEW, WORDS["views"].split()),
 ):
-    for _word in {word.replace("\u200c", "") for word in _words} - {
+    for _word in {*_words} - {
         "k",
         "st",
         "an",
@@ -76,6 +80,14 @@ def _any_of(*bits: int) -> str:
     return "[" + "".join(chr(_FIRST + number) for number in range(1, 128) if number & wanted) + "]"
 
 
+# Python's \w lacks vowel signs and other marks: it would split the words of Hindi, Tamil or Khmer at each.
+_VOWEL_SIGNS: Final = "".join(
+    sign
+    for sign in map(chr, chain(range(0x300, 0x2000), range(0xA600, 0xAC00)))
+    if unicodedata.category(sign)[0] == "M"
+)
+LETTERS: Final = rf"[^\W\d]++(?:[{_VOWEL_SIGNS}]++[^\W\d]*+)*+"
+"""Pattern of a word of any script."""
 # A whole token of letters, or digits and letters: the letters of "a8f3k2" are no words. Longer ones are
 # none either: one of 30,000 characters, with a mark or an apostrophe in each syllable, took 1 s.
 _LETTER: Final = r"(?:[^\s\d!-/:-@\[-`{-~·。、，：；（）「」『』！？-]|['’](?=\w))"
@@ -240,7 +252,8 @@ _DAY_BEFORE: Final = re.compile(rf"(?<![\d./-])(\d\d?)\.?\s?[-~]\s?(?:{_WEEKDAY}
 _FOUR_DIGITS: Final = re.compile(r"(?<!\d)\d{4}(?!\d)")
 _HAS_SECONDS: Final = re.compile(r"\d\d:[0-5]\d:|\d\s?(?:z|utc|gmt)\b|[秒초]")
 _BLANKS: Final = re.compile(r"(\s++)")
-_LAST_WORDS: Final = re.compile(r"[^\W\d]++\d{0,4}")
+_ONE_WORD: Final = re.compile(LETTERS)
+_LAST_WORDS: Final = re.compile(rf"{LETTERS}\d{{0,4}}")
 _SAYS_TIME: Final = frozenset(WORDS["time"].split())
 _POSTED: Final = frozenset(word for word in _SAYS_TIME if len(word) > 4) - _RECENT_WORDS
 _TIME_SIGNS: Final = re.compile(
@@ -272,7 +285,7 @@ _SAYS_YOURS: Final = re.compile(
     r"|\blast (?:login|logon|sign-?in)\b.{0,60}$"
 )
 _STATEMENTS: Final = frozenset(WORDS["statements"].split())
-_NEXT_WORD: Final = re.compile(r"\s?([^\W\d]++)")
+_NEXT_WORD: Final = re.compile(rf"\s?({LETTERS})")
 _DATED: Final = frozenset(WORDS["dated"].split())
 _DATED_LABELS: Final = frozenset(WORDS["dated_labels"].split())
 _DATE_LABELS: Final = frozenset(WORDS["date_labels"].split())
@@ -290,6 +303,9 @@ _CLOCK_WORDS: Final = (
 ) | frozenset((WORDS["clock"] + WORDS["run_time"]).split()).difference(
     ("completed", "within", "took", "served", "load")
 )
+_AT_WORDS: Final = frozenset(("at", "à", "las", "alle", "às", "kl", "klo", "um"))
+_OPENS: Final = _DATED | _DATED_LABELS
+_TODAY: Final = frozenset(_LAST_WORDS.findall(" ".join(RECENT))).union(WORDS["now"].split(), ("now", "jetzt"))
 _CLOCK_LABELS: Final = _CLOCK_WORDS.union(WORDS["clock_labels"].split())
 _LAST, _CHANGED = (
     re.compile(rf"(?<![a-zà-ÿ])(?:{'|'.join(WORDS[name].split())})") for name in ("last", "changed")
@@ -347,7 +363,7 @@ _BEFORE_MOMENT: Final = frozenset(
         "more than",
     )
 )
-_MOMENT_TOKEN: Final = re.compile(r"\d++|[^\W\d_]++")
+_MOMENT_TOKEN: Final = re.compile(rf"\d++|{LETTERS}")
 _SHORT_DATE: Final = re.compile(r"[0-3]?\d([./-])[0-3]?\d\1(?:\d\d(?:\d\d)?)?")
 _MOMENT_WORDS: Final = (
     frozenset(word for word, bits in _MARKS.items() if bits & ~_VIEW)
@@ -530,7 +546,11 @@ def mask_relative(window: str) -> str:
                 taken += 1
         elif (last(1), bare) in _BEFORE_UNIT and (last(1) != "a" or last(2) == "y"):
             taken = 1
-        elif last(1).isalpha() and (last(2), bare) in _BEFORE_UNIT and (last(2) != "a" or last(3) == "y"):
+        elif (
+            _ONE_WORD.fullmatch(last(1))
+            and (last(2), bare) in _BEFORE_UNIT
+            and (last(2) != "a" or last(3) == "y")
+        ):
             taken = 2
         elif bare in _DAY_NAMES and (last(1) in RECENT or last(2) in RECENT):  # today is tuesday
             taken = 1 if last(1) in RECENT else 2
@@ -709,7 +729,7 @@ class _Masks:
                 return False
             return (
                 _HAS_SECONDS.search(text) is not None
-                or _says(before, _SAYS_TIME, _TIME_SIGNS, 4)
+                or (_says(before, _SAYS_TIME, _TIME_SIGNS, 4) and not _says_opening(before))
                 or _AS_OF.search(before) is not None
                 or (":" in text and _runs_out(before, match))
             )
@@ -744,6 +764,14 @@ class _Masks:
                 return False
             return not self._is_about_checksums
         return True
+
+
+def _says_opening(before: str) -> bool:
+    """Whether words before a clock say that something opens or ends then: "open today until 17:30"."""
+    words = _LAST_WORDS.findall(before)[-4:]
+    until = words[-2:] if _AT_WORDS.issuperset(words[-1:]) else words[-1:]
+    is_opening = not _UNTIL_DATE.isdisjoint(until) or not _OPENS.isdisjoint(words)
+    return is_opening and _CLOCK_WORDS.isdisjoint({*words} - _TODAY)
 
 
 _QUERIES: Final = re.compile(r"quer|abfr|requ|consul|запр|zapy")
@@ -806,7 +834,7 @@ _NEWEST: Final = re.compile(
     r"(?:\s(?:is|ist|est|es|è))?[:：\s]{1,4})([^\s:：]{2,30})",
     re.I,
 )
-_BULLETS: Final = re.compile(r"(\s[|·•]\s)")
+_BULLETS: Final = re.compile(r"(\s[|·•–-]\s)")
 _NUMBER_SIGNS: Final = " .,'+#()"
 _NO_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
 _OTHER_DIGITS: Final = re.compile("[٠-٩۰-۹०-९০-৯੦-੯૦-૯୦-୯௦-௯౦-౯೦-೯൦-൯๐-๙໐-໙༠-༩၀-၉០-៩０-９]")
@@ -822,11 +850,16 @@ _AUDIENCE, _FORUM, _NOW, _WATCHING, _OFTEN = (
 )
 _PEOPLE: Final = frozenset((WORDS["counters"] + WORDS["people"]).split()) - _WATCHING
 _VISITS: Final = _AUDIENCE.union(*(WORDS[name].split() for name in ("visits", "people", "reactions")))
-_COUNTER_WORDS: Final = _VISITS.union(_FORUM, _WATCHING, re.split(r"[|\s]+", WORDS["carts"])) - {""}
+_COUNTER_WORDS: Final = _VISITS.union(_FORUM, _WATCHING, _OFTEN, re.split(r"[|\s]+", WORDS["carts"])) - {""}
 _CART: Final = re.compile(
     rf"(?:(?:my|your|the|view)\s)?(?:{_any_phrase('carts')})\s?[:：]?\s?\(?[0-9]{{1,3}}\)?(?:\sitems?)?"
 )
 _AUDIENCE_SIGNS: Final = re.compile("|".join(WORDS["audience_signs"].split()))
+_COUNTER_SIGNS: Final = re.compile("|".join((WORDS["audience_signs"] + WORDS["unspaced_times"]).split()))
+_FEW_WORDS: Final = 5
+_MANY_TIMES: Final = re.compile(  # three times a day is a statement
+    rf"[0-9]{{3}}\s?(?:{_TIMES}(?!\w)|{'|'.join(WORDS['unspaced_times'].split())})"
+)
 _STATED: Final = _STATEMENTS - {"antal", "total"}  # numbers of what the next word says
 _LABELLED_COUNT: Final = re.compile(r"(?:[:：#№]|n[º°o]\.?|nr\.?|num(?:ber|mer|ero)|número)\s?[0-9]")
 _NO_COUNT: Final = re.compile(  # prices, hours, shares, years
@@ -834,8 +867,8 @@ _NO_COUNT: Final = re.compile(  # prices, hours, shares, years
 )
 _NUMBER_OF_DATE: Final = re.compile("[0-9]++")
 _DIGITS: Final = re.compile(rb"11*+")  # its literal begin makes the search fast
-_WORD_AFTER: Final = re.compile(r"(?:st|nd|rd|th|er|º|°)?\.?[\s-]?(?:de |of )?([月월]|[^\W\d]++)", re.I)
-_WORD_BEFORE: Final = re.compile(r"(?<![^\W\d])([^\W\d]++)\.?[\s-]$")
+_WORD_AFTER: Final = re.compile(rf"(?:st|nd|rd|th|er|º|°)?\.?[\s-]?(?:de |of )?([月월]|{LETTERS})", re.I)
+_WORD_BEFORE: Final = re.compile(rf"(?<![^\W\d])(?<![{_VOWEL_SIGNS}])({LETTERS})\.?[\s-]$")
 _YEAR_DIGITS: Final = re.compile(r"(?:19|20)[0-9][0-9]|25[5-9][0-9]")
 _UNSPACED_WORD: Final = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 _UNSPACED_DATE: Final = re.compile(
@@ -918,7 +951,7 @@ def _sums(text: str) -> int:
 @lru_cache(4096)  # the rows of a table differ in their numbers alone
 def _may_count(text: str) -> bool:
     """Whether a text without its numbers has a word of a counter."""
-    return not _COUNTER_WORDS.isdisjoint(_HINT_WORD.findall(text)) or _AUDIENCE_SIGNS.search(text) is not None
+    return not _COUNTER_WORDS.isdisjoint(_HINT_WORD.findall(text)) or _COUNTER_SIGNS.search(text) is not None
 
 
 def _is_counter(text: str) -> bool:
@@ -939,6 +972,8 @@ def _is_counter(text: str) -> bool:
         is_short = is_single and sum(map(str.isalpha, words)) <= _SHORT_COUNTER
         if does or is_now or is_short:  # 12 visitors
             return True
+    if is_single and len(words) <= _FEW_WORDS and _MANY_TIMES.search(text) is not None:
+        return True  # consulté 1 234 fois
     if not words.isdisjoint(_PEOPLE):  # 12 people are looking at this
         return does and (is_now or label is not None or text[0].isdigit())
     return does and is_single and not words.isdisjoint(_OFTEN)  # viewed 12 times

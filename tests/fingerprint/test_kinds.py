@@ -335,6 +335,15 @@ def test_parts_of_server_components_are_text_of_an_empty_page() -> None:
         ("SKU: TR-gtx-44b", "SKU: TR-GTX-44b"),
         ("Closed on Sunday", "<s>Closed on Sunday</s>"),
         ("<li><del>Room 4</del><li>Room 5", "<li><del>Room 4</del><li><del>Room 5</del>"),
+        ("<div role=tabpanel hidden>Weight 280 g</div>", "<div role=tabpanel hidden>Weight 310 g</div>"),
+        ("<a href='#a'>Q</a><p id=a hidden>Two years</p>", "<a href='#a'>Q</a><p id=a hidden>One year</p>"),
+        ("<ul><li class=size>M</ul>", "<ul><li class='size sold-out'>M</ul>"),
+        ("<ul><li class=day--available>5</ul>", "<ul><li class=day--booked>5</ul>"),
+        ("<b data-stock=12></b>", "<b data-stock=0></b>"),
+        (
+            "<table><td>API<td><i class=dot-green></i></table>",
+            "<table><td>API<td><i class=dot-red></i></table>",
+        ),
     ],
 )
 def test_what_elements_say_besides_their_text_counts_on_any_page(before: str, after: str) -> None:
@@ -525,6 +534,12 @@ def test_a_date_in_a_sentence_counts_in_feeds_and_plain_texts_and_digits_of_any_
     ("text", "is_change"),
     [
         ("<p>Leído {} veces</p>", False),
+        ("<p>Sivua katsottu 4{} kertaa</p>", False),
+        ("<p>Shared 1,4{} times</p>", False),
+        ("<p>Il y a 3 heures – consulté 1 2{} fois</p>", False),
+        ("<i>1,2{} ครั้ง</i>", False),
+        ("<i>ნახვა: {}</i>", False),
+        ("<p>The old bridge was crossed 1,2{} times in May</p>", True),
         ("<p>Hits: {}</p>", False),
         ("<p>Downloads: 12.0{}</p>", False),
         ("<p>Likes: 1{}</p>", False),
@@ -818,6 +833,11 @@ def test_hidden_fields_are_no_text() -> None:
         ("剩余 5 件", "剩余 4 件"),
         ("She left 5 hours before noon", "She left 6 hours before noon"),
         ("Plus 5 days of training", "Plus 6 days of training"),
+        ("Open today until 17:30", "Open today until 16:00"),
+        ("Jetzt geöffnet bis 18:30 Uhr", "Jetzt geöffnet bis 13:00 Uhr"),
+        ("Aujourd'hui ouvert jusqu'à 19:00", "Aujourd'hui ouvert jusqu'à 18:00"),
+        ("The concert starts today at 20:00", "The concert starts today at 21:00"),
+        ("आवेदन अंतिम तिथि 5 जून तक", "आवेदन अंतिम तिथि 8 जून तक"),
     ],
 )
 def test_statements_are_not_masked(before: str, after: str) -> None:
@@ -1004,6 +1024,8 @@ def test_statements_are_not_masked(before: str, after: str) -> None:
         ("Refreshing in 28 seconds", "Refreshing in 11 seconds"),
         ("Tiempo de carga: 0,45 segundos", "Tiempo de carga: 0,51 segundos"),
         ("৪,৫৬৭ বার দেখা হয়েছে", "৪,৬০২ বার দেখা হয়েছে"),
+        ("अपडेट 10:15 बजे", "अपडेट 11:40 बजे"),
+        ("হালনাগাদ: ১০ নভেম্বর ২০২৬", "হালনাগাদ: ১১ নভেম্বর ২০২৬"),
         ("idag är det lördag den 28 november", "idag är det söndag den 29 november"),
         ("nous sommes jeudi, il est 14h32", "nous sommes jeudi, il est 15h07"),
         (
