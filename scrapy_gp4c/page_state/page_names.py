@@ -11,7 +11,7 @@ from urllib.parse import unquote_plus, urlsplit
 
 SESSION_PARAMS: Final = (
     "phpsessid", "jsessionid", "aspsessionid*", "asp.net_sessionid", "cfid", "cftoken", "oscsid",
-    "zenid", "xtcsid",
+    "zenid", "xtcsid", "jservsessionid*",
 )  # fmt: skip
 """Names of the sessions of PHP, Java EE, ASP, ColdFusion and shop systems, in lower case."""
 IGNORED_PARAMS: Final = (
@@ -22,21 +22,27 @@ IGNORED_PARAMS: Final = (
     "_openstat", "yclid", "ymclid", "ysclid", "at_campaign", "at_medium", "at_custom*", "s_cid",
     "ml_subscriber", "ml_subscriber_hash", "trk_contact", "trk_msg", "trk_module", "trk_sid",
     "sc_campaign", "sc_channel", "sc_content", "sc_medium", "sc_outcome", "wt_mc", "wt_zmc", "etcc_*",
-    "_bta_tid", "_bta_c", "ns_campaign", "ns_mchannel", "ns_source",
+    "_bta_tid", "_bta_c", "ns_campaign", "ns_mchannel", "ns_source", "pk_cid", "s_kwcid", "ef_id", "_kx",
+    "__s", "_bhlid", "_branch_match_id", "_branch_referrer", "at_recipient_*", "bsft_*",
+    "ck_subscriber_id", "elqtrack", "elqtrackid", "et_rid", "sc_customer", "sc_eh", "sc_uid",
+    "ss_email_id", "vgo_ee", "wt.mc_id", "xtor",
     # Clicks: what search engines and social networks add to the links of their users.
     "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "gad_source", "gad_campaignid", "srsltid", "_ga",
     "_gl", "fbclid", "fb_action_ids", "fb_action_types", "fb_source", "fb_ref", "msclkid", "ttclid",
     "twclid", "li_fat_id", "igshid", "igsh", "epik", "rdt_cid", "scclid", "irclickid", "irgwc",
-    "cjevent", "dm_i", "bbeml", "spm",
+    "cjevent", "dm_i", "bbeml", "spm", "sscid", "rb_clickid", "syclid", "unicorn_click_id",
+    "guce_referrer", "guce_referrer_sig", "guccounter",
     *SESSION_PARAMS,
 )  # fmt: skip
 """Names of parameters, in lower case; ``*`` at the end stands for any rest.
 
-Sources: the vendors' documentation of their campaign and click parameters, and the session names of PHP, Java
-EE, ASP, ColdFusion and osCommerce.
+Sources: the vendors' documentation of their campaign and click parameters, the list of Brave's query filter,
+and the session names of PHP, Java EE, ASP, ColdFusion and osCommerce.
 """
 
-_SESSION_NAMES: Final = re.compile(r"s|(?:.*[-_.])?(?:sid|sess)|.*sess(?:ion)?[-_]?id|.*session", re.DOTALL)
+_SESSION_NAMES: Final = re.compile(
+    r"s|[a-z]{0,2}sid|.*[-_.]sid|(?:.*[-_.])?sess|.*sess(?:ion)?[-_]?id|.*session", re.DOTALL
+)
 """Names that are a session only if their value looks like one."""
 _SESSION_VALUE: Final = re.compile(r"[0-9a-f]{24,64}|(?=.*\d)(?=.*[a-z])(?=.*[A-Z])[0-9A-Za-z_-]{24,64}")
 _link_finders: Final = tuple(
@@ -50,8 +56,12 @@ _link_finders: Final = tuple(
         r"value\s*=\s*[\"']?((?:/|http)[^\"'>\s]*)",
     )
 )
-_PATH_SESSION: Final = re.compile(r";jsessionid(?:=|%3d)[^/?#;]*|/\(S\([0-9a-z]{24}\)\)(?=/)", re.IGNORECASE)
-"""Session in a path: that of Java servlets, and that of ASP.NET without cookies."""
+_PATH_SESSION: Final = re.compile(r"/\(S\([0-9a-z]{24}\)\)(?=/)", re.IGNORECASE)
+"""Session in a path of ASP.NET without cookies."""
+_PATH_PARAMETER: Final = re.compile(r";([^/?#;=%]+)(?:=|%3d)([^/?#;]*)", re.IGNORECASE)
+_DEFAULT_PORT: Final = re.compile(
+    r"^(http://[^/?#]*(?=:80(?:/|$))|https://[^/?#]*(?=:443(?:/|$))):\d+", re.IGNORECASE
+)
 _ROOT_DOT: Final = re.compile(r"^([a-z]+://[^/?#]*[^/?#.])\.(?=[:/]|$)", re.IGNORECASE)
 """Dot behind a host's name, which is the same host (RFC 1034, 3.1)."""
 
@@ -63,7 +73,7 @@ def _pattern(ignored: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
-    """URL that names the page of a URL: without campaigns, sessions and a dot behind its host.
+    """URL that names the page of a URL: without campaigns, sessions, a default port, a dot behind its host.
 
     All else stays as it is, the order of the other parameters included. ``ignored``: names of parameters;
     with none, every URL names a page of its own.
@@ -71,8 +81,15 @@ def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
     if not ignored:
         return url
     head, mark, query = url.partition("?")
-    if ";" in head or "(" in head:
+    if ";" in head:
+        pattern = _pattern(ignored)
+        head = _PATH_PARAMETER.sub(
+            lambda match: "" if _is_ignored(f"{match[1]}={match[2]}", pattern) else match[0], head
+        )
+    if "(" in head:
         head = _PATH_SESSION.sub("", head)
+    if ":80" in head or ":443" in head:
+        head = _DEFAULT_PORT.sub(r"\1", head)
     if "./" in head or ".:" in head or head.endswith("."):
         head = _ROOT_DOT.sub(r"\1", head)
     if not mark:

@@ -31,6 +31,10 @@ PAGE = "http://h/a?id=1&page=2"
         "http://h/a?id=1&%75tm_source=x&page=2",
         "http://h/a?id=1&page=2&mtm_campaign=x&_ga=1.2&mc_eid=3",
         "http://h./a?id=1&page=2",
+        "http://h:80/a?id=1&page=2",
+        "http://h/a;sid=0123456789abcdef0123456789abcdef?id=1&page=2",
+        "http://h/a?ssid=0123456789abcdef0123456789abcdef&id=1&page=2",
+        "http://h/a?JServSessionIdroot=x&id=1&s_kwcid=AL!8&page=2",
     ],
 )
 def test_parameters_of_campaigns_and_sessions_make_no_page(url: str) -> None:
@@ -44,7 +48,8 @@ def test_parameters_of_campaigns_and_sessions_make_no_page(url: str) -> None:
         "http://h/a", "http://h/a?", "http://h/a?id=1#part", "http://h/story?sid=42", "http://h/?s=shoes",
         "http://h/a?source=utm", "http://h/a?utm", "http://h/a;v=2?x", "http://h/f(x)/a", "http://h/a?gclid2=1",
         "http://h/wiki/A_(b)/c", "http://h/a?session=morning", "http://h/talks?session_id=12",
-        "http://h/a./b.", "http://h/../a.:1", "http://h.de/.",
+        "http://h/a./b.", "http://h/../a.:1", "http://h.de/.", "http://h:8080/", "http://h/a:80/", "https://h:80/",
+        "http://h/a;id=0123456789abcdef01234567", "http://h/a?classid=0123456789abcdef01234567",
     ],
 )  # fmt: skip
 def test_all_other_urls_name_their_own_page(url: str) -> None:
