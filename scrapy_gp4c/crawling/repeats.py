@@ -10,6 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from html import unescape
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl, urljoin, urlsplit
 from zlib import crc32
@@ -34,6 +35,7 @@ MAX_TRIES: Final = 10
 """Most occurrences of the word "canonical" that are looked at."""
 _CANONICAL: Final = re.compile(rb"""\brel\s*=\s*["']?canonical\b""", re.IGNORECASE)
 _HREF: Final = re.compile(rb"""\bhref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
+_CANONICAL_HEADER: Final = re.compile(rb'<([^<>]*)>[^<>,]*;\s*rel\s*=\s*"?canonical\b', re.IGNORECASE)
 REPEATING: Final = 0.8
 """Share of repeating pages among the new ones from which on a scope is a trap."""
 MIN_REPEATS: Final = 30
@@ -71,23 +73,43 @@ MAX_SCOPES: Final = 200
 def canonical_url(response: Response, page_url: str) -> str | None:
     """Address that an answer names as that of its page; None: none but the page's.
 
-    By ``<link rel="canonical">`` (RFC 6596), or else by the end of redirects.
+    By ``<link rel="canonical">`` (RFC 6596), a header ``Link`` (RFC 8288), or else by the end of redirects.
     """
-    head, url = response.body[:HEAD_BYTES], response.url
-    position = head.find(b"canonical")
+    head, url, href = response.body[:HEAD_BYTES], response.url, None
+    lowered = head.lower()
+    position = lowered.find(b"canonical")
     for _ in range(MAX_TRIES):
         if position < 0:
             break
-        begin, end = head.rfind(b"<", 0, position), head.find(b">", position) + 1
-        tag = head[begin:end]  # a pattern would try all tags: 0.5 ms
-        href = _HREF.search(tag) if tag[:5].lower() == b"<link" and _CANONICAL.search(tag) else None
-        if href is not None:
-            text = next(filter(None, href.groups()), b"").decode("utf-8", "replace")
-            with suppress(ValueError):
-                url = urljoin(url, text.replace("&amp;", "&").strip())
+        tag = _tag(head, lowered.rfind(b"<", 0, position))  # a pattern would try all tags: 0.5 ms
+        if tag[:5].lower() == b"<link" and _CANONICAL.search(tag) and (href := _address(tag)) is not None:
             break
-        position = head.find(b"canonical", position + 1)
+        position = lowered.find(b"canonical", position + 1)
+    if href is not None and (base := _address(_tag(head, lowered.find(b"<base")))) is not None:
+        url = _joined(url, base)
+    if href is None and (match := _CANONICAL_HEADER.search(b",".join(response.headers.getlist("Link")))):
+        href = match[1]
+    if href is not None:
+        url = _joined(url, href)
     return None if url == page_url else url
+
+
+def _tag(head: bytes, begin: int) -> bytes:
+    """Tag that begins at a position; below 0: none."""
+    return head[begin : head.find(b">", begin) + 1] if begin >= 0 else b""
+
+
+def _address(tag: bytes) -> bytes | None:
+    """``href`` of a tag."""
+    match = _HREF.search(tag)
+    return match and next(filter(None, match.groups()), b"")
+
+
+def _joined(url: str, href: bytes) -> str:
+    """Address of a link; the base where it is none."""
+    with suppress(ValueError):
+        return urljoin(url, unescape(href.decode("utf-8", "replace")).strip())
+    return url
 
 
 def are_related(url: str, other: str) -> bool:

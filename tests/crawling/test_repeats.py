@@ -160,12 +160,20 @@ async def test_an_endless_calendar_ends_in_its_first_cycle(
         ('<link rel="canonical" href="">', None),
         ('<link rel="canonical" href="http://[b">', None),
         ("<p>on canonical forms</p>", None),
+        ("<LINK REL=CANONICAL HREF=/b>", "http://a.example/b"),
+        ("<link rel=canonical href='&#x2F;b?x=1&#38;y=2'>", "http://a.example/b?x=1&y=2"),
+        ("<base href='/c/'><link rel=canonical href=b>", "http://a.example/c/b"),
+        ("<base href='/c/'>", None),
     ],
 )
 def test_addresses_that_pages_name(head: str, expected: str | None) -> None:
     """As RFC 6596 has them, in any spelling; the page's own is none."""
     body = f"<html><head>{head}</head></html>".encode()
-    assert canonical_url(HtmlResponse("http://a.example/a", body=body), "http://a.example/a") == expected
+    url = "http://a.example/a"
+    assert canonical_url(HtmlResponse(url, body=body), url) == expected
+    links = ['</s>; rel=preload; as="style"', "<http://a.example/d>; rel=canonical"]
+    response = HtmlResponse(url, body=body, headers={"Link": links})
+    assert canonical_url(response, url) == (expected if "<link" in head.lower() else "http://a.example/d")
 
 
 def test_a_trap_of_many_directories_ends(store_path: Path) -> None:
