@@ -36,7 +36,13 @@ from scrapy_gp4c.crawling.archiving import Archive, PreviousText, is_far, no_tex
 from scrapy_gp4c.crawling.claim_files import mail_seconds_of
 from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.neighbourhood import columns_in_order
-from scrapy_gp4c.crawling.planning import PlannedRound, Planner, note_recovery, still_left_alone
+from scrapy_gp4c.crawling.planning import (
+    MAX_WAIT_S,
+    PlannedRound,
+    Planner,
+    note_recovery,
+    still_left_alone,
+)
 from scrapy_gp4c.crawling.promises import PageRules, page_rules, rule_of_request
 from scrapy_gp4c.crawling.repeats import Repeats
 from scrapy_gp4c.crawling.reports import report_of, sampled_counts
@@ -505,8 +511,6 @@ class LiveRules:
 
 MAX_IN_A_ROW: Final = 5
 """Refusals and doubtful answers in a row after which a site is left alone for the rest of a cycle."""
-MAX_WAIT_S: Final = 86_400.0
-"""Longest wait that a header Retry-After gets."""
 _SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?")
 
 

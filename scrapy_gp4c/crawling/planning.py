@@ -325,10 +325,17 @@ def classify_pages(
     )
 
 
+MAX_WAIT_S: Final = 86_400.0
+"""Longest wait that a header Retry-After gets."""
+
+
 def still_left_alone(records: Sequence[CycleRecord], now_s: float) -> dict[str, float]:
-    """Hosts that the last cycle was asked to leave alone until a time that has not come."""
+    """Hosts that the last cycle was asked to leave alone until a time that has not come.
+
+    A time beyond the longest wait is one of a clock that was ahead.
+    """
     last = records[-1].get("left_alone", {}) if records else {}
-    return {host: until_s for host, until_s in last.items() if until_s > now_s}
+    return {host: until_s for host, until_s in last.items() if now_s < until_s <= now_s + MAX_WAIT_S}
 
 
 class PlannedRound(NamedTuple):

@@ -55,8 +55,9 @@ class CycleTimes(NamedTuple):
         interval_s = max(interval_s, 1.0)
         if last + 1 < cycle:  # as a forecast of several cycles has it
             starts_s[last + 1 :] = starts_s[last + 1] + interval_s * np.arange(cycle - last)
-        now_s = starts_s[cycle]
-        return cls(cycle, time.time() if np.isnan(now_s) else float(now_s), starts_s[:-1], interval_s)
+        now_s = time.time() if np.isnan(starts_s[cycle]) else float(starts_s[cycle])
+        starts_s[starts_s > now_s] = np.nan  # of a clock that was ahead
+        return cls(cycle, now_s, starts_s[:-1], interval_s)
 
     def age_s(self, last: Array) -> Array:
         """Time since the cycles of some last visits; infinite where it is not known."""
