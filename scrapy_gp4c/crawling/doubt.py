@@ -98,7 +98,7 @@ class AnswerFeatures(NamedTuple):
     near_pages: int = 0
     """Pages of the site, this one included, whose copies were far apart and whose new texts are near."""
     changed_pages: int = 0
-    """Last changed pages of the site, at most `MAX_CHANGED`."""
+    """Last changed pages of the site, at most `MAX_CHANGED`, and those that are back at an earlier text."""
     halved_pages: int = 0
     """Pages of these, this one included, that lost more than half of their words; 0: this one did not."""
     is_halved_again: bool = False
@@ -328,6 +328,8 @@ class SharedTexts:
         self._taken_back: set[int] = set()
         self._visited: Counter[str] = Counter()
         """Site, or "" for all -> visited pages."""
+        self._returned: Counter[str] = Counter()
+        """Site -> pages that are back at the text before their last change, as after a block."""
 
     def _note(self, site: str, shared: int | str, changed: Changed) -> dict[int, Changed]:
         """Note a changed page; returns pages of its site that came to the same, by their different copies.
@@ -427,18 +429,20 @@ class SharedTexts:
         visited = self._visited[site]
         is_earlier = page.fingerprint & LOW == notes.earlier > 0 and page.fingerprint not in self.doubted
         if is_earlier or not is_changed(page.fingerprint, copy.copy, distance_bits):
+            self._returned[site] += is_earlier
             return Doubt(reason_of(AnswerFeatures(headers, notes.words, notes.words)))
         sharing = self._note(site, page.fingerprint, copy)
         redirected, is_gate = self._note_redirect(request, response, copy, was_redirected)
         is_halved = page.kind != "bytes" and notes.words >= MIN_WORDS and page.words < notes.words / 2
         reasons = request.meta.get("redirect_reasons", ())  # a permanent one makes twins
         is_itself = page.words >= MIN_WORDS and all(status in TEMPORARY for status in reasons)
-        is_short = is_halved and page.kind == "html" and page.words < min(notes.words / 3, MAX_MARKED_WORDS)
+        has_block_kind = page.kind in ("html", "json")
+        is_short = is_halved and has_block_kind and page.words < min(notes.words / 3, MAX_MARKED_WORDS)
         new = NewText(page.fingerprint, copy, is_halved)
         near, everywhere = self._note_new_text(site, new), self._note_new_text("", new)
         if are_near(everywhere.from_far, len(self._new_texts[""]), self._visited[""]):
             near = everywhere._replace(halved=near.halved)  # of many sites, as a proxy blocks them
-        changed = len(self._new_texts[site])
+        changed = len(self._new_texts[site]) + self._returned[site]
         answer = AnswerFeatures(
             headers=headers,
             words=notes.words if page.kind == "bytes" and response.body else page.words,  # bytes have none
@@ -457,7 +461,7 @@ class SharedTexts:
             near_pages=near.from_far,
             changed_pages=changed,
             halved_pages=len(near.halved),
-            is_halved_again=is_halved and was_doubtful,
+            is_halved_again=is_halved and was_doubtful and self._returned[site] < MIN_NEAR_PAGES,
             is_short=is_short and distance(page.fingerprint >> 32, copy.copy >> 32) >= UNLIKE_BITS,
             is_gate=is_gate,
         )

@@ -188,6 +188,10 @@ class Visit:
         """Add the page's validators to the request where unchanged pages are skipped (RFC 9110, 13)."""
         visits = self._visits
         self._request.meta.pop(LATENCY, None)  # of a retry or redirect; from now on it tells of a download
+        if self._is_led_elsewhere:
+            for name in CONDITIONS:
+                self._request.headers.pop(name, None)
+            return
         page, deliveries = self._claim.page, visits.deliveries
         if not visits.skip_unchanged or page in deliveries.pages or page in deliveries.again:
             return
@@ -539,6 +543,11 @@ class Visit:
         reasons = self._request.meta.get("redirect_reasons", ())
         return bool(reasons) and all(status in PERMANENT for status in reasons)
 
+    @property
+    def _is_led_elsewhere(self) -> bool:
+        """Whether a redirect that is not permanent came before: validators are those of its target."""
+        return bool(self._request.meta.get("redirect_reasons")) and not self._is_permanent
+
     def _is_as_before(self, page: int) -> bool:
         """Whether a page was visited in this cycle, and not found changed."""
         visits = self._visits.store.open_visits()
@@ -651,7 +660,7 @@ class Visit:
     def _keep_validators(self, response: Response, info: VisitInfo) -> None:
         """Remember the validators of the copy that the next visit will be compared with."""
         store, page = self._visits.store, self._claim.page
-        etag, last_modified = validators_of(response)
+        etag, last_modified = (None, None) if self._is_led_elsewhere else validators_of(response)
         if info.held is not None:  # they are those of what the spider has used
             info.held.validators = etag, last_modified
         elif (etag, last_modified) != store.validators(page):

@@ -1,5 +1,6 @@
 """Doubt before belief: answers that are not the page, by rules and by real crawls over many cycles."""
 
+import json
 import logging
 import re
 import time
@@ -10,7 +11,8 @@ from typing import Any, ClassVar
 
 import pytest
 from scrapy import Request
-from scrapy.http import HtmlResponse
+from scrapy.http import Headers
+from scrapy.responsetypes import responsetypes
 from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c import visit
@@ -238,11 +240,21 @@ async def test_a_false_charset_is_no_change(
 
 
 def judged(
-    texts: SharedTexts, number: int, old: str, new: str, earlier: str = "", host: str = "a.example"
+    texts: SharedTexts,
+    number: int,
+    old: str,
+    new: str,
+    earlier: str = "",
+    host: str = "a.example",
+    kind: str = "text/html",
 ) -> Doubt:
     """Judgement of a page that was one text and is another; ``earlier``: its text before the old one."""
+    url, headers, write = f"http://{host}/{number}", Headers({"Content-Type": kind}), html
+    if kind == "application/json":
+        write = json.dumps
     copy, page, first = (
-        HtmlResponse(f"http://{host}/{number}", body=html(text).encode()) for text in (old, new, earlier)
+        responsetypes.from_args(headers, url)(url, headers=headers, body=write(text).encode())
+        for text in (old, new, earlier)
     )
     readings = read(copy, None), read(page, None)
     notes = notes_of(readings[0], None, b"")
@@ -282,6 +294,16 @@ def test_the_text_before_a_block_is_no_doubt() -> None:
     assert judged(SharedTexts([]), 1, text_of(1), text, earlier=text).reason is None
 
 
+def test_changes_that_a_block_has_hidden_are_no_doubt() -> None:
+    """Where the other pages of a site lose the block's long text as well, and have their own texts again."""
+    texts, wall = SharedTexts([]), text_of(999) * 2
+    for number in range(6):
+        page_text = text_of(number)
+        assert judged(texts, number, f"{wall} {page_text}", page_text, earlier=page_text).reason is None
+    for number in range(6, 10):
+        assert judged(texts, number, f"{wall} {text_of(number)}", text_of(number + 100)).reason is None
+
+
 def test_the_text_of_another_page_is_doubtful() -> None:
     """Whichever is visited first; not of a page that shows others' texts, as the latest, nor of two pages."""
     page_texts = [text_of(number) for number in range(4)]
@@ -304,12 +326,13 @@ def test_a_captcha_of_a_single_page_is_doubtful() -> None:
     assert judged(SharedTexts([]), 1, text_of(1), text_of(1) + captcha).reason is None
 
 
+@pytest.mark.parametrize("kind", ["text/html", "application/json"])
 @pytest.mark.parametrize(("words", "is_doubted"), [(30, True), (40, False)])
-def test_a_short_block_of_a_single_page_is_doubtful(words: int, is_doubted: bool) -> None:
+def test_a_short_block_of_a_single_page_is_doubtful(words: int, is_doubted: bool, kind: str) -> None:
     """Less than a third of the words that the page had; a list that gets as short keeps some of its own."""
     block, list_end = (" ".join(text_of(number).split()[:words]) for number in (2, 1))
-    assert (judged(SharedTexts([]), 1, text_of(1), block).reason is not None) == is_doubted
-    assert judged(SharedTexts([]), 1, text_of(1), list_end).reason is None
+    assert (judged(SharedTexts([]), 1, text_of(1), block, kind=kind).reason is not None) == is_doubted
+    assert judged(SharedTexts([]), 1, text_of(1), list_end, kind=kind).reason is None
 
 
 async def test_what_stays_doubtful_is_the_page_in_the_end(site: Site, store_path: Path) -> None:
@@ -330,8 +353,15 @@ async def test_what_stays_doubtful_is_the_page_in_the_end(site: Site, store_path
 async def test_a_server_that_always_says_not_modified_hides_no_change_for_ever(
     site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Every 8th visit goes without validators; what was hidden shows that the site's 304s are false."""
+    """Every 8th visit goes without validators; what was hidden shows that the site's 304s are false.
+
+    Validators of an address that a page leads to for now are not sent to the next such address.
+    """
     text = {"now": 1}
+
+    def latest(request: ServerRequest) -> bytes:
+        request.redirect(f"/{'version' * text['now']}".encode())
+        return b""
 
     def page(request: ServerRequest) -> bytes:
         is_true = request.path != b"/stuck"
@@ -342,14 +372,19 @@ async def test_a_server_that_always_says_not_modified_hides_no_change_for_ever(
         return html(text_of(text["now"] * 100 + len(request.path))).encode()
 
     paths = ("/", "/a", "/ab", "/stuck")
-    site.pages = dict.fromkeys(paths, page)
+    site.pages = {**{f"/{'version' * now}": page for now in range(1, 21)}, "/latest": latest}
+    site.pages |= dict.fromkeys(paths, page)
     crawl_settings = {**FULL, "GP4C_SKIP_UNCHANGED": True}
     results: list[Counter[str]] = []
+    versions = []
     with caplog.at_level(logging.WARNING):
         for cycle in range(1, 21):
-            await crawl(Pages, store_path, crawl_settings, urls=tuple(map(site.url, paths)))
+            await crawl(Pages, store_path, crawl_settings, urls=tuple(map(site.url, (*paths, "/latest"))))
             text["now"] += cycle > 3
-            results.append(Counter(one for ends in outcomes(store_path, cycle).values() for one in ends))
+            ends_of = outcomes(store_path, cycle)
+            versions += ends_of.pop("/latest")
+            results.append(Counter(one for ends in ends_of.values() for one in ends))
+    assert versions == ["first", *["unchanged"] * 3, *["changed"] * 16]
     assert all(one == {"not_modified": 4} for one in results[1:8])
     assert results[-1] == {"changed": 4}
     assert "was answered 304 though it had changed" in caplog.text
@@ -569,10 +604,16 @@ async def test_a_robots_txt_that_is_out_of_order_allows_nothing(
     assert "/0 was read before, and is excluded now: Forbidden by robots.txt" in caplog.text
 
 
+@pytest.mark.parametrize(("clock_ahead_s", "requests"), [(0.0, 4), (3e8, 6)])
 async def test_a_site_of_two_pages_is_left_alone_as_long_as_it_asks(
-    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+    site: Site,
+    store_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    clock_ahead_s: float,
+    requests: int,
 ) -> None:
-    """Though it never answers five times in a row."""
+    """Though it never answers five times in a row; not for years by a clock that was ahead for a cycle."""
     site.pages = {path: html(text_of(number)) for number, path in enumerate(("/0", "/1"))}
     urls = tuple(map(site.url, site.pages))
     await crawl(Pages, store_path, FULL, urls=urls)
@@ -584,9 +625,13 @@ async def test_a_site_of_two_pages_is_left_alone_as_long_as_it_asks(
 
     site.pages = dict.fromkeys(site.pages, refusing)
     with caplog.at_level(logging.WARNING):
-        for _ in range(3):
+        with monkeypatch.context() as patch:
+            clock = time.time
+            patch.setattr(time, "time", lambda: clock() + clock_ahead_s)
             await crawl(Pages, store_path, FULL, urls=urls)
-    assert len(site.log) == 4
+        for _ in range(2):
+            await crawl(Pages, store_path, FULL, urls=urls)
+    assert len(site.log) == requests
     assert "as its Retry-After asks" in caplog.text
 
 
