@@ -33,7 +33,6 @@ from training.papers.journal import (
     NAME,
     PRESETS,
     Experiment,
-    compared_function,
     difference_of,
     experiment_page,
     paper_charts,
@@ -139,9 +138,8 @@ def main(arguments: Sequence[str] | None) -> None:
     command = parser()
     args = command.parse_args(arguments)
     if args.preset in PRESETS:
-        preset = PRESETS[args.preset]._asdict()
-        ((fitness, _), *_) = preset.pop("searches")  # the experiment's, not an option
-        command.set_defaults(**preset, fitness=fitness)
+        fitness = "change_rate" if args.preset == "thesis" else "ndcg"
+        command.set_defaults(**PRESETS[args.preset], fitness=fitness)
         args = command.parse_args(arguments)
     console = Console(stderr=True)
     directory: Path = args.output
@@ -167,7 +165,7 @@ def main(arguments: Sequence[str] | None) -> None:
     write_atomically(directory / NAME, results.to_json())
     write_tables(results, directory)
     write_figures({chart.key: draw(chart) for chart in paper_charts(results)}, directory)
-    difference = difference_of(results, history, compared_function(results), HEADLINE)
+    difference = difference_of(results, history, results.learned_for(HEADLINE), HEADLINE)
     write_report(experiment_page(results, difference), directory / "report.html")
     print(table_of(table_2(results)))
     print(f"Seed {args.seed}. Results: {directory / NAME}; report: {directory / 'report.html'}")

@@ -20,7 +20,7 @@ from scrapy_gp4c.scoring.terminals import (
 from scrapy_gp4c.search.measuring import SCORINGS
 from scrapy_gp4c.search.queries import read_query_log
 from training.evolution.choices import Choices
-from training.evolution.evolve import QUOTIENTS, RATES, Parameters
+from training.evolution.evolve import OPERATORS, QUOTIENTS, Parameters
 from training.histories import claims, splits
 from training.histories.claims import FIRST_SIGHT, LINE
 from training.histories.contents import has_contents, read_contents
@@ -119,7 +119,7 @@ SHARED: Final[dict[str, dict[str, Any]]] = {
     "--population": {"type": int, "default": _PARAMETERS.population, "help": "individuals per generation"},
     "--generations": {"type": int, "default": _PARAMETERS.generations, "help": "generations"},
     "--operators": {
-        "choices": tuple(RATES),
+        "choices": tuple(OPERATORS),
         "default": _PARAMETERS.operators,
         "help": "mutations of which paper",
     },

@@ -12,7 +12,7 @@ from pathlib import Path
 from scrapy_gp4c.errors import HistoryError
 from training import options
 from training.comparing.learned_score import find_history, read_learned, try_again
-from training.papers.journal import compared_function, difference_of, experiment_page, read_results
+from training.papers.journal import difference_of, experiment_page, read_results
 from training.reporting.page import ReportPage, write_report
 from training.reporting.score import HEADLINE, score_page
 
@@ -28,7 +28,7 @@ def page_of(source: Path, history: Path | None = None) -> ReportPage:
         recorded, note = find_history(results.history, history)
         if recorded is None:
             return experiment_page(results, None, note)
-        difference = difference_of(results, recorded, compared_function(results), HEADLINE)
+        difference = difference_of(results, recorded, results.learned_for(HEADLINE), HEADLINE)
         return experiment_page(results, difference, note)
     if not source.exists():
         raise HistoryError(

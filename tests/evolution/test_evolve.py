@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -26,7 +26,7 @@ from training.evolution.evolve import (
     CONSTANTS,
     FUNCTIONS,
     MUTATIONS,
-    RATES,
+    OPERATORS,
     Depths,
     Evolution,
     EvolutionState,
@@ -313,8 +313,8 @@ def test_what_a_tree_remembers_is_what_it_is_now(seed, generations):
             assert (tree.form.tokens, tree.form.text) == (canonical(anew).tokens, canonical(anew).text)
             assert tree.depth == tree.height + 1
             tree.fitness = rng.random()
-        rates = RATES["journal"]._replace(mutations=tuple((name, 0.2) for name in MUTATIONS))
-        population = breed(population, SET, rng, rates=rates, depths=Depths(), tournament=2, elite=1)
+        often = tuple(MUTATIONS) * 4
+        population = breed(population, SET, rng, mutations=often, depths=Depths(), tournament=2, elite=1)
 
 
 def test_half_and_half_runs_through_the_ramp():
@@ -377,7 +377,7 @@ def test_crossover_gives_the_parent_back_when_every_child_is_too_deep():
 
 
 @given(st.sampled_from(sorted(MUTATIONS)), seeds, seeds)
-def test_mutations_keep_trees_is_complete(name, tree_seed, seed):
+def test_mutations_keep_trees_complete(name, tree_seed, seed):
     """Every mutation gives a whole tree within the depth limit and leaves its argument alone."""
     tree = a_tree(tree_seed)
     before = names(tree)
@@ -454,12 +454,12 @@ def population(size: int, seed: int = 0) -> list[Individual]:
     return trees
 
 
-def bred(trees: list[Individual], seed: int, rates: Any, **options: Any) -> list[Individual]:
+def bred(trees: list[Individual], seed: int, mutations: Sequence[str], **options: Any) -> list[Individual]:
     usual = {"depths": Depths(), "tournament": 2, "elite": 1} | options
-    return breed(trees, SET, random.Random(seed), rates=rates, **usual)
+    return breed(trees, SET, random.Random(seed), mutations=mutations, **usual)
 
 
-@pytest.mark.parametrize("name", sorted(RATES))
+@pytest.mark.parametrize("name", sorted(OPERATORS))
 def test_observed_rates_are_the_declared_ones(name, monkeypatch):
     """6 children of 7 come from a crossover; each mutation strikes 5% of all children (3 sigma)."""
     counts: collections.Counter[str] = collections.Counter()
@@ -475,29 +475,22 @@ def test_observed_rates_are_the_declared_ones(name, monkeypatch):
     for label, mutation in MUTATIONS.items():
         monkeypatch.setitem(MUTATIONS, label, counted(label, mutation))
     trees = population(200)
-    children = sum(len(bred(trees, seed, RATES[name])) - 1 for seed in range(20))
-    expected = dict.fromkeys(MUTATIONS, 0.0) | dict(RATES[name].mutations)
+    children = sum(len(bred(trees, seed, OPERATORS[name])) - 1 for seed in range(20))
+    expected = dict.fromkeys(MUTATIONS, 0.0) | dict.fromkeys(OPERATORS[name], 0.05)
     expected["crossover"] = 0.90 / 1.05
     for label, rate in expected.items():
         allowed = 3 * math.sqrt(rate * (1 - rate) / children)
         assert counts[label] / children == pytest.approx(rate, abs=allowed + 1e-12), label
 
 
-def test_rates_are_the_papers():
-    """90% crossover, 15% reproduction, 5% of each mutation; swap and replacement, or node and shrink."""
-    for name, mutations in (("journal", {"swap", "subtree"}), ("thesis", {"node", "shrink"})):
-        assert (RATES[name].crossover, RATES[name].reproduction) == (0.90, 0.15)
-        assert dict(RATES[name].mutations) == dict.fromkeys(mutations, 0.05)
-
-
-@given(seeds, st.sampled_from(sorted(RATES)), st.integers(0, 3))
+@given(seeds, st.sampled_from(sorted(OPERATORS)), st.integers(0, 3))
 def test_generations_stay_within_the_limits(seed, name, elite):
     """Over ten generations: the same size, no tree deeper than 10, the elite on top untouched."""
     rng = np.random.default_rng(seed)
     trees = population(20, seed)
     for generation in range(10):
         best = sorted(trees, key=lambda tree: tree.fitness, reverse=True)[:elite]
-        trees = bred(trees, seed + generation, RATES[name], elite=elite)
+        trees = bred(trees, seed + generation, OPERATORS[name], elite=elite)
         assert len(trees) == 20
         assert all(is_complete(tree) and tree.depth <= 10 for tree in trees)
         assert [(names(a), a.fitness) for a in trees[:elite]] == [(names(b), b.fitness) for b in best]
@@ -505,26 +498,26 @@ def test_generations_stay_within_the_limits(seed, name, elite):
             tree.fitness = float(fitness)
 
 
-def test_too_deep_trees_do_not_mate():
+def test_too_deep_trees_do_not_mate(monkeypatch):
     """A tree deeper than the crossover depth is copied or mutated, but never crossed."""
     deep, shallow = deep_tree(10), individual_of(["t"], SET)
     deep.fitness, shallow.fitness = 1.0, 0.0
-    only_crossover = variation.Rates(1.0, 0.0, ())
-    children = bred([deep, shallow] * 20, 1, only_crossover, elite=0)
+    monkeypatch.setattr(variation, "CROSSOVER_SHARE", 1.0)
+    children = bred([deep, shallow] * 20, 1, (), elite=0)
     assert {tuple(names(child)) for child in children} == {("t",)}
-    assert all(len(child) == 10 for child in bred([deep] * 5, 1, only_crossover, elite=0)), "no mates: copies"
+    assert all(len(child) == 10 for child in bred([deep] * 5, 1, (), elite=0)), "no mates: copies"
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_tournament_pressure(size):
+def test_tournament_pressure(size, monkeypatch):
     """The winner of a tournament of s among N has rank quantile u with density s(1-u)^(s-1)."""
     trees = population(200)
-    only_copies = variation.Rates(0.0, 1.0, ())
+    monkeypatch.setattr(variation, "CROSSOVER_SHARE", 0.0)
     ranks = {tree.fitness: rank for rank, tree in enumerate(sorted(trees, key=lambda t: -t.fitness))}
     quantiles = [
         (ranks[child.fitness] + 0.5) / 200
         for seed in range(20)
-        for child in bred(trees, seed, only_copies, tournament=size, elite=0)
+        for child in bred(trees, seed, (), tournament=size, elite=0)
     ]
     mean = 1 / (size + 1)
     deviation = math.sqrt(size / ((size + 1) ** 2 * (size + 2)))

@@ -26,7 +26,7 @@ from scrapy_gp4c.search import measuring
 from tests.support.policies import Memory
 from training.clustering.clusters import nearest
 from training.evolution.evolve import Evolution, Outcome, Parameters
-from training.evolution.selection import avg_sigma, sum_sigma
+from training.evolution.selection import SELECTIONS
 from training.histories.history import ChangeHistory
 from training.replaying.dense import replay_dense
 from training.replaying.prepared import prepare
@@ -170,8 +170,8 @@ def test_selection_methods(training: list[Fraction], validation: list[Fraction])
     sigma = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
     t, v = (sum(part, Fraction(0)) / len(part) for part in (training, validation))
     arrays = [np.array([float(value) for value in part]) for part in (training, validation)]
-    assert sum_sigma(*arrays) == pytest.approx(float(t + v) - sigma, abs=1e-12)
-    assert avg_sigma(*arrays) == pytest.approx(float(t + v) / 2 - sigma, abs=1e-12)
+    assert SELECTIONS["sum"](*arrays) == pytest.approx(float(t + v) - sigma, abs=1e-12)
+    assert SELECTIONS["avg"](*arrays) == pytest.approx(float(t + v) / 2 - sigma, abs=1e-12)
 
 
 def directory_distance(seed: str, page: str) -> int:

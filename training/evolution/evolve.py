@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -147,8 +148,8 @@ def _rewrite(token: str, arguments: list[Node]) -> Node:
             return (0.0,)
         if token == "-" and second == (0.0,) and _signs(second) == (1.0,):
             return first
-        if token in "+*" and _follows(first, second):
-            first, second = second, first
+        if token in "+*":
+            first, second = sorted((first, second), key=_place)
         return (token, *first, *second)
     return (token, *arguments[0])
 
@@ -162,15 +163,9 @@ def _signs(node: Node) -> tuple[float, ...]:
     return tuple(math.copysign(1.0, token) for token in node if not isinstance(token, str))
 
 
-def _follows(first: Node, second: Node) -> bool:
-    """Whether operands are to change places: short before long, and constants behind names."""
-    if len(first) != len(second):
-        return len(first) > len(second)
-    return first != second and _key(first) > _key(second)
-
-
-def _key(node: Node) -> list[tuple[bool, Token]]:
-    return [(not isinstance(token, str), token) for token in node]
+def _place(node: Node) -> tuple[int, list[tuple[bool, Token]]]:
+    """Key by which operands that commute are ordered: short before long, and constants behind names."""
+    return len(node), [(not isinstance(token, str), token) for token in node]
 
 
 @lru_cache(maxsize=65_536)
@@ -257,11 +252,8 @@ def readable(text: str) -> str:
     """Name of a named function, or the expression with its constants rounded to 4 digits."""
     if text in NAMED:
         return text
-
-    def rounded(token: Token) -> Token:
-        return token if isinstance(token, str) else float(f"{token:.4g}")
-
-    return Expression(tuple(rounded(token) for token in parse(text).tokens)).text
+    tokens = parse(text).tokens
+    return Expression(tuple(one if isinstance(one, str) else float(f"{one:.4g}") for one in tokens)).text
 
 
 FUNCTIONS: Final = ("+", "-", "*", "/", "log", "exp", "pow")
@@ -276,26 +268,17 @@ ATTEMPTS: Final = 10
 """Draws of an operator whose child would be too deep, before it returns the parent."""
 
 
-class Rates(NamedTuple):
-    """Probabilities of the genetic operators (journal 4.1 and 5.2; thesis 3.2 and 3.3).
+CROSSOVER_SHARE: Final = 0.90 / (0.90 + 0.15)
+"""Share of children from a crossover; the others are copies (journal 4.1 and 5.2; thesis 3.2 and 3.3).
 
-    Crossover 90% and reproduction 15% are proportions of the next generation and are normalised: 6 children
-    in 7 come from a crossover, 1 is a copy. Each mutation then strikes every child with its own probability.
-    The elite is copied untouched on top of that. (The authors' program reads the same numbers as 15% new
-    random trees and the rest 90% crossover and 10% copies.)
-    """
-
-    crossover: float
-    reproduction: float
-    mutations: tuple[tuple[str, float], ...]
-    """Name of a mutation in `MUTATIONS` and the probability that it strikes a child."""
-
-
-RATES: Final[dict[str, Rates]] = {
-    "journal": Rates(0.90, 0.15, (("swap", 0.05), ("subtree", 0.05))),
-    "thesis": Rates(0.90, 0.15, (("node", 0.05), ("shrink", 0.05))),
-}
-"""Journal section 5.2: swap and replacement mutation; thesis section 4.4: node replacement and shrink."""
+Crossover 90% and reproduction 15% are proportions of the next generation. The elite is copied untouched on
+top of that. (The authors' program reads the same numbers as 15% new random trees and the rest 90% crossover
+and 10% copies.)
+"""
+MUTATION_RATE: Final = 0.05
+"""Probability that each mutation strikes a child."""
+OPERATORS: Final = {"journal": ("swap", "subtree"), "thesis": ("node", "shrink")}
+"""Paper -> its mutations, of `MUTATIONS` (journal section 5.2, thesis section 4.4)."""
 
 
 class Depths(NamedTuple):
@@ -502,7 +485,7 @@ def breed(
     primitives: gp.PrimitiveSet,
     rng: random.Random,
     *,
-    rates: Rates,
+    mutations: Sequence[str],
     depths: Depths,
     tournament: int,
     elite: int,
@@ -511,26 +494,22 @@ def breed(
 
     Only trees within the crossover depth mate. A child that is a plain copy keeps its fitness.
     """
-    children = [Individual(i, i.fitness) for i in sorted(population, key=_fitness, reverse=True)[:elite]]
+    best = sorted(population, key=attrgetter("fitness"), reverse=True)[:elite]
+    children = [Individual(tree, tree.fitness) for tree in best]
     mates = [i for i in population if i.depth <= depths.crossover]
-    crossing = rates.crossover / (rates.crossover + rates.reproduction)
     with drawing_from(rng):
         while len(children) < len(population):
-            if rng.random() < crossing and mates:
+            if rng.random() < CROSSOVER_SHARE and mates:
                 one, other = selection.selTournament(mates, 2, tournament)
                 child = crossover(one, other, rng, depths.tree)
             else:
                 (winner,) = selection.selTournament(population, 1, tournament)
                 child = Individual(winner, winner.fitness)
-            for name, rate in rates.mutations:
-                if rng.random() < rate:
+            for name in mutations:
+                if rng.random() < MUTATION_RATE:
                     child = MUTATIONS[name](child, primitives, rng, depths.tree)
             children.append(child)
     return children
-
-
-def _fitness(individual: Individual) -> float:
-    return individual.fitness
 
 
 Json = dict[str, Any]
@@ -556,7 +535,7 @@ class Parameters:
     generations: int = 50
     tournament: int = 2
     operators: str = "journal"
-    """Key of `RATES`."""
+    """Key of `OPERATORS`."""
     protected_division: ProtectedDivision = "zero"
     """Quotient of a division by zero in evolved functions."""
     depths: Depths = field(default_factory=Depths)
@@ -580,7 +559,7 @@ class Parameters:
                 f"the elite ({self.elite}) must be smaller than the population ({self.population})"
             )
         for name, known in (
-            ("operators", tuple(RATES)),
+            ("operators", tuple(OPERATORS)),
             ("protected_division", tuple(QUOTIENTS)),
             ("start", STARTS),
         ):
@@ -703,7 +682,7 @@ class Evolution:
             self.population,
             self._primitives,
             rng,
-            rates=RATES[self.parameters.operators],
+            mutations=OPERATORS[self.parameters.operators],
             depths=self.parameters.depths,
             tournament=self.parameters.tournament,
             elite=self.parameters.elite,

@@ -34,7 +34,6 @@ from training.evolution.selection import (
     SelectionGoal,
     UnsimplifiedSelection,
     Values,
-    best,
     candidates_of,
     named_or_better,
     over_draws,
@@ -227,7 +226,7 @@ def choose_of_front(
         taken = standing[named_or_better(candidates, standing, goal, split, row)]
     else:
         taken = standing[select(candidates, goal.rule)]
-    value = SELECTIONS.get(goal.rule, best)(*_row(pairs[taken], row))
+    value = SELECTIONS.get(goal.rule, SELECTIONS["best"])(*_row(pairs[taken], row))
     members = [FrontCandidate(one, runs[one], means) for one, means in _front(judged, taken).items()]
     return UnsimplifiedSelection(taken, pairs[taken], runs[taken], value), members
 

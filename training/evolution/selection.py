@@ -91,29 +91,18 @@ def jackknife(leads: Values) -> Values:
     return np.asarray((groups - 1) * leads.var(axis=0))
 
 
-def best(training: Values, validation: Values) -> float:
-    """Mean over the training cycles."""
-    return float(np.mean(training))
-
-
-def sum_sigma(training: Values, validation: Values) -> float:
-    """Sum of both means, less the standard deviation over all cycles."""
-    return float(np.mean(training) + np.mean(validation)) - _sigma(training, validation)
-
-
-def avg_sigma(training: Values, validation: Values) -> float:
-    """Mean of both means, less the standard deviation over all cycles."""
-    return float(np.mean(training) + np.mean(validation)) / 2 - _sigma(training, validation)
-
-
 def _sigma(training: Values, validation: Values) -> float:
     return float(np.std(np.concatenate((training, validation))))
 
 
 SELECTIONS: Final[dict[str, Callable[[Values, Values], float]]] = {
-    "best": best,
-    "sum": sum_sigma,
-    "avg": avg_sigma,
+    "best": lambda training, validation: float(np.mean(training)),
+    "sum": lambda training, validation: (
+        float(np.mean(training) + np.mean(validation)) - _sigma(training, validation)
+    ),
+    "avg": lambda training, validation: (
+        float(np.mean(training) + np.mean(validation)) / 2 - _sigma(training, validation)
+    ),
 }
 """Rules of the papers -> ``rule(training, validation)``; both float64 ``[cycles]``, higher is better; so is
 the result."""
@@ -239,7 +228,7 @@ def pick(
         chosen = standing[number]
     else:
         chosen = select([objective_row(pair) for pair in pairs], goal.rule)
-    value = SELECTIONS.get(goal.rule, best)(*objective_row(pairs[chosen]))
+    value = SELECTIONS.get(goal.rule, SELECTIONS["best"])(*objective_row(pairs[chosen]))
     return UnsimplifiedSelection(texts[chosen], pairs[chosen], candidates[chosen][1], value)
 
 

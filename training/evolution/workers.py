@@ -537,9 +537,12 @@ class Evaluator:
         """
         values: list[dict[str, Values]] = [{} for _ in self._keys]
         tasks = (
-            self._values_task(number, chunk, fitness, policy)
+            task._replace(
+                key=task.key._replace(fitness=fitness or task.key.fitness, policy=policy or task.key.policy)
+            )
             for number, functions in requests
             for chunk in self._chunks(list(functions.items()))
+            for task in [self._task(number, chunk, per_cycle=True)]
         )
         for result in self._run(tasks):
             values[result.number].update(result.answers)
@@ -572,13 +575,6 @@ class Evaluator:
     ) -> EvaluationTask:
         compiled = self._compiled if self.is_compiling else None
         return EvaluationTask(number, self._keys[number], dict(chunk), per_cycle, None, compiled)
-
-    def _values_task(
-        self, number: int, chunk: Sequence[tuple[str, Expression]], fitness: str, policy: str
-    ) -> EvaluationTask:
-        task = self._task(number, chunk, True)
-        key = task.key
-        return task._replace(key=key._replace(fitness=fitness or key.fitness, policy=policy or key.policy))
 
     @property
     def is_compiling(self) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Console
 
 from scrapy_gp4c.errors import Gp4cError, HistoryError
-from scrapy_gp4c.scoring.terminals import PAPER_SETS, Clock
+from scrapy_gp4c.scoring.terminals import PAPER_SETS
 from training.comparing import statistics
 from training.comparing.difference import Difference, differ
 from training.comparing.evaluation import markdown, write_rows, write_text
@@ -33,12 +33,11 @@ from training.comparing.trials import (
 )
 from training.evolution.checkpoint import Checkpoint, write_atomically
 from training.evolution.choices import SPLITS, Choices, identity, prepare_splits
-from training.evolution.evolve import Depths, Json, ProtectedDivision, readable
-from training.evolution.learning import LEARNED, Fold, learn_by_rules
+from training.evolution.evolve import Depths, Json, readable
+from training.evolution.learning import LEARNED, learn_by_rules
 from training.evolution.score_file import ShowProgress, versions_of
 from training.evolution.selection import SELECTIONS
 from training.evolution.workers import PreparedSplit, Workers, workers
-from training.histories import splits
 from training.histories.history import ChangeHistory
 from training.replaying.metrics import METRICS, ORACLE, TRIO, budget_pages
 from training.reporting import score as sections
@@ -65,34 +64,18 @@ def label(selection: str, terminal_set: str, fitness: str) -> str:
     return f"GP4C {selection} {terminal_set} {fitness}"
 
 
-class Preset(NamedTuple):
-    """Choices of the experiment of one paper."""
-
-    protocol: splits.Protocol
-    operators: str
-    protected_division: ProtectedDivision
-    depths: Depths
-    clock: Clock
-    warmup: int
-    budget: float
-    searches: tuple[tuple[str, str], ...]
-    """Fitness and set of terminals of every learning run."""
-
-
-PRESETS: Final = {
-    "journal": Preset(
-        "journal", "journal", "zero", Depths(), "cycles", 2, 0.05,
-        tuple((fitness, name) for fitness in FITNESSES for name in PAPER_SETS),
-    ),
-    "thesis": Preset(
-        "thesis", "thesis", "large", Depths(), "cycles", 2, 0.05, (("change_rate", "basic"),),
-    ),
-}  # fmt: skip
-"""Paper -> its experiment (journal sections 4.2 and 5.2; thesis 3.2, 3.3, 4.3 and 4.4).
+_BOTH: Final = {"depths": Depths(), "clock": "cycles", "warmup": 2, "budget": 0.05}
+PRESETS: Final[dict[str, dict[str, Any]]] = {
+    "journal": {"protocol": "journal", "operators": "journal", "protected_division": "zero", **_BOTH},
+    "thesis": {"protocol": "thesis", "operators": "thesis", "protected_division": "large", **_BOTH},
+}
+"""Paper -> options of its experiment (journal sections 4.2 and 5.2; thesis 3.2, 3.3, 4.3 and 4.4).
 
 Both on the clock of cycles: the papers print sums over visits, but their figures come out on it alone.
 """
-SEARCHES: Final = PRESETS["journal"].searches
+THESIS_SEARCHES: Final = (("change_rate", "basic"),)
+SEARCHES: Final = tuple((fitness, name) for fitness in FITNESSES for name in PAPER_SETS)
+"""Fitness and set of terminals of every learning run."""
 
 
 @dataclass(frozen=True)
@@ -272,8 +255,7 @@ class Experiment(NamedTuple):
         A combination that is done is read from the directory; one that was interrupted goes on from its
         checkpoint.
         """
-        searches = SEARCHES if self.preset is None else PRESETS[self.preset].searches
-        for fitness, name in searches:
+        for fitness, name in THESIS_SEARCHES if self.preset == "thesis" else SEARCHES:
             names = PAPER_SETS[name]
             parameters = dataclasses.replace(self.choices.parameters, terminals=names)
             chosen = dataclasses.replace(self.choices, fitness=fitness, parameters=parameters)
@@ -316,14 +298,14 @@ class Experiment(NamedTuple):
         # All rules chose from what one evolution found.
         costs = first.replays, first.replay_s, time.perf_counter() - started, bool(states), terminals
         return [
-            LearnedSet(choices.fitness, selection, [_tested(fold) for fold in one.folds], *costs)
+            LearnedSet(
+                choices.fitness,
+                selection,
+                [LearnedFold(fold.text, fold.run, fold.table[LEARNED]) for fold in one.folds],
+                *costs,
+            )
             for selection, one in zip(SELECTIONS, learned, strict=True)
         ]
-
-
-def _tested(fold: Fold) -> LearnedFold:
-    learned = fold.table[LEARNED]
-    return LearnedFold(fold.text, fold.run, {split: learned[split] for split in SPLITS})
 
 
 def _read_done(path: Path, run: object) -> list[LearnedSet] | None:
@@ -528,26 +510,17 @@ def paper_charts(results: ExperimentResults) -> list[Chart]:
     return [*charts, new_pages(trials, best("ndcg"))]
 
 
-def compared_function(results: ExperimentResults) -> str:
-    """Learned function whose visits the report compares with the best baseline's."""
-    return results.learned_for(HEADLINE)
-
-
 def experiment_page(results: ExperimentResults, difference: Difference | None, note: str = "") -> ReportPage:
     """Report of an experiment's results.
 
-    ``difference``: visits of `compared_function` beside those of the best baseline by `HEADLINE`; ``note``:
-    why it is missing.
+    ``difference``: visits of the function learned for `HEADLINE` beside those of the best baseline by it;
+    ``note``: why it is missing.
     """
-    return sections.page(_study(results, difference, note))
-
-
-def _study(results: ExperimentResults, difference: Difference | None, note: str) -> Study:
     learned = {metric: results.learned_for(metric) for metric in TRIO}
     budget_names = {
         results.learned_for(metric): f"learned for {METRICS[metric].name}" for metric in results.fitnesses
     } | {"nad": "nad", "t*X": "t*X"}
-    return Study(
+    study = Study(
         f"Learned against published score functions on {Path(results.history.source).name}",
         results.trials,
         learned,
@@ -560,6 +533,7 @@ def _study(results: ExperimentResults, difference: Difference | None, note: str)
         budget_names,
         [_rules(results), _new(results.trials, learned["ndcg"]), _tables(results)],
     )
+    return sections.page(study)
 
 
 def _facts(results: ExperimentResults) -> list[tuple[str, str]]:
@@ -590,7 +564,7 @@ def _facts(results: ExperimentResults) -> list[tuple[str, str]]:
 def _formulas(results: ExperimentResults) -> list[Formula]:
     formulas = [
         (
-            learned.name != compared_function(results),
+            learned.name != results.learned_for(HEADLINE),
             Formula(
                 f"Learned for {learned.fitness.replace('_', ' ')}, {learned.terminals} terminals, "
                 f"fold {number}",
