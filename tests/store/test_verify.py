@@ -61,7 +61,7 @@ def spoil(path: Path, name: str, keys: list[bytes] | None = None) -> int:
 def rewrite(path: Path, name: str, key: bytes, value: bytes | None) -> None:
     """Write a value, with the right checksum, as a mistake of ours would; None: delete it."""
     with lmdb.open(str(path), max_dbs=32, map_size=2**30) as environment:
-        table = Table(path, name, environment.open_db(name.encode()), plain=name == "ids")
+        table = Table(path, name, environment.open_db(name.encode()))
         with environment.begin(write=True) as txn:
             table.delete(txn, key) if value is None else table.put(txn, key, value)
 
@@ -194,7 +194,7 @@ def test_a_fold_that_was_killed_is_no_damage(tmp_path: Path) -> None:
 def _break(path: Path, name: str, change: Callable[[lmdb.Transaction, Table], object]) -> None:
     """Change a table as a mistake in our code would: what it writes has the right checksum."""
     with lmdb.open(str(path), max_dbs=32, map_size=2**30) as environment:
-        table = Table(path, name, environment.open_db(name.encode()), plain=name == "ids")
+        table = Table(path, name, environment.open_db(name.encode()))
         with environment.begin(write=True) as txn:
             change(txn, table)
 

@@ -8,8 +8,8 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import count
+from contextlib import closing, contextmanager
+from itertools import chain, count
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -30,6 +30,8 @@ from scrapy_gp4c.store.lmdb_store.verify import check, check_pages
 
 IMPORT: Final = "import"
 REWRITE: Final = "rewrite"
+_STAMP: Final = "%Y%m%d-%H%M%S"
+_PART: Final = ".part"
 
 
 @contextmanager
@@ -63,14 +65,9 @@ def locked(store_path: Path) -> Iterator[None]:
 def keep_aside(store_path: Path) -> Path:
     """Give a store's file a second name next to the store; returns the directory that holds it."""
     real = Path(os.path.realpath(store_path))
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    aside = next(
-        path
-        for number in count()
-        if not (
-            path := real.with_name(f"{real.name}.before-restore-{stamp}{f'-{number}' if number else ''}")
-        ).exists()
-    )
+    name = f"{real.name}.before-restore-{time.strftime(_STAMP)}"
+    names = chain([name], (f"{name}-{number}" for number in count(1)))
+    aside = next(path for path in map(real.with_name, names) if not path.exists())
     aside.mkdir(0o700)
     try:
         os.link(store_path / DATA, aside / DATA)
@@ -96,10 +93,6 @@ def remove_leftovers(store_path: Path, purpose: str = IMPORT) -> None:
 def _work(store_path: Path, purpose: str) -> Path:
     real = Path(os.path.realpath(store_path))
     return real.with_name(f"{real.name}.{purpose}")
-
-
-_STAMP: Final = "%Y%m%d-%H%M%S"
-_PART: Final = ".part"
 
 
 class Compacted(NamedTuple):
@@ -130,9 +123,8 @@ def backup(path: Path, directory: Path, keep: int | None) -> Path:
         unfinished.mkdir(0o700)
         lock = WriterLock(unfinished)  # tells other backups that this one is under way
         try:
-            _copy(path, unfinished)
-            if problem := check(unfinished):
-                raise damaged(path, problem[0])
+            with closing(Environment(path, readonly=True)) as environment:
+                _copy(environment, unfinished)
             unfinished.rename(target)
         finally:
             lock.release()
@@ -146,17 +138,16 @@ def backup(path: Path, directory: Path, keep: int | None) -> Path:
     return target
 
 
-def _copy(path: Path, target: Path) -> None:
-    """Let LMDB write a copy without unused room, of a store whose pages can be read."""
-    environment = Environment(path, readonly=True)
-    try:
-        if problem := check_pages(path):
-            raise damaged(path, problem)
-        with translated(path):
-            environment.lmdb.copy(str(target), compact=True)
-    finally:
-        environment.close()
+def _copy(environment: Environment, target: Path) -> None:
+    """Let LMDB write a copy without unused room; raises StoreDamagedError where either is damaged."""
+    path = environment.path
+    if problem := check_pages(path):
+        raise damaged(path, problem)
+    with translated(path):
+        environment.lmdb.copy(str(target), compact=True)
     (target / DATA).chmod(0o600)
+    if problems := check(target):
+        raise damaged(path, problems[0])
 
 
 def _directories(directory: Path, name: str, end: str = "") -> list[Path]:
@@ -207,11 +198,6 @@ def compact(path: Path) -> Compacted:
     with Store(path) as store, work_directory(path, REWRITE) as work:
         before = (path / DATA).stat().st_size
         work.mkdir(0o700)
-        if problem := check_pages(path):
-            raise damaged(path, problem)
-        with translated(path):
-            store.environment.lmdb.copy(str(work), compact=True)
-        if problems := check(work):
-            raise damaged(path, problems[0])
+        _copy(store.environment, work)
         store.environment.replace_with(work / DATA)
     return Compacted(before, (path / DATA).stat().st_size)

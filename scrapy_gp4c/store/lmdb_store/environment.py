@@ -27,7 +27,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from operator import itemgetter
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Final, NamedTuple
 
 import filelock
@@ -383,29 +382,6 @@ def put_in_place(path: Path, data: Path) -> None:
     sync(path)
 
 
-class Transaction:
-    """The context of one LMDB transaction (not a generator: a crawl opens several for every page)."""
-
-    __slots__ = ("_path", "_txn")
-
-    def __init__(self, path: Path, txn: Any) -> None:
-        self._path = path
-        self._txn = txn
-
-    def __enter__(self) -> Any:
-        return self._txn.__enter__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._txn.__exit__(kind, error, trace)
-        except lmdb.Error as failure:
-            raise store_error(self._path, failure) from failure
-        if isinstance(error, lmdb.Error):
-            raise store_error(self._path, error) from error
-
-
 _open: dict[str, Environment] = {}
 """Stores that this process has open: LMDB allows one environment per file and process."""
 
@@ -463,7 +439,8 @@ class Environment:
             if lock is not None:
                 lock.release()
 
-    def transaction(self, *, write: bool = False, buffers: bool = False) -> Transaction:
+    @contextmanager
+    def transaction(self, *, write: bool = False, buffers: bool = False) -> Iterator[Any]:
         """Transaction of LMDB; an error becomes a StoreError and undoes the transaction."""
         if write and self.readonly:
             raise read_only(self.path)
@@ -471,11 +448,12 @@ class Environment:
             if write:
                 self._grow()
             try:
-                txn = self.lmdb.begin(write=write, buffers=buffers)
+                opened = self.lmdb.begin(write=write, buffers=buffers)
             except lmdb.MapResizedError:  # the writer's process has grown the map
                 self.lmdb.set_mapsize(0)
-                txn = self.lmdb.begin(write=write, buffers=buffers)
-            return Transaction(self.path, txn)
+                opened = self.lmdb.begin(write=write, buffers=buffers)
+            with opened as txn:
+                yield txn
         except lmdb.Error as error:
             raise store_error(self.path, error) from error
 
@@ -503,6 +481,8 @@ U32_PAIR: Final = struct.Struct(">II")
 """Keys of tables by (cycle, number): big-endian, so that they sort."""
 KEY: Final = struct.Struct(">Q")
 SUM_BYTES: Final = 4
+PLAIN_TABLE: Final = "ids"
+"""Table without checksums: the columns of pages have the same keys."""
 PLAIN_KEY: Final = b"schema"
 """Key in `meta` of the schema, the one value without a checksum: every version must read it."""
 
@@ -566,15 +546,13 @@ def is_intact(seed: int, value: bytes | memoryview) -> bool:
 class Table:
     """A table of an open LMDB file. All that is read is checked; raises StoreDamagedError that names it."""
 
-    __slots__ = ("_path", "_plain", "_seed_base", "handle", "name")
+    __slots__ = ("_path", "_plain", "handle", "name")
 
-    def __init__(self, path: Path, name: str, handle: object, *, plain: bool = False) -> None:
-        """``plain``: without checksums, as `ids`."""
+    def __init__(self, path: Path, name: str, handle: object) -> None:
         self._path = path
         self.name = name
         self.handle = handle
-        self._plain = plain
-        self._seed_base = 0 if plain else seed_of(name, b"")
+        self._plain = name == PLAIN_TABLE
 
     def get(self, txn: Any, key: bytes) -> bytes | None:
         """Read a value, or None where there is none."""
@@ -595,12 +573,9 @@ class Table:
         """Return a value without its checksum, which must be right."""
         if self._plain or key == PLAIN_KEY:
             return memoryview(value)
-        if not is_intact(self._seed(key), value):
+        if not is_intact(seed_of(self.name, key), value):
             raise self.wrong(key, "its checksum is another")
         return memoryview(value)[:-SUM_BYTES]
-
-    def _seed(self, key: bytes) -> int:
-        return self._seed_base | int.from_bytes(key, "big") % _PRIME
 
     def get_many(self, txn: Any, numbers: npt.NDArray[Any]) -> list[bytes] | None:
         """Read the values of whole numbers ``[N]``, as keys of 4 bytes; None where one is missing."""
@@ -609,7 +584,7 @@ class Table:
         if None in values:
             return None
         contents = list(map(_CONTENT, values))
-        seeds = (numbers.astype(np.int64) % _PRIME + self._seed_base).tolist()
+        seeds = (numbers.astype(np.int64) % _PRIME + seed_of(self.name, b"")).tolist()
         sums = np.fromiter(map(xxh3_64_intdigest, contents, seeds), np.uint64, len(contents))
         kept_sums = np.frombuffer(b"".join(map(_SUM, values)), "<u4")
         wrong = np.flatnonzero(sums.astype(np.uint32) != kept_sums)
@@ -629,7 +604,7 @@ class Table:
         txn.put(key, self._stored(key, value), db=self.handle, overwrite=overwrite)
 
     def _stored(self, key: bytes, value: bytes) -> bytes:
-        return value if self._plain else with_checksum(self._seed(key), self.to_content(value))
+        return value if self._plain else with_checksum(seed_of(self.name, key), self.to_content(value))
 
     def put_many(self, txn: Any, items: Iterator[tuple[bytes, bytes]], **options: bool) -> None:
         """Write many values; ``options``: of LMDB's ``putmulti``."""
@@ -675,7 +650,7 @@ class Table:
         before, count = b"", 0
         for key, value in txn.cursor(self.handle):
             packed = bytes(key)
-            intact = self._plain or packed == PLAIN_KEY or is_intact(self._seed(packed), value)
+            intact = self._plain or packed == PLAIN_KEY or is_intact(seed_of(self.name, packed), value)
             if not intact or packed <= before:
                 yield packed
             before, count = packed, count + 1

@@ -7,7 +7,7 @@ nothing behind that looks like a store.
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial, reduce
 from itertools import chain
 from operator import xor
@@ -117,15 +117,12 @@ def _check_new(store_path: Path) -> None:
     data = store_path / DATA
     if not data.exists() or data.stat().st_size == 0:
         return
-    environment = Environment(store_path, readonly=True)
-    try:
+    with closing(Environment(store_path, readonly=True)) as environment:
         with environment.transaction() as txn:
             if txn.stat()["entries"] == 0:  # killed at birth
                 return
         tables = Tables(environment, open_tables(environment, USUAL.block_rows))
         pages, cycles = tables.merged_pages, len(tables.cycles())
-    finally:
-        environment.close()
     if pages or cycles:
         content = f"{counted(pages, 'page')} and {counted(cycles, 'cycle')}"
         raise StoreError(

@@ -341,8 +341,6 @@ _LAYOUTS: Final = (
 )
 SCHEMA: Final = f"gp4c-store/1.{zlib.crc32(repr(_LAYOUTS).encode()):08x}"
 """Schema with a checksum of all columns: a store with others is no damaged one, and is not read."""
-_PLAIN: Final = "ids"
-"""Table without checksums: the columns of pages have the same keys."""
 
 
 def open_tables(environment: Environment, block_rows: int) -> Handles:
@@ -376,10 +374,7 @@ def open_tables(environment: Environment, block_rows: int) -> Handles:
 
 def _tables(path: Path, handles: dict[str, object]) -> Handles:
     kinds: dict[str, type[Table]] = {"urls": RequestTable}
-    return {
-        name: kinds.get(name, Table)(path, name, handle, plain=name == _PLAIN)
-        for name, handle in handles.items()
-    }
+    return {name: kinds.get(name, Table)(path, name, handle) for name, handle in handles.items()}
 
 
 def _create(environment: Environment, block_rows: int) -> Handles:

@@ -5,6 +5,7 @@ A problem is one sentence: the table, the pages or the cycle of the damaged valu
 
 import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -105,8 +106,7 @@ def verify(path: Path, *, deep: bool) -> Verification:
     ``deep``: also compute what is derived from URLs and visits anew, unless a fold is under way. Raises
     StoreError where there is no store to read, StoreDamagedError where it cannot even be opened.
     """
-    environment = Environment(path, readonly=True)
-    try:
+    with closing(Environment(path, readonly=True)) as environment:
         if problem := check_pages(path):
             return Verification([problem], "")
         tables = Tables(environment, open_tables(environment, USUAL.block_rows))
@@ -116,12 +116,8 @@ def verify(path: Path, *, deep: bool) -> Verification:
                 break  # else a crawl has changed the store between the reading of two tables
         if tables.fold_marker is None:
             return Verification(problems_now, "")
-        fold = (
-            f"the fold of cycle {tables.last_cycle + 1} is under way: the crawl that does it, or the next one"
-        )
-        return Verification(problems_now, f"{fold}, completes it")
-    finally:
-        environment.close()
+        fold = f"the fold of cycle {tables.last_cycle + 1} is under way"
+        return Verification(problems_now, f"{fold}: the crawl that does it, or the next one, completes it")
 
 
 def _counters(tables: Tables) -> tuple[Any, ...]:
