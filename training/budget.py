@@ -38,7 +38,14 @@ from training.reporting.figures import Line, finish, new_figure, plot_lines, sav
 from training.reporting.terminal import new_table, progress, wide_console
 
 BUDGETS: Final = ("1%", "2%", "5%", "10%", "20%")
-FIGURES: Final = ("change_rate", "changes_a_day", "freshness", "age", "delay_cycles")
+SHOWN: Final[dict[str, str]] = {
+    "change_rate": "change rate",
+    "changes_a_day": "changes found a day",
+    "freshness": "freshness",
+    "age": "age (cycles)",
+    "delay_cycles": "delay (cycles)",
+}
+"""Figure -> its name for people."""
 FRESHNESS: Final = (0.8, 0.9, 0.95, 0.99)
 """Levels of freshness whose budget is estimated."""
 PARTS: Final = 10
@@ -181,13 +188,9 @@ def _figures(one: Evaluation, number: int, pages: int, cycles_a_day: float) -> d
     delay = float(stale.sum() / changed.sum()) if changed.any() else math.nan
     a_day = changed * (pages / replayed * cycles_a_day)
     width = statistics.half_width(a_day) if len(a_day) > 1 else None
-    of_cycles = {name: Value(*result.metrics[name][:2]) for name in ("change_rate", "freshness", "age")}
-    figures = {
-        **of_cycles,
-        "changes_a_day": Value(float(a_day.mean()), width),
-        "delay_cycles": Value(delay, None),
-    }
-    return {name: figures[name] for name in FIGURES}
+    figures = {name: Value(*result.metrics[name][:2]) for name in ("change_rate", "freshness", "age")}
+    figures |= {"changes_a_day": Value(float(a_day.mean()), width), "delay_cycles": Value(delay, None)}
+    return {name: figures[name] for name in SHOWN}
 
 
 def _without_each_part(history: ChangeHistory) -> list[ChangeHistory]:
@@ -240,26 +243,16 @@ def _more(curve: Curve, cycles_a_day: float) -> Iterator[str]:
 
 COMPARED = ("age", "random")
 """Score functions beside the default."""
-
-
-SHOWN: Final[dict[str, str]] = {
-    "change_rate": "change rate",
-    "changes_a_day": "changes found a day",
-    "freshness": "freshness",
-    "age": "age (cycles)",
-    "delay_cycles": "delay (cycles)",
-}
-"""Figure -> its name for people."""
 SHARES: Final = ("change_rate", "freshness")
 DRAWN: Final = ("change_rate", "changes_a_day", "freshness", "delay_cycles")
 
 
 def table(bought: Budgets) -> Table:
     """Every score function at every budget."""
-    out = new_table(["score function", "budget", "visits", *(SHOWN[name] for name in FIGURES)])
+    out = new_table(["score function", "budget", "visits", *SHOWN.values()])
     for curve in bought.curves:
         for number, point in enumerate(curve.points):
-            cells = [_text(name, point.figures[name]) for name in FIGURES]
+            cells = [_text(name, point.figures[name]) for name in SHOWN]
             last = number == len(curve.points) - 1
             label = Text("" if number else curve.score)
             out.add_row(label, f"{point.budget:.1%}", f"{point.visits:,}", *cells, end_section=last)
@@ -360,7 +353,11 @@ def main(arguments: Sequence[str] | None) -> None:
             history, scores, budgets, crawl, known_pages=known_pages, cycles_a_day=args.cycles_a_day,
             advance=advance,
         )  # fmt: skip
-    _write(bought, args.figure, args.json)
+    save(draw(bought), args.figure)
+    if args.json is not None:
+        write_json(args.json, bought.to_json())
+    show(bought, wide_console())
+    print(f"Figure: {args.figure}")
     if crawl.rules is not None:
         shown = [one.settings.k for one in bought.evaluations]
         print("\n".join(describe_rules(crawl.rules, history, shown)))
@@ -376,14 +373,6 @@ def _read(path: Path) -> tuple[ChangeHistory, int | None]:
     history, report = read_with_report(path)
     report.log()
     return history, history.pages + report.off_panel if report.off_panel else None
-
-
-def _write(bought: Budgets, figure: Path, document: Path | None) -> None:
-    save(draw(bought), figure)
-    if document is not None:
-        write_json(document, bought.to_json())
-    show(bought, wide_console())
-    print(f"Figure: {figure}")
 
 
 if __name__ == "__main__":

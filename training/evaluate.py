@@ -114,6 +114,11 @@ def _add_growth_options(add: Callable[..., Any]) -> None:
     add("--new-page-function", metavar="SCORE", help=ranked_help)
 
 
+def _crawl(args: Namespace, policy: str | None) -> CrawlChoices:
+    budget = parse_budget(args.budget)
+    return CrawlChoices(budget, args.warmup, args.ties, args.clock, args.seed, policy, args.site_share)
+
+
 def _evaluate_growth(args: Namespace) -> None:
     """Replay every score function with every share, and print the table; raises Gp4cError."""
     if bad := [share for share in args.discovery if not 0.0 <= share <= 1.0]:
@@ -123,20 +128,15 @@ def _evaluate_growth(args: Namespace) -> None:
             "--claims, --first-sight: expected a history without growth, which has the claims that its "
             "crawl read: leave the option out with --growth"
         )
+    if len(args.policy) > 1:
+        raise HistoryError(f"--policy: expected one with --growth; found {', '.join(args.policy)}")
+    policy = args.policy[0] if args.policy else None
     grown = options.growth_of(args)
     rows = []
-    choices = CrawlChoices(
-        parse_budget(args.budget),
-        args.warmup,
-        args.ties,
-        args.clock,
-        args.seed,
-        args.policy,
-        args.site_share,
-    )
+    choices = _crawl(args, policy)
     for text in args.score or (DEFAULT,):
         for share in args.discovery:
-            crawl = growth_crawl(text, args.policy, share, args.discovery_function, choices)
+            crawl = growth_crawl(text, policy, share, args.discovery_function, choices)
             crawl = replace(
                 crawl,
                 new_pages=args.new_pages,
@@ -235,8 +235,7 @@ def _evaluate(args: argparse.Namespace, history: ChangeHistory, first_cycle: int
     named = names(history) if args.all else ()
     scores, policies = what = contest(history, named, args.score or (), args.policy, args.in_use)
     only = policies[0] if len(policies) == 1 and not is_oracle_baseline(policies[0]) else None
-    budget = parse_budget(args.budget)
-    crawl = CrawlChoices(budget, args.warmup, args.ties, args.clock, args.seed, only, args.site_share)
+    crawl = _crawl(args, only)
     if args.rules is not None:
         crawl = crawl._replace(rules=read_rules_file(args.rules, args.cycles_a_day))
     with progress(Console(stderr=True), len(what.contenders(crawl)) * args.seeds) as advance:

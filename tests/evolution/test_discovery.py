@@ -228,6 +228,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert json.loads((tmp_path / f"{name}.json").read_text())["fitness"] == "current"
     by = ["--score", str(tmp_path / "d.json"), "--discovery-function", str(tmp_path / "d-hub.json")]
     by += ["--new-page-function", str(tmp_path / "d-new_page.json"), "--discovery", "0.1", "--seed", "0"]
+    by += ["--policy", "top_k"]
     evaluated = ["--growth", "--new-pages", "5", "--budget", "0.1", "--json", str(tmp_path / "e.json"), *by]
     assert evaluate.main([str(tmp_path / "grown.npz"), *evaluated]) == 0
     functions = [load(str(tmp_path / f"{name}.json")) for name in ("d", "d-hub", "d-new_page")]

@@ -19,7 +19,6 @@ from scrapy_gp4c.settings import Settings
 from training import budget, evaluate
 from training.budget import (
     DRAWN,
-    FIGURES,
     FRESHNESS,
     SHARES,
     SHOWN,
@@ -121,7 +120,7 @@ def test_a_panel_speaks_for_all_pages(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (point["visits"], point["budget"]) == (40, 0.1)
     changes = np.mean(document["evaluations"][0]["results"][0]["changed"])
     assert point["changes_a_day"]["mean"] == pytest.approx(changes * pages / history.pages)
-    for name in FIGURES:
+    for name in SHOWN:
         assert point[name]["ci95"] > 0
 
 
@@ -180,7 +179,7 @@ def test_the_table_has_a_row_for_every_point(document: Budgets) -> None:
     assert [row[0] for row in rows] == ["t * X", "", "", "random", "", ""]
     assert [row[1:3] for row in rows] == [["10.0%", "4"], ["25.0%", "10"], ["50.0%", "20"]] * 2
     headers = [str(column.header) for column in budget.table(document).columns]
-    assert headers == ["score function", "budget", "visits", *(SHOWN[name] for name in FIGURES)]
+    assert headers == ["score function", "budget", "visits", *SHOWN.values()]
     for number, row in enumerate(rows):
         figures = document.curves[number // 3].points[number % 3].figures
         assert row[3].startswith(f"{figures['change_rate'].mean:.1%} ± ")
@@ -202,7 +201,7 @@ def test_the_table_has_a_row_for_every_point(document: Budgets) -> None:
 def test_figures_in_words(document: Budgets, name: str, value: Value, text: str) -> None:
     """Shares as per cent, numbers with a digit; an interval only where there is one, a dash for no number."""
     (row,) = cells(with_value(document, name, value))
-    assert row[3 + FIGURES.index(name)] == text
+    assert row[3 + [*SHOWN].index(name)] == text
 
 
 def test_what_is_printed_says_what_was_replayed(document: Budgets) -> None:
@@ -253,7 +252,7 @@ def test_the_lines_of_the_figure_are_the_curves(document: Budgets) -> None:
 
 
 def point(share: float, fresh: float = 0.0, changes: float = 0.0) -> BudgetPoint:
-    figures = {name: Value(0.0, None) for name in FIGURES}
+    figures = {name: Value(0.0, None) for name in SHOWN}
     figures |= {"freshness": Value(fresh, None), "changes_a_day": Value(changes, None)}
     return BudgetPoint(share, 1, figures)
 
@@ -368,6 +367,6 @@ def test_the_document_has_null_for_what_is_no_number() -> None:
     assert first["delay_cycles"] == {"mean": None, "ci95": None}
     assert first["freshness"]["mean"] == 1.0
     assert (first["visits"], last["visits"]) == (2, 4)
-    assert set(first) == {"budget", "visits", *FIGURES}
+    assert set(first) == {"budget", "visits", *SHOWN}
     assert document_["answers"] == answers(document)
     assert len(document_["evaluations"]) == 2

@@ -29,8 +29,8 @@ from scrapy_gp4c.store.records import CycleRecord
 from training.evolution.choices import Choices, prepare_splits
 from training.evolution.evolve import named_expression
 from training.evolution.front import GUARD
-from training.evolution.learning import ProgressListener, learn
-from training.evolution.score_file import write_learned
+from training.evolution.learning import LEARNED, ProgressListener, learn
+from training.evolution.score_file import write_score
 from training.evolution.workers import Fitness, Workers, load_fitness
 from training.histories.history import ChangeHistory
 from training.histories.splits import Division, HistorySplit
@@ -394,7 +394,8 @@ def promote(
     if decision.promoted:
         judged = {name: value for name, value in asdict(decision).items() if value is not None}
         instead = {"instead_of": champion.formula, "instead_of_sha256": champion.sha256}
-        write_learned(path, learned, choices, history, {"promotion": {**judged, **instead}})
+        best, told = learned.best, {"promotion": {**judged, **instead}}
+        write_score(path, best.text, best.table[LEARNED], choices, history, told)
     for line in (
         f"in use:     {champion.formula}",
         f"challenger: {challenger.formula}",

@@ -134,10 +134,8 @@ def try_policy(
     results = []
     for number in range(seeds):
         prepared = prepare_for(history, crawl._replace(seed=crawl.seed + number))
-        score_and_policy = (ORACLE, None) if policy == ORACLE else (score, policy)
-        results.append(
-            run(prepared, score_and_policy[0], clock=crawl.clock, metrics=metrics, policy=score_and_policy[1])
-        )
+        function, chooser = (ORACLE, None) if policy == ORACLE else (score, policy)
+        results.append(run(prepared, function, clock=crawl.clock, metrics=metrics, policy=chooser))
     per_cycle = {
         metric: np.mean([getattr(result, metric) for result in results], axis=0) for metric in metrics
     }

@@ -103,24 +103,10 @@ def write_front(
         ) from error
     for number, member in enumerate(learned.best.front, start=1):
         path = directory / f"{number:02}.json"
-        _write(path, member.text, member.values, choices, history, extra_parameters)
+        write_score(path, member.text, member.values, choices, history, extra_parameters)
 
 
-def write_learned(
-    path: Path,
-    learned: Learned,
-    choices: Choices,
-    history: ChangeHistory,
-    extra_parameters: Mapping[str, object],
-) -> None:
-    """Write the learned function; ``extra_parameters``: parameters besides the `identity` of the run.
-
-    Raises LearningError when the file cannot be written.
-    """
-    _write(path, learned.best.text, learned.best.table[LEARNED], choices, history, extra_parameters)
-
-
-def _write(
+def write_score(
     path: Path,
     text: str,
     values: Mapping[str, Mapping[str, float]],
@@ -128,6 +114,10 @@ def _write(
     history: ChangeHistory,
     extra_parameters: Mapping[str, object],
 ) -> None:
+    """Write a learned function; ``extra_parameters``: parameters besides the `identity` of the run.
+
+    Raises LearningError when the file cannot be written.
+    """
     ScoreFile(
         named_expression(text),
         choices.clock,
@@ -184,7 +174,8 @@ def learn_to_file(
         if choices.front:
             write_front(front_of(output), learned, choices, history, extra_parameters)
             extra_parameters |= {"prefer": choices.prefer}
-        write_learned(output, learned, choices, history, extra_parameters)
+        best = learned.best
+        write_score(output, best.text, best.table[LEARNED], choices, history, extra_parameters)
     finally:
         signal.signal(signal.SIGINT, interrupt)
     if learned.complete:

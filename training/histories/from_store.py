@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -201,7 +201,9 @@ def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[Cha
     admitted = np.empty(0, np.intp)
     if partial:
         admitted = in_order(_seen_now_and_then(outcomes, complete, start, cycles))
-        changed = np.concatenate((changed, _drawn(outcomes, admitted, cycles)), axis=1)
+        changes, judged = (of[cycles][:, admitted] for of in (outcomes.changed, outcomes.judged))
+        drawn = draw_between_visits(changes, judged, np.random.default_rng(0))
+        changed = np.concatenate((changed, drawn), axis=1)
     chosen = outcomes.page[np.concatenate((complete, admitted))]
     report = ReadReport(
         source=str(path),
@@ -216,7 +218,7 @@ def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[Cha
         off_panel=store.pages - len(candidates),
         partial=len(admitted),
     )
-    identities = _identities(store, chosen)
+    site, site_names, page_names = _identities(store, chosen)
     weight, size, latency_ms = (
         np.concatenate([block[name] for _, block in store.blocks()])[chosen]
         for name in ("weight", "size", "latency_ms")
@@ -226,13 +228,13 @@ def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[Cha
     claims = of_crawl(claims_between(store, 0, store.pages), position, start)
     history = ChangeHistory(
         changed=changed,
-        site=identities.site,
+        site=site,
         weight=weights_or_none(weight),
         size=known_or_none(size),
         latency_ms=known_or_none(latency_ms),
         flipped=flipped_of(flipped_between(store, 0, store.pages), position, changed, start + 1),
-        site_names=identities.site_names,
-        page_names=identities.page_names,
+        site_names=site_names,
+        page_names=page_names,
         key=key[chosen],
         source=f"{path} (PARTIAL: {len(admitted):,} of {len(chosen):,} pages)" if partial else str(path),
         claims=claims[claims["cycle"] <= stop - start] if len(claims) else None,
@@ -289,20 +291,10 @@ def _seen_now_and_then(
     return np.asarray(others[seen & (outcomes.entry[others] <= start)])
 
 
-def _drawn(outcomes: CrawlOutcomes, admitted: npt.NDArray[np.intp], cycles: slice) -> npt.NDArray[np.bool_]:
-    """Outcomes of the admitted pages, drawn between their visits: ``[cycles, pages]``."""
-    changed, judged = outcomes.changed[cycles][:, admitted], outcomes.judged[cycles][:, admitted]
-    return draw_between_visits(changed, judged, np.random.default_rng(0))
-
-
-class _Identities(NamedTuple):
-    site: npt.NDArray[np.int32]
-    site_names: PackedNames
-    page_names: PackedNames
-
-
-def _identities(store: Store, chosen: npt.NDArray[np.intp]) -> _Identities:
-    """Sites and names of pages; a site is the host of its URLs."""
+def _identities(
+    store: Store, chosen: npt.NDArray[np.intp]
+) -> tuple[npt.NDArray[np.int32], PackedNames, PackedNames]:
+    """Number of each page's site, which is the host of its URL, names of the sites, and of the pages."""
     hosts: dict[str, int] = {}
     site, names = np.empty(len(chosen), np.int32), PackedNames()
     shown = Credentials.of_store(store.cycles()).url
@@ -312,13 +304,7 @@ def _identities(store: Store, chosen: npt.NDArray[np.intp]) -> _Identities:
             hosts.setdefault(urlsplit(url).netloc, len(hosts)) for url in batch
         ]
         names.extend(batch)
-    return _Identities(site, PackedNames(hosts), names)
-
-
-def _all_known(parts: Sequence[ChangeHistory]) -> list[npt.NDArray[np.uint64]]:
-    """Bits of the changes of each history; empty where one has none."""
-    known = [history.flipped for history in parts if history.flipped is not None]
-    return known if len(known) == len(parts) else []
+    return site, PackedNames(hosts), names
 
 
 def merge(histories: Sequence[ChangeHistory]) -> ChangeHistory:
@@ -339,6 +325,8 @@ def merge(histories: Sequence[ChangeHistory]) -> ChangeHistory:
         sites.append(np.array(number)[history.site])
         names.extend(history.page_names)
     changed = np.concatenate([history.changed for history in parts], axis=1)
+    flipped = [history.flipped for history in parts if history.flipped is not None]
+    key = [history.key for history in parts if history.key is not None]
     claims, pages = [], 0
     for history in parts:
         if history.claims is not None:
@@ -351,12 +339,10 @@ def merge(histories: Sequence[ChangeHistory]) -> ChangeHistory:
         weight=weights_or_none(np.concatenate([history.weights for history in parts])),
         size=known_or_none(np.concatenate([history.sizes for history in parts])),
         latency_ms=known_or_none(np.concatenate([history.latencies_ms for history in parts])),
-        flipped=np.concatenate(flipped) if (flipped := _all_known(parts)) else None,
+        flipped=np.concatenate(flipped) if len(flipped) == len(parts) else None,
         site_names=PackedNames(hosts),
         page_names=names,
-        key=None
-        if any(history.key is None for history in parts)
-        else np.concatenate([history.key for history in parts]),
+        key=np.concatenate(key) if len(key) == len(parts) else None,
         claims=np.concatenate(claims) if claims else None,
         source=" + ".join(history.source for history in parts),
         sha256=hashlib.sha256(changed.tobytes()).hexdigest(),

@@ -112,19 +112,7 @@ def write_growth(path: Path, growth: GrowthHistory) -> None:
 
     Raises HistoryError for a name that it cannot hold.
     """
-    history = growth.history
-    known = ChangeHistory(
-        history.changed,
-        history.site,
-        history.weight,
-        growth.observed,
-        history.site_names,
-        history.page_names,
-        history.key,
-        size=history.size,
-        latency_ms=history.latency_ms,
-        flipped=history.flipped,
-    )
+    known = replace(growth.history, observed=growth.observed)
     arrays = {name: getattr(growth, name) for name in ("born", "finder", "claims", "links")}
     write_npz(path, known, arrays)
 

@@ -208,29 +208,22 @@ class ChangeHistory:
         The first of the cycles keeps its outcomes: they say what changed since the cycle before.
         """
         chosen = slice(None) if pages is None else pages
-
-        def cut(array: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
-            return None if array is None else array[cycles][:, chosen]
-
+        columns: dict[str, Any] = {
+            name: getattr(self, name) for name in ("weight", "key", "size", "latency_ms")
+        }
         names = self.page_names
         if names is not None and pages is not None:
             names = (names if isinstance(names, PackedNames) else PackedNames(names)).take(pages)
-        return ChangeHistory(
+        return replace(
+            self,
             changed=self.changed[cycles][:, chosen],
             site=self.site[chosen],
-            weight=None if self.weight is None else self.weight[chosen],
-            observed=cut(self.observed),
-            site_names=self.site_names,
+            observed=None if self.observed is None else self.observed[cycles][:, chosen],
             page_names=names,
-            key=None if self.key is None else self.key[chosen],
-            source=self.source,
-            sha256=self.sha256,
-            dropped_pages=self.dropped_pages,
             impact=None if self.impact is None else self.impact.take(pages, cycles, self.cycles),
             claims=None if self.claims is None else self._claims_of(chosen, cycles),
-            size=None if self.size is None else self.size[chosen],
-            latency_ms=None if self.latency_ms is None else self.latency_ms[chosen],
             flipped=None if self.flipped is None else self._flipped_of(chosen, cycles),
+            **{name: column[chosen] for name, column in columns.items() if column is not None},
         )
 
     def _flipped_of(self, pages: npt.NDArray[Any] | slice, cycles: slice) -> npt.NDArray[np.uint64]:
@@ -292,10 +285,8 @@ class ChangeHistory:
                 f"{self.source}: each of its {self.pages:,} pages has cycles that were not observed, and "
                 f"only pages observed in every cycle can be used; choose a shorter window: {NOW_AND_THEN}"
             )
-        sample = self.take(full)
-        object.__setattr__(sample, "observed", None)
-        object.__setattr__(sample, "dropped_pages", self.dropped_pages + self.pages - count)
-        return sample
+        dropped = self.dropped_pages + self.pages - count
+        return replace(self.take(full), observed=None, dropped_pages=dropped)
 
 
 def _check(name: str, array: npt.NDArray[Any], expected: str, fits: bool | np.bool_) -> None:

@@ -6,7 +6,7 @@ sites arrive cycle by cycle, and count as far as the site was right before.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -445,10 +445,7 @@ class GrowthReplay:
             self.state, judged, self._outdated[judged], self.known, new, self._number
         )
         self._finished = [self._counted(judged), *self._finished[: KEPT_CYCLES - 1]]
-        state: Mapping[str, Array] = {
-            name: column[judged] for name, column in self.state.items() if name not in _KEPT
-        }
-        state = dict(state)
+        state = {name: column[judged] for name, column in self.state.items() if name not in _KEPT}
         discovery.observe(state, brought[judged], self._number)
         terminals.observe(state, self._outdated[judged], self._number)
         for name, column in state.items():

@@ -189,7 +189,16 @@ def run_all(
             )
     measured = {id(counts): measure(counts, prepared.weights) for counts in tallies.values()}
     return [
-        _result(prepared, function, "grouped" if number in grouped else "dense", counts, measured[id(counts)])
+        ReplayResult(
+            ORACLE if function is None else function.text,
+            prepared.k,
+            "grouped" if number in grouped else "dense",
+            prepared.scored_cycles,
+            counts["visited"].copy(),
+            counts["changed"].copy(),
+            counts["pending"].copy(),
+            **{name: values.copy() for name, values in measured[id(counts)].items()},
+        )
         for number, function in enumerate(functions)
         for counts in [tallies[number]]
     ]
@@ -229,25 +238,6 @@ def policy_of(function: ScoreFunction | Baseline | None) -> str:
     """Text of the policy of a function if no other is given."""
     policy = function.policy if isinstance(function, ScoreFunction) else None
     return policy or TOP_K.text
-
-
-def _result(
-    prepared: PreparedHistory,
-    function: ScoreFunction | Baseline | None,
-    engine: Engine,
-    tallies: Tallies,
-    measured: dict[str, Floats],
-) -> ReplayResult:
-    return ReplayResult(
-        ORACLE if function is None else function.text,
-        prepared.k,
-        engine,
-        prepared.scored_cycles,
-        tallies["visited"].copy(),
-        tallies["changed"].copy(),
-        tallies["pending"].copy(),
-        **{name: values.copy() for name, values in measured.items()},
-    )
 
 
 def load(
