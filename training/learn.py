@@ -171,7 +171,11 @@ def _parser() -> argparse.ArgumentParser:
     options.shared(add, "--cost", help=f"time: learn changes per second of download, {COST}, not per visit")
     options.shared(add, "--terminals")
     options.shared(add, "--protocol", default=choices.protocol)
-    _parts(add, choices)
+    divide_help = (
+        "draw the parts of single pages, whole sites or directories; auto: sites for terminals of related "
+        "pages, else directories, else pages"
+    )
+    add("--divide", choices=DIVISIONS, default=choices.division, dest="division", help=divide_help)
     in_use_help = "function in use: name, expression or score file; the end says whether to keep it"
     add("--in-use", default=choices.in_use, metavar="SCORE", help=in_use_help)
     options.search(add)
@@ -207,14 +211,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--checkpoint", type=Path, help="directory for the state of the run (default: OUTPUT.checkpoint)")
     add("--resume", action="store_true", help="go on from the checkpoint, if there is one")
     return command
-
-
-def _parts(add: options.Add, choices: Choices) -> None:
-    divide_help = (
-        "draw the parts of single pages, whole sites or directories; auto: sites for terminals of related "
-        "pages, else directories, else pages"
-    )
-    add("--divide", choices=DIVISIONS, default=choices.division, dest="division", help=divide_help)
 
 
 def _front(add: options.Add, choices: Choices) -> None:

@@ -64,9 +64,14 @@ def main(arguments: Sequence[str] | None) -> None:
     only = "Figure 3 alone: do the gains of the first half forecast those of the second; no budget is tried"
     add("--forecasts", action="store_true", help=only)
     args = parser.parse_args(arguments)
-    plans = UserCentricPlan(args.estimate, WorkloadPlan(args.queries, args.zipf, args.seed), args.pieces)
-    plans = plans._replace(sites=(args.site, None), budgets=tuple(args.budgets))
-    plans = plans._replace(refit_cycles=args.refit)
+    plans = UserCentricPlan(
+        args.estimate,
+        WorkloadPlan(args.queries, args.zipf, args.seed),
+        args.pieces,
+        () if args.forecasts else tuple(args.budgets),
+        sites=(args.site, None),
+        refit_cycles=args.refit,
+    )
     if args.refit < 0:
         parser.error(f"--refit: expected a number of weeks, or 0 for never; found {args.refit}")
     if wrong := [share for share in plans.budgets if not 0.0 < share <= 1.0]:
@@ -74,13 +79,11 @@ def main(arguments: Sequence[str] | None) -> None:
     if args.quick:
         plans = plans._replace(
             plan=plans.plan._replace(queries=1_000),
-            budgets=user_centric.QUICK_BUDGETS,
+            budgets=() if args.forecasts else user_centric.QUICK_BUDGETS,
             taus=user_centric.QUICK_TAUS,
             scorings=("tfidf",),
             sites=(args.site,),
         )
-    if args.forecasts:
-        plans = plans._replace(budgets=())
     _run(args.contents, args.output, plans)
 
 

@@ -212,7 +212,10 @@ def _print(status: Status, settings: Settings, cycles: Sequence[CycleRecord], ne
     for rule in status.rules:
         nothing = "its pages are never visited" if rule.never else "no page matches it"
         say(f"{rule.rule}: {counted(rule.pages, 'page') if rule.pages else nothing}")
-    _print_trusted(status.hints)
+    if status.hints:
+        say()
+        columns = ("site", "hints that hold", "claimed: changed", "unchanged", "silent: changed", "unchanged")
+        print_table([columns, *(tuple(map(str, dataclasses.astuple(site))) for site in status.hints)])
     if status.cycles:
         say()
         print_table([HEADER, *map(_row, status.cycles)])
@@ -220,12 +223,11 @@ def _print(status: Status, settings: Settings, cycles: Sequence[CycleRecord], ne
         say(f"cycle {cycles[-1]['cycle']} by {cycles[-1].get('policy', '-')}: {samples}")
     if status.fetchers:
         say()
-        columns = ("fetcher", "address", "state", "pages", "")
         rows = [
             (fetcher.name, fetcher.address, fetcher.state, _number(fetcher.pages), fetcher.reason)
             for fetcher in status.fetchers
         ]
-        print_table([columns, *rows])
+        print_table([("fetcher", "address", "state", "pages", ""), *rows])
 
 
 STATUS = Action(
@@ -328,10 +330,3 @@ def trusted_sites(store: Store) -> list[TrustedSite]:
             TrustedSite(name, hints.KINDS[number], claimed_changed, claimed, silent_changed, silent)
         )
     return trusted
-
-
-def _print_trusted(trusted: list[TrustedSite]) -> None:
-    if trusted:
-        say()
-        columns = ("site", "hints that hold", "claimed: changed", "unchanged", "silent: changed", "unchanged")
-        print_table([columns, *(tuple(map(str, dataclasses.astuple(site))) for site in trusted)])

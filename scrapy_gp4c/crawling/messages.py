@@ -76,11 +76,10 @@ def resting(waiting: Resting, cycle: int) -> Iterator[str]:
         yield f"{counted(waiting.failed, 'page waits', 'pages wait')} after failed visits, {until}"
 
 
-def promises(cycle: Cycle) -> list[str]:
-    """Return the line for a budget that cannot keep all promises about pages, if there is one."""
+def promises(cycle: Cycle) -> str | None:
+    """Return the line for a budget that cannot keep all promises about pages; None: it can."""
     counts = cycle.record["plan"].get("promises")
-    line = None if counts is None or cycle.resumed else too_small_warning(counts)
-    return [] if line is None else [line]
+    return None if counts is None or cycle.resumed else too_small_warning(counts)
 
 
 def limited_sites(cycle: Cycle) -> str | None:

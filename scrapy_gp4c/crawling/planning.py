@@ -177,9 +177,7 @@ def note_recovery(store: Store, left_alone: Collection[str]) -> None:
         waiting.append(np.stack((row[failing] + first, site_row[failing])))
     pages, site_row = np.concatenate(waiting, axis=1)
     due = np.setdiff1d(pages[(~was_up | had_refused)[site_row]], visits["page"])
-    for start in range(0, len(due), 4_096):
-        for page in due[start : start + 4_096].tolist():
-            store.note(page, "wait", float(RECOVERING))
+    store.note_many(due, "wait", np.full(len(due), float(RECOVERING)))
 
 
 def first_visits(pages: KnownPages, settings: Settings, cycle: int, due: Pages) -> Pages:

@@ -137,7 +137,7 @@ class Run:
         for line in (
             missing_clusters(settings, store),
             messages.other_policy(settings),
-            *messages.promises(cycle),
+            messages.promises(cycle),
             messages.limited_sites(cycle),
             messages.left_alone(cycle.patience.left_alone),
         ):

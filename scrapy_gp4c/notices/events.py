@@ -12,14 +12,7 @@ from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import StoredRequest
 
 BATCH: Final = 1_000
-SUMMARY: Final = {
-    "new": "new",
-    "changed": "changed",
-    "gone": "gone",
-    "back": "back again",
-    "failing": "failing",
-    "doubtful": "doubtful",
-}
+SUMMARY: Final = {kind: kind for kind in EVENTS} | {"back": "back again"}
 """Kind of an event -> words for a message."""
 
 

@@ -62,13 +62,7 @@ class Grouping:
     def by_group(self) -> tuple[Pages, Numbers]:
         """Pages by group, ascending within each; and where each group begins, ``[groups + 1]``."""
         begin = np.cumsum(np.bincount(self.number + 1, minlength=self.groups + 1))
-        # NumPy sorts numbers in place, and in a fraction of the time that it sorts their places in.
-        both = self.number.astype(np.uint64)
-        both += np.uint64(1)
-        both <<= np.uint64(32)
-        both |= np.arange(len(both), dtype=np.uint32)
-        both.sort()
-        return both.astype(np.uint32), begin.astype(np.intp, copy=False)
+        return np.argsort(self.number, kind="stable").astype(np.uint32), begin.astype(np.intp, copy=False)
 
     def pages_of(self, groups: Numbers) -> Pages:
         """Pages of groups, group by group, ascending within a group."""

@@ -46,7 +46,7 @@ TABLE: Final[dict[str, values.Setting]] = {
     "GP4C_WARMUP_VISITS": values.whole_number(2, "a count from 0 to 1000", 0, 1000),
     "GP4C_PANEL": values.Setting(0.0, "a share of the known pages from 0.0 to 1.0", values.share),
     "GP4C_DISTANCE": values.whole_number(3, "a number of bits from 1 to 64", 1, 64),
-    "GP4C_SKIP_UNCHANGED": values.on_off(False),
+    "GP4C_SKIP_UNCHANGED": values.OFF,
     "GP4C_GONE_AFTER": values.whole_number(3, "a count from 1 to 255", 1, 255),
     "GP4C_BELIEVE_AFTER": values.whole_number(5, "a count from 1 to 255", 1, 255),
     "GP4C_FINGERPRINT": values.one_of("sketch", "simhash"),
@@ -65,16 +65,16 @@ TABLE: Final[dict[str, values.Setting]] = {
         " ".join(IGNORED_PARAMS), f"{_NAMES}; `*` at an end stands for any rest", values.names
     ),
     "GP4C_SECRET_PARAMS": values.Setting(" ".join(SECRET_PARAMS), _NAMES, values.names),
-    "GP4C_ARCHIVE": values.on_off(False),
+    "GP4C_ARCHIVE": values.OFF,
     "GP4C_RULES": values.Setting(
         (), "a list of dicts such as {'match': '*/news/*', 'max_age': '6h'}", values.rules
     ),
-    "GP4C_CHANGE_ITEMS": values.on_off(False),
+    "GP4C_CHANGE_ITEMS": values.OFF,
     "GP4C_NOTIFY": values.Setting(None, values.RECEIVERS, values.receivers),
     "GP4C_ON_CHANGE": values.Setting(None, "a command line with closed quotes, or None", values.command),
     "GP4C_FEED": values.Setting(None, _FILE, values.path_template),
     "GP4C_METRICS": values.Setting(None, _FILE, values.path_template),
-    "GP4C_FREEZE_GC": values.on_off(False),
+    "GP4C_FREEZE_GC": values.OFF,
     "GP4C_REDELIVER": values.whole_number(3, "a count from 1 to 1000", 1, 1000),
     "GP4C_SHARED_ARGS": values.Setting((), _NAMES, values.names),
     "GP4C_STORE_MODE": values.Setting(
@@ -86,7 +86,7 @@ TABLE: Final[dict[str, values.Setting]] = {
         "tcp://), or None",
         values.optional(values.fetchers),
     ),
-    "GP4C_FETCHERS_INSECURE": values.on_off(False),
+    "GP4C_FETCHERS_INSECURE": values.OFF,
     "GP4C_ITEMS_AT": values.one_of("owner", "fetchers"),
     "GP4C_REVISION": values.Setting(None, "a text, or None", values.optional_text),
     "GP4C_BACKUP": values.Setting(

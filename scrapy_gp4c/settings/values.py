@@ -71,8 +71,8 @@ def flag(value: Any) -> bool:
     return {"1": True, "0": False, "true": True, "false": False}[str(value).strip().lower()]
 
 
-def on_off(default: bool) -> Setting:
-    return Setting(default, "True or False", flag)
+OFF: Final = Setting(False, "True or False", flag)
+"""A switch that is off unless it is set."""
 
 
 def path(value: Any) -> str | None:

@@ -4,7 +4,7 @@ import datetime
 import math
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -397,23 +397,15 @@ MOST_ROWS: Final = 200
 """Last cycles in the table."""
 
 
-@dataclass
-class Host:
+class Host(NamedTuple):
     """Pages and visits of a host over all finished cycles."""
 
     name: str
-    pages: int = 0
-    visits: int = 0
-    judged: int = 0
-    changed: int = 0
-    failed: int = 0
-    """Visits without a copy: error, gone, excluded."""
-    latencies_ms: list[npt.NDArray[Any]] = field(default_factory=list)
-
-    def latency_ms(self, percentile: float) -> float:
-        """Percentile of the measured latencies; nan where none was measured."""
-        measured = np.concatenate([*self.latencies_ms, np.empty(0)])
-        return float(np.percentile(measured, percentile)) if len(measured) else float("nan")
+    pages: int
+    outcomes: npt.NDArray[np.int64]
+    """``[outcomes]``: visits."""
+    latencies_ms: npt.NDArray[np.uint16]
+    """Latency of each visit that measured one."""
 
 
 @dataclass
@@ -458,7 +450,6 @@ def read_story(path: Path) -> Story:
 
 def _read(store: Store, path: str) -> Story:
     cycles = store.last_cycle
-    hosts: dict[str, Host] = {}
     host_of = np.empty(store.merged_pages, np.int32)
     numbers: dict[str, int] = {}
     last_outcomes: dict[str, int] = {}
@@ -475,13 +466,21 @@ def _read(store: Store, path: str) -> Story:
         last_outcomes["never visited"] = last_outcomes.get("never visited", 0) + int((~attempted).sum())
         order = np.lexsort((block["n"], -block["X"].astype(np.int64)))[:TOP_PAGES]
         best += [(-int(block["X"][row]), int(block["n"][row]), first + int(row)) for row in order]
-    pages = np.bincount(host_of, minlength=len(numbers))
-    hosts = {name: Host(name, pages=int(pages[number])) for name, number in numbers.items()}
     counts = np.zeros((cycles, len(KINDS), len(OUTCOMES)), np.int64)
-    listed = list(hosts.values())
+    outcomes = np.zeros((len(numbers), len(OUTCOMES)), np.int64)
+    measured_hosts, latencies_ms = [np.empty(0, np.int32)], [np.empty(0, np.uint16)]
     for cycle, visits in store.visits(1, cycles):
+        host, is_measured = host_of[visits["page"]], visits["latency_ms"] > 0
         np.add.at(counts[cycle - 1], (visits["kind"], visits["outcome"]), 1)
-        _count_hosts(listed, host_of[visits["page"]], visits)
+        np.add.at(outcomes, (host, visits["outcome"]), 1)
+        measured_hosts.append(host[is_measured])
+        latencies_ms.append(visits["latency_ms"][is_measured])
+    host = np.concatenate(measured_hosts)
+    order = np.argsort(host, kind="stable")
+    starts = np.searchsorted(host[order], np.arange(1, len(numbers)))
+    by_host = np.split(np.concatenate(latencies_ms)[order], starts)
+    pages = np.bincount(host_of, minlength=len(numbers)).tolist()
+    hosts = [Host(*columns) for columns in zip(numbers, pages, outcomes, by_host, strict=False)]
     top = []
     for changes, visited, page in sorted(best)[:TOP_PAGES]:
         if changes:
@@ -490,22 +489,8 @@ def _read(store: Store, path: str) -> Story:
             top.append((url, -changes, visited, age_cycles, OUTCOMES[columns.outcome]))
     records = [record for record in store.cycles() if record["cycle"] <= cycles]
     return Story(
-        path, store.store_id, records, counts, store.pages, last_outcomes, listed, top, store.open_cycle
+        path, store.store_id, records, counts, store.pages, last_outcomes, hosts, top, store.open_cycle
     )
-
-
-def _count_hosts(hosts: list[Host], number: npt.NDArray[np.int32], visits: npt.NDArray[Any]) -> None:
-    order = np.argsort(number, kind="stable")
-    present, starts = np.unique(number[order], return_index=True)
-    for host, rows in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
-        outcome, latency_ms = visits["outcome"][rows], visits["latency_ms"][rows]
-        one = hosts[host]
-        one.visits += len(rows)
-        judged = int(np.isin(outcome, JUDGED).sum())
-        one.judged += judged
-        one.changed += int((outcome == CHANGED).sum())
-        one.failed += int(np.isin(outcome, FAILED).sum())
-        one.latencies_ms.append(latency_ms[latency_ms > 0])
 
 
 CHOSEN: Final = ("ranked",)
@@ -559,11 +544,7 @@ def crawl_page(path: Path) -> ReportPage:
     judged = int(story.counts[:, :, list(JUDGED)].sum())
     cards = [
         Card("cycle", f"{len(story.records):,}", [f"the last one ended {_time(last.get('finished'))}"]),
-        Card(
-            "pages",
-            f"{story.known:,}",
-            [f"on {counted(len(story.hosts), 'host')}"],
-        ),
+        Card("pages", f"{story.known:,}", [f"on {counted(len(story.hosts), 'host')}"]),
         Card("visits", f"{visits:,}", [f"{judged:,} of them judged"]),
         Card(
             "change_rate",
@@ -720,39 +701,31 @@ def _score(story: Story) -> Section:
 def _outcomes(story: Story) -> Section:
     visits = story.counts.sum(axis=(0, 1))
     total = max(1, int(visits.sum()))
-    rows = [
-        [
-            name.replace("_", " "),
-            f"{int(visits[OUTCOMES.index(name)]):,}" if name in OUTCOMES else "–",
-            shown(int(visits[OUTCOMES.index(name)]) / total, True) if name in OUTCOMES else "–",
-            f"{pages:,}",
-        ]
-        for name, pages in story.last_outcomes.items()
-    ]
+    rows = []
+    for name, pages in story.last_outcomes.items():
+        count = int(visits[OUTCOMES.index(name)]) if name in OUTCOMES else None
+        share = "–" if count is None else shown(count / total, True)
+        rows.append([name.replace("_", " "), _count(count), share, f"{pages:,}"])
     head = [defined("outcome", "outcome"), "visits", "share of visits", "pages whose last visit ended so"]
     return Section("Pages and visits by outcome", "", [table(head, rows)])
 
 
 def _hosts(story: Story) -> Section:
     section = Section("Slowest hosts")
-    measured = [host for host in story.hosts if any(len(section) for section in host.latencies_ms)]
+    measured = [host for host in story.hosts if len(host.latencies_ms)]
     if not measured:
         section.lead = "No visit of this store has a latency: the download handler does not measure it."
         return section
-    measured.sort(key=lambda host: -host.latency_ms(50))
-    rows = [
-        [
-            host.name,
-            f"{host.latency_ms(50):,.0f} ms",
-            f"{host.latency_ms(95):,.0f} ms",
-            f"{host.pages:,}",
-            f"{host.visits:,}",
-            f"{host.failed:,}",
-            shown(host.changed / host.judged, True) if host.judged else "–",
-        ]
-        for host in measured[:SLOWEST]
-    ]
-    middle = float(np.median([host.latency_ms(50) for host in measured]))
+    measured.sort(key=lambda host: -np.median(host.latencies_ms))
+    rows = []
+    for host in measured[:SLOWEST]:
+        median_ms, high_ms = np.percentile(host.latencies_ms, (50, 95))
+        judged, failed = (int(host.outcomes[list(codes)].sum()) for codes in (JUDGED, FAILED))
+        rate = shown(host.outcomes[CHANGED] / judged, True) if judged else "–"
+        counts = (host.pages, int(host.outcomes.sum()), failed)
+        latencies = [f"{median_ms:,.0f} ms", f"{high_ms:,.0f} ms"]
+        rows.append([host.name, *latencies, *(f"{count:,}" for count in counts), rate])
+    middle = float(np.median([np.median(host.latencies_ms) for host in measured]))
     section.lead = Markup("By median {}, which is {:,.0f} ms for the middle one of {}.").format(
         defined("latency"), middle, counted(len(measured), "host")
     )
@@ -772,12 +745,6 @@ def _top(story: Story) -> Section:
         [link(url), *(f"{number:,}" for number in numbers), outcome.replace("_", " ")]
         for url, *numbers, outcome in story.top
     ]
-    head = [
-        "page",
-        defined("X", "changes"),
-        defined("n", "judged visits"),
-        defined("t", "cycles since"),
-        "last outcome",
-    ]
-    section.blocks.append(table(head, rows))
+    terms = defined("X", "changes"), defined("n", "judged visits"), defined("t", "cycles since")
+    section.blocks.append(table(["page", *terms, "last outcome"], rows))
     return section

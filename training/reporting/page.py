@@ -128,13 +128,11 @@ def fold_away(summary: str, *blocks: Markup) -> Markup:
     return Markup("<details><summary>{}</summary>{}</details>").format(summary, Markup("").join(blocks))
 
 
-def heat(
-    rows: Sequence[str], columns: Sequence[str], values: Any, row_term: str, column_term: str, caption: str
-) -> Markup:
-    """Table of differences in percentage points, shaded by sign and size."""
+def heat(rows: Sequence[str], columns: Sequence[str], values: Any, caption: str) -> Markup:
+    """Table by X and t of differences in percentage points, shaded by sign and size."""
     most = max(float(abs(values).max()), 1e-9)
     cells = [[_shade(float(value), most) for value in row] for row in values]
-    return _block("heat", rows, columns, cells, defined(row_term), defined(column_term), caption)
+    return _block("heat", rows, columns, cells, defined("X"), defined("t"), caption)
 
 
 def _shade(value: float, most: float) -> tuple[str, float, bool]:

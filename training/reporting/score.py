@@ -464,8 +464,6 @@ def difference_section(study: Study, head: Lead) -> Section:
             class_names("X"),
             class_names("t"),
             difference.X_t,
-            "X",
-            "t",
             f"Share of the visits, learned less {head.baseline}, in percentage points: which pages get more "
             "visits (+) and which fewer (−), by changes found so far (rows) and cycles since the last visit",
         )

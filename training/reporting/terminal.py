@@ -184,17 +184,11 @@ def advice(learned: Learned, choices: Choices) -> str:
 
 def stopped(learned: Learned, choices: Choices, arguments: Sequence[str], console: Console) -> None:
     """Print how far an interrupted run came, and the command that resumes it."""
+    again = [one for one in arguments if one != "--resume"]
     console.out(
         f"\nStopped after generation {learned.generations} of {choices.parameters.generations}; "
-        f"to go on:\n{continuation(arguments)}",
+        f"to go on:\n{shlex.join(['python', '-m', 'training.learn', *again, '--resume'])}",
         highlight=False,
-    )
-
-
-def continuation(arguments: Sequence[str]) -> str:
-    """The command that goes on with an interrupted run."""
-    return shlex.join(
-        ["python", "-m", "training.learn", *(a for a in arguments if a != "--resume"), "--resume"]
     )
 
 
