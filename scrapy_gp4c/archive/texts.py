@@ -178,7 +178,7 @@ class Texts:
             )
 
     def move(self, key: int, cycle: int, latest: int) -> None:
-        """Note the fingerprint of a visit that judged a version unchanged."""
+        """Note the fingerprint of the latest visit to the version of a cycle, which found it unchanged."""
         with FILE.transaction(self._connection, self.path):
             self._connection.execute(
                 "UPDATE texts SET latest = ? WHERE key = ? AND cycle = ?",

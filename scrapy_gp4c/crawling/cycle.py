@@ -722,7 +722,7 @@ class Cycle:
 
     @property
     def ended_visits(self) -> int:
-        """Visits of the cycle that are over for the downloader."""
+        """Number of the cycle's visits that are over for the downloader."""
         return self.recorded + len(self.held)
 
     @property

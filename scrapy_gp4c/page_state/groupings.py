@@ -205,7 +205,7 @@ class Links:
             yield np.setdiff1d(front, siblings)
 
     def page_rank(self) -> npt.NDArray[np.float64]:
-        """Equation 9, ``[P]``; the mass of pages without links is spread over all."""
+        """PageRank of each page (equation 9), ``[P]``; pages without links give to all alike."""
         count = np.bincount(self.source, minlength=self.pages)
         rank = np.full(self.pages, 1.0 / self.pages)
         for _ in range(RANK_STEPS):

@@ -263,7 +263,7 @@ class Related:
         return np.asarray(table[self._directories.site])
 
     def _near(self) -> Floats:
-        # As `shares.near`, that of the sites computed once for all their directories.
+        # As `near`, the share of each site computed once for all of its directories.
         of_site = shrunk(self.window("site"), share(*self.crawl))
         return shrunk(self.window("directory"), self._by_directory(of_site))
 

@@ -139,7 +139,7 @@ class Evidence(Protocol):
         """Return the columns of some known pages, candidates or not, in the order of `pages`."""
 
     def visits(self) -> CycleVisits:
-        """Return the cycle's visits so far."""
+        """Return the cycle's visits that are over."""
 
     def planned(self) -> Planned:
         """Return the pages that the policy has chosen in the cycle's earlier rounds."""

@@ -61,7 +61,7 @@ def bit_of(key: Array) -> npt.NDArray[np.uint8]:
 
 
 def counted_bits(bits: Array) -> Floats:
-    """Numbers of distinct keys by the 64 bits that they set, ``[P]``: linear counting (Whang et al. 1990).
+    """Numbers of distinct keys, each of which has set one of 64 bits, by linear counting: ``[P]``.
 
     At least 1: every page has a finder.
     """

@@ -356,7 +356,7 @@ def prepare(
 
 
 def prepare_for(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
-    """History prepared for a crawl, whatever its clock and policy; see `prepare`."""
+    """History prepared for the replay of a crawl, kept for the next one, as `prepare` has it."""
     choice = crawl._replace(clock=None, policy=""), type(crawl.budget)  # 1 is one page, 1.0 are all
     key = id(history)
     if _KEPT.get(key) is not history:

@@ -151,7 +151,7 @@ def _copy(environment: Environment, target: Path) -> None:
 
 
 def _directories(directory: Path, name: str, end: str = "") -> list[Path]:
-    """Backups of the store of this name; with `end`, unfinished ones."""
+    """Backups in a directory, those of a store by its name; ``end``: what follows their times."""
     pattern = re.compile(re.escape(name) + r"-\d{8}-\d{6}" + re.escape(end))
     return [path for path in directory.iterdir() if pattern.fullmatch(path.name)]
 
