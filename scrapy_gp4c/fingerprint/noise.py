@@ -268,7 +268,10 @@ def _parts(tree: _Tree) -> list[int]:
                 parts[at] = position(at)
         elif (tag == "time" or name is not None) and may_be_clock(at):
             parts[at] = position(at)
-        elif tree.sizes[at] <= _LONGEST_COUNTER and (form := counter_form(tree.text(at))) is not None:
+        elif (
+            tree.sizes[at] <= min(_LONGEST_COUNTER, tree.size / 3)  # no short page with a counter
+            and (form := counter_form(tree.text(at))) is not None
+        ):
             parts[at] = position(at, form)
         elif tag == "-text" and (label := _label(tree.texts[at], topic)) is not None:
             if label["colon"] and tree.texts[at][label.end() :].strip():

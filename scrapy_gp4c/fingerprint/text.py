@@ -412,11 +412,11 @@ def _form(text: str, roots: tuple[LexborNode, ...], tags: frozenset[str]) -> str
 
 
 def _picture(image: LexborNode) -> str:
-    """Words of a picture's file name; none of a picture in a link, which is about another page."""
+    """Words of a picture's file name; none in a link, which is about another page, or of a sponsor."""
     attributes = image.attributes
     above = image.parent
     for _ in range(3):
-        if above is None or above.tag == "a":
+        if above is None or above.tag == "a" or _SPONSOR_NAME.search(above.attributes.get("class") or ""):
             return ""
         above = above.parent
     if not (attributes.get("alt") or "").strip():
@@ -427,6 +427,7 @@ def _picture(image: LexborNode) -> str:
     return "-".join(word for word in _NAME_WORD.findall(stem) if _NO_NAME.fullmatch(word) is None)
 
 
+_SPONSOR_NAME: Final = re.compile("sponsor|partner|banner|testimonial|quote", re.I)
 _NAME_WORD: Final = re.compile(r"[^\W_]+")
 _NO_NAME: Final = re.compile(  # sizes, hashes and times
     r"\d{2,4}x\d{2,4}|[wh]\d{2,4}|\d{2,4}(?:w|px)|[1-4]x|scaled|thumb(?:nail)?|\d{9,}|(?=[^\d]*\d)(?=\d*[a-z])[a-z\d]{6,}|[a-f]{8,}"

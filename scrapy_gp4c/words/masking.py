@@ -834,7 +834,7 @@ _NEWEST: Final = re.compile(
     r"(?:\s(?:is|ist|est|es|è))?[:：\s]{1,4})([^\s:：]{2,30})",
     re.I,
 )
-_BULLETS: Final = re.compile(r"(\s[|·•–-]\s)")
+_BULLETS: Final = re.compile(r"(\s[|·•–-]\s|,\s)")
 _NUMBER_SIGNS: Final = " .,'+#()"
 _NO_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
 _OTHER_DIGITS: Final = re.compile("[٠-٩۰-۹०-९০-৯੦-੯૦-૯୦-୯௦-௯౦-౯೦-೯൦-൯๐-๙໐-໙༠-༩၀-၉០-៩０-９]")

@@ -75,6 +75,7 @@ NOISE: dict[str, Callable[[int], str]] = {
     "Arabic": lambda n: f"عدد الزوار {17 + n}",
     "Chinese": lambda n: f"当前在线人数：{17 + n}",
     "Korean": lambda n: f"현재 접속자 {17 + n}명",
+    "Hindi": lambda n: f"<p>इस समय {17 + n} पाठक ऑनलाइन</p>",
     "generated": lambda n: f"<p>{n + 17} queries in 0.{n}3 seconds, request x{n}f3k{n * 3}</p>",
     "counter": lambda n: f"<div id=counter>{12345 + n}</div>",
     "related by name": lambda n: f"<ul class=relatedArticles>{links(n)}</ul>",
@@ -89,6 +90,7 @@ NOISE: dict[str, Callable[[int], str]] = {
     "weather": lambda n: f"Weather: {QUOTES[n]}, {n} degrees",
     "advertisement": lambda n: f"<div><small>Anzeige</small><a href=/>{TITLES[n]} from {n} EUR</a></div>",
     "sponsor": lambda n: f"<div class=sponsor>{TITLES[n]}</div>",
+    "pictures of sponsors": lambda n: f"<p class=sponsors><img src='/{TITLES[n]}.png' alt='{TITLES[n]}'></p>",
 }
 STATEMENTS: dict[str, Callable[[int], str]] = {
     "price": lambda n: f"<span class=price>${19 + n}.99</span>",
@@ -130,6 +132,13 @@ def test_a_statement_that_changes_at_each_visit_is_a_change_each_time(blocks: in
     for name, made in STATEMENTS.items():
         pages = [page(made(n), filler=FILLER[:blocks]) for n in range(9)]
         assert all(outcomes(pages)), name
+
+
+def test_a_counter_on_a_short_page_is_learned_without_the_page() -> None:
+    """The main part as a whole was short enough to be a counter, and too much of the page to be one."""
+    main = "<main><p>Two oars and a lamp for every boat</p><p>{} readers</p></main>"
+    page_outcomes = outcomes([page(main.format(17 + n), filler=FILLER[:1]) for n in range(9)])
+    assert page_outcomes[3:] == [False] * 5
 
 
 def test_a_quote_that_is_drawn_twice_in_a_row_is_still_a_clock() -> None:
