@@ -57,7 +57,10 @@ REASONS: Final = (ADVERTISEMENT, HIDDEN, NAVIGATION, FOOTER, CONSENT, SIDEBAR, O
 
 _NEVER_TEXT: Final = "script,style,noscript,iframe,svg title,svg desc,defs,metadata,symbol"
 _MAIN_BY_TAG: Final = {"main": "main", "article": "article"}
-_LOUD: Final = {b"role": "[role=alert],[role=status]"}  # news of the whole page, wherever they stand
+_ROOT_BY_TAG: Final = {**_MAIN_BY_TAG, "title": "title"}
+_ROOT_BY_ATTRIBUTE: Final = {b"role": "[role=main],[role=alert],[role=status]"}
+"""Main part, title, and news of the whole page, which count wherever they stand."""
+_MOST_LOUD: Final = 8
 # Attributes of advertisements; `data-ad-id` is the number of a small ad.
 _AD_ATTRIBUTE: Final = re.compile(
     rb"data-(?:ads?|ad-(?:slot|client|unit|position|size|format|placement|zone|network|type|name|region|container"
@@ -78,7 +81,9 @@ _LABELS: Final = (
 )
 # What may be left out. The time of a selector is that of its parts, for each element of a page: only those
 # are asked that may be there, by the page's tags. Names of classes and ids are sought in these, too.
-_CANDIDATES_BY_TAG: Final = {name: name for name in ("nav", "footer", "aside", "time", "amp-ad", "amp-embed")}
+_CANDIDATES_BY_TAG: Final = _MAIN_BY_TAG | {
+    name: name for name in ("nav", "footer", "aside", "time", "amp-ad", "amp-embed")
+}
 _CANDIDATES_BY_ATTRIBUTE: Final = {b"role": "[role]", b"hidden": "[hidden]", b"style": "[style*=none i]"}
 _MOST_NAMES: Final = 64
 _FILES: Final = frozenset(
@@ -235,7 +240,7 @@ _HEADINGS: Final = frozenset(("h1", "h2", "h3", "h4", "h5", "h6", "hr", "main", 
 _LISTS: Final = frozenset(("ul", "ol", "div", "section", "table", "nav"))
 _LONGEST_AD: Final = 600
 _MOST_LABELLED: Final = 40
-_EMPHASIS: Final = ("strong", "b", "em", "mark", "u", "p>i", "p>span", "p>a")
+_WITH_DATES: Final = ("strong", "b", "em", "mark", "u", "p>i", "p>span", "p>a", "dt+dd", "table")
 _MOST_TABLES: Final = 50
 _MOST_ROWS: Final = 2000
 _LONGEST_LINK: Final = 200
@@ -629,7 +634,7 @@ def _take_out(
     """Take the outermost elements that are not compared off the tree."""
     taken: set[int] = set()
     inside: dict[int, bool] = {}
-    in_main = _InMain(document)
+    in_main: dict[int, bool] = {}
     nodes = []
     selectors = markup.selectors(_CANDIDATES_BY_TAG, _CANDIDATES_BY_ATTRIBUTE)
     for attribute, pattern in _NAMES.items():
@@ -644,6 +649,7 @@ def _take_out(
         selectors += [f'[{name}="{value}"]' for name, value in named if _is_ad_attribute((name, value))]
     selectors += [f"[{attribute.decode()}]" for attribute in set(_AD_ATTRIBUTE.findall(markup.source))]
     candidates = [(_reason(node), node) for node in _find(selectors, document)]
+    mains = {node.mem_id for _, node in candidates if _is_main(node)}
     for number, (reason, node) in enumerate(candidates):
         if reason == HIDDEN and _is_opened(node, markup):
             candidates[number] = (None, node)
@@ -655,7 +661,13 @@ def _take_out(
     if b"ookie" in source and all(reason != CONSENT for reason, _ in candidates):
         candidates += [(CONSENT, node) for node in _notices(document)]
     for reason, node in candidates:
-        if reason is None or reason in kept_reasons or (reason == SIDEBAR and in_main.has(node)):
+        if (
+            reason is None
+            or reason in kept_reasons
+            or (
+                reason == SIDEBAR and mains and _is_inside(node, mains, in_main)  # a note of documentation
+            )
+        ):
             continue
         if not (taken and _is_inside(node, taken, inside)):
             taken.add(node.mem_id)
@@ -797,16 +809,17 @@ def _take_out_labelled(document: LexborNode, kept_reasons: frozenset[str]) -> It
 
 def _mark_dates(document: LexborNode, tags: frozenset[str]) -> None:
     """Mark dates in bold, in lists of values and in tables as statements, by their labels; views as noise."""
-    emphasis = (selector for selector in _EMPHASIS if selector.rpartition(">")[2] in tags)
-    for node in _find(emphasis, document)[:_MOST_ROWS]:
+    nodes = _find((one for one in _WITH_DATES if one.rpartition(">")[2].rpartition("+")[2] in tags), document)
+    values, tables = ([node for node in nodes if node.tag == tag] for tag in ("dd", "table"))
+    for node in [node for node in nodes if node.tag not in ("dd", "table")][:_MOST_ROWS]:
         if _is_in_sentence(node, node.text(strip=True)):
             node.insert_before(DATED)
-    for value in _SELECTOR.find("dt+dd", document)[:_MOST_ROWS] if "dd" in tags else ():
+    for value in values[:_MOST_ROWS]:
         label = value.prev
         while label is not None and label.tag != "dt":
             label = label.prev
         _mark_value([value] if label is None else [label, value])
-    for table in _SELECTOR.find("table", document)[:_MOST_TABLES] if "table" in tags else ():
+    for table in tables[:_MOST_TABLES]:
         rows = _SELECTOR.find("tr", table)
         heads = [cell.text(strip=True) for cell in _cells(rows[0])] if rows else []
         if len(rows) < 2 or any(cell.tag != "th" for cell in _cells(rows[0])):
@@ -928,6 +941,10 @@ def names_of(*attributes: str | None) -> Iterator[str]:
             yield from (name for name in lower.split() if len(name) <= _LONGEST_NAME)
 
 
+def _is_main(node: LexborNode) -> bool:
+    return node.tag in _MAIN_BY_TAG or node.attributes.get("role") == "main"
+
+
 def _is_of_page(node: LexborNode, depth: int) -> bool:
     """Whether an element stands in the body, at most so deep in plain containers."""
     parent = node.parent
@@ -940,31 +957,20 @@ def _is_of_page(node: LexborNode, depth: int) -> bool:
     return False
 
 
-class _InMain:
-    """Elements of a page's main part: notes of documentation are asides there."""
-
-    def __init__(self, document: LexborNode) -> None:
-        self._document = document
-        self._mains: set[int] | None = None
-        self._known: dict[int, bool] = {}
-
-    def has(self, node: LexborNode) -> bool:
-        if self._mains is None:
-            self._mains = {main.mem_id for main in self._document.css("main,article,[role=main]")}
-        return bool(self._mains) and _is_inside(node, self._mains, self._known)
-
-
 def _main_part(
     document: LexborNode, markup: _Markup, text: str, left_out: list[LeftOut]
 ) -> tuple[str, tuple[LexborNode, ...]]:
     """Return the text and elements of the main part, the title and alerts, if they hold most of the words."""
-    nodes = _find(markup.selectors(_MAIN_BY_TAG, {b"role": "[role=main]"}), document)
-    mains = [one for one in nodes if one.tag != "article" or one.attributes.get("role") == "main"] or nodes
+    nodes = _find(markup.selectors(_ROOT_BY_TAG, _ROOT_BY_ATTRIBUTE), document)
+    all_mains = [node for node in nodes if _is_main(node)]
+    mains = [one for one in all_mains if one.tag != "article" or one.attributes.get("role") == "main"]
+    mains = mains or all_mains
     if len(mains) != 1:
         return text, (document,)
-    title = next(iter(_SELECTOR.find("title", document)), None)
-    in_main = _InMain(document)
-    loud = [node for node in _find(markup.selectors({}, _LOUD), document)[:8] if not in_main.has(node)]
+    title = next((node for node in nodes if node.tag == "title"), None)
+    main_ids, inside = {main.mem_id for main in all_mains}, dict[int, bool]()
+    loud = [node for node in nodes if node.tag != "title" and not _is_main(node)][:_MOST_LOUD]
+    loud = [node for node in loud if not _is_inside(node, main_ids, inside)]
     roots = (*([] if title is None else [title]), *loud, mains[0])
     texts = [root.text(separator=SEPARATOR, strip=True) for root in roots]
     outside = _without(text, texts[-1])
