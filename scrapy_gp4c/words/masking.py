@@ -256,11 +256,15 @@ _ONE_WORD: Final = re.compile(LETTERS)
 _LAST_WORDS: Final = re.compile(rf"{LETTERS}\d{{0,4}}")
 _SAYS_TIME: Final = frozenset(WORDS["time"].split())
 _POSTED: Final = frozenset(word for word in _SAYS_TIME if len(word) > 4) - _RECENT_WORDS
-_TIME_SIGNS: Final = re.compile(
-    "更新|发布|發布|发表|發表|現在|现在|今天|昨天|前天|当前|當前|生成|刷新"
-    r"|(?<![\u3400-\u9fff])[時时][间間]|(?:北京|台北|本地|系统|系統|服务器|伺服器|标准|標準)[時时][间間]"
-    "|今日|本日|昨日|一昨日|おととい|投稿|公開"
-    "|업데이트|수정|작성|등록|현재|오늘|어제|그저께|อัปเดต|อัพเดท|แก้ไข|เวลา|วันนี้|เมื่อวาน"
+_TODAY_SIGNS: Final = "(?:今天|昨天|前天|今日|本日|昨日|一昨日|おととい|오늘|어제|그저께|วันนี้|เมื่อวาน)"
+_CLOCK_SIGNS: Final = re.compile(
+    "更新|发布|發布|发表|發表|現在|现在|当前|當前|生成|刷新"
+    r"|(?<![\u3400-\u9fff])[時时][间間]|(?:北京|台北|本地|系统|系統|服务器|伺服器|标准|標準)[時时][间間]|投稿|公開"
+    r"|업데이트|수정|작성|등록|현재|อัปเดต|อัพเดท|แก้ไข|เวลา"
+)
+_TIME_SIGNS: Final = re.compile(f"{_CLOCK_SIGNS.pattern}|{_TODAY_SIGNS}")
+_TODAY_BEFORE: Final = re.compile(
+    rf"{_TODAY_SIGNS}\W{{0,3}}(?:は|凌晨|早上|中午|晚上)?(?:{_HALF_DAYS})?\W{{0,3}}$"
 )
 _COUNTDOWN: Final = frozenset(WORDS["countdown"].split())
 _LEFT: Final = frozenset(WORDS["left"].split())
@@ -727,12 +731,12 @@ class _Masks:
         if kind == "clock":
             if _RANGE_AFTER.match(match.string, match.end()) or _RANGE_BEFORE.search(before[-16:]):
                 return False
-            return (
-                _HAS_SECONDS.search(text) is not None
-                or (_says(before, _SAYS_TIME, _TIME_SIGNS, 4) and not _says_opening(before))
-                or _AS_OF.search(before) is not None
-                or (":" in text and _runs_out(before, match))
-            )
+            if _HAS_SECONDS.search(text) is not None:
+                return True
+            if _follows_until(match.string[match.end() : match.end() + _REACH]):
+                return False
+            is_clock = _says_clock(before) or _AS_OF.search(before) is not None
+            return is_clock or (":" in text and _runs_out(before, match))
         if kind in ("vietnamese", "ngày"):
             return "tháng" in words
         if kind == "unix":
@@ -766,12 +770,34 @@ class _Masks:
         return True
 
 
-def _says_opening(before: str) -> bool:
-    """Whether words before a clock say that something opens or ends then: "open today until 17:30"."""
+def _says_clock(before: str) -> bool:
+    """Whether words before a time of day say that it is a clock: "updated 17:30", "today, 17:30".
+
+    Of "open today until 17:30" they do not: "today" does not stand just before it.
+    """
     words = _LAST_WORDS.findall(before)[-4:]
-    until = words[-2:] if _AT_WORDS.issuperset(words[-1:]) else words[-1:]
-    is_opening = not _UNTIL_DATE.isdisjoint(until) or not _OPENS.isdisjoint(words)
-    return is_opening and _CLOCK_WORDS.isdisjoint({*words} - _TODAY)
+    said = [at for at, word in enumerate(words) if word in _SAYS_TIME]
+    has_sign = not before.isascii() and _CLOCK_SIGNS.search(before) is not None
+    if has_sign or not said or not _TODAY.issuperset(words[at] for at in said):
+        is_label = before.rstrip().endswith(":") and _CHANGED.search(before[-_REACH:]) is not None
+        is_today = not before.isascii() and _TODAY_BEFORE.search(before) is not None
+        return has_sign or bool(said) or is_label or is_today
+    between = words[said[-1] + 1 :]
+    return (
+        _UNTIL_DATE.isdisjoint(words[-2:] if _AT_WORDS.issuperset(words[-1:]) else words[-1:])
+        and all(len(word) <= _SHORT_WORD or word in _MARKS for word in between)
+        and (_OPENS.isdisjoint(words) or not _CLOCK_WORDS.isdisjoint({*words} - _TODAY))
+    )
+
+
+_SHORT_WORD: Final = 3
+_AFTER_WORDS: Final = frozenset(WORDS["dated_after"].split())
+
+
+def _follows_until(after: str) -> bool:
+    """Whether "until" stands behind a time, as in Finnish, Turkish, Hindi or Japanese."""
+    words = _LAST_WORDS.findall(after)[:2]
+    return _DATED_AFTER.match(after) is not None or not _AFTER_WORDS.isdisjoint(words)
 
 
 _QUERIES: Final = re.compile(r"quer|abfr|requ|consul|запр|zapy")
