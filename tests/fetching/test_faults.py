@@ -164,6 +164,55 @@ def test_a_fetcher_that_cannot_read_its_pages_gets_no_more(web: Web, machines: M
     ended(owner, machines)
 
 
+SILENT = """
+import asyncio, pickle, sys, time
+from scrapy import Request, Spider
+from scrapy.crawler import CrawlerProcess
+from scrapy_gp4c.crawling.fetched import News, PageResult, Reply
+from scrapy_gp4c.fetching import fetcher, fleet
+fleet.BATCH_S, fleet.SILENT_S = 0.6, 0.2
+
+class Link(fleet.DaskLink):
+    given, results, news = [], [], 0
+
+    async def addresses(self):
+        return {"first", "second"} if self.given else {"first"}
+
+    async def call(self, address, function, *arguments):
+        if function is fetcher.open_crawl:
+            return address, address, None
+        if function is fetcher.give:
+            self.given.append(time.monotonic())
+            for batch in pickle.loads(arguments[1]):
+                self.results += [(batch.name, number, pickle.dumps(PageResult(failed="it is none")))
+                                 for number in range(len(batch.tasks))]
+        elif function is fetcher.take:
+            await asyncio.sleep(0.05 if not self.given or address == "second" else 1000)
+            Link.news += 1
+            news = News(self.news, self.results, [], {}, {}, [], []) if address == "second" else None
+            return pickle.dumps(Reply(fetcher.clock_s(), frozenset(), False, 0.0, news))
+
+class One(Spider):
+    name, start_urls = "one", ["http://127.0.0.1:9/"]
+
+fleet.DaskLink = Link
+process = CrawlerProcess({
+    "ADDONS": {"scrapy_gp4c.Addon": 500}, "GP4C_STORE": sys.argv[1], "DOWNLOAD_DELAY": 0.1,
+    "GP4C_FETCHERS": "tcp://127.0.0.1:9", "TELNETCONSOLE_ENABLED": False,
+})
+process.crawl(One)
+process.start()
+print(Link.given[1] - Link.given[0])
+"""
+
+
+def test_a_host_has_a_grace_after_a_batch_that_did_not_come_back(tmp_path: Path) -> None:
+    """A request that left at the batch's end may still be on its way when the next fetcher gets the host."""
+    command = [sys.executable, "-c", SILENT, str(tmp_path / "store")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S)
+    assert float(done.stdout) > 0.6 + 0.9, done.stderr
+
+
 @pytest.mark.slow
 def test_a_page_that_kills_three_fetchers_is_an_error_of_its_own(web: Web, machines: ManyMachines) -> None:
     """It is named, and no other page suffers by it."""
