@@ -24,7 +24,6 @@ from scrapy_gp4c.crawling.requests import (
     NEEDS_CALLBACK,
     PASSED,
     UNKNOWN_FINDER,
-    WEB,
     WEIGHT,
     WISHES,
     Claim,
@@ -318,16 +317,19 @@ class Admission:
             and self._is_settled(request, request.url)
         )
 
-    def skips_link(self, stored: dict[str, Any]) -> bool:
-        """Whether a fetcher's request, a dictionary without defaults, is skipped for its URL alone."""
-        url = stored["url"]
-        return (
+    def unsettled(self, shared: dict[str, Any], urls: list[str]) -> Iterator[str]:
+        """Those URLs of a fetcher's requests that are not skipped for their URLs alone.
+
+        ``shared``: all else of the requests, without defaults.
+        """
+        may_skip = (
             self._by_url_alone
-            and stored.keys().isdisjoint(("method", "body", "dont_filter"))
-            and stored.get("meta", {}).keys().isdisjoint((META, WEIGHT))
-            and url.startswith(WEB)
-            and self._is_known(url)
+            and shared.keys().isdisjoint(("method", "body", "dont_filter"))
+            and shared.get("meta", {}).keys().isdisjoint((META, *WISHES))
         )
+        for url in urls:
+            if not (may_skip and self._is_known(url)):
+                yield url
 
     def admit(self, request: Request) -> bool:
         """Queue, drop or pass a request; False when it is dropped."""

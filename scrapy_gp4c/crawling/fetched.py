@@ -159,8 +159,8 @@ class PageResult:
     """Why the answer is not the page, by the callback."""
     description: bytes | None = None
     items: list[Any] = field(default_factory=list)
-    requests: list[dict[str, Any]] = field(default_factory=list)
-    """`Request.to_dict` of each request, without default values."""
+    requests: list[tuple[bytes, list[str]]] = field(default_factory=list)
+    """Requests that differ in their URLs alone: all else, pickled, as `pack_request` has it, and the URLs."""
     markup_sum: int = 0
     """Checksum of data in the markup, and of the links if the callback follows them; 0: not known."""
     has_downloads: bool = False

@@ -113,7 +113,7 @@ class Run:
         self.admit = self._admission.admit
         self.skips = self._admission.skips
         self.use_filter = self._admission.use_filter
-        self.skips_link = self._admission.skips_link
+        self.unsettled = self._admission.unsettled
         self.note_follower = self._admission.note_follower if settings.skip_unchanged else None
         self.url_keys = rebuilder.url_keys
         self.link_params = rebuilder.link_params

@@ -50,6 +50,8 @@ class SignalSender:
         """Events that are not through."""
         self.under_way = 0
         """Events that handlers or pipelines have."""
+        self._listened_kinds: set[str] | None = None
+        """Kinds of events with listeners at the first visit since the last `look`; None: not known."""
         self._is_idle: Future[None] | None = None
         self._sent_visits: dict[int, int] = {}
         """Cycle -> visits whose events are sent by its record; empty: nobody listens."""
@@ -88,6 +90,7 @@ class SignalSender:
 
     def look(self) -> None:
         """Send what runs before have not sent, once all that listens is open; note what is through."""
+        self._listened_kinds = None
         try:
             self._send_unsent()
             self._note()
@@ -144,11 +147,12 @@ class SignalSender:
         outcome = OUTCOMES.index(visit.outcome)
         if outcome in SAME and not row.gone:  # as most visits
             return
-        listened_kinds = {kind for kind in EVENTS if self._hears(kind)}
-        if not listened_kinds and not self._with_items:
+        if self._listened_kinds is None:
+            self._listened_kinds = {kind for kind in EVENTS if self._hears(kind)}
+        if not self._listened_kinds and not self._with_items:
             return  # as in most crawls: the arrays of one visit would cost more
         for kind in kinds_of_visit(outcome, row.outcome, row.gone, self._cycle.settings.gone_after):
-            if kind in listened_kinds or self._with_items:
+            if kind in self._listened_kinds or self._with_items:
                 visit_number = self._cycle.number, self._cycle.recorded - 1
                 self._send(visit_number, self._event(kind, row, visit, info))
 

@@ -530,10 +530,14 @@ class FetcherCrawl:
                     await self._keep_item(entry, result)
                     continue
                 try:
-                    result.requests.append(self._stored(entry))
+                    shared = self._packed(entry)
                 except ValueError as error:
                     result.not_sendable = result.not_sendable or f"{entry}: {error}"
                     await self._visit_here(entry, page)
+                    continue
+                if not result.requests or result.requests[-1][0] != shared:
+                    result.requests.append((shared, []))
+                result.requests[-1][1].append(entry.url)
         except NotSentError:
             raise
         except CloseSpider as error:
@@ -575,17 +579,20 @@ class FetcherCrawl:
         result.items.append(item)
 
     def _stored(self, request: Request) -> dict[str, Any]:
-        """A request without what is default; raises ValueError for what cannot be sent, as an item loader."""
+        """A request without what is default; raises ValueError for a callback that cannot be sent."""
         stored = pack_request(request, self._spider)
         stored["meta"] = {name: value for name, value in stored["meta"].items() if name != PAGE}
-        data = [*stored["meta"].values(), *stored["cb_kwargs"].values()]
-        if any(type(value) not in _PLAIN for value in data):
-            try:
-                pack(data)
-            except Exception as error:  # whatever its objects raise when they are pickled
-                raise ValueError(f"its data cannot be pickled: {type(error).__name__}: {error}") from error
         defaults = _defaults()
         return {name: value for name, value in stored.items() if name == "url" or value != defaults.get(name)}
+
+    def _packed(self, request: Request) -> bytes:
+        """A request but for its URL; raises ValueError for what cannot be sent, as an item loader."""
+        stored = self._stored(request)
+        del stored["url"]
+        try:
+            return pack(stored)
+        except Exception as error:  # whatever its objects raise when they are pickled
+            raise ValueError(f"its data cannot be pickled: {type(error).__name__}: {error}") from error
 
     # --- the owner's questions, in the worker's loop
 
@@ -799,10 +806,11 @@ def _other_version(what: str, installed: str | None, needed: str | None) -> str:
 
 
 def give(run: str, packed: bytes) -> None:
-    """Take a batch. Raises KeyError where the crawl is closed."""
+    """Take batches. Raises KeyError where the crawl is closed."""
     crawl = _crawls[run]
-    batch: Batch = pickle.loads(packed)
-    crawl.loop.call_soon_threadsafe(crawl.give, batch, [pickle.loads(task) for task in batch.tasks])
+    batches: list[Batch] = pickle.loads(packed)
+    for batch in batches:
+        crawl.loop.call_soon_threadsafe(crawl.give, batch, [pickle.loads(task) for task in batch.tasks])
 
 
 async def take(run: str, acknowledged: int) -> bytes:

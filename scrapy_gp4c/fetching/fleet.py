@@ -292,11 +292,21 @@ class Fleet:
             self._write()  # its time bounds the ends of all batches, for the next owner
         for one in working:
             one.load = sum(self._weight(sent) for sent in one.batches.values())
+        cut: dict[str, list[Batch]] = {}
+        end_s = now_s + TURN_S
         for host in list(self._waiting):
             if self._is_left_alone(self._waiting[host][0].request):
                 self._give_back(host, "the host is left alone")
-            if host in self._waiting and (state := self._fetcher_for(host, working, now_s)) is not None:
-                self._send(host, state, now_s)
+            if host not in self._waiting or (state := self._fetcher_for(host, working, now_s)) is None:
+                continue
+            if (batch := self._batch_for(host, state, now_s)) is not None:
+                cut.setdefault(state.identity, []).append(batch)
+            if clock_s() > end_s:
+                self._plan_cut()
+                break
+        for identity, batches in cut.items():  # one call each: it costs both sides some ms
+            state = self._fetchers[identity]
+            self._link.submit(self._try(state, fetcher.give, self.run, pack(batches)))
 
     def _give_back(self, host: str, reason: str, *, are_downloads_kept: bool = True) -> None:
         """Give back the waiting pages of a host, which are due again, but for downloads of items."""
@@ -341,8 +351,8 @@ class Fleet:
         delay_s = self._delay_of(host)
         return min(BATCH_PAGES, max(2, int(BATCH_S / delay_s))) if delay_s else QUICK_PAGES
 
-    def _send(self, host: str, state: FetcherState, now_s: float) -> None:
-        """Send a batch to a fetcher: pages that fetchers ended with, in ever smaller ones."""
+    def _batch_for(self, host: str, state: FetcherState, now_s: float) -> Batch | None:
+        """Cut a batch for a fetcher: pages that fetchers ended with, in ever smaller ones."""
         waiting = self._waiting[host]
         losses = waiting[0].losses
         is_suspect = losses >= MOST_LOSSES - 1
@@ -360,7 +370,7 @@ class Fleet:
         if not waiting:
             del self._waiting[host]
         if not pages:
-            return
+            return None
         holder = self._holders.get(host)
         pause_s = 0.0 if holder in (None, state) else self._delay_of(host)
         self._numbers += 1
@@ -373,15 +383,14 @@ class Fleet:
         ]
         state.cookies.update({cookie_key(key, cookie): cookie.value for key, cookie in cookies})
         end_there_s, changes = end_s + state.ahead_s, self._spider_state.unsent(state.identity)
-        batch = Batch(sent.name, host, tasks, pause_s, end_there_s, cookies, self._doubted(), changes)
         state.batches[sent.name] = sent
         state.load += self._weight(sent)
         self._holders[host] = state
         self._out[host] += len(pages)
         self._free_s[host] = max(self._free_s.get(host, 0.0), end_s + GRACE_S)
-        self._link.submit(self._try(state, fetcher.give, self.run, pack(batch)))
         if waiting:
             self._plan_cut()
+        return Batch(sent.name, host, tasks, pause_s, end_there_s, cookies, self._doubted(), changes)
 
     async def _try(self, state: FetcherState, function: Any, *arguments: Any) -> None:
         try:

@@ -7,10 +7,11 @@ results of callbacks as if the owner's own spider had yielded them.
 from __future__ import annotations
 
 import logging
+import pickle
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
@@ -111,7 +112,7 @@ class FetcherHandler(BaseDownloadHandler):
         self._fleet.add(PendingPage(request, partial(self._task, run, request), deferred, is_download))
         result = await maybe_deferred_to_future(deferred)
         if not is_download:
-            yielded = partial(_yielded, result, self.crawler, run)
+            yielded = partial(_yielded, result, self.crawler, run, self._may_skip)
 
             # It is no generator function: Scrapy would read and compile the source of each, 5 ms a page.
             def give_back(response: Any, **_: Any) -> Any:
@@ -133,6 +134,11 @@ class FetcherHandler(BaseDownloadHandler):
             raise IgnoreRequest("it redirects to a page that this cycle has found")
         request.meta.update(result.meta)
         return FetchedResponse.of(result)
+
+    @cached_property
+    def _may_skip(self) -> bool:
+        """Whether nobody who is there at the first response would miss a request to a settled page."""
+        return not observes_requests(self.crawler, None, (signals.request_scheduled, signals.request_dropped))
 
     async def close(self) -> None:
         """End the connection, and the fetchers if they are the owner's own."""
@@ -239,7 +245,7 @@ class FetcherHandler(BaseDownloadHandler):
 
 
 def _yielded(
-    result: PageResult, crawler: Crawler, run: Run, response: Response | Failure, **_: Any
+    result: PageResult, crawler: Crawler, run: Run, may_skip: bool, response: Response | Failure
 ) -> Iterator[Any]:
     """Yield what the callback has yielded on the fetcher; raises CallbackError where it failed there."""
     if isinstance(response, FetchedResponse):
@@ -264,10 +270,9 @@ def _yielded(
     yield from result.items
     spider = crawler.spider
     assert spider is not None
-    may_skip = not observes_requests(crawler, None, (signals.request_scheduled, signals.request_dropped))
-    for stored in result.requests:
-        if not (may_skip and run.skips_link(stored)):
-            yield unpack_request(stored, spider, is_owner=True)
+    for shared, urls in result.requests:
+        for url in run.unsettled(pickle.loads(shared), urls) if may_skip else urls:
+            yield unpack_request({**pickle.loads(shared), "url": url}, spider, is_owner=True)
     wake(crawler)  # as a request does that is dropped
     if result.close_reason:
         raise CloseSpider(result.close_reason)
