@@ -16,7 +16,7 @@ from functools import cache
 from importlib import metadata
 from importlib.resources import files
 from types import ModuleType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import xxhash
@@ -147,7 +147,7 @@ class CopyNotes(NamedTuple):
     """Checksum of the items that the callback made last, 16 bits; 0: not known."""
 
 
-def with_sums(packed: bytes, **sums: int) -> bytes:
+def with_sums(packed: bytes, **sums: Any) -> bytes:
     """Return packed notes with other checksums; ``sums``: fields of `CopyNotes`."""
     return pack(unpack(packed)._replace(**sums))
 
