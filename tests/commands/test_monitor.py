@@ -9,13 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -45,6 +43,7 @@ from scrapy_gp4c.errors import StoreInUseError
 from scrapy_gp4c.page_state.rules import UNITS_S
 from scrapy_gp4c.store.opening import open_store
 from tests.support.schemas import checked
+from tests.support.served import served
 from tests.support.sources import ROOT
 
 
@@ -288,9 +287,9 @@ import scrapy
 class News(scrapy.Spider):
     name = "news"
     custom_settings = {"ADDONS": {"scrapy_gp4c.Addon": 500}, "GP4C_WARMUP_VISITS": 0}
-    def __init__(self, port, **others):
+    def __init__(self, site, **others):
         super().__init__(**others)
-        self.start_urls = [f"http://127.0.0.1:{port}/{page}.html" for page in range(3)]
+        self.start_urls = [f"{site}/{page}.html" for page in range(3)]
     def parse(self, response): pass
 """
 
@@ -298,37 +297,24 @@ class News(scrapy.Spider):
 @pytest.mark.slow
 def test_the_command_monitors_a_real_spider(tmp_path: Path) -> None:
     """``scrapy gp4c monitor``: two crawls, two lines of JSON by the schema; then a failure."""
-    site = tmp_path / "site"
-    site.mkdir()
-    for page in range(3):
-        (site / f"{page}.html").write_text(f"<p>{'words of a page ' * 9}{page}</p>")
+    pages = {f"/{page}.html": f"<p>{'words of a page ' * 9}{page}</p>" for page in range(3)}
     (tmp_path / "scrapy.cfg").write_text("[settings]\ndefault = settings\n")
     (tmp_path / "settings.py").write_text("SPIDER_MODULES = ['spiders']\n")
     (tmp_path / "spiders.py").write_text(SPIDER)
 
-    class Quiet(SimpleHTTPRequestHandler):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments, directory=str(site))
-
-        def log_message(self, *arguments: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Quiet)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     command = [sys.executable, "-m", "scrapy", "gp4c", "monitor", "news", "--every", "0.1s", "--json"]
-    arguments = ["-a", f"port={server.server_port}", "-s", f"GP4C_STORE={tmp_path / 'store'}"]
+    arguments = ["-s", f"GP4C_STORE={tmp_path / 'store'}"]
     common: dict[str, Any] = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 120}
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run([*command, "--cycles", "2", *arguments], env=environment, check=False, **common)
-    server.shutdown()
+    with served(pages.get) as site:
+        words = [*command, "--cycles", "2", "-a", f"site={site}", *arguments]
+        done = subprocess.run(words, env=environment, check=False, **common)
     assert done.returncode == 0, done.stderr
     first, second = (checked("monitor", text) for text in done.stdout.splitlines())
     assert [(one["cycle"], one["visited"], one["hosts"]) for one in (first, second)] == [(1, 3, 1), (2, 1, 1)]
     assert first["outlasted"]
     assert "longer than the interval of 0 s" in done.stderr
-    failed = subprocess.run(
-        [*command, "--cycles", "1", *arguments[2:]], env=environment, check=False, **common
-    )
+    failed = subprocess.run([*command, "--cycles", "1", *arguments], env=environment, check=False, **common)
     assert failed.returncode == 1
     assert failed.stderr.endswith("at least one crawl failed; its log says why\n")
 

@@ -1,8 +1,6 @@
 """What a person sees of what the crawl compares."""
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ from scrapy_gp4c.commands.text import NO_TEXT, marked_text
 from scrapy_gp4c.words.normal import normalise
 from tests.commands.test_commands import scrapy_gp4c
 from tests.support.schemas import checked
+from tests.support.served import served
 
 PAGES = {
     "/page": "<html><title>Shop</title><nav>Home</nav><p>Built on 10 Nov 2026 with care, and "
@@ -20,27 +19,11 @@ PAGES = {
 }
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Serves the pages."""
-
-    def do_GET(self) -> None:
-        page = PAGES.get(self.path)
-        self.send_response(200 if page else 404)
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        self.wfile.write((page or "").encode())
-
-    def log_message(self, *arguments: object) -> None:
-        """Stay silent."""
-
-
 @pytest.fixture
 def address() -> Iterator[str]:
     """Yield the address of a server."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with served(PAGES.get) as url:
+        yield url
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from scrapy.http import Response
 from scrapy_gp4c import visit
 from scrapy_gp4c.store.opening import open_store
 from tests.support.loopback import Site, crawl, html, outcomes
+from tests.support.served import served
 
 ALL = {"GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 1, "GP4C_DISCOVERY": 0.5}
 PAGES = 4
@@ -397,12 +398,12 @@ def test_a_killed_crawl_loses_no_item(delay_s: float, batch: int, skip: str, tmp
     script = tmp_path / "killed.py"
     script.write_text(KILLED)
     feed = tmp_path / ("%(batch_time)s-%(batch_id)d.jsonl" if batch else "items.jsonl")
-    server = subprocess.Popen(
-        [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True, env={**os.environ}
-    )
-    try:
-        assert server.stdout is not None
-        url = server.stdout.readline().strip()
+
+    def slow_page(path: str) -> str:
+        time.sleep(0.03)
+        return f"<html><body><p>the page {path} has words</p></body></html>"
+
+    with served(slow_page, {"ETag": '"1"'}) as url:
         command = [sys.executable, str(script), url, str(tmp_path / "store"), str(feed), skip, str(batch)]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
         for _ in range(2):
@@ -418,27 +419,3 @@ def test_a_killed_crawl_loses_no_item(delay_s: float, batch: int, skip: str, tmp
             except ValueError:  # torn by a kill
                 continue
         assert sorted(items) == sorted(f"{url}/{number}" for number in range(30))
-    finally:
-        server.kill()
-        server.wait()
-
-
-SERVER = """
-import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-class Page(BaseHTTPRequestHandler):
-    def do_GET(self):
-        time.sleep(0.03)
-        body = f"<html><body><p>the page {self.path} has words</p></body></html>".encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("ETag", '"1"')
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-    def log_message(self, *args):
-        pass
-server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
-print(f"http://127.0.0.1:{server.server_port}", flush=True)
-server.serve_forever()
-"""

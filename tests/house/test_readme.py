@@ -2,20 +2,20 @@
 
 import configparser
 import gzip
+import itertools
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.support.served import served
 from tests.support.sources import ROOT
 from training.histories.formats import write_text
 from training.histories.models import generate
@@ -38,35 +38,21 @@ QUICK: Final = {
 SPIDER: Final = "news"
 
 
-class _News(BaseHTTPRequestHandler):
-    """A list of pages, and the pages, which change at every visit but for every third."""
-
-    visits = 0
-
-    def do_GET(self) -> None:
-        name = self.path.strip("/")
-        links = "".join(f'<a href="/{number}">page {number}</a>' for number in range(9)) if not name else ""
-        _News.visits += 1
-        answer_text = "as ever" if name.isdigit() and int(name) % 3 else f"visit {_News.visits}"
-        text = f"<p>{'some words ' * 20}{answer_text}</p>{links}"
-        body = f"<html><head><title>{name}</title></head><body>{text}</body></html>"
-        self.send_response(404 if name == "robots.txt" else 200)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    def log_message(self, *arguments: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def site() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _News)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
+    """A list of pages, and the pages, which change at every visit but for every third."""
+    visits = itertools.count(1)
+
+    def news(path: str) -> str | None:
+        name = path.strip("/")
+        links = "".join(f'<a href="/{number}">page {number}</a>' for number in range(9)) if not name else ""
+        answer_text = "as ever" if name.isdigit() and int(name) % 3 else f"visit {next(visits)}"
+        text = f"<p>{'some words ' * 20}{answer_text}</p>{links}"
+        html = f"<html><head><title>{name}</title></head><body>{text}</body></html>"
+        return None if name == "robots.txt" else html
+
+    with served(news) as url:
+        yield f"{url}/"
 
 
 def run(directory: Path, words: list[str]) -> str:
