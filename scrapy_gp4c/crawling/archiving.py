@@ -49,7 +49,6 @@ class Archive:
         self._spider = spider
 
     def close(self) -> None:
-        """Close the file."""
         if self._texts is not None:
             self._texts.close()
             self._texts = None

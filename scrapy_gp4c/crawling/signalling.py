@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
+from dataclasses import asdict
 from itertools import chain
 from threading import Timer
 from typing import Final
@@ -21,7 +22,7 @@ from scrapy_gp4c.crawling.notifying import delivered_visits, open_cycle_events, 
 from scrapy_gp4c.crawling.scrapy_internals import awaitable, has_receivers, is_scraping, item_done
 from scrapy_gp4c.crawling.store_owner import spider_arguments
 from scrapy_gp4c.errors import StoreError
-from scrapy_gp4c.notices.events import EventSource, PageEvent, item_of, page_events
+from scrapy_gp4c.notices.events import EventSource, PageChange, PageEvent, page_events
 from scrapy_gp4c.notices.sending import LIMIT_S
 from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.events import EVENTS, CycleEvents, kinds_of_visit, recorded_events
@@ -171,7 +172,8 @@ class SignalSender:
                 self._end_event(visit_number)
             elif is_scraping(crawler):
                 assert crawler.engine is not None
-                await crawler.engine.scraper.start_itemproc_async(item_of(event), response=None)
+                item = PageChange(**asdict(event))
+                await crawler.engine.scraper.start_itemproc_async(item, response=None)
                 self._end_event(visit_number)
             else:
                 line = (

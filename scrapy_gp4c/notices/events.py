@@ -62,11 +62,6 @@ PageChange = make_dataclass(
 )
 
 
-def item_of(event: PageEvent) -> object:
-    """Event as an item for pipelines and feeds."""
-    return PageChange(**asdict(event))
-
-
 Diff = Callable[[int, int, int], "tuple[str, ...] | None"]
 """Differences that a visit found, by page, cycle and fingerprint."""
 

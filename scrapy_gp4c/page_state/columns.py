@@ -81,17 +81,6 @@ def new_columns(keys: npt.NDArray[np.uint64]) -> Columns:
     return columns
 
 
-def read_columns(block: bytes | memoryview, dtypes: Mapping[str, str]) -> Columns:
-    """Columns ``[P]`` of bytes that hold one column behind the other, as views."""
-    rows = len(block) // sum(np.dtype(dtype).itemsize for dtype in dtypes.values())
-    columns: Columns = {}
-    offset = 0
-    for name, dtype in dtypes.items():
-        columns[name] = np.frombuffer(block, dtype, rows, offset)
-        offset += columns[name].nbytes
-    return columns
-
-
 NEW_ROW: Final = PageRow(*(np.zeros((), dtype).item() for dtype in COLUMNS.values()))
 """Columns of a page that was never visited; the key is 0."""
 

@@ -361,7 +361,6 @@ class RoundState(Mapping[str, Array]):
 
     @property
     def rows(self) -> int:
-        """Pages."""
         first = next(iter(self._columns))
         return len(self[first])
 

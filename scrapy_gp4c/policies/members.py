@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.arrays import Bools, Floats
-from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping, Level, Numbers
-from scrapy_gp4c.page_state.outcomes import CHANGED, GONE, JUDGED, NEIGHBOUR, PANEL, SAMPLE, among
+from scrapy_gp4c.page_state.groupings import NOWHERE, Grouping, Numbers
+from scrapy_gp4c.page_state.outcomes import CHANGED, GONE, JUDGED, PANEL, SAMPLE, among
 from scrapy_gp4c.policies.base import NOTHING_CHOSEN, Block, Evidence, Pages, Selection, unscored
 from scrapy_gp4c.scoring.ranking import Purpose, drawn_for
 
@@ -183,13 +183,6 @@ class SampleResult:
     def is_all(self) -> bool:
         """Whether no sample is out."""
         return bool((self.sampled == self.complete).all())
-
-
-def followed_groups(evidence: Evidence, level: Level) -> int:
-    """Number of groups whose neighbours were visited in the cycle so far."""
-    visits = evidence.visits()
-    near = visits.pages[visits.kinds == NEIGHBOUR]
-    return len(np.unique(evidence.grouping(level).number[near])) if len(near) else 0
 
 
 def ungrouped_samples(members: Members, most: int, evidence: Evidence) -> Pages:

@@ -29,7 +29,6 @@ from scrapy_gp4c.policies.members import (
     Members,
     SampleOutcomes,
     SampleResult,
-    followed_groups,
     group_samples,
     members_of,
     plan_of,
@@ -248,8 +247,10 @@ class _OfGroups:
         return
 
     def seeds(self, round: Round, evidence: Evidence) -> int:
-        """Number of groups followed in the cycle so far."""
-        return followed_groups(evidence, self.level)
+        """Number of groups followed in the cycle so far: those whose neighbours were visited."""
+        visits = evidence.visits()
+        near = visits.pages[visits.kinds == NEIGHBOUR]
+        return len(np.unique(evidence.grouping(self.level).number[near])) if len(near) else 0
 
 
 @dataclass

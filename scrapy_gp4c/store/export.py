@@ -85,7 +85,6 @@ class _WithoutSecrets:
 
     @property
     def left_out(self) -> int:
-        """Number of pages left out."""
         return len(self._left_out)
 
     def line_of(self, found_by: int) -> int:

@@ -301,22 +301,6 @@ def test_tree_and_expression_round_trip(seed):
     assert individual_of(again.tokens, SET) == tree
 
 
-@given(seeds, st.integers(1, 20))
-def test_what_a_tree_remembers_is_what_it_is_now(seed, generations):
-    """Through copies, crossovers and mutations, depth, expression and canonical form are those made anew."""
-    rng = random.Random(seed)
-    population = [a_tree(rng.randrange(2**32), 4) for _ in range(6)]
-    for _ in range(generations):
-        for tree in population:
-            anew = expression_of(tree)
-            assert (tree.expression.tokens, tree.expression.text) == (anew.tokens, anew.text)
-            assert (tree.form.tokens, tree.form.text) == (canonical(anew).tokens, canonical(anew).text)
-            assert tree.depth == tree.height + 1
-            tree.fitness = rng.random()
-        often = tuple(MUTATIONS) * 4
-        population = breed(population, SET, rng, mutations=often, depths=Depths(), tournament=2, elite=1)
-
-
 def test_half_and_half_runs_through_the_ramp():
     """Each depth limit from 2 to 6 gets a fifth of the population, half of it full, half grown."""
     rng = random.Random(5)
@@ -485,7 +469,10 @@ def test_observed_rates_are_the_declared_ones(name, monkeypatch):
 
 @given(seeds, st.sampled_from(sorted(OPERATORS)), st.integers(0, 3))
 def test_generations_stay_within_the_limits(seed, name, elite):
-    """Over ten generations: the same size, no tree deeper than 10, the elite on top untouched."""
+    """Over ten generations: the same size, no tree deeper than 10, the elite on top untouched.
+
+    Depth, expression and canonical form that a tree remembers are those made anew.
+    """
     rng = np.random.default_rng(seed)
     trees = population(20, seed)
     for generation in range(10):
@@ -495,6 +482,10 @@ def test_generations_stay_within_the_limits(seed, name, elite):
         assert all(is_complete(tree) and tree.depth <= 10 for tree in trees)
         assert [(names(a), a.fitness) for a in trees[:elite]] == [(names(b), b.fitness) for b in best]
         for tree, fitness in zip(trees, rng.random(20), strict=True):
+            anew = expression_of(tree)
+            assert (tree.expression.tokens, tree.expression.text) == (anew.tokens, anew.text)
+            assert (tree.form.tokens, tree.form.text) == (canonical(anew).tokens, canonical(anew).text)
+            assert tree.depth == tree.height + 1
             tree.fitness = float(fitness)
 
 

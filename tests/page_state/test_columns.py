@@ -13,7 +13,6 @@ from scrapy_gp4c.page_state.columns import (
     apply_visits,
     new_columns,
     pack,
-    read_columns,
     row,
 )
 from scrapy_gp4c.page_state.outcomes import (
@@ -47,17 +46,6 @@ def test_new_pages_are_nothing_but_their_keys(keys: np.ndarray) -> None:
     packed = pack(new_columns(keys))
     assert [row(packed, i) for i in range(len(keys))] == [NEW_ROW._replace(key=int(key)) for key in keys]
     assert not any(NEW_ROW)
-
-
-def test_columns_in_full_width_are_read_by_their_dtypes() -> None:
-    """As those of an older version are; bytes that are no whole row are left, and read-only ones stay so."""
-    result = read_columns(np.array([1, 2], "<u4").tobytes() + b"\5\6" + b"x", {"a": "<u4", "b": "u1"})
-    assert {name: values.tolist() for name, values in result.items()} == {"a": [1, 2], "b": [5, 6]}
-    with pytest.raises(ValueError, match="read-only"):
-        result["a"][0] = 1
-    widths = bytearray(b"\5\6")
-    read_columns(widths, {"b": "u1"})["b"][1] = 7
-    assert widths == b"\5\7"
 
 
 def visits_of(outcomes: list[int]) -> np.ndarray:

@@ -254,7 +254,6 @@ class StoredCopies(NamedTuple):
 
     @property
     def known(self) -> int:
-        """Pages of the store."""
         return len(self.keys)
 
 

@@ -36,6 +36,7 @@ from training.evolution.selection import (
     Values,
     candidates_of,
     named_or_better,
+    objective_row,
     over_draws,
     refuse_equal,
     select,
@@ -220,13 +221,13 @@ def choose_of_front(
         )
     standing = _standing(judged, prefer, judged.keys() if allow is None else allow([*judged]), goal)
     row = ROWS[prefer]
-    candidates = [_row(judged[text], row) for text in standing]
+    candidates = [objective_row(judged[text], row) for text in standing]
     if goal.rule == GUARDED:
         refuse_equal(list(judged.values()), list(judged))
         taken = standing[named_or_better(candidates, standing, goal, split, row)]
     else:
         taken = standing[select(candidates, goal.rule)]
-    value = SELECTIONS.get(goal.rule, SELECTIONS["best"])(*_row(pairs[taken], row))
+    value = SELECTIONS.get(goal.rule, SELECTIONS["best"])(*objective_row(pairs[taken], row))
     members = [FrontCandidate(one, runs[one], means) for one, means in _front(judged, taken).items()]
     return UnsimplifiedSelection(taken, pairs[taken], runs[taken], value), members
 
@@ -254,7 +255,3 @@ def _front(judged: Mapping[str, ValuePair], taken: str) -> dict[str, tuple[float
     front = [texts[index] for index in undominated([*means.values()])]
     most = [front[rank] for rank in crowded_order([means[text] for text in front], MOST_MEMBERS)]
     return {text: means[text] for text in sorted({*most, taken}, key=lambda text: (-means[text][0], text))}
-
-
-def _row(pair: ValuePair, row: int) -> ValuePair:
-    return pair[0][row], pair[1][row]

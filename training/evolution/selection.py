@@ -232,10 +232,10 @@ def pick(
     return UnsimplifiedSelection(texts[chosen], pairs[chosen], candidates[chosen][1], value)
 
 
-def objective_row(pair: tuple[Values, Values]) -> tuple[Values, Values]:
-    """Values of the first objective in training and validation, ``[cycles]`` each."""
+def objective_row(pair: tuple[Values, Values], row: int = 0) -> tuple[Values, Values]:
+    """Values of one objective in training and validation, ``[cycles]`` each."""
     training, validation = pair
-    return np.atleast_2d(training)[0], np.atleast_2d(validation)[0]
+    return np.atleast_2d(training)[row], np.atleast_2d(validation)[row]
 
 
 def refuse_equal(pairs: Pairs, texts: Sequence[str]) -> None:

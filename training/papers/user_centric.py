@@ -8,6 +8,7 @@ the paper (section 6.2), from the first half and judged on the second, or from i
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -35,7 +36,6 @@ from training.replaying.baselines import (
     allocated_visits,
     drawn_timetable,
     mean_by_page,
-    whole_budget,
     with_oldest,
 )
 from training.replaying.metrics import CONTENTS
@@ -207,7 +207,7 @@ def points(
     """Every policy with every budget; those of own visits alone if ``observed``."""
     with ThreadPoolExecutor(2) as pool:  # the compiled answers leave Python's lock alone
         for share in shares:
-            budget = whole_budget(share, trial.pages)
+            budget = max(1, math.floor(share * trial.pages + 0.5))
             tasks = {name: text for name, text in OWN_VISITS.items() if observed or name in ("t*X", "age")}
             replays = {name: pool.submit(_own_visits, trial, text, budget) for name, text in tasks.items()}
             forecasts = {} if observed else rates_of(trial)

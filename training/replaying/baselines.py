@@ -403,11 +403,6 @@ def _swapped(rows: list[Ints], sets: list[set[int]], cycle: int, page: int) -> i
     return page
 
 
-def whole_budget(share: float, pages: int) -> int:
-    """Visits per cycle of a share of the pages, at least 1."""
-    return max(1, math.floor(share * pages + 0.5))
-
-
 ORACLE_SOURCE: Final = "Pandey & Olston 2005"
 ORACLE_MEANINGS: Final = {
     "sbr": "as often as keeps most copies current, by updates that differ by tau; knows all updates",

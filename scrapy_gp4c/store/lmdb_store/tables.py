@@ -78,8 +78,12 @@ class PageColumns(NamedTuple):
     def unpack(self, value: bytes | None, rows: int) -> Columns:
         """Columns ``[rows]`` of a block's value, writable."""
         values = self.none(rows)
-        for name, stored in columns.read_columns(value, self.dtypes).items() if value is not None else ():
-            values[name][: len(stored)] = stored[:rows]
+        if value is None:
+            return values
+        stored, offset = len(value) // sum(column.itemsize for column in values.values()), 0
+        for column in values.values():
+            column[:stored] = np.frombuffer(value, column.dtype, stored, offset)[:rows]
+            offset += stored * column.itemsize
         return values
 
     def put(self, txn: Any, db: Handles, block: int, columns: Columns) -> None:
