@@ -52,6 +52,7 @@ READ: Final = 30
 ALIKE: Final = 0.6
 """Share of alike texts from which on these are named; in a calendar, months have names."""
 _NUMBER: Final = re.compile(r"\d+")
+_WORD: Final = re.compile(r"[\w-]+")
 MAX_REMEMBERED: Final = 100_000
 """Texts of a cycle's new pages, and scopes, that are remembered."""
 IN_PATH: Final = "a date or a token in the path"
@@ -319,11 +320,11 @@ class Repeats:
         self._forms[form] = pages + 1, texts
         if not UNREAD <= pages < UNREAD + READ:
             return None
-        text = _NUMBER.sub("0", read_text())
         parts = urlsplit(url)
-        words = {*parts.path.split("/"), *(value for _, value in parse_qsl(parts.query))}
-        named = "|".join(re.escape(_NUMBER.sub("0", word.lower())) for word in words)
-        text = re.sub(rf"(?<!\w)(?:{named})(?!\w)", "", text)
+        names = {*parts.path.split("/"), *(value for _, value in parse_qsl(parts.query))}
+        named = {_NUMBER.sub("0", name.lower()) for name in names}
+        words = _WORD.findall(_NUMBER.sub("0", read_text()))
+        text = " ".join(word for word in words if word not in named)
         texts.add(xxhash.xxh3_64_intdigest(text.encode()))
         alike = READ - len(texts)
         if pages + 1 < UNREAD + READ or alike < ALIKE * READ:
