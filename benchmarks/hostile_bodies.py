@@ -128,6 +128,10 @@ BODIES: Final[dict[str, HostileBody]] = {
     "scripts": _text("<script>a"),
     "entities": _text("&amp;&#x1F600;&notanentity"),
     "links": _text('<a href="/x?utm_source=1&a=2">a</a> '),
+    "names of data below a megabyte": HostileBody(
+        {"Content-Type": HTML}, lambda size, visit: b"<main>" + b"data-" * (190_000 + visit)
+    ),
+    "inputs": _text("<input "),
     "canonical links": _of(HTML, "<html><head>{}", '<link rel="canonical" href="http://h/a">'),
     "meta refreshes": _of(HTML, "<html><head>", '<meta http-equiv="refresh" content="0;url=', "{}"),
     "JSON-LD": _of(HTML, '<html><head><script type="application/ld+json">{"a{}":', '[{"a":', ""),
@@ -135,6 +139,7 @@ BODIES: Final[dict[str, HostileBody]] = {
     "a table": _of(HTML, "<html><body><table>{}", "<tr><td>1<td>2"),
     "JSON, nested": _of("application/json", "", "[", "{}"),
     "JSON, objects": _of("application/json", '[{"v":"{}"}', ',{"id":1,"token":"abcdef1"}', "]"),
+    "JSON, tokens": _of("application/json", '{"v":"{}"', ',"a":"' + "a11" * 40 + '!"', "}"),
     "JSON, one number": _of("application/json", "[{}", "1", "]"),
     "JSON, floats": _of("application/json", '["{}"', ",1e308", "]"),
     "JSON, equal keys": _of("application/json", '{"v":"{}"', ',"a":1', "}"),

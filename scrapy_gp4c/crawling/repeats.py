@@ -321,8 +321,8 @@ class Repeats:
         if not UNREAD <= pages < UNREAD + READ:
             return None
         parts = urlsplit(url)
-        names = {*parts.path.split("/"), *(value for _, value in parse_qsl(parts.query))}
-        named = {_NUMBER.sub("0", name.lower()) for name in names}
+        address = " ".join((*parts.path.split("/"), *(value for _, value in parse_qsl(parts.query))))
+        named = set(_WORD.findall(_NUMBER.sub("0", address.lower())))
         words = _WORD.findall(_NUMBER.sub("0", read_text()))
         text = " ".join(word for word in words if word not in named)
         texts.add(xxhash.xxh3_64_intdigest(text.encode()))

@@ -103,7 +103,7 @@ MAX_RETURNS: Final = 255
 LOW: Final = 2**32 - 1
 _END_BYTES: Final = 1_024
 """End of an HTML page in which its last tag stands."""
-_asks_password: Final = re.compile(rb"<input\b[^>]{0,500}?\btype\s*=\s*[\"']?password", re.IGNORECASE).search
+_asks_password: Final = re.compile(rb"<input\b[^<>]{0,500}?\btype\s*=\s*[\"']?password", re.IGNORECASE).search
 _START_BYTES: Final = 2_048
 """Start of an HTML page in which its first tag stands."""
 _language: Final = re.compile(rb"<html\b[^>]{0,300}?\blang\s*=\s*[\"']?([a-z]{2,3})\b", re.IGNORECASE).search

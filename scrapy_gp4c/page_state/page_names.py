@@ -50,12 +50,15 @@ _link_finders: Final = tuple(
     for pattern in (  # each begins with a text, which makes it fast
         r"href\s*=\s*[\"']?([^\"'>\s]*)",
         r"HREF\s*=\s*[\"']?([^\"'>\s]*)",
-        r"data-[\w-]*(?:id|href|url|link|slug|sku|path)\s*=\s*[\"']?([^\"'>\s]*)",
         r'onclick\s*=\s*"([^">]*)',
         r"onclick\s*=\s*'([^'>]*)",
         r"value\s*=\s*[\"']?((?:/|http)[^\"'>\s]*)",
     )
 )
+_data_finder = re.compile(r"data-(?<![\w-]data-)([\w-]*+)\s*+=\s*+[\"']?([^\"'>\s]*)").findall
+"""Finder of names and values of ``data-`` attributes; it looks at each name once, however long."""
+_DATA_NAMES: Final = ("id", "href", "url", "link", "slug", "sku", "path")
+"""Ends of the names of ``data-`` attributes that callbacks make links of."""
 _PATH_SESSION: Final = re.compile(r"/\(S\([0-9a-z]{24}\)\)(?=/)", re.IGNORECASE)
 """Session in a path of ASP.NET without cookies."""
 _PATH_PARAMETER: Final = re.compile(r";([^/?#;=%]+)(?:=|%3d)([^/?#;]*)", re.IGNORECASE)
@@ -105,6 +108,7 @@ def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
 def link_sum(source: str, ignored: tuple[str, ...]) -> int:
     """Checksum of the links of HTML, uint64 but 0, whatever their order; ``ignored``: as in `page_url`."""
     links = {link for find in _link_finders for link in find(source)}
+    links.update(value for name, value in _data_finder(source) if name.endswith(_DATA_NAMES))
     pages = {page_url(unescape(link), ignored) if "?" in link or ";" in link else link for link in links}
     digest = sha1("\n".join(sorted(pages)).encode("utf-8", "replace")).digest()
     return int.from_bytes(digest[:8], "big") or 1

@@ -10,7 +10,7 @@ from scrapy.http import HtmlResponse, JsonResponse
 
 from scrapy_gp4c.fingerprint import is_changed, read
 from scrapy_gp4c.fingerprint.copy_notes import compared
-from scrapy_gp4c.fingerprint.noise import blocks_of
+from scrapy_gp4c.fingerprint.noise import blocks_of, blocks_of_data
 
 FILLER = [f"paragraph {number} about the harbour and its lamps" for number in range(40)]
 FILLER[7] = "we open at <b>nine</b>, at <a href=/ten>ten</a> (<i>not</i> on Sunday)."
@@ -192,6 +192,7 @@ def test_hostile_pages_take_time_in_proportion() -> None:
     """Labels, counters and quotation marks without end."""
     for body in ("<p>Related</p><p>1$ x</p>" * 9000, "<b>1</b>" * 20_000, "<p>“a 1 visitor" * 9000):
         assert blocks_of(f"<html><body>{body}")
+    assert blocks_of_data(json.dumps({"key": "a11" * 40 + "!"}))
 
 
 def test_pages_that_change_are_no_clocks() -> None:

@@ -7,7 +7,14 @@ from scrapy import Request
 from scrapy.utils.request import fingerprint
 
 from scrapy_gp4c.crawling.requests import PageFingerprinter
-from scrapy_gp4c.page_state.page_names import IGNORED_PARAMS, Moves, page_url, plainer_urls, without_session
+from scrapy_gp4c.page_state.page_names import (
+    IGNORED_PARAMS,
+    Moves,
+    link_sum,
+    page_url,
+    plainer_urls,
+    without_session,
+)
 
 PAGE = "http://h/a?id=1&page=2"
 
@@ -82,6 +89,12 @@ def test_a_project_names_its_own_parameters() -> None:
     """An empty list makes every URL a page of its own."""
     assert page_url("http://h/a?ref=x&utm_source=y", ("ref",)) == "http://h/a?utm_source=y"
     assert page_url("http://h/a?utm_source=y", ()) == "http://h/a?utm_source=y"
+
+
+def test_names_of_data_take_time_in_proportion() -> None:
+    """However long a name is: each is read once, and its end tells whether its value is a link."""
+    assert link_sum("data-" * 200_000, ()) == link_sum("<a data-size=1>", ()) == link_sum("", ())
+    assert link_sum("<a data-post-id=1>", ()) != link_sum("<a data-post-id = '2'>", ())
 
 
 def test_a_stored_url_has_no_session() -> None:
