@@ -1,14 +1,17 @@
 """The truth about the monitored web as a change history: ``python -m example_project.history -o FILE``.
 
 What the demo's crawls take minutes for, `training.evaluate` replays on such a file in a second: any score
-function, on a web of any seed. Warm-up, first ranked day and days are the demo's. With ``--growth`` the pages
-that appear are in it too, and those that lead to them.
+function, on a web of any seed. Warm-up, first ranked day and days are the demo's. Ages and sizes of the pages
+stand beside a TSV. With ``--growth`` the pages that appear are in it too, and those that lead to them.
 """
 
 import argparse
+import gzip
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +24,7 @@ from training.histories.history import ChangeHistory
 
 from .crawls import DAYS, HOSTS
 from .model import BY_INDEX, LAST_DAY, NEVER, Web
+from .page_text import Noise, render
 
 
 def history_of(web: Web, days: int = DAYS) -> ChangeHistory:
@@ -51,6 +55,16 @@ def growth_of(web: Web, days: int = DAYS) -> GrowthHistory:
     finder = birth_rank[leads[pages]].astype(np.int32)
     finder[0] = NO_FINDER
     return GrowthHistory(_history(web, pages, days), (web.born[pages] - 1).astype(np.int32), finder)
+
+
+def first_sight_lines(web: Web) -> list[str]:
+    """Lines of the pages of `history_of`, as `training.histories.claims.read_first_sight` reads them."""
+    noise = Noise(Random(web.seed), datetime(2026, 1, 1, tzinfo=UTC))
+    return [
+        f"{web.address(int(web.host[page]))}\t{web.path(page)}\t"
+        f"{web.age_days[page] if web.host[page] % 4 else ''}\t{len(render(web, page, 1, 80, noise))}\n"
+        for page in np.flatnonzero(web.steady).tolist()
+    ]
 
 
 def _history(web: Web, pages: NDArray[np.intp], days: int) -> ChangeHistory:
@@ -88,6 +102,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             history = history_of(web, args.days)
             options.writer_of(args.output)(args.output, history)
+            if (name := args.output.removesuffix(".gz")).endswith(".tsv"):
+                lines = "".join(first_sight_lines(web)).encode()
+                Path(f"{name.removesuffix('.tsv')}.first_sight.tsv.gz").write_bytes(
+                    gzip.compress(lines, mtime=0)
+                )
     except (Gp4cError, ValueError, OSError) as problem:
         print(f"example_project.history: {problem}", file=sys.stderr)
         return 2

@@ -43,6 +43,7 @@ SWEEP_PROBABILITY = 0.011  # per directory and day; a sweep changes ...
 SWEEP_REACH = (0.6, 1.0)  # ... this share of the directory's pages, uniform, but for those that never change
 RELEASE_PROBABILITY = 0.005  # per host and day; a release changes ...
 RELEASE_REACH = (0.1, 0.5)  # ... this share of the host's pages, in the same way
+OLDEST_DAYS = 1000  # before day 1; the last change of pages that never change
 WEEKEND_FACTOR = 0.56  # on days 6 and 7 of a week, to the other days; day 1 is a Monday
 UNAVAILABLE_SHARE = 0.02  # of the pages on a day; they answer 503 once or twice
 LAST_DAY = 400  # the model is defined for days 1 to LAST_DAY
@@ -95,6 +96,7 @@ class Web:
         always: bool [P], pages that a program rewrites almost every day.
         still: bool [P], pages that never change, but for what lists pages: when these come and go.
         rate: float64 [P], changes per day of the page alone, mean over the days of a week.
+        age_days: int32 [P], days from the last change before day 1 to day 1.
         first: int32 [hosts + 2], the first page of each host; the last element is P.
     """
 
@@ -181,6 +183,9 @@ class Web:
         self.always = self._rewritten & (rng.random(self.pages) < ALWAYS_REACH)
         self.still = (share <= STILL_SHARE) & ~self.always | self.file
         self.rate = np.where(self.always, ALWAYS_RATE, np.where(self.still, 0.0, rate))
+        shared = SWEEP_PROBABILITY * np.mean(SWEEP_REACH) + RELEASE_PROBABILITY * np.mean(RELEASE_REACH)
+        gap_days = np.random.default_rng([self.seed, 3]).exponential(1.0, self.pages) / (self.rate + shared)
+        self.age_days = np.where(self.still, OLDEST_DAYS, np.minimum(gap_days, OLDEST_DAYS)).astype(np.int32)
 
     @lru_cache(maxsize=1024)  # noqa: B019 - one web lives as long as its process or test
     def _state(self, day: int) -> tuple[NDArray[np.bool_], NDArray[np.int32], NDArray[np.int32]]:

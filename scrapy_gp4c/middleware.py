@@ -107,8 +107,11 @@ class CallbackMiddleware(BaseSpiderMiddleware):
         run, is_silent = self._skipping_run(response), True
         for entry in result:
             is_silent = False
-            if run is None or not self._skips(run, entry, response):
-                yield entry
+            if not isinstance(entry, Request):
+                self._note_item(entry, response)
+            elif run is not None and self._skips(run, entry, response):
+                continue
+            yield entry
         if is_silent:
             self._note_silent(response)
 
@@ -119,8 +122,11 @@ class CallbackMiddleware(BaseSpiderMiddleware):
         run, is_silent = self._skipping_run(response), True
         async for entry in result:
             is_silent = False
-            if run is None or not self._skips(run, entry, response):
-                yield entry
+            if not isinstance(entry, Request):
+                self._note_item(entry, response)
+            elif run is not None and self._skips(run, entry, response):
+                continue
+            yield entry
         if is_silent:
             self._note_silent(response)
 
@@ -128,6 +134,10 @@ class CallbackMiddleware(BaseSpiderMiddleware):
         """Note that a callback has yielded nothing: it may have queued links for the start."""
         if (run := run_of(self.crawler)) is not None and run.note_follower is not None:
             run.note_follower(finder_for(response))
+
+    def _note_item(self, item: Any, response: Response | None) -> None:
+        if (run := run_of(self.crawler)) is not None and run.cycle.settings.skip_unchanged:
+            run.note_item(item, response)
 
     def _skipping_run(self, response: Response | None) -> Run | None:
         """The run that drops links here; None where a middleware, signal or statistic is to have each."""
@@ -143,8 +153,8 @@ class CallbackMiddleware(BaseSpiderMiddleware):
         """Whether anybody who is there at the first response would miss a request."""
         return observes_requests(self.crawler, self, (signals.request_scheduled, signals.request_dropped))
 
-    def _skips(self, run: Run, entry: Any, response: Response | None) -> bool:
-        is_skipped = isinstance(entry, Request) and run.skips(entry)
+    def _skips(self, run: Run, entry: Request, response: Response | None) -> bool:
+        is_skipped = run.skips(entry)
         if is_skipped:
             if run.note_follower is not None:
                 run.note_follower(finder_for(response))

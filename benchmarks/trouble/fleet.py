@@ -90,7 +90,7 @@ class ManyMachines:
         words = ["scrapy", "crawl", spider]
         words += [word for item in arguments.items() for word in ("-a", "{}={}".format(*item))]
         for name, value in {"GP4C_FETCHERS": self.address, **settings}.items():
-            words += ["-s", f"{name}={json.dumps(value) if isinstance(value, dict) else value}"]
+            words += ["-s", f"{name}={json.dumps(value) if isinstance(value, dict | list) else value}"]
         return self.start("owner", *words, REVISION=str(settings.get("GP4C_REVISION", "")))
 
     def log(self, name: str = "owner") -> str:

@@ -33,7 +33,7 @@ from scrapy_gp4c.crawling.requests import (
     is_page_request,
 )
 from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
-from scrapy_gp4c.fingerprint.copy_notes import with_markup
+from scrapy_gp4c.fingerprint.copy_notes import with_sums
 from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 from scrapy_gp4c.page_state.claims import link_notes
 from scrapy_gp4c.page_state.groups import Place, place_of_url
@@ -431,7 +431,7 @@ class Admission:
         if FOLLOWS not in stored:
             store.set_request(page, {**stored, FOLLOWS: True})
         if held is not None and notes is not None and (markup_sum := held.markup_sum()):
-            store.set_copy_notes(page, with_markup(notes, markup_sum))
+            store.set_copy_notes(page, with_sums(notes, markup_sum=markup_sum))
 
     @cached_property
     def _query_log(self) -> Workload | None:

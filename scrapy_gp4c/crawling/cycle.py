@@ -34,6 +34,7 @@ from scrapy.statscollectors import StatsCollector
 from scrapy_gp4c.archive.differences import differences, shown
 from scrapy_gp4c.crawling.archiving import Archive, PreviousText, is_far, no_text
 from scrapy_gp4c.crawling.claim_files import mail_seconds_of
+from scrapy_gp4c.crawling.hidden_data import NO_ITEMS, HiddenData
 from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.neighbourhood import columns_in_order
 from scrapy_gp4c.crawling.planning import (
@@ -49,6 +50,7 @@ from scrapy_gp4c.crawling.reports import report_of, sampled_counts
 from scrapy_gp4c.crawling.requests import FOLLOWS, META, NEEDS_CALLBACK, UNKNOWN_FINDER, Claim
 from scrapy_gp4c.errors import ExpressionError, Gp4cError, PolicyError, ScoreError, SettingsError, StoreError
 from scrapy_gp4c.fingerprint import PageReading, distance, is_changed
+from scrapy_gp4c.fingerprint.copy_notes import unpack, with_sums
 from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 from scrapy_gp4c.page_state.columns import LINKED_FAILURES, PageRow, is_unfetched
 from scrapy_gp4c.page_state.groups import place_of_url
@@ -247,6 +249,10 @@ class HeldVisit:
     failure: str | None = None
     markup_sum: Callable[[], int] = lambda: 0
     """Function for the checksum of data and links in the markup; 0: not known."""
+    item_sum: int = 0
+    """Checksum of the items so far."""
+    hidden_part: str | None = None
+    """Part of the answer by whose difference alone the callback has run."""
     withdrawn: str | None = None
     """Why the answer is not the page, by the spider."""
     is_doubted: bool = False
@@ -686,6 +692,7 @@ class Cycle:
         """Page -> its doubtful visit, its host, and whether it is planned."""
         self.asked_again: set[int] = set()
         """Pages that are asked for once more, as their first answers were doubtful."""
+        self.hidden_data = HiddenData(store)
         self.failure: Gp4cError | None = None
         """Why visits can no longer be written, or the cycle not be finished (a full disk): the run ends."""
         if store.planned() is None:  # begun just now, or killed while the plan was being written
@@ -977,15 +984,15 @@ class Cycle:
         reading: PageReading | None = None,
         read_hints: Callable[[], None] = lambda: None,
         is_rebased: bool = False,
-        has_same_markup: Callable[[], bool] = lambda: True,
+        is_same_answer: Callable[[], bool] = lambda: True,
     ) -> VisitInfo:
         """Record the outcome of a visit; returns what the callback finds in ``response.meta["gp4c"]``.
 
         ``reading``: of the page, which is compared with its copy in place of an outcome; ``request``: whose
         callback the visit is held for, None: it is recorded at once; ``read_hints``: called just before
         that, so that a commit has both or none; ``is_rebased``: whether the copy was compared by another
-        rule, so that the page counts as unchanged; ``has_same_markup``: tells whether data
-        and links in the markup are those that the callback has read.
+        rule, so that the page counts as unchanged; ``is_same_answer``: tells whether an
+        unchanged page has nothing new for its callback besides its text.
         """
         row, bits = self.store.page(visit.page), None
         if reading is not None:
@@ -1025,7 +1032,7 @@ class Cycle:
             self.settings.skip_unchanged
             and info.outcome in ("unchanged", "not_modified")
             and not self.needs_callback(visit.page)
-            and (reading is None or has_same_markup())
+            and (reading is None or is_same_answer())
         )
         if request is None or is_skipped or new.outcome not in HELD_OUTCOMES:
             self._record(held)
@@ -1140,15 +1147,26 @@ class Cycle:
         self.stats.inc_value("gp4c/visited")
         self.stats.inc_value(f"gp4c/outcome/{new.outcome}")
         if held.failure is None and held.withdrawn is None:
-            if self.settings.skip_unchanged and page not in self.asked_too_late:
-                stored = self.store.request(page).copy()
-                if stored.get(NEEDS_CALLBACK) == "once":
-                    del stored["needs_callback"]
-                    self.store.set_request(page, stored)
+            if self.settings.skip_unchanged:
+                self._note_items(held)
             if held.verdict is None and new.outcome in HELD_OUTCOMES:
                 # Of a page that was not delivered before, what is new since it was.
                 new = new._replace(outcome=held.info.outcome or new.outcome)
             self.on_delivered(held.row, new, held.info)
+
+    def _note_items(self, held: HeldVisit) -> None:
+        """Keep the checksum of the items of a delivered visit, and whether the page needs its callback on."""
+        page = held.claim.page
+        stored, packed = self.store.request(page), self.store.copy_notes(page)
+        if held.is_reached and packed is not None:
+            before, now = unpack(packed).item_sum, held.item_sum & 0xFFFF or NO_ITEMS
+            if held.hidden_part is not None and before:
+                self.hidden_data.note(stored, held.hidden_part, is_same=before == now)
+            self.store.set_copy_notes(page, with_sums(packed, item_sum=now))
+        if stored.get(NEEDS_CALLBACK) == "once" and page not in self.asked_too_late:
+            stored = stored.copy()
+            del stored["needs_callback"]
+            self.store.set_request(page, stored)
 
     def _recorded(self, page: int) -> NewVisit:
         """Visit of the open cycle that the store has of a page."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -81,6 +82,8 @@ class PageTask:
     """Whether the callback is to run though the page did not change."""
     follows: bool = False
     """Whether the callback follows links, and is to run unless these are the same."""
+    hidden_parts: Sequence[str] = ()
+    """Parts of the answer by whose differences alone the callback runs."""
     is_download: bool = False
     """Whether no callback runs, and the owner gets the whole response, as for its item pipelines."""
 
@@ -163,6 +166,8 @@ class PageResult:
     """Requests that differ in their URLs alone: all else, pickled, as `pack_request` has it, and the URLs."""
     markup_sum: int = 0
     """Checksum of data in the markup, and of the links if the callback follows them; 0: not known."""
+    hidden_part: str | None = None
+    """Part of the answer by whose difference alone the callback has run."""
     has_downloads: bool = False
     """Whether the callback has downloaded something by itself."""
     not_sendable: str = ""

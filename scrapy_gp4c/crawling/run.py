@@ -42,6 +42,7 @@ from scrapy_gp4c.crawling.backups import Backups
 from scrapy_gp4c.crawling.cycle import Cycle, VisitInfo
 from scrapy_gp4c.crawling.downloads import Downloads, Load
 from scrapy_gp4c.crawling.feeding import Feeder
+from scrapy_gp4c.crawling.hidden_data import item_sum
 from scrapy_gp4c.crawling.hints import HintReader
 from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.neighbourhood import missing_clusters
@@ -447,6 +448,11 @@ class Run:
         """Note that the reader of a page downloads something by itself; ``finder``: as by `finder_for`."""
         if finder not in (UNKNOWN_FINDER, START) and self.cycle.is_ahead(finder - 1):
             self._admission.need_callback(finder - 1, "always")
+
+    def note_item(self, item: Any, response: Response | None) -> None:
+        """Note an item of a page's callback, by which it may turn out to read more than text."""
+        if (held := self.cycle.held.get(finder_for(response) - 1)) is not None:
+            held.item_sum += item_sum(item)
 
     def note_reached(self, info: VisitInfo) -> None:
         """Note that a response has come to the spider."""

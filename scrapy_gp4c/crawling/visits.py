@@ -23,6 +23,7 @@ from scrapy_gp4c.crawling.admission import FROM_CACHE, NO_DOWNLOAD, log_first
 from scrapy_gp4c.crawling.cycle import Refusal, VisitInfo, retry_after
 from scrapy_gp4c.crawling.doubt import MAX_SHARING, NO_DOUBT, OTHER_LANGUAGE, Changed, Doubt, SharedTexts
 from scrapy_gp4c.crawling.fetched import FetchedResponse, Judgement, KnownCopy, NotFetchedError
+from scrapy_gp4c.crawling.hidden_data import different_part, header_sum
 from scrapy_gp4c.crawling.messages import refusing
 from scrapy_gp4c.crawling.repeats import are_related, canonical_url
 from scrapy_gp4c.crawling.requests import META, Claim, site_of
@@ -46,7 +47,7 @@ from scrapy_gp4c.fingerprint.copy_notes import (
     compared,
     known_fingerprint,
     unpack,
-    with_markup,
+    with_sums,
 )
 from scrapy_gp4c.fingerprint.description import description
 from scrapy_gp4c.fingerprint.markup_data import data_sum
@@ -169,7 +170,7 @@ class Visits:
 class Visit:
     """The visit of one page: its request, and the response or exception that ends it with one outcome."""
 
-    __slots__ = ("_claim", "_page_claims", "_request", "_rule_of_page", "_visits", "_watched")
+    __slots__ = ("_claim", "_hidden_part", "_page_claims", "_request", "_rule_of_page", "_visits", "_watched")
 
     def __init__(self, visits: Visits, claim: Claim, request: Request) -> None:
         self._visits, self._claim, self._request = visits, claim, request
@@ -177,6 +178,8 @@ class Visit:
         self._watched: ComparedPart | None = None
         """Text compared in place of the body: where a redirect leads that the spider reads."""
         self._rule_of_page: PageRule | None = None
+        self._hidden_part: str | None = None
+        """Part of the answer by whose difference alone the callback runs."""
 
     @property
     def _rule(self) -> PageRule:
@@ -404,6 +407,7 @@ class Visit:
         self._note_refusal(None)
         if not judgement.is_rebased and (other := self._repeated(response, page)) is not None:
             return self._finish(response, self._end_repeat(response, page, other))
+        notes = visits.store.copy_notes(self._claim.page)
         if visits.cycle.failure is None and judgement.notes is not None:
             self._note_returns(judgement.notes)
             visits.store.set_copy_notes(self._claim.page, judgement.notes)
@@ -422,32 +426,41 @@ class Visit:
             reading=page,
             read_hints=partial(self._read_hints, response),
             is_rebased=judgement.is_rebased,
-            has_same_markup=partial(self._has_same_markup, response, is_known=judgement.is_known),
+            is_same_answer=partial(self._is_same_answer, response, judgement, notes),
         )
         if info.held is not None and visits.skip_unchanged:
+            info.held.hidden_part = self._hidden_part
             info.held.markup_sum = partial(markup_sum, response, visits.link_params, follows=True)
-            if not visits.cycle.follows(self._claim.page):
-                self._keep_markup_sum(response)
+            self._keep_sums(response)
         if info.outcome == "first":
             self._note_first(page, response)
         if page.is_cut and info.outcome == "first":
             logger.warning("Only the first megabyte of the text of %s is compared", response)
         return self._finish(response, info)
 
-    def _has_same_markup(self, response: Response, *, is_known: bool) -> bool:
-        """Whether data and links are those that the callback has read; ``is_known``: as the whole body is."""
-        if is_known:
-            return True
-        follows = self._visits.cycle.follows(self._claim.page)
-        notes = self._visits.store.copy_notes(self._claim.page)
-        current_sum = markup_sum(response, self._visits.link_params, follows=follows)
-        return has_same_markup(notes, current_sum, follows=follows)
+    def _is_same_answer(self, response: Response, judgement: Judgement, notes: bytes | None) -> bool:
+        """Whether an answer has nothing new for the callback; ``notes``: packed, of the copy."""
+        page, cycle = self._claim.page, self._visits.cycle
+        if not judgement.is_known:
+            follows = cycle.follows(page)
+            current_sum = markup_sum(response, self._visits.link_params, follows=follows)
+            if not has_same_markup(notes, current_sum, follows=follows):
+                return False
+        if isinstance(response, FetchedResponse):
+            self._hidden_part = response.result.hidden_part
+        elif notes is not None:
+            parts = cycle.hidden_data.parts(self._visits.store.request(page))
+            self._hidden_part = different_part(notes, judgement, response, parts)
+        return self._hidden_part is None
 
-    def _keep_markup_sum(self, response: Response) -> None:
+    def _keep_sums(self, response: Response) -> None:
+        """Keep checksums of what the callback reads besides the text."""
         store, page = self._visits.store, self._claim.page
-        notes, data = store.copy_notes(page), markup_sum(response, self._visits.link_params, follows=False)
-        if notes is not None and data != unpack(notes).markup_sum:
-            store.set_copy_notes(page, with_markup(notes, data))
+        if (notes := store.copy_notes(page)) is not None:
+            sums = {"header_sum": header_sum(response)}
+            if not self._visits.cycle.follows(page):
+                sums["markup_sum"] = markup_sum(response, self._visits.link_params, follows=False)
+            store.set_copy_notes(page, with_sums(notes, **sums))
 
     def _end(
         self, response: Response, outcome: str, error: str | None = None, request: Request | None = None

@@ -53,6 +53,7 @@ from scrapy_gp4c.crawling.fetched import (
     PageTask,
     Reply,
 )
+from scrapy_gp4c.crawling.hidden_data import different_part
 from scrapy_gp4c.crawling.requests import META
 from scrapy_gp4c.crawling.run import freeze_gc
 from scrapy_gp4c.crawling.scrapy_internals import guard_downloads, is_seen
@@ -448,6 +449,10 @@ class FetcherCrawl:
         if is_unchanged and skips and task.copy is not None and not is_known:
             result.markup_sum = markup_sum(response, self.config.link_params, follows=task.follows)
             is_unchanged = has_same_markup(task.copy.notes, result.markup_sum, follows=task.follows)
+        if is_unchanged and skips and task.copy is not None and task.copy.notes is not None:
+            parts = task.hidden_parts if response.status != 304 else ()
+            result.hidden_part = different_part(task.copy.notes, result.judgement, response, parts)
+            is_unchanged = result.hidden_part is None
         if is_unchanged and skips and not task.needs_callback:
             await self._fail(request, Unchanged(response), page)
             return

@@ -69,7 +69,7 @@ MOST_LOSSES: Final = 3
 """Fetchers that may end while they have a page."""
 TURN_S: Final = 0.01
 """Time after which work of many pages lets the reactor have a turn."""
-TURN_PAGES: Final = 25
+TURN_PAGES: Final = 10
 """Results of one turn of the reactor: each makes work for the next ones."""
 
 

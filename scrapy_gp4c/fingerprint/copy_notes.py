@@ -16,7 +16,7 @@ from functools import cache
 from importlib import metadata
 from importlib.resources import files
 from types import ModuleType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import xxhash
@@ -95,8 +95,10 @@ _PASSWORD: Final = 128
 _END: Final = 64
 _CHANGED: Final = 32
 _LINKS: Final = 16
+_HIDDEN: Final = 8
 """Bits of the byte of the kind."""
 _MARKUP_SUM: Final = struct.Struct("<Q")
+_HIDDEN_SUMS: Final = struct.Struct("<HH")
 _CHANGES: Final = struct.Struct("<IB")
 """Part of the fingerprint before the last change, and how often the page came back to it."""
 MAX_RETURNS: Final = 255
@@ -139,11 +141,15 @@ class CopyNotes(NamedTuple):
     """Checksum of data in the markup, and of the links when the callback followed them last; 0: not known."""
     language: int = 0
     """See `language_of`."""
+    header_sum: int = 0
+    """Checksum of the headers that the callback read last, 16 bits; 0: not known."""
+    item_sum: int = 0
+    """Checksum of the items that the callback made last, 16 bits; 0: not known."""
 
 
-def with_markup(packed: bytes, markup_sum: int) -> bytes:
-    """Return packed notes with the checksum of the markup."""
-    return pack(unpack(packed)._replace(markup_sum=markup_sum))
+def with_sums(packed: bytes, **sums: Any) -> bytes:
+    """Return packed notes with other checksums; ``sums``: fields of `CopyNotes`."""
+    return pack(unpack(packed)._replace(**sums))
 
 
 def asks_password(response: Response) -> bool:
@@ -218,6 +224,8 @@ def compared(
             returns=returns,
             markup_sum=before.markup_sum,
             language=language_of(response),
+            header_sum=before.header_sum,
+            item_sum=before.item_sum,
         )
     )
 
@@ -266,29 +274,34 @@ def _compared(response: Response, reading: PageReading, copy: CopyState) -> tupl
 
 
 def pack(notes: CopyNotes) -> bytes:
-    """Return notes as the store keeps them: 20 bytes, 5 after a change, 8 of links, and what is learned."""
+    """Return notes as the store keeps them: 20 bytes, 5 after a change, 12 of sums, and what is learned."""
     reasons = sum(1 << REASONS.index(reason) for reason in set(notes.reasons))
     counts = (min(notes.words, 2**32 - 1), min(notes.masked, 2**16 - 1), min(notes.left_out_words, 2**16 - 1))
     kind = KINDS.index(notes.kind) | _PASSWORD * notes.asks_password | _END * notes.has_end
     changes = _CHANGES.pack(notes.earlier, notes.returns) if notes.earlier else b""
     links = _MARKUP_SUM.pack(notes.markup_sum) if notes.markup_sum else b""
-    kind |= _CHANGED * bool(changes) | _LINKS * bool(links)
+    sums = notes.header_sum, notes.item_sum
+    hidden = _HIDDEN_SUMS.pack(*sums) if any(sums) else b""
+    kind |= _CHANGED * bool(changes) | _LINKS * bool(links) | _HIDDEN * bool(hidden)
     flags = _CUT * notes.is_cut + 2 * notes.part_sum
     head = _HEAD.pack(notes.body_sum, *counts, reasons, kind, flags, notes.language)
-    return head + changes + links + notes.learned
+    return head + changes + links + hidden + notes.learned
 
 
 def unpack(value: bytes) -> CopyNotes:
     """Return the notes of `pack`'s bytes."""
     body_sum, words, masked, left_out, reasons, kind, flags, language = _HEAD.unpack_from(value)
     names = tuple(reason for bit, reason in enumerate(REASONS) if reasons >> bit & 1)
-    size, changes, markup_sum = _HEAD.size, (0, 0), 0
+    size, changes, markup_sum, hidden = _HEAD.size, (0, 0), 0, (0, 0)
     if kind & _CHANGED:
         size, changes = size + _CHANGES.size, _CHANGES.unpack_from(value, size)
     if kind & _LINKS:
         (markup_sum,) = _MARKUP_SUM.unpack_from(value, size)
         size += _MARKUP_SUM.size
-    flag_bits = _PASSWORD | _END | _CHANGED | _LINKS
+    if kind & _HIDDEN:
+        hidden = _HIDDEN_SUMS.unpack_from(value, size)
+        size += _HIDDEN_SUMS.size
+    flag_bits = _PASSWORD | _END | _CHANGED | _LINKS | _HIDDEN
     return CopyNotes(
         body_sum,
         *(words, masked, left_out),
@@ -302,6 +315,7 @@ def unpack(value: bytes) -> CopyNotes:
         *changes,
         markup_sum,
         language,
+        *hidden,
     )
 
 

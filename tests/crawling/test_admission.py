@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -56,6 +57,26 @@ async def test_links_that_stand_on_every_page_are_dropped(
     assert stats(crawler)["skipped/duplicate"] == 2 * PAGES * PAGES - (PAGES - 1)
     usual = max(calls[site.url(name)] for name in names)
     assert usual >= PAGES if has_own else usual <= 3
+
+
+@pytest.mark.parametrize(
+    ("shared", "is_skipped"),
+    [
+        ({"meta": {"depth": 1}}, True),
+        ({"meta": {"gp4c_weight": 2.0}}, False),
+        ({"meta": {"gp4c_max_age": "1d"}}, False),
+        ({"method": "POST"}, False),
+        ({"dont_filter": True}, False),
+    ],
+    ids=str,
+)
+def test_a_link_of_a_fetcher_is_skipped_unless_it_says_something_of_its_page(
+    shared: dict[str, Any], is_skipped: bool
+) -> None:
+    """A promise in the meta of a known link was lost with fetchers."""
+    settled: Any = SimpleNamespace(_by_url_alone=True, _is_known=lambda url: url.endswith("/known"))
+    urls = ["http://h/known", "http://h/new"]
+    assert list(Admission.unsettled(settled, shared, urls)) == urls[is_skipped:]
 
 
 async def test_links_stay_settled_over_the_rounds_of_a_cycle(

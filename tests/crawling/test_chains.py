@@ -1,8 +1,10 @@
 """Spiders whose pages need each other: sessions, items of several pages, answers that the spider handles."""
 
 import logging
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import DeferredQueue, inlineCallbacks
 
 from scrapy_gp4c import Unchanged, visit
+from scrapy_gp4c.crawling.hidden_data import TRIALS
 from scrapy_gp4c.foreign_text import counted
 from tests.support.loopback import Site, crawl, html, outcomes, stats
 
@@ -545,3 +548,44 @@ async def test_data_that_no_text_shows_is_delivered(site: Site, store_path: Path
             site.pages[path] = page
         crawler = await crawl(Reading, store_path, SKIP, site=site)
         assert sorted(crawler.spider.seen) == sorted(expected), day
+
+
+HIDDEN = {
+    "attribute": "<img src='/{}.png'>", "script": "<script type='application/ld+json'>[{}]</script>",
+    "comment": "<!-- build {} -->", "hidden": "<div style='display:none'>{}</div>", "header": "",
+}  # fmt: skip
+"""Name -> markup with a value of today, which is no change of the compared text."""
+
+
+async def test_items_of_what_no_text_shows_are_delivered(site: Site, store_path: Path) -> None:
+    """A callback runs for a token, too, until it has made the same items often enough."""
+
+    class Reading(Catalogue):
+        def parse(self, response: Any) -> Iterator[Any]:
+            for link in response.css("a::attr(href)").getall():
+                yield response.follow(link, self.parse_text if "token" in link else self.parse_item)
+
+        def parse_item(self, response: Any) -> Iterator[Any]:
+            self.seen.append(response.url.rpartition("/")[2])
+            yield {"body": response.text, "build": response.headers.get("X-Build"), "at": datetime.now(UTC)}
+
+        def parse_text(self, response: Any) -> Iterator[Any]:
+            self.seen.append("token")
+            yield {"text": response.css("p::text").get(), "at": time.time(), "made": f"{datetime.now(UTC)}"}
+
+    def page(markup: str, build: int) -> Callable[[Any], bytes]:
+        def made(request: Any) -> bytes:
+            request.setHeader("X-Build", str(build))
+            return html(f"all about {request.uri.decode()}").replace("</p>", f"</p>{markup}").encode()
+
+        return made
+
+    pages = TRIALS + 8
+    for day, build in enumerate((0, 0, 1, 1)):
+        site.pages = {f"/{name}": page(markup.format(build), build) for name, markup in HIDDEN.items()}
+        site.pages |= {f"/token{number}": page(f"<i id={day}></i>", 0) for number in range(pages)}
+        site.pages["/"] = html("the list", list(site.pages))
+        seen = Counter((await crawl(Reading, store_path, SKIP, site=site)).spider.seen)
+        tokens = seen.pop("token", 0)
+        assert seen == (dict.fromkeys(HIDDEN, 1) if day in (0, 2) else {}), day
+        assert tokens == pages if day == 0 else 0 < tokens < pages

@@ -6,6 +6,7 @@ import pytest
 from example_project.history import growth_of, history_of, main
 from example_project.model import NEVER, Web
 from training.comparing.evaluation import evaluate
+from training.histories.claims import read_first_sight
 from training.histories.growth import NO_FINDER, read_growth
 from training.histories.reading import read_history
 from training.replaying.growth import HUBS, growth_crawl, replay_growth
@@ -25,6 +26,12 @@ def test_what_is_written_is_what_the_web_shows(tmp_path):
     np.testing.assert_array_equal(pages, np.flatnonzero(web.steady))
     for cycle in range(8):
         np.testing.assert_array_equal(history.changed[cycle], web.changed(cycle + 2)[pages])
+    seen = read_first_sight(tmp_path / "web.first_sight.tsv.gz", history)
+    assert (seen.size > 0).all()
+    dated = np.flatnonzero(web.host[pages] % 4)  # the hosts that send Last-Modified
+    assert dict(seen.claims[["page", "value"]].tolist()) == {
+        page: -1 - web.age_days[pages[page]] for page in dated.tolist()
+    }
 
 
 def test_growth_is_what_the_web_shows(tmp_path):

@@ -40,6 +40,13 @@ def test_versions_count_changes(seed, day):
     np.testing.assert_array_equal(web.last_change(day) == day, changed | born)
 
 
+def test_pages_that_change_often_are_young_on_day_1(web):
+    """The day of the last change before day 1 follows a page's rate; pages that never change are oldest."""
+    assert (web.age_days[web.still] == model.OLDEST_DAYS).all()
+    busy = web.rate >= model.BUSY_RATES[0]
+    assert np.median(web.age_days[busy]) < 4 < 20 < np.median(web.age_days[~busy & ~web.still])
+
+
 def test_indexes_change_with_their_hosts(web):
     """An index page that lists all of its host changes whenever a page of it appears or goes."""
     is_index = web.found_by[web.host] == model.BY_INDEX

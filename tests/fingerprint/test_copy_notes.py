@@ -33,14 +33,17 @@ from scrapy_gp4c.fingerprint.text import REASONS
         *(st.integers(1, 2**32 - 1), st.integers(0, 255)),
         st.integers(0, 2**64 - 1),
         st.integers(0, 255),
+        *(st.integers(1, 2**16 - 1), st.integers(0, 2**16 - 1)),
     )
 )
 def test_notes_are_read_back_as_they_were(notes: CopyNotes) -> None:
-    """In 20 bytes, 5 more of a page that changed, 8 of one with links, and what is learned of its noise."""
+    """In 20 bytes, 5 more after a change, 8 of links, 4 of what no text shows, and learned noise."""
     packed = pack(notes)
     assert unpack(packed) == notes
-    assert len(packed) == 25 + 8 * bool(notes.markup_sum) + len(notes.learned)
-    assert len(pack(notes._replace(earlier=0, markup_sum=0))) == 20 + len(notes.learned)
+    assert len(packed) == 29 + 8 * bool(notes.markup_sum) + len(notes.learned)
+    assert len(pack(notes._replace(earlier=0, markup_sum=0, header_sum=0, item_sum=0))) == 20 + len(
+        notes.learned
+    )
 
 
 URL = "http://127.0.0.1/"

@@ -1,0 +1,122 @@
+"""Data that callbacks read and that the compared text lacks: of attributes, scripts, headers.
+
+The body of an unchanged page may differ from its copy's by an item's data, or by a token. Only the callback
+can tell. So it runs for some such pages, and its items are compared with those that it made before. From the
+first other item on, it runs for each such page.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
+
+from itemadapter import ItemAdapter, is_item
+
+from scrapy_gp4c.fingerprint.copy_notes import unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from scrapy.http import Response
+
+    from scrapy_gp4c.crawling.fetched import Judgement
+    from scrapy_gp4c.store.opening import Store
+    from scrapy_gp4c.store.records import StoredRequest
+
+BODY: Final = "body"
+HEADERS: Final = "headers"
+TRIALS: Final = 10
+"""Times that a callback makes the items of before until a difference alone lets it run no more."""
+PROBES: Final = 2
+"""Further trials of each callback in a cycle: a site may show data where it had none."""
+MAX_CALLBACKS: Final = 100
+NO_ITEMS: Final = 1
+"""Checksum of no items; below it, nobody knows them."""
+_volatile: Final = re.compile(
+    rb"age|alt-svc|cf-|connection|content-length|content-security|date|etag|expires|keep-alive|nel|report"
+    rb"|server|set-cookie|transfer|vary|via|x-amz|x-cache|x-served|x-timer|.*(?:\bid|nonce|rate-?limit|request"
+    rb"|time|trace)",
+    re.IGNORECASE,
+).match
+"""Headers that say nothing of a page, or differ from answer to answer."""
+
+
+class HiddenData:
+    """Memory of callbacks whose items differed where the text of their pages did not."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._trials: dict[str, list[int]] = dict(store.newest_record("hidden_data").get("hidden_data", {}))
+        """Part of an answer, and callback -> trials that made the items of before, and others."""
+        self._probes: Counter[str] = Counter()
+
+    def parts(self, stored: StoredRequest) -> list[str]:
+        """Parts of a page's answer by whose differences alone its callback runs: `BODY`, `HEADERS`."""
+        return [part for part in (BODY, HEADERS) if self._may_run(_name(part, stored))]
+
+    def _may_run(self, name: str) -> bool:
+        same, others = self._trials.get(name, (0, 0))
+        return others > 0 or same < TRIALS or self._probes[name] < PROBES
+
+    def note(self, stored: StoredRequest, part: str, *, is_same: bool) -> None:
+        """Note whether a callback that ran for a difference made the items that it had made before."""
+        name = _name(part, stored)
+        same, others = self._trials.get(name, (0, 0))
+        self._probes[name] += 1
+        if others or (is_same and same >= TRIALS) or len(self._trials) >= MAX_CALLBACKS:
+            return
+        self._trials[name] = [same + is_same, others + (not is_same)]
+        self._store.amend_record(hidden_data=self._trials.copy())
+
+
+def _name(part: str, stored: StoredRequest) -> str:
+    return f"{part} {stored.get('callback')} {stored.get('rule')}"
+
+
+def different_part(
+    packed: bytes, judgement: Judgement, response: Response, parts: Collection[str]
+) -> str | None:
+    """Part by whose difference alone the callback of an unchanged page runs; None: it does not run.
+
+    ``packed``: notes of the page's copy; ``parts``: as by `HiddenData.parts`.
+    """
+    before = unpack(packed)
+    if before.item_sum <= NO_ITEMS:  # the links are compared
+        return None
+    now = before if judgement.is_known or judgement.notes is None else unpack(judgement.notes)
+    if now.body_sum != before.body_sum:
+        return BODY if BODY in parts else None
+    is_same = before.header_sum in (0, header_sum(response))
+    return HEADERS if HEADERS in parts and not is_same else None
+
+
+def header_sum(response: Response) -> int:
+    """Checksum of the headers that may be data, 16 bits, never 0."""
+    lines = sorted((name, values) for name, values in response.headers.items() if not _volatile(name))
+    return crc32(repr(lines).encode()) & 0xFFFF or 1
+
+
+def item_sum(item: Any) -> int:
+    """Checksum of an item, without times of today: items often say when they were made."""
+    text = repr(ItemAdapter(item).asdict() if is_item(item) else item)
+    now_s = time.time()
+    text = _times_of(int(now_s // 86_400), int(now_s // 100_000)).sub("", text)
+    return crc32(text.encode("utf-8", "replace"))
+
+
+@lru_cache(1)
+def _times_of(day: int, prefix: int) -> re.Pattern[str]:
+    """Pattern of addresses in memory, and of times within a day of now.
+
+    ``day``: days since 1970; ``prefix``: first digits of the seconds since 1970.
+    """
+    dates = [time.gmtime(86_400 * (day + other))[:3] for other in (-1, 0, 1)]
+    iso = "|".join(f"{year}-{month:02}-{date:02}" for year, month, date in dates)
+    parts = "|".join(f"{year}, {month}, {date}" for year, month, date in dates)
+    return re.compile(
+        rf"(?:{iso})[T ]?[\d:.,+Z]*|\((?:{parts})[^)]*\)|\b{prefix}\d{{5,}}[\d.]*| at 0x[0-9a-f]+"
+    )
