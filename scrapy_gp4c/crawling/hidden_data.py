@@ -95,9 +95,9 @@ def different_part(
 
 
 def header_sum(response: Response) -> int:
-    """Checksum of the headers that may be data, 16 bits, never 0."""
+    """Checksum of the headers that may be data, and of the address after redirects, 16 bits, never 0."""
     lines = sorted((name, values) for name, values in response.headers.items() if not _volatile(name))
-    return crc32(repr(lines).encode()) & 0xFFFF or 1
+    return crc32(repr((response.url, lines)).encode()) & 0xFFFF or 1
 
 
 def item_sum(item: Any) -> int:

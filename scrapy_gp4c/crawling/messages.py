@@ -48,7 +48,8 @@ def earlier_start(cycle: Cycle, pages: Sequence[int], shown_url: str) -> str:
     return (
         f"Of {counted(cycle.recorded, 'visited page')}, {counted(len(pages), 'is', 'are')} of the start of "
         f"an earlier run and not of this one's. The first is {shown_url}. Take out what is not wanted any "
-        "more by `scrapy gp4c forget`."
+        "more by `scrapy gp4c forget`. If callbacks fill a queue of the start, the pages of those callbacks "
+        "were unchanged or not visited."
     )
 
 

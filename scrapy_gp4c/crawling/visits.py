@@ -407,7 +407,7 @@ class Visit:
         self._note_refusal(None)
         if not judgement.is_rebased and (other := self._repeated(response, page)) is not None:
             return self._finish(response, self._end_repeat(response, page, other))
-        notes = visits.store.copy_notes(self._claim.page)
+        notes = visits.store.copy_notes(self._claim.page) if visits.skip_unchanged else None
         if visits.cycle.failure is None and judgement.notes is not None:
             self._note_returns(judgement.notes)
             visits.store.set_copy_notes(self._claim.page, judgement.notes)

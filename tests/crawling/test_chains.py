@@ -553,6 +553,7 @@ async def test_data_that_no_text_shows_is_delivered(site: Site, store_path: Path
 HIDDEN = {
     "attribute": "<img src='/{}.png'>", "script": "<script type='application/ld+json'>[{}]</script>",
     "comment": "<!-- build {} -->", "hidden": "<div style='display:none'>{}</div>", "header": "",
+    "moving": "",
 }  # fmt: skip
 """Name -> markup with a value of today, which is no change of the compared text."""
 
@@ -566,24 +567,29 @@ async def test_items_of_what_no_text_shows_are_delivered(site: Site, store_path:
                 yield response.follow(link, self.parse_text if "token" in link else self.parse_item)
 
         def parse_item(self, response: Any) -> Iterator[Any]:
-            self.seen.append(response.url.rpartition("/")[2])
-            yield {"body": response.text, "build": response.headers.get("X-Build"), "at": datetime.now(UTC)}
+            self.seen.append(response.url.partition("?")[0].rpartition("/")[2])
+            answer = response.url, response.headers.get("X-Build"), response.text
+            yield {"answer": answer, "at": datetime.now(UTC)}
 
         def parse_text(self, response: Any) -> Iterator[Any]:
             self.seen.append("token")
             yield {"text": response.css("p::text").get(), "at": time.time(), "made": f"{datetime.now(UTC)}"}
 
-    def page(markup: str, build: int) -> Callable[[Any], bytes]:
+    def page(name: str, markup: str, build: int) -> Callable[[Any], bytes]:
         def made(request: Any) -> bytes:
-            request.setHeader("X-Build", str(build))
-            return html(f"all about {request.uri.decode()}").replace("</p>", f"</p>{markup}").encode()
+            if name == "header":
+                request.setHeader("X-Build", str(build))
+            if name == "moving" and b"?" not in request.uri:
+                request.redirect(f"/moving?offer={build}".encode())
+            return html(f"all about {name}").replace("</p>", f"</p>{markup}").encode()
 
         return made
 
     pages = TRIALS + 8
     for day, build in enumerate((0, 0, 1, 1)):
-        site.pages = {f"/{name}": page(markup.format(build), build) for name, markup in HIDDEN.items()}
-        site.pages |= {f"/token{number}": page(f"<i id={day}></i>", 0) for number in range(pages)}
+        site.pages = {f"/{name}": page(name, HIDDEN[name].format(build), build) for name in HIDDEN}
+        names = [f"token{number}" for number in range(pages)]
+        site.pages |= {f"/{name}": page(name, f"<i id={day}></i>", 0) for name in names}
         site.pages["/"] = html("the list", list(site.pages))
         seen = Counter((await crawl(Reading, store_path, SKIP, site=site)).spider.seen)
         tokens = seen.pop("token", 0)
