@@ -636,12 +636,16 @@ def _take_out(
     inside: dict[int, bool] = {}
     in_main: dict[int, bool] = {}
     nodes = []
+    has_states = False
     selectors = markup.selectors(_CANDIDATES_BY_TAG, _CANDIDATES_BY_ATTRIBUTE)
     for attribute, pattern in _NAMES.items():
         values = b" ".join({*pattern.findall(markup.source)}).replace(attribute.encode() + b"=", b" ")
         names = {*values.translate(_NO_QUOTES).split()}
         # In an order that every process has: of more names, each would take others.
         meaningful = sorted(name for name in names if _has_meaning(name))[:_MOST_NAMES]
+        has_states = has_states or any(
+            _STATE_NAME.fullmatch(one) for name in meaningful for one in names_of(name.decode())
+        )
         selectors += [f'[{attribute}~="{name.decode()}"]' for name in meaningful]
     for pattern in _LABELS:
         labels = {*pattern.findall(markup.source)}
@@ -649,11 +653,12 @@ def _take_out(
         selectors += [f'[{name}="{value}"]' for name, value in named if _is_ad_attribute((name, value))]
     selectors += [f"[{attribute.decode()}]" for attribute in set(_AD_ATTRIBUTE.findall(markup.source))]
     candidates = [(_reason(node), node) for node in _find(selectors, document)]
-    mains = {node.mem_id for _, node in candidates if _is_main(node)}
+    has_role = b"role" in markup.lower  # to ask for the attributes of an element takes long
+    mains = {node.mem_id for _, node in candidates if _is_main(node, has_role)}
     for number, (reason, node) in enumerate(candidates):
         if reason == HIDDEN and _is_opened(node, markup):
             candidates[number] = (None, node)
-        elif reason is None and (state := _state_of(node)):
+        elif reason is None and has_states and (state := _state_of(node)):
             node.insert_before(f" {state} ")
         elif reason is None and _is_moment(node):
             node.insert_before(CLOCK_BEGIN)
@@ -941,8 +946,8 @@ def names_of(*attributes: str | None) -> Iterator[str]:
             yield from (name for name in lower.split() if len(name) <= _LONGEST_NAME)
 
 
-def _is_main(node: LexborNode) -> bool:
-    return node.tag in _MAIN_BY_TAG or node.attributes.get("role") == "main"
+def _is_main(node: LexborNode, has_role: bool) -> bool:
+    return node.tag in _MAIN_BY_TAG or (has_role and node.attributes.get("role") == "main")
 
 
 def _is_of_page(node: LexborNode, depth: int) -> bool:
@@ -962,14 +967,15 @@ def _main_part(
 ) -> tuple[str, tuple[LexborNode, ...]]:
     """Return the text and elements of the main part, the title and alerts, if they hold most of the words."""
     nodes = _find(markup.selectors(_ROOT_BY_TAG, _ROOT_BY_ATTRIBUTE), document)
-    all_mains = [node for node in nodes if _is_main(node)]
+    has_role = b"role" in markup.lower
+    all_mains = [node for node in nodes if _is_main(node, has_role)]
     mains = [one for one in all_mains if one.tag != "article" or one.attributes.get("role") == "main"]
     mains = mains or all_mains
     if len(mains) != 1:
         return text, (document,)
     title = next((node for node in nodes if node.tag == "title"), None)
     main_ids, inside = {main.mem_id for main in all_mains}, dict[int, bool]()
-    loud = [node for node in nodes if node.tag != "title" and not _is_main(node)][:_MOST_LOUD]
+    loud = [node for node in nodes if node.tag != "title" and not _is_main(node, has_role)][:_MOST_LOUD]
     loud = [node for node in loud if not _is_inside(node, main_ids, inside)]
     roots = (*([] if title is None else [title]), *loud, mains[0])
     texts = [root.text(separator=SEPARATOR, strip=True) for root in roots]

@@ -307,7 +307,7 @@ _CLOCK_WORDS: Final = (
 ) | frozenset((WORDS["clock"] + WORDS["run_time"]).split()).difference(
     ("completed", "within", "took", "served", "load")
 )
-_AT_WORDS: Final = frozenset(("at", "à", "las", "alle", "às", "kl", "klo", "um"))
+_AT_WORDS: Final = frozenset(WORDS["at"].split())
 _OPENS: Final = _DATED | _DATED_LABELS
 _TODAY: Final = frozenset(_LAST_WORDS.findall(" ".join(RECENT))).union(WORDS["now"].split(), ("now", "jetzt"))
 _CLOCK_LABELS: Final = _CLOCK_WORDS.union(WORDS["clock_labels"].split())
@@ -776,15 +776,18 @@ def _says_clock(before: str) -> bool:
     Of "open today until 17:30" they do not: "today" does not stand just before it.
     """
     words = _LAST_WORDS.findall(before)[-4:]
+    is_at = _AT_WORDS.issuperset(words[-1:])
+    is_until = not _UNTIL_DATE.isdisjoint(words[-2:] if is_at else words[-1:])
     said = [at for at, word in enumerate(words) if word in _SAYS_TIME]
     has_sign = not before.isascii() and _CLOCK_SIGNS.search(before) is not None
-    if has_sign or not said or not _TODAY.issuperset(words[at] for at in said):
+    expected = _TODAY | _AT_WORDS if is_until else _TODAY
+    if has_sign or not said or not expected.issuperset(words[at] for at in said):
         is_label = before.rstrip().endswith(":") and _CHANGED.search(before[-_REACH:]) is not None
         is_today = not before.isascii() and _TODAY_BEFORE.search(before) is not None
         return has_sign or bool(said) or is_label or is_today
     between = words[said[-1] + 1 :]
     return (
-        _UNTIL_DATE.isdisjoint(words[-2:] if _AT_WORDS.issuperset(words[-1:]) else words[-1:])
+        not is_until
         and all(len(word) <= _SHORT_WORD or word in _MARKS for word in between)
         and (_OPENS.isdisjoint(words) or not _CLOCK_WORDS.isdisjoint({*words} - _TODAY))
     )
@@ -977,7 +980,9 @@ def _sums(text: str) -> int:
 @lru_cache(4096)  # the rows of a table differ in their numbers alone
 def _may_count(text: str) -> bool:
     """Whether a text without its numbers has a word of a counter."""
-    return not _COUNTER_WORDS.isdisjoint(_HINT_WORD.findall(text)) or _COUNTER_SIGNS.search(text) is not None
+    return not _COUNTER_WORDS.isdisjoint(_HINT_WORD.findall(text)) or (
+        not text.isascii() and _COUNTER_SIGNS.search(text) is not None
+    )
 
 
 def _is_counter(text: str) -> bool:

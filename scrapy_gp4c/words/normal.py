@@ -92,6 +92,7 @@ _TWINS: Final = {
     "×": "x",
     **dict.fromkeys("،፣٬", ","),
     "٫": ".",
+    "៖": ":",
 }
 """Typographic signs and their plain twins."""
 
