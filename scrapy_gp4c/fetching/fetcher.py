@@ -135,9 +135,8 @@ def versions(features: Any, project: str | None) -> dict[str, str | None]:
     source = None
     if features is not None:
         try:
-            source = sha1(inspect.getsource(inspect.getmodule(features) or features).encode()).hexdigest()[
-                :12
-            ]
+            code = inspect.getsource(inspect.getmodule(features) or features)
+            source = sha1(code.encode()).hexdigest()[:12]
         except (OSError, TypeError):
             source = repr(features)
     return {
@@ -322,9 +321,8 @@ class FetcherCrawl:
         self._ends_s[batch.host] = max(batch.end_s, self._ends_s.get(batch.host, 0.0))
         self.batches[batch.name] = len(tasks)
         for position, task in enumerate(tasks):
-            queue.append(
-                BatchPage(batch.name, position, batch.host, task, now_s + batch.pause_s, batch.end_s)
-            )
+            start_s = now_s + batch.pause_s
+            queue.append(BatchPage(batch.name, position, batch.host, task, start_s, batch.end_s))
         self.loop.call_later(batch.pause_s, self._pump)
         self.loop.call_later(max(0.0, batch.end_s - now_s), self._pump)
         self._pump()
@@ -791,9 +789,7 @@ async def open_crawl(
             if value is not None and installed[what] != value:
                 return nobody, name, _other_version(what, installed[what], value)
         if config.is_local and threading.current_thread() is threading.main_thread():
-            signal.signal(
-                signal.SIGINT, signal.SIG_IGN
-            )  # Ctrl-C reaches all: the owner ends what is under way
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all: the owner ends the others
         for crawl in [crawl for crawl in _crawls.values() if crawl.config.store == config.store]:
             loop.call_soon_threadsafe(crawl.close)
         opening = asyncio.run_coroutine_threadsafe(_open(config), loop)
@@ -805,9 +801,8 @@ async def open_crawl(
 
 
 def _other_version(what: str, installed: str | None, needed: str | None) -> str:
-    return (
-        f"it has another version of {what}: {installed} there, {needed} here; deploy the same project there"
-    )
+    both = f"{installed} there, {needed} here"
+    return f"it has another version of {what}: {both}; deploy the same project there"
 
 
 def give(run: str, packed: bytes) -> None:

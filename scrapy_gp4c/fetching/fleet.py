@@ -396,9 +396,8 @@ class Fleet:
         try:
             await self._link.call(state.address, function, *arguments)
         except (TypeError, AttributeError, ImportError, pickle.UnpicklingError) as error:
-            reason = (
-                f"it cannot read its pages: {type(error).__name__}: {error}; deploy the same project there"
-            )
+            what = f"{type(error).__name__}: {error}"
+            reason = f"it cannot read its pages: {what}; deploy the same project there"
             self._to_reactor(self._came, state, reason)
         except Exception:  # what has not come is missing in the next reply
             return
@@ -678,11 +677,8 @@ class Fleet:
             self._on_no_fetchers()
         elif self._waiting and not works and now_s - self._reminded_s > REMIND_S and self._is_connected:
             self._reminded_s = now_s
-            how = (
-                ""
-                if self._is_local
-                else f": start some (scrapy gp4c fetcher SPIDER --connect {self._address})"
-            )
+            command = f"scrapy gp4c fetcher SPIDER --connect {self._address}"
+            how = "" if self._is_local else f": start some ({command})"
             hosts = counted(len(self._waiting), "host")
             logger.warning("No fetcher works, and pages of %s wait%s", hosts, how)
         if now_s - self._written_s > LATE_S:
