@@ -83,7 +83,8 @@ _PROBE_URL: Final = "https://h.example/a-b/C_d.e~1"
 _ADDING_SECRETS: Final = (HttpAuthMiddleware, DefaultHeadersMiddleware, CookiesMiddleware)
 # URLs that Scrapy neither quotes, nor sorts, nor shortens before it hashes them; without secrets.
 _is_plain: Final = re.compile(
-    r"https?://[a-z0-9.-]+(?::(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}))?(?:/(?!\.)[A-Za-z0-9._~-]*)+"
+    r"https?://[a-z0-9.-]*[a-z0-9](?::(?!(?:80|443)/)(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}))?"
+    r"(?:/(?!\.)[A-Za-z0-9._~-]*)+"
 ).fullmatch
 _HASHED_HEAD: Final = b'{"body": "", "headers": {}, "method": "GET", "url": "'
 _HASHED_TAIL: Final = b'"}'

@@ -107,6 +107,10 @@ def test_a_stored_url_has_no_session() -> None:
 def test_the_fingerprint_is_scrapys_of_the_page() -> None:
     """Links of two campaigns are one page; method and body still count."""
     fingerprinter = PageFingerprinter()
+    plain = fingerprinter.fingerprint(Request("http://h.de/a"))
+    assert {fingerprinter.fingerprint(Request(url)) for url in ("http://h.de:80/a", "http://h.de./a")} == {
+        plain
+    }
     one, other = Request("http://h/a?utm_source=x&id=1"), Request("http://h/a?id=1&utm_source=y")
     assert (
         fingerprinter.fingerprint(one)
