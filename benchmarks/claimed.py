@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from training.histories.claims import DATED_CLAIM, first_sight_beside, read_first_sight
+from training.histories.claims import first_sight_beside, read_first_sight, true_claims
 from training.histories.history import ChangeHistory
 from training.histories.reading import read_history
 from training.replaying.metrics import TRIO
@@ -32,10 +32,7 @@ def claims_of(history: ChangeHistory, share: float, noise: float, seed: int) -> 
     claimed = history.changed & (draw < share)
     for page in np.flatnonzero((draw >= share) & (draw < share + noise)):
         claimed[:, page] = random.permutation(history.changed[:, page])
-    cycle, page = np.nonzero(claimed)
-    claims = np.zeros(len(page), DATED_CLAIM)
-    claims["page"], claims["cycle"], claims["value"] = page, cycle + 1, cycle + 1
-    return claims
+    return np.asarray(true_claims(replace(history, changed=claimed)))
 
 
 def ages_of(history: ChangeHistory, path: Path, liars: float, seed: int) -> npt.NDArray[np.void]:
