@@ -143,12 +143,15 @@ class Feeder:
         per_host: int,
         admission: Admission,
         crawler: Crawler,
+        hears_idle: bool,
     ) -> None:
         """Take a cycle and the pages that it still has to visit.
 
         ``per_host``: requests that Scrapy makes to a host at a time; ``admission``: queues claimed pages, and
-        knows the spider's requests of this run.
+        knows the spider's requests of this run; ``hears_idle``: whether anybody may ask for pages when the
+        spider is idle.
         """
+        self._hears_idle = hears_idle
         self._cycle, self._admission, self._crawler = cycle, admission, crawler
         self._rebuilder = admission.rebuilder
         self._frontier = Frontier((), cycle.store.requests, max(MIN_WINDOW_PAGES, 2 * per_host))
@@ -156,7 +159,7 @@ class Feeder:
         self.waiting: dict[int, array[int]] = {}
         """Finder, as the column ``found_by`` has it -> pages that wait for its visit."""
         self.late = array("Q")
-        """Pages whose stored requests carry data of an earlier run: the spider may still yield them."""
+        """Pages that the spider may still yield, with data of today or when it is idle."""
         self._waits_for_data = cycle.rounds[1] is not None  # a policy that samples needs its answers at once
         self._released: set[int] = set()
         self.deferred = array("Q")
@@ -290,7 +293,8 @@ class Feeder:
         if self._cycle.is_claimed(page):  # the spider itself has requested it in the meantime
             return False
         is_late = page in self._admission.closers or (
-            page not in self._admission.restored and self._admission.data.of(stored)
+            page not in self._admission.restored
+            and (self._admission.data.of(stored) or self._comes_when_idle(page))
         )
         if self._waits_for_data and page not in self._released and is_late:
             self.late.append(page)
@@ -319,6 +323,10 @@ class Feeder:
         request.priority += RANK_LEVELS - min(level, RANK_LEVELS - 1)
         self._fed += 1
         return self._admission.queue_claim(request, claim)
+
+    def _comes_when_idle(self, page: int) -> bool:
+        """Whether a page may be asked for when all others are visited, as its callback may need these."""
+        return self._hears_idle and int(self._cycle.finders([page])[0]) == UNKNOWN_FINDER
 
     def _defer(self, page: int, stored: StoredRequest, lacks: list[str]) -> None:
         """Try a page again when the spider's requests are through, and after a visit of its finder."""

@@ -110,7 +110,8 @@ class Run:
         if cycle.rounds[1] is None:
             self._downloads = Downloads(crawler, len(np.unique(store.directories()["site"])), cycle.held)
         self._admission = Admission(cycle, rebuilder, self._setup, spider, self._note_and_enqueue)
-        self._feeder = Feeder(cycle, remaining, per_host, self._admission, crawler)
+        self._hears_idle = has_receivers(crawler, signals.spider_idle)
+        self._feeder = Feeder(cycle, remaining, per_host, self._admission, crawler, self._hears_idle)
         self.admit = self._admission.admit
         self.skips = self._admission.skips
         self.use_filter = self._admission.use_filter
@@ -126,7 +127,6 @@ class Run:
         self._is_idle, self._requests_known = False, self._admission.requests_elsewhere
         self._passing = {int(status) for status in crawler.settings.getlist("RETRY_HTTP_CODES")}
         """Statuses of errors that are over soon."""
-        self._hears_idle = has_receivers(crawler, signals.spider_idle)
         if self._hears_idle:
             crawler.signals.connect(self._note_idle, signals.spider_idle)
         self._asked_with: int | None = None  # pages without an outcome when the policy last chose nothing

@@ -230,6 +230,30 @@ class LateIdle(Idle):
         yield
 
 
+class Summary(Levels):
+    """Items that the callback of a last page makes of what others have kept."""
+
+    name = "summary"
+
+    @classmethod
+    def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Any:
+        self = super().from_crawler(crawler, *args, **kwargs)
+        self.rows = []
+        crawler.signals.connect(self.idle, signals.spider_idle)
+        return self
+
+    def parse_item(self, response: Any, day: int) -> None:  # type: ignore[override]
+        self.rows.append(("/" + response.url.split("/", 3)[3], day))
+
+    def idle(self) -> None:
+        if self.rows and not self.items:
+            self.crawler.engine.crawl(Request(self.site.url("/list/1?rows"), self.parse_rows))
+            raise DontCloseSpider
+
+    def parse_rows(self, response: Any) -> None:
+        self.items, self.rows = [*self.items, *self.rows], []
+
+
 class Form(Daily):
     """A search form that is sent by GET."""
 
@@ -286,7 +310,7 @@ class Pages(Daily):
             yield response.request.replace(cb_kwargs={"number": number + 1})
 
 
-SPIDERS = [Levels, Old, Ruled, Mapped, Feed, Table, Fallback, Idle, LateIdle, Form, Inline, Pages]
+SPIDERS = [Levels, Old, Ruled, Mapped, Feed, Table, Fallback, Idle, LateIdle, Summary, Form, Inline, Pages]
 
 
 BREADTH = {"DEPTH_PRIORITY": 1, "CONCURRENT_REQUESTS": 1}
