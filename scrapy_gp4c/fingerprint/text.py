@@ -178,6 +178,8 @@ _STATE_NAME: Final = re.compile(
     r"(?:[\w-]+(?:--|__))?(?:(?:is|has|status|state|product|item|day)[-_])?(?:sold[-_]?out|(?:out[-_]?of|in|no|low)[-_]?stock"
     r"|(?:un|not[-_]?)?available|back[-_]?order(?:ed)?|discontinued|cancell?ed|(?:fully[-_]?)?booked|reserved|occupied|vacant)"
 )
+_SHOWN_ID: Final = re.compile(rb"=(?:[\"']#|(?<=controls=)[\"'])([^\"'\s<>]{1,80})[\"']")
+"""Ids that a link or button shows."""
 _OVERLAY_NAME: Final = re.compile(
     "modal|popup|pop-up|dialog|menu|nav|search|cart|drawer|offcanvas|lightbox|toast|tooltip|overlay|login|share"
 )
@@ -655,8 +657,10 @@ def _take_out(
     candidates = [(_reason(node), node) for node in _find(selectors, document)]
     has_role = b"role" in markup.lower  # to ask for the attributes of an element takes long
     mains = {node.mem_id for _, node in candidates if _is_main(node, has_role)}
+    has_hidden = any(reason == HIDDEN for reason, _ in candidates)
+    shown_ids = {*_SHOWN_ID.findall(markup.source)} if has_hidden else set[bytes]()
     for number, (reason, node) in enumerate(candidates):
-        if reason == HIDDEN and _is_opened(node, markup):
+        if reason == HIDDEN and _is_opened(node, shown_ids):
             candidates[number] = (None, node)
         elif reason is None and has_states and (state := _state_of(node)):
             node.insert_before(f" {state} ")
@@ -683,22 +687,17 @@ def _take_out(
         node.decompose()
 
 
-def _is_opened(node: LexborNode, markup: _Markup) -> bool:
+def _is_opened(node: LexborNode, shown_ids: set[bytes]) -> bool:
     """Whether a hidden element is the text of a tab, or of a button in the page's text that shows it."""
     attributes = node.attributes
-    role, identity = attributes.get("role") or "", (attributes.get("id") or "").lower()
+    role, identity = attributes.get("role") or "", attributes.get("id") or ""
     if role == "tabpanel" or attributes.get("hidden") == "until-found":
         return True
-    if not identity or role not in ("", "region") or node.tag in ("ul", "nav", "form", "dialog"):
+    if role not in ("", "region") or node.tag in ("ul", "nav", "form", "dialog"):
         return False
-    names = " ".join(names_of(attributes.get("class"), identity))
     return (
-        any(
-            sign.encode() in markup.lower
-            for quote in "\"'"
-            for sign in (f"#{identity}{quote}", f"controls={quote}{identity}{quote}")
-        )
-        and _OVERLAY_NAME.search(names) is None
+        identity.encode() in shown_ids
+        and _OVERLAY_NAME.search(" ".join(names_of(attributes.get("class"), identity))) is None
         and not _SELECTOR.find("nav,form,dialog,[role=dialog],[role=menu]", node)
     )
 
