@@ -51,8 +51,9 @@ READ: Final = 30
 """Texts of the next pages that are compared, by which pages differ by numbers alone."""
 ALIKE: Final = 0.6
 """Share of alike texts from which on these are named; in a calendar, months have names."""
+MAX_NAMED: Final = 20
+"""Last words of an address that are left out of a text: each is looked for at each word of the text."""
 _NUMBER: Final = re.compile(r"\d+")
-_WORD: Final = re.compile(r"[\w-]+")
 MAX_REMEMBERED: Final = 100_000
 """Texts of a cycle's new pages, and scopes, that are remembered."""
 IN_PATH: Final = "a date or a token in the path"
@@ -320,11 +321,11 @@ class Repeats:
         self._forms[form] = pages + 1, texts
         if not UNREAD <= pages < UNREAD + READ:
             return None
+        text = _NUMBER.sub("0", read_text())
         parts = urlsplit(url)
-        address = " ".join((*parts.path.split("/"), *(value for _, value in parse_qsl(parts.query))))
-        named = set(_WORD.findall(_NUMBER.sub("0", address.lower())))
-        words = _WORD.findall(_NUMBER.sub("0", read_text()))
-        text = " ".join(word for word in words if word not in named)
+        words = [*parts.path.split("/"), *(value for _, value in parse_qsl(parts.query))][-MAX_NAMED:]
+        named = "|".join(re.escape(_NUMBER.sub("0", word.lower())) for word in dict.fromkeys(words))
+        text = re.sub(rf"(?<!\w)(?:{named})(?!\w)", "", text)
         texts.add(xxhash.xxh3_64_intdigest(text.encode()))
         alike = READ - len(texts)
         if pages + 1 < UNREAD + READ or alike < ALIKE * READ:
