@@ -80,7 +80,7 @@ _MEASURES: Final = frozenset(
     ("duration", "ms", "millis", "milliseconds", "micros", "nanos", "seconds", "age", "uptime", "load")
 )
 _TOKEN_VALUE: Final = re.compile(
-    r'"(?=[^"]*\d)(?:[0-9a-f-]{8,200}|(?:\d*+[A-Za-z]++\d++){2,40}+[\w+/=.:-]{0,200})"'
+    r'"(?=[^"]*\d)(?:[0-9a-f-]{8,200}|(?>(?:\d*+[A-Za-z]++\d++){2,40})[\w+/=.:-]{0,200})"'
 )
 _UNIX_VALUE: Final = re.compile(r"1[5-9]\d{8}(?:\d{3}){0,3}(?:\.\d+)?")  # 2017 to 2033
 _VERSION_KEY: Final = re.compile("version|commit|sha|hash|digest|sku|isbn|url|link|slug|name|title", re.I)

@@ -86,7 +86,7 @@ _VOWEL_SIGNS: Final = "".join(
     for sign in map(chr, chain(range(0x300, 0x2000), range(0xA600, 0xAC00)))
     if unicodedata.category(sign)[0] == "M"
 )
-LETTERS: Final = rf"[^\W\d]++(?:[{_VOWEL_SIGNS}]++[^\W\d]*+)*+"
+LETTERS: Final = rf"[^\W\d]++(?>(?:[{_VOWEL_SIGNS}]++[^\W\d]*+)*)"
 """Pattern of a word of any script."""
 # A whole token of letters, or digits and letters: the letters of "a8f3k2" are no words. Longer ones are
 # none either: one of 30,000 characters, with a mark or an apostrophe in each syllable, took 1 s.
