@@ -366,7 +366,7 @@ def test_kill_9_leaves_whole_sitemaps_and_right_counts(web: Web, worker: Worker)
     settings = {"GP4C_SCORE_FUNCTION": "hinted + 0.1 * random", "GP4C_POLICY": "top_k"}
     moments = random.Random(18)
     kills = partly = complete = 0
-    while kills < 14:
+    while kills < 14 or (not complete and kills < 50):  # which moments are met is a matter of time
         web.log.clear()
         if kills % 4 == 3:
             worker.begin(settings, kill_in_fold=moments.randrange(4))
