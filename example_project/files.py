@@ -2,11 +2,12 @@
 
 A sitemap and a feed say when each page changed, as seen by those who ask: the day that the web shows jumps
 when its file changes, so that the moment in which it first showed a day or a later one is when what changed
-on that day did. The lying sitemap says "now" of every page.
+on that day did. Days before day 1 are as long as the first one, `EARLIER_DAY` at least. The lying sitemap
+says "now" of every page.
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from html import escape
 from random import Random
 
@@ -15,13 +16,17 @@ from .page_text import Noise, title, week_path
 from .prose import headline, sentence
 
 SITEMAP_TYPE, FEED_TYPE = "text/xml; charset=utf-8", "application/atom+xml; charset=utf-8"
+EARLIER_DAY = timedelta(seconds=6)  # a crawl of all pages takes as long
 YEAR_WEEKS = 52
 WEEK_SENTENCES = 6
 
 
 def since(shown: Mapping[int, datetime], day: int) -> datetime:
     """Return when what changed on ``day`` was first to be seen; ``shown``: day to when it was shown first."""
-    return min(moment for other, moment in shown.items() if other >= day)
+    if day >= 1:
+        return min(moment for other, moment in shown.items() if other >= day)
+    first, second = [*sorted(shown.values()), max(shown.values())][:2]
+    return first - (1 - day) * max(second - first, EARLIER_DAY)
 
 
 def render_file(web: Web, page: int, day: int, port: int, shown: Mapping[int, datetime]) -> tuple[str, str]:

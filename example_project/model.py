@@ -192,7 +192,7 @@ class Web:
         """Changes on a day, versions on it, and day of the last change; all [P], aliases not resolved."""
         if day <= 1:
             version = (self.born <= day).astype(np.int32)
-            return np.zeros(self.pages, dtype=bool), version, version.copy()
+            return np.zeros(self.pages, dtype=bool), version, version * (1 - self.age_days)
         if day > LAST_DAY:
             raise ValueError(f"the model is defined for days 1 to {LAST_DAY}, not {day}")
         _, version, since = self._state(day - 1)
@@ -239,7 +239,7 @@ class Web:
         return self._state(day)[1][self.alias]
 
     def last_change(self, day: int) -> NDArray[np.int32]:
-        """The day since which each page shows its version of ``day``, int32 [P]; 0 before its birth."""
+        """The day since which each page shows its version of ``day``, int32 [P]: below 1 if before day 1."""
         return self._state(day)[2][self.alias]
 
     def alive(self, day: int) -> NDArray[np.bool_]:

@@ -10,7 +10,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,12 +26,11 @@ from twisted.logger import (
 )
 from twisted.web import http, resource, server
 
-from .files import render_file, render_week
+from .files import render_file, render_week, since
 from .model import CALENDAR_HOST, CP1252_HOST, LAST_DAY, LATIN_HOST, ROBOTS_HOST, SLOW_HOST, Web
 from .page_text import Noise, render
 
 SLOW_DELAY_S = 0.3
-DAY_ZERO = datetime(2025, 12, 28, tzinfo=UTC)  # so that day 1 is a Monday
 WEEK = re.compile(r"/calendar/week-([1-9][0-9]{0,17})\.html")
 reactor: Any = _reactor  # the module stands for an object that only exists at run time
 
@@ -125,12 +124,12 @@ class Site(resource.Resource):
             request.setHeader(b"content-type", content_type.encode("ascii"))
             return text.encode()
         if host % 4:  # three quarters of the hosts send validators
-            modified = DAY_ZERO + timedelta(days=int(web.last_change(day)[page]))
+            modified = since(self.shown, int(web.last_change(day)[page]))
             known = request.setETag(f'W/"{web.seed}-{page}-{web.versions(day)[page]}"'.encode("ascii"))
             # If-None-Match outranks If-Modified-Since (RFC 9110, 13.1.3).
             asked = request.getHeader(b"if-none-match")
-            since = request.setLastModified(modified.timestamp())
-            if known is http.CACHED or (asked is None and since is http.CACHED):
+            unmodified = request.setLastModified(modified.timestamp())
+            if known is http.CACHED or (asked is None and unmodified is http.CACHED):
                 request.setResponseCode(http.NOT_MODIFIED)
                 return b""
             request.setResponseCode(http.OK)

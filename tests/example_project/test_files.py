@@ -17,7 +17,7 @@ from twisted.web import server
 
 from example_project import model, page_text
 from example_project import web as serving
-from example_project.files import render_file, render_week, since
+from example_project.files import EARLIER_DAY, render_file, render_week, since
 from example_project.model import BY_FEED, BY_LYING_SITEMAP, FEED_ENTRIES, Web
 from example_project.page_text import Noise, week_path
 from example_project.settings import GP4C_RULES
@@ -54,7 +54,9 @@ def test_a_file_claims_what_the_model_says(page, day):
     assert len(claims.urls) <= FEED_ENTRIES if feeds else len(claims.urls) > 30
     lies = WEB.found_by[WEB.host[page]] == BY_LYING_SITEMAP
     changed = WEB.last_change(day)[WEB.listed(page, day)].tolist()
-    assert claims.changed_s.tolist() == [shown[day if lies else one].timestamp() for one in changed]
+    times = [shown[day if lies else max(one, 1)].timestamp() for one in changed]
+    ages_s = [0 if lies else 60 * max(0, 1 - one) for one in changed]
+    assert claims.changed_s.tolist() == np.subtract(times, ages_s).tolist()
 
 
 @given(page=st.sampled_from(FILES), day=st.integers(2, 31))
@@ -72,6 +74,9 @@ def test_days_that_were_never_shown_began_with_the_next(days, day):
     later = [one for one in days if one >= day]
     if later:
         assert since(shown, day) == START + timedelta(hours=min(later))
+    long = [one for one in days if one > min(days)]
+    earlier_day = timedelta(hours=min(long) - min(days)) if long else EARLIER_DAY
+    assert since(shown, 1 - day) == START + timedelta(hours=min(days)) - day * earlier_day
 
 
 def test_the_calendar_never_ends_and_never_changes():

@@ -42,6 +42,7 @@ def test_versions_count_changes(seed, day):
 
 def test_pages_that_change_often_are_young_on_day_1(web):
     """The day of the last change before day 1 follows a page's rate; pages that never change are oldest."""
+    np.testing.assert_array_equal(web.last_change(1), np.where(web.born == 1, 1 - web.age_days, 0)[web.alias])
     assert (web.age_days[web.still] == model.OLDEST_DAYS).all()
     busy = web.rate >= model.BUSY_RATES[0]
     assert np.median(web.age_days[busy]) < 4 < 20 < np.median(web.age_days[~busy & ~web.still])

@@ -156,6 +156,7 @@ def test_redirects(served):
 def test_validators(served):
     """ETag and Last-Modified are of the page's version: 304 while it lasts, 200 after the change."""
     ordinary = WEB.steady & (WEB.host % 4 > 0) & (WEB.host != SLOW_HOST)
+    ordinary &= WEB.age_days > 0  # a date has whole seconds, and the test's days are shorter
     day = next(d for d in range(3, 40) if (WEB.changed(d) & ordinary).any())
     page = int(np.flatnonzero(WEB.changed(day) & ordinary)[0])
     served.day(day - 1)
