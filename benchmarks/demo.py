@@ -8,8 +8,8 @@ minutes for all of it, on 2 idle cores. Processor time of all its processes is t
 need half of it at least.
 
 With ``--parts`` the demo's crawls go by the default without one of its parts each, on the web of each seed,
-and the means over days and seeds are printed, with the least and the most lead over the
-default on a web.
+and the means over days and seeds are printed, with the least and the most lead over the default on a
+web.
 """
 
 import argparse
