@@ -318,7 +318,7 @@ class Admission:
         )
 
     def unsettled(self, shared: dict[str, Any], urls: list[str]) -> Iterator[str]:
-        """Those URLs of a fetcher's requests that are not skipped for their URLs alone.
+        """URLs of a fetcher's requests that are to be admitted; the pages of the others are settled.
 
         ``shared``: all else of the requests, without defaults.
         """

@@ -171,7 +171,7 @@ class FetcherHandler(BaseDownloadHandler):
             delivered,
             cycle.needs_callback(claim.page),
             cycle.follows(claim.page),
-            cycle.hidden_data.parts(cycle.store.request(claim.page)),
+            cycle.hidden_data.parts(cycle.store.request(claim.page)) if cycle.settings.skip_unchanged else (),
         )
 
     def _leads_to_seen(self, run: Run, request: Request, result: PageResult) -> bool:

@@ -145,9 +145,9 @@ class CycleRecord(TypedDict, total=False):
     varying_data: list[str]
     """Names of data that requests hand on with other values in other runs."""
     steady_data: dict[str, int]
+    """Name of such data -> how often it had the value of the run before, up to a few times."""
     hidden_data: dict[str, list[int]]
     """Part of answers, and callback -> trials that made the items of before, and others."""
-    """Name of such data -> how often it had the value of the run before, up to a few times."""
     traps: list[list[Any]]
     """Scopes of traps: site, start of the directory, whether URLs have a query."""
     repeats: list[list[Any]]

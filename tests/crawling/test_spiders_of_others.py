@@ -242,8 +242,9 @@ class Summary(Levels):
         crawler.signals.connect(self.idle, signals.spider_idle)
         return self
 
-    def parse_item(self, response: Any, day: int) -> None:  # type: ignore[override]
+    def parse_item(self, response: Any, day: int) -> Iterator[Any]:
         self.rows.append(("/" + response.url.split("/", 3)[3], day))
+        return iter(())
 
     def idle(self) -> None:
         if self.rows and not self.items:

@@ -173,23 +173,23 @@ from scrapy_gp4c.fetching import fetcher, fleet
 fleet.BATCH_S, fleet.SILENT_S = 0.6, 0.2
 
 class Link(fleet.DaskLink):
-    given, results, news = [], [], 0
+    give_times, results, replies = [], [], 0
 
     async def addresses(self):
-        return {"first", "second"} if self.given else {"first"}
+        return {"first", "second"} if self.give_times else {"first"}
 
     async def call(self, address, function, *arguments):
         if function is fetcher.open_crawl:
             return address, address, None
         if function is fetcher.give:
-            self.given.append(time.monotonic())
+            self.give_times.append(time.monotonic())
             for batch in pickle.loads(arguments[1]):
                 self.results += [(batch.name, number, pickle.dumps(PageResult(failed="it is none")))
                                  for number in range(len(batch.tasks))]
         elif function is fetcher.take:
-            await asyncio.sleep(0.05 if not self.given or address == "second" else 1000)
-            Link.news += 1
-            news = News(self.news, self.results, [], {}, {}, [], []) if address == "second" else None
+            await asyncio.sleep(0.05 if not self.give_times or address == "second" else 1000)
+            Link.replies += 1
+            news = News(self.replies, self.results, [], {}, {}, [], []) if address == "second" else None
             return pickle.dumps(Reply(fetcher.clock_s(), frozenset(), False, 0.0, news))
 
 class One(Spider):
@@ -202,7 +202,7 @@ process = CrawlerProcess({
 })
 process.crawl(One)
 process.start()
-print(Link.given[1] - Link.given[0])
+print(Link.give_times[1] - Link.give_times[0])
 """
 
 
