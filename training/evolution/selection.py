@@ -105,7 +105,8 @@ SELECTIONS: Final[dict[str, Callable[[Values, Values], float]]] = {
     ),
 }
 """Rules of the papers -> ``rule(training, validation)``; both float64 ``[cycles]``, higher is better; so is
-the result."""
+the result: the mean over the training cycles (``best``), or the sum (``sum``) or mean (``avg``) of both
+means, less the standard deviation over all cycles."""
 GUARDED: Final = "guarded"
 RULES: Final = (*SELECTIONS, GUARDED)
 NAMED_RUN: Final = -1
