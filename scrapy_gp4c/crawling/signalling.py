@@ -25,7 +25,7 @@ from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.notices.events import EventSource, PageChange, PageEvent, page_events
 from scrapy_gp4c.notices.sending import LIMIT_S
 from scrapy_gp4c.page_state.columns import PageRow
-from scrapy_gp4c.page_state.events import EVENTS, CycleEvents, kinds_of_visit, recorded_events
+from scrapy_gp4c.page_state.events import EVENTS, CycleEvents, events_of, recorded_events
 from scrapy_gp4c.page_state.outcomes import OUTCOMES, SAME, VISIT
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.records import CycleRecord, NewVisit
@@ -152,10 +152,17 @@ class SignalSender:
             self._listened_kinds = {kind for kind in EVENTS if self._hears(kind)}
         if not self._listened_kinds and not self._with_items:
             return  # as in most crawls: the arrays of one visit would cost more
-        for kind in kinds_of_visit(outcome, row.outcome, row.gone, self._cycle.settings.gone_after):
-            if kind in self._listened_kinds or self._with_items:
-                visit_number = self._cycle.number, self._cycle.recorded - 1
-                self._send(visit_number, self._event(kind, row, visit, info))
+        for event in page_events(self._events_of(row, visit), self._source(), lambda *_: diff_of(info)):
+            if event.kind in self._listened_kinds or self._with_items:
+                self._send((self._cycle.number, self._cycle.recorded - 1), event)
+
+    def _events_of(self, row: PageRow, visit: NewVisit) -> CycleEvents:
+        """Events of one visit; ``row``: its page before the visit."""
+        visits = np.frombuffer(visit.packed(), VISIT)
+        before = {name: np.array([getattr(row, name)]) for name in ("outcome", "gone", "X")}
+        previous_s = self._cycle.store.starts_s([row.last_attempt]).get(row.last_attempt, np.nan)
+        gone_after = self._cycle.settings.gone_after
+        return events_of(self._cycle.number, visits, before, np.array([previous_s]), gone_after)
 
     def _send(self, visit_number: VisitNumber, event: PageEvent) -> None:
         self._open[visit_number] += 1
@@ -194,24 +201,13 @@ class SignalSender:
         if not self._open[visit_number]:
             del self._open[visit_number]
 
-    def _event(self, kind: str, row: PageRow, visit: NewVisit, info: VisitInfo) -> PageEvent:
-        store = self._cycle.store
-        return self._source().event(
-            visit.page,
-            store.request(visit.page),
-            distance_bits=visit.distance,
-            kind=kind,
-            cycle=self._cycle.number,
-            time=visit.time,
-            previous_time=store.starts_s([row.last_attempt]).get(row.last_attempt),
-            outcome=visit.outcome,
-            changes=row.X + (visit.outcome == "changed"),
-            reason=visit.kind,
-            diff=tuple(info.diff().splitlines()) or None if kind == "changed" else None,
-        )
-
     def _source(self) -> EventSource:
         spider = self._crawler.spider
         assert spider is not None
         arguments = spider_arguments(spider, self._credentials)
         return EventSource(self._cycle.store, spider.name, self._credentials.url, arguments)
+
+
+def diff_of(info: VisitInfo) -> tuple[str, ...] | None:
+    """Differences from the text before, a line for each place; None: there are none."""
+    return tuple(info.diff().splitlines()) or None

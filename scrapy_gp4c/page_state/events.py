@@ -52,12 +52,6 @@ def event_masks(outcome: Array, before: Array, gone: Array, gone_after: int) -> 
     }
 
 
-def kinds_of_visit(outcome: int, before: int, gone: int, gone_after: int) -> list[str]:
-    """Kinds of the events of one visit, see `event_masks`."""
-    masks = event_masks(np.array([outcome]), np.array([before]), np.array([gone]), gone_after)
-    return [kind for kind in EVENTS if masks[kind][0]]
-
-
 def events_of(
     cycle: int, visits: Array, before: Mapping[str, Array], previous_s: Array, gone_after: int
 ) -> CycleEvents:

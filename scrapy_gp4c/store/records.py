@@ -4,6 +4,7 @@ Those that are JSON in the store are dictionaries with known keys: a key that is
 another version wrote stays, and so does their order, so that what was read is written back byte by byte.
 """
 
+import math
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple, Required, TypedDict
 
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from scrapy_gp4c.page_state.groupings import PageGroups
 from scrapy_gp4c.page_state.groups import KEPT_CYCLES
-from scrapy_gp4c.page_state.outcomes import NO_DISTANCE
+from scrapy_gp4c.page_state.outcomes import KINDS, NO_DISTANCE, OUTCOMES, VISIT_BYTES
 from scrapy_gp4c.scoring import hints, terminals
 
 Cuts = list[tuple[float, int] | None] | None
@@ -297,6 +298,14 @@ class NewVisit(NamedTuple):
     """Bytes of the body."""
     latency_s: float = 0.0
     """Time from the request to the response's headers; 0: not measured."""
+
+    def packed(self) -> bytes:
+        """Bytes of dtype `VISIT`; raises struct.error for a number that its field cannot hold."""
+        latency_ms = min(65_535, math.ceil(1000 * self.latency_s))
+        codes = KINDS.index(self.kind), OUTCOMES.index(self.outcome)
+        return VISIT_BYTES.pack(
+            self.time, self.fingerprint, self.page, self.bytes, latency_ms, *codes, self.distance
+        )
 
 
 TRUST: Final = np.dtype([("site", "<u8"), ("counts", "<f8", (len(hints.KINDS), 2, 2))])

@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import json
+import math
 import os
 import subprocess
 import sys
@@ -48,13 +49,15 @@ def make_project(
     return Project(ScrapySettings(values), "news")
 
 
-def scrapy_gp4c(directory: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+def scrapy_gp4c(
+    directory: Path, *arguments: object, stdout: Any = subprocess.PIPE
+) -> subprocess.CompletedProcess[str]:
     """Run ``scrapy gp4c`` in the project's directory."""
     command = [sys.executable, "-m", "scrapy", "gp4c", *map(str, arguments)]
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore", "TZ": "UTC"}
     return subprocess.run(
-        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+        command, cwd=directory, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=120, check=False,
+        env={**os.environ, "PYTHONWARNINGS": "ignore", "TZ": "UTC"},
+    )  # fmt: skip
 
 
 def in_process(project: Any, name: str, *arguments: object) -> None:
@@ -392,54 +395,57 @@ def test_urls_can_be_added_while_a_cycle_is_unfinished(project: Project, tmp_pat
 GOOD = ["h", "http://h.example/1", "1.0", json.dumps({"first_cycle": 1})]
 
 
-def stored(**request: Any) -> list[str]:
-    """The line of a page with such a stored request."""
-    return ["h", "http://h.example/2", "1.0", json.dumps({"first_cycle": 1, "request": request})]
+def stored(**request: Any) -> str:
+    """The JSON of a page with such a stored request."""
+    return json.dumps({"first_cycle": 1, "request": request})
+
+
+BAD_LINES = [
+    (["h", "http://h.example/2"], "expected site, page, bits and JSON"),
+    (["h", "http://h.example/2", "1x0", "{}"], "expected bits of '0', '1' and '.'; found '1x0'"),
+    (["h", "http://h.example/2", "1.", "{}"], "expected 3 bits as for 4 cycles; found 2"),
+    (["h", "nonsense", "1.0", "{}"], "nonsense"),
+    (GOOD, "comes a second time"),
+]
+BAD_JSON = [
+    ("{", "Expecting property name"),
+    ("[]", "expected an object"),
+    ('{"first_cycle": 3}', "must come before the first judged 2"),
+    ('{"first_cycle": "x"}', "first_cycle: expected a whole number; found 'x'"),
+    ('{"last_attempt": 9}', "expected cycles of at most 4"),
+    ('{"outcome": "first"}', "outcome: invalid enum value 'first'"),
+    ('{"fingerprint": "xyz"}', "fingerprint: "),
+    (f'{{"fingerprint": "{"f" * 100}"}}', "fingerprint: expected a text matching"),
+    ('{"fingerprint": 7}', "fingerprint: expected a text or null"),
+    ('{"fingerprint": "-1"}', "fingerprint: expected a text matching"),
+    ('{"failures": -1}', "failures: expected a whole number >= 0"),
+    ('{"gone": 256}', "gone: expected a whole number <= 255"),
+    ('{"entered": -3}', "entered: expected a whole number >= 0"),
+    ('{"first_cycle": true}', "expected a whole number"),
+    ('{"outcome": ["gone"]}', "outcome: expected a text"),
+    ('{"etag": 7}', "etag: expected a text or null"),
+    (stored(callback=7), "expected a text as the request's callback; found '7'"),
+    (stored(priority="x"), "expected a whole number as the request's priority; found 'x'"),
+    (stored(meta=[1]), "expected an object as the request's meta"),
+    (stored(headers={"Accept": "x"}), "expected a list as the request's headers"),
+    (stored(cookies=[1]), "expected an object as the request's cookies"),
+    (stored(url=7), "expected a text as the request's url; found '7'"),
+    ('{"claims": [[9, "sitemap", 2]]}', "expected cycles of at most 4"),
+    ('{"dq": [[2, 1], [1, 1]]}', "dq: expected each cycle once, in order; found"),
+]
+WRONG_VALUES: dict[str, list[Any]] = {
+    "claims": [1, [[1, "sitemap"]], [[1, "rumour", 2]], [[-1, "sitemap", 2]], [[1, ["sitemap"], 2]],
+               [[True, "sitemap", 2]]],
+    "seen_min": ["x", -1, 1e9],
+    "dq": ["x", [1], [[0, 1.0]], [[1.5, 1.0]], [[1, "a"]], [[1, math.nan]], [[1, 1e39]], [[1, True]]],
+    "weight": [-1, math.nan, 1e308, "3", True, None, [1]],
+}  # fmt: skip
+BAD_JSON += [(json.dumps({name: one}), f"{name}: ") for name, wrong in WRONG_VALUES.items() for one in wrong]
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
-    [
-        (["h", "http://h.example/2"], "expected site, page, bits and JSON"),
-        (["h", "http://h.example/2", "1x0", "{}"], "expected bits of '0', '1' and '.'; found '1x0'"),
-        (["h", "http://h.example/2", "1.", "{}"], "expected 3 bits as for 4 cycles; found 2"),
-        (["h", "nonsense", "1.0", "{}"], "nonsense"),
-        (["h", "http://h.example/2", "1.0", "{"], "Expecting property name"),
-        (["h", "http://h.example/2", "1.0", "[]"], "expected an object"),
-        (["h", "http://h.example/2", "1.0", '{"first_cycle": 3}'], "must come before the first judged 2"),
-        (
-            ["h", "http://h.example/2", "1.0", '{"first_cycle": "x"}'],
-            "first_cycle: expected a whole number; found 'x'",
-        ),
-        (["h", "http://h.example/2", "1.0", '{"last_attempt": 9}'], "expected cycles of at most 4"),
-        (["h", "http://h.example/2", "1.0", '{"outcome": "first"}'], "outcome: invalid enum value 'first'"),
-        (["h", "http://h.example/2", "1.0", '{"fingerprint": "xyz"}'], "fingerprint: "),
-        (
-            ["h", "http://h.example/2", "1.0", f'{{"fingerprint": "{"f" * 100}"}}'],
-            "fingerprint: expected a text matching",
-        ),
-        (
-            ["h", "http://h.example/2", "1.0", '{"fingerprint": 7}'],
-            "fingerprint: expected a text or null",
-        ),
-        (
-            ["h", "http://h.example/2", "1.0", '{"fingerprint": "-1"}'],
-            "fingerprint: expected a text matching",
-        ),
-        (["h", "http://h.example/2", "1.0", '{"failures": -1}'], "failures: expected a whole number >= 0"),
-        (["h", "http://h.example/2", "1.0", '{"gone": 256}'], "gone: expected a whole number <= 255"),
-        (["h", "http://h.example/2", "1.0", '{"entered": -3}'], "entered: expected a whole number >= 0"),
-        (["h", "http://h.example/2", "1.0", '{"first_cycle": true}'], "expected a whole number"),
-        (["h", "http://h.example/2", "1.0", '{"outcome": ["gone"]}'], "outcome: expected a text"),
-        (["h", "http://h.example/2", "1.0", '{"etag": 7}'], "etag: expected a text or null"),
-        (GOOD, "comes a second time"),
-        (stored(callback=7), "expected a text as the request's callback; found '7'"),
-        (stored(priority="x"), "expected a whole number as the request's priority; found 'x'"),
-        (stored(meta=[1]), "expected an object as the request's meta"),
-        (stored(headers={"Accept": "x"}), "expected a list as the request's headers"),
-        (stored(cookies=[1]), "expected an object as the request's cookies"),
-        (stored(url=7), "expected a text as the request's url; found '7'"),
-    ],
+    [*BAD_LINES, *((["h", "http://h.example/2", "1.0", state], message) for state, message in BAD_JSON)],
 )
 def test_a_bad_history_leaves_no_store(
     project: Project, tmp_path: Path, fields: list[str], message: str
@@ -522,18 +528,9 @@ def test_an_output_without_room_is_one_message(project_directory: Path, tmp_path
     store = f"GP4C_STORE={tmp_path / 'store'}"
     open_store(tmp_path / "store").close()
     for arguments in (("status",), ("export",), ("export", "-o", "/dev/full")):
-        command = [sys.executable, "-m", "scrapy", "gp4c", arguments[0], "news", *arguments[1:], "-s", store]
         with open("/dev/full", "wb") as full:
-            result = subprocess.run(
-                command,
-                cwd=project_directory,
-                env={**os.environ, "PYTHONWARNINGS": "ignore"},
-                stdout=full,
-                stderr=subprocess.PIPE,
-                text=True,
-                timeout=120,
-                check=False,
-            )
+            words = (arguments[0], "news", *arguments[1:], "-s", store)
+            result = scrapy_gp4c(project_directory, *words, stdout=full)
         assert result.returncode == 1
         assert result.stderr.startswith(f"scrapy gp4c {arguments[0]}: cannot write ")
         assert "No space left on device" in result.stderr

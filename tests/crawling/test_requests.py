@@ -4,6 +4,7 @@ import gzip
 import json
 import logging
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -489,26 +490,6 @@ def rebuilder(fingerprinter: Any) -> Rebuilder:
     return Rebuilder(crawler, Spider("s"), Credentials(SECRET_PARAMS))
 
 
-@given(st.lists(URLS, max_size=8), st.sampled_from((RequestFingerprinter, Other)))
-def test_keys_are_those_of_requests(urls: list[str], kind: Any) -> None:
-    """Of plain URLs and of others, whoever tells requests apart; 0 for what cannot be asked for."""
-    built = rebuilder(kind())
-    expected = []
-    for url in urls:
-        try:
-            expected.append(built.keys(Request(url))[0] if url.startswith(("http://", "https://")) else 0)
-        except ValueError:
-            expected.append(0)
-    assert built.url_keys(urls).tolist() == expected
-    assert built.url_keys(["http://h.example/a", *urls]).tolist()[1:] == expected
-
-
-def test_a_secret_is_no_part_of_a_key() -> None:
-    """As of requests: the page is the same whoever asks."""
-    keys = rebuilder(RequestFingerprinter()).url_keys
-    assert len(set(keys([f"http://h/a?token={number}" for number in range(3)]).tolist())) == 1
-
-
 def test_another_scrapy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The short way is taken if it gives the same for the first URL."""
     monkeypatch.setattr("scrapy_gp4c.crawling.requests.RequestFingerprinter", Other)
@@ -518,17 +499,18 @@ def test_another_scrapy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert keys(urls).tolist() == keys(urls).tolist() == expected
 
 
-@given(st.lists(st.one_of(URLS, PLAIN_URLS), max_size=8))
-@example(["http://h.example/a/../b", "http://h.example/./", "http://h.example:080/a"])
-def test_pages_are_told_apart_as_scrapy_does(urls: list[str]) -> None:
-    """The short way to a key gives what Scrapy's fingerprinter does, of every URL without a secret."""
-    built = rebuilder(RequestFingerprinter())
+@given(st.lists(st.one_of(URLS, PLAIN_URLS), max_size=8), st.sampled_from((RequestFingerprinter, Other)))
+@example(["http://h.example/a/../b", "http://h.example/./", "http://h.example:080/a"], RequestFingerprinter)
+def test_pages_are_told_apart_as_the_fingerprinter_does(urls: list[str], kind: Any) -> None:
+    """The short way to a key gives what Scrapy's does, or a user's own; 0 for what cannot be asked for."""
+    built, expected = rebuilder(kind()), []
     for url in urls:
-        try:
+        expected.append(0)
+        with suppress(ValueError):
             request = Request(url)
-        except ValueError:
-            continue
-        if built.credentials.url(request.url) == request.url:
-            key = page_key(RequestFingerprinter().fingerprint(request))
-            assert built.keys(request) == (key, key)
-            assert built.url_keys([url]).tolist() == [key if url.startswith(("http://", "https://")) else 0]
+            key, full_key = built.keys(request)
+            assert full_key == page_key(kind().fingerprint(request))
+            assert key == full_key or built.credentials.url(request.url) != request.url
+            expected[-1] = key if url.startswith(("http://", "https://")) else 0
+    assert built.url_keys(urls).tolist() == expected
+    assert built.url_keys(["http://h.example/a", *urls]).tolist()[1:] == expected

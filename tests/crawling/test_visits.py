@@ -285,20 +285,26 @@ LARGE = {
 }
 
 
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths of the pages that are read in the reactor's turns."""
+    paths: list[str] = []
+
+    def noted(response: Any, features: Any = None, **more: bool) -> PageReading:
+        paths.append(path_of(response.url))
+        return read(response, features, **more)
+
+    monkeypatch.setattr(visits, "read", noted)
+    return paths
+
+
 async def test_large_pages_are_fingerprinted_beside_the_reactor(
-    site: Site, store_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: Site, store_path: Path, made: list[str]
 ) -> None:
     """None in the reactor's turns, beside small ones; each has the outcome and the callback as ever.
 
     Nor is a page fingerprinted whose bytes are those of the visit before.
     """
-    here: list[str] = []
-
-    def noted(response: Any, features: Any = None, **more: bool) -> PageReading:
-        here.append(response.url)
-        return read(response, features, **more)
-
-    monkeypatch.setattr(visits, "read", noted)
     site.pages.update(LARGE)
     site.pages["/small"] = html(WORDS)
     urls = tuple(site.url(path) for path in (*LARGE, "/small"))
@@ -311,20 +317,13 @@ async def test_large_pages_are_fingerprinted_beside_the_reactor(
             expected[site.url("/3")] = "changed"
         assert crawler.spider.results == expected
         assert outcomes(store_path, cycle) == {path_of(url): [end] for url, end in expected.items()}
-    assert here == [site.url("/small")]
+    assert made == ["/small"]
 
 
 async def test_bytes_that_are_the_same_need_no_fingerprint(
-    site: Site, store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: Site, store_path: Path, tmp_path: Path, made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pages that stay, differ in a date, change and change back: what is recorded is the same."""
-    made: list[str] = []
-
-    def noted(response: Any, features: Any = None, **more: bool) -> PageReading:
-        made.append(path_of(response.url))
-        return read(response, features, **more)
-
-    monkeypatch.setattr(visits, "read", noted)
     texts = [WORDS, WORDS, WORDS + " anew", WORDS, WORDS]
     urls = tuple(site.url(path) for path in ("/same", "/dated", "/other", "/empty"))
     recorded = []
@@ -350,20 +349,14 @@ def words_of(response: Any) -> list[str]:
 
 
 async def test_the_same_bytes_under_other_settings_have_another_fingerprint(
-    site: Site, store_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: Site, store_path: Path, made: list[str]
 ) -> None:
     """With another GP4C_FEATURES, or Content-Type, it is made anew; for the user's own features always."""
-    made: list[str] = []
-
-    def noted(response: Any, features: Any = None, **more: bool) -> PageReading:
-        made.append(path_of(response.url))
-        return read(response, features, **more)
 
     def page(request: ServerRequest) -> bytes:
         request.setHeader("Content-Type", served["kind"])
         return html(f"{WORDS}</p><main>and more</main><p>").encode()
 
-    monkeypatch.setattr(visits, "read", noted)
     site.pages["/"] = page
     served = {"kind": ""}
     main, dotted = "scrapy_gp4c.fingerprint.main_features", "tests.crawling.test_visits.words_of"

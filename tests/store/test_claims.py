@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scrapy_gp4c.errors import ImportFileError
 from scrapy_gp4c.page_state.columns import EXTRAS
 from scrapy_gp4c.store import export
 from scrapy_gp4c.store.lmdb_store.recover import recover
@@ -68,29 +67,6 @@ def test_an_export_keeps_all_of_it(batch: int, tmp_path: Path) -> None:
     assert content(tmp_path / "s") == content(tmp_path / "t")
     with Store(tmp_path / "t") as store:
         assert store.verify() == []
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        '{"claims": 1}',
-        '{"claims": [[1, "sitemap"]]}',
-        '{"claims": [[1, "rumour", 2]]}',
-        '{"claims": [[-1, "sitemap", 2]]}',
-        '{"claims": [[9, "sitemap", 2]]}',
-        '{"claims": [[1, ["sitemap"], 2]]}',
-        '{"claims": [[true, "sitemap", 2]]}',
-        '{"seen_min": "x"}',
-        '{"seen_min": -1}',
-        '{"seen_min": 1e9}',
-    ],
-)
-def test_a_line_with_wrong_claims_is_named(wrong: str, tmp_path: Path) -> None:
-    """And nothing is imported."""
-    line = f"h\thttp://h/0.html\t01\t{wrong}"
-    with pytest.raises(ImportFileError, match="line 1"):
-        import_history(tmp_path / "t", "x", [(1, line)], to_page)
-    assert not (tmp_path / "t").exists()
 
 
 def test_a_repair_keeps_all_of_it(tmp_path: Path) -> None:

@@ -146,6 +146,12 @@ def kind_of(page: int) -> str:
     return "warmup" if page % 2 else "ranked"
 
 
+def visit_of(page: int, outcome: str, fingerprint: int) -> NewVisit:
+    """A visit whose size and latency follow from its fingerprint."""
+    kind, latency_s = kind_of(page), fingerprint % 3 / 1000
+    return NewVisit(page, outcome, 1.5, kind, fingerprint, bytes=fingerprint % 5, latency_s=latency_s)
+
+
 class StoreMachine(RuleBasedStateMachine):
     """Calls in any order; every invariant compares the store with the model."""
 
@@ -246,17 +252,7 @@ class StoreMachine(RuleBasedStateMachine):
             with pytest.raises(ValueError, match="already"):
                 self.store.record(NewVisit(page, outcome, time=0.0))
         else:
-            self.store.record(
-                NewVisit(
-                    page,
-                    outcome,
-                    time=1.5,
-                    fingerprint=fingerprint,
-                    kind=kind_of(page),
-                    bytes=fingerprint % 5,
-                    latency_s=fingerprint % 3 / 1000,
-                )
-            )
+            self.store.record(visit_of(page, outcome, fingerprint))
             self.open[page] = outcome, fingerprint
 
     @precondition(lambda self: self.pages)
@@ -312,17 +308,7 @@ class StoreMachine(RuleBasedStateMachine):
             for page, outcome in enumerate(of_page[: len(self.pages)]):
                 if outcome is not None and page not in self.open:
                     fingerprint = self._key(page + 97 * number)
-                    self.store.record(
-                        NewVisit(
-                            page,
-                            outcome,
-                            1.5,
-                            fingerprint=fingerprint,
-                            kind=kind_of(page),
-                            bytes=fingerprint % 5,
-                            latency_s=fingerprint % 3 / 1000,
-                        )
-                    )
+                    self.store.record(visit_of(page, outcome, fingerprint))
                     self.open[page] = outcome, fingerprint
             if reopen:
                 self.reopen()

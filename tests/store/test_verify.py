@@ -10,7 +10,7 @@ import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from scrapy_gp4c.page_state import columns
-from scrapy_gp4c.page_state.columns import Columns, pack
+from scrapy_gp4c.page_state.columns import pack
 from scrapy_gp4c.page_state.groups import GROUP, GROUP_VISITS
 from scrapy_gp4c.page_state.outcomes import PLAN, VISIT
 from scrapy_gp4c.store.lmdb_store.environment import DATA, TABLES, U32, Table
@@ -58,12 +58,22 @@ def spoil(path: Path, name: str, keys: list[bytes] | None = None) -> int:
     return len(rows)
 
 
-def rewrite(path: Path, name: str, key: bytes, value: bytes | None) -> None:
-    """Write a value, with the right checksum, as a mistake of ours would; None: delete it."""
+Change = Callable[[lmdb.Transaction, Table], object]
+
+
+def change_table(path: Path, name: str, change: Change) -> None:
+    """Change a table as a mistake in our code would: what it writes has the right checksum."""
     with lmdb.open(str(path), max_dbs=32, map_size=2**30) as environment:
         table = Table(path, name, environment.open_db(name.encode()))
         with environment.begin(write=True) as txn:
-            table.delete(txn, key) if value is None else table.put(txn, key, value)
+            change(txn, table)
+
+
+def rewrite(path: Path, name: str, key: bytes, value: bytes | None) -> None:
+    """Write a value; None: delete it."""
+    change_table(
+        path, name, lambda txn, db: db.delete(txn, key) if value is None else db.put(txn, key, value)
+    )
 
 
 def test_nothing_is_wrong_with_a_sound_store(sound: Path) -> None:
@@ -191,30 +201,12 @@ def test_a_fold_that_was_killed_is_no_damage(tmp_path: Path) -> None:
     assert said == {"", "the fold of cycle 1 is under way"}
 
 
-def _break(path: Path, name: str, change: Callable[[lmdb.Transaction, Table], object]) -> None:
-    """Change a table as a mistake in our code would: what it writes has the right checksum."""
-    with lmdb.open(str(path), max_dbs=32, map_size=2**30) as environment:
-        table = Table(path, name, environment.open_db(name.encode()))
-        with environment.begin(write=True) as txn:
-            change(txn, table)
-
-
-def _writable(block: memoryview) -> Columns:
-    return {name: column.copy() for name, column in columns.unpack(block).items()}
-
-
-def _count_more(txn: lmdb.Transaction, db: Table) -> None:
-    block = _writable(db.view(txn, b"\0\0\0\0"))
-    block["X"][4] += 1
-    db.put(txn, b"\0\0\0\0", columns.pack(block))
-
-
-def _change(name: str) -> Callable[[lmdb.Transaction, Table], object]:
+def _change(name: str) -> Change:
     """Alter one column of page 2."""
 
     def change(txn: lmdb.Transaction, db: Table) -> None:
-        block = _writable(db.view(txn, b"\0\0\0\0"))
-        block[name][2] += 1
+        block = columns.unpack(db.view(txn, b"\0\0\0\0"))
+        block[name] = block[name] + (np.arange(len(block[name])) == 2)
         db.put(txn, b"\0\0\0\0", columns.pack(block))
 
     return change
@@ -243,8 +235,8 @@ def _double_visit(txn: lmdb.Transaction, db: Table) -> None:
     db.put(txn, key, bytes(value) + bytes(value[: VISIT.itemsize]))
 
 
-BREAKS: dict[str, tuple[str, Callable[[lmdb.Transaction, Table], object]]] = {
-    "has X": ("columns", _count_more),
+BREAKS: dict[str, tuple[str, Change]] = {
+    "has X": ("columns", _change("X")),
     "no request": ("urls", lambda txn, db: db.delete(txn, b"\0\0\0\2")),
     "two visits of one page": ("visits", _double_visit),
     "the plan should have 2 pages; found 0": ("plans", lambda txn, db: db.drop(txn)),
@@ -285,6 +277,6 @@ def test_verify_finds_what_does_not_fit(tmp_path: Path, expected: str) -> None:
         plan["page"] = [3, 1]
         store.add_round(plan, seen=0)
         assert store.verify() == []
-    _break(path, *BREAKS[expected])
+    change_table(path, *BREAKS[expected])
     with Store(path, readonly=True) as store:
         assert any(expected in problem for problem in store.verify())

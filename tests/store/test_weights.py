@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.errors import ImportFileError
 from scrapy_gp4c.scoring.sizes import size_class
 from scrapy_gp4c.store import export
 from scrapy_gp4c.store.lmdb_store.environment import U32
@@ -127,15 +126,6 @@ def test_an_export_keeps_weights(batch: int, tmp_path: Path) -> None:
     assert sum('"size"' in line for line in lines) == PAGES
     import_history(tmp_path / "t", "x", enumerate(lines, 1), to_page, pages_per_batch=batch)
     assert weights_of(tmp_path / "t") == expected
-
-
-def test_a_line_with_a_wrong_weight_is_named(tmp_path: Path) -> None:
-    """And nothing is imported."""
-    for wrong in ("-1", "NaN", "1e308", '"3"', "true", "null", "[1]"):
-        line = f'h\thttp://h/0\t01\t{{"first_cycle": 1, "weight": {wrong}}}'
-        with pytest.raises(ImportFileError, match=r"line 1: weight: expected a number.*; found "):
-            import_history(tmp_path / "t", "x", [(1, line)], to_page)
-    assert not (tmp_path / "t").exists()
 
 
 def test_forgetting_pages_keeps_the_weights_of_the_others(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ A plan is written round by round, each in one transaction with the cycle's recor
 
 import dataclasses
 import json
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BytesIO
@@ -31,7 +30,7 @@ from scrapy_gp4c.page_state.claims import CLAIM, NO_NOTES, NOTE, WHAT, weights_s
 from scrapy_gp4c.page_state.columns import PageRow, unpack
 from scrapy_gp4c.page_state.groupings import PageGroups
 from scrapy_gp4c.page_state.groups import place_of_url
-from scrapy_gp4c.page_state.outcomes import DOUBTFUL, KINDS, NO_DISTANCE, OUTCOMES, VISIT, VISIT_BYTES
+from scrapy_gp4c.page_state.outcomes import DOUBTFUL, NO_DISTANCE, VISIT
 from scrapy_gp4c.scoring import hints
 from scrapy_gp4c.scoring.weights import DEFAULT_WEIGHT
 from scrapy_gp4c.store.lmdb_store import fold
@@ -392,16 +391,13 @@ class Store(Tables):
         Raises ValueError for a second visit of a page in one cycle, struct.error for a number that its field
         cannot hold, StoreFullError when a commit fails: the visit is kept for the next one.
         """
-        page, outcome, time, kind, fingerprint, distance, bytes, latency_s = visit
         self.require()
-        self._check(page)
-        if self._visited[page]:
-            raise ValueError(f"page {page} was visited in this cycle already")
-        latency_ms = min(65_535, math.ceil(1000 * latency_s))
-        codes = KINDS.index(kind), OUTCOMES.index(outcome)
+        self._check(visit.page)
+        if self._visited[visit.page]:
+            raise ValueError(f"page {visit.page} was visited in this cycle already")
         visits = self._buffer.visits
-        visits.append(VISIT_BYTES.pack(time, fingerprint, page, bytes, latency_ms, *codes, distance))
-        self._visited[page] = 1
+        visits.append(visit.packed())
+        self._visited[visit.page] = 1
         if len(visits) >= self.sizes.commit_visits:
             self.commit()
 
