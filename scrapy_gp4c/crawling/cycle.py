@@ -1155,7 +1155,7 @@ class Cycle:
             self.on_delivered(held.row, new, held.info)
 
     def _note_items(self, held: HeldVisit) -> None:
-        """Keep the checksum of the items of a delivered visit, and whether the page needs its callback on."""
+        """Keep the checksum of a delivered visit's items; a callback needed once is needed no more."""
         page = held.claim.page
         stored, packed = self.store.request(page), self.store.copy_notes(page)
         if held.is_reached and packed is not None:

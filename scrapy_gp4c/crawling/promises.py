@@ -42,7 +42,7 @@ class CycleTimes(NamedTuple):
 
     @classmethod
     def of(cls, records: Sequence[CycleRecord], cycle: int) -> CycleTimes:
-        """Clock of a cycle that is open, or will be begun now or later."""
+        """Times of a cycle that is open or still to come, by the records of the cycles before."""
         starts_s = np.full(cycle + 1, np.nan)
         for record in records:
             if record["cycle"] <= cycle and (started := record.get("started")) is not None:

@@ -181,7 +181,10 @@ class UrlParts:
             self._store.amend_record(url_parts=self._before)
 
     def _is_cursor(self, part: str, name: int) -> bool:
-        """Whether new pages lead on by values of a part; ``name``: hash of their URLs without it."""
+        """Whether a part of URLs is a cursor, by whose next value each new page is found.
+
+        ``name``: hash of the URLs without that part.
+        """
         pages = len(self._now[part].get(name, ()))
         return 1 < pages <= 2 * self._chained[part, name] + 2
 

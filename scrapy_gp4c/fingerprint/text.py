@@ -849,7 +849,7 @@ def _mark_dates(document: LexborNode, tags: frozenset[str]) -> None:
 
 
 def _mark_value(cells: list[LexborNode]) -> None:
-    """Mark the date in the second of two cells as a statement unless the first, its label, says update."""
+    """Mark a date in a table's second cell as a statement, unless the label in the first says "updated"."""
     if len(cells) != 2 or (inner := cells[1].child) is None:
         return
     label, text = (cell.text(separator=" ", strip=True) for cell in cells)
@@ -914,7 +914,7 @@ def _notices(document: LexborNode) -> Iterator[LexborNode]:
 
 @lru_cache(16384)
 def _has_meaning(name: bytes) -> bool:
-    """Whether a class or id tells of an element that it is left out, or a moment."""
+    """Whether a class or id says that its element is left out, or that it holds a moment."""
     text = name.decode("utf-8", "replace")
     if '"' in text or "\\" in text or "\ufffd" in text:
         return False

@@ -161,7 +161,7 @@ def lifts(counts: Floats, pages: Array) -> Floats:
 
 
 def holds(counts: Floats) -> npt.NDArray[np.bool_]:
-    """Sites and kinds whose claims make a change likelier, by two deviations: bool ``[S, kinds]``."""
+    """Sites and kinds whose claims make a change likelier by two standard deviations: bool ``[S, kinds]``."""
     _, difference, variance = _posterior(counts, of_all_sites(counts))
     return np.asarray(difference > 2.0 * np.sqrt(variance))
 

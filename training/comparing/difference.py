@@ -97,7 +97,7 @@ def differ(
     others: Sequence[str],
     crawl: CrawlChoices,
 ) -> Difference:
-    """Comparison of two score functions, given for every test set, on these test sets together."""
+    """Comparison of two score functions over several test sets; both may be others for each set."""
     common, ones, twos, one_alone, other_alone = [], [], [], [], []
     site_counts: dict[str, list[int]] = {}
     for history, text, other in zip(histories, texts, others, strict=True):

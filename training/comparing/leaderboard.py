@@ -109,10 +109,10 @@ def leaderboard(
     first_cycle: int = 1,
     advance: Callable[[], object] = lambda: None,
 ) -> Leaderboard:
-    """Leaderboard of replays as by `evaluate` with seeds ``crawl.seed``, ``crawl.seed + 1``, ...; errors as
-    there.
+    """Leaderboard of score functions and policies by their replays with several seeds.
 
-    The default, or `STAND_IN` where the history cannot replay it, joins the rows as their reference.
+    The seeds are ``crawl.seed``, ``crawl.seed + 1``, and so on. The reference row is the default function,
+    or `STAND_IN` where the history cannot replay that one. Raises what `evaluate` raises.
     """
     if seeds < 1:
         raise HistoryError(f"--seeds: expected a whole number of at least 1; found {seeds}")

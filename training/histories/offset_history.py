@@ -341,7 +341,7 @@ def _by_cycle(page: Ints, offset: Floats, pairs: list[Floats], cycle_days: float
 
 
 def _best_start(first: Ints, cycles: int) -> int:
-    """Cycle of the first copies with which most outcomes, pages x cycles, follow."""
+    """First cycle of a history that has most outcomes: pages fetched by then, times the cycles after it."""
     entered = np.cumsum(np.bincount(first, minlength=cycles)[: cycles - 1])
     if not len(entered) or not entered.any():
         raise HistoryError("all visits are of one cycle: choose shorter ones by --cycle")

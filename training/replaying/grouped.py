@@ -300,7 +300,7 @@ MOST_BATCHED: Final = 8
 
 
 class BatchMember(NamedTuple):
-    """Replay of a batch, and the numbers of the functions that share it."""
+    """One replay of a batch, and the functions that it stands for: so far they have chosen the same pages."""
 
     path: ReplayPath
     functions: list[int]

@@ -139,7 +139,10 @@ def numbering_of(tables: Tables) -> Numbering:
 def _append_new(
     tables: Tables, numbering: Numbering, pages: Sequence[tuple[int, bytes]], entered: int
 ) -> None:
-    """Append pages that were never visited, (key, JSON request), and became known in a cycle; 0: in none."""
+    """Append pages without a visit, given by key and JSON request.
+
+    ``entered``: cycle that found them, 0: none did.
+    """
     state = columns.new_columns(np.array([key for key, _ in pages], np.uint64))
     state["entered"][:] = entered
     append_pages(tables, numbering, [request for _, request in pages], state)
