@@ -100,8 +100,8 @@ def calendar_text(source: str) -> str | None:
 
 def script_data(script: str) -> Iterator[str]:
     """Yield the texts of the values that a script assigns, passes on or is."""
-    if script.lstrip()[:1] in ("{", "[", '"') and (whole := data_text(script)) is not None:
-        yield whole
+    if script.lstrip()[:1] in ("{", "[", '"') and (text := data_text(script)) is not None:
+        yield text
         return
     has_data = False
     position = 0

@@ -627,7 +627,7 @@ def _reasons_of_much(left_out: list[LeftOut], remaining: str) -> set[str]:
         sizes[reason] = sizes.get(reason, 0) + len(text)
     total, size = sum(sizes.values()), len(remaining.strip())
     # Characters, which cost nothing to count and are fair to scripts without spaces.
-    return {reason for reason, own in sizes.items() if own and size <= max(3 * own - total, 0)}
+    return {reason for reason, taken in sizes.items() if taken and size <= max(3 * taken - total, 0)}
 
 
 def _take_out(

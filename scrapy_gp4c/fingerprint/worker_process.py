@@ -217,14 +217,14 @@ class _Page(msgspec.Struct, array_like=True):
 _CUT: Final = msgspec.msgpack.Decoder(CutBody | None)
 
 
-def _page(response: Response, encoding: str, *given: Any, **parts: Any) -> _Page:
+def _page(response: Response, encoding: str, *fields: Any, **parts: Any) -> _Page:
     is_pdf = response.body.startswith(PDF_MAGIC)
     return _Page(
         next(number for number, one in enumerate(_CLASSES) if isinstance(response, one)),
         encoding,
         response.headers.get(b"Content-Type") or b"",
         memoryview(response.body)[: (MAX_PDF_BYTES if is_pdf else MAX_SOURCE_BYTES) + 1],
-        *given,
+        *fields,
         **parts,
     )
 

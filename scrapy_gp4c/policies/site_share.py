@@ -85,8 +85,8 @@ class SharedBudget:
             if not selections:
                 if inside.all():
                     return chosen
-                surplus = _some(chosen, ~inside)
-            selections.append(_some(selection, inside))
+                surplus = _rows_of_selection(chosen, ~inside)
+            selections.append(_rows_of_selection(selection, inside))
             visits = visits + _count(sites, selections[-1].pages)
             taken = np.concatenate([one.pages for one in selections])
             has_room = visits < limit
@@ -96,8 +96,8 @@ class SharedBudget:
             selection = self.policy.plan(round._replace(remaining=round.remaining - len(taken)), others)
             if not len(selection.pages):
                 break
-            selection = _some(selection, slice(pages_to_choose - len(taken)))
-        selections.append(_some(surplus, slice(pages_to_choose - len(taken))))
+            selection = _rows_of_selection(selection, slice(pages_to_choose - len(taken)))
+        selections.append(_rows_of_selection(surplus, slice(pages_to_choose - len(taken))))
         pages, scores = (
             np.concatenate(column) for column in zip(*(one[:2] for one in selections), strict=True)
         )
@@ -147,7 +147,7 @@ def _first_of_sites(site: npt.NDArray[np.intp], room: npt.NDArray[np.intp]) -> B
     return inside
 
 
-def _some(chosen: Selection, rows: Bools | slice) -> Selection:
+def _rows_of_selection(chosen: Selection, rows: Bools | slice) -> Selection:
     kinds = None if chosen.kinds is None else chosen.kinds[rows]
     return Selection(chosen.pages[rows], chosen.scores[rows], None, kinds)
 

@@ -63,9 +63,9 @@ def is_hub(state: Mapping[str, Array], cycle: int) -> npt.NDArray[np.bool_]:
     """
     hubs = (state["found_by"] == START) | (state["brought_sum"] != 0)
     rows = np.flatnonzero(hubs)  # few in most crawls, and only these need a rate
-    few = {name: state[name][rows] for name in ("brought_sum", "brought_cycles", "last_cycle")}
-    expected, has_yield = rate(few, cycle), few["brought_sum"] >= LEAST_BROUGHT
-    promises = expected * (cycle - few["last_cycle"]) >= LEAST_EXPECTED
+    of_hubs = {name: state[name][rows] for name in ("brought_sum", "brought_cycles", "last_cycle")}
+    expected, has_yield = rate(of_hubs, cycle), of_hubs["brought_sum"] >= LEAST_BROUGHT
+    promises = expected * (cycle - of_hubs["last_cycle"]) >= LEAST_EXPECTED
     is_start = state["found_by"][rows] == START
     hubs[rows] = promises & (has_yield | (is_start & (expected >= LEAST_EXPECTED)))
     return np.asarray(hubs)

@@ -215,12 +215,12 @@ class SearchIndex:
         self._connection = FILE.connect(path)
         try:
             with FILE.translated(path):
-                self._own(store_id)
+                self._fit_store_and_log(store_id)
         except BaseException:
             self._connection.close()
             raise
 
-    def _own(self, store_id: str) -> None:
+    def _fit_store_and_log(self, store_id: str) -> None:
         stored = self._about()
         if stored.setdefault("store_id", store_id) != store_id:
             raise FILE.unusable(self.path, "belongs to another store")

@@ -394,8 +394,8 @@ def promote(
     if decision.promoted:
         judged = {name: value for name, value in asdict(decision).items() if value is not None}
         instead = {"instead_of": champion.formula, "instead_of_sha256": champion.sha256}
-        best, told = learned.best, {"promotion": {**judged, **instead}}
-        write_score(path, best.text, best.table[LEARNED], choices, history, told)
+        best, about = learned.best, {"promotion": {**judged, **instead}}
+        write_score(path, best.text, best.table[LEARNED], choices, history, about)
     for line in (
         f"in use:     {champion.formula}",
         f"challenger: {challenger.formula}",

@@ -362,8 +362,8 @@ def others(choices: Choices, prepared: PreparedHistory) -> dict[str, str]:
     Left out are those that the history cannot replay.
     """
     names = choices.parameters.terminals
-    around = named_functions(names) if uses_related_pages(names) else ()
-    texts = dict.fromkeys((choices.in_use, *PURPOSES, *BASELINES, *around, metrics.ORACLE))
+    of_related = named_functions(names) if uses_related_pages(names) else ()
+    texts = dict.fromkeys((choices.in_use, *PURPOSES, *BASELINES, *of_related, metrics.ORACLE))
     return {text: text for text in texts if can_replay(prepared, load(text))}
 
 
