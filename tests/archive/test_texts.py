@@ -89,7 +89,7 @@ class Model(RuleBasedStateMachine):
 
 
 Model.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=15, suppress_health_check=[HealthCheck.too_slow], deadline=None
+    max_examples=25, stateful_step_count=15, suppress_health_check=[HealthCheck.too_slow]
 )
 TestModel = Model.TestCase
 

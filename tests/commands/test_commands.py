@@ -236,7 +236,6 @@ requests_strategy = st.fixed_dictionaries(
 )
 @settings(
     max_examples=15,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_export_import_export_is_the_same(

@@ -15,7 +15,7 @@ from training.replaying.replay import replay
 CRAWL = Choices(budget=0.1).crawl()
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 50), text=st.sampled_from(("t * X", "random", "gad", "t / (n + 1.0)")))
 def test_visits_are_those_of_the_replay(seed: int, text: str) -> None:
     """Per cycle there are k visits with the replay's changes; states follow from the visits before."""

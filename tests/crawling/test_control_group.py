@@ -103,7 +103,7 @@ def random_web(seed: int, pages: int, cycles: int) -> tuple[np.ndarray, np.ndarr
     return texts, rng.integers(0, 2**64, pages, dtype=np.uint64)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     st.integers(0, 1000), st.integers(1, 3), st.sampled_from(["t*X", "age", "nad", "random"]), st.booleans()
 )
@@ -157,7 +157,7 @@ def test_shadows_equal_a_model(seed: int, warmup: int, score: str, failures: boo
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(st.integers(0, 1000), st.sampled_from(["top_k", "rounds(rounds=3)"]), st.booleans())
 def test_shadows_are_told_of_related_pages_as_if_their_own_were_no_panel_page(
     seed: int, policy: str, failures: bool

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.crawling import feeding
@@ -79,7 +79,6 @@ def drain(front: Frontier, window: int, in_flight: int) -> list[int]:
             feed(host)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 6), max_size=200),
     st.integers(1, 5),

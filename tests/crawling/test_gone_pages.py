@@ -133,7 +133,7 @@ STATE = st.fixed_dictionaries(
     st.sampled_from([0.05, 0.25, 1.0, 1, 3]),
     st.sampled_from([0, 1, 24]),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_from_any_state_a_page_is_visited_again_within_33_cycles(
     states: list[dict[str, int]], budget: float, alone_cycles: int
 ) -> None:

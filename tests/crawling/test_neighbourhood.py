@@ -36,7 +36,7 @@ SITES = st.sampled_from(["x.example", "y.example"])
 
 
 @given(st.lists(st.tuples(SITES, PATHS), min_size=1, max_size=30), st.sampled_from([1, 3, 1_000]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_tree_of_a_store_is_that_of_its_urls(
     tmp_path_factory: pytest.TempPathFactory, places: list[tuple[str, str]], size: int
 ) -> None:

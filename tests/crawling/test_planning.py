@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scrapy.settings import Settings as ScrapySettings
 
@@ -162,7 +162,6 @@ WEBS = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(WEBS, st.lists(ROW, max_size=40, unique_by=lambda row: row["key"]), st.integers(1, 10))
 def test_plan_equals_the_model(given_settings: dict[str, Any], rows: list[Row], block_rows: int) -> None:
     """Kinds, order, ties, budget, caps, back-off and gone pages, whatever the pages' state."""

@@ -54,7 +54,7 @@ def same(one: DiscoveryCandidate, other: DiscoveryCandidate) -> bool:
     return one[:4] == other[:4] and one.replayed.current.tobytes() == other.replayed.current.tobytes()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 2**32), st.integers(2, 14))
 def test_a_part_has_what_could_be_known_of_it(seed: int, last: int) -> None:
     """Pages born by its end with whoever leads to them, their changes and claims up to it."""

@@ -187,7 +187,7 @@ def test_sites_are_top_directories_when_there_are_several(tmp_path):
     ]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.data())
 def test_the_history_equals_that_of_downloads_by_hand(tmp_path_factory, data):
     """Any edits: the bits are those of comparing the repository's files at the end of every cycle."""

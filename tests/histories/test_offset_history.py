@@ -49,7 +49,7 @@ def crawl(seed: int, pages: int = 40, days: float = 30.0) -> list[tuple[str, str
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_the_history_agrees_with_every_visit(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     """Seen through the visits, cycles say what visits found; unchanged ones settle all cycles before."""
     rows = crawl(seed)

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.page_state import groupings
@@ -62,7 +62,6 @@ VISITS = st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_s
 
 
 @given(VISITS, st.integers(1, 20), st.sampled_from(["visits", "cycles"]))
-@settings(deadline=None)
 def test_terminals_are_the_printed_sums(visits: list[tuple[int, bool]], t: int, clock: str) -> None:
     """n, X, t, CG, NAD, SAD, AAD and GAD of the journal, section 5.1, to 2e-15.
 
@@ -190,7 +189,6 @@ SEGMENTS = st.lists(st.sampled_from("ab"), max_size=3)
 
 
 @given(st.lists(SEGMENTS, min_size=2, max_size=9), st.integers(-4, 5))
-@settings(deadline=None)
 def test_distances_in_directories(folders: list[list[str]], d: int) -> None:
     """Within d of the first page are the pages that equation 2 puts there, the nearest first."""
     addresses = ["/".join(["h", *folder, f"{number}.html"]) for number, folder in enumerate(folders)]
@@ -225,7 +223,6 @@ def hops(links: list[tuple[int, int]], begin: int) -> dict[int, int]:
 
 
 @given(LINKS, st.integers(-4, 4))
-@settings(deadline=None)
 def test_distances_along_links(links: list[tuple[int, int]], d: int) -> None:
     """d_LB (T, eq. 1): h hops along the links, -h against them, 0 for pages with a common parent.
 
@@ -245,7 +242,6 @@ def test_distances_along_links(links: list[tuple[int, int]], d: int) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=2, max_size=8, unique=True))
-@settings(deadline=None)
 def test_distances_of_clusters(centres: list[tuple[int, int]]) -> None:
     """d_CB (T, section 4.3): 0 within a cluster, 1 for the one with the nearest centroid, 2 for the next."""
 
@@ -290,7 +286,6 @@ def test_page_rank_is_equation_9(links: list[tuple[int, int]]) -> None:
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=30), st.booleans(), st.integers(0, 10))
-@settings(deadline=None)
 def test_adaptive_probabilities(history: list[bool], changed: bool, popular: int) -> None:
     """phi of a sample: its change (T, eq. 3), its history (eqs. 5 to 8) and its PageRank (section 6.2).
 

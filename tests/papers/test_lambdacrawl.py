@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.histories.test_offset_history import crawl, write
@@ -29,7 +29,6 @@ def sources_of(pages: list[tuple[int, float, bool]]) -> Sources:
 
 
 @given(PAGES)
-@settings(deadline=None)
 def test_visits_solve_equation_5(pages: list[tuple[int, float, bool]]) -> None:
     """rho = (sqrt(rate^2 + 4 weight rate / lambda) - rate) / 2 with one lambda, and the budget is spent."""
     sources = sources_of(pages)
@@ -41,7 +40,6 @@ def test_visits_solve_equation_5(pages: list[tuple[int, float, bool]]) -> None:
 
 
 @given(PAGES, st.floats(0.05, 0.95))
-@settings(deadline=None)
 def test_probabilities_are_those_of_algorithm_2(pages: list[tuple[int, float, bool]], share: float) -> None:
     """Saturated pages leave the sum, and the others share what budget is left, until none saturates."""
     sources = sources_of([(weight, rate, True) for weight, rate, _ in pages])

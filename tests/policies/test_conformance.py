@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.page_state import groupings
@@ -159,7 +159,6 @@ def test_planning_changes_nothing_it_is_shown(text: str, web: dict[str, Any], k:
 
 
 @given(web=evidence(), k=st.integers(0, 60), rounds=st.integers(1, 9))
-@settings(deadline=None)
 def test_rounds_visit_what_top_k_visits(web: dict[str, Any], k: int, rounds: int) -> None:
     """Scores of a page's own past are the same in every round: so are the pages, and their order."""
     one, other = plans(f"rounds(rounds={rounds})", web, k), plans("top_k", web, k)
@@ -173,7 +172,6 @@ def test_rounds_visit_what_top_k_visits(web: dict[str, Any], k: int, rounds: int
 
 
 @given(web=evidence(), k=st.integers(0, 60))
-@settings(deadline=None)
 def test_the_second_round_knows_what_the_first_found(web: dict[str, Any], k: int) -> None:
     """The tests' own policy visits only hosts with changes, and all of them that the budget allows."""
     first, second = plans(OWN_POLICY, web, k)

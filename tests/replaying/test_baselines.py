@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.arrays import Floats
@@ -55,7 +55,6 @@ shares = st.floats(0.005, 0.995)
 
 
 @given(objectives, change_rates, shares)
-@settings(deadline=None)
 def test_visits_add_up_to_the_budget(name: str, rates: Floats, share: float) -> None:
     """And no page is visited less than never or more than once a cycle."""
     visits = allocate(VALUES[name][0], rates, share * len(rates))
@@ -64,7 +63,6 @@ def test_visits_add_up_to_the_budget(name: str, rates: Floats, share: float) -> 
 
 
 @given(objectives, change_rates, shares)
-@settings(deadline=None)
 def test_the_first_order_condition_holds(name: str, rates: Floats, share: float) -> None:
     """All pages between the bounds gain the same; those never visited would gain less, those always, more."""
     objective = VALUES[name][0]
@@ -89,7 +87,6 @@ def test_the_gain_is_the_derivative_of_the_objective(name: str, rate: float, vis
 
 
 @given(objectives, change_rates, shares, st.data())
-@settings(deadline=None)
 def test_no_other_way_to_spend_the_budget_is_better(
     name: str, rates: Floats, share: float, data: st.DataObject
 ) -> None:

@@ -188,7 +188,7 @@ def visits(history_: ChangeHistory, policy: str, k: int, by_rounds: bool) -> lis
     pages=st.integers(1, 120),
     share=st.floats(0, 1),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_a_compiled_cycle_is_that_of_the_policy(policy: str, seed: int, pages: int, share: float) -> None:
     """Whatever the budget, the groups and the changes."""
     result = history(seed, pages)

@@ -52,7 +52,6 @@ def assert_equal_bits(expression: Expression, values: np.ndarray, begin: int, ro
     np.testing.assert_array_equal(computed.view(np.int64), expected.view(np.int64), err_msg=expression.text)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 40), st.integers(1, 300))
 def test_a_program_has_the_numbers_of_its_expression(seed, begin, rows):
     """Any tree over numbers from nothing to the largest, whatever stands before and behind them."""
@@ -79,7 +78,7 @@ TRUTH = prepare(generate("brdc12-like", 2000, 19, 1), budget=0.05)
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     seed=st.integers(0, 2**32),
     sizes=st.sampled_from([(6, 0), (14, 2), (70, 2)]),

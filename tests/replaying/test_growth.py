@@ -95,7 +95,7 @@ def test_a_crawl_travels_to_other_processes(policy: str | None) -> None:
 
 @pytest.mark.slow
 @example(14126220, "t * (X + 0.5)", True)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.integers(0, 2**32), st.sampled_from(("hinted * t", "hint_age + t", "t * (X + 0.5)")), st.booleans())
 def test_a_replay_is_told_what_a_crawl_was(seed: int, score: str, reopen: bool) -> None:
     """Whatever was claimed when, and however often the process ended in between."""
@@ -152,7 +152,7 @@ COMPARED = ("n", "X", "E", "T", *GROWTH)
 
 
 @pytest.mark.slow
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     st.integers(0, 2**32),
     st.sampled_from(
@@ -295,7 +295,7 @@ def reweighed(grown: GrowthHistory, weight: Any) -> GrowthHistory:
     return dataclasses.replace(grown, history=dataclasses.replace(grown.history, weight=weight))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 2**32), weight=st.sampled_from([1.0, 4.0]), budget=st.sampled_from([0.2, 0.6]))
 def test_equal_weights_are_none(seed: int, weight: float, budget: float) -> None:
     """Bit for bit; the current share is then that of the pages, and at most that of those known."""
@@ -322,7 +322,7 @@ def test_pages_count_as_much_as_they_weigh() -> None:
     assert result.weighted_change_rate == 0.5 / 4
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     seed=st.integers(0, 2**32),
     budget=st.sampled_from([0.0, 0.3, 1.0, 5]),

@@ -8,7 +8,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 from numba.core import event
@@ -71,7 +71,6 @@ def foremost(scores, sizes, k, orders):
     return choice.foremost(scores, sizes, k, orders)
 
 
-@settings(deadline=None)  # the first call compiles
 @given(
     groups=st.lists(st.tuples(SCORES, st.integers(0, 4)), min_size=1, max_size=60),
     share=st.floats(0, 1),
@@ -90,7 +89,6 @@ def test_the_foremost_groups_are_those_of_a_sort(groups, share):
     assert result.tolist() == expected
 
 
-@settings(deadline=None)
 @given(
     functions=st.lists(st.lists(SCORES, min_size=5, max_size=5), min_size=1, max_size=8),
     sizes=st.lists(st.integers(0, 3), min_size=5, max_size=5).filter(any),
@@ -113,7 +111,6 @@ def test_functions_part_where_they_choose_otherwise(functions, sizes, share):
     assert partition_by_choice(np.array(functions), np.array(sizes, np.int32), k) == list(expected.values())
 
 
-@settings(deadline=None)  # the first call compiles
 @given(
     keys=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=300, unique=True),
     shared_bits=st.integers(0, 64),

@@ -182,7 +182,7 @@ def assert_same(one, other, fields=FIELDS):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     case=cases(),
     text=st.sampled_from(SCORES),
@@ -205,7 +205,7 @@ def test_grouped_equals_dense_equals_naive(case, text, ties, clock):
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**32),
     text=st.sampled_from(SCORES),
@@ -225,7 +225,7 @@ def test_engines_agree_on_larger_histories(seed, text, ties, clock, share):
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     st.integers(0, 2**32),
     st.sampled_from([(9, 0), (12, 2), (80, 2)]),

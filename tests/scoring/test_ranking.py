@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.scoring.ranking import (
@@ -34,7 +34,6 @@ def test_top_k_is_a_plain_sort(scores, k, seed):
     assert best_k(values, ties, k).tolist() == sorted(expected)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 3), max_size=30), max_size=8),
     st.integers(0, 40),

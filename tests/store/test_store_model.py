@@ -392,6 +392,5 @@ TestStoreModel = StoreMachine.TestCase
 TestStoreModel.settings = settings(
     max_examples=25,
     stateful_step_count=30,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

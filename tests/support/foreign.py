@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 fuzzed: Final = settings(
     max_examples=int(os.environ.get("GP4C_FUZZ", "50")),
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 """Decorator of a property of a reader."""

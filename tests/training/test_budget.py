@@ -290,7 +290,7 @@ def test_budgets_of_as_many_visits_are_one(shares: list[float], visits: list[int
     assert sum("more changes a day" in line for line in answers(document)) == len(visits) - 1
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(budget=st.sampled_from([1, 5, 0.3, 1.0]), a_day=st.sampled_from([0.5, 1.0, 24.0]))
 def test_figures_follow_from_the_counts_of_the_replay(budget: float, a_day: float) -> None:
     """Little's law for the delay, and changes a day with the interval of the cycles."""

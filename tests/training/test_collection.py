@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from training import collection as command
@@ -29,7 +29,6 @@ def web(sizes: list[int]) -> dict[str, list[str]]:
     st.integers(1, 30),
     st.integers(0, 99),
 )
-@settings(deadline=None)
 def test_a_sample_is_stratified(sizes: list[int], wanted: int, most: int, seed: int) -> None:
     """As many sites as wanted, sizes in proportion to within one site, pages as politeness allows."""
     sites = web(sizes)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.words.descriptions import (
@@ -19,7 +19,6 @@ TEXTS = st.text(max_size=400)
 
 
 @given(text=TEXTS, links=st.lists(st.text(max_size=40), max_size=90), size_bytes=st.integers(0, 2**40))
-@settings(deadline=None)
 def test_any_description_is_read_back_as_it_was(text: str, links: list[str], size_bytes: int) -> None:
     """Whatever the page says; a size beyond 32 bits is the greatest that they hold."""
     made = describe(text, links, 7, size_bytes)
