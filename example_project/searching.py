@@ -5,8 +5,6 @@ them what its visits gain, and visits what gains most; the others are the demo's
 are searched for all queries beside the web itself: `training.replaying.search` has the definitions.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

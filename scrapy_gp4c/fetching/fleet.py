@@ -6,8 +6,6 @@ batch has an end by the clock of its fetcher, before the owner takes it for ende
 stopped or cut off asks nothing of a host that another has by then.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

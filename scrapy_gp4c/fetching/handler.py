@@ -4,8 +4,6 @@ Everything else of the owner's crawl is as on one machine: scheduler, store, ite
 results of callbacks as if the owner's own spider had yielded them.
 """
 
-from __future__ import annotations
-
 import logging
 import pickle
 import time

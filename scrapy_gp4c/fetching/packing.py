@@ -1,7 +1,5 @@
 """Messages between the owner of a crawl and its fetchers, as bytes."""
 
-from __future__ import annotations
-
 import io
 import pickle
 import sys

@@ -4,8 +4,6 @@ Each process tells how its spider's attributes have changed since it told that l
 differences and containers by entries, so that changes of several fetchers add up.
 """
 
-from __future__ import annotations
-
 import pickle
 import time
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ JSON counts by value: the order of keys is no change, the order of rows is. XML 
 Nothing here raises on any body.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -5,8 +5,6 @@ stored fingerprint, equals the stored checksum has therefore just this fingerpri
 two. Such a body is not read again.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import struct

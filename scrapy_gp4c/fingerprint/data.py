@@ -4,8 +4,6 @@ The order of keys is no change, the order of rows is. Clocks, tokens and counter
 Nothing here raises on any text.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Description of a response for the clustering of similar pages. No body makes it raise."""
 
-from __future__ import annotations
-
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 

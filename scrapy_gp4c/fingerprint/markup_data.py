@@ -1,7 +1,5 @@
 """Data of an HTML page that no text shows: prices, stocks, ratings and its picture, in markup and scripts."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from typing import Final

@@ -7,8 +7,6 @@ pages (related articles) or drawn anew (the quote of the day). All else is a sta
 price, a headline, a stock: a page that states something else at each visit is a page that changes.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections import Counter

@@ -6,8 +6,6 @@ keep the same ones, so that two sketches compare as the texts do (bottom-k sampl
 "Summarizing data using bottom-k sketches", PODC).
 """
 
-from __future__ import annotations
-
 import struct
 from typing import Final, NamedTuple
 

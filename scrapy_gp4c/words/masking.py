@@ -9,8 +9,6 @@ The time is linear in the length of any text: repeats are possessive, and a try 
 bounded number of words.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """Texts in the form that is compared, shingled and searched. Nothing here raises on any text."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from functools import lru_cache

@@ -4,8 +4,6 @@ NumPy works on all bytes of a text at once: a call of a hash function per shingl
 parsing of the page. Hashes depend neither on the machine nor on the position in the text.
 """
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 import numpy as np

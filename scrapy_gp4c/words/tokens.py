@@ -1,7 +1,5 @@
 """Tokens of pages, queries and the search index."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 
