@@ -1,16 +1,17 @@
 """Admission of requests: a new page, the visit of a planned one, dropped, or Scrapy's as ever."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.statscollectors import StatsCollector
 
 from scrapy_gp4c.crawling.cycle import Cycle, VisitInfo
 from scrapy_gp4c.crawling.promises import has_promise
@@ -43,14 +44,8 @@ from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.first_visits import COUNTED
 from scrapy_gp4c.scoring.weights import read_weight
 from scrapy_gp4c.search.queries import Workload, read_query_log
+from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import LastAnswer, StoredRequest
-
-if TYPE_CHECKING:
-    from scrapy import Request, Spider
-    from scrapy.crawler import Crawler
-    from scrapy.statscollectors import StatsCollector
-
-    from scrapy_gp4c.store.opening import Store
 
 logger = foreign_safe_logger(__name__)
 

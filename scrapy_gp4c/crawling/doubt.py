@@ -3,23 +3,18 @@
 `RULES` are properties of answers, and not of words in one language; each names its source.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
+from scrapy import Request
+from scrapy.http import Response
+
 from scrapy_gp4c.crawling.requests import site_of
-from scrapy_gp4c.fingerprint import distance, is_changed
+from scrapy_gp4c.fingerprint import PageReading, distance, is_changed
 from scrapy_gp4c.fingerprint.copy_notes import LOW, asks_password, has_end, language_of, unpack
 from scrapy_gp4c.page_state.page_names import head_and_path
-
-if TYPE_CHECKING:
-    from scrapy import Request
-    from scrapy.http import Response
-
-    from scrapy_gp4c.fingerprint import PageReading
 
 MIN_WORDS: Final = 50
 """Fewest words of a copy for which the loss of nine tenths is doubtful."""

@@ -5,27 +5,21 @@ can tell. So it runs for some such pages, and its items are compared with those 
 first other item on, it runs for each such page.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections import Counter
+from collections.abc import Collection
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from zlib import crc32
 
 from itemadapter import ItemAdapter, is_item
+from scrapy.http import Response
 
+from scrapy_gp4c.crawling.fetched import Judgement
 from scrapy_gp4c.fingerprint.copy_notes import unpack
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from scrapy.http import Response
-
-    from scrapy_gp4c.crawling.fetched import Judgement
-    from scrapy_gp4c.store.opening import Store
-    from scrapy_gp4c.store.records import StoredRequest
+from scrapy_gp4c.store.opening import Store
+from scrapy_gp4c.store.records import StoredRequest
 
 BODY: Final = "body"
 HEADERS: Final = "headers"

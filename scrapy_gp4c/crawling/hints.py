@@ -6,8 +6,6 @@ them, so that both are in the store or neither; claims about unknown pages are d
 in a thread, and their pages are looked up a slice at a time.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import time
@@ -15,11 +13,13 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from math import isnan, nan
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
 import numpy.typing as npt
+from scrapy import Spider
+from scrapy.http import Response
 from scrapy.utils.sitemap import sitemap_urls_from_robots
 
 from scrapy_gp4c.crawling.admission import log_first
@@ -31,16 +31,11 @@ from scrapy_gp4c.crawling.claim_files import (
     mail_seconds_of,
     read_claims,
 )
+from scrapy_gp4c.crawling.cycle import Cycle
+from scrapy_gp4c.crawling.requests import Rebuilder
 from scrapy_gp4c.crawling.scrapy_internals import awaitable
 from scrapy_gp4c.errors import ClaimFileError, StoreError
 from scrapy_gp4c.page_state.groups import place_of_url
-
-if TYPE_CHECKING:
-    from scrapy import Spider
-    from scrapy.http import Response
-
-    from scrapy_gp4c.crawling.cycle import Cycle
-    from scrapy_gp4c.crawling.requests import Rebuilder
 
 # Statistics of claims that were noted, and of what was left out.
 UNREADABLE: Final = "gp4c/hints/unreadable"

@@ -1,22 +1,17 @@
 """Log lines of a cycle: one when it opens, one when it closes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from scrapy_gp4c.crawling.control_group import describe_estimates
+from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.planning import has_cut
 from scrapy_gp4c.crawling.promises import too_small_warning
+from scrapy_gp4c.crawling.reports import Resting
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.policies.table import DEFAULT
+from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.records import CycleRecord, local_time, samples_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from scrapy_gp4c.crawling.cycle import Cycle
-    from scrapy_gp4c.crawling.reports import Resting
-    from scrapy_gp4c.settings import Settings
 
 
 def opening(cycle: Cycle, remaining: int) -> str:

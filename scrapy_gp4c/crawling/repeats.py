@@ -4,30 +4,23 @@ A visit of such an address ends as ``excluded`` and names the page that it repea
 are reported once, and it is looked at again after 1, 2, 4, ... 32 cycles, as what fails.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from html import unescape
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, urljoin, urlsplit
 from zlib import crc32
 
 import numpy as np
 import xxhash
+from scrapy.http import Response
 
 from scrapy_gp4c.fingerprint import has_text
 from scrapy_gp4c.foreign_text import counted
 from scrapy_gp4c.page_state.groups import Place, in_scope, place_of_url
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from scrapy.http import Response
-
-    from scrapy_gp4c.store.opening import Store
+from scrapy_gp4c.store.opening import Store
 
 HEAD_BYTES: Final = 65_536
 """Bytes at the start of a body in which a canonical link is looked for."""

@@ -1,17 +1,13 @@
 """Data that requests hand to callbacks: what varies from run to run, and which pages have that of before."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.requests import JAR, Rebuilder, is_private
 from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 from scrapy_gp4c.page_state.page_names import page_url
-
-if TYPE_CHECKING:
-    from scrapy_gp4c.store.records import StoredRequest
+from scrapy_gp4c.store.records import StoredRequest
 
 logger = foreign_safe_logger(__name__)
 

@@ -6,12 +6,13 @@ import logging
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
 import numpy as np
+from scrapy import Request
 from scrapy.exceptions import IgnoreRequest
-from scrapy.http import HtmlResponse, TextResponse
+from scrapy.http import HtmlResponse, Response, TextResponse
 from scrapy.settings import default_settings
 from scrapy.utils.asyncgen import as_async_generator
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
@@ -20,13 +21,15 @@ from scrapy.utils.spider import iterate_spider_output
 from twisted.internet.defer import Deferred
 
 from scrapy_gp4c.crawling.admission import FROM_CACHE, NO_DOWNLOAD, log_first
-from scrapy_gp4c.crawling.cycle import Refusal, VisitInfo, retry_after
+from scrapy_gp4c.crawling.cycle import Cycle, Refusal, VisitInfo, retry_after
 from scrapy_gp4c.crawling.doubt import MAX_SHARING, NO_DOUBT, OTHER_LANGUAGE, Changed, Doubt, SharedTexts
 from scrapy_gp4c.crawling.fetched import FetchedResponse, Judgement, KnownCopy, NotFetchedError
 from scrapy_gp4c.crawling.hidden_data import different_part, header_sum
+from scrapy_gp4c.crawling.hints import PageClaims
 from scrapy_gp4c.crawling.messages import refusing
 from scrapy_gp4c.crawling.repeats import are_related, canonical_url
 from scrapy_gp4c.crawling.requests import META, Claim, site_of
+from scrapy_gp4c.crawling.run import Run
 from scrapy_gp4c.crawling.scrapy_internals import awaitable
 from scrapy_gp4c.errors import StoreError
 from scrapy_gp4c.fingerprint import (
@@ -53,21 +56,13 @@ from scrapy_gp4c.fingerprint.description import description
 from scrapy_gp4c.fingerprint.markup_data import data_sum
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 from scrapy_gp4c.foreign_text import foreign_safe_logger
+from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.outcomes import CHANGED, DOUBTFUL, EXCLUDED, NOT_MODIFIED, SAME
 from scrapy_gp4c.page_state.page_names import link_sum, plainer_urls
+from scrapy_gp4c.page_state.rules import PageRule
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.records import SAME_PAGE, LastAnswer, StoredRequest
-
-if TYPE_CHECKING:
-    from scrapy import Request
-    from scrapy.http import Response
-
-    from scrapy_gp4c.crawling.cycle import Cycle
-    from scrapy_gp4c.crawling.hints import PageClaims
-    from scrapy_gp4c.crawling.run import Run
-    from scrapy_gp4c.page_state.columns import PageRow
-    from scrapy_gp4c.page_state.rules import PageRule
 
 logger = foreign_safe_logger(__name__)
 

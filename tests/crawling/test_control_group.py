@@ -1,13 +1,11 @@
 """The panel: which pages are in it, their shadows, and what they tell about the other pages."""
 
-from __future__ import annotations
-
 import os
 import signal
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,11 +31,9 @@ from scrapy_gp4c.store.lmdb_store import fold
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import SHADOW
 from tests.page_state.test_related import Plain, Visit, Web
+from tests.support.loopback import Site
 from tests.support.stores import pages
 from training.histories.neighbours import PageDirectories
-
-if TYPE_CHECKING:
-    from tests.support.loopback import Site
 
 FINGERPRINTS = st.lists(st.sampled_from([0, 1, 3, 7, 15, 2**63, 2**64 - 1]), min_size=1, max_size=8)
 
