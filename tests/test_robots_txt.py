@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.settings import Settings as ScrapySettings
 from twisted.internet import reactor
@@ -15,7 +15,7 @@ from scrapy_gp4c import Addon
 from scrapy_gp4c.crawling.fetched import NotFetchedError
 from scrapy_gp4c.robots_txt import RobotsMiddleware
 from scrapy_gp4c.store.opening import Store
-from tests.support.loopback import Site, crawl, html, outcomes, stats
+from tests.support.loopback import Listed, Site, crawl, html, outcomes, stats
 
 SCRAPYS = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 FORBIDDEN = tuple(f"/private/{number}" for number in range(8))
@@ -28,7 +28,7 @@ SETTINGS = {
 }
 
 
-class Many(Spider):
+class Many(Listed):
     """Requests many pages of one host at once."""
 
     name = "many"
@@ -39,9 +39,6 @@ class Many(Spider):
         for pair in zip(ALLOWED, FORBIDDEN, strict=True):
             for path in pair:
                 yield Request(self.site.url(path), errback=self.failed)
-
-    def parse(self, response: Any) -> None:
-        """Have the page fetched, no more."""
 
     def failed(self, failure: Any) -> None:
         """Expect that some are not fetched."""

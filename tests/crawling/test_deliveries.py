@@ -20,7 +20,7 @@ from scrapy.http import Response
 
 from scrapy_gp4c import visit
 from scrapy_gp4c.store.opening import open_store
-from tests.support.loopback import Site, crawl, html, outcomes
+from tests.support.loopback import Listed, Site, crawl, html, outcomes
 from tests.support.served import served
 
 ALL = {"GP4C_BUDGET": 1.0, "GP4C_WARMUP_VISITS": 1, "GP4C_DISCOVERY": 0.5}
@@ -190,7 +190,7 @@ async def test_a_visit_is_delivered_when_the_requests_of_its_callback_are(
     assert seen == [["version 1"], [], ["version 2"], []]
 
 
-class Broken(Spider):
+class Broken(Listed):
     """A spider whose start fails."""
 
     name = "broken"
@@ -198,9 +198,6 @@ class Broken(Spider):
     async def start(self) -> AsyncIterator[Any]:
         yield Request(self.url)  # type: ignore[attr-defined]
         raise KeyError("no more")
-
-    def parse(self, response: Any) -> None:
-        """Read it."""
 
 
 async def test_a_start_that_fails_is_one_error(

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scrapy import Request, Spider
+from scrapy import Request
 from scrapy.http import Response
 from scrapy.spiders import SitemapSpider
 from twisted.internet.defer import Deferred
@@ -84,16 +84,13 @@ async def test_a_true_sitemap_is_believed(site: Site, store_path: Path) -> None:
     changed_s = dict.fromkeys(TRUE, 1.0e9)
     version = dict.fromkeys([*TRUE, *SILENT], 1)
 
-    class Asking(Spider):
+    class Asking(Listed):
         name = "asking"
 
         async def start(self) -> Any:
             yield Request(site.url("/sitemap.xml"), meta={"gp4c": False})
             for path in (*TRUE, *SILENT):
                 yield Request(site.url(path))
-
-        def parse(self, response: Any) -> None:
-            """Want nothing."""
 
     settings = {
         "GP4C_SCORE_FUNCTION": "hinted",
@@ -297,15 +294,12 @@ async def test_unreadable_files_are_one_warning_and_cost_no_visit(
 async def test_what_passes_beside_the_visits_is_read_too(site: Site, store_path: Path) -> None:
     """A sitemap that the spider fetches without the add-on's doing speaks for known pages."""
 
-    class Beside(Spider):
+    class Beside(Listed):
         name = "beside"
 
         async def start(self) -> Any:
             yield Request(site.url("/a"))
             yield Request(site.url("/feed"), meta={"gp4c": False}, dont_filter=True)
-
-        def parse(self, response: Any) -> None:
-            """Want nothing."""
 
     site.pages["/a"] = html("a page")
     site.pages["/feed"] = (

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from scrapy import Spider
 
 from scrapy_gp4c.archive.differences import differences
 from scrapy_gp4c.crawling import notifying
@@ -29,12 +28,9 @@ async def test_a_crawl_tells_of_changed_new_and_gone_pages(
 ) -> None:
     """The second cycle tells once, with the words that changed; the first tells nobody."""
 
-    class Watching(Spider):
+    class Watching(Listed):
         name = "watching"
         start_urls: ClassVar[list[str]] = []
-
-        def parse(self, response: Any) -> None:
-            """Want nothing."""
 
     lines = tmp_path / "lines"
     script = f"import sys; open({str(lines)!r}, 'a').write(sys.stdin.read())"

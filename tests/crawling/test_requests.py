@@ -36,7 +36,7 @@ from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.store.credentials import SECRET_PARAMS, Credentials
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.commands.test_commands import in_process
-from tests.support.loopback import Pages, Site, crawl, html, outcomes, stats
+from tests.support.loopback import Listed, Pages, Site, crawl, html, outcomes, stats
 from training import report, store_history
 
 
@@ -371,7 +371,7 @@ async def test_cookies_of_the_session_serve_planned_pages(site: Site, store_path
         "in " * 9 if request.getCookie(b"session") else "out " * 9
     ).encode()
 
-    class Session(Spider):
+    class Session(Listed):
         name = "session"
 
         async def start(self) -> AsyncIterator[Any]:
@@ -383,9 +383,6 @@ async def test_cookies_of_the_session_serve_planned_pages(site: Site, store_path
                 yield Request(
                     site.url("/a"), headers={"Cookie": "session=s3cr3t"}, cookies={"session": "s3cr3t"}
                 )
-
-        def parse(self, response: Any) -> None:
-            """Read a page."""
 
     await crawl(Session, store_path, {**EVERYTHING, "FIRST": True})
     crawler = await crawl(Session, store_path, EVERYTHING)

@@ -17,7 +17,7 @@ from scrapy_gp4c.errors import SettingsError
 from scrapy_gp4c.notices.feeds import FEED_EVENTS
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import Credentials
-from tests.support.loopback import ADDONS, Site, crawl, html, outcomes
+from tests.support.loopback import ADDONS, Listed, Site, crawl, html, outcomes
 
 SPIDERS = """
 import scrapy
@@ -283,12 +283,9 @@ async def test_a_page_that_the_cache_has_validated_is_not_modified(
         "HTTPCACHE_POLICY": "scrapy.extensions.httpcache.RFC2616Policy",
     }  # fmt: skip
 
-    class Cached(Spider):
+    class Cached(Listed):
         name = "cached"
         start_urls = (site.url("/"),)
-
-        def parse(self, response: Any) -> None:
-            """Read it."""
 
     for cycle, outcome in ((1, "first"), (2, "not_modified"), (3, "not_modified")):
         await crawl(Cached, store_path, settings)

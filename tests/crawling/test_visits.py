@@ -17,7 +17,7 @@ from scrapy_gp4c.crawling import visits
 from scrapy_gp4c.fingerprint import PageReading, read, worker_process
 from scrapy_gp4c.scheduler import RecrawlScheduler
 from scrapy_gp4c.store.lmdb_store.store import Store
-from tests.support.loopback import Pages, Site, crawl, html, outcomes, path_of, stats
+from tests.support.loopback import Listed, Pages, Site, crawl, html, outcomes, path_of, stats
 
 WORDS = "a page with a text of more than a few words on nothing in particular that rarely changes at all"
 
@@ -74,15 +74,12 @@ async def test_what_splash_renders_is_asked_for_without_validators(site: Site, s
         request.setHeader(b"ETag", b'"1"')
         return html(WORDS).encode()
 
-    class Rendered(Spider):
+    class Rendered(Listed):
         name = "rendered"
 
         async def start(self) -> Any:
             yield Request(site.url("/"), meta={"splash": {"endpoint": "render.html"}})
             yield Request(site.url("/plain"))
-
-        def parse(self, response: Any) -> None:
-            """Read it."""
 
     site.pages = {"/": page, "/plain": page}
     for _ in range(2):

@@ -5,11 +5,9 @@ import math
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from scrapy import Spider
 from twisted.internet import reactor
 from twisted.web.http import Request
 
@@ -19,7 +17,7 @@ from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
 from tests.commands.test_commands import in_process, make_project, scrapy_gp4c, urls
 from tests.support.browser import NEEDS_BROWSER, browser, open_page, requested
-from tests.support.loopback import Site, crawl, html
+from tests.support.loopback import Listed, Site, crawl, html
 from tests.support.pages import check
 from training import report
 from training.reporting import crawl as reporting
@@ -193,12 +191,9 @@ async def test_latency_of_a_real_crawl(site: Site, store_path: Path) -> None:
     site.pages["/slow"] = slow
     site.pages["/fast"] = html("fast page")
 
-    class Local(Spider):
+    class Local(Listed):
         name = "local"
         start_urls = (site.url("/slow"), site.url("/fast"), "http://127.0.0.1:1/refused")
-
-        def parse(self, response: Any) -> None:
-            """Read nothing."""
 
     await crawl(Local, store_path, {"RETRY_ENABLED": False})
     with Store(store_path, readonly=True) as store:
