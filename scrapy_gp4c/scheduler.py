@@ -119,18 +119,13 @@ class RecrawlScheduler(Scheduler):
     def _unflag_feeds(self) -> None:
         """Note that the feeds of this run are written, unless one of them could not be."""
         assert self._run is not None
-        assert self.crawler is not None
-        assert self.crawler.stats is not None
-        failed = [
-            name for name in self.crawler.stats.get_stats() if name.startswith("feedexport/failed_count")
-        ]
+        failed = [name for name in self._run.stats.get_stats() if name.startswith("feedexport/failed_count")]
         if not failed and not self._run.cycle.deliveries.again:
             self._run.cycle.deliveries.unflag_feeds()
 
     def _note_failure(self) -> None:
-        assert self.crawler is not None
-        assert self.crawler.stats is not None
-        self.crawler.stats.set_value("finish_reason", FAILED)
+        assert self._run is not None
+        self._run.stats.set_value("finish_reason", FAILED)
 
     def _tick(self) -> None:
         """Commit, and stop the crawl where that has become impossible: a full disk, for one."""
