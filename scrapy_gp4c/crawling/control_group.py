@@ -16,8 +16,6 @@ Interval: E. B. Wilson 1927, "Probable inference, the law of succession, and sta
 22, with the effective sample size of a prediction from m sampled pages to M others, m * M / (m + M).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -172,7 +170,7 @@ class PanelVisits(NamedTuple):
     predicted: npt.NDArray[np.float64]
     """Probability of a change before the visit; 0 without one."""
 
-    def only(self, seen: Bools) -> PanelVisits:
+    def only(self, seen: Bools) -> "PanelVisits":
         """Visits that a round has seen, by bool ``[S]``."""
         return PanelVisits(self.state, self.judged & seen, self.changed & seen, self.predicted * seen)
 

@@ -1,7 +1,5 @@
 """Pages that a fetcher has fetched for the owner of a crawl, and the owner's responses of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -192,7 +190,7 @@ class FetchedResponse(Response):
     result: PageResult
 
     @classmethod
-    def of(cls, result: PageResult) -> FetchedResponse:
+    def of(cls, result: PageResult) -> "FetchedResponse":
         """Response with the status and headers of a result."""
         response = cls(result.url, result.status, result.headers, result.body, flags=list(result.flags))
         response.result = result

@@ -1,7 +1,5 @@
 """Notices of a run: its cycle's events, put into the outbox before the cycle ends, and sent afterwards."""
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from collections.abc import Iterator
@@ -155,7 +153,7 @@ class Notifier:
         self._warn_of(texts)
         return records
 
-    def _warn_of(self, texts: StoredTexts) -> None:
+    def _warn_of(self, texts: "StoredTexts") -> None:
         if texts.problem is not None:
             self._warn("Notices lack differences: %s", texts.problem)
 

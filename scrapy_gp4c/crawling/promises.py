@@ -4,8 +4,6 @@ A cycle dates its visits by its start, so that a daily crawl that starts some se
 interval. Times become cycles by the median time between the starts of the last cycles.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -41,7 +39,7 @@ class CycleTimes(NamedTuple):
     """Time between the starts of two cycles."""
 
     @classmethod
-    def of(cls, records: Sequence[CycleRecord], cycle: int) -> CycleTimes:
+    def of(cls, records: Sequence[CycleRecord], cycle: int) -> "CycleTimes":
         """Times of a cycle that is open or still to come, by the records of the cycles before."""
         starts_s = np.full(cycle + 1, np.nan)
         for record in records:
@@ -120,7 +118,7 @@ class PageRules:
                 self._rules.append(rule)
             self.number[page] = number
 
-    def at(self, cycle: int) -> PageRules:
+    def at(self, cycle: int) -> "PageRules":
         """The same rules for a later cycle, as if cycles went on as they did."""
         later = object.__new__(PageRules)
         later._rules, later.number = self._rules, self.number

@@ -1,7 +1,5 @@
 """Visits: one response's way, from the claim of its request to what its callback reads."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable
@@ -143,7 +141,7 @@ class Visits:
         self.lies: dict[str, list[int]] = self.store.newest_record("lies").get("lies", {})
         self.with_text = self.cycle.measuring is not None or self.cycle.archive is not None
 
-    def of(self, request: Request) -> Visit | None:
+    def of(self, request: Request) -> "Visit | None":
         """Visit of a request that has no outcome yet; None where the request is no visit."""
         claim = request.meta.get(META)
         if isinstance(claim, Claim) and self.cycle.is_under_way(claim):

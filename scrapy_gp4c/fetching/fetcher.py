@@ -5,8 +5,6 @@ fingerprints them, runs their callbacks and gives back what the owner needs of t
 functions at the end of this module, in the loop of the worker; Scrapy has a thread with a loop of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import pickle
@@ -75,7 +73,7 @@ from scrapy_gp4c.fingerprint.description import description
 
 PAGE: Final = "gp4c_batch_page"
 """Key in ``Request.meta`` of a page that a batch asked for."""
-_called_back: ContextVar[BatchPage | None] = ContextVar("called_back", default=None)
+_called_back: "ContextVar[BatchPage | None]" = ContextVar("called_back", default=None)
 """Page whose callback runs: the coroutine of each page keeps its own."""
 START_LIMIT_S: Final = 60.0
 _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
@@ -94,7 +92,7 @@ OWNERS_STATS: Final = (
 revision: str | None = None
 """`GP4C_REVISION` of this fetcher's project."""
 is_leaving = threading.Event()
-_crawls: dict[str, FetcherCrawl] = {}
+_crawls: "dict[str, FetcherCrawl]" = {}
 _reactor: Future[asyncio.AbstractEventLoop] | None = None
 
 
@@ -166,7 +164,7 @@ class HostMiddleware:
         self.answers = answers
 
     @classmethod
-    def from_crawler(cls, crawler: Any) -> HostMiddleware:
+    def from_crawler(cls, crawler: Any) -> "HostMiddleware":
         crawler.gp4c_answers = []
         return cls(crawler.gp4c_answers)
 

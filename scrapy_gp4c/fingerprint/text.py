@@ -4,8 +4,6 @@ Nothing is left out that holds a third of the page's words or more: a root with 
 that a script shows later is the page itself. Nothing here raises on any body.
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections.abc import Iterable, Iterator
@@ -327,7 +325,7 @@ class _Markup(NamedTuple):
     """Names of its elements."""
 
     @classmethod
-    def of(cls, source: bytes) -> _Markup:
+    def of(cls, source: bytes) -> "_Markup":
         markup = source  # millions of tags would take hundreds of megabytes
         if len(source) <= _LONGEST_LISTED_BYTES:
             markup = b"".join(dict.fromkeys(_TAGS.findall(source)))

@@ -7,8 +7,6 @@ thread of the crawl only waits for the process's answers.
 answers each on standard output, until the input ends.
 """
 
-from __future__ import annotations
-
 import os
 import selectors
 import signal
@@ -104,7 +102,7 @@ class FingerprintProcess:
         page = _page(response, _encoding(response), parts=(watch, ignore))
         return self._thread.submit(self._cut, response, features, page)
 
-    def _cut(self, response: Response, features: Features | None, page: _Page) -> ComparedPart:
+    def _cut(self, response: Response, features: Features | None, page: "_Page") -> ComparedPart:
         answer = self._answer(page)
         cut = cut_body(response, *page.parts) if answer is None else _CUT.decode(answer)
         return with_cut_body(response, features, cut)
@@ -116,14 +114,14 @@ class FingerprintProcess:
             self._thread = None
         self._end()
 
-    def _read(self, response: Response, page: _Page) -> PageReading:
+    def _read(self, response: Response, page: "_Page") -> PageReading:
         answer = self._answer(page)
         if answer is None:
             features, with_text = _FEATURES[page.features], page.with_text
             return read_and_compare(response, features, with_text=with_text, copy=page.copy)
         return _unpacked(answer)
 
-    def _answer(self, page: _Page) -> bytes | None:
+    def _answer(self, page: "_Page") -> bytes | None:
         """Answer of the process; None: it could not start. Raises what `read` raises."""
         message = msgspec.msgpack.encode(page)
         for is_last in (False, True):

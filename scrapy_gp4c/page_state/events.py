@@ -1,7 +1,5 @@
 """Events of pages: new, changed, gone, back, failing and doubtful, by a visit and the state before it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -28,7 +26,7 @@ class CycleEvents(NamedTuple):
     changes: npt.NDArray[np.int64]
     """``[E]``: changes of the page so far, this visit included."""
 
-    def only(self, rows: Array) -> CycleEvents:
+    def only(self, rows: Array) -> "CycleEvents":
         return CycleEvents(
             self.cycle, self.visits[rows], self.kinds[rows], self.previous_s[rows], self.changes[rows]
         )

@@ -14,8 +14,6 @@ How popular pages are, on the scale from 0 to 10 that Tan et al. 2007, section 6
 Clusters of pages and links between them, from outside: a file of groups, or what a store was given.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -261,7 +259,7 @@ class PageGroups:
     """``[P]``: keys of the pages of a store; None: of a history, in its order."""
 
     @classmethod
-    def of_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> PageGroups:
+    def of_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> "PageGroups":
         """Groups by the arrays of a file or a store; raises KeyError where one is missing."""
         source, target = (arrays[name].astype(np.intp) for name in ("source", "target"))
         links = Links(source, target, len(arrays["cluster"]))
@@ -288,7 +286,7 @@ class PageGroups:
         """Popularity from 0 to 10, by the PageRank of the links: ``[P]``."""
         return popularity_of(self.links.page_rank())
 
-    def of_pages(self, pages: npt.NDArray[np.integer[Any]]) -> PageGroups:
+    def of_pages(self, pages: npt.NDArray[np.integer[Any]]) -> "PageGroups":
         """Groups of some pages, in this order; `NOWHERE`: a page of which nothing is known."""
         known = pages != NOWHERE
         cluster = np.where(known, self.cluster[pages], np.int32(NOWHERE))

@@ -14,8 +14,6 @@ With C changes found by V visits in a window (the last 3 finished cycles, and th
 * ``size_lift``: changes of all pages of a class of sizes by those expected, as finished cycles left them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, Protocol
 
@@ -67,6 +65,7 @@ def surprise(expected: Sums) -> Floats:
     return np.asarray((expected.changes + 1.0) / (expected.visits + 1.0))
 
 
+Level = Literal["site", "directory"]
 WINDOW_CYCLES: Final = 3
 """Finished cycles in the window of ``near``."""
 
@@ -106,7 +105,7 @@ class PageSums(NamedTuple):
     cycles: Floats
 
     @classmethod
-    def by(cls, number: Array, groups: int, expected: Array, cycles: Array) -> PageSums:
+    def by(cls, number: Array, groups: int, expected: Array, cycles: Array) -> "PageSums":
         """Sums of the columns E and T by the number of each page's group, all ``[P]``."""
         sums = (np.bincount(number, one, groups) for one in (expected, cycles))
         return cls(*(one.astype(np.float64) for one in sums))  # of no pages it counts in integers
@@ -318,7 +317,6 @@ class Related:
         return sizes.lifts(*sums, sums.crawl_rate)
 
 
-Level = Literal["site", "directory"]
 BY_DIRECTORY: Final = ("near", "near_dir", "surprise_dir", "directory_now")
 """Columns that need more than the sites of pages."""
 _TABLES: Final[dict[str, Callable[[Related], Floats]]] = {

@@ -5,8 +5,6 @@ what the cycle has found so far. Its plan is a pure function of its settings, th
 that a killed crawl and a replay come to the same. docs/code/policies.md, "The policy contract", has the rest.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
@@ -91,12 +89,12 @@ class CycleVisits(NamedTuple):
     """``[visits]``: why each was made, positions in `scrapy_gp4c.page_state.outcomes.KINDS`."""
 
     @classmethod
-    def of(cls, visits: npt.NDArray[Any]) -> CycleVisits:
+    def of(cls, visits: npt.NDArray[Any]) -> "CycleVisits":
         """Visits of a log, dtype `scrapy_gp4c.page_state.outcomes.VISIT`."""
         page, outcome, kind = (np.ascontiguousarray(visits[name]) for name in ("page", "outcome", "kind"))
         return cls(page, outcome, kind)
 
-    def first(self, count: int) -> CycleVisits:
+    def first(self, count: int) -> "CycleVisits":
         return CycleVisits(self.pages[:count], self.outcomes[:count], self.kinds[:count])
 
     @property
@@ -117,7 +115,7 @@ class Planned(NamedTuple):
     """``[rows]``: positions in `scrapy_gp4c.page_state.outcomes.KINDS`."""
 
     @classmethod
-    def of(cls, rows: npt.NDArray[Any]) -> Planned:
+    def of(cls, rows: npt.NDArray[Any]) -> "Planned":
         """Pages of a plan or log, of any dtype with ``page`` and ``kind``."""
         return cls(*(np.ascontiguousarray(rows[name]) for name in ("page", "kind")))
 

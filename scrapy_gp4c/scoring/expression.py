@@ -16,8 +16,6 @@ The thesis (2013, section 3.2) reads division as ``div(x, y)``: `LARGE_QUOTIENT`
 where ``|y| < TINY``. The text leaves open how large the "very large number" is, and its sign for 0 / 0 (+).
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import re
@@ -183,7 +181,7 @@ class Expression:
             self._text = _write(self.tokens)
         return self._text
 
-    def filled(self, values: Mapping[str, float]) -> Expression:
+    def filled(self, values: Mapping[str, float]) -> "Expression":
         """The expression with numbers in place of its terminals; its score is the same, bit for bit.
 
         ``values``: terminal -> number; one that is not finite counts as 0, as in any score.
@@ -193,7 +191,7 @@ class Expression:
             tuple(known.get(token, token) if isinstance(token, str) else token for token in self.tokens)
         )
 
-    def substituted(self, values: Mapping[str, Token]) -> Expression:
+    def substituted(self, values: Mapping[str, Token]) -> "Expression":
         """The expression with other terminals or numbers in place of some; equal scores, bit for bit.
 
         Operations on numbers alone become numbers, and a factor of 1 disappears.

@@ -3,8 +3,6 @@
 A draw is a pure function of seed, cycle and page key.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from enum import IntEnum
 from functools import lru_cache
@@ -183,7 +181,7 @@ class Ranked(NamedTuple):
     ties: npt.NDArray[np.uint64]
     """``[rows]``."""
 
-    def only(self, rows: npt.NDArray[np.intp]) -> Ranked:
+    def only(self, rows: npt.NDArray[np.intp]) -> "Ranked":
         """Some of the pages, in the order of `rows`."""
         return Ranked(self.pages[rows], self.scores[rows], self.ties[rows])
 

@@ -1,7 +1,5 @@
 """Workloads: which queries users ask, and how often."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -59,7 +57,7 @@ class Workload:
         words = set(tokens(text[:MAX_LINK_TEXT]))
         return sum(self._share_of_word.get(word, 0.0) for word in words)
 
-    def take(self, queries: npt.NDArray[np.intp]) -> Workload:
+    def take(self, queries: npt.NDArray[np.intp]) -> "Workload":
         """A part of the queries, with frequencies scaled to sum 1."""
         weights = {
             tuple(self.terms[term] for term in self.queries[query]): float(self.frequency[query])

@@ -1,7 +1,5 @@
 """A crawl in a process, with or without fetchers: ``python -m tests.support.fetched_crawl JSON``."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import multiprocessing
@@ -81,7 +79,7 @@ class Adding:
     """Spider middleware that adds a page to the start."""
 
     @classmethod
-    def from_crawler(cls, crawler: Any) -> Adding:
+    def from_crawler(cls, crawler: Any) -> "Adding":
         """Take the crawler."""
         self = cls()
         self.crawler = crawler
@@ -219,7 +217,7 @@ class Stocked:
     """Pipeline that downloads a page for each item."""
 
     @classmethod
-    def from_crawler(cls, crawler: Any) -> Stocked:
+    def from_crawler(cls, crawler: Any) -> "Stocked":
         """Take the crawler."""
         self = cls()
         self.crawler = crawler
@@ -277,7 +275,7 @@ class Told(Pages):
     name = "told"
 
     @classmethod
-    def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> Told:
+    def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> "Told":
         """Listen to all signals."""
         self = super().from_crawler(crawler, *args, **kwargs)
         for name in ("page_new", "page_changed", "page_gone", "page_back", "page_failing", "page_doubtful"):
@@ -338,7 +336,7 @@ class Written:
         self._path = path
 
     @classmethod
-    def from_crawler(cls, crawler: Any) -> Written:
+    def from_crawler(cls, crawler: Any) -> "Written":
         """Build the pipeline of a crawler."""
         return cls(crawler.settings["ITEMS"])
 

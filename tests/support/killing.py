@@ -1,7 +1,5 @@
 """Crawls of a small site in processes of their own, to be killed, and what their store holds afterwards."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -177,7 +175,7 @@ class Recorded:
                 if cycle == (self.open_cycle or self.last_cycle)
             }
 
-    def has_kept(self, before: Recorded | None) -> None:
+    def has_kept(self, before: "Recorded | None") -> None:
         """Check that no visit of an earlier state was lost or altered."""
         for visit, content in before.visits.items() if before is not None else ():
             assert self.visits[visit] == content

@@ -1,7 +1,5 @@
 """Function of a score file replayed on its test set, and the history that it records."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Sequence
@@ -33,7 +31,7 @@ class LearnedScore(NamedTuple):
     seed: int
     created: str
     versions: dict[str, str]
-    history: RecordedHistory
+    history: "RecordedHistory"
     values: dict[str, dict[str, float]]
     """Part (training, validation, test) -> metric -> mean over its scored cycles."""
     parameters: Json
@@ -129,7 +127,7 @@ class RecordedHistory(NamedTuple):
     sha256: str
 
     @classmethod
-    def from_json(cls, content: Json) -> RecordedHistory:
+    def from_json(cls, content: Json) -> "RecordedHistory":
         return cls(*(content[name] for name in cls._fields))
 
 

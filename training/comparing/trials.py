@@ -1,7 +1,5 @@
 """Metrics of score functions on test sets, and of policies over several seeds, cycle by cycle."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -113,7 +111,7 @@ class PolicyTrial(NamedTuple):
     def mean(self, metric: str) -> Mean:
         return statistics.mean(self.per_cycle[metric])
 
-    def ahead(self, other: PolicyTrial, metric: str) -> Mean:
+    def ahead(self, other: "PolicyTrial", metric: str) -> Mean:
         """Lead over another policy, paired by cycle."""
         return statistics.mean(self.per_cycle[metric] - other.per_cycle[metric])
 

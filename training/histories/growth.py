@@ -1,7 +1,5 @@
 """Histories that grow: the cycle of each page's birth, and the page that links to it."""
 
-from __future__ import annotations
-
 import itertools
 import tempfile
 import zipfile
@@ -84,7 +82,7 @@ class GrowthHistory:
         """Whether a change of the page could be seen, after its birth: ``[D, P]``."""
         return np.asarray(np.arange(1, self.history.cycles + 1)[:, None] > self.born)
 
-    def until(self, cycle: int) -> GrowthHistory:
+    def until(self, cycle: int) -> "GrowthHistory":
         """Growth up to a cycle: pages that are born and can be found by then."""
         known = self.born <= cycle
         while len(lost := np.flatnonzero(known & (self.finder != NO_FINDER) & ~known[self.finder])):

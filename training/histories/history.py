@@ -4,8 +4,6 @@ Cycle i of D tells what changed between download i - 1 and download i: a history
 downloads, of which download 0 only sets the copies (thesis section 4.2; journal section 5.1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -49,7 +47,7 @@ class Impact:
         gain: Floats = self.gain[position].astype(np.float64)
         return gain
 
-    def take(self, pages: Ints | slice | None, cycles: slice, count: int) -> Impact:
+    def take(self, pages: Ints | slice | None, cycles: slice, count: int) -> "Impact":
         first, last, _ = cycles.indices(count)
         impact = replace(self, version=self.version[first : last + 1])
         if self.difference is not None:
@@ -202,7 +200,7 @@ class ChangeHistory:
 
     def take(
         self, pages: npt.NDArray[Any] | slice | None = None, cycles: slice = slice(None)
-    ) -> ChangeHistory:
+    ) -> "ChangeHistory":
         """History of these pages (positions or a bool mask) in these cycles (from 0), copied.
 
         The first of the cycles keeps its outcomes: they say what changed since the cycle before.
@@ -274,7 +272,7 @@ class ChangeHistory:
         """Download times of all pages, 0 by default: ``[P]``."""
         return np.zeros(self.pages, np.uint16) if self.latency_ms is None else self.latency_ms
 
-    def observed_pages(self) -> ChangeHistory:
+    def observed_pages(self) -> "ChangeHistory":
         """History of the pages observed in every cycle. HistoryError if there are none."""
         if self.observed is None:
             return self

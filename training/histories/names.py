@@ -1,7 +1,5 @@
 """Page and site names in compressed blocks."""
 
-from __future__ import annotations
-
 import math
 import zlib
 from bisect import bisect_right
@@ -54,7 +52,7 @@ class PackedNames(Sequence[str]):
             self._blocks.append(zlib.compress(lengths.tobytes() + b"".join(batch), 1))
             self._ends.append(len(batch) + (self._ends[-1] if self._ends else 0))
 
-    def take(self, pages: npt.NDArray[Any] | slice) -> PackedNames:
+    def take(self, pages: npt.NDArray[Any] | slice) -> "PackedNames":
         """Names of these positions (or of a bool mask); the blocks are shared."""
         selection = PackedNames()
         selection._blocks, selection._ends = self._blocks, self._ends
@@ -85,8 +83,8 @@ class PackedNames(Sequence[str]):
     @overload
     def __getitem__(self, i: int) -> str: ...
     @overload
-    def __getitem__(self, i: slice) -> PackedNames: ...
-    def __getitem__(self, i: int | slice) -> str | PackedNames:
+    def __getitem__(self, i: slice) -> "PackedNames": ...
+    def __getitem__(self, i: int | slice) -> "str | PackedNames":
         if isinstance(i, slice):
             return self.take(i)
         return self.raw(i).decode("utf-8", UNDECODED)

@@ -5,8 +5,6 @@ that is visited at random, and -ln p for one whose changes are all known and fol
 budget is a fifth of the pages a day.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -55,7 +53,7 @@ class Sources(NamedTuple):
     rate: Floats
     complete: Bools
 
-    def take(self, pages: npt.NDArray[np.intp] | Bools) -> Sources:
+    def take(self, pages: npt.NDArray[np.intp] | Bools) -> "Sources":
         return Sources(self.weight[pages], self.rate[pages], self.complete[pages])
 
 

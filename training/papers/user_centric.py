@@ -5,8 +5,6 @@ the cycles after the refreshes. What a policy knows of pages is estimated from t
 the paper (section 6.2), from the first half and judged on the second, or from its own visits alone.
 """
 
-from __future__ import annotations
-
 import difflib
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -110,7 +108,7 @@ class Trial:
         return self.history.cycles - self.first
 
     @cached_property
-    def updates(self) -> Updates:
+    def updates(self) -> "Updates":
         return updates_of(self, 1, self.last)
 
     @cached_property

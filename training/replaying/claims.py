@@ -1,7 +1,5 @@
 """Claims of sites in replays, and the trust that they earn."""
 
-from __future__ import annotations
-
 from collections import ChainMap
 from collections.abc import Mapping
 
@@ -91,7 +89,7 @@ class ReplayedClaims:
 
     def before(
         self, state: Columns, judged: Array, changed: Array, known: Array, new: Array, cycle: int
-    ) -> ClaimVisits:
+    ) -> "ClaimVisits":
         """Update the columns before the visits of a cycle.
 
         ``state``: all columns, ``[P]``; ``judged``: pages visited again; ``changed``: whether they have

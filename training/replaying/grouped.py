@@ -10,8 +10,6 @@ earlier one did are found in a `PrefixCache`. In cycles whose states are not lis
 scored in one batch: their few groups cost NumPy hardly more than those of one.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -197,7 +195,7 @@ class ReplayPath:
         """Make room for `capacity` slots."""
         self.slots, self.states = (_roomy(rows, capacity, self.top) for rows in (self.slots, self.states))
 
-    def copy(self, space: Workspace) -> ReplayPath:
+    def copy(self, space: Workspace) -> "ReplayPath":
         """Independent copy of the replay so far."""
         slots, states = (_roomy(rows, rows.shape[1], self.top) for rows in (self.slots, self.states))
         return ReplayPath(space.copy(self.work), slots, states, self.counts.copy(), self.trail.copy())

@@ -4,8 +4,6 @@
 replays of a learning run. The result is a bundle of arrays, cheap to pickle for workers.
 """
 
-from __future__ import annotations
-
 import math
 import weakref
 from dataclasses import dataclass, field, fields
@@ -105,7 +103,7 @@ def state_columns(function: ScoreFunction) -> tuple[tuple[str, ...], Clock]:
     return WITH_G if "G" in columns else tuple(name for name in STATE if name in columns), clock
 
 
-def states_of(prepared: PreparedHistory, columns: tuple[str, ...], clock: Clock) -> States | None:
+def states_of(prepared: "PreparedHistory", columns: tuple[str, ...], clock: Clock) -> States | None:
     """Listed states for the result of `state_columns`; None: not even one cycle has few.
 
     Terminals of the visits clock depend on the cycle through t alone. So a state last visited in cycle -t
@@ -119,7 +117,7 @@ def states_of(prepared: PreparedHistory, columns: tuple[str, ...], clock: Clock)
     return listed
 
 
-def _list(prepared: PreparedHistory, needed: tuple[str, ...]) -> States | None:
+def _list(prepared: "PreparedHistory", needed: tuple[str, ...]) -> States | None:
     aged = "last_cycle" in needed
     columns = tuple(name for name in needed if name != "last_cycle")
     numbering = _Numbers(columns)

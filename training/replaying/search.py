@@ -5,8 +5,6 @@ and sorts once every version that an answer may have; the copies and the live ve
 answer.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -61,7 +59,7 @@ class Corpus:
         mean_length = float(self.length[live].mean()) if len(live) else 0.0
         return live, np.flatnonzero(is_live[self.version]), mean_length
 
-    def of(self, workload: Workload) -> Corpus:
+    def of(self, workload: Workload) -> "Corpus":
         """Occurrences of a workload's terms, with the workload's numbers."""
         mapped = np.full(len(self.number) + 1, -1, np.int32)
         mapped[[self.number.get(term, -1) for term in workload.terms]] = np.arange(len(workload.terms))

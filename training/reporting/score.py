@@ -1,7 +1,5 @@
 """Report of a learned score function beside the baselines on test data."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -576,7 +574,7 @@ class Node(NamedTuple):
     """A node of the expression tree."""
 
     token: Token
-    children: tuple[Node, ...]
+    children: "tuple[Node, ...]"
 
 
 def tree_of(text: str) -> Node:

@@ -11,8 +11,6 @@ Requests are kept as JSON in which one byte stands for what most of them have in
 occur in UTF-8, so that no other text has it.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import mmap
@@ -382,7 +380,7 @@ def put_in_place(path: Path, data: Path) -> None:
     sync(path)
 
 
-_open: dict[str, Environment] = {}
+_open: "dict[str, Environment]" = {}
 """Stores that this process has open: LMDB allows one environment per file and process."""
 
 
