@@ -28,7 +28,7 @@ from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.events import EVENTS, CycleEvents, events_of, recorded_events
 from scrapy_gp4c.page_state.outcomes import OUTCOMES, SAME, VISIT
 from scrapy_gp4c.store.credentials import Credentials
-from scrapy_gp4c.store.records import CycleRecord, NewVisit
+from scrapy_gp4c.store.records import CycleRecord, NewVisit, packed_visit
 
 SIGNALS: Final = {kind: getattr(signals, f"page_{kind}") for kind in EVENTS}
 VisitNumber = tuple[int, int]
@@ -158,7 +158,7 @@ class SignalSender:
 
     def _events_of(self, row: PageRow, visit: NewVisit) -> CycleEvents:
         """Events of one visit; ``row``: its page before the visit."""
-        visits = np.frombuffer(visit.packed(), VISIT)
+        visits = np.frombuffer(packed_visit(visit), VISIT)
         before = {name: np.array([getattr(row, name)]) for name in ("outcome", "gone", "X")}
         previous_s = self._cycle.store.starts_s([row.last_attempt]).get(row.last_attempt, np.nan)
         gone_after = self._cycle.settings.gone_after

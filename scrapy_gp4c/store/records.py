@@ -299,13 +299,13 @@ class NewVisit(NamedTuple):
     latency_s: float = 0.0
     """Time from the request to the response's headers; 0: not measured."""
 
-    def packed(self) -> bytes:
-        """Bytes of dtype `VISIT`; raises struct.error for a number that its field cannot hold."""
-        latency_ms = min(65_535, math.ceil(1000 * self.latency_s))
-        codes = KINDS.index(self.kind), OUTCOMES.index(self.outcome)
-        return VISIT_BYTES.pack(
-            self.time, self.fingerprint, self.page, self.bytes, latency_ms, *codes, self.distance
-        )
+
+def packed_visit(visit: NewVisit) -> bytes:
+    """Bytes of dtype `VISIT`; raises struct.error for a number that its field cannot hold."""
+    latency_ms = min(65_535, math.ceil(1000 * visit.latency_s))
+    codes = KINDS.index(visit.kind), OUTCOMES.index(visit.outcome)
+    counts = visit.page, visit.bytes, latency_ms
+    return VISIT_BYTES.pack(visit.time, visit.fingerprint, *counts, *codes, visit.distance)
 
 
 TRUST: Final = np.dtype([("site", "<u8"), ("counts", "<f8", (len(hints.KINDS), 2, 2))])

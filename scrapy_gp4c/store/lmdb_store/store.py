@@ -58,6 +58,7 @@ from scrapy_gp4c.store.records import (
     RoundCounts,
     StoredGroups,
     StoredRequest,
+    packed_visit,
 )
 
 _AFTER_END: Final = 2**31
@@ -396,7 +397,7 @@ class Store(Tables):
         if self._visited[visit.page]:
             raise ValueError(f"page {visit.page} was visited in this cycle already")
         visits = self._buffer.visits
-        visits.append(visit.packed())
+        visits.append(packed_visit(visit))
         self._visited[visit.page] = 1
         if len(visits) >= self.sizes.commit_visits:
             self.commit()
