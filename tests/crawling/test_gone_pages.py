@@ -1,7 +1,7 @@
 """Pages and sites that were gone: every state has a way out, by real crawls over many cycles."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +20,11 @@ from scrapy_gp4c.page_state.outcomes import DOUBTFUL, GONE, OUTCOMES, PLAN, UNCH
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
+from tests.crawling.test_hostile_server import with_status
 from tests.support.loopback import LinkFollower, Site, crawl, html, outcomes, stats
 
 WORDS = "a page with a text of more than a few words on nothing in particular that rarely changes at all"
 FULL = {"GP4C_BUDGET": 1.0, "RETRY_ENABLED": False}
-
-
-def answers(status: int) -> Callable[[ServerRequest], bytes]:
-    """A page that answers with a status."""
-
-    def page(request: ServerRequest) -> bytes:
-        request.setResponseCode(status)
-        return b"<html><body>out of order</body></html>"
-
-    return page
 
 
 def website(site: Site, pages: int = 12) -> None:
@@ -50,7 +41,7 @@ async def test_a_site_that_was_gone_for_some_cycles_comes_back(
     website(site)
     await crawl(LinkFollower, store_path, FULL, url=site.url())
     up = dict(site.pages)
-    site.pages = dict.fromkeys(up, answers(status))
+    site.pages = dict.fromkeys(up, with_status(status))
     for _ in range(cycles_out):
         site.log.clear()
         await crawl(LinkFollower, store_path, FULL, url=site.url())

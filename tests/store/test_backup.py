@@ -7,7 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-import lmdb
 import pytest
 
 from scrapy_gp4c.errors import StoreDamagedError, StoreError, StoreInUseError
@@ -16,7 +15,8 @@ from scrapy_gp4c.store.lmdb_store.environment import WriterLock
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.verify import check
 from scrapy_gp4c.store.records import NewVisit
-from tests.store.test_checksummed import flipped, read_all, varied
+from tests.crawling.test_damaged_store import damage
+from tests.store.test_checksummed import read_all, varied
 from tests.store.test_store_kill import SMALL
 
 BACKUP = """
@@ -40,20 +40,11 @@ def path(crawled: Path, tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def damage(path: Path, table: str) -> None:
-    """Flip a bit of a table's first value."""
-    with lmdb.open(str(path), max_dbs=32, map_size=2**30) as environment:
-        db = environment.open_db(table.encode())
-        with environment.begin(write=True) as txn:
-            key, value = next(iter(txn.cursor(db)))
-            txn.put(key, flipped(value, 0), db=db)
-
-
 def test_a_sample_is_looked_over(path: Path) -> None:
     """How much is said; a damaged value among it is an error."""
     with Store(path, readonly=True) as store:
         assert 60 < store.check_sample() < 120
-    damage(path, "urls")
+    damage(path, "urls", 0)
     with Store(path, readonly=True) as store, pytest.raises(StoreDamagedError, match="urls 0"):
         store.check_sample()
     with Store(path / "new") as store:
@@ -84,7 +75,7 @@ def test_a_backup_is_what_was_committed(path: Path, tmp_path: Path) -> None:
     assert made.name.startswith("store-20")
     assert (made / "data.mdb").stat().st_mode & 0o777 == 0o600
     assert list(read_all(made)) == before != list(read_all(path))
-    damage(path, "columns")
+    damage(path, "columns", 0)
     aside = restore_backup(path, made)
     assert list(read_all(path)) == before
     assert aside is not None
@@ -161,7 +152,7 @@ def test_a_backup_into_the_store_is_refused(path: Path, inner: str) -> None:
 
 def test_a_damaged_store_is_not_backed_up(path: Path, tmp_path: Path) -> None:
     """Nothing is left of the copy, and older ones stay."""
-    damage(path, "visits")
+    damage(path, "visits", 0)
     (tmp_path / "backups" / "store-20200101-000000").mkdir(parents=True)
     with pytest.raises(StoreDamagedError, match="visits: cycle 1"):
         backup(path, tmp_path / "backups", 1)
@@ -175,7 +166,7 @@ def test_a_damaged_backup_is_not_brought_back(path: Path, tmp_path: Path) -> Non
         restore_backup(path, made)
     assert restore_backup(tmp_path / "new", made) is None
     assert list(read_all(tmp_path / "new")) == list(read_all(path))
-    damage(made, "urls")
+    damage(made, "urls", 0)
     before = (path / "data.mdb").read_bytes()
     with pytest.raises(StoreDamagedError, match="urls: page 0"):
         restore_backup(path, made)
@@ -190,6 +181,6 @@ def test_compacting_gives_room_back(path: Path) -> None:
     done = compact(path)
     assert done.after == (path / "data.mdb").stat().st_size < done.before
     assert list(read_all(path)) == before
-    damage(path, "urls")
+    damage(path, "urls", 0)
     with pytest.raises(StoreDamagedError, match="urls: page 0"):
         compact(path)

@@ -17,16 +17,12 @@ from scrapy_gp4c.store.lmdb_store.recover import recover
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.verify import check
 from scrapy_gp4c.store.opening import import_history, open_store
-from scrapy_gp4c.store.records import NewVisit, StoredRequest
+from scrapy_gp4c.store.records import NewVisit
+from tests.store.test_import_history import to_page
 from tests.support.growing import SMALL
 
 PAGES = 11
 WEIGHTS = st.floats(0, 1e6)
-
-
-def to_page(request: StoredRequest) -> tuple[int, StoredRequest]:
-    """A page's key by its URL."""
-    return int(request["url"].rpartition("/")[2]) + 1, request
 
 
 def filled(path: Path) -> list[float]:
