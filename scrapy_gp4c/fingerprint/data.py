@@ -27,7 +27,7 @@ _TOKEN: Final = re.compile(r"\S{16,}|.*\d.*", re.S)
 _HOST_KEY: Final = re.compile("served_?by|generated_?by_?host", re.I)
 _ANSWERED_BY: Final = re.compile("(?:server|host|node|instance|backend|worker)(?:_?(?:name|id))?", re.I)
 _CLOCK_KEY: Final = re.compile(
-    r"(?:(?:server|current|response|request|query|process(?:ing)?|execution|exec|run|up)(?=[-_]?[a-z]{2}|[-_]s)"
+    r"(?:(?:server|current|response|request|query|process(?:ing)?|generation|search|execution|exec|run|up)(?=[-_]?[a-z]{2}|[-_]s)"
     r"|generated|fetched|retrieved|cached?|render(?:ed)?|elapsed|now|latency|last[-_]?(?:updated?|modified|refresh(?:ed)?|fetch(?:ed)?|sync(?:ed)?|check(?:ed)?)"
     r"|expires?|took|timestamp|time_?stamp|ts|unix|epoch)"
     r"[-_]?(?:time|at|on|ms|s|sec|seconds|millis|date|stamp|timestamp|in|duration|until|age)?(?:[-_]?ms|[-_](?:s|utc|iso))?|ttl",

@@ -26,7 +26,7 @@ from scrapy_gp4c.fingerprint.text import (
     compared_pieces,
     names_of,
 )
-from scrapy_gp4c.words.masking import CHECKSUMS, LETTERS, WORDS, mask
+from scrapy_gp4c.words.masking import CHECKSUMS, CURRENCIES, LETTERS, WORDS, mask
 from scrapy_gp4c.words.normal import normalise
 
 _ROW: Final = struct.Struct("<IH")
@@ -49,7 +49,7 @@ def _words(*names: str) -> tuple[frozenset[str], re.Pattern[str]]:
 
 _COUNTERS: Final = _words("counters", "views")
 _STATEMENTS: Final = _words("statements")
-_CURRENCY: Final = re.compile(r"[$€£¥₽₹₺₩₫₴₪฿￥]|\b(?:kč|zł|kr|лв|lei|r\$|rp)\b|%|\d\s?[円元원บ]")
+_CURRENCY: Final = re.compile(rf"[{CURRENCIES}]|\b(?:kč|zł|kr|лв|lei|r\$|rp)\b|%|\d\s?[円元원บ]")
 _NAME: Final = re.compile(
     rf"(?:[\w-]*?[-_])?(?:{OTHER_PAGES_NAME}"
     r"|(?:popular|similar|suggested|random|more|other)-?(?:posts?|articles?|stories|news|links"

@@ -8,6 +8,7 @@ import codecs
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import islice
 from string import ascii_letters, digits
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -22,6 +23,7 @@ from scrapy_gp4c.fingerprint.data import script_data
 from scrapy_gp4c.words.masking import (
     CLOCK_BEGIN,
     CLOCK_END,
+    CURRENCIES,
     DATED,
     LETTERS,
     RECENT,
@@ -100,8 +102,8 @@ _FIRST_BY_TAG: Final = {
     **{name: name for name in ("del", "s", "strike", "input", "meter", "progress")},
     "svg": "svg title,svg desc",
     "img": "img[alt]",
-    "i": "i[title]:empty,td>i:only-child:empty",
-    "span": "span[title]:empty,td>span:only-child:empty",
+    "i": "i:empty",
+    "span": "span:empty",
     "option": "option[selected]",
     "data": "data[value]:empty",
     "textarea": "textarea[placeholder]:empty",
@@ -139,9 +141,13 @@ _COUNT_NAME: Final = re.compile(
     r"(?:[\w-]+-)?(?:likes?|shares?|views?|hits?|comments?|visitors?|reads?|readers|watchers|online|(?:mini-?)?cart|basket"
     r"|wish-?list|favou?rites?|compare|upvotes?|followers|subscribers|downloads?)-?(?:count(?:s|er)?|num(?:ber)?|total)"
 )
+_META_NAME: Final = re.compile("(?:entry|post|article|story|topic|thread|news|blog)-?meta")
+"""Lines below a headline: who wrote it, when, how many have read it."""
+_PRICE_SIGN: Final = re.compile(f"[{CURRENCIES}]")
 _YEAR: Final = re.compile(r"(?:19|20)\d\d|25[5-9]\d")
 _COUNT: Final = re.compile(r"[0-9][0-9.,\s]{0,12}[km]?(?:\s[^\W\d]{3,12})?", re.I)
 _LONGEST_MOMENT: Final = 60
+_MOST_ICON_NAMES: Final = 8
 _LONGEST_NAME: Final = 80
 """Characters of a class or id that is looked at."""
 _MOST_ELEMENTS_WITH_DATA: Final = 2000
@@ -171,6 +177,7 @@ OTHER_PAGES_NAME: Final = (
 _OTHER_PAGES_NAME: Final = re.compile(
     rf"(?:[\w-]*?[-_])?(?:{OTHER_PAGES_NAME}|(?:weather|wetter|meteo)[-_]?(?:widget|box|bar|block|info)|random-?(?:quote|tip|fact|image)s?"
     r"|(?:quote|tip|fact|word|joke|thought)-?of-?(?:the-?)?(?:day|moment)|daily-?(?:quote|tip|fact)|captcha)(?:[-_][\w-]*)?"
+    r"|(?:mini|header|site|top|nav)[-_]?(?:cart|basket|bag)|(?:cart|basket|bag)[-_](?:icon|toggle|widget)"
 )
 _STATE_NAME: Final = re.compile(
     r"(?:[\w-]+(?:--|__))?(?:(?:is|has|status|state|product|item|day)[-_])?(?:sold[-_]?out|(?:out[-_]?of|in|no|low)[-_]?stock"
@@ -559,12 +566,20 @@ def _said(node: LexborNode) -> str:
 
 
 def _icon_name(icon: LexborNode) -> str:
-    """Classes of an icon that is all of a cell, such as a tick or a red light."""
-    cell = icon.parent
-    if cell is None or cell.tag != "td" or cell.text(strip=True):
+    """Classes of an icon: all in a cell of its own, "down" of "dot dot--down" beside a text."""
+    above = icon.parent
+    names = [*islice(names_of(icon.attributes.get("class")), _MOST_ICON_NAMES)]
+    if above is None or above.tag in ("a", "button") or not names:
         return ""
-    names = names_of(icon.attributes.get("class"))
-    return " ".join(name for name in names if not any(map(str.isdigit, name)))
+    if above.tag == "td" and not above.text(strip=True):
+        return " ".join(name for name in names if not any(map(str.isdigit, name)))
+    if icon.tag == "i":  # "check" of "fas fa-check"
+        names += [name.partition("-")[0] for name in names]
+    longest = (
+        max((base for base in names if name.startswith((f"{base}-", f"{base}_"))), default="", key=len)
+        for name in names
+    )
+    return " ".join(name[len(base) :].lstrip("-_") for name, base in zip(names, longest, strict=True) if base)
 
 
 def _target(href: str, text: str) -> str:
@@ -603,10 +618,17 @@ def _is_moment(node: LexborNode) -> bool:
         node.insert_before(DATED)
         return False
     text = node.text(separator=" ", strip=True)
+    if text.startswith(CLOCK_BEGIN):  # within a line that is marked
+        return False
     if _is_in_sentence(node, text):
         node.insert_before(DATED)
         return False
     return len(text) <= _LONGEST_MOMENT and is_moment(text)
+
+
+def _mark_clock(node: LexborNode) -> None:
+    node.insert_before(CLOCK_BEGIN)
+    node.insert_after(CLOCK_END)
 
 
 def _is_in_sentence(node: LexborNode, text: str) -> bool:
@@ -662,9 +684,11 @@ def _take_out(
             candidates[number] = (None, node)
         elif reason is None and has_states and (state := _state_of(node)):
             node.insert_before(f" {state} ")
+        elif reason is None and any(map(_META_NAME.fullmatch, names_of(node.attributes.get("class")))):
+            for counter in [*_texts_with_numbers(node)]:
+                _mark_clock(counter)
         elif reason is None and _is_moment(node):
-            node.insert_before(CLOCK_BEGIN)
-            node.insert_after(CLOCK_END)
+            _mark_clock(node)
     if b"ookie" in source and all(reason != CONSENT for reason, _ in candidates):
         candidates += [(CONSENT, node) for node in _notices(document)]
     for reason, node in candidates:
@@ -683,6 +707,18 @@ def _take_out(
         if text := node.text(separator=" ", strip=True):
             yield LeftOut(reason, text)
         node.decompose()
+
+
+def _texts_with_numbers(line: LexborNode) -> Iterator[LexborNode]:
+    """Short texts of a line below a headline that have a number which is no price."""
+    for node in islice(line.traverse(include_text=True), _MOST_LABELLED):
+        text = node.text_content or "" if node.tag == "-text" else ""
+        if (
+            any(map(str.isdigit, text[: _LONGEST_MOMENT + 1]))
+            and len(text) <= _LONGEST_MOMENT
+            and _PRICE_SIGN.search(text) is None
+        ):
+            yield node
 
 
 def _is_opened(node: LexborNode, shown_ids: set[bytes]) -> bool:
@@ -801,8 +837,7 @@ def _take_out_labelled(document: LexborNode, kept_reasons: frozenset[str]) -> It
     for node in alone:
         is_link = node.parent is None or node.parent.tag in ("a", "option")
         if not is_link or (node.text_content or "")[:1].isdigit():
-            node.insert_before(CLOCK_BEGIN)
-            node.insert_after(CLOCK_END)
+            _mark_clock(node)
     for reason, node in labels[:_MOST_NAMES]:
         for part in _labelled(node, reason == ADVERTISEMENT):
             yield LeftOut(reason, part.text(separator=" ", strip=True))
@@ -842,8 +877,7 @@ def _mark_dates(document: LexborNode, tags: frozenset[str]) -> None:
                 if inner is not None and is_statement:
                     inner.insert_before(DATED)
                 elif inner is not None and _COUNT.fullmatch(cells[at].text(strip=True)):
-                    inner.insert_before(CLOCK_BEGIN)
-                    inner.insert_after(CLOCK_END)
+                    _mark_clock(inner)
 
 
 def _mark_value(cells: list[LexborNode]) -> None:
@@ -919,7 +953,7 @@ def _has_meaning(name: bytes) -> bool:
     return _reason_of_name(text, None) is not None or any(
         pattern.fullmatch(name)
         for name in names_of(text)
-        for pattern in (_MOMENT_NAME, _COUNT_NAME, _STATE_NAME)
+        for pattern in (_MOMENT_NAME, _META_NAME, _COUNT_NAME, _STATE_NAME)
     )
 
 
@@ -974,16 +1008,49 @@ def _main_part(
     main_ids, inside = {main.mem_id for main in all_mains}, dict[int, bool]()
     loud = [node for node in nodes if node.tag != "title" and not _is_main(node, has_role)][:_MOST_LOUD]
     loud = [node for node in loud if not _is_inside(node, main_ids, inside)]
-    roots = (*([] if title is None else [title]), *loud, mains[0])
+    roots = (*([] if title is None else [title]), *loud, *_before_main(mains[0]), mains[0])
     texts = [root.text(separator=SEPARATOR, strip=True) for root in roots]
-    outside = _without(text, texts[-1])
     size = len(text) - sum(map(len, texts))
     total = len(text) + sum(len(one.text) for one in left_out)
     if size <= len(roots) or size * 3 >= total or size * 2 >= len(text):
         return text, (document,)
-    outside = outside if title is None else _without(outside, texts[0])
+    outside = text
+    for one in texts[::-1]:
+        outside = _without(outside, one)
     left_out.append(LeftOut(OUTSIDE, outside.replace(SEPARATOR, " ")))
     return SEPARATOR.join(texts), roots
+
+
+def _before_main(main: LexborNode) -> list[LexborNode]:
+    """Elements between the page's header and its main part: a headline, a notice, a bar with the price.
+
+    Lists of links are menus. A header counts that has the headline, which is no link to the front page.
+    """
+    parts: list[LexborNode] = []
+    between: list[LexborNode] = []  # with menus, which count between a headline and its text
+    node: LexborNode | None = main
+    while node is not None and node.tag not in ("body", "html"):
+        sibling = node.prev
+        while sibling is not None and len(between) < _MOST_LOUD:
+            if not (sibling.tag or "-").startswith("-"):
+                headlines = [sibling] if sibling.tag == "h1" else _SELECTOR.find("h1", sibling)
+                has_headline = any(not _SELECTOR.find("a", one) for one in headlines)
+                if sibling.tag == "header" and not has_headline:
+                    return parts[::-1]
+                between.append(sibling)
+                if has_headline:
+                    parts = [*between]
+                elif not _is_menu(sibling):
+                    parts.append(sibling)
+            sibling = sibling.prev
+        node = node.parent
+    return parts[::-1]
+
+
+def _is_menu(node: LexborNode) -> bool:
+    """Whether half of an element's text or more is in links."""
+    links = sum(len(link.text(strip=True)) for link in _SELECTOR.find("a", node))
+    return 2 * links >= len(node.text(strip=True))
 
 
 def _without(text: str, passage: str) -> str:

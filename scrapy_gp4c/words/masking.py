@@ -141,6 +141,8 @@ _THEN: Final = (  # the clock and the weekday after a date
     r"(?:\s*+(?:,\s*+)?(?:(?:at|um|à|a las|às|alle|t|в|о|kl\.?|klo|om|o|-|–|\||·|@|\()\s*+)?"
     rf"(?:(?:{_HALF_DAYS})\s?)?(?:{_CLOCK}|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b)\)?|\s(?:kl\.?|klo)\s(?:[01]?\d|2[0-3])\.[0-5]\d\b)?"
 )
+CURRENCIES: Final = "$€£¥₽₹₺₩₫₴₪฿￥"
+"""Signs of currencies."""
 _NUMBER: Final = r"[0-9]++(?>(?:[.,'][0-9]++){0,8})"
 _GROUPED: Final = r"(?:[0-9]{1,3}(?:\s[0-9]{3}){1,4}(?![0-9])|" + _NUMBER + ")"
 _MANY: Final = (
@@ -221,7 +223,8 @@ _HEX: Final = (
 )
 _NUMERIC: Final = re.compile(
     # Only at the start of a word, the first character choosing the alternatives: five times as fast.
-    rf"(?<![0-9a-z])(?:(?=[0-9a-f]){_HEX}|(?=[0-9])(?:{_DIGIT_FIRST})"
+    # A number behind a sign of a currency is a price, whatever follows: "£120.00 Time left: 2 h".
+    rf"(?<![0-9a-z{CURRENCIES}])(?:(?=[0-9a-f]){_HEX}|(?=[0-9])(?:{_DIGIT_FIRST})"
     rf"|(?={_ANY_MARK.pattern})(?:{_MARK_FIRST})"
     rf"|(?=[abcdeijnprstx]){_TOKEN}"
     rf"|(?=[rh])(?P<era>[rh]0?\d{{1,2}}[./](?:0?[1-9]|1[0-2])[./]{_DAY}(?![\d./]))"
@@ -861,7 +864,7 @@ _NEWEST: Final = re.compile(
     r"(?:\s(?:is|ist|est|es|è))?[:：\s]{1,4})([^\s:：]{2,30})",
     re.I,
 )
-_BULLETS: Final = re.compile(r"(\s[|·•–-]\s|,\s)")
+_BULLETS: Final = re.compile(r"(\s[|·•–-]\s|,\s|[.!?]\s(?=[^\W\d])|。)")
 _NUMBER_SIGNS: Final = " .,'+#()"
 _NO_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
 _OTHER_DIGITS: Final = re.compile("[٠-٩۰-۹०-९০-৯੦-੯૦-૯୦-୯௦-௯౦-౯೦-೯൦-൯๐-๙໐-໙༠-༩၀-၉០-៩０-９]")
@@ -875,6 +878,8 @@ _SUM: Final = re.compile(
 _AUDIENCE, _FORUM, _NOW, _WATCHING, _OFTEN = (
     frozenset(WORDS[name].split()) for name in ("audience", "forum", "now", "watching", "times")
 )
+_STEM: Final = 6
+_FORUM_STEMS: Final = frozenset(word[:_STEM] for word in _FORUM)
 _PEOPLE: Final = frozenset((WORDS["counters"] + WORDS["people"]).split()) - _WATCHING
 _VISITS: Final = _AUDIENCE.union(*(WORDS[name].split() for name in ("visits", "people", "reactions")))
 _COUNTER_WORDS: Final = _VISITS.union(_FORUM, _WATCHING, _OFTEN, re.split(r"[|\s]+", WORDS["carts"])) - {""}
@@ -890,7 +895,7 @@ _MANY_TIMES: Final = re.compile(  # three times a day is a statement
 _STATED: Final = _STATEMENTS - {"antal", "total"}  # numbers of what the next word says
 _LABELLED_COUNT: Final = re.compile(r"(?:[:：#№]|n[º°o]\.?|nr\.?|num(?:ber|mer|ero)|número)\s?[0-9]")
 _NO_COUNT: Final = re.compile(  # prices, hours, shares, years
-    r"[$€£¥₽₹₺₩₫₴₪฿￥%]|[0-9][:/–-][0-9]|[0-9][.,][0-9]{1,2}(?![0-9]|\s?[km]\b)|(?<![0-9.,])(?:19|20)[0-9]{2}(?![0-9.,])"
+    rf"[{CURRENCIES}%]|[0-9][:/–-][0-9]|[0-9][.,][0-9]{{1,2}}(?![0-9]|\s?[km]\b)|(?<![0-9.,])(?:19|20)[0-9]{{2}}(?![0-9.,])"
 )
 _NUMBER_OF_DATE: Final = re.compile("[0-9]++")
 _DIGITS: Final = re.compile(rb"11*+")  # its literal begin makes the search fast
@@ -958,9 +963,12 @@ def _with_clocks(text: str, plain: str, begin: int, end: int, separator: str) ->
         behind = after.lstrip(separator).partition(separator)[0].lower()
         piece = f"{label} {piece}" if label.endswith((":", "：")) else f"{piece} {behind}"
         words = piece.translate(_NO_DIGITS)
-    if not _may_count(words):
+    label, colon, _ = shown.partition(":")
+    is_of_forum = label.lower()[:_STEM] in _FORUM_STEMS
+    is_of_authors = bool(colon) and is_of_forum and _times(plain, f"{label}:") > 1
+    if not (is_of_authors or _may_count(words)):
         return ""
-    if _is_counter(piece):
+    if is_of_authors or _is_counter(piece):
         return _SHOWN_NUMBER.sub(_clock, shown)
     parts = _BULLETS.split(shown)
     clocked = [
@@ -973,6 +981,11 @@ def _with_clocks(text: str, plain: str, begin: int, end: int, separator: str) ->
 @lru_cache(1)  # a page of sums asks at each
 def _sums(text: str) -> int:
     return len(_SUM.findall(text))
+
+
+@lru_cache(8)  # a thread asks at each author of its posts
+def _times(text: str, label: str) -> int:
+    return text.count(label)
 
 
 @lru_cache(4096)  # the rows of a table differ in their numbers alone

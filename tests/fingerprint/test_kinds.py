@@ -203,6 +203,25 @@ def test_the_main_part_is_learned_from_the_page() -> None:
     assert changed(html(small.format("open")), html(small.format("closed")))
 
 
+@pytest.mark.parametrize(
+    ("before_main", "is_change"),
+    [
+        ("<div class=note>The library is {} in August.</div>", True),
+        ("<section class=hero><h1>Harbour run</h1><p>From the {} pier</p></section>", True),
+        ("<header><h1>Kettle</h1><p>{} today</p></header>", True),
+        ("<div><p><b>{}</b> for members <a href=/m>Join</a></p></div>", True),
+        ("<h1>Tool</h1><div>Last commit <a href=/c>Mend the {} valve</a></div>", True),
+        ("<header><h1><a href=/>Shop</a></h1><p>{} day</p></header>", False),
+        ("<div>Dollar is {}</div><header>Shop</header>", False),
+        ("<div class=bar>Now: <a href=/1>{} wins the cup</a></div>", False),
+    ],
+)
+def test_a_headline_and_notices_above_the_main_part_count(before_main: str, is_change: bool) -> None:
+    """Headers and menus do not, unless the headline stands there."""
+    page = f"<nav>Home</nav>{before_main}<main><p>{filler(80)}</p></main><p>About us</p>"
+    assert changed(*(html(page.format(word)) for word in ("old", "new"))) == is_change
+
+
 def test_what_is_left_out_is_told() -> None:
     """Reasons and words, for `why` and `status`."""
     page = html(f"<nav>one two</nav><div class=ad>three</div><p>{filler(60)}</p><i>2026-03-04</i>")
@@ -344,6 +363,8 @@ def test_parts_of_server_components_are_text_of_an_empty_page() -> None:
             "<table><td>API<td><i class=dot-green></i></table>",
             "<table><td>API<td><i class=dot-red></i></table>",
         ),
+        ("<i class='dot dot--green'></i> API", "<i class='dot dot--red'></i> API"),
+        ("<li><i class='fas fa-check'></i> Export", "<li><i class='fas fa-xmark'></i> Export"),
     ],
 )
 def test_what_elements_say_besides_their_text_counts_on_any_page(before: str, after: str) -> None:
@@ -533,6 +554,15 @@ def test_a_date_in_a_sentence_counts_in_feeds_and_plain_texts_and_digits_of_any_
 @pytest.mark.parametrize(
     ("text", "is_change"),
     [
+        ("<div class=entry-meta><b>{} persone stanno leggendo</b></div>", False),
+        ("<div class='c post-meta'>点赞 {} | 3208</div>", False),
+        ("<div class=entry-meta>from €{}</div>", True),
+        ("<div class=product-meta>{} left</div>", True),
+        ("<p>Diese Seite wurde bisher 4.5{} Mal abgerufen. Sie gehört allen.</p>", False),
+        ("<i>Beiträge: {}</i><p>Hallo</p><i>Beiträge: 7</i>", False),
+        ("<i>Příspěvky: {}</i><p>Ahoj</p><i>Příspěvky: 7</i>", False),
+        ("<i>Mitglieder: {}</i>", True),
+        ("<div class=minicart>Korb {},00 €</div>", False),
         ("<p>Leído {} veces</p>", False),
         ("<p>Sivua katsottu 4{} kertaa</p>", False),
         ("<p>Shared 1,4{} times</p>", False),
@@ -743,6 +773,7 @@ def test_hidden_fields_are_no_text() -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
+        ("Bid: £120.00 time left", "Bid: £135.00 time left"),
         ("Rp 1510000000", "Rp 1520000000"),
         ("ISBN 1593279280", "ISBN 1593275992"),
         ("Call 1712345678 now", "Call 1712345679 now"),
