@@ -87,11 +87,12 @@ def features(text: str) -> list[str]:
     The text is padded on both sides, so that every word is part of three shingles; "" has none.
     """
     words = re.split("[\x00-\x20]+", _shingles(normalise(text))[0])
-    words = [word for word in words if word]
-    if not words:
-        return []
-    words = ["", "", *words, "", ""]
-    return [" ".join(words[i : i + SHINGLE_WORDS]) for i in range(len(words) - SHINGLE_WORDS + 1)]
+    return _shingles_of([word for word in words if word])
+
+
+def _shingles_of(words: list[str]) -> list[str]:
+    padded = ["", "", *words, "", ""] if words else []
+    return [" ".join(padded[at : at + SHINGLE_WORDS]) for at in range(len(padded) - SHINGLE_WORDS + 1)]
 
 
 def main_features(response: Response) -> list[str]:
@@ -137,15 +138,16 @@ def fingerprint(response: Response, features: Features | None = None) -> int:
 
 def read(response: Response, features: Features | None = None, *, with_text: bool = False) -> PageReading:
     """Return the reading of a response: fingerprint, counts, and texts if they are wanted."""
-    if features is None:
+    if features is None or features is simhash_words:
         content = answer(response)
         reading, normal = _reading(content)
-        return reading._replace(normal=normal, text=readable(content.content.text)) if with_text else reading
-    if features is simhash_words:
-        content = answer(response)
-        reading, normal = _reading(content)
-        text = readable(content.content.text)
-        if content.data is None and content.content.has_text and (words := text.split()):
+        text = readable(content.content.text) if with_text or features is not None else ""
+        if (
+            features is not None
+            and content.data is None
+            and content.content.has_text
+            and (words := text.split())
+        ):
             value = int(Simhash(words).value)
             # A value below 2**32 would say that the page has no visible text.
             reading = reading._replace(fingerprint=value if value >> 32 else value | 1 << 32, masked=0)
@@ -462,11 +464,7 @@ def _nodes(selector: Selector, xpath: str) -> list[Any]:
 def watched_features(response: Response) -> list[str]:
     """Return the shingles of a text without masks."""
     assert isinstance(response, TextResponse)
-    words = plain_form(response.text).split()
-    if not words:
-        return []
-    words = ["", "", *words, "", ""]
-    return [" ".join(words[at : at + SHINGLE_WORDS]) for at in range(len(words) - SHINGLE_WORDS + 1)]
+    return _shingles_of(plain_form(response.text).split())
 
 
 def _text(root: Any) -> str:

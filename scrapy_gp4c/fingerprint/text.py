@@ -66,19 +66,9 @@ _AD_ATTRIBUTE: Final = re.compile(
     rb"data-(?:ads?|ad-(?:slot|client|unit|position|size|format|placement|zone|network|type|name|region|container"
     rb"|layout)(?:-(?:path|id|name))?|[a-z]{3,20}-ads?|google-query-id)(?=[\s=>/])"
 )
-_NAMING_ATTRIBUTES: Final = (
-    "data-testid",
-    "data-test-id",
-    "data-test",
-    "data-qa",
-    "data-cy",
-    "data-component",
-)
-"""Attributes whose values name elements as classes do."""
-_LABELS: Final = (
-    re.compile(rb"(data-(?:test-?id|test|qa|cy|component))=[\"']([^\"'\\]{4,80})[\"']"),
-    re.compile(rb"(aria-label)=[\"']([^\"'\\]{2,80})[\"']"),
-)
+_NAMING: Final = "data-(?:test-?id|test|qa|cy|component)"
+"""Pattern of attributes whose values name elements as classes do."""
+_LABEL: Final = re.compile(rf"({_NAMING}|aria-label)=[\"']([^\"'\\]{{2,80}})[\"']".encode())
 # What may be left out. The time of a selector is that of its parts, for each element of a page: only those
 # are asked that may be there, by the page's tags. Names of classes and ids are sought in these, too.
 _CANDIDATES_BY_TAG: Final = _MAIN_BY_TAG | {
@@ -610,9 +600,9 @@ def _is_moment(node: LexborNode) -> bool:
     if tag == "time":
         if (attributes.get("datetime") or "").startswith(("P", "p")):  # a duration
             return False
-    elif any(map(_COUNT_NAME.fullmatch, names_of(attributes.get("class")))):
+    elif _is_named(_COUNT_NAME, node):
         return _COUNT.fullmatch(node.text(strip=True)) is not None
-    elif not any(map(_MOMENT_NAME.fullmatch, names_of(attributes.get("class")))):
+    elif not _is_named(_MOMENT_NAME, node):
         return False
     if any(map(_DATED_NAME.search, names_of(attributes.get("class"), attributes.get("itemprop")))):
         node.insert_before(DATED)
@@ -669,10 +659,9 @@ def _take_out(
             _STATE_NAME.fullmatch(one) for name in meaningful for one in names_of(name.decode())
         )
         selectors += [f'[{attribute}~="{name.decode()}"]' for name in meaningful]
-    for pattern in _LABELS:
-        labels = {*pattern.findall(markup.source)}
-        named = [(name.decode(), value.decode("utf-8", "replace")) for name, value in labels]
-        selectors += [f'[{name}="{value}"]' for name, value in named if _is_ad_attribute((name, value))]
+    labels = {*_LABEL.findall(markup.source)}
+    named = [(name.decode(), value.decode("utf-8", "replace")) for name, value in labels]
+    selectors += [f'[{name}="{value}"]' for name, value in named if _is_ad_attribute((name, value))]
     selectors += [f"[{attribute.decode()}]" for attribute in set(_AD_ATTRIBUTE.findall(markup.source))]
     candidates = [(_reason(node), node) for node in _find(selectors, document)]
     has_role = b"role" in markup.lower  # to ask for the attributes of an element takes long
@@ -684,7 +673,7 @@ def _take_out(
             candidates[number] = (None, node)
         elif reason is None and has_states and (state := _state_of(node)):
             node.insert_before(f" {state} ")
-        elif reason is None and any(map(_META_NAME.fullmatch, names_of(node.attributes.get("class")))):
+        elif reason is None and _is_named(_META_NAME, node):
             for counter in [*_texts_with_numbers(node)]:
                 _mark_clock(counter)
         elif reason is None and _is_moment(node):
@@ -787,7 +776,7 @@ def _is_ad_attribute(attribute: tuple[str, str | None]) -> bool:
     name, value = attribute
     if name == "aria-label":
         return _is_ad_label(value or "")
-    if name in _NAMING_ATTRIBUTES:
+    if re.fullmatch(_NAMING, name):
         return _names_ad(value or "")
     return name.startswith("data-") and _AD_ATTRIBUTE.match(f"{name}=".encode()) is not None
 
@@ -975,6 +964,10 @@ def names_of(*attributes: str | None) -> Iterator[str]:
         if attribute:
             lower = attribute if attribute.islower() else _CAMEL.sub("-", attribute).lower()
             yield from (name for name in lower.split() if len(name) <= _LONGEST_NAME)
+
+
+def _is_named(pattern: re.Pattern[str], node: LexborNode) -> bool:
+    return any(map(pattern.fullmatch, names_of(node.attributes.get("class"))))
 
 
 def _is_main(node: LexborNode, has_role: bool) -> bool:

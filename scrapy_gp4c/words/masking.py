@@ -50,15 +50,7 @@ for _bit, _words in (
     (_BEFORE, [before for before, _ in _BEFORE_UNIT]),
     (_VIEW, WORDS["views"].split()),
 ):
-    for _word in {*_words} - {
-        "k",
-        "st",
-        "an",
-        "th",
-        "nd",
-        "rd",
-        *_TABLE["unspaced"],
-    }:
+    for _word in {*_words}.difference(WORDS["no_marks"].split(), _TABLE["unspaced"]):
         _MARKS[_word] = _MARKS.get(_word, 0) | _bit
 
 
@@ -356,46 +348,18 @@ _AT: Final = re.compile(
     r",?(?: (?:at|um|à|a las|às|alle|o|в|о|om|kl\.?|klo|saat|lúc|ngày|pukul|ที่))?,? ?$"
 )  # [sic] between a day and its clock
 _ABOUT: Final = frozenset(WORDS["about"].split())
-_BEFORE_MOMENT: Final = frozenset(
-    (
-        *RECENT,
-        *_TABLE["weekday_phrases"],
-        *(phrase.split()[0] for phrase in _TABLE["weekday_phrases"]),
-        "il y",
-        "for",  # for 5 timer siden
-        *_ABOUT,
-        "less than",
-        "more than",
-    )
+_BEFORE_MOMENT: Final = RECENT.union(  # for 5 timer siden
+    _TABLE["weekday_phrases"],
+    (phrase.split()[0] for phrase in _TABLE["weekday_phrases"]),
+    _ABOUT,
+    ("il y", "for", "less than", "more than"),
 )
 _MOMENT_TOKEN: Final = re.compile(rf"\d++|{LETTERS}")
 _SHORT_DATE: Final = re.compile(r"[0-3]?\d([./-])[0-3]?\d\1(?:\d\d(?:\d\d)?)?")
 _MOMENT_WORDS: Final = (
     frozenset(word for word, bits in _MARKS.items() if bits & ~_VIEW)
     | _RECENT_WORDS
-    | frozenset(WORDS["time"].split())
-    | {
-        "s",
-        "m",
-        "h",
-        "d",
-        "w",
-        "y",
-        "at",
-        "am",
-        "pm",
-        "uhr",
-        "utc",
-        "gmt",
-        "um",
-        "à",
-        "alle",
-        "kl",
-        "klo",
-        "в",
-        "on",
-        "and",
-    }
+    | frozenset((WORDS["time"] + WORDS["moment"]).split())
 )
 _HEAD: Final = 600  # characters
 _GREETINGS: Final = _by_script(WORDS["greetings"])
@@ -584,16 +548,6 @@ def _recent_words(word: str, last: Callable[[int], str]) -> int:
 
 
 _DATES: Final = frozenset(("date", "day", "short", "month", "weekday", "vietnamese", "ngày"))
-_JUDGED_BY_CONTEXT: Final = _DATES | {
-    "copyright",
-    "address",
-    "clock",
-    "unix",
-    "run",
-    "memory",
-    "era",
-    "left",
-}
 
 
 class _Masks:
@@ -677,10 +631,8 @@ class _Masks:
             begin, end = match.span()
             kind = match.lastgroup or ""
             words = originals[bisect_left(marks, begin) : bisect_left(marks, end)]
-            before = ""
-            if kind in _JUDGED_BY_CONTEXT:
-                is_far = kind in _DATES and self._has_prose
-                before = words_before(begin, _PROSE_CONTEXT if is_far else _CONTEXT)
+            is_far = kind in _DATES and self._has_prose
+            before = words_before(begin, _PROSE_CONTEXT if is_far else _CONTEXT)
             if kind in _DATES and (second := _second_of_period(short, match)) is not None:
                 period_end = second
             if not (kind in _DATES and begin < period_end) and self._is_noise(kind, match, words, before):
