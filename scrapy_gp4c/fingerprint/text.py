@@ -116,6 +116,13 @@ _SILENT: Final = ("script", "style", "noscript", "title", "desc", "defs", "metad
 _OFFER: Final = frozenset(("price", "lowPrice", "highPrice", "priceCurrency", "availability"))
 """Properties of schema.org/Offer: what a shop says in attributes, where it changes the page has changed."""
 _TEXTLESS: Final = (*_SILENT, "iframe")
+_SAID_BY: Final = {
+    "img": "alt",
+    "textarea": "placeholder",
+    "meter": "value",
+    "progress": "value",
+    "data": "value",
+}
 _UNSEEN_INPUTS: Final = ("hidden", "password", "checkbox", "radio", "file", "image")
 _MOMENT_NAME: Final = re.compile(
     r"(?:[\w-]+-)?(?:ago|timeago|timestamp|posted|published|updated|modified|edited|created|dates?|datetime|countdown"
@@ -133,7 +140,7 @@ _COUNT_NAME: Final = re.compile(
 )
 _META_NAME: Final = re.compile("(?:entry|post|article|story|topic|thread|news|blog)-?meta")
 """Lines below a headline: who wrote it, when, how many have read it."""
-_PRICE_SIGN: Final = re.compile(f"[{CURRENCIES}]")
+_COUNTER_OF_LINE: Final = re.compile(rf"(?=\D*\d)[^{CURRENCIES}]{{1,60}}")
 _YEAR: Final = re.compile(r"(?:19|20)\d\d|25[5-9]\d")
 _COUNT: Final = re.compile(r"[0-9][0-9.,\s]{0,12}[km]?(?:\s[^\W\d]{3,12})?", re.I)
 _LONGEST_MOMENT: Final = 60
@@ -159,7 +166,7 @@ _AD_NAME: Final = re.compile(
 )
 _AFFIXES: Final = re.compile(r"^(?:c|m|o|l|js|u)-|(?:__|--).*$")  # of BEM and of modules of styles
 OTHER_PAGES_NAME: Final = (
-    r"related|recommend(?:ed|ations?)|see-?also|also-?(?:like|read|viewed|bought)"
+    r"related|recommend(?:ed|ations?)?|see-?also|also-?(?:like|read|viewed|bought)"
     r"|you-?(?:may|might)-?(?:also-?)?like|read-?(?:next|also)|further-?reading"
     r"|most-?(?:read|viewed|popular|shared)|recently-?viewed|trending"
 )
@@ -523,17 +530,11 @@ def _said(node: LexborNode) -> str:
         for hidden in _SELECTOR.find(_NEVER_TEXT, inner):
             hidden.decompose()
         return inner.text(separator=" ", strip=True).strip()
-    words = []
-    if tag == "img":
-        words.append(attributes.get("alt") or "")
+    words = [attributes.get(_SAID_BY.get(tag or "", "")) or ""]
     if tag == "input" and (attributes.get("type") or "text").lower() not in _UNSEEN_INPUTS:
         words.append(attributes.get("value") or attributes.get("placeholder") or "")
-    if tag == "textarea":
-        words.append(attributes.get("placeholder") or "")
     if tag == "input" and "checked" in attributes:
         words.append("checked")
-    if tag in ("meter", "progress", "data"):
-        words.append(attributes.get("value") or "")
     if attributes.get("role") == "img" or (node.child is None and tag != "input"):
         words.append(attributes.get("aria-label") or "")
     if tag in ("i", "span") and node.child is None:
@@ -674,8 +675,12 @@ def _take_out(
         elif reason is None and has_states and (state := _state_of(node)):
             node.insert_before(f" {state} ")
         elif reason is None and _is_named(_META_NAME, node):
-            for counter in [*_texts_with_numbers(node)]:
-                _mark_clock(counter)
+            texts = [
+                one for one in islice(node.traverse(include_text=True), _MOST_LABELLED) if one.tag == "-text"
+            ]
+            for part in texts:
+                if _COUNTER_OF_LINE.fullmatch(part.text_content or "") is not None:
+                    _mark_clock(part)
         elif reason is None and _is_moment(node):
             _mark_clock(node)
     if b"ookie" in source and all(reason != CONSENT for reason, _ in candidates):
@@ -696,18 +701,6 @@ def _take_out(
         if text := node.text(separator=" ", strip=True):
             yield LeftOut(reason, text)
         node.decompose()
-
-
-def _texts_with_numbers(line: LexborNode) -> Iterator[LexborNode]:
-    """Short texts of a line below a headline that have a number which is no price."""
-    for node in islice(line.traverse(include_text=True), _MOST_LABELLED):
-        text = node.text_content or "" if node.tag == "-text" else ""
-        if (
-            any(map(str.isdigit, text[: _LONGEST_MOMENT + 1]))
-            and len(text) <= _LONGEST_MOMENT
-            and _PRICE_SIGN.search(text) is None
-        ):
-            yield node
 
 
 def _is_opened(node: LexborNode, shown_ids: set[bytes]) -> bool:
