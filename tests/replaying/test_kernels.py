@@ -2,22 +2,25 @@
 
 import ast
 import logging
+import multiprocessing
 import os
+import sys
 import threading
+import time
 from importlib import import_module
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numba import njit
+from numba import config, njit
 from numba.core import event
 
 from tests.support.sources import MODULES, tree
 from training.histories.history import ChangeHistory
 from training.replaying.grouped import _new_work, by_slot, partition_by_choice
 from training.replaying.kernels import choice, drop_stale_code, visits
-from training.replaying.kernels.compiling import CodeFiles, CompileNotice
+from training.replaying.kernels.compiling import CodeFiles, CompileNotice, outer
 from training.replaying.metrics import METRICS
 from training.replaying.replay import replay
 
@@ -182,6 +185,41 @@ def test_processes_that_compile_at_once_keep_their_own_code(tmp_path):
     CodeFiles(*place).save("int64", "code of int64")
     assert CodeFiles(*place).load("int64") == "code of int64"
     assert CodeFiles(*place[:2], "other stamp").load("int64") is None
+
+
+def double(number):
+    return number + number
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes that wait for each other need fcntl")
+def test_one_process_compiles_what_two_need_at_once(tmp_path, monkeypatch):
+    """The other waits for its code, and reads it."""
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    forking = multiprocessing.get_context("fork")
+    barrier = forking.Barrier(2)
+
+    class Slow(event.Listener):
+        """Compilation that lasts until the other process needs the code."""
+
+        def on_start(self, started):
+            time.sleep(0.5)
+
+        def on_end(self, ended):
+            pass
+
+    def run():
+        compiled = outer(double)
+        barrier.wait(60)
+        with event.install_listener("numba:compile", Slow()):
+            compiled(1)
+        sys.exit(sum(compiled.stats.cache_misses.values()))
+
+    processes = [forking.Process(target=run) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert sorted(process.exitcode for process in processes) == [0, 1]
 
 
 def test_every_loop_keeps_its_code_in_files_of_its_types():
