@@ -66,7 +66,7 @@ class Series:
     panel: float = 0.0  # share of the pages; the panel comes on top of the budget for the ranking
     page_of: dict[int, int | None] = field(default_factory=dict)  # the store's page ids to the web's
     rows: list[Row] = field(default_factory=list)
-    starter: "Starter | None" = None  # of its crawls; started with the first
+    starter: "Starter | None" = None  # of its crawls; started with the first at the latest
 
     @property
     def store(self) -> Path:

@@ -33,6 +33,7 @@ from .crawls import (
     DemoError,
     Row,
     Series,
+    Starter,
     by_day,
     crawl_day,
     stop,
@@ -135,9 +136,10 @@ def run(options: argparse.Namespace) -> None:
     rows: list[Row] = []
     promoted = False
     show(day_file, 1)
+    series[0].starter = Starter()  # imports while the web starts
     with (
-        serving(day_file, options) as port,
         stopping(series),
+        serving(day_file, options) as port,
         fetching(options.fetchers, folder) as machines,
     ):
         if machines is not None:
@@ -148,8 +150,12 @@ def run(options: argparse.Namespace) -> None:
             flush=True,
         )
         for day in range(1, options.days + 1):
+            if day == FIRST_RANKED_DAY - 1 < options.days:  # they import while this day's only crawl runs
+                starters = [Starter() for _ in others]
             if day == FIRST_RANKED_DAY:  # until then, every crawl would visit every page
                 series += [series[0].copy(name, compared, whole=True) for name, compared in others]
+                for one, starter in zip(series[1:], starters, strict=True):
+                    one.starter = starter
                 if learns:
                     series.append(series[0].copy(LEARNED, {}, learning.PANEL, whole=True))
             if learns and day == first_learned_day:
@@ -162,7 +168,8 @@ def run(options: argparse.Namespace) -> None:
                 row = one.observe(web, day, rankings[one.score])
                 rows.append(row)
                 print(f"day {day}, {one.score}: {row.visited:,} visited, {row.changed:,} changed", flush=True)
-            if day >= FIRST_CURVE_DAY and (day == FIRST_CURVE_DAY or day % 7 == 0 or day == options.days):
+            is_shown = day <= FIRST_RANKED_DAY or day % 7 == 0 or day == options.days
+            if day >= FIRST_CURVE_DAY and is_shown:
                 print(curves_table(series, day), flush=True)
     write_days(
         folder / "days.tsv", sorted((row for one in series for row in one.rows), key=lambda row: row.day)

@@ -16,6 +16,7 @@ class MonitorSpider(Spider):
     # Session ids would make a new page of every link to it.
     links = LinkExtractor(
         allow=[r":\d+/$", r"/(article|product|page|week)-\d+\.html$", r"/(sitemap|feed)\.xml$"],
+        deny_extensions=(),  # the patterns say how an allowed link ends
         restrict_css="main",
         process_value=url_query_cleaner,
     )

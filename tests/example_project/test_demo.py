@@ -308,12 +308,13 @@ def test_bad_numbers(capsys, option, value):
 
 @pytest.mark.slow
 def test_the_first_curve_is_on_the_screen_before_anything_is_ranked(finished):
-    """After day 3, of change rate and current copies; at the end there is one of every crawl and day."""
+    """After day 3; those of all crawls follow after their first day, and at the end."""
     lines = finished[1].splitlines()
     drawn = [number for number, line in enumerate(lines) if set(line) & set(STEPS)]
     fourth = next(number for number, line in enumerate(lines) if line.startswith("day 4,"))
     assert drawn[0] < fourth
-    assert len(drawn) == 1 + len(COMPARED) + 2
+    on_day_4 = len(COMPARED) + 1  # with the one that learns, and from its switch on with its control
+    assert len(drawn) == 1 + on_day_4 + on_day_4 + 1
     last = next(line for line in reversed(lines) if "default" in line and set(line) & set(STEPS))
     assert [len(curve) for curve in last.split()[1:]] == [DAYS - 1, DAYS - 1]
 
