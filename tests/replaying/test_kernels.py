@@ -191,7 +191,7 @@ def double(number):
     return number + number
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes that wait for each other need fcntl")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="two processes that have the modules already")
 def test_one_process_compiles_what_two_need_at_once(tmp_path, monkeypatch):
     """The other waits for its code, and reads it."""
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))

@@ -17,20 +17,16 @@ for these too: hence ``np.int64(0)`` where a variable is handed on.
 
 import hashlib
 import logging
-import os
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
+from filelock import FileLock
 from numba import njit
 from numba.core import event
 from numba.core.caching import IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
-
-try:
-    import fcntl
-except ImportError:  # Windows: several processes compile the same
-    fcntl = None
 
 
 class CodeFiles(IndexDataCacheFile):
@@ -48,18 +44,6 @@ class CodeFiles(IndexDataCacheFile):
         self._save_index(self._load_index() | {key: name})
 
 
-@contextmanager
-def _lock(directory):
-    """Exclusive lock of a directory among processes, where its file system has locks."""
-    file = os.open(directory, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(file)
-
-
 def _let_others_wait(dispatcher):
     """Let one process compile what several need at once: the others read its code when they get the lock."""
     cache, compile_now = dispatcher._cache, dispatcher.compile
@@ -67,11 +51,16 @@ def _let_others_wait(dispatcher):
     def compile_once(signature):
         key = cache._index_key(signature, dispatcher.targetctx.codegen())
         is_inner = global_compiler_lock.is_locked()  # by this thread, which compiles a caller
-        if fcntl is None or is_inner or key in cache._cache_file._load_index():
+        if is_inner or key in cache._cache_file._load_index():
             return compile_now(signature)
         cache._impl.locator.ensure_cache_path()
-        with _lock(cache.cache_path):
+        lock = FileLock(Path(cache.cache_path, "compiling.lock"))
+        with suppress(OSError, NotImplementedError):  # some file systems have no locks
+            lock.acquire()
+        try:
             return compile_now(signature)
+        finally:
+            lock.release()
 
     dispatcher.compile = compile_once
 
