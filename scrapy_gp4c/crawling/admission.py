@@ -15,7 +15,7 @@ from scrapy.statscollectors import StatsCollector
 
 from scrapy_gp4c.crawling.cycle import Cycle, VisitInfo
 from scrapy_gp4c.crawling.promises import has_promise
-from scrapy_gp4c.crawling.request_data import RequestData, data_of, has_new_data
+from scrapy_gp4c.crawling.request_data import RequestData, data_of, has_new_data, has_other_link
 from scrapy_gp4c.crawling.requests import (
     FETCH_NOTES,
     FOLLOWS,
@@ -24,6 +24,7 @@ from scrapy_gp4c.crawling.requests import (
     META,
     NEEDS_CALLBACK,
     PASSED,
+    SHARED,
     UNKNOWN_FINDER,
     WEIGHT,
     WISHES,
@@ -402,6 +403,15 @@ class Admission:
         if self._cycle.settings.skip_unchanged and stored.get(NEEDS_CALLBACK) not in (how, "always"):
             self._cycle.store.set_request(page, {**stored, NEEDS_CALLBACK: how})
 
+    def _note_objects(self, page: int, request: Request) -> None:
+        if self._skips_unchanged or SHARED in request.meta:
+            self.data.shared.note(page, request)
+
+    def keep_shared(self) -> None:
+        """Remember the pages whose callbacks fill an item together, each of which has to run."""
+        for page in self.data.shared.pages():
+            self.need_callback(page, "always")
+
     def note_close(self, page: int) -> bool:
         """Note that a page's callback closes the spider; returns whether it did so in its last visit."""
         self._closing.add(page)
@@ -522,6 +532,7 @@ class Admission:
             self._note_weight(page, weight)
             if has_wishes:
                 self._note_wishes(page, request)
+            self._note_objects(page, request)
             if cycle.is_claimed(page):
                 is_repeated = is_further and cycle.is_repeated(page, request.meta.get(META), finder)
                 return self._admit_claimed(page, name, request, key in self._logins, is_repeated)
@@ -542,6 +553,7 @@ class Admission:
             weight = rule.weight if weight is None else weight
             page = store.add_page(key, stored)
             self.restored.add(page)
+            self._note_objects(page, request)
             if finder != UNKNOWN_FINDER:
                 store.note(page, "found_by", finder)
             if len(self._finders) < MAX_START_PAGES:
@@ -721,6 +733,8 @@ class Admission:
             stored = {**stored, NEEDS_CALLBACK: before[NEEDS_CALLBACK]}
         elif self._cycle.settings.skip_unchanged and has_new_data(before, stored):
             stored = {**stored, NEEDS_CALLBACK: "once"}
+        elif has_other_link(before, stored):
+            self._cycle.hidden_data.linked.add(page)
         self.data.note_replaced(page, before, stored)
         if stored != before:
             self._cycle.store.set_request(page, stored)

@@ -1028,12 +1028,17 @@ class Cycle:
             self._doubted[visit.page] = held, host, visit.page in self._plan
             self.ended.append(visit.page)
             return info
-        is_skipped = (
+        needs_callback = self.needs_callback(visit.page)
+        trial = self.hidden_data.trials.pop(visit.page, None)
+        is_same = (
             self.settings.skip_unchanged
             and info.outcome in ("unchanged", "not_modified")
-            and not self.needs_callback(visit.page)
+            and (trial is not None or not needs_callback)
             and (reading is None or is_same_answer())
         )
+        is_skipped = is_same and not needs_callback
+        if is_same:
+            held.hidden_part = trial
         if request is None or is_skipped or new.outcome not in HELD_OUTCOMES:
             self._record(held)
         else:
@@ -1048,7 +1053,9 @@ class Cycle:
         """
         if page in self.deliveries.pages or page in self.deliveries.again:
             return True
-        return self.store.page(page).failures > 0 or NEEDS_CALLBACK in self.store.request(page)
+        if page in self.hidden_data.trials or NEEDS_CALLBACK in self.store.request(page):
+            return True
+        return self.store.page(page).failures > 0
 
     def follows(self, page: int) -> bool:
         """Whether the callback of a page follows its links, so that it runs unless these are the same."""

@@ -166,6 +166,8 @@ class PageResult:
     """Checksum of data in the markup, and of the links if the callback follows them; 0: not known."""
     hidden_part: str | None = None
     """Part of the answer by whose difference alone the callback has run."""
+    filled: dict[object, bool] = field(default_factory=dict)
+    """Identities of the request's objects that the callback has changed -> whether it had a copy."""
     has_downloads: bool = False
     """Whether the callback has downloaded something by itself."""
     not_sendable: str = ""

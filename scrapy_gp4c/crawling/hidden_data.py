@@ -1,19 +1,21 @@
-"""Data that callbacks read and that the compared text lacks: of attributes, scripts, headers.
+"""Data that callbacks read and that the compared text lacks: of attributes, scripts, headers, the spider.
 
-The body of an unchanged page may differ from its copy's by an item's data, or by a token. Only the callback
-can tell. So it runs for some such pages, and its items are compared with those that it made before. From the
-first other item on, it runs for each such page.
+The body of an unchanged page may differ from its copy's by an item's data, or by a token. The spider may have
+another exchange rate than in the run before, or a counter. Only the callback can tell. So it runs for some
+such pages, and its items are compared with those that it made before. From the first other item on, it runs
+for each such page.
 """
 
 import re
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection
 from functools import lru_cache
 from typing import Any, Final
 from zlib import crc32
 
 from itemadapter import ItemAdapter, is_item
+from scrapy import Spider
 from scrapy.http import Response
 
 from scrapy_gp4c.crawling.fetched import Judgement
@@ -23,6 +25,15 @@ from scrapy_gp4c.store.records import StoredRequest
 
 BODY: Final = "body"
 HEADERS: Final = "headers"
+LINK: Final = "link"
+"""Text of the link to a page, or another spelling of its URL."""
+SPIDER: Final = "spider"
+"""Attributes of the spider."""
+_OF_SCRAPY: Final = frozenset(("crawler", "settings", "name", "start_urls", "state"))
+MAX_ATTRIBUTES: Final = 50
+"""Attributes of a spider that are remembered."""
+PAUSE: Final = 20
+"""Pause between two looks at the attributes, in times of the last look's duration: large tables take long."""
 TRIALS: Final = 10
 """Times that a callback makes the items of before until a difference alone lets it run no more."""
 PROBES: Final = 2
@@ -47,10 +58,49 @@ class HiddenData:
         self._trials: dict[str, list[int]] = dict(store.newest_record("hidden_data").get("hidden_data", {}))
         """Part of an answer, and callback -> trials that made the items of before, and others."""
         self._probes: Counter[str] = Counter()
+        self.trials: dict[int, str] = {}
+        """Page under way -> what lets its callback run, and is no part of its answer: `LINK`, `SPIDER`."""
+        self.linked: set[int] = set()
+        """Pages whose link is another than in the run before."""
+        self._before = dict(store.newest_record("spider_sums").get("spider_sums", {}))
+        self._first: dict[str, int] | None = None
+        self._due_s = 0.0
+        self._is_other = False
 
     def parts(self, stored: StoredRequest) -> list[str]:
         """Parts of a page's answer by whose differences alone its callback runs: `BODY`, `HEADERS`."""
         return [part for part in (BODY, HEADERS) if self._may_run(_name(part, stored))]
+
+    def try_callback(self, page: int, stored: StoredRequest, spider: Spider) -> None:
+        """Let the callback of a page run, unchanged or not, where its link or spider may make other items."""
+        packed = self._store.copy_notes(page)
+        if packed is None or unpack(packed).item_sum <= NO_ITEMS:
+            return
+        if page in self.linked and self._may_run(_name(LINK, stored)):
+            self.trials[page] = LINK
+        elif self._may_run(name := _name(SPIDER, stored)) and (
+            self._trials.get(name, (0, 0))[1] or self._has_other_spider(spider)
+        ):
+            self.trials[page] = SPIDER
+
+    def _has_other_spider(self, spider: Spider) -> bool:
+        """Whether the spider has other attributes than at the beginning and end of the run before."""
+        begun_s = time.perf_counter()
+        if begun_s >= self._due_s:
+            now = _attribute_sums(spider)
+            self._first = now if self._first is None else self._first
+            self._is_other = any(value not in self._before.get(name, ()) for name, value in now.items())
+            end_s = time.perf_counter()
+            self._due_s = end_s + PAUSE * (end_s - begun_s)
+        return self._is_other
+
+    def keep_spider(self, spider: Spider) -> None:
+        """Remember the spider's attributes as they were at the first visit, and as they are."""
+        last = _attribute_sums(spider)
+        first = last if self._first is None else self._first
+        sums = {name: sorted({first.get(name, value), value}) for name, value in last.items()}
+        if sums != self._before:
+            self._store.amend_record(spider_sums=sums)
 
     def _may_run(self, name: str) -> bool:
         same, others = self._trials.get(name, (0, 0))
@@ -65,6 +115,16 @@ class HiddenData:
             return
         self._trials[name] = [same + is_same, others + (not is_same)]
         self._store.amend_record(hidden_data=self._trials.copy())
+
+
+def _attribute_sums(spider: Spider) -> dict[str, int]:
+    """Checksums of a spider's attributes but for Scrapy's own; lists and sets often only collect items."""
+    attributes = [
+        (name, value)
+        for name, value in vars(spider).items()
+        if not (name in _OF_SCRAPY or callable(value) or isinstance(value, list | set | deque))
+    ]
+    return {name: item_sum(value) for name, value in attributes[:MAX_ATTRIBUTES]}
 
 
 def _name(part: str, stored: StoredRequest) -> str:

@@ -1,10 +1,12 @@
 """Data that requests hand to callbacks: what varies from run to run, and which pages have that of before."""
 
-from collections.abc import Collection
-from typing import Any, Final
+from collections.abc import Collection, Iterator
+from typing import Any, Final, NamedTuple
+
+from scrapy import Request
 
 from scrapy_gp4c.crawling.cycle import Cycle
-from scrapy_gp4c.crawling.requests import JAR, Rebuilder, is_private
+from scrapy_gp4c.crawling.requests import JAR, SHARED, TRANSIENT_META, Rebuilder, is_private
 from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 from scrapy_gp4c.page_state.page_names import page_url
 from scrapy_gp4c.store.records import StoredRequest
@@ -68,6 +70,12 @@ def has_new_data(before: StoredRequest, now: StoredRequest) -> bool:
     )
 
 
+def has_other_link(before: StoredRequest, now: StoredRequest) -> bool:
+    """Whether the link to a page has another text than before, or another spelling of the URL."""
+    old, new = (request.get("meta", {}).get("link_text") for request in (before, now))
+    return old != new or before["url"] != now["url"]
+
+
 def new_data(before: StoredRequest, now: StoredRequest) -> dict[str, Any]:
     """Data that a callback gets now and did not get before, as far as anybody can tell: name -> value."""
     old = _data_for_callback(before)
@@ -84,6 +92,65 @@ def _data_for_callback(stored: StoredRequest) -> dict[str, Any]:
     return {name: value for name, value in data_of(stored).items() if not name.startswith(_FOR_SERVER)}
 
 
+def objects_of(values: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, Any]]:
+    """Objects that a request hands to its callback and that this may change: field, name and object.
+
+    ``values``: attributes of the request by name.
+    """
+    for field in ("cb_kwargs", "meta"):
+        for name, value in values[field].items():
+            is_plain = isinstance(value, str | bytes | int | float | tuple | frozenset | None)
+            if not (is_plain or name in TRANSIENT_META or _is_option(name)):
+                yield field, name, value
+
+
+class SharedObject(NamedTuple):
+    """An object that requests of several pages have, such as an item that each of their callbacks fills."""
+
+    value: Any
+    text: str
+    """The object as it was at first."""
+    pages: set[int]
+
+
+class SharedObjects:
+    """Memory of a run for objects that several requests have; Scrapy passes them on without a copy.
+
+    The last callback often yields what all have filled: each has to run, whether its page changed or not.
+    """
+
+    def __init__(self) -> None:
+        self._objects: dict[object, SharedObject] = {}
+        """Identity -> object."""
+        self._filled: set[object] = set()
+        """Identities of objects that callbacks on fetchers have changed."""
+
+    def note(self, page: int, request: Request) -> None:
+        """Note the objects of a request for a page."""
+        if len(self._objects) >= MAX_REMEMBERED:
+            self._objects.clear()
+        identities = request.meta.get(SHARED, {})
+        for field, name, value in objects_of({"cb_kwargs": request.cb_kwargs, "meta": request.meta}):
+            identity = identities.get((field, name), id(value))
+            if identity not in self._objects:
+                self._objects[identity] = SharedObject(value, repr(value), set())
+            self._objects[identity].pages.add(page)
+
+    def note_filled(self, identity: object) -> bool:
+        """Note that a fetcher's callback has changed an object; returns whether several pages have it."""
+        self._filled.add(identity)
+        return identity in self._objects and len(self._objects[identity].pages) > 1
+
+    def pages(self) -> set[int]:
+        """Pages whose callbacks fill an object together."""
+        groups = (
+            shared.pages
+            for identity, shared in self._objects.items()
+            if len(shared.pages) > 1 and (identity in self._filled or repr(shared.value) != shared.text)
+        )
+        return set().union(*groups)
+
+
 class RequestData:
     """Memory of a run, and of those before, for the data of requests; it warns where items have old data."""
 
@@ -98,6 +165,7 @@ class RequestData:
         """Name of data -> how often it had the value of the run before, up to a few times."""
         self._outdated: dict[int, StoredRequest] = {}
         """Pages queued as stored, with data that may be another today."""
+        self.shared = SharedObjects()
         self._handed: dict[int, Collection[str]] = {}
         """Page -> names of what the spider has handed on to it in this run, and that was another before."""
         self._handed_values: dict[str, Any] = {}

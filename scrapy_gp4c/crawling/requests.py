@@ -53,6 +53,8 @@ WEIGHT: Final = "gp4c_weight"
 """Key in ``Request.meta``: weight of the page, a number from 0 on."""
 WISHES: Final = frozenset(META_KEYS)
 """Keys in ``Request.meta`` that say something about the page of this very request."""
+SHARED: Final = "gp4c_shared"
+"""Key in ``Request.meta`` between fetchers and owner: field and name of a value -> identity of its object."""
 PASSED: Final = "passed"
 """Mark of a request in flight that is no visit, nor are its redirects and retries (a GET after a POST)."""
 UNKNOWN_FINDER: Final = 0
@@ -65,7 +67,7 @@ FETCH_NOTES: Final = frozenset(
 )
 """Notes of Scrapy in ``meta`` about the redirects and retries of one fetch."""
 TRANSIENT_META: Final = FETCH_NOTES | {
-    META, FOUND_BY, WEIGHT, "ajax_crawlable", "download_latency", "is_start_request",
+    META, FOUND_BY, SHARED, WEIGHT, "ajax_crawlable", "download_latency", "is_start_request",
 }  # fmt: skip
 """Keys of ``meta`` that are not part of how the page is requested."""
 JAR: Final = "meta cookiejar"

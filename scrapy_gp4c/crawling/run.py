@@ -449,6 +449,17 @@ class Run:
         if finder not in (UNKNOWN_FINDER, START) and self.cycle.is_ahead(finder - 1):
             self._admission.need_callback(finder - 1, "always")
 
+    def note_filled(self, identities: dict[object, bool], url: str) -> None:
+        """Note objects of a request that its callback has changed on a fetcher; whether each was a copy."""
+        for identity, is_copy in identities.items():
+            if self._admission.data.shared.note_filled(identity) and is_copy:
+                line = (
+                    f"With GP4C_FETCHERS, the callback of {url} has changed a copy of data that further "
+                    "requests have, such as an item that pages of several hosts fill: the item lacks this "
+                    "part. Send the requests one after another, or await downloads in one callback."
+                )
+                log_first(self.stats, "gp4c/shared_data_copied", line, self.extra, logging.WARNING)
+
     def note_item(self, item: Any, response: Response | None) -> None:
         """Note an item of a page's callback, by which it may turn out to read more than text."""
         if (held := self.cycle.held.get(finder_for(response) - 1)) is not None:
@@ -495,6 +506,9 @@ class Run:
             return
         self._feeder.end_unasked()
         self._admission.keep_closers()
+        self._admission.keep_shared()
+        if cycle.settings.skip_unchanged:
+            cycle.hidden_data.keep_spider(self._admission.rebuilder.spider)
         self._admission.data.warn()
         if has_started(self._crawler) and (earlier := self._admission.pages_of_earlier_start()):
             url = self._admission.rebuilder.credentials.url(cycle.store.request(earlier[0])["url"])

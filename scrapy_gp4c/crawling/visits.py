@@ -127,6 +127,7 @@ class Visits:
         self.store = self.cycle.store
         self.deliveries = self.cycle.deliveries
         self.hints = run.hints
+        self.spider = run.extra["spider"]
         self.process = process
         settings = self.cycle.settings
         self.features = settings.features
@@ -196,6 +197,7 @@ class Visit:
         try:
             if "cookiejar" in self._request.meta and not visits.store.request(page).get("session"):
                 return  # the first page of a session: a 304 may set no cookies
+            visits.cycle.hidden_data.try_callback(page, visits.store.request(page), visits.spider)
             row, lies = visits.store.page(page), visits.lies.get(site_of(self._request), ())
             if row.failures:
                 return  # maybe for what was asked: a header beyond a server's limit is answered 400, for ever
@@ -422,7 +424,7 @@ class Visit:
             is_same_answer=partial(self._is_same_answer, response, judgement, notes),
         )
         if info.held is not None and visits.skip_unchanged:
-            info.held.hidden_part = self._hidden_part
+            info.held.hidden_part = self._hidden_part or info.held.hidden_part
             info.held.markup_sum = partial(markup_sum, response, visits.link_params, follows=True)
             self._keep_sums(response)
         if info.outcome == "first":

@@ -14,7 +14,7 @@ import time
 import traceback
 import uuid
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar
@@ -52,7 +52,7 @@ from scrapy_gp4c.crawling.fetched import (
     Reply,
 )
 from scrapy_gp4c.crawling.hidden_data import different_part
-from scrapy_gp4c.crawling.requests import META
+from scrapy_gp4c.crawling.requests import META, SHARED
 from scrapy_gp4c.crawling.run import freeze_gc
 from scrapy_gp4c.crawling.scrapy_internals import guard_downloads, is_seen
 from scrapy_gp4c.crawling.visits import (
@@ -65,7 +65,14 @@ from scrapy_gp4c.crawling.visits import (
     without_output,
 )
 from scrapy_gp4c.errors import FetcherError
-from scrapy_gp4c.fetching.packing import is_packable, pack, pack_request, unpack_request
+from scrapy_gp4c.fetching.packing import (
+    CallbackObject,
+    ObjectTable,
+    is_packable,
+    pack,
+    pack_request,
+    unpack_request,
+)
 from scrapy_gp4c.fetching.spider_state import SpiderState
 from scrapy_gp4c.fingerprint import compared_part, read
 from scrapy_gp4c.fingerprint.copy_notes import rules_digest
@@ -245,6 +252,8 @@ class BatchPage:
     end_s: float
     result: PageResult = field(default_factory=PageResult)
     is_sent: bool = False
+    shared: Sequence[CallbackObject] = ()
+    """Objects of its request that other requests may have, too."""
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return str, (self.batch,)  # where a spider puts a copy of its meta into an item
@@ -287,6 +296,7 @@ class FetcherCrawl:
         self._ends_s: dict[str, float] = {}
         self._texts = SharedTexts([])
         self._cookies: dict[tuple[Any, ...], Any] = {}
+        self._objects = ObjectTable(self.identity)
         self._askers: dict[bytes, tuple[Any, ...]] = {}
         """Request of a callback that was sent from here -> batch, URL and body of the page that asked."""
         self._news = News(0, [], [], {}, {}, [], [])
@@ -401,6 +411,7 @@ class FetcherCrawl:
         except Exception:  # the owner waits for an answer about every page
             page.result.callback_error = traceback.format_exc()
         result = page.result
+        result.filled = {one.identity: one.is_copy for one in page.shared if one.is_filled()}
         try:
             message = pack(result)
         except Exception:  # whatever the objects of an item raise when they are pickled
@@ -415,6 +426,7 @@ class FetcherCrawl:
         request = None
         try:
             request = unpack_request(task.request, self._spider)
+            page.shared = self._objects.take(request)
             request.meta[PAGE] = page
             response = await engine.download_async(request)
         except (NotSentError, ElsewhereError):
@@ -583,6 +595,8 @@ class FetcherCrawl:
         """A request without what is default; raises ValueError for a callback that cannot be sent."""
         stored = pack_request(request, self._spider)
         stored["meta"] = {name: value for name, value in stored["meta"].items() if name != PAGE}
+        if identities := self._objects.identify(stored):
+            stored["meta"][SHARED] = identities
         defaults = _defaults()
         return {name: value for name, value in stored.items() if name == "url" or value != defaults.get(name)}
 
@@ -731,8 +745,7 @@ async def _open(config: FetcherConfig) -> FetcherCrawl:
     settings = Settings(config.settings)
     nearest = {NoStartMiddleware: -10_000}  # to the engine
     settings.set("SPIDER_MIDDLEWARES", {**settings.getdict("SPIDER_MIDDLEWARES"), **nearest})
-    if spider_class.__module__ == "__main__":
-        settings.set("WARN_ON_GENERATOR_RETURN_VALUE", False)  # that would read the source, which is not here
+    settings.set("WARN_ON_GENERATOR_RETURN_VALUE", False)  # that would read sources, which may not be here
     settings.set("STATS_CLASS", stats_for_owner(load_object(settings["STATS_CLASS"])))
     runner = AsyncCrawlerRunner(settings)
     crawler = runner.create_crawler(OfOwner)

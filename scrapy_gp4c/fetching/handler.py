@@ -256,6 +256,8 @@ def _yielded(
             held.failure = result.failure
         if result.has_downloads:
             run.note_download(finder_for(response))
+        if result.filled:
+            run.note_filled(result.filled, response.url)
         # A callback that yields nothing may have queued links for the start.
         if (result.requests or not result.items) and run.note_follower is not None:
             run.note_follower(finder_for(response))

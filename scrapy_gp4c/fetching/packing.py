@@ -1,16 +1,22 @@
 """Messages between the owner of a crawl and its fetchers, as bytes."""
 
 import io
+import itertools
 import pickle
 import sys
+from collections import OrderedDict
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import cloudpickle
 from scrapy import Request, Spider
 from scrapy.utils.request import request_from_dict
 
-from scrapy_gp4c.crawling.requests import method_name
+from scrapy_gp4c.crawling.request_data import objects_of
+from scrapy_gp4c.crawling.requests import SHARED, method_name
+
+MAX_OBJECTS: Final = 10_000
+"""Objects of requests that a fetcher keeps, in case that other requests have them, too."""
 
 
 def pack(value: Any, *, by_value: bool = False) -> bytes:
@@ -32,6 +38,68 @@ def is_packable(value: Any) -> bool:
     except Exception:  # whatever objects raise
         return False
     return True
+
+
+class CallbackObject(NamedTuple):
+    """An object of a request, before its callback runs."""
+
+    identity: tuple[str, int]
+    is_copy: bool
+    value: Any
+    packed: bytes | None
+
+    def is_filled(self) -> bool:
+        """Whether the callback has changed it."""
+        return _packed(self.value) != self.packed
+
+
+def _packed(value: Any) -> bytes | None:
+    """Pickled object; None: a callback has put something into it that cannot be pickled."""
+    try:
+        return pack(value)
+    except Exception:  # whatever objects raise
+        return None
+
+
+class ObjectTable:
+    """Objects that requests of this process have in common: a callback gets them back, as in one process.
+
+    What goes to another process is a copy. Only the newest `MAX_OBJECTS` are kept.
+    """
+
+    def __init__(self, owner: str) -> None:
+        """``owner``: identity of this process."""
+        self._owner = owner
+        self._numbers = itertools.count()
+        self._objects: OrderedDict[int, Any] = OrderedDict()
+        self._identities: dict[int, int] = {}
+        """Address of an object -> its identity."""
+
+    def identify(self, values: dict[str, dict[str, Any]]) -> dict[tuple[str, str], tuple[str, int]]:
+        """Identities of the objects of a request, by field and name; ``values``: as by `objects_of`."""
+        return {(field, name): self._identify(value) for field, name, value in objects_of(values)}
+
+    def _identify(self, value: Any) -> tuple[str, int]:
+        if (number := self._identities.get(id(value))) is None:
+            number = self._identities[id(value)] = next(self._numbers)
+            self._objects[number] = value
+            if len(self._objects) > MAX_OBJECTS:
+                _, oldest = self._objects.popitem(last=False)
+                del self._identities[id(oldest)]
+        return self._owner, number
+
+    def take(self, request: Request) -> list[CallbackObject]:
+        """Put this process's objects in place of copies in a request; returns all that have an identity."""
+        taken = []
+        for (field, name), identity in request.meta.pop(SHARED, {}).items():
+            values = getattr(request, field)
+            owner, number = identity
+            is_copy = owner != self._owner or number not in self._objects
+            if not is_copy:
+                values[name] = self._objects[number]
+            if name in values:
+                taken.append(CallbackObject(identity, is_copy, values[name], _packed(values[name])))
+        return taken
 
 
 class PackedCallback:

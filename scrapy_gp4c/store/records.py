@@ -147,6 +147,8 @@ class CycleRecord(TypedDict, total=False):
     """Names of data that requests hand on with other values in other runs."""
     steady_data: dict[str, int]
     """Name of such data -> how often it had the value of the run before, up to a few times."""
+    spider_sums: dict[str, list[int]]
+    """Attribute of the spider -> its checksums at the first visit and at the end of the last run."""
     hidden_data: dict[str, list[int]]
     """Part of answers, and callback -> trials that made the items of before, and others."""
     traps: list[list[Any]]

@@ -579,3 +579,66 @@ async def test_a_copy_of_the_meta_of_a_visit_makes_no_request_a_part_of_it(
     with Store(store_path, readonly=True) as store:
         final_urls = [store.answer(page).final_url for page in range(store.pages)]
     assert final_urls == [site.url("/moved"), *[None] * len(ITEMS)]
+
+
+class Filled(Daily):
+    """An item that the callbacks of two pages fill; the last of them yields it."""
+
+    name = "filled"
+
+    async def start(self) -> AsyncIterator[Any]:
+        item: dict[str, str] = {}
+        for path in ITEMS[:2]:
+            yield Request(self.site.url(path), self.fill, cb_kwargs={"item": item})
+
+    def fill(self, response: Any, item: dict[str, str]) -> Iterator[Any]:
+        item[response.url] = response.css("p::text").get()
+        if len(item) == 2:
+            self.items.append(tuple(item.values()))
+            yield item
+
+
+class Rated(Daily):
+    """Items that depend on a rate, which the start fetches."""
+
+    name = "rated"
+    rate = ""
+
+    async def start(self) -> AsyncIterator[Any]:
+        assert self.crawler.engine is not None
+        self.rate = (await self.crawler.engine.download_async(Request(self.site.url("/rate")))).text
+        yield Request(self.site.url(ITEMS[0]), self.price)
+
+    def price(self, response: Any) -> Iterator[Any]:
+        self.items.append(self.rate)
+        yield {"rate": self.rate}
+
+
+class Labelled(Daily, CrawlSpider):
+    """Items that have the text of their link."""
+
+    name = "labelled"
+    rules = (Rule(LinkExtractor(allow="/item/"), callback="label"),)
+
+    async def start(self) -> AsyncIterator[Any]:
+        yield Request(self.site.url("/"))
+
+    def label(self, response: Any) -> Iterator[Any]:
+        self.items.append(response.meta["link_text"])
+        yield {"text": response.meta["link_text"]}
+
+
+@pytest.mark.parametrize("spider", [Filled, Rated, Labelled])
+async def test_an_unchanged_page_whose_item_is_another_is_read(
+    spider: type[Daily], site: Site, store_path: Path
+) -> None:
+    """The item depends on another page, on the spider or on the link; without news the page is skipped."""
+    for day, news in enumerate(("one", "one", "two", "two", "three")):
+        site.pages = {path: html(f"the item {path}") for path in ITEMS}
+        site.pages |= {"/rate": f"rate {news}", ITEMS[1]: html(f"item {news}")}
+        site.pages["/"] = html("the list", ITEMS[:1]).replace(">link<", f">link {news}<")
+        crawler = await crawl(spider, store_path, {**ALL, "GP4C_SKIP_UNCHANGED": True}, site=site)
+        if spider is not Filled and day == 1:
+            assert not crawler.spider.items
+        elif day != 3:
+            assert [news in str(item) for item in crawler.spider.items] == [True]

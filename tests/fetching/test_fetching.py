@@ -269,14 +269,15 @@ def test_a_callback_that_downloads_on_a_fetcher_is_not_skipped(
 
 @pytest.mark.slow
 def test_fetchers_run_any_callback_and_owners_get_their_downloads(web: Web, tmp_path: Path) -> None:
-    """Lambdas, generators, selectors, what callbacks note, downloads of pipelines; a lock is an error."""
+    """Lambdas, generators, selectors, shared items, notes, downloads of pipelines; a lock is an error."""
     log = tmp_path / "log"
     for web.day in (0, 1):
         pipelines = {f"{MODULE}.Stocked": 0, f"{MODULE}.Written": 1}
         ended(crawl(web, tmp_path, 1, "Below", GP4C_BUDGET=1.0, ITEM_PIPELINES=pipelines), tmp_path)
     items = {json.dumps(item) for item in map(json.loads, items_of(tmp_path))}
-    assert len(items) == 8
-    assert (tmp_path / "items.closed").read_text() == '[4, "something", 3.5]\n' * 2
+    assert len(items) == 10
+    assert len([item for item in items if '"/p16 /p18"' in item]) == 2
+    assert (tmp_path / "items.closed").read_text() == '[5, "something", 3.5]\n' * 2
     for day in (0, 1):
         texts = {(item["info"], item["text"].split()[0]) for item in map(json.loads, items)}
         assert {("kilos", f"word2x{day}x0"), ("pieces", f"word6x{day}x0"), ("end", f"word8x{day}x0")} <= texts

@@ -148,11 +148,20 @@ class Closures(Pages):
         yield Request(f"{self.host}/p12", meta={"lock": threading.Lock()})
 
     def list_links(self, response: Response) -> Iterator[Any]:
-        """Request a page for a lambda, and one whose callback waits for another."""
+        """Request a page for a lambda, two for one item, and one whose callback waits for another."""
         unit = self.units["p2"]
+        parts: dict[str, str | None] = {}
+        for link in ("/p16", "/p18"):
+            yield response.follow(link, self.add_part, cb_kwargs={"parts": parts})
         yield response.follow("/p2", lambda page: self.item(page, unit, page))
         yield Request(f"{self.host}/p4", self.both)
         yield response.follow("/p14", self.listed, meta={"list": response.selector})
+
+    def add_part(self, response: Response, parts: dict[str, str | None]) -> Iterator[Any]:
+        """Add a page to an item, and yield that when it has both."""
+        parts[response.url[-4:]] = response.css("p::text").get()
+        if len(parts) == 2:
+            yield from self.item(response, " ".join(sorted(parts)), response)
 
     def listed(self, response: Response) -> Iterator[Any]:
         """Yield what the page says, with data of the list that cannot be pickled."""
