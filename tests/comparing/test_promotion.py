@@ -35,7 +35,6 @@ from training.comparing.promotion import (
     PROMOTED,
     REPLAYS,
     Verdict,
-    arrangements_of,
     budget_of_crawl,
     chance,
     decide,
@@ -49,7 +48,7 @@ from training.comparing.promotion import (
 )
 from training.evolution.choices import Choices
 from training.evolution.score_file import ScoreFile
-from training.evolution.workers import load_fitness
+from training.evolution.workers import PreparedSplit, load_fitness
 from training.histories import models
 from training.histories.formats import write_npz, write_tsv
 from training.histories.history import ChangeHistory
@@ -242,6 +241,11 @@ def test_histories_without_keys_divide_by_position_and_tiny_ones_not_at_all() ->
         divide(history.take(slice(0, 2)), seed=1)
 
 
+def prepared_split(training: ChangeHistory, validation: ChangeHistory, choices: Choices) -> PreparedSplit:
+    parts = [prepared.prepare_for(history, choices.crawl()) for history in (training, validation)]
+    return PreparedSplit(*parts, parts[1])
+
+
 @pytest.mark.slow
 def test_what_is_less_fresh_than_the_function_in_use_is_no_challenger() -> None:
     """By replays on what learning may see, in each part; less by up to 0.01 does not count."""
@@ -250,9 +254,8 @@ def test_what_is_less_fresh_than_the_function_in_use_is_no_challenger() -> None:
     champion, texts = functions.load("t"), ["nad_rate", "X / n", "log(t + 1)", "random"]
 
     def freshness(text: str, history: ChangeHistory) -> float:
-        return values_on(arrangements_of(history, choices), functions.load(text), load_fitness("ndcg"))[
-            1
-        ].mean()
+        of_part = [prepared.prepare_for(history, choices.crawl())]
+        return values_on(of_part, functions.load(text), load_fitness("ndcg"))[1].mean()
 
     fresh = {
         text
@@ -260,7 +263,7 @@ def test_what_is_less_fresh_than_the_function_in_use_is_no_challenger() -> None:
         if all(freshness(text, history) >= freshness("t", history) - 0.01 for history in (part, other))
     }
     assert 0 < len(fresh) < len(texts)
-    assert not_worse(texts, [part, other], champion, choices) == fresh
+    assert not_worse(texts, prepared_split(part, other, choices), champion, choices) == fresh
 
 
 def test_the_budget_is_the_crawls_own(tmp_path: Path) -> None:
@@ -355,15 +358,15 @@ def test_what_freshness_is_preferred_to_must_not_get_worse() -> None:
     """A challenger for freshness must not lose NDCG, one for changes must not lose freshness."""
     part, texts = models.generate("poisson", 1200, 40, 1), ["nad_rate", "X / n", "log(t + 1)", "t * X"]
     choices = Choices(front=True, prefer="freshness")
-    result = not_worse(texts, [part, part], functions.load("nad_rate"), choices)
+    split = prepared_split(part, part, choices)
+    result = not_worse(texts, split, functions.load("nad_rate"), choices)
     values = {
-        text: values_on(arrangements_of(part, choices), functions.load(text), load_fitness("ndcg"))[0].mean()
-        for text in texts
+        text: values_on(split[:1], functions.load(text), load_fitness("ndcg"))[0].mean() for text in texts
     }
     assert result == {text for text in texts if values[text] >= values["nad_rate"] - 0.01}
     assert 0 < len(result) < len(texts)
     assert "log(t + 1)" in not_worse(
-        texts, [part], functions.load("nad_rate"), replace(choices, prefer="changes")
+        texts, split, functions.load("nad_rate"), replace(choices, prefer="changes")
     )
 
 

@@ -31,7 +31,7 @@ from training.evolution.evolve import named_expression
 from training.evolution.front import GUARD
 from training.evolution.learning import LEARNED, ProgressListener, learn
 from training.evolution.score_file import write_score
-from training.evolution.workers import Fitness, Workers, load_fitness
+from training.evolution.workers import Fitness, PreparedSplit, Workers, load_fitness
 from training.histories.history import ChangeHistory
 from training.histories.splits import Division, HistorySplit
 from training.replaying.metrics import budget_pages
@@ -118,12 +118,6 @@ def chance(differences: Floats) -> float:
     return float(stats.t.sf(statistic, blocks - 1))
 
 
-def arrangements_of(history: ChangeHistory, choices: Choices) -> list[PreparedHistory]:
-    """Histories prepared for `REPLAYS` replays, each with its own draws of ties."""
-    crawl = choices.crawl()
-    return [prepare_for(history, crawl._replace(seed=crawl.seed + i)) for i in range(REPLAYS)]
-
-
 def values_on(
     prepared: Sequence[PreparedHistory],
     function: ScoreFunction,
@@ -156,7 +150,8 @@ def decide(
             "a smaller --warmup"
         )
     fitness = load_fitness(choices.fitness)
-    prepared = arrangements_of(history, choices)
+    crawl = choices.crawl()
+    prepared = [prepare_for(history, crawl._replace(seed=crawl.seed + draw)) for draw in range(REPLAYS)]
     values = [
         values_on(prepared, function, fitness, choices.policy)[:, -cycles:]
         for function in (champion, challenger)
@@ -302,24 +297,21 @@ def _keys(history: ChangeHistory, by: str) -> npt.NDArray[np.uint64]:
 
 
 def not_worse(
-    texts: Sequence[str], parts: Sequence[ChangeHistory], champion: ScoreFunction, choices: Choices
+    texts: Sequence[str], split: PreparedSplit, champion: ScoreFunction, choices: Choices
 ) -> set[str]:
-    """Expressions that lose no freshness to `champion` in any split; see `GUARD_MARGIN`.
+    """Expressions that lose no freshness to `champion` in training nor validation; see `GUARD_MARGIN`.
 
-    Where a front is learned and ``freshness`` preferred, they lose no fitness. ``parts``: training and
-    validation, never the pages that are judged.
+    Where a front is learned and ``freshness`` preferred, they lose no fitness.
     """
     fitness = load_fitness(choices.fitness)
-    prepared = [arrangements_of(split, choices) for split in parts]
     row = 0 if choices.front and choices.prefer == GUARD else 1
 
     def mean_of(function: ScoreFunction) -> Floats:
-        values = [values_on(split, function, fitness, choices.policy) for split in prepared]
+        values = [values_on([part], function, fitness, choices.policy) for part in split[:2]]
         return np.array([rows[row].mean() for rows in values])
 
     least = mean_of(champion) - GUARD_MARGIN
-    candidates = {text: _loaded(text, choices) for text in texts}
-    return {text for text, function in candidates.items() if (mean_of(function) >= least).all()}
+    return {text for text in texts if (mean_of(_loaded(text, choices)) >= least).all()}
 
 
 def _loaded(text: str, choices: Choices) -> ScoreFunction:
@@ -379,14 +371,9 @@ def promote(
     split, newest, unit = _divided(history, choices)
     # Before hours of learning: is there enough to judge on?
     decide(split.test, champion, champion, choices, newest)
-    learned = learn(
-        history,
-        choices,
-        parallel,
-        folds=prepare_splits(history, choices, [split], unit),
-        watch=watch,
-        allow=partial(not_worse, parts=split[:2], champion=champion, choices=choices),
-    )
+    folds = prepare_splits(history, choices, [split], unit)
+    allow = partial(not_worse, split=folds[0], champion=champion, choices=choices)
+    learned = learn(history, choices, parallel, folds=folds, watch=watch, allow=allow)
     if not learned.complete:
         raise KeyboardInterrupt
     challenger = _loaded(learned.best.text, choices)
