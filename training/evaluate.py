@@ -6,7 +6,6 @@ interval. ``--all`` is the leaderboard: all that has a name.
 """
 
 import argparse
-import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
@@ -152,7 +151,7 @@ def _evaluate_growth(args: Namespace) -> None:
     )
     show_growth(title, rows, wide_console(), weighted=args.weighted)
     if args.json:
-        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+        write_json(args.json, rows)
 
 
 def _parser() -> argparse.ArgumentParser:
