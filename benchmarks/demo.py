@@ -1,15 +1,16 @@
 """How long `make demo` takes: until its first curve is on the screen, and as a whole.
 
     python -m benchmarks.demo [--days 31]
-    python -m benchmarks.demo --parts [--seeds 1 2 3]
+    python -m benchmarks.demo --seeds 1 2 3 [--parts]
 
 The demo in a fresh process, as it is, its output read line by line. Targets: 30 s until the first curve, 3
 minutes for all of it, on 2 idle cores. Processor time of all its processes is told besides: two idle cores
 need half of it at least.
 
-With ``--parts`` the demo's crawls go by the default without one of its parts each, on the web of each seed,
-and the means over days and seeds are printed, with the least and the most lead over the default on a
-web.
+With ``--seeds`` the demo runs on the web of each seed. It prints the means over days and seeds, with the
+least and the most lead of each crawl over the default on a web, and how many times as many changes the
+default finds. With ``--parts`` the other crawls go by the default without one of its parts each, instead of
+``age`` and ``random``.
 """
 
 import argparse
@@ -42,45 +43,47 @@ PARTS = {
 KEYS = ("change_rate", "ndcg", "current")
 
 
-def mean(rows: list[dict[str, str]], name: str, seed: int, key: str) -> float:
-    """Mean of a number over the days of a crawl with the budget."""
-    values = [
-        float(row[key])
-        for row in rows
-        if (row["score"], row["seed"]) == (name, str(seed)) and int(row["day"]) >= FIRST_RANKED_DAY
-    ]
-    return float(np.nanmean(values))
-
-
-def without_parts(seeds: list[int], days: int) -> int:
-    """Print what the demo's crawls find without each part of the default."""
-    demo.CRAWLS.clear()
-    demo.CRAWLS["default"] = {}
+def take_parts() -> None:
+    """Let the demo's crawls go by the default without one of its parts each."""
+    for name in set(demo.CRAWLS) - {DEFAULT}:
+        del demo.CRAWLS[name]
     for name, (part, other) in PARTS.items():
         form = NAMED[DEFAULT].expression.replace(part, other)
         demo.CRAWLS[f"without {name}"] = {
             "GP4C_SCORE_FUNCTION": form,
             "GP4C_POLICY": str(NAMED[DEFAULT].policy),
         }
-    rows: list[dict[str, str]] = []
-    with tempfile.TemporaryDirectory() as directory:
-        for seed in seeds:
-            arguments = ["--seed", str(seed), "--days", str(days), "--port", "0", "--output", directory]
-            if code := demo.main(arguments):
-                return code
-            with (Path(directory) / "days.tsv").open() as table:
-                rows += [row | {"seed": str(seed)} for row in csv.DictReader(table, delimiter="\t")]
-    print("| crawl | change rate | NDCG | current copies |\n|---|---|---|---|")
-    means = {
-        name: np.array([[mean(rows, name, seed, key) for seed in seeds] for key in KEYS])
-        for name in demo.CRAWLS
-    }
+
+
+def days_of(seed: int, days: int, directory: str) -> list[dict[str, str]]:
+    """Rows of the demo's table of the days with the budget, on the web of a seed."""
+    arguments = ["--seed", str(seed), "--days", str(days), "--port", "0", "--output", directory]
+    if code := demo.main(arguments):
+        sys.exit(code)
+    with (Path(directory) / "days.tsv").open() as table:
+        return [row for row in csv.DictReader(table, delimiter="\t") if int(row["day"]) >= FIRST_RANKED_DAY]
+
+
+def on_webs(seeds: list[int], days: int) -> int:
+    """Print what the demo's crawls find on the webs of some seeds."""
+    means = {name: np.zeros((len(KEYS), len(seeds))) for name in demo.CRAWLS}
+    changes = {name: np.zeros(len(seeds)) for name in demo.CRAWLS}
+    for column, seed in enumerate(seeds):
+        with tempfile.TemporaryDirectory() as directory:
+            rows = days_of(seed, days, directory)
+        for name in demo.CRAWLS:
+            own = [row for row in rows if row["score"] == name]
+            means[name][:, column] = [np.nanmean([float(row[key]) for row in own]) for key in KEYS]
+            changes[name][column] = sum(int(row["changed"]) for row in own)
+    print("| crawl | change rate | NDCG | current copies | times the changes |\n|---|---|---|---|---|")
     for name, of_seeds in means.items():
-        leads = of_seeds - means["default"]
-        cells = (
+        leads = of_seeds - means[DEFAULT]
+        cells = [
             f"{all_seeds.mean():.3f} ({lead.min():+.3f} to {lead.max():+.3f})"
             for all_seeds, lead in zip(of_seeds, leads, strict=True)
-        )
+        ]
+        times = changes[DEFAULT] / changes[name]
+        cells.append(f"{times.mean():.2f} ({times.min():.2f} to {times.max():.2f})")
         print(f"| {name} | {' | '.join(cells)} |")
     return 0
 
@@ -90,11 +93,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--days", type=int, default=DAYS, help="days to simulate (default: %(default)s)")
     parser.add_argument("--parts", action="store_true", help="the default without each of its parts")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="of the webs, with --parts")
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", metavar="SEED", help="of webs: compare the demo's crawls"
+    )
     options = parser.parse_args()
     print(machine())
     if options.parts:
-        return without_parts(options.seeds, options.days)
+        take_parts()
+    if options.parts or options.seeds:
+        return on_webs(options.seeds or [1, 2, 3], options.days)
     curve_s = None
     with tempfile.TemporaryDirectory() as directory:
         command = [sys.executable, "-u", "-m", "example_project.demo", "--days", str(options.days)]

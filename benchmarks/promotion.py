@@ -5,7 +5,7 @@ good by symmetry, yet rank differently; against plain ``t*X``, a is chosen so th
 5% higher NDCG, measured on other pages. Every run draws pages and changes anew.
 
     python -m benchmarks.promotion [--runs 400]
-    python -m benchmarks.promotion --next HISTORY... [--runs 40]
+    python -m benchmarks.promotion --next HISTORY... [--runs 40 --policy top_k]
 
 With ``--next`` each run promotes by the first two thirds of a history's cycles, and the last third tells what
 that cost: a promotion must not lose more than 0.01 of freshness there.
@@ -26,7 +26,7 @@ from scrapy_gp4c.arrays import Floats
 from scrapy_gp4c.scoring import functions
 from scrapy_gp4c.scoring.named import FOUR_ROUNDS
 from training import learn
-from training.comparing.promotion import GUARD_MARGIN, Decision, decide
+from training.comparing.promotion import GUARD_MARGIN, PROMOTED, Decision, decide
 from training.evolution.choices import Choices
 from training.evolution.score_file import FORMAT
 from training.histories import models
@@ -82,10 +82,10 @@ def promoted(model: str, champion: str, challenger: str, runs: int, judged: int 
 
 CHAMPIONS = ("random", "t", "t * X", "t * (hint_rate + 0.05) * near")
 """Functions in use of the runs, by turns."""
-SEARCH = ("--population", "40", "--generations", "4", "--seeds", "1", "--jobs", "1", "--policy", FOUR_ROUNDS)
+SEARCH = ("--population", "12", "--generations", "2", "--seeds", "1", "--jobs", "1")
 
 
-def next_cycles(path: Path, seed: int, folder: Path) -> Floats | None:
+def next_cycles(path: Path, seed: int, folder: Path, policy: str) -> Floats | None:
     """Lead in NDCG and freshness in the last third of the cycles; None: nothing was promoted."""
     history = read_history(path)
     promoted_by = history.cycles * 2 // 3
@@ -93,24 +93,25 @@ def next_cycles(path: Path, seed: int, folder: Path) -> Floats | None:
     WRITERS[".tsv"](str(file), history.take(cycles=slice(promoted_by)))
     champion = CHAMPIONS[seed % len(CHAMPIONS)]
     score.write_text(json.dumps({"format": FORMAT, "expression": champion, "clock": "visits"}))
-    if learn.main([str(file), "--promote", str(score), "--seed", str(seed), *SEARCH]) != 0:
+    arguments = [str(file), "--promote", str(score), "--seed", str(seed), "--policy", policy, *SEARCH]
+    if learn.main(arguments) != PROMOTED:
         return None
     prepared = prepare(history, budget=0.05, seed=seed)
     values = []
     for text in (str(score), champion):
-        result = run(prepared, text, metrics=("ndcg", "freshness"), policy=FOUR_ROUNDS)
+        result = run(prepared, text, metrics=("ndcg", "freshness"), policy=policy)
         rows = np.array([result.ndcg, result.freshness])[:, promoted_by - history.cycles :]
         values.append(rows.mean(axis=1))
     return np.asarray(values[0] - values[1])
 
 
-def judge_next(histories: list[Path], runs: int) -> int:
+def judge_next(histories: list[Path], runs: int, policy: str) -> int:
     """Print what promotions brought; returns 1 if one lost too much freshness."""
     leads = []
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(runs):
             path = histories[seed // len(CHAMPIONS) % len(histories)]
-            lead = next_cycles(path, seed, Path(folder))
+            lead = next_cycles(path, seed, Path(folder), policy)
             champion = CHAMPIONS[seed % len(CHAMPIONS)]
             gained = "kept" if lead is None else f"promoted, NDCG {lead[0]:+.4f}, freshness {lead[1]:+.4f}"
             print(f"{path.name}, in use {champion}: {gained}", flush=True)
@@ -128,10 +129,11 @@ def main() -> int:
     )
     parser.add_argument("--runs", type=int)
     parser.add_argument("--next", nargs="+", type=Path, metavar="HISTORY")
+    parser.add_argument("--policy", default=FOUR_ROUNDS, help="of the crawl, with --next (%(default)s)")
     options = parser.parse_args()
     print(machine())
     if options.next:
-        return judge_next(options.next, options.runs or 40)
+        return judge_next(options.next, options.runs or 40, options.policy)
     runs = options.runs or 400
     for model in MODELS:
         worse = worse_by(model, 1.05)
