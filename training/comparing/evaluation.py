@@ -286,7 +286,7 @@ def write_text(path: Path, text: str) -> None:
         raise HistoryError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def write_json(path: Path, document: Json) -> None:
+def write_json(path: Path, document: Json | list[Json]) -> None:
     """Write a JSON document. Raises HistoryError."""
     write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
 
