@@ -80,6 +80,17 @@ def test_correlation() -> None:
     assert math.isnan(statistics.correlation([1, 2, 3], [5, 5, 5]))
 
 
+def test_what_is_written_keeps_its_last_bit() -> None:
+    """Tables round the standard error before they multiply, evaluations after: files stay as they were."""
+    rng = np.random.default_rng(1)
+    for size in range(2, 60):
+        sample = rng.random(size)
+        point = stats.t.ppf(0.975, size - 1)
+        assert statistics.mean(sample).half_width == point * stats.sem(sample)
+        unrounded = statistics.half_width(sample, error_first=False)
+        assert unrounded == point * sample.std(ddof=1) / math.sqrt(size)
+
+
 def test_a_selection_by_the_outcome_is_told_by_permutations() -> None:
     """Unrelated halves that are mostly 0: over pages that gained in either, negative, as is their null.
 

@@ -187,7 +187,7 @@ class Evaluation:
 
 def summary(per_cycle: Floats) -> Summary:
     """Mean of a metric over the scored cycles, taken as independent draws."""
-    half_width = statistics.half_width(per_cycle) if len(per_cycle) > 1 else None
+    half_width = statistics.half_width(per_cycle, error_first=False) if len(per_cycle) > 1 else None
     return Summary(float(per_cycle.mean()), half_width, per_cycle.tolist())
 
 

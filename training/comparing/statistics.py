@@ -39,10 +39,19 @@ class Duel(NamedTuple):
     """Mean relative difference over the losses, negative; nan without any."""
 
 
-def half_width(sample: Floats) -> float:
-    """Half width of the 95% interval of a sample's mean, float64 ``[n]`` (Student's t); nan for one value."""
+def half_width(sample: Floats, *, error_first: bool = True) -> float:
+    """Half width of the 95% interval of a sample's mean (Student's t): float64 ``[n]``; nan for a single
+    value.
+
+    ``error_first``: whether the standard error is rounded before it is multiplied, which decides the last
+    bit: the experiment's tables round it, `training.evaluate` does not.
+    """
     n = len(sample)
-    return t_quantile(n - 1) * (float(sample.std(ddof=1)) / math.sqrt(n)) if n > 1 else float("nan")
+    if n < 2:
+        return float("nan")
+    point = t_quantile(n - 1)
+    deviation, root = float(sample.std(ddof=1)), math.sqrt(n)
+    return point * (deviation / root) if error_first else point * deviation / root
 
 
 def t_quantile(degrees: int) -> float:
