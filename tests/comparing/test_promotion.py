@@ -24,7 +24,7 @@ from scrapy.settings import Settings as ScrapySettings
 from benchmarks.promotion import noisy, promoted
 from benchmarks.simulated_crawl import crawl_store, texts_of
 from scrapy_gp4c.errors import HistoryError, PolicyError, ScoreError
-from scrapy_gp4c.scoring import functions
+from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -39,6 +39,7 @@ from training.comparing.promotion import (
     chance,
     decide,
     divide,
+    divide_by_units,
     in_use,
     not_worse,
     on_one,
@@ -47,6 +48,7 @@ from training.comparing.promotion import (
     values_on,
 )
 from training.evolution.choices import Choices
+from training.evolution.evolve import Parameters
 from training.evolution.score_file import ScoreFile
 from training.evolution.workers import PreparedSplit, load_fitness
 from training.histories import models
@@ -387,6 +389,17 @@ def test_whole_sites_are_held_out_by_their_names() -> None:
         assert {names[site] for site in other.site.tolist()} <= part
     with pytest.raises(HistoryError, match=r"has 1 site, too few.*--divide pages"):
         divide(replace(history, site=np.zeros(4000, np.int32)), 1, "sites")
+
+
+def test_a_division_leaves_enough_pages_to_judge_on() -> None:
+    """Where one site has nearly all pages, pages are divided: whole sites left eight pages to judge on."""
+    history = models.generate("brdc12-like", 4000, 12, 1)
+    skewed = replace(history, site=np.maximum(np.arange(4000) - 3600, 0).astype(np.int32) // 20)
+    for seed in range(1, 9):
+        choices = Choices(seed=seed, parameters=Parameters(terminals=terminals.RELATED))
+        split, _, unit = divide_by_units(skewed, choices)
+        assert (unit, split.test.pages >= 1000) == ("pages", True)
+    assert divide_by_units(history, choices)[2] == "sites"
 
 
 def test_the_policy_is_the_crawls_own(tmp_path: Path) -> None:

@@ -236,6 +236,8 @@ KEPT: Final = 3
 """Exit code of a function that was not promoted."""
 PAGE_ENDS: Final = (3, 4)
 """Ends of training and validation among eight equal parts of the pages; the others are judged."""
+PAGE_SHARES: Final = (3 / 8, 1 / 8, 4 / 8)
+"""Shares of training, validation and held-out pages by `PAGE_ENDS`."""
 
 
 def divide(history: ChangeHistory, seed: int, by: str = "pages") -> tuple[HistorySplit, int]:
@@ -273,12 +275,18 @@ def divide(history: ChangeHistory, seed: int, by: str = "pages") -> tuple[Histor
     ), newest
 
 
-def _divided(history: ChangeHistory, choices: Choices) -> tuple[HistorySplit, int, Division]:
-    """Split by the first division of `Choices.units` that leaves no part empty."""
+def divide_by_units(history: ChangeHistory, choices: Choices) -> tuple[HistorySplit, int, Division]:
+    """Split by the first division of `Choices.units` that gives each part half of its share of the pages.
+
+    Where a few sites have nearly all pages, whole sites left eight pages to judge on.
+    """
     *others, last = choices.units(history)
+    least_pages = [history.pages * share / 2 for share in PAGE_SHARES]
     for by in others:
         with contextlib.suppress(HistoryError):
-            return *divide(history, choices.seed, by), by
+            split, newest = divide(history, choices.seed, by)
+            if all(part.pages >= least for part, least in zip(split, least_pages, strict=True)):
+                return split, newest, by
     return *divide(history, choices.seed, last), last
 
 
@@ -368,7 +376,7 @@ def promote(
     """
     choices = choices.fitting(history)
     choices = replace(choices, budget=budget_pages(choices.budget, history.pages) / history.pages)
-    split, newest, unit = _divided(history, choices)
+    split, newest, unit = divide_by_units(history, choices)
     # Before hours of learning: is there enough to judge on?
     decide(split.test, champion, champion, choices, newest)
     folds = prepare_splits(history, choices, [split], unit)
