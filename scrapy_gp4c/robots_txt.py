@@ -24,6 +24,7 @@ from scrapy.utils.misc import build_from_crawler, load_object
 
 from scrapy_gp4c.crawling.claim_files import as_utf8
 from scrapy_gp4c.crawling.fetched import NotFetchedError
+from scrapy_gp4c.crawling.requests import without_user
 from scrapy_gp4c.crawling.run import run_of
 from scrapy_gp4c.foreign_text import foreign_safe_logger
 
@@ -89,6 +90,7 @@ class RobotsMiddleware(RobotsTxtMiddleware):
         return super()._parse_robots(response, netloc, *request)
 
     def _leave_alone(self, netloc: str, reason: str, wait: bytes | None) -> None:
+        netloc = without_user(netloc)
         line = "Nothing of %s is fetched in this run, because its robots.txt %s."
         logger.warning(line, netloc, reason, extra={"spider": self.crawler.spider})
         if (run := run_of(self.crawler)) is not None:

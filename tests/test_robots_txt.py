@@ -15,7 +15,7 @@ from scrapy_gp4c import Addon
 from scrapy_gp4c.crawling.fetched import NotFetchedError
 from scrapy_gp4c.robots_txt import RobotsMiddleware
 from scrapy_gp4c.store.opening import Store
-from tests.support.loopback import Listed, Site, crawl, html, outcomes, stats
+from tests.support.loopback import LinkFollower, Listed, Site, crawl, html, outcomes, stats
 
 SCRAPYS = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
 FORBIDDEN = tuple(f"/private/{number}" for number in range(8))
@@ -212,3 +212,16 @@ async def test_a_link_that_is_not_http_says_nothing_of_its_host(
     with Store(store_path, readonly=True) as store:
         assert not store.newest_record("undelivered").get("undelivered")
     assert caplog.text.count("it fails no visit") == 1
+
+
+async def test_a_password_in_a_link_is_not_kept_as_the_name_of_a_host(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Scrapy can ask no such host for its robots.txt: our warning and the store had the password."""
+    link = site.url("/public/9").replace("//", "//user:opensesame@")
+    site.pages = {"/": html("a page", [link, ALLOWED[0]]), ALLOWED[0]: html("another page")}
+    await crawl(LinkFollower, store_path, SETTINGS, url=site.url())
+    (warning,) = (one for one in caplog.records if "Nothing of" in one.getMessage())
+    assert "opensesame" not in warning.getMessage()
+    assert all(b"opensesame" not in one.read_bytes() for one in store_path.rglob("*") if one.is_file())
+    assert site.fetched() == {"/", "/robots.txt", ALLOWED[0]}

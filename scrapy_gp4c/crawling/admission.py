@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from time import monotonic
@@ -38,14 +38,13 @@ from scrapy_gp4c.crawling.scrapy_internals import has_started, under_way
 from scrapy_gp4c.fingerprint.copy_notes import with_sums
 from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 from scrapy_gp4c.page_state.claims import link_notes
-from scrapy_gp4c.page_state.groups import Place, place_of_url
+from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.page_names import head_and_path, other_ends
 from scrapy_gp4c.page_state.rules import STORED_META, contradiction, own_span, read_span, read_tag
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.first_visits import COUNTED
 from scrapy_gp4c.scoring.weights import read_weight
 from scrapy_gp4c.search.queries import Workload, read_query_log
-from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import LastAnswer, StoredRequest
 
 logger = foreign_safe_logger(__name__)
@@ -62,10 +61,10 @@ MAX_LOGIN_PAGES: Final = 3
 """Pages on the way from the start to a login."""
 MAX_CLOSERS: Final = 100
 """Pages at which the spider closes itself."""
+RECENT_PAGES: Final = 1_000
+"""Last pages of a full store, of which the most frequent directory is named."""
 MAX_UNCOUNTED: Final = 100
 """Duplicates after which the statistic is brought up to date, as it is at the end of a run."""
-RECENT_PAGES: Final = 1_000
-"""New pages in which the warning of a trap looks for the most frequent directory."""
 # Statistics of requests that are dropped, and of those that are fetched as without the add-on.
 DUPLICATE: Final = "gp4c/skipped/duplicate"
 NOT_PLANNED: Final = "gp4c/skipped/not_planned"
@@ -180,36 +179,6 @@ MAX_PAGES: Final = 100_000_000
 """Pages of a store from which on no new one is remembered or fetched."""
 
 
-class NewPageLimit:
-    """Limit of a store's pages, beyond which no new one is remembered; nothing is deleted."""
-
-    def __init__(self, store: Store, extra: dict[str, Any]) -> None:
-        self._store = store
-        self._extra = extra
-        self._recent: deque[Place] = deque(maxlen=RECENT_PAGES)
-        self._has_warned = False
-
-    def takes(self, stored: StoredRequest) -> bool:
-        """Note a new page unless there are too many; the first time, a warning names the likely trap."""
-        if self._store.pages < MAX_PAGES:
-            self._recent.append(place_of_url(stored["url"]))
-            return True
-        if not self._has_warned:
-            self._has_warned = True
-            (trap, _), *_ = Counter(self._recent).most_common(1) or [(place_of_url(stored["url"]), 1)]
-            logger.warning(
-                "No further page is remembered or fetched: the store has reached the limit of %s pages, the "
-                "last ones mostly in %s/%s. Keep the spider out of what is no content (rules, allowed paths, "
-                "DEPTH_LIMIT), or `scrapy gp4c forget` some. (Requests dropped: stat %s)",
-                f"{MAX_PAGES:,}",
-                trap.site,
-                trap.directory,
-                TOO_MANY,
-                extra=self._extra,
-            )
-        return False
-
-
 class Admission:
     """Decides about each request of a run.
 
@@ -224,7 +193,6 @@ class Admission:
     ) -> None:
         settings = cycle.settings
         self._extra = {"spider": spider}
-        self._limit = NewPageLimit(cycle.store, self._extra)
         self._cycle = cycle
         self.rebuilder = rebuilder
         self.data = RequestData(cycle, rebuilder, self._extra)
@@ -615,7 +583,19 @@ class Admission:
         """Statistic of the limit that keeps a new page out; None: it is taken."""
         if is_duplicate:
             return DUPLICATE
-        if not self._limit.takes(stored):
+        store = self._cycle.store
+        if store.pages >= MAX_PAGES:
+            if not self._stats.get_value(TOO_MANY):
+                recent = range(max(0, store.pages - RECENT_PAGES), store.pages)
+                places = Counter(place_of_url(store.request(page)["url"]) for page in recent)
+                ((place, _),) = places.most_common(1)
+                logger.warning(
+                    "No further page is remembered or fetched: the store has reached the limit of %s pages, "
+                    "the last ones mostly in %s/%s. Keep the spider out of what is no content (rules, "
+                    "allowed paths, DEPTH_LIMIT), or `scrapy gp4c forget` some. (Requests dropped: stat %s)",
+                    *(f"{MAX_PAGES:,}", place.site, place.directory, TOO_MANY),
+                    extra=self._extra,
+                )
             return TOO_MANY
         is_linked = "?" in request.url and finder not in (UNKNOWN_FINDER, START)
         finder_url = self._cycle.store.request(finder - 1)["url"] if is_linked else ""

@@ -25,9 +25,11 @@ from scrapy_gp4c.store.opening import Store
 HEAD_BYTES: Final = 65_536
 """Bytes at the start of a body in which a canonical link is looked for."""
 MAX_TRIES: Final = 10
-"""Most occurrences of the word "canonical" that are looked at."""
-_CANONICAL: Final = re.compile(rb"""\brel\s*=\s*["']?canonical\b""", re.IGNORECASE)
-_HREF: Final = re.compile(rb"""\bhref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
+"""Most occurrences of a word that are looked at."""
+_NAMING: Final = re.compile(
+    rb"""<link\b.*\brel\s*=\s*["']?canonical\b|<meta\b.*\bproperty\s*=\s*["']?og:url\b""", re.I | re.DOTALL
+)
+_HREF: Final = re.compile(rb"""\b(?:href|content)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
 _CANONICAL_HEADER: Final = re.compile(rb'<([^<>]*)>[^<>,]*;\s*rel\s*=\s*"?canonical\b', re.IGNORECASE)
 REPEATING: Final = 0.8
 """Share of repeating pages among the new ones from which on a scope is a trap."""
@@ -50,6 +52,8 @@ _NUMBER: Final = re.compile(r"\d+")
 MAX_REMEMBERED: Final = 100_000
 """Texts of a cycle's new pages, and scopes, that are remembered."""
 IN_PATH: Final = "a date or a token in the path"
+IN_HOST: Final = "the first name of the host"
+_FIRST_NAME: Final = re.compile(r"(?<=://)(?!\d+\.)[^./?#@]+(?=\.[^./?#]+\.)")
 _TOKENS: Final = re.compile(
     r"(?<![0-9A-Za-z])(?:(?:19|20)\d\d[-_./]?[01]\d[-_./]?[0-3]\d|\d{10}(?:\d{3})?"
     r"|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{16,})(?![0-9A-Za-z])"
@@ -68,25 +72,34 @@ MAX_SCOPES: Final = 200
 def canonical_url(response: Response, page_url: str) -> str | None:
     """Address that an answer names as that of its page; None: none but the page's.
 
-    By ``<link rel="canonical">`` (RFC 6596), a header ``Link`` (RFC 8288), or else by the end of redirects.
+    By ``<link rel="canonical">`` (RFC 6596), a header ``Link`` (RFC 8288), ``og:url`` (ogp.me), or else by
+    the end of redirects.
     """
-    head, url, href = response.body[:HEAD_BYTES], response.url, None
+    head, url = response.body[:HEAD_BYTES], response.url
     lowered = head.lower()
-    position = lowered.find(b"canonical")
-    for _ in range(MAX_TRIES):
-        if position < 0:
-            break
-        tag = _tag(head, lowered.rfind(b"<", 0, position))  # a pattern would try all tags: 0.5 ms
-        if tag[:5].lower() == b"<link" and _CANONICAL.search(tag) and (href := _address(tag)) is not None:
-            break
-        position = lowered.find(b"canonical", position + 1)
+    href = _named_address(head, lowered, b"canonical")
     if href is not None and (base := _address(_tag(head, lowered.find(b"<base")))) is not None:
         url = _joined(url, base)
     if href is None and (match := _CANONICAL_HEADER.search(b",".join(response.headers.getlist("Link")))):
         href = match[1]
+    if href is None:
+        href = _named_address(head, lowered, b"og:url")
     if href is not None:
         url = _joined(url, href)
     return None if url == page_url else url
+
+
+def _named_address(head: bytes, lowered: bytes, word: bytes) -> bytes | None:
+    """Address in the first tag with a word that names the page's address."""
+    position = lowered.find(word)
+    for _ in range(MAX_TRIES):
+        if position < 0:
+            break
+        tag = _tag(head, lowered.rfind(b"<", 0, position))  # a pattern would try all tags: 0.5 ms
+        if _NAMING.match(tag) and (address := _address(tag)) is not None:
+            return address
+        position = lowered.find(word, position + 1)
+    return None
 
 
 def _tag(head: bytes, begin: int) -> bytes:
@@ -183,7 +196,7 @@ class UrlParts:
 
     def _warning(self, part: str, pages: int, example: str) -> str:
         remedy = f"add {part} to GP4C_URL_PARAMS_IGNORED"
-        if part == IN_PATH:
+        if part in (IN_PATH, IN_HOST):
             remedy = "leave it out in a REQUEST_FINGERPRINTER_CLASS of yours (docs/settings.md)"
         new = counted(self._store.pages - self._store.merged_pages, "new page")
         return (
@@ -198,6 +211,8 @@ def parts_of(url: str) -> Iterator[tuple[str, str]]:
     head, mark, query = url.partition("?")
     if (path := _TOKENS.sub("*", head)) != head:
         yield IN_PATH, path + mark + query
+    if (hosts := _FIRST_NAME.sub("*", head)) != head:
+        yield IN_HOST, hosts + mark + query
     parameters = query.split("&") if query else []
     for position, parameter in enumerate(parameters[:MAX_PARAMETERS]):
         name = parameter.partition("=")[0]

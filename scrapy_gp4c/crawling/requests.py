@@ -154,6 +154,11 @@ def site_of(request: Request) -> str:
     return urlsplit(urls[0]).netloc.rpartition("@")[2]
 
 
+def without_user(netloc: str) -> str:
+    """Host of a URL, after an "@" where it had a user, whose requests may fail where those without do not."""
+    return netloc[max(0, netloc.rfind("@")) :]
+
+
 def unmark(request: Request) -> None:
     """Take the mark `PASSED` off a request that has come through."""
     if request.meta.get(META) == PASSED:

@@ -49,7 +49,15 @@ from scrapy_gp4c.crawling.neighbourhood import missing_clusters
 from scrapy_gp4c.crawling.notifying import Notifier
 from scrapy_gp4c.crawling.promises import unmatched_warning
 from scrapy_gp4c.crawling.reports import collect_stats, count_without_text, resting_pages
-from scrapy_gp4c.crawling.requests import META, UNKNOWN_FINDER, Claim, Rebuilder, finder_for, finder_of
+from scrapy_gp4c.crawling.requests import (
+    META,
+    UNKNOWN_FINDER,
+    Claim,
+    Rebuilder,
+    finder_for,
+    finder_of,
+    without_user,
+)
 from scrapy_gp4c.crawling.scrapy_internals import has_receivers, has_started, under_way, wake
 from scrapy_gp4c.crawling.signalling import SignalSender
 from scrapy_gp4c.crawling.store_owner import (
@@ -368,7 +376,7 @@ class Run:
             if claimed is None:
                 return None
             claim = request.meta[META] = dataclasses.replace(claimed, host=None)
-        if urlsplit(request.url).netloc in self.cycle.patience.left_alone:
+        if without_user(urlsplit(request.url).netloc) in self.cycle.patience.left_alone:
             self.cycle.leave_out(claim)
             self.cycle.chosen_left_out += claim.kind == "ranked"
             if claim.host is not None:

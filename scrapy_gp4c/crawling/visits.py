@@ -26,7 +26,7 @@ from scrapy_gp4c.crawling.hidden_data import different_part, header_sum
 from scrapy_gp4c.crawling.hints import PageClaims
 from scrapy_gp4c.crawling.messages import refusing
 from scrapy_gp4c.crawling.repeats import are_related, canonical_url
-from scrapy_gp4c.crawling.requests import META, Claim, site_of
+from scrapy_gp4c.crawling.requests import META, Claim, site_of, without_user
 from scrapy_gp4c.crawling.run import Run
 from scrapy_gp4c.crawling.scrapy_internals import awaitable
 from scrapy_gp4c.errors import StoreError
@@ -222,7 +222,7 @@ class Visit:
         cycle = self._visits.cycle
         try:
             is_ignored = isinstance(exception, IgnoreRequest)
-            is_left_alone = urlsplit(self._request.url).netloc in cycle.patience.left_alone
+            is_left_alone = without_user(urlsplit(self._request.url).netloc) in cycle.patience.left_alone
             if isinstance(exception, NotFetchedError) or (is_ignored and is_left_alone):
                 cycle.leave_out(self._claim)
                 return

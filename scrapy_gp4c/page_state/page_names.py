@@ -135,8 +135,8 @@ def _is_ignored(parameter: str, pattern: re.Pattern[str]) -> bool:
 _WWW: Final = re.compile(r"//www\d*\.")
 """Begin of a host's name that tells one of several servers, or nothing."""
 _SLASHES: Final = re.compile("/{2,}")
-INDEXES: Final = ("/", "index.html", "index.php")
-"""Ends of paths that many servers take for nothing."""
+_INDEX: Final = re.compile(r"(?<=/)(?:index|default)\.[a-z]{2,5}$|(?<=.)/$", re.IGNORECASE)
+"""End of a path that many servers take for nothing."""
 ENDS: Final = (("", ""), ("/", ""), ("", "/"), ("/", "/index.html"), ("/", "/index.php"), ("", ".html"))
 """Ends of the path of a page's new address and its old one, by which sites move pages."""
 MIN_MOVED: Final = 3
@@ -224,10 +224,8 @@ def plainer_urls(url: str) -> Iterator[str]:
     if "//www" in head:
         heads = [_WWW.sub(begin, head) for begin in ("//www.", "//")]
         yield from (plainer + path for plainer in heads if plainer != head)
-    if "?" not in path:
-        for end in INDEXES:
-            if path.endswith(end) and path != end:
-                yield head + path.removesuffix(end)
+    if "?" not in path and (plainer := _INDEX.sub("", path)) != path:
+        yield head + plainer
     if path != path.lower():
         yield head + path.lower()
     before, mark, query = path.partition("?")

@@ -1,6 +1,7 @@
 """First visits of a cycle: the sites by turns, caps in all and by site."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -29,7 +30,7 @@ from scrapy_gp4c.scoring.first_visits import (
 )
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.records import NewVisit
-from tests.support.loopback import Follower, Site, crawl, html, stats
+from tests.support.loopback import Follower, LinkFollower, Site, crawl, html, stats
 
 CYCLE = 9
 CAPS = st.none() | st.integers(0, 12)
@@ -208,3 +209,16 @@ async def test_a_page_with_many_links_leaves_the_others_their_new_pages(site: Si
     fetched = Counter(path.split("/")[1] for path in site.fetched())
     assert fetched == {"": 1, "a": 1, "b": 1, "few": 9 + 5, "many": half_of_many + 5}
     assert stats(crawled)["skipped/new_page_postponed"] == 823 - 40
+
+
+async def test_a_full_store_takes_no_further_pages(
+    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One warning names the directory of most pages; those that are dropped are counted."""
+    monkeypatch.setattr("scrapy_gp4c.crawling.admission.MAX_PAGES", 4)
+    pages = [f"/calendar/{number}" for number in range(8)]
+    site.pages = {"/": html("the days", pages)} | {path: html(f"day {path}") for path in pages}
+    crawler = await crawl(LinkFollower, store_path, url=site.url())
+    assert stats(crawler)["skipped/too_many_pages"] == 5
+    (line,) = (one.getMessage() for one in caplog.records if "No further page" in one.getMessage())
+    assert re.search(r"limit of 4 pages, the last ones mostly in [\d.:]+/calendar/\.", line)

@@ -12,7 +12,7 @@ import pytest
 from scrapy.http import HtmlResponse
 from twisted.web.http import Request as ServerRequest
 
-from scrapy_gp4c.crawling.repeats import Repeats, Scope, are_related, canonical_url, scopes_of
+from scrapy_gp4c.crawling.repeats import Repeats, Scope, UrlParts, are_related, canonical_url, scopes_of
 from scrapy_gp4c.page_state.outcomes import PLAN
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.loopback import LinkFollower, Site, crawl, html, outcomes, stats
@@ -164,6 +164,8 @@ async def test_an_endless_calendar_ends_in_its_first_cycle(
         ("<link rel=canonical href='&#x2F;b?x=1&#38;y=2'>", "http://a.example/b?x=1&y=2"),
         ("<base href='/c/'><link rel=canonical href=b>", "http://a.example/c/b"),
         ("<base href='/c/'>", None),
+        ("<meta property=og:url content=/b><link rel=canonical href=/a>", None),
+        ("<meta content='/d' property='og:url'><meta property=og:title content=/x>", "http://a.example/d"),
     ],
 )
 def test_addresses_that_pages_name(head: str, expected: str | None) -> None:
@@ -222,6 +224,31 @@ async def test_new_pages_that_differ_in_a_token_or_a_date_are_one_warning(
     assert all(line.startswith("4 of 20 new pages") for line in lines)
     assert "nothing but a date or a token in the path." in lines[0]
     assert "add v to GP4C_URL_PARAMS_IGNORED" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("form", "lines"),
+    [
+        ("http://s{day}.a.example/{page}", 1),
+        ("http://{day}.2.3.4/{page}", 0),
+        ("http://a{day}.example/{page}", 0),
+        ("http://s{day}.a.example/{day}/{page}", 0),
+    ],
+)
+def test_tokens_in_hosts_are_named(form: str, lines: int, store_path: Path) -> None:
+    """Pages of hosts that are new in each cycle were new for ever, in silence."""
+    warnings: list[str] = []
+    with Store(store_path) as store:
+        for day in (1, 2):
+            store.begin_cycle({})
+            parts = UrlParts(store)
+            for number in range(4):
+                parts.note(form.format(day=day, page=number))
+            warnings += parts.finish([], 0)
+            store.add_round(np.empty(0, PLAN), seen=0)
+            store.finish_cycle({})
+    assert len(warnings) == lines
+    assert all("the first name of the host" in line and "FINGERPRINTER_CLASS" in line for line in warnings)
 
 
 class Cursors(LinkFollower):
