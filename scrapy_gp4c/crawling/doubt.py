@@ -314,11 +314,11 @@ class SharedTexts:
 
     def __init__(self, doubted: list[int]) -> None:
         self.doubted = dict.fromkeys(doubted)
-        self._sharing: dict[tuple[str, int | str], dict[int, Changed]] = {}
+        self.sharing: dict[tuple[str, int | str], dict[int, Changed]] = {}
         """Site, or "" for all, and text or URL -> changed pages that came to it, by their copies."""
         self._new_texts: dict[str, deque[NewText]] = {}
         """Site, or "" for all -> last texts of changed pages."""
-        self._unchanged: dict[tuple[str, int], int | None] = {}
+        self.unchanged: dict[tuple[str, int], int | None] = {}
         """Site, and fingerprint that a page still has in this cycle -> the page; None: several have it."""
         self._taken_back: set[int] = set()
         self._visited: Counter[str] = Counter()
@@ -334,11 +334,11 @@ class SharedTexts:
         """
         pages: dict[int, Changed] = {}
         for scope in (site, ""):
-            earlier, pages = pages, self._sharing.pop((scope, shared), {})
+            earlier, pages = pages, self.sharing.pop((scope, shared), {})
             pages.setdefault(changed.copy, changed)
-            self._sharing[scope, shared] = pages
-            if len(self._sharing) > MAX_SHARING:
-                del self._sharing[next(iter(self._sharing))]
+            self.sharing[scope, shared] = pages
+            if len(self.sharing) > MAX_SHARING:
+                del self.sharing[next(iter(self.sharing))]
         return pages if is_shared(len(pages), self._visited[""]) else earlier
 
     def _note_new_text(self, site: str, new: NewText) -> NearPages:
@@ -353,23 +353,18 @@ class SharedTexts:
         halved = {text.page.copy: text.page for text in texts if text.is_halved and new.is_halved}
         return NearPages(pages, from_far, halved)
 
-    def judge_unchanged(self, request: Request, copy: Changed) -> Doubt:
-        """Judge a page that still has its text: others that came to that before did so by mistake."""
-        site, pages = site_of(request), self._unchanged
-        text = site, copy.copy
-        pages[text] = copy.page if pages.get(text, copy.page) == copy.page else None
-        if len(pages) > MAX_SHARING:
-            del pages[next(iter(pages))]
-        if text not in self._sharing or pages[text] is None or unpack(copy.notes).words < MIN_WORDS:
-            return NO_DOUBT
-        sharing = self._sharing[text].values()
-        strangers = {page.copy: page for page in sharing if self._is_of_another(site, copy.copy, page)}
-        return Doubt(None, taken_back=self._to_take_back(strangers, copy.page))
+    def strangers(self, site: str, copy: Changed) -> list[Changed]:
+        """Pages that came by mistake to the text of this page, which still has it."""
+        if self.unchanged[site, copy.copy] is None or unpack(copy.notes).words < MIN_WORDS:
+            return []
+        pages = self.sharing[site, copy.copy].values()
+        strangers = {page.copy: page for page in pages if self._is_of_another(site, copy.copy, page)}
+        return self._to_take_back(strangers, copy.page)
 
     def _is_of_another(self, site: str, fingerprint: int, changed: Changed) -> bool:
         """Whether just one other page has a text, and none has the one before, as of a page of news."""
-        before, page = self._unchanged.get((site, changed.copy), changed.page), changed.page
-        return before == page and self._unchanged.get((site, fingerprint)) not in (None, page)
+        before, page = self.unchanged.get((site, changed.copy), changed.page), changed.page
+        return before == page and self.unchanged.get((site, fingerprint)) not in (None, page)
 
     def _to_take_back(self, pages: dict[int, Changed], page: int) -> list[Changed]:
         """Pages before this one that counted as changes; each is returned once."""
