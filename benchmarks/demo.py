@@ -72,9 +72,9 @@ def on_webs(seeds: list[int], days: int) -> int:
         with tempfile.TemporaryDirectory() as directory:
             rows = days_of(seed, days, directory)
         for name in demo.CRAWLS:
-            own = [row for row in rows if row["score"] == name]
-            means[name][:, column] = [np.nanmean([float(row[key]) for row in own]) for key in KEYS]
-            changes[name][column] = sum(int(row["changed"]) for row in own)
+            crawl_rows = [row for row in rows if row["score"] == name]
+            means[name][:, column] = [np.nanmean([float(row[key]) for row in crawl_rows]) for key in KEYS]
+            changes[name][column] = sum(int(row["changed"]) for row in crawl_rows)
     print("| crawl | change rate | NDCG | current copies | times the changes |\n|---|---|---|---|---|")
     for name, of_seeds in means.items():
         leads = of_seeds - means[DEFAULT]

@@ -713,7 +713,7 @@ class Admission:
             stored = {**stored, NEEDS_CALLBACK: before[NEEDS_CALLBACK]}
         elif self._cycle.settings.skip_unchanged and has_new_data(before, stored):
             stored = {**stored, NEEDS_CALLBACK: "once"}
-        elif has_other_link(before, stored):
+        elif self._skips_unchanged and has_other_link(before, stored):
             self._cycle.hidden_data.linked.add(page)
         self.data.note_replaced(page, before, stored)
         if stored != before:

@@ -1028,7 +1028,7 @@ class Cycle:
             self._doubted[visit.page] = held, host, visit.page in self._plan
             self.ended.append(visit.page)
             return info
-        needs_callback = self.needs_callback(visit.page)
+        needs_callback = self.settings.skip_unchanged and self.needs_callback(visit.page)
         trial = self.hidden_data.trials.pop(visit.page, None)
         is_same = (
             self.settings.skip_unchanged
