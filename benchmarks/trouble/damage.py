@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.trouble.counting import DAMAGED, DIFFERENT, PAGE, TRACEBACK, Count, patience
 from scrapy_gp4c.errors import StoreDamagedError, StoreError
 from tests.store import test_recover
-from tests.store.test_checksummed import flipped, read_all, varied
+from tests.store.test_environment import flipped, read_all, varied
 from tests.store.test_store_kill import in_child, wait
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from scrapy_gp4c.store.lmdb_store.environment import Environment, store_error
 from scrapy_gp4c.store.lmdb_store.store import Store
-from tests.store.test_checksummed import flipped
+from tests.store.test_environment import flipped
 from tests.support.loopback import Pages, Site, crawl, html
 
 PAGES = 80

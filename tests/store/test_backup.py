@@ -16,7 +16,7 @@ from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.lmdb_store.verify import check
 from scrapy_gp4c.store.records import NewVisit
 from tests.crawling.test_damaged_store import damage
-from tests.store.test_checksummed import read_all, varied
+from tests.store.test_environment import read_all, varied
 from tests.store.test_store_kill import SMALL
 
 BACKUP = """
