@@ -1,21 +1,29 @@
 """Learning from a history, fold by fold in step: what comes out, and what it does not depend on."""
 
 import dataclasses
+import os
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from time import sleep
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from deap import gp
 
+from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.named import BASELINES, NAMED, Named
 from tests.evolution.test_evolve import SMALL as LONGER
 from tests.evolution.test_evolve import evaluate
+from tests.evolution.test_workers import REQUESTS, TEXTS, TRUTHS, check
+from tests.evolution.test_workers import functions as expressions
 from tests.support.evolution import evolve
 from training.evolution import learning, selection
 from training.evolution.checkpoint import Checkpoint
@@ -30,12 +38,15 @@ from training.evolution.evolve import (
     expression_of,
     primitive_set,
 )
-from training.evolution.learning import Learned, evolve_all, learn, learn_by_rules
+from training.evolution.learning import Learned, compiled_beside, evolve_all, learn, learn_by_rules
 from training.evolution.score_file import ScoreFile
 from training.evolution.selection import RULES, SELECTIONS, SelectionGoal
 from training.evolution.workers import (
     EvaluationRequest,
+    EvaluationTask,
+    Evaluator,
     TextFitness,
+    evaluate_task,
     load_fitness,
     values_of_all,
     workers,
@@ -603,3 +614,115 @@ def test_everything_is_replayed_under_the_policy(front):
     assert result.selected == run(parts.training, result.text, clock="visits", policy=policy).ndcg.mean()
     under, top_k = (run(parts.training, "t", policy=one).ndcg.tolist() for one in (policy, "top_k"))
     assert under != top_k
+
+
+NDCG = load_fitness("ndcg")
+TWO = SimpleNamespace(n_jobs=2)
+
+
+new_process = pytest.mark.usefixtures("as_in_a_new_process")
+
+
+@pytest.fixture
+def as_in_a_new_process(monkeypatch):
+    monkeypatch.setattr(learning, "_COMPILED", set())
+
+
+def wait(done):
+    """Wait for the process beside, as the workers never do."""
+    while not done.exists():
+        sleep(0.01)
+
+
+@pytest.mark.slow
+@new_process
+def test_the_file_comes_when_the_code_is_compiled(tmp_path, monkeypatch):
+    """The process fills numba's cache, and the file that tells of it goes with the block."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    with compiled_beside(TRUTHS[0], NDCG, TOP_K.text, TWO) as done:
+        wait(done)
+        assert list(tmp_path.glob("*/cycles.replay_states*.nbc"))
+    assert not done.exists()
+
+
+@new_process
+def test_the_same_is_compiled_once():
+    """The next search of a process need not wait for it, one for something else does."""
+    with compiled_beside(TRUTHS[0], NDCG, TOP_K.text, TWO) as done:
+        wait(done)
+    with compiled_beside(TRUTHS[0], NDCG, TOP_K.text, TWO) as done:
+        assert done is None
+    with compiled_beside(TRUTHS[1], NDCG, TOP_K.text, TWO) as done:
+        assert done is not None
+
+
+@pytest.mark.slow
+@new_process
+def test_code_that_was_compiled_beside_is_used_by_workers(tmp_path, monkeypatch):
+    """A process that unpickles the history finds the code, and so does one that arranges it itself."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    with compiled_beside(TRUTHS[0], NDCG, TOP_K.text, TWO) as done:
+        wait(done)
+    code = sorted(tmp_path.glob("*/*.nbc"))
+    script = """if True:
+        import pickle
+        from tests.evolution.test_workers import TRUTHS
+        from training.replaying.replay import run_all
+        for truth in (TRUTHS[0], pickle.loads(pickle.dumps(TRUTHS[0]))):
+            run_all(truth, ["t*X", "t*X/n"], metrics=("ndcg",))
+        """
+    subprocess.run([sys.executable, "-c", script], check=True, env=dict(os.environ))
+    assert sorted(tmp_path.glob("*/*.nbc")) == code
+
+
+@pytest.mark.parametrize("program", ["false", "cat"])
+@new_process
+def test_a_process_that_fails_keeps_nobody_waiting(monkeypatch, program):
+    """Where there is no Python as it should be, the file comes all the same."""
+    monkeypatch.setattr(sys, "executable", program)
+    for _ in range(2):  # what failed is tried again
+        with compiled_beside(TRUTHS[0], NDCG, TOP_K.text, TWO) as done:
+            wait(done)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "policy", "most"),
+    [(1, TOP_K.text, 10**7), (2, "rounds(rounds=4)", 10**7), (2, TOP_K.text, 1999)],
+)
+@new_process
+def test_nothing_is_compiled_beside_in_vain(monkeypatch, jobs, policy, most):
+    """No workers, a policy without such code, a history too large to go without: no process."""
+    monkeypatch.setattr(learning, "QUICK", most)
+    with compiled_beside(TRUTHS[0], NDCG, policy, SimpleNamespace(n_jobs=jobs)) as done:
+        assert done is None
+
+
+def test_workers_go_without_until_the_file_is_there(tmp_path):
+    """The same outcomes before and after, by the one engine and by the other."""
+    file = tmp_path / "done"
+    fitness = TextFitness(TRUTHS[0], NDCG, "visits")
+    before = fitness.values(expressions(TEXTS[:3]), file)
+    file.touch()
+    after = fitness.values(expressions(TEXTS[:3]), file)
+    assert {text: values.tolist() for text, values in after.items()} == {
+        text: values.tolist() for text, values in before.items()
+    }
+
+
+def test_an_evaluator_asks_no_longer_once_it_has_seen_the_file(tmp_path):
+    """Workers on other machines do not see it: a task that comes later does not name it."""
+    file, named = tmp_path / "done", []
+
+    def watched(task: EvaluationTask):
+        named.append(task.compiled)
+        return evaluate_task(task)
+
+    with workers(1) as here, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("training.evolution.workers.evaluate_task", watched)
+        evaluator = Evaluator(TRUTHS, "ndcg", "visits", here, compiled=file)
+        evaluator.evaluate(REQUESTS[:1])
+        assert set(named) == {file}
+        named.clear()
+        file.touch()
+        check(evaluator)
+        assert set(named) == {None}

@@ -1,11 +1,15 @@
 """Options of several commands: what their texts mean."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from scrapy.settings import Settings as ScrapySettings
 
+import training
 from scrapy_gp4c.errors import HistoryError
 from scrapy_gp4c.scoring.functions import load
 from scrapy_gp4c.settings import Settings
@@ -110,3 +114,30 @@ def test_policies_that_know_all_updates_stand_beside_the_others(
     assert "Pandey & Olston 2005" in capsys.readouterr().out
     assert evaluate.main([*files, "--policy", "sbr(tau=2)"]) == 2
     assert "takes for tau" in capsys.readouterr().err
+
+
+FOLDER = Path(training.__file__).parent
+COMMANDS = sorted(
+    path.stem for path in FOLDER.glob("*.py") if "__main__" in path.read_text() and path.stem != "__init__"
+)
+
+
+def test_every_command_names_the_extra(tmp_path: Path) -> None:
+    """Or it needs none, and shows its help."""
+    blocked = "import sys\n" + "".join(f"sys.modules[{name!r}] = None\n" for name in training.EXTRAS)
+    (tmp_path / "sitecustomize.py").write_text(blocked)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(FOLDER.parent)))}
+    sinners = {}
+    named = []
+    for command in COMMANDS:
+        run = subprocess.run(
+            [sys.executable, "-m", f"training.{command}", "--help"],
+            env=environment, capture_output=True, text=True,
+        )  # fmt: skip
+        lines = run.stderr.splitlines()
+        if run.returncode and len(lines) == 1 and "pip install 'scrapy-gp4c[train]'" in lines[0]:
+            named.append(command)
+        elif run.returncode:
+            sinners[command] = run.stderr
+    assert sinners == {}
+    assert {"learn", "evaluate", "experiment"} <= {*named}
