@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
-from string import ascii_letters, digits
+from string import ascii_letters, ascii_lowercase, ascii_uppercase, digits
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -68,7 +68,9 @@ _AD_ATTRIBUTE: Final = re.compile(
 )
 _NAMING: Final = "data-(?:test-?id|test|qa|cy|component)"
 """Pattern of attributes whose values name elements as classes do."""
-_LABEL: Final = re.compile(rf"({_NAMING}|aria-label)=[\"']([^\"'\\]{{2,80}})[\"']".encode())
+_LABELS: Final = [  # each begins with a text, which makes it fast
+    re.compile(rf"({name})=[\"']([^\"'\\]{{2,80}})[\"']".encode()) for name in (_NAMING, "aria-label")
+]
 # What may be left out. The time of a selector is that of its parts, for each element of a page: only those
 # are asked that may be there, by the page's tags. Names of classes and ids are sought in these, too.
 _CANDIDATES_BY_TAG: Final = _MAIN_BY_TAG | {
@@ -109,9 +111,10 @@ _FIRST_BY_ATTRIBUTE: Final = {
     b"tel:": "a[href^='tel:' i]",
     b"itemprop": "[itemprop][content]",
 }
+_ATTRIBUTES: Final = {*_ROOT_BY_ATTRIBUTE, *_CANDIDATES_BY_ATTRIBUTE, *_FIRST_BY_ATTRIBUTE}
 _TAGS: Final = re.compile(rb"<[a-zA-Z](?:[^<]*>|[^<]*)")
 _LONGEST_LISTED_BYTES: Final = 2**20
-_TAG_NAME: Final = re.compile(rb"<([a-z][a-z-]*+)")
+_TAG_NAME: Final = re.compile("<([a-z][a-z-]*+)")
 _SILENT: Final = ("script", "style", "noscript", "title", "desc", "defs", "metadata", "symbol")
 _OFFER: Final = frozenset(("price", "lowPrice", "highPrice", "priceCurrency", "availability"))
 """Properties of schema.org/Offer: what a shop says in attributes, where it changes the page has changed."""
@@ -244,7 +247,13 @@ _HEADINGS: Final = frozenset(("h1", "h2", "h3", "h4", "h5", "h6", "hr", "main", 
 _LISTS: Final = frozenset(("ul", "ol", "div", "section", "table", "nav"))
 _LONGEST_AD: Final = 600
 _MOST_LABELLED: Final = 40
-_WITH_DATES: Final = ("strong", "b", "em", "mark", "u", "p>i", "p>span", "p>a", "dt+dd", "table")
+_DATES_BY_TAG: Final = {
+    **{name: name for name in ("strong", "b", "em", "mark", "u", "table")},
+    "i": "p>i",
+    "span": "p>span",
+    "a": "p>a",
+    "dd": "dt+dd",
+}
 _MOST_TABLES: Final = 50
 _MOST_ROWS: Final = 2000
 _LONGEST_LINK: Final = 200
@@ -327,6 +336,8 @@ class _Markup(NamedTuple):
     lower: bytes
     tags: frozenset[str]
     """Names of its elements."""
+    attributes: frozenset[bytes]
+    """Those of `_ATTRIBUTES` that elements may have."""
 
     @classmethod
     def of(cls, source: bytes) -> "_Markup":
@@ -334,13 +345,14 @@ class _Markup(NamedTuple):
         if len(source) <= _LONGEST_LISTED_BYTES:
             markup = b"".join(dict.fromkeys(_TAGS.findall(source)))
         lower = markup.lower()
-        return cls(markup, lower, frozenset(name.decode() for name in {*_TAG_NAME.findall(lower)}))
+        tags = frozenset(_TAG_NAME.findall(lower.decode("latin-1")))
+        return cls(markup, lower, tags, frozenset(name for name in _ATTRIBUTES if name in lower))
 
     def selectors(self, by_tag: dict[str, str], by_attribute: dict[bytes, str]) -> list[str]:
         """Return the selectors that may match."""
         return [
-            *(by_tag[tag] for tag in sorted(self.tags & by_tag.keys())),
-            *(selector for attribute, selector in by_attribute.items() if attribute in self.lower),
+            *(by_tag[tag] for tag in self.tags & by_tag.keys()),
+            *(by_attribute[name] for name in self.attributes & by_attribute.keys()),
         ]
 
 
@@ -367,7 +379,7 @@ def _parsed(html: str) -> _Parsed:
         if document is None:
             return _Parsed(None, Content("", (), has_text=False))
         left_out = list(_take_out(document, source, markup, kept_reasons))
-        _mark_dates(document, markup.tags)
+        _mark_dates(document, markup)
         text = document.text(separator=SEPARATOR, strip=True)
         if not _ALONE.isdisjoint(text.split(SEPARATOR)) or any(
             _is_count(count[0][1:]) for count in _COUNT_ALONE.finditer(text)
@@ -411,13 +423,18 @@ def _form(text: str, roots: tuple[LexborNode, ...], tags: frozenset[str]) -> str
             pictures.append(_picture(node))
         elif (above := node.parent) is None or above.tag != "pre":
             lines += node.text()[:_LONGEST_CODE].splitlines()
-    form = "\n".join(f"{line.find(bare)} {bare}" for line in lines if (bare := line.strip()))
-    for shape, pattern in _CODE_SHAPES:  # clocks and tokens in code have one shape
-        form = pattern.sub(shape, form)
-    form += " ".join(filter(None, (*pictures, *_shapes_of_codes(text))))
-    if not form:
-        return ""
-    return f"{CODE_FORM}{xxhash.xxh32_hexdigest(form.encode('utf-8', 'replace')).translate(_TO_LETTERS)}"
+    code = "\n".join(f"{line.find(bare)} {bare}" for line in lines if (bare := line.strip()))
+    # Clocks and tokens in code have one shape.
+    form = _without_repeats(_CODE_TOKEN.sub(" 0", code).encode("utf-8", "replace").translate(_CASES))
+    form += " ".join(filter(None, (*pictures, *_shapes_of_codes(text)))).encode("utf-8", "replace")
+    return f"{CODE_FORM}{xxhash.xxh32_hexdigest(form).translate(_TO_LETTERS)}" if form else ""
+
+
+def _without_repeats(cases: bytes) -> bytes:
+    for letter in (b"A", b"a"):
+        while 2 * letter in cases:
+            cases = cases.replace(2 * letter, letter)
+    return cases
 
 
 def _picture(image: LexborNode) -> str:
@@ -454,25 +471,20 @@ def _shapes_of_codes(text: str) -> Iterator[str]:
         behind = tail.lstrip(_OF_CODES)
         done = at + len(tail) - len(behind)
         code = head[len(head.rstrip(_OF_CODES)) :] + text[at:done]
-        shape = code.translate(_CASES)
-        if "A" in shape and len(shape) < len(code):
-            yield _SAME_CASE.sub(r"\1", shape)
+        shape = code.encode().translate(_CASES, digits.encode())
+        if b"A" in shape and len(shape) < len(code):
+            yield _without_repeats(shape).decode()
 
 
 _HYPHEN: Final = re.compile("-(?<=[A-Za-z0-9]-)(?=[A-Za-z0-9])")  # its literal begin makes the search fast
 _REACH: Final = 12
 _OF_CODES: Final = f"{ascii_letters}{digits}-"
-_CASES: Final = str.maketrans(
-    {letter: "A" if letter.isupper() else "a" for letter in ascii_letters} | dict.fromkeys(digits, "")
+_CASES: Final = bytes.maketrans(
+    ascii_letters.encode(), b"a" * len(ascii_lowercase) + b"A" * len(ascii_uppercase)
 )
-_SAME_CASE: Final = re.compile(r"([Aa])\1+")
 _CODE_TAGS: Final = frozenset(("pre", "code", "kbd", "samp", "img"))
 _LONGEST_CODE: Final = 2**16
-_CODE_SHAPES: Final = (
-    (" 0", re.compile(r"[ \t]++[^\s\d]{0,99}+\d\S*+")),
-    ("a", re.compile("[a-z]+")),
-    ("A", re.compile("[A-Z]+")),
-)
+_CODE_TOKEN: Final = re.compile(r"[ \t]++[^\s\d]{0,99}+\d\S*+")
 _TO_LETTERS: Final = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")
 
 
@@ -593,7 +605,7 @@ def _names_day(text: str) -> bool:
     return any(map(str.isdigit, text)) or is_moment(f"1 {text}")
 
 
-def _is_moment(node: LexborNode) -> bool:
+def _is_moment(node: LexborNode, naming: "_Naming") -> bool:
     """Whether an element is named a moment and says nothing but one: "2h", "yesterday", "10.11.26"."""
     tag, attributes = node.tag, node.attributes
     if tag in ("html", "body", "td", "th", "dd") or node.parent is None:
@@ -601,9 +613,9 @@ def _is_moment(node: LexborNode) -> bool:
     if tag == "time":
         if (attributes.get("datetime") or "").startswith(("P", "p")):  # a duration
             return False
-    elif _is_named(_COUNT_NAME, node):
+    elif naming.is_count:
         return _COUNT.fullmatch(node.text(strip=True)) is not None
-    elif not _is_named(_MOMENT_NAME, node):
+    elif not naming.is_moment:
         return False
     if any(map(_DATED_NAME.search, names_of(attributes.get("class"), attributes.get("itemprop")))):
         node.insert_before(DATED)
@@ -649,40 +661,27 @@ def _take_out(
     inside: dict[int, bool] = {}
     in_main: dict[int, bool] = {}
     nodes = []
-    has_states = False
     selectors = markup.selectors(_CANDIDATES_BY_TAG, _CANDIDATES_BY_ATTRIBUTE)
     for attribute, pattern in _NAMES.items():
         values = b" ".join({*pattern.findall(markup.source)}).replace(attribute.encode() + b"=", b" ")
         names = {*values.translate(_NO_QUOTES).split()}
         # In an order that every process has: of more names, each would take others.
-        meaningful = sorted(name for name in names if _has_meaning(name))[:_MOST_NAMES]
-        has_states = has_states or any(
-            _STATE_NAME.fullmatch(one) for name in meaningful for one in names_of(name.decode())
-        )
+        meaningful = sorted(filter(_has_meaning, names))[:_MOST_NAMES]
         selectors += [f'[{attribute}~="{name.decode()}"]' for name in meaningful]
-    labels = {*_LABEL.findall(markup.source)}
+    labels = {label for pattern in _LABELS for label in pattern.findall(markup.source)}
     named = [(name.decode(), value.decode("utf-8", "replace")) for name, value in labels]
     selectors += [f'[{name}="{value}"]' for name, value in named if _is_ad_attribute((name, value))]
     selectors += [f"[{attribute.decode()}]" for attribute in set(_AD_ATTRIBUTE.findall(markup.source))]
     candidates = [(_reason(node), node) for node in _find(selectors, document)]
-    has_role = b"role" in markup.lower  # to ask for the attributes of an element takes long
+    has_role = b"role" in markup.attributes  # to ask for the attributes of an element takes long
     mains = {node.mem_id for _, node in candidates if _is_main(node, has_role)}
     has_hidden = any(reason == HIDDEN for reason, _ in candidates)
     shown_ids = {*_SHOWN_ID.findall(markup.source)} if has_hidden else set[bytes]()
     for number, (reason, node) in enumerate(candidates):
         if reason == HIDDEN and _is_opened(node, shown_ids):
             candidates[number] = (None, node)
-        elif reason is None and has_states and (state := _state_of(node)):
-            node.insert_before(f" {state} ")
-        elif reason is None and _is_named(_META_NAME, node):
-            texts = [
-                one for one in islice(node.traverse(include_text=True), _MOST_LABELLED) if one.tag == "-text"
-            ]
-            for part in texts:
-                if _COUNTER_OF_LINE.fullmatch(part.text_content or "") is not None:
-                    _mark_clock(part)
-        elif reason is None and _is_moment(node):
-            _mark_clock(node)
+        elif reason is None:
+            _mark_named(node)
     if b"ookie" in source and all(reason != CONSENT for reason, _ in candidates):
         candidates += [(CONSENT, node) for node in _notices(document)]
     for reason, node in candidates:
@@ -718,11 +717,18 @@ def _is_opened(node: LexborNode, shown_ids: set[bytes]) -> bool:
     )
 
 
-def _state_of(node: LexborNode) -> str:
-    """Classes that say whether something is to be had: a size that is sold out, a day that is booked."""
-    if node.tag in _ROOTS:
-        return ""
-    return " ".join(filter(_STATE_NAME.fullmatch, names_of(node.attributes.get("class"))))
+def _mark_named(node: LexborNode) -> None:
+    """Mark what the name of an element says of it: a state in words, a line with counters, a moment."""
+    naming = _naming(node.attributes.get("class"))
+    if naming.states and node.tag not in _ROOTS:
+        node.insert_before(f" {naming.states} ")
+    elif naming.is_line:
+        nodes = islice(node.traverse(include_text=True), _MOST_LABELLED)
+        for part in [one for one in nodes if one.tag == "-text"]:
+            if _COUNTER_OF_LINE.fullmatch(part.text_content or "") is not None:
+                _mark_clock(part)
+    elif _is_moment(node, naming):
+        _mark_clock(node)
 
 
 def _is_inside(node: LexborNode, ids: set[int], known: dict[int, bool]) -> bool:
@@ -749,7 +755,8 @@ def _reason(node: LexborNode) -> str | None:
     if tag in _ROOTS:
         return None
     role = (attributes.get("role") or "").lower()
-    if (reason := _reason_of_name(attributes.get("class"), attributes.get("id"))) is not None:
+    reason = _naming(attributes.get("class")).reason or _naming(attributes.get("id")).reason
+    if reason is not None:
         return reason
     if tag in ("amp-ad", "amp-embed") or any(map(_is_ad_attribute, attributes.items())):
         return ADVERTISEMENT
@@ -826,9 +833,9 @@ def _take_out_labelled(document: LexborNode, kept_reasons: frozenset[str]) -> It
             part.decompose()
 
 
-def _mark_dates(document: LexborNode, tags: frozenset[str]) -> None:
+def _mark_dates(document: LexborNode, markup: _Markup) -> None:
     """Mark dates in bold, in lists of values and in tables as statements, by their labels; views as noise."""
-    nodes = _find((one for one in _WITH_DATES if one.rpartition(">")[2].rpartition("+")[2] in tags), document)
+    nodes = _find(markup.selectors(_DATES_BY_TAG, {}), document)
     values, tables = ([node for node in nodes if node.tag == tag] for tag in ("dd", "table"))
     for node in [node for node in nodes if node.tag not in ("dd", "table")][:_MOST_ROWS]:
         if _is_in_sentence(node, node.text(strip=True)):
@@ -866,9 +873,11 @@ def _mark_value(cells: list[LexborNode]) -> None:
     """Mark a date in a table's second cell as a statement, unless the label in the first says "updated"."""
     if len(cells) != 2 or (inner := cells[1].child) is None:
         return
-    label, text = (cell.text(separator=" ", strip=True) for cell in cells)
-    is_date = len(text) <= _LONGEST_MOMENT and (_YEAR.search(text) is not None or is_moment(text))
-    if is_date and label and not says_update(label):
+    text = cells[1].text(separator=" ", strip=True)
+    if len(text) > _LONGEST_MOMENT or (_YEAR.search(text) is None and not is_moment(text)):
+        return
+    label = cells[0].text(separator=" ", strip=True)
+    if label and not says_update(label):
         inner.insert_before(DATED)
 
 
@@ -926,29 +935,41 @@ def _notices(document: LexborNode) -> Iterator[LexborNode]:
             yield node
 
 
+class _Naming(NamedTuple):
+    """What the classes of an element, or its id, say of it."""
+
+    reason: str | None
+    """Reason to leave it out."""
+    states: str
+    """Names that say whether something is to be had: a size that is sold out, a day that is booked."""
+    is_line: bool
+    """Whether it is a line below a headline."""
+    is_count: bool
+    is_moment: bool
+
+
 @lru_cache(16384)
-def _has_meaning(name: bytes) -> bool:
-    """Whether a class or id says that its element is left out, or that it holds a moment."""
-    text = name.decode("utf-8", "replace")
-    if '"' in text or "\\" in text or "\ufffd" in text:
-        return False
-    return _reason_of_name(text, None) is not None or any(
-        pattern.fullmatch(name)
-        for name in names_of(text)
-        for pattern in (_MOMENT_NAME, _META_NAME, _COUNT_NAME, _STATE_NAME)
+def _naming(classes: str | None) -> _Naming:
+    names = [*names_of(classes)]
+    return _Naming(
+        next(filter(None, map(_reason_of_name, names)), None),
+        " ".join(filter(_STATE_NAME.fullmatch, names)),
+        *(any(map(pattern.fullmatch, names)) for pattern in (_META_NAME, _COUNT_NAME, _MOMENT_NAME)),
     )
 
 
-@lru_cache(4096)
-def _reason_of_name(classes: str | None, identity: str | None) -> str | None:
-    for name in names_of(classes, identity):
-        if _is_ad_name(name):
-            return ADVERTISEMENT
-        if _CONSENT_NAME.fullmatch(name):
-            return CONSENT
-        if _OTHER_PAGES_NAME.fullmatch(name):
-            return OTHER_PAGES
-    return None
+@lru_cache(16384)
+def _has_meaning(name: bytes) -> bool:
+    text = name.decode("utf-8", "replace")
+    return not any(sign in text for sign in '"\\\ufffd') and any(_naming(text))
+
+
+def _reason_of_name(name: str) -> str | None:
+    if _is_ad_name(name):
+        return ADVERTISEMENT
+    if _CONSENT_NAME.fullmatch(name):
+        return CONSENT
+    return OTHER_PAGES if _OTHER_PAGES_NAME.fullmatch(name) else None
 
 
 def names_of(*attributes: str | None) -> Iterator[str]:
@@ -957,10 +978,6 @@ def names_of(*attributes: str | None) -> Iterator[str]:
         if attribute:
             lower = attribute if attribute.islower() else _CAMEL.sub("-", attribute).lower()
             yield from (name for name in lower.split() if len(name) <= _LONGEST_NAME)
-
-
-def _is_named(pattern: re.Pattern[str], node: LexborNode) -> bool:
-    return any(map(pattern.fullmatch, names_of(node.attributes.get("class"))))
 
 
 def _is_main(node: LexborNode, has_role: bool) -> bool:
@@ -984,7 +1001,7 @@ def _main_part(
 ) -> tuple[str, tuple[LexborNode, ...]]:
     """Return the text and elements of the main part, the title and alerts, if they hold most of the words."""
     nodes = _find(markup.selectors(_ROOT_BY_TAG, _ROOT_BY_ATTRIBUTE), document)
-    has_role = b"role" in markup.lower
+    has_role = b"role" in markup.attributes
     all_mains = [node for node in nodes if _is_main(node, has_role)]
     mains = [one for one in all_mains if one.tag != "article" or one.attributes.get("role") == "main"]
     mains = mains or all_mains

@@ -123,6 +123,11 @@ _DAY_FIRST: Final = "|".join(
         r"\d\d?/\d\d?\s?[(（][月火水木金土日월화수목금토][)）]",
     )
 )
+# What begins a date, looked for at each number before its twenty forms are tried.
+_BEGINS_DATE: Final = (
+    r"(?=\d{1,4}(?:[-/]|\.\s?\d|\s?[^\x00-\x7f]|(?:st|nd|rd|th|er)?\.?,?[\s/-]{1,3}"
+    r"(?:m\.[\s-]{1,2}|of |de[ln]? |d['’]|ta['’] )?[^\x00-\x7f])|\d{8}t)"
+)
 _MONTH_FIRST: Final = (
     rf"{_MONTH}[\s-]{{1,3}}{_DAY}(?:st|nd|rd|th)?(?!\w)(?![.,:]?\d)(?:,?[\s-]{{1,3}}{_PLAIN_YEAR}\b)?"
     rf"|{_MONTH}[\s-]{{1,3}}(?:de |del )?{_PLAIN_YEAR}\b"
@@ -164,7 +169,7 @@ _JOIN: Final = r"(?:[\s,:]++(?:(?:and|et|und|y|e|en|ve|i|a|и|та|і|dan|và|و
 _AND: Final = rf"(?:(?:\s|,\s| and )[0-9]++\s?{_UNITS}\.?)"
 _DIGIT_FIRST: Final = "|".join(
     (
-        rf"(?P<date>(?:{_DAY_FIRST}){_THEN})",
+        rf"(?P<date>{_BEGINS_DATE}(?:{_DAY_FIRST}){_THEN})",
         rf"(?P<short>[0-3]\d(?P<sign>[.-])[01]\d(?P=sign)[23]\d(?![\d.-]){_THEN})",
         rf"(?P<day>(?<!\.){_DAY}\.(?:0?[1-9]|1[0-2])\.(?!\d))",
         rf"(?P<memory>{_NUMBER}\s?(?:[kmg]i?b|bytes))(?!\w)",
@@ -174,12 +179,12 @@ _DIGIT_FIRST: Final = "|".join(
         rf"(?P<span>[0-9]++\+?\s?{_UNITS}\.?{_AND}?\s(?:(?:y?ang|yn|më|{_UNITS})\s)?{_AGO})(?!\w)",
         r"(?P<hanging>[0-9]++\s?(?:" + "|".join(map(re.escape, _TABLE["unspaced"])) + r"))(?![a-zäöüáéíóőű])"
         r"(?!(?<=ก่อน)[ก-๙])",  # seven days before a journey
-        rf"(?P<clock>{_CLOCK}|(?:1[0-2]|0?[1-9])\s?(?:[ap]\.m\.|[ap]m\b)|(?:[01]?\d|2[0-4])(?:[.:][0-5]\d)?\s?uhr\b"
+        rf"(?P<clock>(?=\d\d?(?:[:.]\d|\s?[apuh時时点點시]))(?:{_CLOCK}|(?:1[0-2]|0?[1-9])\s?(?:[ap]\.m\.|[ap]m\b)|(?:[01]?\d|2[0-4])(?:[.:][0-5]\d)?\s?uhr\b"
         rf"|(?:(?<={_any_of(_UNIT)} )|(?<=\bklo )|(?<=\bkl\. )|(?<=\bkl ))"
         r"(?:[01]?\d|2[0-3])\.[0-5]\d(?![.,]?\d)"
-        rf"|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b(?!\s?{_UNITS})|\d\d?\s?[時时点點시](?![間间])\s?(?:\d\d?\s?[分분])?(?:\s?\d\d?\s?[秒초])?)",
+        rf"|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b(?!\s?{_UNITS})|\d\d?\s?[時时点點시](?![間间])\s?(?:\d\d?\s?[分분])?(?:\s?\d\d?\s?[秒초])?))",
         r"(?P<unix>1[5-9]\d{8}(?:\d{3})?(?:\.\d++)?)(?![.,]?\d)",  # Unix time, 2017 to 2033
-        rf"(?P<views>(?<![0-9]-){_GROUPED}\+?(?=\s{{0,3}}[a-z\x80-\U0010ffff])\s?{_MANY}?(?:\s{_VIEWS}(?!\s[0-9.,]++\s?{_TIMES}(?!\w))"
+        rf"(?P<views>(?<![0-9]-){_GROUPED}\+?(?=\s{{0,3}}(?:[^\x00-\x7f]|{_MANY}|page\s|{_TIMES}\s))\s?{_MANY}?(?:\s{_VIEWS}(?!\s[0-9.,]++\s?{_TIMES}(?!\w))"
         rf"|\s?(?:次|人|回|명이?)?(?:正在|が)?(?:この[^を]{{1,5}}を)?\s?{_CJK_VIEWS})(?!{_CJK_NUMBER}?\s?[:：]\s?\d))",
         rf"(?P<until>[0-9]++\s?{_UNSPACED_PART}\s?(?:{'|'.join(WORDS['until_unspaced'].split())}))",
         rf"(?P<left>[0-9]++\s?{_PART}(?:{_JOIN}[0-9]++\s?{_PART}){{1,3}}|[0-5]?\d:[0-5]\d)(?!:?\d)",
@@ -488,13 +493,18 @@ def _without_day(before: str) -> str:
 
 def is_moment(text: str) -> bool:
     """Whether a text says nothing but a time, a date or a span: "2h", "yesterday", "10.11.26"."""
-    tokens = _MOMENT_TOKEN.findall(text.lower())
-    words = [token for token in tokens if not token.isdigit()]
-    return (
-        bool(words)
-        and all(word in _MOMENT_WORDS for word in words)
-        and (len(words) < len(tokens) or not RECENT.isdisjoint(words) or " ".join(words) in RECENT)
-    ) or _SHORT_DATE.fullmatch(text.strip()) is not None
+    words: list[str] = []
+    has_number = False
+    for token in _MOMENT_TOKEN.finditer(text.lower()):
+        if (word := token[0]).isdigit():
+            has_number = True
+        elif word not in _MOMENT_WORDS:
+            return False
+        else:
+            words.append(word)
+    if words:
+        return has_number or not RECENT.isdisjoint(words) or " ".join(words) in RECENT
+    return _SHORT_DATE.fullmatch(text.strip()) is not None
 
 
 def mask_relative(window: str) -> str:
@@ -916,8 +926,7 @@ def _with_clocks(text: str, plain: str, begin: int, end: int, separator: str) ->
         piece = f"{label} {piece}" if label.endswith((":", "：")) else f"{piece} {behind}"
         words = piece.translate(_NO_DIGITS)
     label, colon, _ = shown.partition(":")
-    is_of_forum = label.lower()[:_STEM] in _FORUM_STEMS
-    is_of_authors = bool(colon) and is_of_forum and _times(plain, f"{label}:") > 1
+    is_of_authors = bool(colon) and label.lower()[:_STEM] in _FORUM_STEMS and _times(plain, f"{label}:") > 1
     if not (is_of_authors or _may_count(words)):
         return ""
     if is_of_authors or _is_counter(piece):
@@ -986,8 +995,9 @@ def _is_of_date(text: str, first: int, last: int, begin: int, end: int) -> bool:
         return True
     if last - first > 2:
         return False
-    after = _WORD_AFTER.match(text, last, end)
-    word = after or _WORD_BEFORE.search(text, max(first - 16, begin), first)
+    word = _WORD_AFTER.match(text, last, end)
+    if word is None and first > begin and (text[first - 1] == "-" or text[first - 1].isspace()):
+        word = _WORD_BEFORE.search(text, max(first - 16, begin), first)
     return word is not None and _is_month(word[1])
 
 

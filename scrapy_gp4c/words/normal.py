@@ -5,8 +5,6 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
-import numpy as np
-
 from scrapy_gp4c.words.masking import (
     CLOCK_BEGIN,
     CLOCK_END,
@@ -76,6 +74,9 @@ def _divided(run: re.Match[str]) -> str:
         characters.append(character)
     return "".join(characters)
 
+
+_PRINTABLE: Final = bytes(range(ord(" "), ord("~") + 1))
+_FEW_SIGNS: Final = 16
 
 # A superscript behind a digit is another number: 10² is not 102. Behind a letter it is how some write m2.
 _RAISED_SIGNS: Final = frozenset(
@@ -154,14 +155,24 @@ def _plain(text: str) -> tuple[str, bool]:
     for sign, plain in replaced.items():
         text = text.replace(sign, plain)
     has_unspaced = any(sign >= "\u0e00" and not "\u2000" <= sign < "\u3000" for sign in rare)
-    return " ".join(text.split()).lower(), has_unspaced
+    return _lower(" ".join(text.split()), rare), has_unspaced
+
+
+def _lower(text: str, rare: set[str]) -> str:
+    """Text in lower case: each sign beyond ASCII is looked up by Python, also of a text with few of them."""
+    if text.isascii() or len(rare) > _FEW_SIGNS or "Σ" in rare:  # Σ has two forms
+        return text.lower()
+    text = text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+    for sign in rare:
+        if (lower := sign.lower()) != sign:
+            text = text.replace(sign, lower)
+    return text
 
 
 def _rare_signs(text: str) -> set[str]:
     """Signs of a text, without the printable ones of ASCII."""
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
-    # Codes have no sign: those below a blank become large by the subtraction.
-    return set(map(chr, np.unique(codes[codes - ord(" ") > ord("~") - ord(" ")]).tolist()))
+    rare = text.encode("utf-8", "surrogatepass").translate(None, _PRINTABLE)
+    return set(rare.decode("utf-8", "surrogatepass"))
 
 
 def _spaced(run: re.Match[str]) -> str:
