@@ -390,8 +390,9 @@ _MOST_AROUND_NUMBERS: Final = 2**18  # characters; numbers behind them count as 
 _PROSE_CONTEXT: Final = 240
 _CONTEXT: Final = 64  # characters before a match that may say what its number is
 _SHAPE: Final = re.compile(
-    r"[0-9](?::[0-5][0-9]|[-/.]\s?[0-9][0-9]?[-/.]\s?[0-9]|[0-9]{9}|\s?h\s?[0-9]|\s?[ap]\.?m\b|\s?uhr"
-    r"|[0-9]{7}t[0-9]|/[0-9][0-9]?\s?\(|\.[0-9][0-9]?\.|\s?\w{0,2}[年月日天時时点點秒년월일시초前전ที่ก่]|\s?(?:วัน|ชั่วโมง|นาที|분|分[钟鐘])|\s?[분초일주년]\s전|\s?(?:ms|[µμ]s|s|sec|с|мс)\b|\s?ខែ)"
+    r"[0-9](?:[0-9]{9}|[0-9]{7}t[0-9]|(?=[^0-9])(?::[0-5][0-9]|[-/.]\s?[0-9][0-9]?[-/.]\s?[0-9]|/[0-9][0-9]?\s?\("
+    r"|\.[0-9][0-9]?\.|(?=[\sa-z_]|[^\x00-\x7f])\s?(?:h\s?[0-9]|[ap]\.?m\b|uhr|\w{0,2}[年月日天時时点點秒년월일시초前전ที่ก่]"
+    r"|วัน|ชั่วโมง|นาที|分|分[钟鐘]|[분초일주년]\s전|(?:ms|[µμ]s|s|sec|с|мс)\b|ខែ)))"
 )
 _HEX_SHAPE: Final = re.compile("[0-9a-f]{8}(?:[0-9a-f]{8}|-[0-9a-f]{4}-)")
 _HINTS: Final = frozenset(
@@ -651,8 +652,7 @@ class _Masks:
                     piece = _SHORT_WEEKDAY.sub("", piece)
                 pieces += (piece, MASK)
                 done = end
-        pieces.append(restored(done, len(short)))
-        return "".join(pieces)
+        return "".join((*pieces, restored(done, len(short)))) if pieces else window
 
     def _is_of_law(self, before: str, text: str) -> bool:
         """Whether a date says when the terms changed that the page's title names."""
