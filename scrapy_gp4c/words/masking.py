@@ -125,7 +125,7 @@ _DAY_FIRST: Final = "|".join(
 )
 # What begins a date, looked for at each number before its twenty forms are tried.
 _BEGINS_DATE: Final = (
-    r"(?=\d{1,4}(?:[-/]|\.\s?\d|\s?[^\x00-\x7f]|(?:st|nd|rd|th|er)?\.?,?[\s/-]{1,3}"
+    r"(?=\d{1,4}(?:[-/]|\.\s?\d\d?\.|\s?[^\x00-\x7f]|(?:st|nd|rd|th|er)?\.?,?[\s/-]{1,3}"
     r"(?:m\.[\s-]{1,2}|of |de[ln]? |d['’]|ta['’] )?[^\x00-\x7f])|\d{8}t)"
 )
 _MONTH_FIRST: Final = (
@@ -184,7 +184,7 @@ _DIGIT_FIRST: Final = "|".join(
         r"(?:[01]?\d|2[0-3])\.[0-5]\d(?![.,]?\d)"
         rf"|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b(?!\s?{_UNITS})|\d\d?\s?[時时点點시](?![間间])\s?(?:\d\d?\s?[分분])?(?:\s?\d\d?\s?[秒초])?))",
         r"(?P<unix>1[5-9]\d{8}(?:\d{3})?(?:\.\d++)?)(?![.,]?\d)",  # Unix time, 2017 to 2033
-        rf"(?P<views>(?<![0-9]-){_GROUPED}\+?(?=\s{{0,3}}(?:[^\x00-\x7f]|{_MANY}|page\s|{_TIMES}\s))\s?{_MANY}?(?:\s{_VIEWS}(?!\s[0-9.,]++\s?{_TIMES}(?!\w))"
+        rf"(?P<views>(?<![0-9]-){_GROUPED}\+?(?=\s{{0,3}}+(?:[^\x00-\x7f]|{_MANY}|page\s|{_TIMES}\s))\s?{_MANY}?(?:\s{_VIEWS}(?!\s[0-9.,]++\s?{_TIMES}(?!\w))"
         rf"|\s?(?:次|人|回|명이?)?(?:正在|が)?(?:この[^を]{{1,5}}を)?\s?{_CJK_VIEWS})(?!{_CJK_NUMBER}?\s?[:：]\s?\d))",
         rf"(?P<until>[0-9]++\s?{_UNSPACED_PART}\s?(?:{'|'.join(WORDS['until_unspaced'].split())}))",
         rf"(?P<left>[0-9]++\s?{_PART}(?:{_JOIN}[0-9]++\s?{_PART}){{1,3}}|[0-5]?\d:[0-5]\d)(?!:?\d)",
