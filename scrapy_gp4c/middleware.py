@@ -57,7 +57,9 @@ logger = foreign_safe_logger(__name__)
 
 
 REFRESHES: Final = "gp4c_refreshes"
-"""Key in ``Request.meta`` between two middlewares: the page refreshes itself."""
+"""Key in ``Request.meta`` between two middlewares: the refresh of the answer is not followed."""
+MAX_REFRESHES: Final = 2
+"""Most refreshes that a visit follows: those of a ring of pages have no end."""
 _reader: ContextVar[int] = ContextVar("reader", default=UNKNOWN_FINDER)
 """Page whose answer a middleware or callback reads, as `finder_for` has it: a coroutine keeps its own."""
 
@@ -264,16 +266,21 @@ class RefreshMiddleware:
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler.settings.getlist("METAREFRESH_IGNORE_TAGS"))
 
-    def process_response(self, request: Request, response: Response) -> Response:
-        """Keep Scrapy from following a meta refresh of a page to itself."""
+    def process_response(self, request: Request, response: Response) -> Request | Response:
+        """Keep Scrapy from following a page's refresh to itself; after two others ask for the page again."""
         if isinstance(response, HtmlResponse) and "dont_redirect" not in request.meta:
             # What is found is kept for Scrapy's own middleware, which looks next.
             try:
                 _, url = get_meta_refresh(response, ignore_tags=self._ignored_tags)
             except LookupError:  # a page that names a charset which is none of text
                 return response
-            if url is not None and url.partition("#")[0] == response.url.partition("#")[0]:
+            if url is None:
+                return response
+            is_last = request.meta.get("redirect_reasons", []).count("meta refresh") >= MAX_REFRESHES
+            if is_last or url.partition("#")[0] == response.url.partition("#")[0]:
                 request.meta["dont_redirect"] = request.meta[REFRESHES] = True
+            if is_last and response.url != request.meta["redirect_urls"][0]:
+                return request.replace(url=request.meta["redirect_urls"][0])
         return response
 
 

@@ -57,6 +57,9 @@ MAX_START_PAGES: Final = 16
 """Start pages whose callbacks are waited for before the plan begins."""
 MAX_PATH_RETURNS: Final = 5
 """Redirects of a visit to one path, with other queries, that are followed."""
+MAX_REDIRECTS: Final = 10
+"""Redirects of a visit that are followed, as by Googlebot (developers.google.com: How HTTP status codes
+affect Google's crawlers)."""
 MAX_LOGIN_PAGES: Final = 3
 """Pages on the way from the start to a login."""
 MAX_CLOSERS: Final = 100
@@ -323,13 +326,15 @@ class Admission:
         urls = list(request.meta.get("redirect_urls", ()))
         returns = urls.count(request.url)
         path_returns = [url.partition("?")[0] for url in urls].count(request.url.partition("?")[0])
-        if returns < 2 and 0 < path_returns < MAX_PATH_RETURNS and self._is_own(request, urls):
+        is_endless = len(urls) > MAX_REDIRECTS or path_returns >= MAX_PATH_RETURNS
+        if returns < 2 and path_returns > 0 and not is_endless and self._is_own(request, urls):
             request.dont_filter = True  # it may have set a cookie
-        elif returns or path_returns >= MAX_PATH_RETURNS:  # Scrapy would follow 20 times
-            url = self.rebuilder.credentials.url(request.url)
-            line = f"{url} redirects to itself: its visit is an error."
+        elif returns or is_endless:  # Scrapy would follow 20 times
+            url = self.rebuilder.credentials.url(urls[0])
+            line = f"{url} redirects to itself, or without end: its visit is an error."
             self._log_first("gp4c/redirects_to_itself", line, logging.WARNING)
-            answer = LastAnswer(error="redirects to itself")
+            self._cycle.note_endless_redirect(claim.page, request)
+            answer = LastAnswer(error="redirects to itself, or without end")
             request.meta[META] = self._cycle.end(claim, "error", answer=answer)
             return False
         if self.queue_claim(request, claim):

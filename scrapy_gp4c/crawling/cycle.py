@@ -47,7 +47,7 @@ from scrapy_gp4c.crawling.planning import (
 from scrapy_gp4c.crawling.promises import PageRules, page_rules, rule_of_request
 from scrapy_gp4c.crawling.repeats import Repeats
 from scrapy_gp4c.crawling.reports import report_of, sampled_counts
-from scrapy_gp4c.crawling.requests import FOLLOWS, META, NEEDS_CALLBACK, UNKNOWN_FINDER, Claim
+from scrapy_gp4c.crawling.requests import FOLLOWS, META, NEEDS_CALLBACK, UNKNOWN_FINDER, Claim, site_of
 from scrapy_gp4c.errors import ExpressionError, Gp4cError, PolicyError, ScoreError, SettingsError, StoreError
 from scrapy_gp4c.fingerprint import PageReading, distance, is_changed
 from scrapy_gp4c.fingerprint.copy_notes import unpack, with_sums
@@ -1210,6 +1210,16 @@ class Cycle:
             for refusal in over
             if self.patience.note(refusal.host, refusal.until_s, refusal.good)
         ]
+
+    def is_lost(self, page: int, host: str) -> bool:
+        """Whether a page that now fails answered at its last visit, or no page of its host answers."""
+        row = self.store.page(page)
+        return bool(row.has_copy) and not (row.failures > 0 and self.patience.good[host] > 0)
+
+    def note_endless_redirect(self, page: int, request: Request) -> None:
+        """Count a redirect without end as a refusal of the page's host, unless it alone fails for ever."""
+        if self.is_lost(page, host := site_of(request)):
+            self.refusals.append(Refusal(page, request, host, 0.0, self.patience.good[host]))
 
     def doubt(self, page: int, notes: bytes) -> bool:
         """Doubt a visit of this cycle that counted as a change; False: the page is being asked for again.

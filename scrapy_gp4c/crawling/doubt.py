@@ -3,6 +3,7 @@
 `RULES` are properties of answers, and not of words in one language; each names its source.
 """
 
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -66,14 +67,12 @@ class AnswerFeatures(NamedTuple):
     """Compared words."""
     copy_words: int
     """Compared words of the page's copy; 0: there is none."""
-    sharing_pages: int = 0
-    """Pages of the site with different copies that have this text in this cycle, this one included."""
-    visited_pages: int = 0
-    """Pages of the site that were visited in this cycle."""
+    is_shared: bool = False
+    """Whether many pages of the site with different copies have this text in this cycle."""
     is_known_block: bool = False
     """Whether the same text was doubted before."""
-    redirected_pages: int = 0
-    """Pages of the site with different copies that share a redirect in this cycle.
+    shares_redirect: bool = False
+    """Whether many pages of the site with different copies share a redirect in this cycle.
 
     They redirect to one URL, or temporarily to URLs that differ from theirs in the same way."""
     is_new_password: bool = False
@@ -90,14 +89,10 @@ class AnswerFeatures(NamedTuple):
     """Whether it is short and has one of `MARKS`."""
     has_captcha: bool = False
     """Whether it is short and has one of `CAPTCHAS`."""
-    near_pages: int = 0
-    """Pages of the site, this one included, whose copies were far apart and whose new texts are near."""
-    changed_pages: int = 0
-    """Last changed pages of the site, at most `MAX_CHANGED`, and those that are back at an earlier text."""
-    halved_pages: int = 0
-    """Pages of these, this one included, that lost more than half of their words; 0: this one did not."""
-    is_halved_again: bool = False
-    """Whether it lost as much, and its last answer was doubted."""
+    is_near: bool = False
+    """Whether the new texts of many pages of the site are near, whose copies were far apart."""
+    is_halved: bool = False
+    """Whether it lost more than half of its words, as many pages of the site, or while it is doubted."""
     is_short: bool = False
     """Whether it is HTML unlike the copy, of less than `MAX_MARKED_WORDS` and a third of its words."""
     is_gate: bool = False
@@ -123,38 +118,35 @@ def are_near(pages: int, changed_pages: int, visited_pages: int) -> bool:
     return is_enough and is_shared(pages, min(visited_pages, 5 * MAX_CHANGED))
 
 
+def has_header(name: str, values: str) -> Callable[[AnswerFeatures], bool]:
+    """Rule that holds for a header in which a pattern occurs, whatever the case."""
+    return lambda answer: re.search(values, answer.headers.get(name, ""), re.IGNORECASE) is not None
+
+
 OTHER_LANGUAGE: Final = "another language than the page had"
 RULES: Final = (
     Rule(
         "a challenge of Cloudflare",
-        lambda answer: answer.headers.get("cf-mitigated", "").lower() == "challenge",
+        has_header("cf-mitigated", "^challenge$"),
         "developers.cloudflare.com: Detect a Challenge Page response",
     ),
     Rule(
         "a challenge of AWS WAF",
-        lambda answer: answer.headers.get("x-amzn-waf-action", "").lower() in ("challenge", "captcha"),
+        has_header("x-amzn-waf-action", "^(challenge|captcha)$"),
         "docs.aws.amazon.com: How the CAPTCHA and Challenge actions work",
     ),
     Rule(
         "a challenge of Vercel",
-        lambda answer: answer.headers.get("x-vercel-mitigated", "").lower() in ("challenge", "deny"),
+        has_header("x-vercel-mitigated", "^(challenge|deny)$"),
         "vercel.com/docs: Vercel Firewall, Attack Challenge Mode",
     ),
-    Rule(
-        "a block of Sucuri",
-        lambda answer: "x-sucuri-block" in answer.headers,
-        "docs.sucuri.net: Website Firewall, block pages",
-    ),
+    Rule("a block of Sucuri", has_header("x-sucuri-block", "."), "docs.sucuri.net: Website Firewall"),
     Rule(
         "a challenge of Anubis",
-        lambda answer: "-cookie-verification=" in answer.headers.get("set-cookie", ""),
+        has_header("set-cookie", "-cookie-verification="),
         "TestCookieName in github.com/TecharoHQ/anubis, whose prefix is configured",
     ),
-    Rule(
-        "a challenge of DataDome",
-        lambda answer: answer.headers.get("x-dd-b", "") in ("1", "2"),
-        "github.com/microlinkhq/is-antibot",
-    ),
+    Rule("a challenge of DataDome", has_header("x-dd-b", "^[12]$"), "github.com/microlinkhq/is-antibot"),
     Rule("the mark of a challenge", lambda answer: answer.is_marked, "see `MARKS`"),
     Rule(
         "a text that was doubted before",
@@ -163,25 +155,22 @@ RULES: Final = (
     ),
     Rule(
         "a text that many pages share in this cycle",
-        lambda answer: is_shared(answer.sharing_pages, answer.visited_pages),
+        lambda answer: answer.is_shared,
         "Bar-Yossef et al. 2004, Sic transit gloria telae: soft 404s have one text",
     ),
     Rule(
         "a text near those that many pages of the site came to in this cycle",
-        lambda answer: are_near(answer.near_pages, answer.changed_pages, answer.visited_pages),
+        lambda answer: answer.is_near,
         "public bug reports of change monitors: blocks that name an incident, a time, an IP or the URL",
     ),
     Rule(
         "less than half of the text, as many pages of the site or as at the last visit",
-        lambda answer: (
-            answer.is_halved_again
-            or are_near(answer.halved_pages, answer.changed_pages, answer.visited_pages)
-        ),
+        lambda answer: answer.is_halved,
         "public bug reports of change monitors: teasers of articles while a login is lost",
     ),
     Rule(
         "a redirect that many pages share in this cycle",
-        lambda answer: is_shared(answer.redirected_pages, answer.visited_pages),
+        lambda answer: answer.shares_redirect,
         "Bar-Yossef et al. 2004, Sic transit gloria telae: soft 404s redirect to one URL",
     ),
     Rule(
@@ -220,19 +209,16 @@ RULES: Final = (
         "public bug reports of change monitors: pages that a server ceased to send halfway",
     ),
     Rule(
-        "no text, where the page had some",
-        lambda answer: answer.words == 0 < answer.copy_words,
-        "public bug reports of change monitors: empty answers of servers under load",
-    ),
-    Rule(
         "a short text unlike the page's, and less than a third of what that had",
         lambda answer: answer.is_short,
         "public bug reports of change monitors: blocks and soft 404s of one or two pages of a site",
     ),
     Rule(
-        "less than a tenth of the text that the page had",
-        lambda answer: answer.copy_words >= MIN_WORDS and answer.words < REST * answer.copy_words,
-        "public bug reports of change monitors: empty shells of pages while a site is repaired",
+        "no text, or less than a tenth of what the page had",
+        lambda answer: (
+            answer.words < REST * answer.copy_words and (answer.copy_words >= MIN_WORDS or not answer.words)
+        ),
+        "public bug reports of change monitors: empty answers under load, shells during repairs",
     ),
 )
 
@@ -403,12 +389,14 @@ class SharedTexts:
         *,
         was_redirected: bool,
         was_doubtful: bool = False,
+        was_excluded: bool = False,
     ) -> Doubt:
         """Judge an answer by all rules.
 
         ``request``: as it was sent last; ``copy``: what the page would have changed from; None: it has no
         copy, or none whose text is compared; ``was_redirected``: whether the page's last answer came after a
-        redirect; ``was_doubtful``: whether that was doubted.
+        redirect; ``was_doubtful``: whether that was doubted; ``was_excluded``: whether the page
+        repeated another then, so that it may have its text.
         """
         headers = {
             name.decode("latin-1").lower(): b", ".join(value).decode("latin-1")
@@ -431,6 +419,7 @@ class SharedTexts:
         is_halved = page.kind != "bytes" and notes.words >= MIN_WORDS and page.words < notes.words / 2
         reasons = request.meta.get("redirect_reasons", ())  # a permanent one makes twins
         is_itself = page.words >= MIN_WORDS and all(status in TEMPORARY for status in reasons)
+        is_itself &= not was_excluded
         has_block_kind = page.kind in ("html", "json")
         is_short = is_halved and has_block_kind and page.words < min(notes.words / 3, MAX_MARKED_WORDS)
         new = NewText(page.fingerprint, copy, is_halved)
@@ -438,14 +427,17 @@ class SharedTexts:
         if are_near(everywhere.from_far, len(self._new_texts[""]), self._visited[""]):
             near = everywhere._replace(halved=near.halved)  # of many sites, as a proxy blocks them
         changed = len(self._new_texts[site]) + self._returned[site]
+        many_share, many_redirect = (is_shared(len(pages), visited) for pages in (sharing, redirected))
+        is_near, many_halved = (
+            are_near(pages, changed, visited) for pages in (near.from_far, len(near.halved))
+        )
         answer = AnswerFeatures(
             headers=headers,
             words=notes.words if page.kind == "bytes" and response.body else page.words,  # bytes have none
             copy_words=notes.words,
-            sharing_pages=len(sharing),
-            visited_pages=visited,
+            is_shared=many_share,
             is_known_block=page.fingerprint in self.doubted,
-            redirected_pages=len(redirected),
+            shares_redirect=many_redirect,
             is_new_password=not notes.asks_password and asks_password(response),
             is_other_kind=page.kind != notes.kind and "features" not in (page.kind, notes.kind),
             is_other_language=0 < notes.language != (language_of(response) or notes.language),
@@ -453,27 +445,24 @@ class SharedTexts:
             lacks_end=notes.has_end and page.words < notes.words and not has_end(response),
             is_marked=is_marked(response, page.words),
             has_captcha=is_marked(response, page.words, CAPTCHAS),
-            near_pages=near.from_far,
-            changed_pages=changed,
-            halved_pages=len(near.halved),
-            is_halved_again=is_halved and was_doubtful and self._returned[site] < MIN_NEAR_PAGES,
+            is_near=is_near,
+            is_halved=many_halved or (is_halved and was_doubtful and self._returned[site] < MIN_NEAR_PAGES),
             is_short=is_short and distance(page.fingerprint >> 32, copy.copy >> 32) >= UNLIKE_BITS,
             is_gate=is_gate,
         )
         earlier: list[Changed] = []
-        is_near = are_near(near.from_far, changed, visited)
-        are_halved = are_near(len(near.halved), changed, visited)
-        for pages in (sharing, redirected):
-            if is_shared(len(pages), visited):
-                earlier += self._to_take_back(pages, copy.page)
-        for pages, is_so in ((near.pages, is_near), (near.halved, are_halved)):
-            if is_so:
+        for pages, are_doubtful in (
+            (sharing, many_share),
+            (redirected, many_redirect),
+            (near.pages, is_near),
+            (near.halved, many_halved),
+        ):
+            if are_doubtful:
                 earlier += self._to_take_back(pages, copy.page)
         reason = reason_of(answer)
         # Near texts differ the next time, and so do halved ones; translations and other pages are no blocks.
-        is_other = is_near or are_halved or answer.is_other_language or answer.is_of_another
-        is_exact = not is_other or is_shared(len(sharing), visited)
-        return Doubt(reason, reason is not None and page.words > 0 and is_exact, earlier)
+        is_other = is_near or many_halved or answer.is_other_language or answer.is_of_another
+        return Doubt(reason, reason is not None and page.words > 0 and (many_share or not is_other), earlier)
 
     def doubt(self, fingerprint: int) -> list[int]:
         """Remember a doubted fingerprint; returns all, the latest last."""

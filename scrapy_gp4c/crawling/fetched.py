@@ -39,6 +39,8 @@ class KnownCopy(NamedTuple):
     was_redirected: bool
     """Whether the page's last answer came after a redirect."""
     was_doubtful: bool
+    was_excluded: bool = False
+    """Whether the page only repeated another at its last visit."""
 
 
 class Judgement(NamedTuple):

@@ -5,7 +5,7 @@ are reported once, and it is looked at again after 1, 2, 4, ... 32 cycles, as wh
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from html import unescape
@@ -245,12 +245,12 @@ def form_of(url: str) -> str:
 class ScopeCounts:
     """Counts of new pages of a scope."""
 
-    __slots__ = ("example", "pages", "repeats")
+    __slots__ = ("examples", "pages", "repeats")
 
     def __init__(self) -> None:
         self.pages = self.repeats = 0
-        self.example = ""
-        """URL of the last page that repeats another."""
+        self.examples = deque[str](maxlen=MAX_PARTS)
+        """URLs of the last pages that repeat others."""
 
 
 class Repeats:
@@ -317,7 +317,7 @@ class Repeats:
             tally.pages += 1
             if is_repeat:
                 tally.repeats += 1
-                tally.example = url
+                tally.examples.append(url)
         return self._find_trap(url) if is_repeat else None
 
     def note_numberless(self, url: str, read_text: Callable[[], str]) -> str | None:
@@ -367,16 +367,17 @@ class Repeats:
                 self._taken[scope], self._originals = 0, None
                 self._store.amend_record(traps=[list(one) for one in self._taken])
                 counts = (tally.pages, tally.repeats) if is_now else (pages, repeats)
-                line = self._warning(scope, *counts, tally.example or url)
+                line = self._warning(scope, *counts, tally.examples or [url])
                 for outer in scopes_of(url):  # the others are no traps for what is in this one
                     self._before.pop(outer, None)
                     self._tallies[outer] = ScopeCounts()
                 return line
         return None
 
-    def _warning(self, scope: Scope, pages: int, repeats: int, example: str) -> str:
+    def _warning(self, scope: Scope, pages: int, repeats: int, examples: Sequence[str]) -> str:
         assert self._most is not None  # else nothing is a trap
-        names = list(dict.fromkeys(name for name, _ in parse_qsl(urlsplit(example).query, True)))
+        queries = (parse_qsl(urlsplit(url).query, True) for url in examples)
+        names = list(dict.fromkeys(name for query in queries for name, _ in query))
         remedy = (
             f"Add to GP4C_URL_PARAMS_IGNORED what makes no page of its parameters ({', '.join(names)[:200]})"
             if names
@@ -384,8 +385,8 @@ class Repeats:
         )
         return (
             f"{scope.site}/{scope.prefix} is a trap: {repeats:,} of {counted(pages, 'new page')}, such as "
-            f"{example}, have texts of other pages. Each cycle takes {counted(self._most, 'new page')} of "
-            f"it at most (GP4C_TRAP_PAGES). {remedy}, or keep the spider out."
+            f"{examples[-1]}, have texts of other pages. Each cycle takes at most "
+            f"{counted(self._most, 'new page')} of it (GP4C_TRAP_PAGES). {remedy}, or keep the spider out."
         )
 
     def finish(self) -> list[str]:
@@ -396,7 +397,7 @@ class Repeats:
             for scope in self._counted(url):
                 tally = self._tallies.setdefault(scope, ScopeCounts())
                 tally.repeats += 1
-                tally.example = url
+                tally.examples.append(url)
         for scope, tally in self._tallies.items():
             if tally.repeats:
                 pages, repeats, cycles = self._before.get(scope, [0, 0, 0])
@@ -409,7 +410,7 @@ class Repeats:
             f"{trap.site}/{trap.prefix} is no trap any more: its new pages have texts of their own."
             for trap in ended
         ]
-        examples = [tally.example for tally in self._tallies.values() if tally.repeats]
+        examples = [tally.examples[-1] for tally in self._tallies.values() if tally.repeats]
         lines += filter(None, (self._find_trap(url) for url in dict.fromkeys(examples)))
         most = sorted(self._before.items(), key=lambda item: item[1][1])[-MAX_SCOPES:]
         if most or ended:

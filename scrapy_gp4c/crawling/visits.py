@@ -54,7 +54,6 @@ from scrapy_gp4c.fingerprint.description import description
 from scrapy_gp4c.fingerprint.markup_data import data_sum
 from scrapy_gp4c.fingerprint.worker_process import FingerprintProcess, is_large
 from scrapy_gp4c.foreign_text import foreign_safe_logger
-from scrapy_gp4c.page_state.columns import PageRow
 from scrapy_gp4c.page_state.outcomes import CHANGED, DOUBTFUL, EXCLUDED, NOT_MODIFIED, SAME
 from scrapy_gp4c.page_state.page_names import link_sum, plainer_urls
 from scrapy_gp4c.page_state.rules import PageRule
@@ -263,7 +262,8 @@ class Visit:
                 row = visits.store.page(claim.page)
                 if outcome == "not_modified" and row.outcome == CHANGED and is_drawn(row.key, row.n - 1):
                     self._note_lie()  # the page was asked for with the validators of the copy before
-                is_refusal = response.status in REFUSALS or (outcome == "error" and self._is_lost(row))
+                is_lost = outcome == "error" and visits.cycle.is_lost(claim.page, site_of(self._request))
+                is_refusal = is_lost or response.status in REFUSALS
                 self._note_refusal(wait_of(response) if is_refusal else None)
                 error = "the body lacks its end" if CUT_OFF in response.flags else None
                 is_empty = visits.skip_unchanged and response.status == 304  # nothing for a callback to read
@@ -522,7 +522,7 @@ class Visit:
         least = 0 if self._is_permanent else MIN_TWIN_VISITS
         if row.n < least:
             return None
-        is_looked_for = row.n == least or row.outcome == EXCLUDED or is_drawn(row.key, row.n)
+        is_looked_for = row.n < UNCONDITIONAL or row.outcome == EXCLUDED or is_drawn(row.key, row.n)
         if (url := canonical_url(response, self._url)) is None:
             urls = list(plainer_urls(self._url)) if is_looked_for else []
         else:
@@ -583,11 +583,6 @@ class Visit:
             warning = repeats.note_numberless(self._url, partial(_normal_text, page, response))
         if warning is not None:
             logger.warning("%s", warning)
-
-    def _is_lost(self, row: PageRow) -> bool:
-        """Whether a page that now fails answered at its last visit, or no page of its site answers."""
-        has_failed = row.failures > 0 and self._visits.cycle.patience.good[site_of(self._request)] > 0
-        return bool(row.has_copy) and not has_failed
 
     def _note_refusal(self, until_s: float | None) -> None:
         """Count answers by which a site refuses the crawl; the first time it is left alone, say so.
@@ -720,6 +715,7 @@ def known_copy(cycle: Cycle, claim: Claim, *, is_redirected: bool = True) -> Kno
         cycle.distance_bits(rule),
         is_redirected and cycle.was_redirected(page),
         row.outcome == DOUBTFUL,
+        row.outcome == EXCLUDED,
     )
 
 
@@ -779,6 +775,7 @@ def judge(
             copy.distance_bits,
             was_redirected=copy.was_redirected,
             was_doubtful=copy.was_doubtful,
+            was_excluded=copy.was_excluded,
         )
         if doubt.reason is not None:
             return Judgement(reading, doubt=doubt)

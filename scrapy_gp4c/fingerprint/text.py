@@ -1109,7 +1109,8 @@ def source_of(response: TextResponse, most_bytes: int) -> str:
 
     Bytes that are UTF-8 are read as that, whatever a header or the page declares: texts in other charsets
     hardly ever are. Where the declared charset does not fit, the page's own is read, if it does. What was
-    encoded twice counts as if it were once.
+    encoded twice counts as if it were once. Zero bytes, as of UTF-16 that nobody declares, are left out, as
+    browsers and selectors do.
     """
     body = response.body[:most_bytes]
     if len(body) < len(response.body):
@@ -1124,7 +1125,8 @@ def source_of(response: TextResponse, most_bytes: int) -> str:
     if "\ufffd" in text:
         others.append(html_body_declared_encoding(body[:4096]) or declared)
     text = next((other for charset in others if (other := _decoded(body, charset)) is not None), text)
-    return _ENCODED_TWICE.sub(_encoded_once, text) if b"\xc3" in body else text
+    text = _ENCODED_TWICE.sub(_encoded_once, text) if b"\xc3" in body else text
+    return text.replace("\0", "")
 
 
 def _encoded_once(run: re.Match[str]) -> str:

@@ -31,7 +31,8 @@ IGNORED_PARAMS: Final = (
     "_gl", "fbclid", "fb_action_ids", "fb_action_types", "fb_source", "fb_ref", "msclkid", "ttclid",
     "twclid", "li_fat_id", "igshid", "igsh", "epik", "rdt_cid", "scclid", "irclickid", "irgwc",
     "cjevent", "dm_i", "bbeml", "spm", "sscid", "rb_clickid", "syclid", "unicorn_click_id",
-    "guce_referrer", "guce_referrer_sig", "guccounter",
+    "guce_referrer", "guce_referrer_sig", "guccounter", "awc", "zanpid", "tduid", "ranmid", "raneaid",
+    "ransiteid", "tblci", "cm_mmc*", "sfmc_*", "mibextid", "ref_src", "algo_pvid", "pdp_npi", "__cf_chl_*",
     *SESSION_PARAMS,
 )  # fmt: skip
 """Names of parameters, in lower case; ``*`` at the end stands for any rest.
@@ -41,7 +42,8 @@ and the session names of PHP, Java EE, ASP, ColdFusion and osCommerce.
 """
 
 _SESSION_NAMES: Final = re.compile(
-    r"s|[a-z]{0,2}sid|.*[-_.]sid|(?:.*[-_.])?sess|.*sess(?:ion)?[-_]?id|.*session", re.DOTALL
+    r"s|[a-z]{0,2}sid|.*[-_.]sid|(?:.*[-_.])?sess|.*sess(?:ion)?[-_]?id|.*session|.*(?:csrf|xsrf|nonce).*",
+    re.DOTALL,
 )
 """Names that are a session only if their value looks like one."""
 _SESSION_VALUE: Final = re.compile(r"[0-9a-f]{24,64}|(?=.*\d)(?=.*[a-z])(?=.*[A-Z])[0-9A-Za-z_-]{24,64}")

@@ -17,7 +17,15 @@ from twisted.web.http import Request as ServerRequest
 
 from scrapy_gp4c import visit
 from scrapy_gp4c.crawling.cycle import retry_after
-from scrapy_gp4c.crawling.doubt import RULES, AnswerFeatures, Doubt, SharedTexts, reason_of
+from scrapy_gp4c.crawling.doubt import (
+    RULES,
+    AnswerFeatures,
+    Doubt,
+    SharedTexts,
+    are_near,
+    is_shared,
+    reason_of,
+)
 from scrapy_gp4c.crawling.fetched import KnownCopy
 from scrapy_gp4c.crawling.messages import lying
 from scrapy_gp4c.crawling.visits import judge
@@ -47,7 +55,7 @@ def text_of(number: int) -> str:
         (AnswerFeatures({}, 0, 49), True),
         (AnswerFeatures({}, 1, 49), False),
         (AnswerFeatures({}, 0, 0), False),
-        (AnswerFeatures({}, 100, 100, redirected_pages=3, visited_pages=30), True),
+        (AnswerFeatures({}, 100, 100, shares_redirect=is_shared(3, 30)), True),
         (AnswerFeatures({}, 100, 100, is_new_password=True), True),
         (AnswerFeatures({}, 100, 100, is_other_kind=True), True),
         (AnswerFeatures({}, 100, 100, is_other_language=True), True),
@@ -56,17 +64,17 @@ def text_of(number: int) -> str:
         (AnswerFeatures({}, 60, 100, lacks_end=True), True),
         (AnswerFeatures({"x-vercel-mitigated": "challenge"}, 100, 100), True),
         (AnswerFeatures({"x-sucuri-block": "12"}, 100, 100), True),
-        (AnswerFeatures({}, 100, 100, 3, 30), True),
-        (AnswerFeatures({}, 100, 100, 3, 31), False),
-        (AnswerFeatures({}, 100, 100, 2, 2), False),
+        (AnswerFeatures({}, 100, 100, is_shared(3, 30)), True),
+        (AnswerFeatures({}, 100, 100, is_shared(3, 31)), False),
+        (AnswerFeatures({}, 100, 100, is_shared(2, 2)), False),
         (AnswerFeatures({}, 100, 0, is_marked=True), True),
         (AnswerFeatures({"set-cookie": "a=b, x-cookie-verification=1"}, 100, 0), True),
-        (AnswerFeatures({}, 100, 100, near_pages=4, changed_pages=6, visited_pages=30), True),
+        (AnswerFeatures({}, 100, 100, is_near=are_near(4, 6, 30)), True),
         (AnswerFeatures({}, 100, 100, is_gate=True), True),
         (AnswerFeatures({}, 30, 100, is_short=True), True),
-        (AnswerFeatures({}, 100, 100, halved_pages=4, changed_pages=6, visited_pages=30), True),
-        (AnswerFeatures({}, 100, 100, halved_pages=3, changed_pages=3, visited_pages=3), False),
-        (AnswerFeatures({}, 100, 100, near_pages=4, changed_pages=7, visited_pages=30), False),
+        (AnswerFeatures({}, 100, 100, is_halved=are_near(4, 6, 30)), True),
+        (AnswerFeatures({}, 100, 100, is_halved=are_near(3, 3, 3)), False),
+        (AnswerFeatures({}, 100, 100, is_near=are_near(4, 7, 30)), False),
     ],
 )
 def test_rules(answer: AnswerFeatures, is_doubted: bool) -> None:
@@ -127,7 +135,13 @@ def teaser(request: ServerRequest) -> bytes:
     return html(" ".join([*words, "log in to read on"])).encode()
 
 
-BLOCKS = [WALL, challenge, html(""), incident, marked, login, password, halved, plain, teaser]
+def itself(request: ServerRequest) -> bytes:
+    """A redirect to the page itself, which never ends."""
+    request.redirect(request.path)
+    return b""
+
+
+BLOCKS = [WALL, challenge, html(""), incident, marked, login, password, halved, plain, teaser, itself]
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -531,7 +545,8 @@ async def test_pages_that_lead_to_themselves_are_fetched_once_and_judged(
 ) -> None:
     """A refresh is the page; a redirect may bring cookies once, and is an error the second time.
 
-    So is one that counts in its query.
+    So is one that counts in its query, and one that goes on for ever. Of a ring of refreshes, two are
+    followed, and the page is compared.
     """
     refresh = (
         '<html><head><meta http-equiv="refresh" content="1; url=%s"></head><body>news of today</body></html>'
@@ -550,17 +565,29 @@ async def test_pages_that_lead_to_themselves_are_fetched_once_and_judged(
         return b""
 
     site.pages |= {"/cookie": loop, "/loop": loop, "/count": counting}
-    paths = ("/live", "/away", "/cookie", "/loop", "/count")
+    site.pages |= {f"/ring{n}": refresh % f"/ring{(n + 1) % 5}" for n in range(5)}
+
+    def maze(request: ServerRequest) -> bytes:
+        request.redirect(b"/maze/%d" % len(site.log))
+        return b""
+
+    site.pages |= {f"/maze{end}": maze for end in ("", *(f"/{number}" for number in range(99)))}
+    paths = ("/live", "/away", "/cookie", "/loop", "/count", "/ring0", "/maze")
     await crawl(Pages, store_path, FULL, urls=tuple(map(site.url, paths)))
-    expected = {"/live": ["first"], "/away": ["first"], "/cookie": ["first"]}
-    assert outcomes(store_path, 1) == {**expected, "/loop": ["error"], "/count": ["error"]}
-    assert Counter(path.partition("?")[0] for _, path in site.log) == {
+    expected = {"/live": ["first"], "/away": ["first"], "/cookie": ["first"], "/ring0": ["first"]}
+    errors = {path: ["error"] for path in ("/loop", "/count", "/maze")}
+    assert outcomes(store_path, 1) == {**expected, **errors}
+    assert Counter(re.sub(r"(?<=/maze).*|\?.*", "", path) for _, path in site.log) == {
+        "/maze": 11,
         "/count": 5,
         "/live": 1,
         "/away": 1,
         "/news": 1,
         "/cookie": 2,
         "/loop": 2,
+        "/ring0": 2,
+        "/ring1": 1,
+        "/ring2": 1,
     }
 
     def ordered(request: ServerRequest) -> bytes:

@@ -37,7 +37,7 @@ def page(number: int, version: int, canonical: str | None = None) -> str:
 async def test_two_addresses_of_a_page_become_one(kind: str, site: Site, store_path: Path) -> None:
     """After three visits one reports the change; the other is looked at ever more rarely, and comes back.
 
-    A permanent redirect is believed at once.
+    A permanent redirect is believed at once. A plainer address may become known later than the other.
     """
     version = {"now": 0}
     paths = [f"/{number}" for number in range(6)]
@@ -45,7 +45,8 @@ async def test_two_addresses_of_a_page_become_one(kind: str, site: Site, store_p
     def answer(request: ServerRequest) -> bytes:
         path = request.path.decode()
         if path == "/":
-            return html(text_of(99), [*paths, *(f"{path}/" for path in paths)]).encode()
+            plain = paths if kind != "address" or cycle > 2 else []
+            return html(text_of(99), [*plain, *(f"{path}/" for path in paths)]).encode()
         if path.endswith("/") and kind in ("redirect", "permanent"):
             request.redirect(path.removesuffix("/").encode())
             if kind == "permanent":
@@ -62,7 +63,7 @@ async def test_two_addresses_of_a_page_become_one(kind: str, site: Site, store_p
         visited.append(outcomes(store_path, cycle))
     twins = {f"{path}/" for path in paths}
     changed = [path for ends in visited[1:] for path, end in ends.items() if "changed" in end]
-    assert sorted(changed) == paths
+    assert sorted(path for path in changed if path != "/") == paths
     assert sum(len(twins & visited[cycle].keys()) for cycle in (11, 12, 13, 14)) <= len(twins) + 2
     first_ends = {end for ends in visited[1:4] for twin in twins for end in ends.get(twin, [])}
     assert ("first" in first_ends) == (kind != "permanent"), first_ends

@@ -56,3 +56,10 @@ def test_what_was_encoded_twice_is_read_once(text: str, misread_as: str) -> None
     for source in (text, f"{text} | {twice}"):
         page = HtmlResponse("http://a.example/", body=source.encode(), encoding="utf-8")
         assert source_of(page, 10_000) == source.replace(twice, text)
+
+
+@pytest.mark.parametrize("charset", ["utf-16-le", "utf-16-be"])
+def test_zero_bytes_of_an_undeclared_charset_are_left_out(charset: str) -> None:
+    """Text in UTF-16 that a server sends as UTF-8 is the page's text, and no change of it."""
+    page = HtmlResponse("http://a.example/", body="<p>news of today".encode(charset), encoding="utf-8")
+    assert source_of(page, 10_000) == "<p>news of today"

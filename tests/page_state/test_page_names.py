@@ -42,6 +42,7 @@ PAGE = "http://h/a?id=1&page=2"
         "http://h/a;sid=0123456789abcdef0123456789abcdef?id=1&page=2",
         "http://h/a?ssid=0123456789abcdef0123456789abcdef&id=1&page=2",
         "http://h/a?JServSessionIdroot=x&id=1&s_kwcid=AL!8&page=2",
+        "http://h/a?csrf_token=0123456789abcdef0123456789abcdef&id=1&page=2&awc=1_2_3&__cf_chl_tk=x",
     ],
 )
 def test_parameters_of_campaigns_and_sessions_make_no_page(url: str) -> None:
@@ -55,6 +56,7 @@ def test_parameters_of_campaigns_and_sessions_make_no_page(url: str) -> None:
         "http://h/a", "http://h/a?", "http://h/a?id=1#part", "http://h/story?sid=42", "http://h/?s=shoes",
         "http://h/a?source=utm", "http://h/a?utm", "http://h/a;v=2?x", "http://h/f(x)/a", "http://h/a?gclid2=1",
         "http://h/wiki/A_(b)/c", "http://h/a?session=morning", "http://h/talks?session_id=12",
+        "http://h/wiki?announcement=0123456789abcdef01234567", "http://h/a?nonce=1",
         "http://h/a./b.", "http://h/../a.:1", "http://h.de/.", "http://h:8080/", "http://h/a:80/", "https://h:80/",
         "http://h/a;id=0123456789abcdef01234567", "http://h/a?classid=0123456789abcdef01234567",
     ],
