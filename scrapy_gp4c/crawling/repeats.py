@@ -269,6 +269,8 @@ class Repeats:
         self._tallies: dict[Scope, ScopeCounts] = {}
         self._texts: dict[tuple[str, int], str] = {}
         """Site and fingerprint of each text that a new page had first, and that page's URL."""
+        self._alike_hosts = defaultdict[str, set[str]](set)
+        """Domain -> its hosts with pages that had texts of another of its hosts."""
         self._forms: dict[str, tuple[int, set[int]]] = {}
         """Form of address -> new pages of the cycle, and hashes of their texts without numbers."""
         self._originals: dict[tuple[str, int], int] | None = None
@@ -308,7 +310,8 @@ class Repeats:
         """
         if self._most is None or not has_text(fingerprint):
             return None
-        is_repeat |= self._texts.setdefault((place_of_url(url).site, fingerprint), url) != url
+        site = place_of_url(url).site
+        is_repeat |= self._texts.setdefault((site, fingerprint), url) != url
         if len(self._texts) > MAX_REMEMBERED or len(self._tallies) > MAX_REMEMBERED:
             self._texts.clear()
             self._tallies.clear()
@@ -318,7 +321,21 @@ class Repeats:
             if is_repeat:
                 tally.repeats += 1
                 tally.examples.append(url)
-        return self._find_trap(url) if is_repeat else None
+        return self._find_trap(url) if is_repeat else self._note_host(site, url, fingerprint)
+
+    def _note_host(self, site: str, url: str, fingerprint: int) -> str | None:
+        """Count a host with the text of another one of its domain; returns the warning if many do."""
+        domain = _FIRST_NAME.sub("*", f"://{site}")[3:]
+        first_url = self._texts.setdefault((domain, fingerprint), url) if domain != site else url
+        if place_of_url(first_url).site == site or site in self._alike_hosts[domain]:
+            return None
+        self._alike_hosts[domain].add(site)
+        if len(self._alike_hosts[domain]) != MIN_REPEATS:
+            return None
+        return (
+            f"{MIN_REPEATS} hosts {domain}, such as {url}, have new pages with texts of one another. If "
+            "their names have no end, leave them out by allowed_domains of the spider or by GP4C_RULES."
+        )
 
     def note_numberless(self, url: str, read_text: Callable[[], str]) -> str | None:
         """Count a new page by its address without numbers; returns the warning where its texts have no end.

@@ -316,6 +316,20 @@ def test_pages_that_differ_by_a_number_or_their_query_are_named(
     assert len(read) <= 100
 
 
+@pytest.mark.parametrize(("is_copied", "lines"), [(True, 1), (False, 0)])
+def test_hosts_with_texts_of_one_another_are_named(is_copied: bool, lines: int, store_path: Path) -> None:
+    """Names of hosts without end are one warning; sites of their own under one domain are none."""
+    with Store(store_path) as store:
+        repeats = Repeats(store, 10)
+        pages = [
+            (f"http://h{host}.a.example/{number}", 100 * host * (not is_copied) + number)
+            for host in range(100, 140)
+            for number in range(3)
+        ]
+        warnings = [repeats.note_first(url, (fingerprint + 1) << 33) for url, fingerprint in pages]
+    assert len([line for line in warnings if line is not None and "hosts *.a.example" in line]) == lines
+
+
 def test_related_sites_and_scopes() -> None:
     """With or without ``www.``; scopes from the directory up."""
     assert are_related("http://www.a.example/x", "https://a.example:8443/")
