@@ -172,7 +172,10 @@ class SetupRequests:
         return self._over
 
     def _is_ahead(self, page: int) -> bool:
-        """Whether a page's visit goes on; a request that a middleware has dropped is lost without a word."""
+        """Whether a request of a page's visit is queued, sent or held.
+
+        If not, a middleware has dropped it, which Scrapy tells nobody.
+        """
         claims = (request.meta.get(META) for request in under_way(self._crawler))
         is_sent = any(isinstance(claim, Claim) and claim.page == page for claim in claims)
         return is_sent or self._cycle.is_queued(page) or page in self._cycle.held
@@ -345,7 +348,7 @@ class Admission:
         return False
 
     def _is_own(self, request: Request, urls: Iterable[str]) -> bool:
-        """Whether a redirect leads to a page that its visit has asked for; ``urls``: those asked for."""
+        """Whether a redirect leads back to a page that its visit has requested by one of `urls`."""
         key = self.rebuilder.keys(request)[0]
         return any(self.rebuilder.keys(request.replace(url=url))[0] == key for url in urls)
 

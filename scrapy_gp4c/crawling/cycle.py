@@ -1162,7 +1162,7 @@ class Cycle:
             self.on_delivered(held.row, new, held.info)
 
     def _note_items(self, held: HeldVisit) -> None:
-        """Keep the checksum of a delivered visit's items; a callback needed once is needed no more."""
+        """Keep the checksum of a delivered visit's items; a callback that had to run once has run."""
         page = held.claim.page
         stored, packed = self.store.request(page), self.store.copy_notes(page)
         if held.is_reached and packed is not None:

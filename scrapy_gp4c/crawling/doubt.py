@@ -277,7 +277,7 @@ def is_marked(response: Response, words: int, marks: Iterable[bytes] = MARKS) ->
 
 
 class NewText(NamedTuple):
-    """Text that a changed page of a site came to."""
+    """New text of a page that has changed, compared with those of other pages of its site."""
 
     fingerprint: int
     page: Changed
@@ -286,7 +286,7 @@ class NewText(NamedTuple):
 
 
 class NearPages(NamedTuple):
-    """Pages that came near one text, by their different copies before."""
+    """Pages that changed to nearly the same text, by the fingerprints of their copies before."""
 
     pages: dict[int, Changed]
     from_far: int

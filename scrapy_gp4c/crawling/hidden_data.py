@@ -68,7 +68,7 @@ class HiddenData:
         self._is_other = False
 
     def parts(self, stored: StoredRequest) -> list[str]:
-        """Parts of a page's answer by whose differences alone its callback runs: `BODY`, `HEADERS`."""
+        """Parts of an answer (`BODY`, `HEADERS`) by which a callback runs though the text is unchanged."""
         return [part for part in (BODY, HEADERS) if self._may_run(_name(part, stored))]
 
     def try_callback(self, page: int, stored: StoredRequest, spider: Spider) -> None:

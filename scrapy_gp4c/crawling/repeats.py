@@ -236,7 +236,7 @@ def scopes_of(url: str) -> list[Scope]:
 
 
 def form_of(url: str) -> str:
-    """Address without its numbers, the values of its query, and what its path repeats."""
+    """Form of an address: without numbers, values of the query, and repeated parts of the path."""
     path, _, query = url.partition("?")
     names = dict.fromkeys(_NUMBER.sub("0", path).split("/"))
     return f"{'/'.join(names)}?{sorted(name for name, _ in parse_qsl(query, True))}"

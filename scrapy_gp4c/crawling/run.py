@@ -160,9 +160,10 @@ class Run:
 
     @property
     def has_more(self) -> bool:
-        """Whether the plan still has pages to queue, or may come to have.
+        """Whether the plan has pages to queue, or may get some.
 
-        Pages that wait for `_note_idle` alone are none: the engine has to become idle for it.
+        Late pages do not count where `_note_idle` queues them: it is called when the engine is idle, which
+        it never is while this is true.
         """
         late = len(self._feeder.late) if self._hears_idle else 0
         may_come = self._has_rest or not self.cycle.rounds_over
@@ -443,7 +444,7 @@ class Run:
             held.failure = repr(error)[:200]
 
     def reads(self, request: Request, response: Response) -> bool:
-        """Whether the spider reads a response with this status, as Scrapy tells."""
+        """Whether Scrapy's settings let a response with this status reach the spider."""
         errors = self._crawler.get_spider_middleware(HttpErrorMiddleware)
         try:
             if isinstance(errors, HttpErrorMiddleware):

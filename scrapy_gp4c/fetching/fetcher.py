@@ -206,7 +206,7 @@ def stats_for_owner(collector: type[Any]) -> type[Any]:
     """Statistics collector of a project that keeps what was told to it, for the owner of the crawl."""
 
     class StatsForOwner(collector):  # type: ignore[misc] # known when it runs
-        """Does as the project's."""
+        """The project's statistics collector, which also keeps what is new for the owner of the crawl."""
 
         def __init__(self, crawler: Crawler) -> None:
             super().__init__(crawler)

@@ -58,7 +58,7 @@ class StartMiddleware:
     """
 
     def __init__(self, crawler: Crawler) -> None:
-        """Make those middlewares of the project that have a part in the start."""
+        """Make the project's spider middlewares that have a ``process_start``."""
         of_project = crawler.settings.getdict(FETCHER_SETTINGS).get("SPIDER_MIDDLEWARES", {})
         classes = map(load_object, reversed(build_component_list(of_project)))
         self._project: list[Any] = []

@@ -231,7 +231,7 @@ def compared(
 def known_fingerprint(
     response: Response, features: Features | None, fingerprint: int, packed: bytes
 ) -> tuple[bool, bytes | None]:
-    """Whether a body is surely the copy's, so that it need not be read, and the copy's new notes, if any.
+    """Whether a body is surely that of the copy, so that it need not be read; and new notes, or None.
 
     ``fingerprint``, ``packed``: of the copy.
     """

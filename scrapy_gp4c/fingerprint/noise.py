@@ -329,7 +329,10 @@ def without_clock(blocks: Sequence[TextNode], positions: frozenset[int]) -> str:
 
 
 def learn(learned: bytes, blocks: Sequence[TextNode], *, is_changed: bool) -> bytes:
-    """Return what is learned after a visit; ``is_changed``: whether the page changed beside its clock."""
+    """Return the state of noise learning after a visit.
+
+    ``learned``: the state before; ``is_changed``: whether blocks changed that do not change at every visit.
+    """
     texts: dict[int, list[str]] = {}
     for block in blocks:
         texts.setdefault(block.position, []).append(block.text)

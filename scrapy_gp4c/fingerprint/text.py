@@ -386,7 +386,7 @@ def _parsed(html: str) -> _Parsed:
         ):
             left_out += _take_out_labelled(document, kept_reasons)
             text = document.text(separator=SEPARATOR, strip=True)
-        too_much = _reasons_of_much(left_out, text)
+        too_much = _excessive_reasons(left_out, text)
         if not too_much:
             break
         kept_reasons |= too_much
@@ -489,9 +489,9 @@ _TO_LETTERS: Final = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")
 
 
 def compared_parts(html: str) -> tuple[tuple[LexborNode, ...], tuple[str, ...], str]:
-    """Return elements whose text is compared, data behind it, and all as text; none of too deep a page.
+    """Return what is compared of a page: its elements, its data, and the text of both.
 
-    The elements are not to be changed: the next to ask for the same page gets them, too.
+    All are empty for a page that is nested too deeply. Callers share the elements and must not change them.
     """
     parsed = _parsed(html)
     return parsed.roots, parsed.data, parsed.content.text
@@ -643,8 +643,8 @@ def _is_in_sentence(node: LexborNode, text: str) -> bool:
     return is_prose(sentence) and not says_update(sentence)
 
 
-def _reasons_of_much(left_out: list[LeftOut], remaining: str) -> set[str]:
-    """Reasons of which the texts are a third of the page's text, or the rest says nothing."""
+def _excessive_reasons(left_out: list[LeftOut], remaining: str) -> set[str]:
+    """Reasons for leaving text out that would take a third of the page, or leave nothing of it."""
     sizes: dict[str, int] = {}
     for reason, text in left_out:
         sizes[reason] = sizes.get(reason, 0) + len(text)
@@ -703,7 +703,7 @@ def _take_out(
 
 
 def _is_opened(node: LexborNode, shown_ids: set[bytes]) -> bool:
-    """Whether a hidden element is the text of a tab, or of a button in the page's text that shows it."""
+    """Whether a click on a tab or button of the page's text shows a hidden element."""
     attributes = node.attributes
     role, identity = attributes.get("role") or "", attributes.get("id") or ""
     if role == "tabpanel" or attributes.get("hidden") == "until-found":

@@ -188,7 +188,7 @@ def _send(job: dict[str, Any], report: Callable[[int], None]) -> str | None:
     return None
 
 
-def _work_off(jobs: list[dict[str, Any]]) -> None:
+def _send_all(jobs: list[dict[str, Any]]) -> None:
     """Send all jobs at once; write a line for each that ends in time."""
     lock = threading.Lock()
 
@@ -218,5 +218,5 @@ def _work_off(jobs: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    _work_off(json.load(sys.stdin))
+    _send_all(json.load(sys.stdin))
     os._exit(0)  # threads that still wait for a receiver are given up

@@ -238,10 +238,10 @@ NO_RULE: Final = PageRule()
 
 
 def rule_of(rules: Sequence[PageRule], url: str, meta: Mapping[str, Any]) -> PageRule:
-    """Rule of a page: the first that matches, with what the page's request says itself in place of it.
+    """Rule of a page: the first that matches, overridden by the spans in the page's request.
 
-    ``meta``: of the page's request; what cannot be read of it counts as not said. Of the rule, a time is set
-    aside that contradicts what the request says.
+    ``meta``: of the page's request; a span that cannot be read is ignored. Where a span of the rule
+    contradicts one of the request, that of the request counts.
     """
     tag = meta.get("gp4c_tag")
     rule = next((one for one in rules if one.is_for(url, tag)), NO_RULE)

@@ -192,7 +192,7 @@ class Follow:
         return int(self.is_followed(samples_of(evidence), round, evidence).sum())
 
     def _ask(self, evidence: Evidence) -> None:
-        """Ask for all that may be needed, so that groups that are missing are an error at once."""
+        """Read the groupings that later rounds may need: a missing one is an error now."""
         if self.parameters.phi != 0:
             _ = evidence.grouping(self.parameters.near).by_group  # sorted now: a later round holds up a crawl
         if self.parameters.phi == "pra":

@@ -248,7 +248,11 @@ def _hinted(s: Mapping[str, Array], cycle: int) -> Array:
 
 
 def _claimed_probability(s: Mapping[str, Array], rate: Floats, cycle: int) -> Array:
-    """Probability of a change: no claim tells of the last cycle, one tells of all since the last visit."""
+    """Probability that a page has changed since its last visit, by what its site claims.
+
+    A claim speaks for all cycles since that visit. Where there is none, the last cycle is still open: its
+    claims have not been read yet.
+    """
     gap_cycles = cycle - s["last_cycle"]
     claimed = rates.probability(rate, gap_cycles)
     unseen = (s["claims"] >> 4) & sum(1 << kind for kind in LISTED) > 0

@@ -42,7 +42,7 @@ def salted_draws(keys: npt.NDArray[np.uint64], salt: np.uint64) -> npt.NDArray[n
 def draws_of(
     keys: npt.NDArray[np.uint64], salt: np.uint64
 ) -> Callable[[npt.NDArray[np.intp] | slice], npt.NDArray[np.uint64]]:
-    """Function that draws for some of the pages with these keys: `salted_draws`, when asked for."""
+    """Function that returns the draws of some rows of `keys`, computed when it is called."""
     return lambda rows: salted_draws(keys[rows], salt)
 
 

@@ -204,7 +204,7 @@ def _library() -> Any:
 
 
 class RecordedCycles(NamedTuple):
-    """Recorded cycles of a file that the cycles of a history stand for."""
+    """Mapping of a history's cycles to the recorded cycles of its file of contents."""
 
     first: int = 0
     """Cycles of the history before its first one."""

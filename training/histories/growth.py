@@ -126,7 +126,7 @@ def is_export(path: Path) -> bool:
 
 
 def read_export_growth(path: Path) -> GrowthHistory:
-    """Growth in an export, imported into a temporary store; ties fall by order, as its pages have no keys.
+    """Growth in an export, read by way of a temporary store; equal scores are ranked in the order of lines.
 
     Raises HistoryError, which names the line, for what is no export, and for pages that were visited now and
     then.

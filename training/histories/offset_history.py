@@ -235,7 +235,7 @@ def _chosen_rows(
 def _numbers(
     path: Path, name: str, position: dict[bytes, int], others: Counter[str]
 ) -> Iterator[tuple[int, float]]:
-    """Position and number of every page taken."""
+    """Yield the position of each chosen page, and the number that a file has for it."""
     for row, (number, text) in _chosen_rows(path, name, 2, position, others):
         try:
             value = float(text)

@@ -321,7 +321,7 @@ class Halves(NamedTuple):
 
 
 def halves(trial: Trial) -> Halves:
-    """Mean gain per cycle over the updates of each half, and forecasts of the later one from the earlier."""
+    """Mean gain per cycle in each half of the history, and forecasts of the second half from the first."""
     middle = trial.history.cycles // 2
     parts = updates_of(trial, 1, middle), updates_of(trial, middle + 1, trial.history.cycles)
     earlier, later = (mean_by_page(half.page, half.gained / half.gap, trial.pages) for half in parts)

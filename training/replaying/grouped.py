@@ -20,7 +20,7 @@ import numpy as np
 
 from scrapy_gp4c.arrays import Array, Floats, Ints
 from scrapy_gp4c.scoring import terminals
-from scrapy_gp4c.scoring.expression import PRIMITIVES, WATCH, Expression
+from scrapy_gp4c.scoring.expression import Expression
 from scrapy_gp4c.scoring.functions import ScoreFunction
 from scrapy_gp4c.scoring.terminals import STATE, Clock
 from training.replaying.kernels import compiling, cycles, memory
@@ -238,61 +238,6 @@ def _roomy(rows: Array, capacity: int, used: int) -> Array:
     return roomy
 
 
-_COMPILED: Final = {
-    "+": cycles.ADD,
-    "-": cycles.SUBTRACT,
-    "*": cycles.MULTIPLY,
-    "/": cycles.DIVIDE,
-    "div": cycles.DIVIDE_LARGE,
-}
-"""Operators of the processor; NumPy computes others, whose last bits differ between libraries."""
-
-
-class Program:
-    """Expression with compiled arithmetic: the numbers of `Expression.evaluate`, fast for few rows."""
-
-    def __init__(self, expression: Expression, terminals: Sequence[str]) -> None:
-        """``terminals``: names of the rows of values."""
-        steps: list[tuple[int, int]] = []
-        constants: list[float] = []
-        self._others: dict[int, str] = {}
-        height = self._heights = 0
-        for token in reversed(expression.tokens):
-            if not isinstance(token, str):
-                steps.append((cycles.CONSTANT, len(constants)))
-                constants.append(token)
-            elif token not in PRIMITIVES:
-                steps.append((cycles.TERMINAL, terminals.index(token)))
-            else:
-                kind = _COMPILED.get(token, cycles.OTHER)
-                if kind == cycles.OTHER:
-                    self._others[len(steps)] = token
-                steps.append((kind, 0))
-                height -= PRIMITIVES[token].arity
-            height += 1
-            self._heights = max(self._heights, height)
-        self._steps = np.array(steps, np.int64).T.copy()
-        self._constants = np.array(constants, np.float64)
-
-    def evaluate(self, values: Floats, begin: int, out: Floats) -> None:
-        """Write scores to `out`, float64 ``[rows]``.
-
-        ``values``: finite float64 ``[terminals, any]``, of which the columns from `begin` on count. The
-        caller sets ``np.errstate(**WATCH)``.
-        """
-        stack = np.empty((self._heights, len(out)))
-        step, height = cycles.run_program(self._steps, 0, self._constants, values, begin, stack, 0)
-        while step in self._others:
-            primitive = PRIMITIVES[self._others[step]]
-            operands = [stack[height - 1 - number] for number in range(primitive.arity)]
-            primitive.apply(*operands, out=operands[-1])
-            height -= primitive.arity - 1
-            step, height = cycles.run_program(
-                self._steps, step + 1, self._constants, values, begin, stack, height
-            )
-        out[:] = stack[0]
-
-
 MOST_BATCHED: Final = 8
 """Most replays in a batch: each takes memory of its own."""
 
@@ -451,7 +396,6 @@ class _Batch:
         self._listed_cycles = 0 if self._listed is None else self._listed.cycles
         self._clock = clock
         self._terminals = sorted({name for expression in expressions for name in expression.terminals})
-        self._programs: dict[int, Program] = {}
         self._column_keys = np.empty((len(self._names), 2 * prepared.k), np.int64)
         if self._listed is not None:
             self._listed_scores = np.array([self._listed.scores(expression) for expression in expressions])
@@ -558,23 +502,16 @@ class _Batch:
         states = np.concatenate([one.path.states[:, : one.path.top] for one in members], axis=1)
         last_cycle = np.concatenate([one.path.slots[memory.LAST, : one.path.top] for one in members])
         state = named(self._names, states) | {"last_cycle": last_cycle}
-        values = np.empty((len(self._terminals), len(last_cycle)))
         columns = terminals.compute(self._terminals, state, cycle, self._clock)
-        for row, name in zip(values, self._terminals, strict=True):
-            row[:] = columns[name]
+        values = {name: column.astype(np.float64) for name, column in columns.items()}
         scores = []
-        with np.errstate(**WATCH):
-            for one, begin, top in zip(members, begins, tops, strict=False):
-                member_scores = np.empty((len(one.functions), top))
-                for row, function in zip(member_scores, one.functions, strict=True):
-                    self._program(function).evaluate(values, begin, row)
-                scores.append(member_scores)
+        for one, begin, top in zip(members, begins, tops, strict=False):
+            of_member = {name: column[begin : begin + top] for name, column in values.items()}
+            member_scores = np.empty((len(one.functions), top))
+            for row, function in zip(member_scores, one.functions, strict=True):
+                self._expressions[function].evaluate(of_member, row)
+            scores.append(member_scores)
         return BatchScores(begins[:-1], scores, self._after(states, last_cycle, cycle))
-
-    def _program(self, function: int) -> Program:
-        if function not in self._programs:
-            self._programs[function] = Program(self._expressions[function], self._terminals)
-        return self._programs[function]
 
     def _after(self, states: Ints, last_cycle: Ints, cycle: int) -> Ints:
         if cycle == self._facts.cycles and not self._facts.penalised:

@@ -192,7 +192,7 @@ class Gains:
             return GAINS.read(txn, self._tables.db, cycle)
 
     def counted(self) -> Columns:
-        """Columns of all pages by the gains that are kept. Memory: 28 bytes per page."""
+        """Columns `REFRESH_VALUES` of all pages, computed from the gains. Memory: 28 bytes per page."""
         pages = self._tables.merged_pages
         state = REFRESH_VALUES.none(pages)
         for cycle, gains in self.of_cycles(max(1, self.since)):

@@ -1,7 +1,6 @@
-"""Compiled loops of a cycle: they score, order and choose the groups, visit pages, and regroup these.
+"""Compiled loops of a cycle: they order and choose the groups, visit pages, and regroup these.
 
-Scores of few rows are compiled programs: NumPy's calls take longer there than the numbers. The order of
-groups that decided a cycle is kept as a trail, see `training.replaying.grouped`.
+The order of groups that decided a cycle is kept as a trail, see `training.replaying.grouped`.
 """
 
 # Compiled code: numba infers the types, which mypy cannot follow.
@@ -9,7 +8,6 @@ groups that decided a cycle is kept as a trail, see `training.replaying.grouped`
 
 import numpy as np
 
-from scrapy_gp4c.scoring.expression import LARGE_QUOTIENT, TINY
 from training.replaying.kernels.bits import GOLDEN, ONE, copy, mix
 from training.replaying.kernels.choice import choose, foremost
 from training.replaying.kernels.compiling import flat, inner, outer
@@ -29,63 +27,6 @@ from training.replaying.kernels.memory import (
     TRACKED,
 )
 from training.replaying.kernels.visits import visit
-
-ADD, SUBTRACT, MULTIPLY, DIVIDE, DIVIDE_LARGE, OTHER, TERMINAL, CONSTANT = range(8)
-"""Kinds of steps of a program; the last two push the row of a number."""
-MOST = np.finfo(np.float64).max
-
-
-@outer
-def run_program(program, step, constants, values, begin, stack, height):
-    """Run a program from a step on to the next `OTHER` one, or to the end; returns step and height.
-
-    `program`: int64 ``[2, steps]``, kind and number of each. `values`: float64 ``[terminals, rows]``, of
-    which those from `begin` on count, as many as `stack`, float64 ``[heights, rows]``, has; `height`: rows on
-    the stack. The left operand is on top. The numbers are those of `scrapy_gp4c.scoring.expression`.
-    """
-    rows = stack.shape[1]
-    while step < program.shape[1]:
-        kind = program[0, step]
-        number = program[1, step]
-        if kind == TERMINAL:
-            stack[height] = values[number, begin : begin + rows]
-            height += 1
-        elif kind == CONSTANT:
-            stack[height] = constants[number]
-            height += 1
-        elif kind == OTHER:
-            return step, height
-        else:
-            _apply(kind, stack[height - 1], stack[height - 2])
-            height -= 1
-        step += 1
-    return step, height
-
-
-@inner
-def _apply(kind, left, right):
-    """Write the result of an operator to `right`."""
-    if kind == ADD:
-        for i in range(right.size):
-            right[i] = _finite(left[i] + right[i])
-    elif kind == SUBTRACT:
-        for i in range(right.size):
-            right[i] = _finite(left[i] - right[i])
-    elif kind == MULTIPLY:
-        for i in range(right.size):
-            right[i] = _finite(left[i] * right[i])
-    else:
-        for i in range(right.size):
-            is_zero = abs(right[i]) < TINY
-            quotient = _finite(left[i] / (1.0 if is_zero else right[i]))
-            by_zero = 0.0 if kind == DIVIDE else np.copysign(LARGE_QUOTIENT, left[i])
-            right[i] = by_zero if is_zero else quotient
-
-
-@inner
-def _finite(number):
-    return number if abs(number) <= MOST else 0.0
-
 
 CHOSEN, LIVE, FIRST = range(3)
 """Entries of a cycle of a trail: number of foremost groups, number of groups, then rows of their states.
