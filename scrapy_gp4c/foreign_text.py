@@ -37,7 +37,7 @@ def _quote_arguments(record: logging.LogRecord) -> bool:
 
 
 def _quoted(value: object) -> object:
-    """The value itself where nothing in it is to be quoted: ``%d`` and log collectors want numbers."""
+    """Text of a value with control characters quoted; the value itself if it has none, or is a number."""
     if isinstance(value, int | float):
         return value
     text = str(value)

@@ -216,7 +216,7 @@ def main(arguments: Sequence[str] | None) -> None:
     args.board = args.all or args.seeds != 1
     lone = args.weighted or args.cost != "visits" if args.board else args.figure
     if lone or (args.board and not (args.all or args.policy)):
-        parser.error("--seeds and --figure go with --all, or seeds with --policy; not --weighted, --cost")
+        parser.error("--seeds goes with --all or --policy, --figure with --all; not --weighted or --cost")
     if args.growth:
         _evaluate_growth(args)
         return

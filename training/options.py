@@ -248,7 +248,7 @@ def history_of(args: Namespace, steps: Callable[..., Any]) -> ChangeHistory:
             return read_coarsened(args.history, args.every)
         return read_history(args.history, args.cycle, args.max_pages)
     if args.every != 1:
-        raise HistoryError("--every goes without --query-log, which measures in the cycles recorded")
+        raise HistoryError("--every goes without --query-log, which has the recorded cycles: leave one out")
     workload = read_query_log(args.query_log)
     contents = read_contents(args.history, args.site, args.changed_only)
     with steps(len(contents.texts), "counting terms") as advance:

@@ -1,7 +1,8 @@
 """Addresses that repeat other pages: twins of a page, and traps, whose links never end.
 
-A visit of such an address ends as ``excluded`` and names the page that it repeats. So its copy stays, changes
-are reported once, and it is looked at again after 1, 2, 4, ... 32 cycles, as what fails.
+A visit of such an address ends as ``excluded`` and names the page that it repeats. Its copy stays, and a
+change is reported for one address alone. The others are visited again after 1, 2, 4, ... 32 cycles, as
+failing pages are.
 """
 
 import re
@@ -114,7 +115,7 @@ def _address(tag: bytes) -> bytes | None:
 
 
 def _joined(url: str, href: bytes) -> str:
-    """Address of a link; the base where it is none."""
+    """Absolute address of a link; that of its page where the link is no address."""
     with suppress(ValueError):
         return urljoin(url, unescape(href.decode("utf-8", "replace")).strip())
     return url

@@ -460,7 +460,7 @@ class Visit:
     def _end(
         self, response: Response, outcome: str, error: str | None = None, request: Request | None = None
     ) -> VisitInfo:
-        """End the visit with an outcome that no copy decides; ``error``: what the status does not say."""
+        """End a visit without comparing texts; ``error``: why it failed, where the status does not say it."""
         status = None if outcome == "not_modified" else response.status
         answer = LastAnswer(status, error, final_url=self._final_url(response))
         size_bytes = _size_of(response)
@@ -678,7 +678,7 @@ class Visit:
             self._visits.store.amend_record(moved=moves.rules)
             new_begin, new_end, old_begin, old_end = moves.rules[-1]
             logger.info(
-                "Pages have moved: what was %s...%s is %s...%s now, with the history that it had.",
+                "Pages have moved from %s...%s to %s...%s: they keep their history.",
                 *(old_begin, old_end, new_begin, new_end),
             )
 
@@ -833,7 +833,8 @@ def plain_outcome(response: Response, request: Request) -> str | None:
 def markup_sum(response: Response, ignored: tuple[str, ...], *, follows: bool) -> int:
     """Checksum of what a callback reads of a page besides its text: data, and links where it follows them.
 
-    0: there is no such data, or only the body tells. ``ignored``: parameters that make no page.
+    0 for a page without data whose links it does not follow, and for an answer that is not HTML, or is too
+    long. ``ignored``: query parameters that do not count.
     """
     if isinstance(response, FetchedResponse):
         return response.result.markup_sum

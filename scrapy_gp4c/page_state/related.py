@@ -128,7 +128,7 @@ class RoundColumns(Protocol):
 
 
 class GroupSums(Protocol):
-    """Sums of visits by directory or site that somebody else keeps up to date: each ``[G or S]``."""
+    """Source of sums of visits by directory or site, which it keeps up to date: each ``[G or S]``."""
 
     def window(self, level: Level) -> Sums:
         """Over the last cycles and this one so far."""

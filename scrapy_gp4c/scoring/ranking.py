@@ -189,7 +189,7 @@ class Ranked(NamedTuple):
 class Best:
     """The k best pages of a stream of scored blocks, in memory of O(k).
 
-    Ties are asked for of rows that may be among them.
+    Draws that break ties are computed only for rows that may be among the k best.
     """
 
     def __init__(self, k: int, slack_rows: int = SLACK_ROWS) -> None:

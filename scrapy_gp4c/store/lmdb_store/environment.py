@@ -591,11 +591,11 @@ class Table:
         return self.of_contents(contents)
 
     def to_content(self, value: bytes) -> bytes:
-        """Kept form of a value, without its checksum."""
+        """Stored form of a value, without its checksum."""
         return value
 
     def of_contents(self, contents: list[bytes]) -> list[bytes]:
-        """Values of kept forms."""
+        """Values from their stored forms."""
         return contents
 
     def put(self, txn: Any, key: bytes, value: bytes, *, overwrite: bool = True) -> None:
@@ -709,7 +709,7 @@ _END_CODE: Final = _CODES[-1][0]
 
 
 def shortened(request: bytes) -> bytes:
-    """Kept form of a request in JSON."""
+    """Shortened form of a request's JSON, in which codes stand for frequent texts."""
     if not request.isascii():
         return request
     for code, text in _BEGIN_CODES:
@@ -722,7 +722,7 @@ def shortened(request: bytes) -> bytes:
 
 
 def in_full(requests: bytes) -> bytes:
-    """JSON of one or many requests in the kept form."""
+    """JSON of one or many requests in the shortened form."""
     if requests.isascii():
         return requests
     for code, text in _CODES:
@@ -736,7 +736,7 @@ class RequestTable(Table):
     __slots__ = ()
 
     def to_content(self, value: bytes) -> bytes:
-        """Kept form of a request."""
+        """Shortened form of a request."""
         return shortened(value)
 
     def of_contents(self, contents: list[bytes]) -> list[bytes]:

@@ -403,7 +403,7 @@ class Store(Tables):
             self.commit()
 
     def doubt_visit(self, page: int) -> None:
-        """Let a page's visit of the open cycle, committed or not, have been doubtful, without fingerprint."""
+        """Change the outcome of a page's visit in the open cycle, committed or not, to doubtful."""
         for number, row in enumerate(self._buffer.visits):
             visits = np.frombuffer(row, VISIT).copy()
             if visits["page"][0] == page:
