@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import inspect
 import os
 import signal
@@ -34,6 +35,9 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Collect garbage neither while modules are imported nor, later, among what they have made."""
+    # It looks through all that is imported, for each line of the stack: soon done as long as that is little.
+    importlib.import_module("scrapy.core.downloader.contextfactory")
+
     gc.disable()
     outcome = yield
     gc.freeze()
