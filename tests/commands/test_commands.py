@@ -2,30 +2,38 @@
 
 import dataclasses
 import gzip
+import io
 import json
 import math
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scrapy import Request, Spider
 from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.commands import Command, files
 from scrapy_gp4c.commands.action import Action
 from scrapy_gp4c.commands.actions import ACTIONS
 from scrapy_gp4c.commands.project import Project
-from scrapy_gp4c.errors import ImportFileError, StoreDamagedError, StoreError
-from scrapy_gp4c.page_state.outcomes import OUTCOMES
+from scrapy_gp4c.errors import ImportFileError, NoticeError, StoreDamagedError, StoreError
+from scrapy_gp4c.page_state.outcomes import OUTCOMES, PLAN
 from scrapy_gp4c.scoring.functions import load
 from scrapy_gp4c.store import export
 from scrapy_gp4c.store.lmdb_store.store import Store
 from scrapy_gp4c.store.opening import Sizes, import_history, open_store
-from scrapy_gp4c.store.records import NewVisit
+from scrapy_gp4c.store.records import SAME_PAGE, LastAnswer, NewVisit
+from tests.notices.test_sending import Hook, hook
+from tests.support.loopback import Site, crawl, html
+from tests.support.schemas import checked
 from training import report
 
 
@@ -594,3 +602,174 @@ def test_a_store_is_taken_care_of(
     in_process(project, "store compact")
     assert "MB before" in capsys.readouterr().out
     in_process(project, "store verify", "--deep")
+
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def hint(
+    store_path: Path,
+    project_directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    """Runs the action in a project; returns what it printed."""
+    project = make_project(project_directory, store_path, monkeypatch, {})
+
+    def run(*words: str, action: str = "hint") -> str:
+        in_process(project, action, *words)
+        return str(capsys.readouterr().out)
+
+    return run
+
+
+def claims(store_path: Path) -> dict[str, int]:
+    with open_store(store_path, readonly=True) as store:
+        (block,) = [block for _, block in store.blocks()]
+        urls = [stored["url"] for stored in store.requests(range(store.pages))]
+        return dict(zip(urls, block["claims"].tolist(), strict=True))
+
+
+def test_known_pages_are_hinted(hint: Run, store_path: Path, tmp_path: Path) -> None:
+    """Plain or gzip; URLs that nobody knows are counted, and nothing is kept of them."""
+    urls = tmp_path / "urls.txt"
+    urls.write_text("http://h/a\nhttp://h/b?y=2&x=1\n", "utf-8")
+    hint(str(urls), action="import")
+    urls.write_bytes(gzip.compress(b"# changed\nhttp://h/b?x=1&y=2\nhttp://h/new\n\nhttp://h/new\n"))
+    assert checked("hint", hint(str(urls), "--json")) == {"hinted": 1, "unknown": 1}
+    assert claims(store_path) == {"http://h/a": 0, "http://h/b?y=2&x=1": 0x44}
+
+
+def test_pages_that_moved_are_known_by_either_address(hint: Run, store_path: Path, tmp_path: Path) -> None:
+    """By the address of a site that moved, and by that of a twin: neither makes a page, and a hint counts."""
+    urls = tmp_path / "urls.txt"
+    urls.write_text("http://h/a\nhttp://h/b\nhttp://h/b/\n", "utf-8")
+    hint(str(urls), action="import")
+    with open_store(store_path) as store:
+        store.begin_cycle({"moved": [["https://new.h", "", "http://h", ""]]})
+        store.add_round(np.empty(0, PLAN), seen=0)
+        store.record(NewVisit(2, "excluded", 1.0))
+        store.set_answer(2, LastAnswer(200, f"{SAME_PAGE}http://h/b"))
+        store.finish_cycle({"moved": [["https://new.h", "", "http://h", ""]]})
+    urls.write_text("https://new.h/a\t2\nhttps://new.h/b/\n", "utf-8")
+    assert checked("import", hint(str(urls), "--json", action="import"))["added"] == 0
+    urls.write_text("https://new.h/a\nhttps://new.h/b/\n", "utf-8")
+    assert checked("hint", hint(str(urls), "--json")) == {"hinted": 2, "unknown": 0}
+    assert claims(store_path) == {"http://h/a": 0x44, "http://h/b": 0x44, "http://h/b/": 0}
+    with open_store(store_path, readonly=True) as store:
+        assert store.weights.of(0) == 2.0
+
+
+def test_standard_input_is_read(
+    hint: Run, store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For what calls it with a pipe."""
+    (tmp_path / "urls.txt").write_text("http://h/a\n", "utf-8")
+    hint(str(tmp_path / "urls.txt"), action="import")
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"http://h/a\n")))
+    assert checked("hint", hint("-", "--json")) == {"hinted": 1, "unknown": 0}
+    assert claims(store_path) == {"http://h/a": 0x44}
+
+
+def test_what_cannot_be_read_changes_nothing(hint: Run, store_path: Path, tmp_path: Path) -> None:
+    """A line that is no URL, a file that is none, no store: one error each."""
+    urls = tmp_path / "urls.txt"
+    urls.write_text("http://h/a\n", "utf-8")
+    with pytest.raises(StoreError, match="there is no page store"):
+        hint(str(urls))
+    assert not store_path.exists()
+    hint(str(urls), action="import")
+    urls.write_text("http://h/a\nno url\n", "utf-8")
+    with pytest.raises(ImportFileError, match=r"line 2.*nothing was noted"):
+        hint(str(urls))
+    with pytest.raises(ImportFileError, match="cannot read"):
+        hint(str(tmp_path / "none.txt"))
+    assert claims(store_path) == {"http://h/a": 0}
+    urls.write_text("http://h/other\n", "utf-8")
+    assert checked("hint", hint(str(urls), "--json")) == {"hinted": 0, "unknown": 1}
+
+
+__all__ = ["hook"]
+SETTINGS = {"GP4C_BUDGET": 1.0, "GP4C_ARCHIVE": True, "GP4C_GONE_AFTER": 2}
+
+
+class News(Spider):
+    """Follows the links of a list."""
+
+    name = "news"
+
+    def parse(self, response: Any) -> Iterator[Request]:
+        yield from response.follow_all(css="a")
+
+
+async def test_commands_tell_what_crawls_found(
+    site: Site,
+    store_path: Path,
+    project_directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    hook: Hook,
+    tmp_path: Path,
+) -> None:
+    """A page that changed once, and one that fails since the second cycle, also after a hint."""
+    News.start_urls = [site.url("/list")]
+    for version in range(3):
+        site.pages["/list"] = html("a list", links=["/a", "/b"])
+        site.pages["/a"] = html(f"the price is {min(version, 1) + 10} euros today, as ever")
+        if version == 0:
+            site.pages["/b"] = html("page b")
+        else:
+            site.pages.pop("/b", None)
+        await crawl(News, store_path, SETTINGS)
+    settings = {**SETTINGS, "GP4C_NOTIFY": [hook.url]}
+    project = make_project(project_directory, store_path, monkeypatch, settings)
+
+    def run(action: str, *words: str) -> str:
+        in_process(project, action, *words)
+        return capsys.readouterr().out
+
+    visits = checked("history", run("history", site.url("/a"), "--json"))["visits"]
+    assert [visit["outcome"] for visit in visits] == ["first", "changed", "unchanged"]
+    assert "{+11+}" in visits[1]["diff"][0]
+    assert "3 visits, 2 of them compared it, 1 found a change" in run("history", site.url("/a"))
+    (failing,) = checked("failing", run("failing", "--json"))["pages"]
+    assert (failing["url"], failing["outcome"]) == (site.url("/b"), "gone")
+    assert failing["found_on"] == site.url("/list")
+    assert (failing["failures"], failing["last_success"]) == (2, 1)
+    second = json.loads(run("history", site.url("/b"), "--json"))["visits"][1]
+    assert (failing["status"], failing["error"], failing["since"]) == (404, None, second["time"])
+    assert run("failing", "--match", "*/a") == "no page that matches */a fails\n"
+    (tmp_path / "hints").write_text(site.url("/b"))
+    run("hint", str(tmp_path / "hints"))  # which ends its wait, and not its failures
+    assert json.loads(run("failing", "--json"))["pages"] == [failing]
+
+    def printed(*words: str) -> list[tuple[int, str, str]]:
+        document = checked("changes", run("changes", "--json", "--last", "9", *words))
+        return [(one["cycle"], one["kind"], one["url"].rpartition("/")[2]) for one in document["changes"]]
+
+    assert printed() == [(2, "changed", "a")]
+    assert sorted(printed("--new", "--match", "*/[ab]")) == [(1, "new", "a"), (1, "new", "b")]
+    assert printed("--failing", "--gone") == [(2, "failing", "b"), (3, "gone", "b")]
+    assert sorted(printed("--changed", "--failing")) == [(2, "changed", "a"), (2, "failing", "b")]
+    assert "{+11+}" in run("changes", "--changed", "--failing", "--last", "9", "--diff")
+    assert "failing in cycle 2" in run("changes", "--failing", "--last", "9", "--diff")
+    assert run("changes", "--cycle", "99") == "there is no such cycle yet: the newest is 3\n"
+    assert run("changes", "--since", "2100-01-01") == "there is no cycle since then: the newest is 3\n"
+    assert run("changes", "--new", "--match", "zz") == "no page that matches zz was new in cycle 3\n"
+    run("feed", "-o", str(tmp_path / "changes.json"))
+    assert json.loads((tmp_path / "changes.json").read_text())["items"][-1]["url"] == site.url("/a")
+    assert 'gp4c_cycle{spider="news"} 3.0' in run("metrics")
+    assert "A test message was sent to 1 receiver" in run("notify", "--test")
+    assert hook.received[0]["title"] == "news: 1 changed"
+    assert "Nothing waits for 1 receiver" in run("notify")
+    hook.received.clear()
+    await crawl(News, store_path, {"GP4C_NOTIFY": [{"url": hook.url, "events": "failing"}], **SETTINGS})
+    assert hook.received == []
+    (again,) = json.loads(run("failing", "--json"))["pages"]
+    assert again == {**failing, "failures": 3, "last_visit": 4}
+    hook.status = 500
+    with pytest.raises(
+        NoticeError, match=r"did not accept the message in time, or redirects to another address\)$"
+    ):
+        run("notify", "--test")  # which the next run does not send again

@@ -1,6 +1,5 @@
 """Terminals: the O(1) state against the printed sums over the whole history."""
 
-import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -130,34 +129,3 @@ def test_tables_are_complete():
             assert set(terminal.columns) <= known | {*terminals.ROUND, *first_visits.TERMINALS}
             assert terminal.meaning
     assert terminals.columns_of(["nad", "t", "nad"]) == ("n", "X", "last_cycle")
-
-
-FINGERPRINTS = st.lists(st.integers(0, 2**64 - 1), min_size=2, max_size=9)
-
-
-@given(FINGERPRINTS)
-def test_distances_are_counted_by_definition(fingerprints: list[int]) -> None:
-    """The mean over changes of bits that differ; a copy that is not known, 0, compares with nothing."""
-    state = {name: np.zeros(1, dtype) for name, dtype in measured.COLUMNS.items()}
-    distances = []
-    for before, after in itertools.pairwise(fingerprints):
-        pair = (np.array([one], np.uint64) for one in (before, after))
-        measured.observe(state, measured.flips(*pair))
-        if before and after and before != after:
-            distances.append(bin(before ^ after).count("1"))
-    mean = measured.TERMINALS["distance_mean"][1](state, 9)
-    assert mean.tolist() == [sum(distances) / len(distances) if distances else 0.0]
-    assert state["distance_n"].tolist() == [len(distances)]
-
-
-def test_a_full_count_takes_no_more() -> None:
-    """Neither the number nor the sum, so that the mean stays."""
-    state = {"distance_sum": np.array([5], np.uint32), "distance_n": np.array([2**16 - 1], np.uint16)}
-    measured.observe(state, np.array([7], np.uint64))
-    assert [column.tolist() for column in state.values()] == [[5], [2**16 - 1]]
-
-
-def test_a_download_that_nobody_measured_takes_a_second() -> None:
-    """Others take what they took."""
-    cost_s = measured.TERMINALS["cost_s"][1]({"latency_ms": np.array([0, 1, 65_535], np.uint16)}, 1)
-    assert cost_s.tolist() == [1.0, 0.001, 65.535]
