@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from functools import cache
 from time import sleep
 from types import SimpleNamespace
 from typing import Any
@@ -173,6 +174,12 @@ def learned(choices: Choices = CHOICES, jobs: int = 1, **options: object) -> Lea
         return learn(HISTORY, choices, pool, **options)  # type: ignore[arg-type]
 
 
+@cache
+def learned_once(choices: Choices = CHOICES) -> Learned:
+    """The same for all who only look at it."""
+    return learned(choices)
+
+
 def evolve_on(truth: PreparedHistory) -> Evolution:
     judge = TextFitness(truth, load_fitness("ndcg"), "visits")
     return evolve(judge.outcomes, SMALL, 1, (0, 0))
@@ -247,7 +254,7 @@ def test_stopped_by_ctrl_c_it_keeps_what_it_has():
 @pytest.mark.parametrize("compiling", [True, False])
 def test_the_first_run_is_told_of_while_others_wait(compiling, monkeypatch, tmp_path):
     """Its first generation, once, while code is compiled beside; what is learned stays the same."""
-    expected = learned()
+    expected = learned_once()
     compiled = tmp_path / "done" if compiling else None
     monkeypatch.setattr(learning, "compiled_beside", lambda *arguments: nullcontext(compiled))
     watch = Watch()
@@ -305,7 +312,7 @@ def test_what_is_saved_on_ctrl_c_is_what_is_written(tells, monkeypatch):
 def test_result_is_what_the_rule_selects(selection):
     """Of all kept individuals of all runs the one with the highest value under the rule is taken."""
     choices = dataclasses.replace(CHOICES, selection=selection)
-    result = learned(choices)
+    result = learned_once(choices)
     (truths,) = prepare_splits(HISTORY, choices)
     judge = TextFitness(truths[0], load_fitness("ndcg"), "visits")
 
@@ -326,7 +333,7 @@ def test_result_is_what_the_rule_selects(selection):
 def test_guarded_ends_with_a_named_function_or_one_that_surely_beats_it():
     """In training and validation together; its value is that in training."""
     choices = dataclasses.replace(CHOICES, selection="guarded")
-    result = learned(choices)
+    result = learned_once(choices)
     (truths,) = prepare_splits(HISTORY, choices)
     fitness = load_fitness("ndcg")
 
@@ -392,7 +399,7 @@ def test_the_guard_judges_by_the_mean_over_several_draws_of_what_is_forgotten(mo
 
 def test_table_has_every_baseline_and_the_oracle():
     """The learned function, all named ones and the oracle, on all parts, with every metric."""
-    result = learned()
+    result = learned_once()
     table = result.best.table
     assert set(table) == {"learned", *BASELINES, "oracle"}
     for row in table.values():
@@ -500,7 +507,7 @@ def test_deepest_tree_lives_through_text_replay_live_use_and_reload(tmp_path):
 
 def test_a_front_has_its_values_on_every_part():
     """One of its functions is taken; named functions stand in it where nothing dominates them."""
-    result = learned(FRONT).best
+    result = learned_once(FRONT).best
     assert [one.text for one in result.front if one.taken] == [result.text]
     for one in result.front:
         assert set(one.values) == {"training", "validation", "test"}

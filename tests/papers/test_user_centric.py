@@ -3,6 +3,7 @@
 import difflib
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy.stats import rankdata
 from scrapy_gp4c.search.queries import parse_query_log
 from tests.support.contents import contents_of, random_pages, write_contents
 from training import user_centric
+from training.comparing.statistics import rank_correlation
 from training.papers.user_centric import (
     LAST,
     LINES,
@@ -168,7 +170,12 @@ def halves_trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
 
 @pytest.fixture(scope="module")
 def halves_of_trial(halves_trial: Trial) -> Halves:
-    return halves(halves_trial)
+    """Its halves, with fewer permutations than the paper's: what they are is tested where they are made."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "training.papers.user_centric.rank_correlation", partial(rank_correlation, permutations=99)
+        )
+        return halves(halves_trial)
 
 
 def gains(halves_trial: Trial, first: int, last: int) -> list[list[float]]:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.policies.promises import HORIZON, PROMISE, needed_visits, promised_visits
 
-CYCLES = 60
+CYCLES = 40
 Page = tuple[int, int, int]
 """max_age, min_interval, cycles since the last visit; all in cycles."""
 

@@ -21,7 +21,7 @@ from scrapy_gp4c.store.records import NewVisit
 from tests.store.test_store_kill import SMALL, in_child, key, wait
 
 PAGE = 4096
-PAGES = 400
+PAGES = 200
 CYCLES = 6
 SIZES = SMALL._replace(block_rows=32, visits_per_chunk=40)
 

@@ -2,6 +2,7 @@
 
 import math
 import random
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -207,6 +208,20 @@ def crawled_with_claims(path: Path, seed: int) -> None:
         store.hints.tell(np.array([1, 5]), 2e9)
 
 
+@pytest.fixture(scope="module")
+def claims_of_seven(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One such store, which is not written to."""
+    path = tmp_path_factory.mktemp("claims") / "s"
+    crawled_with_claims(path, 7)
+    return path
+
+
+@pytest.fixture
+def with_claims(claims_of_seven: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(claims_of_seven, tmp_path / "s"))
+
+
 def claimed_content(path: Path) -> tuple[dict[str, list[float]], list[tuple[int, bytes]], bytes]:
     """Columns of claims, claims, and counts of sites."""
     with open_store(path, readonly=True) as store:
@@ -238,44 +253,40 @@ def numbered_page(request: StoredRequest) -> tuple[int, StoredRequest]:
 
 
 @pytest.mark.parametrize("batch", [3, 1_000])
-def test_an_export_keeps_all_of_it(batch: int, tmp_path: Path) -> None:
+def test_an_export_keeps_all_of_it(batch: int, claims_of_seven: Path, tmp_path: Path) -> None:
     """Columns, claims and counts of the store that is restored from it are the same, bit by bit."""
-    crawled_with_claims(tmp_path / "s", 7)
-    with Store(tmp_path / "s", readonly=True) as store:
+    with Store(claims_of_seven, readonly=True) as store:
         lines = list(export.lines(store, matrix_bytes=100))
     import_history(tmp_path / "t", "x", enumerate(lines, 1), numbered_page, pages_per_batch=batch)
-    assert claimed_content(tmp_path / "s") == claimed_content(tmp_path / "t")
+    assert claimed_content(claims_of_seven) == claimed_content(tmp_path / "t")
     with Store(tmp_path / "t") as store:
         assert store.verify() == []
 
 
-def test_a_repair_keeps_all_of_it(tmp_path: Path) -> None:
+def test_a_repair_keeps_all_of_it(with_claims: Path) -> None:
     """Of a sound store."""
-    crawled_with_claims(tmp_path / "s", 3)
-    before = claimed_content(tmp_path / "s")
-    done = recover(tmp_path / "s", SMALL, lambda request: numbered_page(request)[0])
+    before = claimed_content(with_claims)
+    done = recover(with_claims, SMALL, lambda request: numbered_page(request)[0])
     assert done.lost == []
-    assert claimed_content(tmp_path / "s") == before
+    assert claimed_content(with_claims) == before
 
 
-def test_old_claims_go_with_old_visits(tmp_path: Path) -> None:
+def test_old_claims_go_with_old_visits(with_claims: Path) -> None:
     """What they did to columns and counts stays."""
-    crawled_with_claims(tmp_path / "s", 5)
-    columns, claims, trust = claimed_content(tmp_path / "s")
-    with Store(tmp_path / "s") as store:
+    columns, claims, trust = claimed_content(with_claims)
+    with Store(with_claims) as store:
         store.keep_visits(2)
         last = store.last_cycle
         assert store.verify() == []
-    after = claimed_content(tmp_path / "s")
+    after = claimed_content(with_claims)
     assert (after[0], after[2]) == (columns, trust)
     assert after[1] == [one for one in claims if one[0] > last - 2]
 
 
 @pytest.mark.parametrize("table", ["hints", "trust", "claims"])
-def test_what_was_altered_is_found(table: str, tmp_path: Path) -> None:
+def test_what_was_altered_is_found(table: str, with_claims: Path) -> None:
     """A value with the right checksum that does not fit visits and claims is told by a deep look."""
-    crawled_with_claims(tmp_path / "s", 11)
-    with Store(tmp_path / "s", sizes=USUAL) as store:
+    with Store(with_claims, sizes=USUAL) as store:
         handle = store.db[table]
         with store.transaction(write=True) as txn:
             key, value = next((key, bytes(value)) for key, value in handle.items(txn) if len(value) > 9)
@@ -285,7 +296,7 @@ def test_what_was_altered_is_found(table: str, tmp_path: Path) -> None:
                 altered = bytearray(value)
                 altered[0 if table == "hints" else 12] ^= 1
                 handle.put(txn, key, bytes(altered))
-    assert check(tmp_path / "s", deep=True)
+    assert check(with_claims, deep=True)
 
 
 DESCRIBED, CLUSTERS = 50, 4

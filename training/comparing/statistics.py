@@ -159,9 +159,11 @@ def rank_correlation(
     """
     rng = np.random.default_rng(seed)
     value, selected = _spearman(x, y, select)
+    if math.isnan(value):
+        return RankCorrelation(value, selected, *[float("nan")] * 4)
     null = np.array([_spearman(x, rng.permutation(y), select)[0] for _ in range(permutations)])
     null = null[np.isfinite(null)]
-    if math.isnan(value) or not len(null):
+    if not len(null):
         return RankCorrelation(value, selected, *[float("nan")] * 4)
     low, high = np.quantile(null, (0.025, 0.975))
     farther = np.abs(null - null.mean()) >= abs(value - null.mean()) - 1e-12
