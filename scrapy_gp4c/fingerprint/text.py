@@ -56,8 +56,17 @@ REASONS: Final = (ADVERTISEMENT, HIDDEN, NAVIGATION, FOOTER, CONSENT, SIDEBAR, O
 """Reasons to leave text out."""
 
 _NEVER_TEXT: Final = "script,style,noscript,iframe,svg title,svg desc,defs,metadata,symbol"
-_MAIN_BY_TAG: Final = {"main": "main", "article": "article"}
-_ROOT_BY_TAG: Final = {**_MAIN_BY_TAG, "title": "title"}
+
+
+def _by_tag(*selectors: str) -> dict[str, str]:
+    """Selectors by the tag that a page needs to have for each."""
+    return {
+        re.split("[>+]", selector)[-1].partition("[")[0].partition(":")[0]: selector for selector in selectors
+    }
+
+
+_MAIN_BY_TAG: Final = _by_tag("main", "article")
+_ROOT_BY_TAG: Final = _by_tag("main", "article", "title")
 _ROOT_BY_ATTRIBUTE: Final = {b"role": "[role=main],[role=alert],[role=status]"}
 """Main part, title, and news of the whole page, which count wherever they stand."""
 _MOST_LOUD: Final = 8
@@ -73,9 +82,9 @@ _LABELS: Final = [  # each begins with a text, which makes it fast
 ]
 # What may be left out. The time of a selector is that of its parts, for each element of a page: only those
 # are asked that may be there, by the page's tags. Names of classes and ids are sought in these, too.
-_CANDIDATES_BY_TAG: Final = _MAIN_BY_TAG | {
-    name: name for name in ("nav", "footer", "aside", "time", "amp-ad", "amp-embed")
-}
+_CANDIDATES_BY_TAG: Final = _by_tag(
+    *("main", "article", "nav", "footer", "aside", "time", "amp-ad", "amp-embed")
+)
 _CANDIDATES_BY_ATTRIBUTE: Final = {b"role": "[role]", b"hidden": "[hidden]", b"style": "[style*=none i]"}
 _MOST_NAMES: Final = 64
 _FILES: Final = frozenset(
@@ -89,19 +98,12 @@ _FILES: Final = frozenset(
 _FILE_END: Final = re.compile(rf"\.({'|'.join(sorted(_FILES))})(?![a-z0-9])".encode())
 _OFFER_DATA: Final = ("data-price", "data-stock", "data-availability", "data-available")
 # Never text, and what says more than its text, with the tag or attribute that a page needs to have it.
-_FIRST_BY_TAG: Final = {
-    **{name.split()[0]: name for name in _NEVER_TEXT.split(",")},
-    **{name: name for name in ("del", "s", "strike", "input", "meter", "progress")},
-    "svg": "svg title,svg desc",
-    "img": "img[alt]",
-    "i": "i:empty",
-    "span": "span:empty",
-    "option": "option[selected]",
-    "data": "data[value]:empty",
-    "textarea": "textarea[placeholder]:empty",
-    "link": "link[itemprop]",
-    "meta": "meta[property$=':price:amount']",
-}
+_FIRST_BY_TAG: Final = {"svg": "svg title,svg desc"} | _by_tag(
+    *("script", "style", "noscript", "iframe", "defs", "metadata", "symbol"),
+    *("del", "s", "strike", "input", "meter", "progress", "img[alt]", "i:empty", "span:empty"),
+    *("option[selected]", "data[value]:empty", "textarea[placeholder]:empty"),
+    *("link[itemprop]", "meta[property$=':price:amount']"),
+)
 _FIRST_BY_ATTRIBUTE: Final = {
     b"role": "[role=img]",
     b"disabled": "[disabled],[aria-disabled=true]",
@@ -115,10 +117,9 @@ _ATTRIBUTES: Final = {*_ROOT_BY_ATTRIBUTE, *_CANDIDATES_BY_ATTRIBUTE, *_FIRST_BY
 _TAGS: Final = re.compile(rb"<[a-zA-Z](?:[^<]*>|[^<]*)")
 _LONGEST_LISTED_BYTES: Final = 2**20
 _TAG_NAME: Final = re.compile("<([a-z][a-z-]*+)")
-_SILENT: Final = ("script", "style", "noscript", "title", "desc", "defs", "metadata", "symbol")
 _OFFER: Final = frozenset(("price", "lowPrice", "highPrice", "priceCurrency", "availability"))
 """Properties of schema.org/Offer: what a shop says in attributes, where it changes the page has changed."""
-_TEXTLESS: Final = (*_SILENT, "iframe")
+_TEXTLESS: Final = [name.split()[-1] for name in _NEVER_TEXT.split(",")]
 _SAID_BY: Final = {
     "img": "alt",
     "textarea": "placeholder",
@@ -247,13 +248,7 @@ _HEADINGS: Final = frozenset(("h1", "h2", "h3", "h4", "h5", "h6", "hr", "main", 
 _LISTS: Final = frozenset(("ul", "ol", "div", "section", "table", "nav"))
 _LONGEST_AD: Final = 600
 _MOST_LABELLED: Final = 40
-_DATES_BY_TAG: Final = {
-    **{name: name for name in ("strong", "b", "em", "mark", "u", "table")},
-    "i": "p>i",
-    "span": "p>span",
-    "a": "p>a",
-    "dd": "dt+dd",
-}
+_DATES_BY_TAG: Final = _by_tag(*("strong", "b", "em", "mark", "u", "p>i", "p>span", "p>a", "dt+dd", "table"))
 _MOST_TABLES: Final = 50
 _MOST_ROWS: Final = 2000
 _LONGEST_LINK: Final = 200
@@ -519,7 +514,11 @@ def _document(source: bytes, markup: _Markup) -> LexborNode | None:
         selectors += [f"a[href*='.{end.decode()}' i]" for end in sorted({*_FILE_END.findall(markup.lower)})]
         for node in _find(selectors, document):
             tag = node.tag
-            if tag not in _SILENT and (said := _said(node)) and node.parent is not None:
+            if (
+                (tag == "iframe" or tag not in _TEXTLESS)
+                and (said := _said(node))
+                and node.parent is not None
+            ):
                 node.insert_before(f" {said} ")
             if tag in _TEXTLESS:
                 node.decompose()

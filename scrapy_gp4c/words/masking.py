@@ -269,22 +269,25 @@ _LEFT: Final = frozenset(WORDS["left"].split())
 _RUNS_OUT: Final = frozenset(WORDS["runs_out"].split())
 _ONLY: Final = frozenset(WORDS["only"].split())
 _LEFT_SIGNS: Final = re.compile(f"(?:{'|'.join(WORDS['left_signs'].split())})")
-_SAYS_COPYRIGHT: Final = re.compile(
-    r"(?:©|\bcopyright\b(?!\s(?:law|act|regist|fee|expir|protect|reform|directive|infring|term|claim|case|office"
-    r"|treat|rule|polic|dispute|royalt))|\(c\))[^.!?]{0,40}$"
-)
-_SAYS_MEMORY: Final = re.compile(
-    r"\b(?:peak|max) memory(?: us(?:age|ed))?\W{1,3}$|\bmem(?:ory)?[\s_](?:usage|used|peak)\W{1,3}$"
-    r"|\bspeicherverbrauch\W{1,3}$|\bmémoire utilisée\W{1,3}$|\bmemoria (?:usada|utilizzata)\W{1,3}$"
-)
+_SAID_BEFORE: Final = {
+    "copyright": re.compile(
+        r"(?:©|\bcopyright\b(?!\s(?:law|act|regist|fee|expir|protect|reform|directive|infring|term|claim|case|office"
+        r"|treat|rule|polic|dispute|royalt))|\(c\))[^.!?]{0,40}$"
+    ),
+    "memory": re.compile(
+        r"\b(?:peak|max) memory(?: us(?:age|ed))?\W{1,3}$|\bmem(?:ory)?[\s_](?:usage|used|peak)\W{1,3}$"
+        r"|\bspeicherverbrauch\W{1,3}$|\bmémoire utilisée\W{1,3}$|\bmemoria (?:usada|utilizzata)\W{1,3}$"
+    ),
+    "address": re.compile(
+        r"\b(?:your|ihre|deine|votre|su|tu|twój|uw|din|ваш|的)\b.{0,9}\bip\b.{0,16}$"
+        r"|\blast (?:login|logon|sign-?in)\b.{0,60}$"
+    ),
+}
+"""Patterns of what stands before numbers that are noise by that alone."""
 _KANJI: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 _HEBREW_DAY: Final = re.compile(
     "(?<![א-ת])(?:[א-ל]?[\"״][א-ט]|[א-ל]['׳])\\s(?:ב|ל)?(?:תשרי|מר?חשוון|כסלו|טבת|שבט|אדר(?:\\s[אב]['׳])?|ניסן|אייר|סיוון"
     "|תמוז|אב|אלול)\\s(?:ה['׳])?תש[א-ת]?[\"״][א-ת]"
-)
-_SAYS_YOURS: Final = re.compile(
-    r"\b(?:your|ihre|deine|votre|su|tu|twój|uw|din|ваш|的)\b.{0,9}\bip\b.{0,16}$"
-    r"|\blast (?:login|logon|sign-?in)\b.{0,60}$"
 )
 _STATEMENTS: Final = frozenset(WORDS["statements"].split())
 _NEXT_WORD: Final = re.compile(rf"\s?({LETTERS})")
@@ -494,18 +497,14 @@ def _without_day(before: str) -> str:
 
 def is_moment(text: str) -> bool:
     """Whether a text says nothing but a time, a date or a span: "2h", "yesterday", "10.11.26"."""
-    words: list[str] = []
-    has_number = False
-    for token in _MOMENT_TOKEN.finditer(text.lower()):
-        if (word := token[0]).isdigit():
-            has_number = True
-        elif word not in _MOMENT_WORDS:
-            return False
-        else:
-            words.append(word)
-    if words:
-        return has_number or not RECENT.isdisjoint(words) or " ".join(words) in RECENT
-    return _SHORT_DATE.fullmatch(text.strip()) is not None
+    tokens = _MOMENT_TOKEN.findall(text.lower())
+    words = [token for token in tokens if not token.isdigit()]
+    if not words:
+        return _SHORT_DATE.fullmatch(text.strip()) is not None
+    has_number = len(words) < len(tokens)
+    return _MOMENT_WORDS.issuperset(words) and (
+        has_number or not RECENT.isdisjoint(words) or " ".join(words) in RECENT
+    )
 
 
 def mask_relative(window: str) -> str:
@@ -677,16 +676,12 @@ class _Masks:
             return _is_date(text) and (len(text) > 8 or _says(before, _SAYS_TIME, _TIME_SIGNS, 3))
         if kind == "day":  # Di, 10.11.
             return not _DAY_NAMES.isdisjoint(_LAST_WORDS.findall(before)[-1:])
-        if kind == "copyright":
-            return _SAYS_COPYRIGHT.search(before) is not None
-        if kind == "memory":
-            return _SAYS_MEMORY.search(before) is not None
+        if kind in _SAID_BEFORE:
+            return _SAID_BEFORE[kind].search(before) is not None
         if kind == "era":  # r8.3.10, a day of Reiwa: in Japanese alone
             return _KANJI.search(before[-12:]) is not None and not _says(
                 before, _SAYS_VERSION, _VERSION_SIGNS, 1
             )
-        if kind == "address":
-            return _SAYS_YOURS.search(before) is not None
         if kind == "span":
             return (words[0], words[-1]) in _UNIT_AFTER or (words[-2], words[-1]) in _UNIT_AFTER
         if kind == "before":

@@ -76,7 +76,6 @@ def _divided(run: re.Match[str]) -> str:
 
 
 _PRINTABLE: Final = bytes(range(ord(" "), ord("~") + 1))
-_FEW_SIGNS: Final = 16
 
 # A superscript behind a digit is another number: 10² is not 102. Behind a letter it is how some write m2.
 _RAISED_SIGNS: Final = frozenset(
@@ -155,18 +154,7 @@ def _plain(text: str) -> tuple[str, bool]:
     for sign, plain in replaced.items():
         text = text.replace(sign, plain)
     has_unspaced = any(sign >= "\u0e00" and not "\u2000" <= sign < "\u3000" for sign in rare)
-    return _lower(" ".join(text.split()), rare), has_unspaced
-
-
-def _lower(text: str, rare: set[str]) -> str:
-    """Text in lower case: each sign beyond ASCII is looked up by Python, also of a text with few of them."""
-    if text.isascii() or len(rare) > _FEW_SIGNS or "Σ" in rare:  # Σ has two forms
-        return text.lower()
-    text = text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
-    for sign in rare:
-        if (lower := sign.lower()) != sign:
-            text = text.replace(sign, lower)
-    return text
+    return " ".join(text.split()).lower(), has_unspaced
 
 
 def _rare_signs(text: str) -> set[str]:
