@@ -33,12 +33,12 @@ from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.crawling.cycle import Cycle
 from scrapy_gp4c.crawling.hints import HintReader
 from scrapy_gp4c.crawling.requests import Rebuilder
+from scrapy_gp4c.page_state.claims import DATED_CLAIM
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.opening import open_store
-from training.histories.claims import DATED_CLAIM
 from training.histories.growth import NO_FINDER, GrowthHistory
 from training.histories.history import ChangeHistory
 from training.replaying.growth import HUBS, GrowthCrawl, GrowthReplay

@@ -53,7 +53,7 @@ class Project:
 
     @cached_property
     def _others(self) -> list[Path]:
-        """Stores of the spider with arguments, or where it has set its name itself."""
+        """Stores of the spider under other names: with arguments, or where it has set its name itself."""
         paths = self.settings.store_paths()
         return [path for path in paths if owner_of(path).get("command_name") == self._name]
 

@@ -105,7 +105,7 @@ class Downloads:
         enough = True
         for slot in self._queued:
             backlog_s = self._backlog_s(slot)
-            if not backlog_s and not self._answers_late(slot):
+            if not backlog_s and not self._has_unanswered(slot):
                 return Load.FREE
             enough &= backlog_s >= HELD_S
         return Load.HELD if enough else Load.BUSY
@@ -132,8 +132,8 @@ class Downloads:
             return self._paces.get(name, self._default_pace)
         return slot.concurrency, slot.delay
 
-    def _answers_late(self, name: str) -> bool:
-        """Whether a host that has a delay may be asked before its last answer is in.
+    def _has_unanswered(self, name: str) -> bool:
+        """Whether a host with a delay still has requests under way.
 
         Scrapy's queue gives pages of hosts without any request under way first, whatever their delay.
         """

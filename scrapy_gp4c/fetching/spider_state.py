@@ -159,7 +159,7 @@ def difference(old: Any, new: Any) -> tuple[Any, ...] | None:
 
 
 def merged(value: Any, change: tuple[Any, ...]) -> Any:
-    """Value after a change, which another one may have had; raises where that was none of its type."""
+    """`value` after a change that another process saw; raises where the two are of different types."""
     match change:
         case "put", new:
             return new

@@ -411,7 +411,7 @@ def _without_metadata(value: Any) -> Any:
 
 
 def has_parts(response: Response, watch: tuple[str, ...], ignore: tuple[str, ...]) -> bool:
-    """Whether perhaps not all of a response is compared."""
+    """Whether a response is one of which only parts may be compared."""
     return bool(watch or ignore) and isinstance(response, HtmlResponse | XmlResponse)
 
 

@@ -67,7 +67,7 @@ Diff = Callable[[int, int, int], "tuple[str, ...] | None"]
 
 
 class EventSource(NamedTuple):
-    """Crawl of which events tell: what their visits do not say."""
+    """What an event says of its crawl, beside the visit itself."""
 
     store: Store
     spider: str

@@ -107,6 +107,8 @@ CLAIM: Final = np.dtype([("page", "<u4"), ("kind", "u1"), ("value", "<i4")])
 """A claim: position of its kind in `hints.KINDS`, and the cycle in which it is due, or cycles that it
 spans."""
 NO_CLAIMS: Final = np.empty(0, CLAIM)
+DATED_CLAIM: Final = np.dtype([("cycle", "<i4"), *CLAIM.descr])
+"""Claim with the cycle in which the crawl read it; of a history from 1, as are the cycles in its value."""
 EARLIEST_CYCLES: Final = 1_000_000
 """Most cycles before the crawl in which a claim can be due."""
 _CYCLES: Final = ("first_cycle", "last_cycle")

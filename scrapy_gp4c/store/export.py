@@ -12,7 +12,7 @@ import numpy as np
 
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.foreign_text import counted
-from scrapy_gp4c.page_state.claims import CLAIM
+from scrapy_gp4c.page_state.claims import CLAIM, DATED_CLAIM
 from scrapy_gp4c.page_state.columns import Columns
 from scrapy_gp4c.page_state.outcomes import CHANGED, COPIED, OUTCOMES, SAME, among
 from scrapy_gp4c.scoring.discovery import START
@@ -37,8 +37,6 @@ _COLUMNS: Final = (
     "first_cycle", "last_cycle", "n", "fingerprint", "has_copy", "failures", "gone", "last_attempt",
     "outcome", "entered", "found_by", *BROUGHT, "seen_min", "weight", "size", "latency_ms", *LINKS,
 )  # fmt: skip
-DATED: Final = np.dtype([("cycle", "<i4"), *CLAIM.descr])
-"""A claim, and the cycle in which it was new."""
 FLIPPED: Final = np.dtype([("page", "<u4"), ("cycle", "<i4"), ("bits", "<u8")])
 """A change, and the bits in which the fingerprints of its copies differ."""
 
@@ -165,11 +163,11 @@ def _state(columns: dict[str, Any], last_judged: int) -> PageState:
 
 
 def claims_between(store: Store, first: int, stop: int) -> Array:
-    """Claims about the pages first..stop-1, dtype `DATED`, by page, those of a page in their order."""
-    parts = [np.empty(0, DATED)]
+    """Claims about the pages first..stop-1, dtype `DATED_CLAIM`, by page, those of a page in their order."""
+    parts = [np.empty(0, DATED_CLAIM)]
     for cycle, claimed in store.hints.of_cycles(0):
         chosen = claimed[(claimed["page"] >= first) & (claimed["page"] < stop)]
-        dated = np.empty(len(chosen), DATED)
+        dated = np.empty(len(chosen), DATED_CLAIM)
         dated["cycle"] = cycle
         for name in CLAIM.names or ():
             dated[name] = chosen[name]

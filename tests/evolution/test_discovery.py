@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.errors import LearningError
+from scrapy_gp4c.page_state.claims import DATED_CLAIM
 from scrapy_gp4c.policies import table
 from scrapy_gp4c.scoring.expression import parse
 from scrapy_gp4c.scoring.functions import load
@@ -30,7 +31,6 @@ from training.evolution.discovery import (
 )
 from training.evolution.evolve import Parameters, canonical
 from training.evolution.workers import workers
-from training.histories.claims import DATED_CLAIM
 from training.histories.growth import NO_FINDER, GrowthHistory, read_growth, write_growth
 from training.histories.history import ChangeHistory
 from training.learn import main

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from deap import gp
 
+from scrapy_gp4c.page_state.claims import DATED_CLAIM
 from scrapy_gp4c.policies.table import TOP_K
 from scrapy_gp4c.scoring import functions, terminals
 from scrapy_gp4c.scoring.expression import parse
@@ -52,7 +53,6 @@ from training.evolution.workers import (
     values_of_all,
     workers,
 )
-from training.histories.claims import DATED_CLAIM
 from training.histories.history import ChangeHistory
 from training.histories.models import generate
 from training.replaying.metrics import METRICS

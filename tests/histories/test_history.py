@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.errors import HistoryError
-from training.histories.claims import DATED_CLAIM
+from scrapy_gp4c.page_state.claims import DATED_CLAIM
 from training.histories.history import ChangeHistory, addresses_of, depth_of, domain_of
 from training.histories.reading import read_history
 from training.histories.splits import FOLDS, page_folds, protocol_splits, time_parts

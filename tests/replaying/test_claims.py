@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from scrapy_gp4c.errors import HistoryError
+from scrapy_gp4c.page_state.claims import DATED_CLAIM
 from scrapy_gp4c.scoring.hints import KINDS
 from scrapy_gp4c.scoring.sizes import size_class
-from training.histories.claims import DATED_CLAIM, read_claims, read_first_sight, with_evidence
+from training.histories.claims import read_claims, read_first_sight, with_evidence
 from training.histories.growth import NO_FINDER, GrowthHistory
 from training.histories.history import ChangeHistory
 from training.replaying.claims import ReplayedPageClaims

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from scrapy_gp4c.crawling.neighbourhood import Neighbourhood
 from scrapy_gp4c.errors import Gp4cError, HistoryError, PolicyError, ScoreError
+from scrapy_gp4c.page_state.claims import DATED_CLAIM
 from scrapy_gp4c.page_state.related import RoundState
 from scrapy_gp4c.policies.base import NO_VISITS_YET
 from scrapy_gp4c.scoring import hints, terminals
 from scrapy_gp4c.scoring.functions import load
 from scrapy_gp4c.store.lmdb_store.store import Store
 from tests.support.growing import Rumours, brought, claims_in, columns, crawl, crawl_of, random_web
-from training.histories.claims import DATED_CLAIM
 from training.histories.growth import NO_FINDER, GrowthHistory, read_growth, read_store_growth, write_growth
 from training.histories.history import ChangeHistory
 from training.replaying.growth import HUBS, GrowthReplay, growth_crawl, replay_growth

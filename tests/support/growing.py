@@ -14,7 +14,7 @@ from scrapy.settings import Settings as ScrapySettings
 from benchmarks.simulated_crawl import Counts
 from scrapy_gp4c.crawling.cycle import Claim, Cycle
 from scrapy_gp4c.fingerprint import PageReading
-from scrapy_gp4c.page_state.claims import link_notes
+from scrapy_gp4c.page_state.claims import DATED_CLAIM, link_notes
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import FAILED, FIRST, JUDGED
 from scrapy_gp4c.policies import table
@@ -26,7 +26,6 @@ from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.tables import Sizes
 from scrapy_gp4c.store.opening import Store, open_store
 from tests.support.live_replay import CYCLE_STEP
-from training.histories.claims import DATED_CLAIM
 from training.histories.growth import LINK, NO_FINDER, GrowthHistory
 from training.histories.history import ChangeHistory
 from training.replaying.growth import HUBS, GrowthCrawl

@@ -213,7 +213,6 @@ def _ends(grown: GrowthHistory, warmup: int) -> tuple[int, int]:
 
 
 def _chunks(texts: Sequence[str], parallel: Workers) -> list[Sequence[str]]:
-
     return [texts[start :: parallel.n_jobs] for start in range(min(parallel.n_jobs, len(texts)))]
 
 
@@ -231,14 +230,12 @@ def replayed_by(grown: GrowthHistory, choices: DiscoveryChoices, text: str) -> D
 def _results(
     grown: GrowthHistory, choices: DiscoveryChoices, texts: Sequence[str]
 ) -> list[tuple[str, DiscoveryReplay]]:
-
     return [(text, replayed_by(grown, choices, text)) for text in texts]
 
 
 def _outcomes(
     growth_part: GrowthHistory, choices: DiscoveryChoices, texts: Sequence[str]
 ) -> list[tuple[str, Outcome]]:
-
     outcomes = []
     for text, replayed in _results(growth_part, choices, texts):
         behaviour = hashlib.sha256(replayed.current.tobytes() + replayed.delay.tobytes()).hexdigest()
@@ -249,7 +246,6 @@ def _outcomes(
 def _candidate(
     choices: DiscoveryChoices, ends: tuple[int, int], text: str, replayed: DiscoveryReplay
 ) -> DiscoveryCandidate:
-
     first, second = (end - choices.crawl.warmup for end in ends)
     current = replayed.current
     training, validation, test = current[:first], current[first:second], current[second:]

@@ -177,7 +177,6 @@ class TextFitness:
         clock: Clock,
         policy: str = TOP_K.text,
     ) -> None:
-
         self.replays = 0
         self.replay_s = 0.0
         self._prepared = prepared

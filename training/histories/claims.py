@@ -11,14 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from scrapy_gp4c.errors import HistoryError
-from scrapy_gp4c.page_state.claims import CLAIM, renumbered
+from scrapy_gp4c.page_state.claims import DATED_CLAIM, renumbered
 from scrapy_gp4c.scoring.hints import CLAIMED, KINDS
 from scrapy_gp4c.scoring.sizes import size_class
 from training.histories.formats import opened
 from training.histories.history import ChangeHistory, known_or_none
 
-DATED_CLAIM: Final = np.dtype([("cycle", "<i4"), *CLAIM.descr])
-"""Claim with the cycle, from 1, in which the crawl read it; it is due in cycles of the history too."""
 LINE: Final = "site<TAB>page<TAB>kind<TAB>cycle[<TAB>value]"
 FIRST_SIGHT: Final = "site<TAB>page<TAB>age[<TAB>bytes]"
 

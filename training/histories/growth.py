@@ -13,13 +13,13 @@ import numpy.typing as npt
 from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.errors import HistoryError, ImportFileError, StoreError
 from scrapy_gp4c.foreign_text import counted
-from scrapy_gp4c.page_state.claims import CLAIM_KINDS, finder_pages
+from scrapy_gp4c.page_state.claims import CLAIM_KINDS, DATED_CLAIM, finder_pages
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.store.credentials import Credentials
 from scrapy_gp4c.store.export import claims_between, flipped_between
 from scrapy_gp4c.store.history_fields import is_header
 from scrapy_gp4c.store.opening import Store
-from training.histories.claims import DATED_CLAIM, of_crawl
+from training.histories.claims import of_crawl
 from training.histories.formats import (
     ArrayHeader,
     lines,

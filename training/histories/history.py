@@ -133,7 +133,7 @@ class ChangeHistory:
     impact: Impact | None = None
     """Worth of refreshing the pages to users of a search; None: unknown."""
     claims: npt.NDArray[Any] | None = None
-    """Dtype `training.histories.claims.DATED_CLAIM`: claims of sites in order of cycles; None: unknown."""
+    """Claims of sites, dtype `scrapy_gp4c.page_state.claims.DATED_CLAIM`, by cycle; None: unknown."""
     size: npt.NDArray[np.uint8] | None = None
     """``[P]``: class of each page's size at first sight, see `scrapy_gp4c.scoring.sizes`; None: unknown."""
     latency_ms: npt.NDArray[np.uint16] | None = None

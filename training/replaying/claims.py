@@ -2,6 +2,7 @@
 
 from collections import ChainMap
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +62,7 @@ class ReplayedClaims:
     """
 
     def __init__(self, claims: Array, directories: Directories) -> None:
-        """``claims``: dtype `training.histories.claims.DATED_CLAIM`."""
+        """``claims``: dtype `scrapy_gp4c.page_state.claims.DATED_CLAIM`."""
         claims = claims[np.argsort(claims["cycle"], kind="stable")]
         is_answer = (claims["cycle"] >= 1) & np.isin(claims["kind"], (hints.MODIFIED, hints.EXPIRES))
         self._answers, self._others = claims[is_answer], claims[~is_answer]
@@ -128,12 +129,13 @@ def _undated(claims: Array) -> Array:
     return claims[list(CLAIM.names or ())].astype(CLAIM)
 
 
-class ClaimVisits:
+class ClaimVisits(NamedTuple):
     """Visits of a cycle, and its claims."""
 
-    def __init__(self, rows: npt.NDArray[np.intp], outcome: Array, claimed: Array) -> None:
-        self.rows, self.outcome, self._claimed = rows, outcome, claimed
+    rows: npt.NDArray[np.intp]
+    outcome: Array
+    claimed: Array
 
     def after(self, state: Columns, cycle: int) -> None:
         """Update the columns after the visits, which have dated ``last_cycle``."""
-        after_visits(state, self.rows, self.outcome, self._claimed, cycle, np.zeros(len(self.rows)))
+        after_visits(state, self.rows, self.outcome, self.claimed, cycle, np.zeros(len(self.rows)))

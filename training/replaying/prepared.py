@@ -261,7 +261,7 @@ class PreparedHistory:
     impact: Impact | None = None
     """Refresh values of the pages."""
     claims: npt.NDArray[Any] | None = None
-    """Claims of sites, dtype `training.histories.claims.DATED_CLAIM`; None: unknown."""
+    """Claims of sites, dtype `scrapy_gp4c.page_state.claims.DATED_CLAIM`; None: unknown."""
     size: npt.NDArray[np.uint8] | None = None
     """``[P]``: classes of the sizes of pages, see `scrapy_gp4c.scoring.sizes`; None: unknown."""
     promises: HistoryPromises | None = None

@@ -740,7 +740,7 @@ class RequestTable(Table):
         return shortened(value)
 
     def of_contents(self, contents: list[bytes]) -> list[bytes]:
-        """JSON of requests: many are made full at once, in less time."""
+        """JSON of requests from their shortened forms, all in one call."""
         return in_full(b"\n".join(contents)).split(b"\n") if contents else []
 
     def checked(self, key: bytes, value: bytes | memoryview) -> memoryview:
