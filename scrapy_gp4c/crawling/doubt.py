@@ -339,13 +339,18 @@ class SharedTexts:
         halved = {text.page.copy: text.page for text in texts if text.is_halved and new.is_halved}
         return NearPages(pages, from_far, halved)
 
-    def strangers(self, site: str, copy: Changed) -> list[Changed]:
-        """Pages that came by mistake to the text of this page, which still has it."""
-        if self.unchanged[site, copy.copy] is None or unpack(copy.notes).words < MIN_WORDS:
-            return []
-        pages = self.sharing[site, copy.copy].values()
-        strangers = {page.copy: page for page in pages if self._is_of_another(site, copy.copy, page)}
-        return self._to_take_back(strangers, copy.page)
+    def note_unchanged(self, request: Request, copy: Changed) -> Doubt:
+        """Note that a page still has its text: others that came to this text before did so by mistake."""
+        site, pages = site_of(request), self.unchanged
+        text = site, copy.copy
+        pages[text] = copy.page if pages.get(text, copy.page) == copy.page else None
+        if len(pages) > MAX_SHARING:
+            del pages[next(iter(pages))]
+        sharing = self.sharing.get(text)
+        if sharing is None or pages[text] is None or unpack(copy.notes).words < MIN_WORDS:
+            return NO_DOUBT
+        strangers = {page.copy: page for page in sharing.values() if self._is_of_another(*text, page)}
+        return Doubt(None, taken_back=self._to_take_back(strangers, copy.page))
 
     def _is_of_another(self, site: str, fingerprint: int, changed: Changed) -> bool:
         """Whether just one other page has a text, and none has the one before, as of a page of news."""
@@ -418,8 +423,8 @@ class SharedTexts:
         redirected, is_gate = self._note_redirect(request, response, copy, was_redirected)
         is_halved = page.kind != "bytes" and notes.words >= MIN_WORDS and page.words < notes.words / 2
         reasons = request.meta.get("redirect_reasons", ())  # a permanent one makes twins
-        is_itself = page.words >= MIN_WORDS and all(status in TEMPORARY for status in reasons)
-        is_itself &= not was_excluded
+        has_text = page.words >= MIN_WORDS and not was_excluded
+        is_itself = has_text and all(status in TEMPORARY for status in reasons)
         has_block_kind = page.kind in ("html", "json")
         is_short = is_halved and has_block_kind and page.words < min(notes.words / 3, MAX_MARKED_WORDS)
         new = NewText(page.fingerprint, copy, is_halved)

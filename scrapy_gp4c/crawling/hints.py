@@ -25,6 +25,7 @@ from scrapy.utils.sitemap import sitemap_urls_from_robots
 from scrapy_gp4c.crawling.admission import log_first
 from scrapy_gp4c.crawling.claim_files import (
     GZIP_MAGIC,
+    MAX_TEXT,
     FileClaims,
     as_utf8,
     kind_of,
@@ -43,8 +44,6 @@ MAX_NAMED: Final = 1_000
 """Sitemaps on other sites, named by robots.txt files, that are remembered."""
 MAX_NAMED_BY_SITE: Final = 50
 """Remembered sitemaps that the robots.txt of one site names."""
-MAX_NAMED_CHARACTERS: Final = 2_083
-"""Longest remembered URL of a sitemap: that of browsers."""
 MAX_NAMED_BYTES: Final = 2**17
 """Size of all remembered URLs: the record of every cycle has them."""
 
@@ -86,7 +85,7 @@ class NamedSitemaps:
     def add(self, site: str, urls: Iterable[str]) -> bool:
         """Remember the sitemaps that a site's robots.txt names, and forget others; True if any is new."""
         is_new = False
-        short = (url for url in urls if len(url) <= MAX_NAMED_CHARACTERS)
+        short = (url for url in urls if len(url) <= MAX_TEXT)
         for url in list(dict.fromkeys(islice(short, MAX_NAMED_BY_SITE))):
             sites = self.use(url)
             if site not in sites:
@@ -200,7 +199,7 @@ class HintReader:
         if self._named.add(site, urls):
             self._cycle.store.amend_record(sitemaps=self._named.sites)
         if left_out := sum(site not in self._named.sites.get(url, ()) for url in urls):
-            limits = f"of at most {MAX_NAMED_CHARACTERS:,} characters, and {MAX_NAMED_BY_SITE} a site"
+            limits = f"of at most {MAX_TEXT:,} characters, and {MAX_NAMED_BY_SITE} a site"
             line = f"Of the sitemaps on other sites that {response.url} names, {left_out} are not believed"
             self._warn("gp4c/hints/names_left_out", line, f"expected are names {limits}", left_out)
 

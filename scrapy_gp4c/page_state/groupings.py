@@ -1,17 +1,9 @@
-"""Groups of pages that policies sample, and distances between groups.
+"""Groups of pages that policies sample: directories, sites, clusters and links, and distances between them.
 
-The tree of a site's directories, and the way from one directory to another (Tan et al. 2007, section 4.2).
-
-With the depths m and n of two pages, that of a site's front page being 2, and c of the deepest directory
-that holds both, equation 2 is (m - c) + (n - c) - 2: the steps up and down the tree from one page's directory
-to the other's. It is positive where the other page is on the same level or above, else negative: the printed
-sign is the opposite of what sections 4.2 and 6.2 say.
-
-How far pages are from each other by clusters and by links (Tan et al. 2007, sections 4.1 and 4.3).
-
-How popular pages are, on the scale from 0 to 10 that Tan et al. 2007, section 6.2, took from Google.
-
-Clusters of pages and links between them, from outside: a file of groups, or what a store was given.
+Distances are those of Tan et al. 2007, section 4. In a site's tree of directories the distance is the number
+of steps up and down from one page's directory to the other's (equation 2). It is positive where the other
+page is on the same level or above, else negative: the printed sign is the opposite of what sections 4.2 and
+6.2 say. Popularity has the scale from 0 to 10 that section 6.2 took from Google.
 """
 
 from array import array

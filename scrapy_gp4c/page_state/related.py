@@ -192,10 +192,12 @@ class Related:
             if self._claims is None:
                 return np.zeros(rows)
             return self._claims().column(name, self._directories.site[state["group"]], state)
-        table = self._tables.get(name)
-        if table is None:
-            table = self._tables[name] = _TABLES[name](self)
-        group = state[_NUMBERS.get(name, "group")]
+        number, make_table = _TABLES[name]
+        if (table := self._tables.get(name)) is None:
+            table = make_table(self)
+            # A page needs only its directory then, whose site has the row.
+            table = self._tables[name] = table[self._directories.site] if number == "site" else table
+        group = state["group" if number == "site" else number]
         if table.ndim == 1:
             return np.asarray(table.take(group))
         seen_cycles = np.minimum(self._recent.cycle - 1 - state["last_cycle"], table.shape[1] - 1)
@@ -257,27 +259,15 @@ class Related:
     def sites_of(self, groups: Array) -> Array:
         return np.asarray(self._directories.site[groups])
 
-    def _by_directory(self, table: Floats) -> Floats:
-        """A table of sites as one of directories, so that a page needs only the latter."""
-        return np.asarray(table[self._directories.site])
-
     def _near(self) -> Floats:
         # As `near`, the share of each site computed once for all of its directories.
         of_site = shrunk(self.window("site"), share(*self.crawl))
-        return shrunk(self.window("directory"), self._by_directory(of_site))
-
-    def _share(self, level: Level) -> Floats:
-        table = share(*self.window(level))
-        return table if level == "directory" else self._by_directory(table)
+        return shrunk(self.window("directory"), np.asarray(of_site[self._directories.site]))
 
     def this_cycle(self, level: Level) -> Sums:
         if self._kept_sums is not None:
             return self._kept_sums.this_cycle(level)
         return Sums(*self._sums(("changes", "visits"), [self._recent.now], level))
-
-    def _now(self, level: Level) -> Floats:
-        table = so_far(self.this_cycle(level), self.window(level))
-        return table if level == "directory" else self._by_directory(table)
 
     def _clusters(self, including_now: bool) -> Floats:
         """By cluster: this cycle so far, or the cycles before alone; the last is of pages in none."""
@@ -302,14 +292,6 @@ class Related:
 
         return count([now]), count(finished[:WINDOW_CYCLES])
 
-    def _surprise(self, level: Level) -> Floats:
-        """``[G, finished cycles + 1]``: by the number of finished cycles since a page's last visit."""
-        table = surprise(self.since(level))
-        return table if level == "directory" else self._by_directory(table)
-
-    def _site_rate(self) -> Floats:
-        return self._by_directory(rates.rate_of_group(*self.site_sums()))
-
     def _size_lifts(self) -> Floats:
         if self._size_sums is None:
             return np.ones(sizes.CLASSES)
@@ -319,21 +301,27 @@ class Related:
 
 BY_DIRECTORY: Final = ("near", "near_dir", "surprise_dir", "directory_now")
 """Columns that need more than the sites of pages."""
-_TABLES: Final[dict[str, Callable[[Related], Floats]]] = {
-    "near": Related._near,
-    "near_site": lambda related: related._share("site"),
-    "near_dir": lambda related: related._share("directory"),
-    "site_rate": Related._site_rate,
-    "surprise_site": lambda related: related._surprise("site"),
-    "surprise_dir": lambda related: related._surprise("directory"),
-    "site_now": lambda related: related._now("site"),
-    "directory_now": lambda related: related._now("directory"),
-    "cluster_now": lambda related: related._clusters(True),
-    "cluster_recent": lambda related: related._clusters(False),
-    "size_lift": Related._size_lifts,
+_TABLES: Final[dict[str, tuple[str, Callable[[Related], Floats]]]] = {
+    "near": ("group", Related._near),
+    "near_site": ("site", lambda related: share(*related.window("site"))),
+    "near_dir": ("group", lambda related: share(*related.window("directory"))),
+    "site_rate": ("site", lambda related: rates.rate_of_group(*related.site_sums())),
+    "surprise_site": ("site", lambda related: surprise(related.since("site"))),
+    "surprise_dir": ("group", lambda related: surprise(related.since("directory"))),
+    "site_now": ("site", lambda related: so_far(related.this_cycle("site"), related.window("site"))),
+    "directory_now": (
+        "group",
+        lambda related: so_far(related.this_cycle("directory"), related.window("directory")),
+    ),
+    "cluster_now": ("cluster", lambda related: related._clusters(True)),
+    "cluster_recent": ("cluster", lambda related: related._clusters(False)),
+    "size_lift": ("size", Related._size_lifts),
 }
-_NUMBERS: Final = {**dict.fromkeys(CLUSTERED, "cluster"), "size_lift": "size"}
-"""Column of a round -> column with the row of each page in its table; that of others is the directory."""
+"""Column of a round -> column with the row of each page in its table, and the table.
+
+``site`` is no column of pages, but a number of each directory. A table ``[rows, finished cycles + 1]`` goes
+by the number of finished cycles since the page's last visit, too.
+"""
 
 
 _NOT_KNOWN: Final = {**refresh_value.COLUMNS, **hints.COLUMNS, **sizes.COLUMNS, "entered": "<i4"}
