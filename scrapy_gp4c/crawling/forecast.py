@@ -264,10 +264,10 @@ def rank_of_page(
 
 
 def is_shut_out(pages: KnownPages, page: int, cycle: int, settings: Settings, budget: int) -> bool:
-    """Whether a settled page is behind `budget` others for ever, as long as nothing changes.
+    """Whether a settled page gets no visit until some page changes: `budget` others always come first.
 
-    Only where scores depend on neither time, draws nor other pages: then as many pages must have higher
-    scores, which visits without a change leave as they are.
+    This can be said only of scores that depend on neither time, draws nor other pages. The others then have
+    higher scores, which visits that find no change do not alter.
     """
     function = settings.score_function
     if function.expression is None or not TIMELESS.issuperset(function.columns):

@@ -96,7 +96,7 @@ _classes_missing: set[str] = set()
 
 
 class CallbackMissingError(AttributeError):
-    """The spider has a stored request's callback, errback or rule no more."""
+    """The spider no longer has the callback, errback or rule of a stored request."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,7 @@ class Related:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All, but for those of directories and clusters where these are not known."""
+        """Columns whose values are known: those of directories, clusters and claims only with these."""
         unknown = (BY_DIRECTORY if self._directories.unnamed else ()) + (() if self._clustered else CLUSTERED)
         unknown += () if self._claims else tuple(KINDS_OF)
         return tuple(name for name in ROUND if name not in unknown)

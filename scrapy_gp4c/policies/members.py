@@ -180,8 +180,8 @@ class SampleResult:
         return cls(sampled, complete, share, int(unvisited.sum()))
 
     @property
-    def is_all(self) -> bool:
-        """Whether no sample is out."""
+    def all_complete(self) -> bool:
+        """Whether every sample that was sent has its outcomes."""
         return bool((self.sampled == self.complete).all())
 
 

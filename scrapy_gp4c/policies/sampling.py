@@ -282,7 +282,7 @@ class Greedy(_OfGroups):
         order = in_order(result.share, members.drawn)
         complete = order[result.complete[order]]
         near = remaining_pages(complete, members, round.remaining, evidence, result.awaited)
-        budget = round.remaining - len(near) if result.is_all else 0
+        budget = round.remaining - len(near) if result.all_complete else 0
         return plan_of([(NEIGHBOUR, near), (SAMPLE, ungrouped_samples(members, budget, evidence))])
 
 
@@ -323,7 +323,7 @@ class ByGroups(_OfGroups):
             order = order[np.argsort(-result.share[order], kind="stable")]
             complete = order[result.complete[order]]
             near = remaining_pages(complete, members, budget, evidence, result.awaited)
-            if result.is_all:
+            if result.all_complete:
                 samples = [ungrouped_samples(members, budget - len(near), evidence)]
         return plan_of([(NEIGHBOUR, near), *((SAMPLE, pages) for pages in samples)])
 

@@ -22,7 +22,7 @@ _APART: Final = 1e-6
 
 
 class Curves(NamedTuple):
-    """F of T terms."""
+    """F of T terms: which score stands at which rank among the results of each."""
 
     results: npt.NDArray[np.int32]
     """``[T]``: n, pages that have the term."""

@@ -671,7 +671,7 @@ class Claims:
         self._store.note_many(pages, kind, values)
 
     def tell(self, pages: Array, time_s: float) -> None:
-        """Note that pages changed at a time that no finished cycle has seen, and commit."""
+        """Note that pages are said to have changed, in the open cycle or before the next, and commit."""
         pages = np.unique(pages.astype(np.uint32))
         if self._store.open_cycle is not None:
             self.note(pages, "told", np.full(len(pages), time_s))

@@ -18,7 +18,7 @@ from scrapy_gp4c.scoring import ranking
 
 
 def drop_stale_code(folder: Path, *others: Path) -> None:
-    """Remove compiled code of a folder if a module of it, or of `others`, has changed.
+    """Remove compiled code of a folder if one of its modules, or one of the files `others`, has changed.
 
     Numba's cache looks at the file of the function alone, but compiles in the functions that it calls.
     """
