@@ -108,6 +108,9 @@ def streams(megabytes: int) -> Callable[[ServerRequest], None]:
     return page
 
 
+BOMBS_MB = 64, 200
+
+
 @cache
 def bomb(megabytes: int) -> bytes:
     """Return zeros that gzip packs a thousand times smaller."""
@@ -116,12 +119,12 @@ def bomb(megabytes: int) -> bytes:
 
 def packed_bomb(request: ServerRequest) -> bytes:
     """Answer with a bomb, which is made when it is asked for: most who import this module do not."""
-    return with_headers(bomb(64), Content_Encoding="gzip")(request)
+    return with_headers(bomb(BOMBS_MB[0]), Content_Encoding="gzip")(request)
 
 
 def bomb_of_bombs(request: ServerRequest) -> bytes:
     """Answer with a bomb that is packed twice."""
-    return with_headers(gzip.compress(bomb(200)), Content_Encoding="gzip, gzip")(request)
+    return with_headers(gzip.compress(bomb(BOMBS_MB[1])), Content_Encoding="gzip, gzip")(request)
 
 
 # path: (what the server does in the second cycle, outcome of the page)
@@ -200,6 +203,8 @@ async def test_one_outcome_each(asked: bool, hosts: Site, store_path: Path) -> N
     Whether the spider asks for the pages itself or leaves them to the plan.
     """
     site = hosts
+    for megabytes in BOMBS_MB:
+        bomb(megabytes)  # while no download waits for it
     site.pages = {path: html(WORDS) for path in HOSTILE}
     host_of = {path: HOSTS[1 + number // 4] for number, path in enumerate(ELSEWHERE)}
     urls = tuple(site.url(path, host_of.get(path, "127.0.0.1")) for path in HOSTILE)
