@@ -211,6 +211,8 @@ class FingerprintMiddleware:
         if visit is not None:
             return await visit.respond(response)
         unmark(request)
+        if response.status != 200 and _is_of_pipeline(request) and (run := run_of(self._crawler)) is not None:
+            run.note_lost_file(_reader.get())
         return response if self._visits is None else await self._visits.pass_by(response)
 
     def process_exception(self, request: Request, exception: Exception) -> None:
@@ -220,6 +222,8 @@ class FingerprintMiddleware:
             visit.fail(exception)
             return
         unmark(request)
+        if _is_of_pipeline(request) and (run := run_of(self._crawler)) is not None:
+            run.note_lost_file(_reader.get())
         if self._visits is not None and request.errback is None and not isinstance(exception, IgnoreRequest):
             cycle = self._visits.cycle
             if request.url.startswith(("http:", "https:")):

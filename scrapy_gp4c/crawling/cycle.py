@@ -251,6 +251,8 @@ class HeldVisit:
     """Function for the checksum of data and links in the markup; 0: not known."""
     item_sum: int = 0
     """Checksum of the items so far."""
+    lacks_file: bool = False
+    """Whether a pipeline could not download a file of its items."""
     hidden_part: str | None = None
     """Part of the answer by whose difference alone the callback has run."""
     withdrawn: str | None = None
@@ -1049,13 +1051,14 @@ class Cycle:
         """Whether the callback of a page is to run though the page did not change.
 
         After a failure it runs, because the spider may have heard of that. Of a page that was not delivered
-        it runs, because links may be new where the text is not.
+        it runs, because links may be new where the text is not. It runs once after the spider was edited.
         """
         if page in self.deliveries.pages or page in self.deliveries.again:
             return True
         if page in self.hidden_data.trials or NEEDS_CALLBACK in self.store.request(page):
             return True
-        return self.store.page(page).failures > 0
+        row = self.store.page(page)
+        return row.failures > 0 or row.last_attempt < self.hidden_data.edited_cycle
 
     def follows(self, page: int) -> bool:
         """Whether the callback of a page follows its links, so that it runs unless these are the same."""
@@ -1170,7 +1173,10 @@ class Cycle:
             if held.hidden_part is not None and before:
                 self.hidden_data.note(stored, held.hidden_part, is_same=before == now)
             self.store.set_copy_notes(page, with_sums(packed, item_sum=now))
-        if stored.get(NEEDS_CALLBACK) == "once" and page not in self.asked_too_late:
+        is_once = stored.get(NEEDS_CALLBACK) == "once"
+        if held.lacks_file and NEEDS_CALLBACK not in stored:
+            self.store.set_request(page, {**stored, NEEDS_CALLBACK: "once"})
+        elif is_once and not held.lacks_file and page not in self.asked_too_late:
             stored = stored.copy()
             del stored["needs_callback"]
             self.store.set_request(page, stored)

@@ -6,7 +6,10 @@ such pages, and its items are compared with those that it made before. From the 
 for each such page.
 """
 
+import ast
+import inspect
 import re
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Collection
@@ -66,6 +69,19 @@ class HiddenData:
         self._first: dict[str, int] | None = None
         self._due_s = 0.0
         self._is_other = False
+        self.edited_cycle = 0
+        """Cycle from which on the spider's code is as it is now."""
+
+    def note_code(self, spider: Spider, cycle: int) -> bool:
+        """Compare the spider's code with that of the runs before; returns whether it was edited since."""
+        now = _code_sum(spider)
+        before, self.edited_cycle = self._store.newest_record("code").get("code", (0, 0))
+        is_edited = before not in (0, now) and now != 0
+        if is_edited:
+            self.edited_cycle = cycle
+        if now not in (0, before):
+            self._store.amend_record(code=[now, self.edited_cycle])
+        return is_edited
 
     def parts(self, stored: StoredRequest) -> list[str]:
         """Parts of an answer (`BODY`, `HEADERS`) by which a callback runs though the text is unchanged."""
@@ -125,6 +141,19 @@ def _attribute_sums(spider: Spider) -> dict[str, int]:
         if not (name in _OF_SCRAPY or callable(value) or isinstance(value, list | set | deque))
     ]
     return {name: item_sum(value) for name, value in attributes[:MAX_ATTRIBUTES]}
+
+
+def _code_sum(spider: Spider) -> int:
+    """Checksum of a spider's modules, without comments, and of which links it follows; 0: not known."""
+    kinds = [kind for kind in type(spider).__mro__ if not kind.__module__.startswith(("builtins", "scrapy."))]
+    try:
+        sources = [inspect.getsource(sys.modules[kind.__module__]) for kind in kinds]
+        trees = [ast.dump(ast.parse(source)) for source in sources]
+    except (OSError, TypeError, SyntaxError, KeyError):
+        return 0
+    domains = sorted(map(str, getattr(spider, "allowed_domains", None) or ()))
+    limits = domains, spider.settings.getint("DEPTH_LIMIT")
+    return crc32(repr(([kind.__qualname__ for kind in kinds], trees, limits)).encode()) or 1
 
 
 def _name(part: str, stored: StoredRequest) -> str:

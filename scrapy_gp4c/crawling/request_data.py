@@ -1,7 +1,7 @@
 """Data that requests hand to callbacks: what varies from run to run, and which pages have that of before."""
 
 from collections.abc import Collection, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from scrapy import Request
 
@@ -104,15 +104,6 @@ def objects_of(values: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, An
                 yield field, name, value
 
 
-class SharedObject(NamedTuple):
-    """An object that requests of several pages have, such as an item that each of their callbacks fills."""
-
-    value: Any
-    text: str
-    """The object as it was at first."""
-    pages: set[int]
-
-
 class SharedObjects:
     """Memory of a run for objects that several requests have; Scrapy passes them on without a copy.
 
@@ -120,8 +111,8 @@ class SharedObjects:
     """
 
     def __init__(self) -> None:
-        self._objects: dict[object, SharedObject] = {}
-        """Identity -> object."""
+        self._objects: dict[object, tuple[Any, str, set[int]]] = {}
+        """Identity -> object, its text as it was at first, and its pages."""
         self._filled: set[object] = set()
         """Identities of objects that callbacks on fetchers have changed."""
 
@@ -133,20 +124,20 @@ class SharedObjects:
         for field, name, value in objects_of({"cb_kwargs": request.cb_kwargs, "meta": request.meta}):
             identity = identities.get((field, name), id(value))
             if identity not in self._objects:
-                self._objects[identity] = SharedObject(value, repr(value), set())
-            self._objects[identity].pages.add(page)
+                self._objects[identity] = value, repr(value), set()
+            self._objects[identity][2].add(page)
 
     def note_filled(self, identity: object) -> bool:
         """Note that a fetcher's callback has changed an object; returns whether several pages have it."""
         self._filled.add(identity)
-        return identity in self._objects and len(self._objects[identity].pages) > 1
+        return identity in self._objects and len(self._objects[identity][2]) > 1
 
     def pages(self) -> set[int]:
         """Pages whose callbacks fill an object together."""
         groups = (
-            shared.pages
-            for identity, shared in self._objects.items()
-            if len(shared.pages) > 1 and (identity in self._filled or repr(shared.value) != shared.text)
+            pages
+            for identity, (value, text, pages) in self._objects.items()
+            if len(pages) > 1 and (identity in self._filled or repr(value) != text)
         )
         return set().union(*groups)
 

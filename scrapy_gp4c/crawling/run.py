@@ -143,6 +143,9 @@ class Run:
         for name, value in {"cycle": cycle.number, "planned": cycle.planned}.items():
             self.stats.set_value(f"gp4c/{name}", value)
         logger.info("%s", messages.opening(cycle, len(remaining)), extra=self.extra)
+        if settings.skip_unchanged and cycle.hidden_data.note_code(spider, cycle.number):
+            line = "The spider was edited: in each page's next visit its callback runs, unchanged or not."
+            logger.info(line, extra=self.extra)
         for line in (
             missing_clusters(settings, store),
             messages.other_policy(settings),
@@ -457,6 +460,11 @@ class Run:
         """Note that the reader of a page downloads something by itself; ``finder``: as by `finder_for`."""
         if finder not in (UNKNOWN_FINDER, START) and self.cycle.is_ahead(finder - 1):
             self._admission.need_callback(finder - 1, "always")
+
+    def note_lost_file(self, finder: int) -> None:
+        """Note that a pipeline could not download a file of an item; ``finder``: as by `finder_for`."""
+        if (held := self.cycle.held.get(finder - 1)) is not None:
+            held.lacks_file = True
 
     def note_filled(self, identities: dict[object, bool], url: str) -> None:
         """Note objects of a request that its callback has changed on a fetcher; whether each was a copy."""

@@ -68,9 +68,9 @@ from scrapy_gp4c.errors import FetcherError
 from scrapy_gp4c.fetching.packing import (
     CallbackObject,
     ObjectTable,
-    is_packable,
     pack,
     pack_request,
+    packed_or_none,
     unpack_request,
 )
 from scrapy_gp4c.fetching.spider_state import SpiderState
@@ -95,6 +95,8 @@ OWNERS_STATS: Final = (
     "scheduler/",
 )  # fmt: skip
 """Beginnings of statistics that the owner counts itself."""
+_JOINS: Final = {"inc_value": sum, "max_value": max, "min_value": min, "set_value": itemgetter(-1)}
+"""Method of statistics collectors -> function that makes one of two values told to it."""
 
 revision: str | None = None
 """`GP4C_REVISION` of this fetcher's project."""
@@ -212,31 +214,18 @@ def stats_for_owner(collector: type[Any]) -> type[Any]:
             super().__init__(crawler)
             self.new: dict[tuple[str, str], Any] = {}
 
-        def _note(self, method: str, key: str, value: Any, join: Callable[[list[Any]], Any]) -> None:
+    def noting(method: str, join: Callable[[list[Any]], Any]) -> Callable[..., None]:
+        def note(self: Any, key: str, value: Any = 1, *arguments: Any, **options: Any) -> None:
+            value = options.pop("count", value)
+            getattr(collector, method)(self, key, value, *arguments, **options)
             if not key.startswith(OWNERS_STATS):
-                before = self.new.get((method, key))
-                self.new[method, key] = value if before is None else join([before, value])
+                new = self.new.get((method, key))
+                self.new[method, key] = value if new is None else join([new, value])
 
-        def inc_value(self, key: str, count: int = 1, start: int = 0, spider: Any = None) -> None:
-            """Add to a statistic."""
-            super().inc_value(key, count, start)
-            self._note("inc_value", key, count, sum)
+        return note
 
-        def max_value(self, key: str, value: Any, spider: Any = None) -> None:
-            """Raise a statistic to a value."""
-            super().max_value(key, value)
-            self._note("max_value", key, value, max)
-
-        def min_value(self, key: str, value: Any, spider: Any = None) -> None:
-            """Lower a statistic to a value."""
-            super().min_value(key, value)
-            self._note("min_value", key, value, min)
-
-        def set_value(self, key: str, value: Any, spider: Any = None) -> None:
-            """Set a statistic."""
-            super().set_value(key, value)
-            self._note("set_value", key, value, itemgetter(-1))
-
+    for method, join in _JOINS.items():
+        setattr(StatsForOwner, method, noting(method, join))
     return StatsForOwner
 
 
@@ -653,7 +642,7 @@ class FetcherCrawl:
     def _new_stats(self) -> dict[tuple[str, str], Any]:
         stats: Any = self.crawler.stats
         new, stats.new = stats.new, {}
-        return {key: value for key, value in new.items() if type(value) in _PLAIN or is_packable(value)}
+        return {key: value for key, value in new.items() if packed_or_none(value) is not None}
 
     def _jars(self) -> Any:
         middleware = self.crawler.get_downloader_middleware(CookiesMiddleware)

@@ -40,7 +40,7 @@ from scrapy_gp4c.crawling.visits import known_copy
 from scrapy_gp4c.errors import CallbackError, FetcherError
 from scrapy_gp4c.fetching.fetcher import FetcherConfig
 from scrapy_gp4c.fetching.fleet import CONNECT_S, TURN_S, Fleet, PendingPage
-from scrapy_gp4c.fetching.packing import is_packable, pack, pack_request, unpack_request
+from scrapy_gp4c.fetching.packing import pack, pack_request, packed_or_none, unpack_request
 from scrapy_gp4c.fetching.spider_state import OwnersState
 from scrapy_gp4c.settings import Settings
 
@@ -226,10 +226,11 @@ class FetcherHandler(BaseDownloadHandler):
         if type(spider).__module__ == "__main__":
             with suppress(Exception):  # whatever its globals raise when they are pickled
                 spiders.append(pack(type(spider), by_value=True))
+        arguments = call_arguments(self.crawler)
         return FetcherConfig(
             run.cycle.store.store_id,
             spiders,
-            {name: value for name, value in call_arguments(self.crawler).items() if is_packable(value)},
+            {name: one for name, one in arguments.items() if packed_or_none(one) is not None},
             attributes,
             self._project,
             settings.features,

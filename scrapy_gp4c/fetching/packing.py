@@ -31,13 +31,12 @@ def pack(value: Any, *, by_value: bool = False) -> bytes:
     return code
 
 
-def is_packable(value: Any) -> bool:
-    """Whether a value can be pickled."""
+def packed_or_none(value: Any) -> bytes | None:
+    """Pickled value; None: it cannot be pickled."""
     try:
-        pack(value)
+        return pack(value)
     except Exception:  # whatever objects raise
-        return False
-    return True
+        return None
 
 
 class CallbackObject(NamedTuple):
@@ -50,15 +49,7 @@ class CallbackObject(NamedTuple):
 
     def is_filled(self) -> bool:
         """Whether the callback has changed it."""
-        return _packed(self.value) != self.packed
-
-
-def _packed(value: Any) -> bytes | None:
-    """Pickled object; None: a callback has put something into it that cannot be pickled."""
-    try:
-        return pack(value)
-    except Exception:  # whatever objects raise
-        return None
+        return packed_or_none(self.value) != self.packed
 
 
 class ObjectTable:
@@ -98,7 +89,7 @@ class ObjectTable:
             if not is_copy:
                 values[name] = self._objects[number]
             if name in values:
-                taken.append(CallbackObject(identity, is_copy, values[name], _packed(values[name])))
+                taken.append(CallbackObject(identity, is_copy, values[name], packed_or_none(values[name])))
         return taken
 
 

@@ -149,6 +149,8 @@ class CycleRecord(TypedDict, total=False):
     """Name of such data -> how often it had the value of the run before, up to a few times."""
     spider_sums: dict[str, list[int]]
     """Attribute of the spider -> its checksums at the first visit and at the end of the last run."""
+    code: list[int]
+    """Checksum of the spider's code, and the cycle from which on it is so; 0: a first one."""
     hidden_data: dict[str, list[int]]
     """Part of answers, and callback -> trials that made the items of before, and others."""
     traps: list[list[Any]]

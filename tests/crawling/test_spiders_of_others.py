@@ -642,3 +642,23 @@ async def test_an_unchanged_page_whose_item_is_another_is_read(
             assert not crawler.spider.items
         elif day != 3:
             assert [news in str(item) for item in crawler.spider.items] == [True]
+
+
+async def test_an_edited_spider_reads_unchanged_pages_once(site: Site, store_path: Path) -> None:
+    """So does one that may follow further links, to other hosts or deeper ones."""
+
+    class Edited(Rated):
+        """The same spider, edited."""
+
+    class Wider(Edited):
+        """The spider with a further host."""
+
+    site.pages = {ITEMS[0]: html("an item"), "/rate": "rate"}
+    for spider, depth, is_read in (
+        (Rated, 3, True), (Rated, 3, False), (Edited, 3, True), (Edited, 3, False), (Edited, 4, True),
+        (Wider, 4, True), (Wider, 4, False),
+    ):  # fmt: skip
+        Wider.__qualname__, Wider.allowed_domains = Edited.__qualname__, ["127.0.0.1", "other.example"]
+        settings = {**ALL, "GP4C_SKIP_UNCHANGED": True, "DEPTH_LIMIT": depth}
+        crawler = await crawl(spider, store_path, settings, site=site)
+        assert len(crawler.spider.items) == is_read, (spider, depth)
