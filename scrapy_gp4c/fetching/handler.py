@@ -30,7 +30,7 @@ from twisted.internet.threads import deferToThread
 from twisted.python.failure import Failure
 
 from scrapy_gp4c.crawling.admission import log_first
-from scrapy_gp4c.crawling.cycle import visit
+from scrapy_gp4c.crawling.cycle import is_of_page, visit
 from scrapy_gp4c.crawling.fetched import FetchedResponse, News, PageResult, PageTask
 from scrapy_gp4c.crawling.requests import FOUND_BY, META, WEIGHT, Claim, finder_for
 from scrapy_gp4c.crawling.run import Run, run_of
@@ -248,13 +248,15 @@ def _yielded(
     result: PageResult, crawler: Crawler, run: Run, may_skip: bool, response: Response | Failure
 ) -> Iterator[Any]:
     """Yield what the callback has yielded on the fetcher; raises CallbackError where it failed there."""
+    info: Any = None
     if isinstance(response, FetchedResponse):
+        info = visit(response)
         if result.verdict is not None:
-            visit(response).changed = result.verdict
+            info.changed = result.verdict
         if result.withdrawn is not None:
-            visit(response).withdraw(result.withdrawn)
-        if result.failure is not None and (held := visit(response).held) is not None:
-            held.failure = result.failure
+            info.withdraw(result.withdrawn)
+        if result.failure is not None and info.held is not None:
+            info.held.failure = result.failure
         if result.has_downloads:
             run.note_download(finder_for(response))
         if result.filled:
@@ -274,7 +276,10 @@ def _yielded(
     assert spider is not None
     for shared, urls in result.requests:
         for url in run.unsettled(pickle.loads(shared), urls) if may_skip else urls:
-            yield unpack_request({**pickle.loads(shared), "url": url}, spider, is_owner=True)
+            request = unpack_request({**pickle.loads(shared), "url": url}, spider, is_owner=True)
+            if info is not None and info.managed and is_of_page(request.meta.get(META), info["page"]):
+                request.meta[META] = info  # of which this is a copy: the callback may ask for the page again
+            yield request
     wake(crawler)  # as a request does that is dropped
     if result.close_reason:
         raise CloseSpider(result.close_reason)

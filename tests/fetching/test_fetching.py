@@ -286,6 +286,7 @@ def test_fetchers_run_any_callback_and_owners_get_their_downloads(web: Web, tmp_
     assert {json.loads(item)["stock"] for item in items} == {"word10x0x0", "word10x1x0"}
     text = log.read_text()
     assert text.count("Closing spider (enough)") == 2
+    assert [path for _, _, path in web.requests].count("/p1") == 2 * 3  # Scrapy retries twice
     assert text.count("the fetcher has asked for it at once") == 2
     assert text.count("it cannot be sent to a fetcher: TypeError: cannot pickle '_thread.lock' object") == 2
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from scrapy import Request, Spider
 from scrapy.core.downloader.handlers.http11 import HTTP11DownloadHandler
 from scrapy.crawler import CrawlerProcess
+from scrapy.downloadermiddlewares.retry import get_retry_request
 from scrapy.exceptions import CloseSpider
 from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
@@ -148,14 +149,18 @@ class Closures(Pages):
         yield Request(f"{self.host}/p12", meta={"lock": threading.Lock()})
 
     def list_links(self, response: Response) -> Iterator[Any]:
-        """Request a page for a lambda, two for one item, and one whose callback waits for another."""
+        """Request a page for a lambda, two for one item, and one that is asked for again."""
         unit = self.units["p2"]
         parts: dict[str, str | None] = {}
         for link in ("/p16", "/p18"):
             yield response.follow(link, self.add_part, cb_kwargs={"parts": parts})
         yield response.follow("/p2", lambda page: self.item(page, unit, page))
-        yield Request(f"{self.host}/p4", self.both)
+        yield Request(f"{self.host}/p1", self.refused)
         yield response.follow("/p14", self.listed, meta={"list": response.selector})
+
+    def refused(self, response: Response) -> Iterator[Any]:
+        """Ask for the page again as often as Scrapy allows, then for the one whose callback waits."""
+        yield get_retry_request(response.request, spider=self) or Request(f"{self.host}/p4", self.both)
 
     def add_part(self, response: Response, parts: dict[str, str | None]) -> Iterator[Any]:
         """Add a page to an item, and yield that when it has both."""
