@@ -144,8 +144,8 @@ class Run:
             self.stats.set_value(f"gp4c/{name}", value)
         logger.info("%s", messages.opening(cycle, len(remaining)), extra=self.extra)
         if settings.skip_unchanged and cycle.hidden_data.note_code(spider, cycle.number):
-            line = "The spider was edited: in each page's next visit its callback runs, unchanged or not."
-            logger.info(line, extra=self.extra)
+            edited = "The spider was edited: each page's callback runs at its next visit, unchanged or not."
+            logger.info(edited, extra=self.extra)
         for line in (
             missing_clusters(settings, store),
             messages.other_policy(settings),

@@ -95,7 +95,9 @@ OWNERS_STATS: Final = (
     "scheduler/",
 )  # fmt: skip
 """Beginnings of statistics that the owner counts itself."""
-_JOINS: Final = {"inc_value": sum, "max_value": max, "min_value": min, "set_value": itemgetter(-1)}
+_JOINS: Final[dict[str, Callable[[list[Any]], Any]]] = {
+    "inc_value": sum, "max_value": max, "min_value": min, "set_value": itemgetter(-1),
+}  # fmt: skip
 """Method of statistics collectors -> function that makes one of two values told to it."""
 
 revision: str | None = None
