@@ -747,6 +747,8 @@ async def _open(config: FetcherConfig) -> FetcherCrawl:
         raise DontCloseSpider
 
     def is_opened() -> None:
+        crawler.signals.disconnect_all(signals.spider_idle)  # an idle spider asks at its owner
+        crawler.signals.connect(stay_open, signals.spider_idle, weak=False)
         opened.set_result(None)
 
     def take_attributes() -> None:
@@ -757,7 +759,6 @@ async def _open(config: FetcherConfig) -> FetcherCrawl:
                 if is_data or not getattr(crawler.spider, name, None):
                     setattr(crawler.spider, name, attribute)
 
-    crawler.signals.connect(stay_open, signals.spider_idle, weak=False)
     crawler.signals.connect(take_attributes, signals.spider_opened, weak=False)
     crawler.signals.connect(is_opened, signals.spider_opened, weak=False)
     crawling = asyncio.ensure_future(runner.crawl(crawler, **config.arguments))

@@ -300,6 +300,13 @@ def test_items_keep_their_downloads_while_the_crawl_closes(web: Web, tmp_path: P
     assert [json.loads(item)["stock"] for item in items_of(tmp_path)] == ["word10x0x0"]
 
 
+@pytest.mark.slow
+def test_owners_alone_ask_for_what_an_idle_spider_wants(web: Web, tmp_path: Path) -> None:
+    """A fetcher is idle from its start on; what it asked for would reach nobody."""
+    ended(crawl(web, tmp_path, 1, "Waiting"), tmp_path)
+    assert [json.loads(item)["text"].split()[0] for item in items_of(tmp_path)].count("word0x0x0") == 1
+
+
 class StoppingWeb(Web):
     """Stops the process that asks for a page, for longer than its owner waits for it."""
 
