@@ -308,7 +308,6 @@ _BITS_OF_BYTE: Final = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], ax
 )
 # NumPy 1 has no bitwise_count.
 
-
 _HAS_TEXT: Final = np.uint64(2**32)
 
 
@@ -346,7 +345,6 @@ NOT_WATCHED_REASON: Final = "its rule leaves nothing to compare"
 NEVER_TEXT: Final = ("script", "style", "noscript", "template")
 _NO_TEXT: Final = " or ".join(f"ancestor::{tag}" for tag in ("head", *NEVER_TEXT))
 _TEXTS: Final = f"/descendant::text()[normalize-space()][not({_NO_TEXT})]"  # "//" takes the square
-
 
 _OF_DOWNLOAD: Final = frozenset({
     "actions", "echoData", "experimental", "httpResponseHeaders", "networkCapture", "responseCookies",

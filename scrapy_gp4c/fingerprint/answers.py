@@ -39,7 +39,6 @@ _PDF_CLOCKS: Final = re.compile(
     rb"|<(xmp:\w*Date|xmpMM:\w*ID|pdf:\w*Date)>[^<]{0,200}</\1>"
 )
 
-
 _CSV_QUOTED: Final = re.compile(r'"[^"]*"')
 _FEED_NOISE: Final = (
     "generator",
@@ -50,7 +49,6 @@ _FEED_NOISE: Final = (
     "{http://search.yahoo.com/mrss/}starRating",
 )
 """Elements of feeds that count comments and views, or name the program."""
-
 
 _FILE_LISTS: Final = ("ListBucketResult", "EnumerationResults", "multistatus")
 """Roots of lists of files, whose days are all that they say of a new version."""

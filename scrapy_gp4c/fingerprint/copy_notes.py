@@ -40,15 +40,7 @@ from scrapy_gp4c.words import masking, normal, shingles
 
 _KNOWN_FEATURES: Final = (None, main_features, simhash_words)
 _FINGERPRINT: Final = sys.modules["scrapy_gp4c.fingerprint"]
-_RULES: Final[tuple[ModuleType, ...]] = (
-    _FINGERPRINT,
-    answers,
-    data,
-    text,
-    normal,
-    masking,
-    shingles,
-)
+_RULES: Final[list[ModuleType]] = [_FINGERPRINT, answers, data, text, normal, masking, shingles]
 _TABLES: Final = ("mask_words.toml", "date_words.json")
 _READERS: Final = ("scrapy", "w3lib", "selectolax", "lxml")
 

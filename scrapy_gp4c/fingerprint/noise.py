@@ -20,6 +20,8 @@ from selectolax.lexbor import LexborNode
 
 from scrapy_gp4c.fingerprint.data import KEY_WORD, leaves
 from scrapy_gp4c.fingerprint.text import (
+    HEADINGS,
+    MOST_LABELLED,
     OTHER_PAGES_NAME,
     SEPARATOR,
     compared_parts,
@@ -62,7 +64,6 @@ _NAME: Final = re.compile(
 )
 _STATEMENT_NAME: Final = re.compile("price|stock|avail|cart|sku|headline|ticker|market")
 _QUOTED: Final = re.compile("[-_]?quot|fortune|qotd")  # a rotating one has no number; that of a share has
-_HEADINGS: Final = frozenset(("h1", "h2", "h3", "h4", "h5", "h6", "hr", "main", "article"))
 _INLINE: Final = frozenset(
     ("-text", "a", "b", "i", "em", "span", "strong", "small", "br", "time", "q", "cite")
 )
@@ -84,7 +85,6 @@ _UNIX_VALUE: Final = re.compile(r"1[5-9]\d{8}(?:\d{3}){0,3}(?:\.\d+)?")  # 2017 
 _VERSION_KEY: Final = re.compile("version|commit|sha|hash|digest|sku|isbn|url|link|slug|name|title", re.I)
 _LONGEST_COUNTER: Final = 80
 _LONGEST_LABEL: Final = 60
-_MOST_LABELLED: Final = 40
 _LONGEST_TOPIC: Final = 1_000
 _NEAR: Final = 3
 """Words between a number and the word that says what it counts, at most."""
@@ -305,10 +305,10 @@ def _labelled(tree: _Tree, at: int) -> list[int]:
     siblings: list[int] = []
     block = None
     sibling = tree.ends[at]
-    while above >= 0 and sibling < tree.ends[above] and len(siblings) < _MOST_LABELLED:
+    while above >= 0 and sibling < tree.ends[above] and len(siblings) < MOST_LABELLED:
         tag = tree.tags[sibling]
         is_page = 3 * tree.sizes[sibling] > tree.size
-        if is_page or tag in _HEADINGS or (block not in (None, tag) and tag not in _INLINE):
+        if is_page or tag in HEADINGS or (block not in (None, tag) and tag not in _INLINE):
             break
         if tag not in _INLINE:
             block = "" if tag in _CONTAINERS else tag  # one container, or several paragraphs

@@ -244,10 +244,10 @@ _COUNT_ALONE: Final = re.compile(
     re.I,
 )
 _COUNTED_WORD: Final = re.compile(rf"{LETTERS}(?:'{LETTERS})?")
-_HEADINGS: Final = frozenset(("h1", "h2", "h3", "h4", "h5", "h6", "hr", "main", "article"))
+HEADINGS: Final = frozenset(("h1", "h2", "h3", "h4", "h5", "h6", "hr", "main", "article"))
 _LISTS: Final = frozenset(("ul", "ol", "div", "section", "table", "nav"))
 _LONGEST_AD: Final = 600
-_MOST_LABELLED: Final = 40
+MOST_LABELLED: Final = 40
 _DATES_BY_TAG: Final = _by_tag(*("strong", "b", "em", "mark", "u", "p>i", "p>span", "p>a", "dt+dd", "table"))
 _MOST_TABLES: Final = 50
 _MOST_ROWS: Final = 2000
@@ -722,7 +722,7 @@ def _mark_named(node: LexborNode) -> None:
     if naming.states and node.tag not in _ROOTS:
         node.insert_before(f" {naming.states} ")
     elif naming.is_line:
-        nodes = islice(node.traverse(include_text=True), _MOST_LABELLED)
+        nodes = islice(node.traverse(include_text=True), MOST_LABELLED)
         for part in [one for one in nodes if one.tag == "-text"]:
             if _COUNTER_OF_LINE.fullmatch(part.text_content or "") is not None:
                 _mark_clock(part)
@@ -732,19 +732,12 @@ def _mark_named(node: LexborNode) -> None:
 
 def _is_inside(node: LexborNode, ids: set[int], known: dict[int, bool]) -> bool:
     """Whether an element stands in one of these; what is known of parents bounds the time."""
-    path = []
+    path: list[int] = []
     parent = node.parent
-    answer = False
-    while parent is not None:
-        identity = parent.mem_id
-        if identity in ids:
-            answer = True
-            break
-        if identity in known:
-            answer = known[identity]
-            break
-        path.append(identity)
+    while parent is not None and parent.mem_id not in ids and parent.mem_id not in known:
+        path.append(parent.mem_id)
         parent = parent.parent
+    answer = parent is not None and (parent.mem_id in ids or known[parent.mem_id])
     known.update(dict.fromkeys(path, answer))
     return answer
 
@@ -903,7 +896,7 @@ def _labelled(label: LexborNode, is_ad: bool) -> list[LexborNode]:
         heading = above
     parts: list[LexborNode] = []
     sibling, block = heading.next, ""
-    while sibling is not None and len(parts) < _MOST_LABELLED and sibling.tag not in _HEADINGS:
+    while sibling is not None and len(parts) < MOST_LABELLED and sibling.tag not in HEADINGS:
         text = sibling.text(strip=True)
         if text:
             if sibling.tag == "-text" or (parts and (block in _LISTS or sibling.tag != block)):
@@ -1093,7 +1086,6 @@ def without_scripts(html: str) -> str:
 
 
 _SCRIPT: Final = re.compile(r"<(script|style)\b[^>]{0,2000}>")
-
 
 _BYTE_OF_SIGN: Final = {
     ord(sign): byte for byte in range(0x80, 0xA0) for sign in bytes([byte]).decode("cp1252", "ignore")

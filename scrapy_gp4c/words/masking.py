@@ -471,10 +471,7 @@ def mask(text: str) -> str:
         if not room:
             break
     pieces.append(text[done:])
-    masked = "".join(pieces)
-    if MASK not in masked:
-        return masked
-    *before, behind = masked.split(MASK)
+    *before, behind = "".join(pieces).split(MASK)
     return _RUN.sub(MASK, MASK.join((*map(_without_day, before), behind)))
 
 
@@ -501,9 +498,8 @@ def is_moment(text: str) -> bool:
     words = [token for token in tokens if not token.isdigit()]
     if not words:
         return _SHORT_DATE.fullmatch(text.strip()) is not None
-    has_number = len(words) < len(tokens)
     return _MOMENT_WORDS.issuperset(words) and (
-        has_number or not RECENT.isdisjoint(words) or " ".join(words) in RECENT
+        len(words) < len(tokens) or not RECENT.isdisjoint(words) or " ".join(words) in RECENT
     )
 
 

@@ -19,25 +19,20 @@ from scrapy_gp4c.words.masking import (
 MAX_GROWN_CHARACTERS: Final = 2**20
 """Length up to which a text may grow by normalising: one sign may become 18."""
 
-
 # Scripts written without spaces between words: Thai, Lao, Myanmar, Khmer, kana, Han.
 _UNSPACED: Final = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
 
-
 # Sorting n combining marks in a row takes n^2 steps. UAX #15, section 13, divides runs of more than 30; that
 # would change pages with stacked marks ("Zalgo"), and 128 bound the time as well.
 MAX_MARKS: Final = 128
 
-
 _JOINER: Final = "\u034f"  # combining grapheme joiner: no mark is sorted across it
-
 
 # No mark is a letter or digit, but for two of half width. What else is caught (a line of dashes) stays.
 # One class of its own to begin with: ASCII is passed over fast.
 _PERHAPS_MARKS: Final = re.compile(rf"[^\x00-\x7f](?:[^\w\x00-\x7f]|[\uff9e\uff9f]){{{MAX_MARKS},}}+")
-
 
 CODE_FORM: Final = "\x06"
 """Sign before a word for the case and indentation of a page's code."""
@@ -93,7 +88,6 @@ _TWINS: Final = {
     "៖": ":",
 }
 """Typographic signs and their plain twins."""
-
 
 _MOMENT: Final = re.compile(f"{CLOCK_BEGIN}[^{CLOCK_BEGIN}{CLOCK_END}]*+{CLOCK_END}")
 _NO_SIGNS: Final = str.maketrans("", "", "".join(_SIGNS))
