@@ -115,6 +115,7 @@ def test_the_next_run_crawls_with_the_promoted_function(recorded: Path, tmp_path
     assert second.sha256 not in (None, first.sha256)
 
 
+@pytest.mark.slow
 def test_a_store_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From a live crawl at random with a panel, to the file that the next cycle crawls with."""
     truth = models.generate("brdc12-like", 800, 20, 1)

@@ -153,13 +153,14 @@ def test_a_cycle_of_what_this_version_does_not_know_is_one_error(
     assert missing in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "slow_pages"),
     [
         ("db(d=0, in_flight=3)", 24),
-        pytest.param("db(d=0, in_flight=3)", 0, marks=pytest.mark.slow),
-        pytest.param("gsb(level='directory', sample=4)", 0, marks=pytest.mark.slow),
-        pytest.param("rounds(rounds=3, sample=0.4)", 0, marks=pytest.mark.slow),
+        ("db(d=0, in_flight=3)", 0),
+        ("gsb(level='directory', sample=4)", 0),
+        ("rounds(rounds=3, sample=0.4)", 0),
     ],
 )
 def test_kill_9_while_samples_are_out(policy: str, slow_pages: int, web: Web, worker: Worker) -> None:

@@ -607,7 +607,8 @@ def test_all_terminals_are_those_that_the_history_can_replay():
     assert {"near_site", "t", "X"} < {*fitting}
 
 
-@pytest.mark.parametrize("front", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("front", [False, True])
 def test_everything_is_replayed_under_the_policy(front):
     """Fitness, selection and tables: a policy that looks at what it found gives other values than top_k."""
     policy = "tests.support.policies.siblings"
