@@ -151,16 +151,18 @@ def _chunks(body: bytes, limit: int) -> Iterator[bytes]:
 
 def _unpacked(body: bytes) -> Iterator[bytes]:
     """Unpacked parts of a gzip file, each at most a chunk long: a bomb is never held as a whole."""
-    packed = body
-    while packed.startswith(GZIP_MAGIC):
+    position = 0
+    while body.startswith(GZIP_MAGIC, position):
         stream = zlib.decompressobj(wbits=31)
         while not stream.eof:
+            if not (packed := stream.unconsumed_tail):
+                packed = body[position : position + CHUNK_BYTES]  # each member costs a copy of what is left
+                position += len(packed)
             chunk = stream.decompress(packed, CHUNK_BYTES)
-            packed = stream.unconsumed_tail
             if not (chunk or packed or stream.eof):
                 raise _Full("it lacks its end")
             yield chunk
-        packed = stream.unused_data  # a further member, or padding
+        position -= len(stream.unused_data)  # to a further member, or padding
 
 
 def as_utf8(body: bytes) -> bytes:
