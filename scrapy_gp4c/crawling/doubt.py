@@ -339,18 +339,14 @@ class SharedTexts:
         halved = {text.page.copy: text.page for text in texts if text.is_halved and new.is_halved}
         return NearPages(pages, from_far, halved)
 
-    def note_unchanged(self, request: Request, copy: Changed) -> Doubt:
-        """Note that a page still has its text: others that came to this text before did so by mistake."""
-        site, pages = site_of(request), self.unchanged
+    def to_take_back(self, site: str, copy: Changed) -> list[Changed]:
+        """Changed pages that have an unchanged page's text, and came to it by mistake."""
         text = site, copy.copy
-        pages[text] = copy.page if pages.get(text, copy.page) == copy.page else None
-        if len(pages) > MAX_SHARING:
-            del pages[next(iter(pages))]
-        sharing = self.sharing.get(text)
-        if sharing is None or pages[text] is None or unpack(copy.notes).words < MIN_WORDS:
-            return NO_DOUBT
-        strangers = {page.copy: page for page in sharing.values() if self._is_of_another(*text, page)}
-        return Doubt(None, taken_back=self._to_take_back(strangers, copy.page))
+        if self.unchanged.get(text) is None or unpack(copy.notes).words < MIN_WORDS:
+            return []
+        sharing = self.sharing[text].values()
+        strangers = {page.copy: page for page in sharing if self._is_of_another(*text, page)}
+        return self._to_take_back(strangers, copy.page)
 
     def _is_of_another(self, site: str, fingerprint: int, changed: Changed) -> bool:
         """Whether just one other page has a text, and none has the one before, as of a page of news."""

@@ -20,7 +20,7 @@ from twisted.internet.defer import Deferred
 
 from scrapy_gp4c.crawling.admission import FROM_CACHE, NO_DOWNLOAD, log_first
 from scrapy_gp4c.crawling.cycle import Cycle, Refusal, VisitInfo, retry_after
-from scrapy_gp4c.crawling.doubt import NO_DOUBT, OTHER_LANGUAGE, Changed, Doubt, SharedTexts
+from scrapy_gp4c.crawling.doubt import MAX_SHARING, NO_DOUBT, OTHER_LANGUAGE, Changed, Doubt, SharedTexts
 from scrapy_gp4c.crawling.fetched import FetchedResponse, Judgement, KnownCopy, NotFetchedError
 from scrapy_gp4c.crawling.hidden_data import different_part, header_sum
 from scrapy_gp4c.crawling.hints import PageClaims
@@ -733,8 +733,18 @@ def known_judgement(
     is_same, notes = known_fingerprint(watched.response, watched.features, copy.fingerprint, copy.notes)
     if not is_same:
         return None
-    doubt = texts.note_unchanged(request, Changed(copy.page, copy.fingerprint, copy.notes))
+    doubt = _doubt_of_unchanged(request, Changed(copy.page, copy.fingerprint, copy.notes), texts)
     return Judgement(PageReading(copy.fingerprint), is_known=True, doubt=doubt, notes=notes)
+
+
+def _doubt_of_unchanged(request: Request, copy: Changed, texts: SharedTexts) -> Doubt:
+    """Note that a page still has its text: others that came to this text before did so by mistake."""
+    site, pages = site_of(request), texts.unchanged
+    text = site, copy.copy
+    pages[text] = copy.page if pages.get(text, copy.page) == copy.page else None
+    if len(pages) > MAX_SHARING:
+        del pages[next(iter(pages))]
+    return Doubt(None, taken_back=texts.to_take_back(site, copy)) if text in texts.sharing else NO_DOUBT
 
 
 def judge(
@@ -770,7 +780,7 @@ def judge(
         if doubt.reason is not None:
             return Judgement(reading, doubt=doubt)
         if before is not None and not is_changed(reading.fingerprint, before.copy, copy.distance_bits):
-            doubt = texts.note_unchanged(request, before)
+            doubt = _doubt_of_unchanged(request, before, texts)
     reading, notes = compared(
         watched.response,
         reading,
