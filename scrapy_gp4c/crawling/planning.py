@@ -271,7 +271,8 @@ def classify_pages(
 
     ``left_alone``: keys of sites without a visit.
     """
-    is_left_alone = np.isin(known.directories()["site"], left_alone)
+    sites = known.directories()["site"] if left_alone.size else left_alone
+    is_left_alone = np.isin(sites, left_alone)
     promises = [np.empty(0, PROMISED_PAGE)]
     due: dict[int, list[Pages]] = {PANEL: [], WARMUP: [], NEW: []}
     rankable, hubs = [np.empty(0, np.bool_)], [np.empty(0, np.bool_)]

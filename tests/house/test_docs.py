@@ -174,7 +174,7 @@ FACTS: Final = {
     r"Python (3\.\d+) or newer": {"README.md", "docs/tutorial.md"},
     r"(?<=its visits \| )\d+|\d+(?= bytes of disk a page)": {"README.md", "docs/code/store.md"},
     r"(?<=Each visit to a page takes )\d+|\d+(?= bytes a further visit)": {"README.md", "docs/code/store.md"},
-    r"(?<=first request \| 0\.\d\d s \| )0\.\d+|(?<=in )0\.\d+(?= s and)": {
+    r"(?<=first request \| 0\.\d\d s \| )\d\.\d+|(?<=in )\d\.\d+(?= s and)": {
         "README.md",
         "docs/code/store.md",
     },
