@@ -95,4 +95,5 @@ def test_popularity_by_links_is_page_rank_with_the_finders() -> None:
 def test_popularity_is_the_logarithm_from_0_to_10() -> None:
     """Zeros are least popular; where all others are equal, so are they."""
     assert groupings.popularity_of(np.array([1.0, 10.0, 100.0, 0.0, 1e10])).tolist() == [0, 1, 2, 0, 10]
+    assert groupings.popularity_of(np.array([0.01, 1.0, 0.0, 100.0])).tolist() == [0, 5, 0, 10]
     assert groupings.popularity_of(np.array([3.0, 0.0, 3.0])).tolist() == [0, 0, 0]

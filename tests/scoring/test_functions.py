@@ -17,6 +17,7 @@ from scrapy_gp4c.scoring.functions import (
     is_dotted,
     load,
     of_expression,
+    recorded,
     score_argument,
 )
 from scrapy_gp4c.scoring.named import NAMED
@@ -217,3 +218,12 @@ def test_the_command_line_of_the_process_is_taken() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, "--score", "-t*X"], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("-t*X\n", "")
+
+
+def test_a_recorded_function_is_the_configured_one_of_the_same_formula() -> None:
+    """A dotted path is taken from the settings alone; another formula is read anew."""
+    configured = load("tests.scoring.test_functions.half_of_x")
+    assert recorded(configured.formula, configured) is configured
+    assert recorded("t * X", configured).formula == "t * X"
+    with pytest.raises(ScoreError, match="only settings may name"):
+        recorded("tests.scoring.test_functions.other", configured)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrapy_gp4c.scoring import hints, terminals
+from scrapy_gp4c.scoring import hints, rates, terminals
 from scrapy_gp4c.scoring.functions import load
 
 SITEMAP, FEED = 0, 1
@@ -243,3 +243,10 @@ def test_ages_are_trusted_as_far_as_rates_follow_them(truthful: bool) -> None:
     values = terminals.compute(("rate", "hint_rate"), made, 5)
     error = {name: np.abs(np.log(value / rates_of)).mean() for name, value in values.items()}
     assert error["hint_rate"] < error["rate"] if truthful else error["hint_rate"] < error["rate"] * 1.01
+
+
+def test_trust_of_ages_is_the_probability_of_their_log_odds() -> None:
+    """Sums of evidence are in whole units of `rates.UNIT`."""
+    log_odds = np.array([-1.0, 0.0, 2.0])
+    evidence = np.rint(log_odds / rates.UNIT).astype(np.int64)
+    assert hints.trust_of_ages(evidence) == pytest.approx(1 / (1 + np.exp(-log_odds)))
