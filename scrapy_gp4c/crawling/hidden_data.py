@@ -146,8 +146,9 @@ def _attribute_sums(spider: Spider) -> dict[str, int]:
 def _code_sum(spider: Spider) -> int:
     """Checksum of a spider's modules, without comments, and of which links it follows; 0: not known."""
     kinds = [kind for kind in type(spider).__mro__ if not kind.__module__.startswith(("builtins", "scrapy."))]
+    modules = dict.fromkeys(kind.__module__ for kind in kinds)
     try:
-        sources = [inspect.getsource(sys.modules[kind.__module__]) for kind in kinds]
+        sources = [inspect.getsource(sys.modules[module]) for module in modules]
         trees = [ast.dump(ast.parse(source)) for source in sources]
     except (OSError, TypeError, SyntaxError, KeyError):
         return 0

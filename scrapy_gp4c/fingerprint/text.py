@@ -332,7 +332,7 @@ class _Markup(NamedTuple):
     tags: frozenset[str]
     """Names of its elements."""
     attributes: frozenset[bytes]
-    """Those of `_ATTRIBUTES` that elements may have."""
+    """Attributes of its elements, of `_ATTRIBUTES`; some may stand in texts alone."""
 
     @classmethod
     def of(cls, source: bytes) -> "_Markup":
@@ -928,7 +928,7 @@ def _notices(document: LexborNode) -> Iterator[LexborNode]:
 
 
 class _Naming(NamedTuple):
-    """What the classes of an element, or its id, say of it."""
+    """Meaning of the classes or the id of an element."""
 
     reason: str | None
     """Reason to leave it out."""

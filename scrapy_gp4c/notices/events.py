@@ -67,7 +67,7 @@ Diff = Callable[[int, int, int], "tuple[str, ...] | None"]
 
 
 class EventSource(NamedTuple):
-    """What an event says of its crawl, beside the visit itself."""
+    """Crawl of an event: what a message tells besides the visit."""
 
     store: Store
     spider: str

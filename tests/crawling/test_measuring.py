@@ -396,11 +396,11 @@ def test_a_replay_of_the_same_texts_plans_what_the_crawl_does(
 
 KILLS = int(os.environ.get("GP4C_KILLS", "12"))
 KILLED_PAGES, KILLED_CYCLES = 30, 4
-KILLED_WORDS = "apple birch cedar daisy elder fern grape hazel".split()  # noqa: SIM905
+KILLED_WORDS = ["apple", "birch", "cedar", "daisy", "elder", "fern", "grape", "hazel"]
 
 
 def said() -> list[list[str]]:
-    """What all pages say in every cycle."""
+    """Texts of all pages in every cycle."""
     rng = np.random.default_rng(4)
     rows = [[" ".join(rng.choice(KILLED_WORDS, 12)) for _ in range(KILLED_PAGES)]]
     for _ in range(1, KILLED_CYCLES):
@@ -417,7 +417,7 @@ SMALLER = SMALL._replace(commit_visits=4)
 
 @pytest.fixture
 def refits_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What gains are measured by is learnt anew within the few cycles of a test."""
+    """The model that gains are measured by is learned anew within the few cycles of a test."""
     monkeypatch.setattr(measuring, "REFIT_CYCLES", 2)
 
 

@@ -302,8 +302,8 @@ def test_with_many_cycles_they_are_the_known_optimum() -> None:
     """Within 1% of the Lagrange solution; a page that changes all the time is left alone."""
     rates = np.array([0.05, 0.1, 0.4, 1.0, 50.0])
     result = allocate_visits(rates, np.ones(5), 1, 2_000) / 2_000
-    wanted = allocate(REGULAR_FRESHNESS, rates, 1.0)
-    objective = [current_share(x, rates).sum() for x in (result, wanted)]
+    expected = allocate(REGULAR_FRESHNESS, rates, 1.0)
+    objective = [current_share(x, rates).sum() for x in (result, expected)]
     assert objective[0] == pytest.approx(objective[1], rel=0.01)
     assert result[-1] == 0.0
 
@@ -329,20 +329,20 @@ def test_slots_shift_as_little_as_the_linear_program(counts: list[int], budget: 
     for row in rows:
         assert len(set(row.tolist())) == len(row)
     assert np.bincount(np.concatenate(rows), minlength=len(visits)).tolist() == counts
-    wanted = [
+    expected = [
         int(np.clip(np.ceil((j - phase[p]) * cycles / x), 1, cycles))
         for p, x in enumerate(counts)
         for j in range(1, x + 1)
     ]
-    if not wanted:
+    if not expected:
         return
-    cost = np.abs(np.array(wanted)[:, None] - np.arange(1, cycles + 1)).ravel()
-    n = len(wanted)
+    cost = np.abs(np.array(expected)[:, None] - np.arange(1, cycles + 1)).ravel()
+    n = len(expected)
     each = np.kron(np.eye(n), np.ones(cycles))
     in_cycle = np.kron(np.ones(n), np.eye(cycles))
     least = linprog(cost, A_ub=in_cycle, b_ub=np.full(cycles, budget), A_eq=each, b_eq=np.ones(n)).fun
     made = np.cumsum([len(row) for row in rows])
-    shift = np.abs(made - np.cumsum(np.bincount(wanted, minlength=cycles + 1)[1:])).sum()
+    shift = np.abs(made - np.cumsum(np.bincount(expected, minlength=cycles + 1)[1:])).sum()
     assert shift == pytest.approx(least, abs=1e-6)
 
 
@@ -375,8 +375,9 @@ def test_what_is_left_over_goes_by_age(planned: list[int], last: list[int], budg
     """The planned pages first; then those that have waited longest, none twice."""
     pages = baselines.with_oldest(np.array(planned, np.int64), np.array(last), budget).tolist()
     assert pages[: len(planned)] == planned
-    rest = pages[len(planned) :]
-    assert rest == sorted(set(range(10)) - set(planned), key=lambda page: (last[page], page))[: len(rest)]
+    oldest = pages[len(planned) :]
+    by_age = sorted(set(range(10)) - set(planned), key=lambda page: (last[page], page))
+    assert oldest == by_age[: len(oldest)]
     assert len(set(pages)) == len(pages) == budget
 
 

@@ -307,7 +307,7 @@ def by_definition(store: Store) -> NewPages:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_crawls_of_growing_webs(seed: int, store_path: Path) -> None:
-    """Of the pages that a planner's crawl has found, everything is as page by page from its log."""
+    """A report of new pages is equal to one made page by page from the log of the crawl."""
     crawl_growing(store_path, random_web(seed), {"GP4C_BUDGET": 0.2, "GP4C_WARMUP_VISITS": 1})
     with Store(store_path, readonly=True) as store:
         counts, wanted = read_new_pages(store), by_definition(store)

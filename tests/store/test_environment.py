@@ -607,7 +607,7 @@ def test_json_is_read_as_python_reads_it(content: object, places: list[int], byt
 
 
 def what_comes_of(read: Callable[[bytes], Any], raw: bytes) -> tuple[type, str]:
-    """What a reader returns, to the sign of a zero, or raises."""
+    """Type and text of what a reader returns, to the sign of a zero, or raises."""
     try:
         result = read(raw)
     except ValueError as error:
@@ -674,7 +674,7 @@ def varied(path: Path) -> Path:
 
 
 def read_all(path: Path) -> Iterator[Any]:
-    """What a crawl and commands would read."""
+    """All records of a store that a crawl and commands read."""
     with Store(path, readonly=True) as store:
         yield [store.find(key(number)) for number in range(100)]
         yield store.requests(range(store.pages))

@@ -169,7 +169,7 @@ def some(dtype: np.dtype) -> np.ndarray:
 
 
 def test_shadows_are_kept_for_two_cycles(tmp_path: Path) -> None:
-    """Those of the cycle before stay; older ones and those of other cycles are none."""
+    """Shadows of the cycle before stay; older ones, and those of other cycles, are gone."""
     with Store(tmp_path) as store:
         for cycle in (1, 2, 3):
             store.keep_shadows(cycle, some(SHADOW)[: 3 - cycle])

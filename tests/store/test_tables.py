@@ -147,7 +147,7 @@ def test_forgetting_pages_keeps_the_weights_of_the_others(tmp_path: Path) -> Non
 
 
 def test_a_repair_keeps_weights(tmp_path: Path) -> None:
-    """Of a sound store; of one that lost the request of a page, those of the others; noted ones too."""
+    """A sound store keeps all weights; one that lost the request of a page keeps those of the others."""
     expected = filled(tmp_path / "s")
     with Store(tmp_path / "s", sizes=SMALL) as store:
         store.begin_cycle({"started": 5.0})
@@ -264,7 +264,7 @@ def test_an_export_keeps_all_of_it(batch: int, claims_of_seven: Path, tmp_path: 
 
 
 def test_a_repair_keeps_all_of_it(with_claims: Path) -> None:
-    """Of a sound store."""
+    """A sound store keeps all claims."""
     before = claimed_content(with_claims)
     done = recover(with_claims, SMALL, lambda request: numbered_page(request)[0])
     assert done.lost == []
@@ -272,7 +272,7 @@ def test_a_repair_keeps_all_of_it(with_claims: Path) -> None:
 
 
 def test_old_claims_go_with_old_visits(with_claims: Path) -> None:
-    """What they did to columns and counts stays."""
+    """Columns and counts that old claims have changed stay as they are."""
     columns, claims, trust = claimed_content(with_claims)
     with Store(with_claims) as store:
         store.keep_visits(2)
