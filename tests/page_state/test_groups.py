@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_gp4c.page_state.groups import (
+    GROUP,
     GROUP_VISITS,
     NO_VISITS,
     PREFIXES,
@@ -17,6 +18,7 @@ from scrapy_gp4c.page_state.groups import (
     add_up,
     count_visits,
     directories,
+    in_scope,
     place_of_url,
 )
 
@@ -211,3 +213,18 @@ def test_directories_are_of_the_sites_that_their_keys_name(keys: list[int]) -> N
     of_key = dict(zip(keys, known.site.tolist(), strict=True))
     assert [of_key[key] for key in keys] == known.site.tolist()
     assert sorted(of_key.values()) == list(range(known.sites))
+
+
+@pytest.mark.parametrize(
+    ("prefix", "inside"),
+    [
+        ("", [True, True, True, False]),
+        ("a/", [False, True, True, False]),
+        ("a/b/", [False, False, True, False]),
+    ],
+)
+def test_what_is_below_a_path_is_of_its_site_alone(prefix: str, inside: list[bool]) -> None:
+    """Without a path, all directories of the site are."""
+    places = [Place("h", ""), Place("h", "a/"), Place("h", "a/b/"), Place("other", "a/b/")]
+    numbered = np.array([place.keys() for place in places], GROUP)
+    assert in_scope(numbered, "h", prefix).tolist() == inside
