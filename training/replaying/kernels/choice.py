@@ -33,10 +33,10 @@ from training.replaying.kernels.memory import (
 
 @inner
 def foremost(scores, sizes, k, orders):
-    """Slots of the k pages with the highest scores, and of those that tie with the last: best first.
+    """Slots with the highest scores that together hold `k` pages, best first, and all that tie with the last.
 
-    `k`: at least 1. `sizes`: pages by slot; empty slots are left out, equal ones in order. `orders`: int64
-    ``[2, slots]``, overwritten; the result is a part of it.
+    `k`: at least 1. `sizes`: number of pages by slot; empty slots are left out. `orders`: int64 ``[2,
+    slots]``, overwritten; the result is a view of it.
     """
     heap = orders[0]
     order = orders[1]
@@ -60,7 +60,7 @@ def foremost(scores, sizes, k, orders):
 
 @inner
 def _sink(heap, n, at, scores):
-    """Let an entry of `heap[:n]` sink below those that come before it."""
+    """Move the slot at `at` of the heap `heap[:n]` down, below all slots of higher score."""
     slot = heap[at]
     while True:
         child = 2 * at + 1
@@ -113,10 +113,10 @@ def label_by_choice(scores, sizes, k, labels, chosen, lengths, orders):
 
 @inner
 def choose(cycle, order, scores, salt, drawn, facts, slots, work):
-    """Choose the k pages of a cycle: runs, class by class.
+    """Choose the k pages of a cycle, and write them to `Work.picked` in runs, one for each slot.
 
-    `order`: result of `foremost`; slots of equal score are one class of ties, within which draws (or page
-    numbers) decide. `drawn`: pages in drawn order, as far as known.
+    `order`: result of `foremost`. Slots of equal score are one class of ties: within it the random order of
+    the cycle decides, or that of page numbers. `drawn`: the first pages of that random order.
     """
     sizes = work.sizes
     runs = work.runs
@@ -221,7 +221,10 @@ def _select(members, position, need, salt, facts, slots, work):
 
 @inner
 def _walk(cycle, members, need, drawn, facts, slots, work):
-    """Gather pages of the slots `members` in drawn (or page) order; False if `drawn` is too short."""
+    """Gather the first `need` pages of the slots `members` from `drawn`, or by page number.
+
+    False if `drawn` ends before that.
+    """
     group_of = work.group_of
     gathered = work.gathered
     from_slot = work.from_slot
@@ -259,7 +262,7 @@ def _walk(cycle, members, need, drawn, facts, slots, work):
 
 @flat
 def _spread(n, slots, work):
-    """Put the gathered pages of a walk into the runs of their slots, which begin at `TAKEN`."""
+    """Write the pages that `_walk` gathered to the runs of their slots, which begin at `TAKEN`."""
     picked = work.picked
     rank_of = work.rank_of
     gathered = work.gathered
@@ -275,7 +278,7 @@ def _spread(n, slots, work):
 
 @flat
 def _track(slot, slots, work):
-    """Keep `Work.group_of` for a slot from now on."""
+    """Note in `Work.group_of` which pages a slot holds; it is kept up to date from now on."""
     if not work.sizes[TRACKING]:
         work.sizes[TRACKING] = True
         work.group_of[:] = NOWHERE
@@ -287,14 +290,14 @@ def _track(slot, slots, work):
 
 @inner
 def _forget(pages, group_of):
-    """Clear `Work.group_of` of pages that leave a tracked slot."""
+    """Clear `group_of` of `pages`, which leave a tracked slot."""
     for page in pages:
         group_of[page] = NOWHERE
 
 
 @inner
 def clean(slot, slots, arena, group_of):
-    """Remove the pages that left from the list of a slot."""
+    """Shorten the list of a slot to the pages that are still in it, by `group_of`."""
     write = np.uint64(slots[START, slot])
     stop = write + np.uint64(slots[COUNT, slot])
     i = write
@@ -308,7 +311,7 @@ def clean(slot, slots, arena, group_of):
 
 @inner
 def _compact(slots, work):
-    """Remove unused entries from the arena."""
+    """Move the lists of all slots together, so that the arena has room at its end."""
     arena = work.arena
     gathered = work.gathered
     at = np.int64(0)

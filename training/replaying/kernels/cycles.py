@@ -1,6 +1,7 @@
-"""Compiled loops of a cycle: they order and choose the groups, visit pages, and regroup these.
+"""Compiled loops of a cycle: they choose groups of pages by score, visit their pages, and regroup these.
 
-The order of groups that decided a cycle is kept as a trail, see `training.replaying.grouped`.
+A *trail* is the record of one replay: the order of the groups that decided each cycle. A function that orders
+them alike repeats the replay, see `training.replaying.grouped`.
 """
 
 # Compiled code: numba infers the types, which mypy cannot follow.
@@ -29,21 +30,23 @@ from training.replaying.kernels.memory import (
 from training.replaying.kernels.visits import visit
 
 CHOSEN, LIVE, FIRST = range(3)
-"""Entries of a cycle of a trail: number of foremost groups, number of groups, then rows of their states.
+"""Places in the record of a cycle: number of chosen groups, number of groups, then one row for each group.
 
-The foremost ones come first and in order. A row that ties with the one before is written as ``-1 - row``.
+A row is the place of a group's state in the scores. Rows of chosen groups come first, best first; one that
+ties with the row before is written as ``-1 - row``.
 """
 LEAVES, CHILD, NEXT, LINKS = range(4)
-"""Rows by trail; -1: there is none.
+"""Links of a trail in the tree of trails: cycle in which it leaves its parent, its last child, next sibling.
 
-The cycle in which it leaves its parent, its last branch, and the branch of its parent before it.
+A trail shares the cycles before it leaves with its parent. -1: there is none.
 """
 
 
 @inner
 def write_prefix(order, others, row_of, scores, trail):
-    """Write a cycle of a trail. `order`: result of `foremost`, `others`: the slots of all other groups.
+    """Write the order of the groups in a cycle to its record `trail`, as `FIRST` describes it.
 
+    `order`: slots of the chosen groups, best first (`foremost`); `others`: slots of all other groups;
     `row_of`, `scores`: by slot. `trail`: int16 ``[FIRST + groups]``; for more groups `LIVE` is -1.
     """
     live = order.size + others.size
@@ -62,11 +65,12 @@ def write_prefix(order, others, row_of, scores, trail):
 
 @outer
 def follow(scores, rows, starts, links):
-    """Trail that agrees longest with the `scores` of a function, by row, and the cycles of agreement.
+    """Find the recorded replay (trail) whose choices a function would repeat for the most cycles.
 
-    `rows`: all trails, as `write_prefix` writes them. `starts[trail, cycle]`: start of a cycle in `rows`,
-    from the one on in which the trail leaves its parent. `links`: int32 ``[LINKS, trails]``. All branch off
-    the first.
+    Returns the number of the trail, and that of cycles. `scores`: scores of the function by row.
+    `rows`: records of all trails, see `write_prefix`; `starts[trail, cycle]`: place in `rows` where a cycle
+    of a trail begins, from the cycle on in which the trail leaves its parent. `links`: int32 ``[LINKS,
+    trails]``; trail 0 is the root of the tree.
     """
     path = 0
     cycle = _agreed(scores, rows, starts[0], np.int64(0))
@@ -88,7 +92,7 @@ def follow(scores, rows, starts, links):
 
 @inner
 def _agreed(scores, rows, starts, cycle):
-    """Cycles up to which a function agrees with a trail, given that it does before `cycle`."""
+    """First cycle from `cycle` on in which a function orders the groups unlike the trail."""
     while cycle < starts.size:
         begin = starts[cycle] + FIRST
         chosen = begin + rows[starts[cycle] + CHOSEN]
@@ -109,10 +113,10 @@ def _agreed(scores, rows, starts, cycle):
 
 @flat
 def advance(cycle, order, scores, salt, drawn, facts, slots, work, counts, used):
-    """Choose and visit the pages of a cycle; `order`: result of `foremost` for `scores`, of every slot in
-    use.
+    """Choose and visit the pages of a cycle, and write to `used` the moves that any page makes.
 
-    Returns the number of moves of pages, written to `used`.
+    A move is a run (the chosen pages of one slot) with one of the two outcomes: number ``2 * run + outcome``.
+    Returns the number of moves. `order`: result of `foremost` for `scores`, by slot.
     """
     choose(cycle, order, scores, salt, drawn, facts, slots, work)
     visit(cycle, salt, facts, slots, work, counts)
@@ -128,10 +132,10 @@ def advance(cycle, order, scores, salt, drawn, facts, slots, work, counts, used)
 def replay_cycle(
     cycle, scores, salt, drawn, facts, slots, work, counts, used, keys, orders, states, after, begin
 ):
-    """Replay a cycle whose states are not listed; `scores`: of every slot in use.
+    """Replay one cycle from the score of every slot; for functions whose states cannot be listed before.
 
-    `after`: states after visits without a change, then after those with one, of the slots from number `begin`
-    on; empty where groups are not needed. `states`: see `settle`. Scratch: `used`, `keys`, `orders`.
+    `after`: state of each slot, from number `begin` on, after a visit without a change, then after one with a
+    change; empty where nobody asks for the groups. `states`: see `settle`. Scratch: `used`, `keys`, `orders`.
     """
     order = foremost(scores, slots[COUNT], facts.k, orders)
     moved = advance(cycle, order, scores, salt, drawn, facts, slots, work, counts, used)
@@ -168,9 +172,9 @@ def replay_states(
     by_slot,
     trail,
 ):
-    """Replay the scored cycles from number `done` up to `stop` with the scores of every state known.
+    """Replay the scored cycles from number `done` up to `stop`, where the score of every state is known.
 
-    Returns the cycles done: fewer than `stop` if it needs more slots.
+    Returns the number of cycles done: fewer than `stop` if more slots are needed.
 
     `after[s, o]`: state after a visit with outcome o in state s; `scores[score_at[s] + t - 1]`: its score t
     cycles after the last visit (not `aged`: `scores[score_at[s]]` for all t). `state_of`: int64 ``[1,
@@ -208,10 +212,10 @@ def replay_states(
 
 @flat
 def settle(cycle, used, keys, states, slots, work):
-    """Put the visited pages into new groups, merging moves that end in equal state.
+    """Put the visited pages into new groups: one slot for all moves that end in equal state.
 
-    `used`: moves of pages; `keys[:, u]`: state after move `used[u]`, as int64 bits. `states[:, slot]` becomes
-    the state of each new group. There must be room for as many slots as moves.
+    `used`: moves, as `advance` writes them; `keys[:, u]`: state after move `used[u]`, as int64 bits.
+    `states[:, slot]` becomes the state of each new group. There must be room for as many slots as moves.
     """
     sizes = work.sizes
     runs = work.runs
@@ -266,7 +270,7 @@ def settle(cycle, used, keys, states, slots, work):
         slot = new_slots[g]
         slots[START, slot] = tail
         slots[COUNT, slot] = 0
-        # One entry more than pages: `_part` writes one too far.
+        # One entry more than pages: `_append_runs` writes one too far.
         tail += slots[LENGTH, slot] + 1
     sizes[TAIL] = tail
     _append_runs(slots, work)
@@ -274,7 +278,7 @@ def settle(cycle, used, keys, states, slots, work):
 
 @inner
 def _append_runs(slots, work):
-    """Append the pages of every run to the lists of the groups of their outcomes."""
+    """Append each visited page to the list of its new group, `Work.target` of its run and outcome."""
     runs = work.runs
     moves = work.moves
     target = work.target
