@@ -176,7 +176,7 @@ SLACK: Final = 4096
 
 
 class PageStates(Mapping[str, Array]):
-    """State columns of P pages by name, each ``[P]``, kept as N distinct states."""
+    """State columns of P pages by name, each ``[P]``; stored once for each of N distinct states."""
 
     def __init__(self, state: Mapping[str, Array], number: npt.NDArray[Any]) -> None:
         """``state``: columns of the first states, ``[N]``; ``number``: state of each page, ``[P]``."""
@@ -438,11 +438,11 @@ class GroupWindow:
             self._add(self._sums, self._finished.pop(), -1.0)
 
     def window(self, level: GroupLevel) -> Sums:
-        """Sums over all cycles of the window, ``[G or S]``; read-only, valid until the next visits."""
+        """Sums over all cycles of the window by directory ``[G]`` or site ``[S]``, until the next visits."""
         return self._sums[level]
 
     def this_cycle(self, level: GroupLevel) -> Sums:
-        """Sums over the current cycle, ``[G or S]``."""
+        """Sums over the current cycle by directory or site, ``[G]`` or ``[S]``."""
         sums = self._zeros()
         self._add(sums, self._now)
         return sums[level]
@@ -668,7 +668,7 @@ class ReplayEvidence:
         return self._best
 
     def trusts(self, chosen: Selection) -> bool:
-        """Whether nobody wrote to the pages of the selection that `best` returned just now."""
+        """Whether `chosen` is what `best` returned last, unchanged, so that it needs no check."""
         return chosen is self._best and not chosen.pages.flags.writeable
 
     @property
@@ -677,14 +677,14 @@ class ReplayEvidence:
         return bool(self.promised or len(self._hidden))
 
     def keep_promises(self, promised: Pages, changed: npt.NDArray[np.bool_], hidden: Pages) -> None:
-        """Visit the promised pages of the cycle, and hide those that it must not visit."""
+        """Visit the pages `promised` for this cycle, and let none of the pages `hidden` be a candidate."""
         kinds = np.full(len(promised), PROMISED, np.uint8)
         self.visit(Selection(promised, np.full(len(promised), np.nan), None, kinds), changed)
         self.promised, self._hidden = len(promised), hidden
         self._open[hidden] = False
 
     def first_of_groups(self, grouping: Grouping, most: int) -> tuple[Pages, Ints, Ints]:
-        """First candidates of every group, in the order of their draws, before any visit of the cycle."""
+        """First `most` candidates of every group, by their draws, before any visit of the cycle."""
         from training.replaying.kernels import sampling  # compiles: only when it is used
 
         assert not self.visited
@@ -695,7 +695,7 @@ class ReplayEvidence:
         return salted_draws(self._pages[rows].astype(np.uint64), self.salt)
 
     def may_visit(self, pages: Pages) -> npt.NDArray[np.bool_]:
-        """Whether each of some pages is still to be visited in this cycle."""
+        """Whether each of `pages` exists and may still be visited in this cycle, ``[pages]``."""
         known = np.minimum(pages, len(self._open) - 1)
         return np.asarray(self._open[known] & (pages == known))
 
@@ -706,7 +706,7 @@ class ReplayEvidence:
         return self._visits.first(self.visited)
 
     def planned(self) -> Planned:
-        """Selections of the rounds so far, all of them visited by now."""
+        """Pages that the rounds so far chose, all of them visited by now; promised pages are left out."""
         pages, _, kinds = self.visits()
         return Planned(pages[self.promised :], kinds[self.promised :])
 
@@ -876,7 +876,7 @@ class ContentCopies:
 def page_counters(
     prepared: PreparedHistory, copies: Copies, tallies: Collection[str]
 ) -> list[ContentCopies | WeightedGains]:
-    """Counters of those tallies that are no sums over `Copies`."""
+    """Counters of those `tallies` that `Copies` does not count."""
     counters: list[ContentCopies | WeightedGains] = []
     if not CONTENTS.keys().isdisjoint(tallies):
         counters.append(ContentCopies(prepared))
@@ -886,7 +886,7 @@ def page_counters(
 
 
 MOST_NEAR: Final = 2**22
-"""Most entries of all groups' rings together; a policy with more runs without a compiled loop."""
+"""Most entries of the rings of all groups; with more, a policy is replayed without a compiled loop."""
 
 Kinds = npt.NDArray[np.uint8]
 Missed = npt.NDArray[np.int32]
@@ -906,7 +906,7 @@ SampledCycle = Callable[[Round, Missed], tuple[Pages, Kinds] | None]
 
 
 def compiled_loop(policy: Policy, evidence: ReplayEvidence) -> SampledCycle | None:
-    """Compiled loop of a sampling policy; None: it has none."""
+    """Compiled loop that plans and visits the cycles of a sampling policy; None: it has none."""
     if type(policy) is RandomNodes:
         return _Draws(evidence).random_nodes
     if type(policy) is Greedy:
@@ -917,7 +917,7 @@ def compiled_loop(policy: Policy, evidence: ReplayEvidence) -> SampledCycle | No
 
 
 class _Draws:
-    """Draws of a cycle, and the order of samples that follows from them."""
+    """Random numbers (draws) of the pages in a cycle, and the order of samples by them."""
 
     def __init__(self, evidence: ReplayEvidence) -> None:
         from training.replaying.kernels import dense, sampling  # compile: only when they are used
@@ -932,7 +932,7 @@ class _Draws:
         self.kernels.draw(self.evidence.salt, self.drawn)
 
     def turns(self, most: int) -> Pages | None:
-        """First pages by draw; None: two draws are equal as floats, so that the policy decides."""
+        """First `most` pages by draw; None: two draws are equal as floats, so the policy itself decides."""
         share = min(1.0, (most + 8.0 * most**0.5 + 8.0) / len(self.drawn))
         count = 0
         while count < min(most, len(self.drawn)):

@@ -32,7 +32,7 @@ from training.replaying.metrics import Tallies
 from training.replaying.prepared import MOST_CACHED, PreparedHistory, States, state_columns, states_of
 
 FIRST: Final = memory.NOWHERE + 1
-"""Slot of the first warm-up pattern."""
+"""Slot of the first group: after the warm-up, each slot holds the pages with equal outcomes in it."""
 _SUMS: Final = ("again_count", "again_weight", "penalty_change")
 
 
@@ -44,7 +44,7 @@ class Workspace:
         self._like = self._spare[0]
 
     def begin(self, prepared: PreparedHistory) -> Work:
-        """Memory for a replay after the warm-up; `give_back` takes it."""
+        """Memory in the state after the warm-up, for one replay, which ends with `give_back`."""
         work = self._take()
         work.arena[: prepared.pages] = prepared.pattern_pages
         work.sizes[:] = 0
@@ -55,7 +55,7 @@ class Workspace:
         return work
 
     def copy(self, work: Work) -> Work:
-        """Memory with a copy of another replay's; `give_back` takes it."""
+        """Memory with a copy of another replay's `work`, which ends with `give_back`."""
         copy = self._take()
         tail = work.sizes[memory.TAIL]
         copy.arena[:tail] = work.arena[:tail]
@@ -76,7 +76,7 @@ class Workspace:
 
 
 _LAST: Final[dict[tuple[int, ...], Workspace]] = {}
-"""Memory used last, while nobody uses it."""
+"""Workspace that was used last, by its sizes; empty while it is in use."""
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def workspace_for(prepared: PreparedHistory) -> Iterator[Workspace]:
 
 
 def by_slot(slots: Array) -> tuple[Ints, Ints, Floats]:
-    """Scratch memory for a table of slots: orders, rows and scores."""
+    """Scratch memory of compiled loops for a table `slots`: orders ``[2, slots]``, rows and scores."""
     capacity = slots.shape[1]
     return np.empty((2, capacity), np.int64), np.empty(capacity, np.int64), np.empty(capacity)
 
@@ -173,7 +173,7 @@ SLOTS: Final = 1000
 
 @dataclass
 class ReplayPath:
-    """Replay in progress: groups of pages, their states, and the counts so far."""
+    """Replay in progress (path): groups of pages in slots, their states, and the counts so far."""
 
     work: Work
     slots: Array
@@ -204,7 +204,7 @@ class ReplayPath:
 def path_after_warmup(
     prepared: PreparedHistory, names: tuple[str, ...], listed: States | None, space: Workspace, trail: Array
 ) -> ReplayPath:
-    """Path after the warm-up, with one group per pattern; ``names``: of the state columns."""
+    """Path after the warm-up: one group for each pattern of warm-up outcomes; ``names``: state columns."""
     patterns = len(prepared.pattern_start) - 1
     used = FIRST + patterns
     capacity = used + SLOTS
@@ -262,7 +262,7 @@ class BatchScores(NamedTuple):
 
 
 WIDTH: Final = 510
-"""Most groups of a cycle in a trail; most cycles have 50."""
+"""Most groups of a cycle that a trail records; most cycles have 50."""
 MOST_TRAILS: Final = 16_384
 """Most trails in a cache."""
 TRAIL_ROWS: Final = 2**22
@@ -359,13 +359,13 @@ def replay_grouped(
 
 
 class _Branch(NamedTuple):
-    """Functions whose replay goes on later, from a copy of their path."""
+    """Score functions whose replay is postponed: it goes on later from a copy of the path so far."""
 
     path: ReplayPath
     shared: bool
     """Whether a later branch starts from the same path, which must then be copied."""
     done: int
-    """Scored cycles behind the path."""
+    """Number of scored cycles that the path has replayed."""
     functions: list[int]
     agreed: bool
     """Whether the functions are known to choose alike in the next cycle."""
@@ -437,7 +437,7 @@ class _Batch:
                 self._space.give_back(path.work)
 
     def _listed_part(self, branch: _Branch, pending: list[_Branch]) -> BatchMember:
-        """Take up a branch, and replay the cycles whose states are listed."""
+        """Continue a postponed branch through the cycles whose states are listed; others are postponed."""
         path, shared, done, functions, agreed = branch
         if shared:
             path = path.copy(self._space)
@@ -455,12 +455,12 @@ class _Batch:
         return BatchMember(path, functions)
 
     def _leave(self, pending: list[_Branch], behind: ReplayPath, done: int, others: list[list[int]]) -> None:
-        """Postpone functions whose choices differ from here on: each group goes on from the path `behind`."""
+        """Postpone groups of functions, whose choices differ from here on, with the path `behind`."""
         pending.append(_Branch(behind, False, done, others[0], True))
         pending += [_Branch(behind, True, done, other, True) for other in others[1:]]
 
     def _parted(self, path: ReplayPath, done: int, functions: list[int]) -> list[list[int]]:
-        """Groups of functions that choose alike in the next cycle."""
+        """Split `functions` into groups that choose alike in the next cycle."""
         assert self._listed is not None
         live = np.flatnonzero(path.slots[memory.COUNT, : path.top])
         rows = self._listed.score_at[path.states[0, live]]
@@ -495,7 +495,7 @@ class _Batch:
         return after
 
     def _look(self, done: int, members: Sequence[BatchMember]) -> BatchScores:
-        """Score the groups of all replays after so many scored cycles."""
+        """Scores and next states of the groups of all replays of a batch, after `done` scored cycles."""
         cycle = self._prepared.warmup + 1 + done
         tops = [member.path.top for member in members]
         begins = np.cumsum([0, *tops]).tolist()
@@ -548,7 +548,7 @@ class _Batch:
 
 
 def _tallies(prepared: PreparedHistory, counts: Ints, work: Work, names: Collection[str]) -> Tallies:
-    """Tallies of untouched pages, less the visited ones, plus copies that went stale again."""
+    """Tallies of a replay: those without any visit, less what visits renewed, plus what went stale again."""
     cycles = prepared.scored_cycles
     changed, weight = counts[:, memory.CHANGED], counts[:, memory.WEIGHT]
 
