@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from scrapy_gp4c.words.masking import DATED, MASK, WORDS
+from scrapy_gp4c.words.masking import CHANGED, DATED, MASK, WORDS
 
 _XSSI: Final = re.compile(r"\s*(?:\)\]\}',?|while\s?\(1\);|for\s?\(;;\);)\s*")
 _JSONP: Final = re.compile(r"\s*(?:/\*\*/\s*)?[\w$.]{1,100}\(\s*(?=[\[{])")
@@ -181,6 +181,7 @@ def dated_text(key: str, value: str, is_row: bool = True) -> str:
         len(value) > _LONGEST_DATE
         or _PERHAPS_DATE.match(value) is None
         or _OWN_DATE_KEY.search(key) is not None
+        or CHANGED.search(key.lower()) is not None
         or not (is_row or _DATED_WORDS.intersection(word.lower() for word in KEY_WORD.findall(key)))
     ):
         return value

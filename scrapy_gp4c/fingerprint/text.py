@@ -30,9 +30,11 @@ from scrapy_gp4c.words.masking import (
     VIEWS,
     WEEKDAYS,
     WORDS,
+    is_counter,
     is_moment,
     is_prose,
     marked_prose,
+    names_time,
     says_update,
     states_date,
 )
@@ -89,9 +91,11 @@ _CANDIDATES_BY_ATTRIBUTE: Final = {b"role": "[role]", b"hidden": "[hidden]", b"s
 _MOST_NAMES: Final = 64
 _FILES: Final = frozenset(
     (
-        *("pdf", "doc", "docx", "xls", "xlsx", "ppt", "pptx", "odt", "ods", "odp", "csv", "epub"),
-        *("zip", "rar", "7z", "gz", "tgz", "xz", "bz2", "exe", "msi", "dmg"),
-        *("pkg", "deb", "rpm", "apk", "jar", "whl", "iso"),
+        *("pdf", "doc", "docx", "docm", "xls", "xlsx", "xlsm", "ppt", "pptx", "odt", "ods", "odp", "rtf"),
+        *("csv", "tsv", "epub", "mobi", "djvu", "hwp", "hwpx", "ics", "gpx", "kml", "kmz", "geojson", "shp"),
+        *("mp3", "mp4", "dwg", "dxf", "stl"),
+        *("zip", "rar", "7z", "gz", "tgz", "xz", "bz2", "zst", "exe", "msi", "msix", "dmg"),
+        *("pkg", "deb", "rpm", "apk", "ipa", "jar", "whl", "iso", "img", "appimage", "snap", "torrent"),
     )
 )
 """Ends of links to files, whose names count: a form with a new file has changed under the same words."""
@@ -109,6 +113,7 @@ _FIRST_BY_ATTRIBUTE: Final = {
     b"disabled": "[disabled],[aria-disabled=true]",
     b"aria-label": "[aria-label]:empty:not(input)",
     **{name.encode(): f"[{name}]:empty" for name in _OFFER_DATA},
+    b"download": "a[download]",
     b"mailto:": "a[href^='mailto:' i]",
     b"tel:": "a[href^='tel:' i]",
     b"itemprop": "[itemprop][content]",
@@ -142,8 +147,17 @@ _COUNT_NAME: Final = re.compile(
     r"(?:[\w-]+-)?(?:likes?|shares?|views?|hits?|comments?|visitors?|reads?|readers|watchers|online|(?:mini-?)?cart|basket"
     r"|wish-?list|favou?rites?|compare|upvotes?|followers|subscribers|downloads?)-?(?:count(?:s|er)?|num(?:ber)?|total)"
 )
-_META_NAME: Final = re.compile("(?:entry|post|article|story|topic|thread|news|blog)-?meta")
-"""Lines below a headline: who wrote it, when, how many have read it."""
+_META_NAME: Final = re.compile(
+    "(?:entry|post|article|story|topic|thread|news|blog)-?meta|(?:social-?)?(?:share|sharing)-?(?:buttons?|bar|links?|tools|box)"
+    "|social-?(?:share|sharing)"
+)
+"""Lines below a headline: who wrote it, when, how many have read or shared it."""
+_EVENT_NAME: Final = re.compile(
+    r"(?:[\w-]+-)?(?:v?events?|fixtures?|departures?|arrivals?|timetables?|schedules?|agenda|showtimes?|screenings?|match(?:es)?|termine?"
+    r"|veranstaltung(?:en)?|eventos?|evenements?|concerts?|konzerte?)(?:[-_]{1,2}(?:item|card|row|entry|box|teaser|details?|info|summary|when))*"
+)
+"""Parts about an event, whose day is no clock."""
+_LONGEST_EVENT: Final = 600
 _COUNTER_OF_LINE: Final = re.compile(rf"(?=\D*\d)[^{CURRENCIES}]{{1,60}}")
 _YEAR: Final = re.compile(r"(?:19|20)\d\d|25[5-9]\d")
 _COUNT: Final = re.compile(r"[0-9][0-9.,\s]{0,12}[km]?(?:\s[^\W\d]{3,12})?", re.I)
@@ -177,7 +191,7 @@ OTHER_PAGES_NAME: Final = (
 """Pattern of names of parts that are about other pages."""
 _OTHER_PAGES_NAME: Final = re.compile(
     rf"(?:[\w-]*?[-_])?(?:{OTHER_PAGES_NAME}|(?:weather|wetter|meteo)[-_]?(?:widget|box|bar|block|info)|random-?(?:quote|tip|fact|image)s?"
-    r"|(?:quote|tip|fact|word|joke|thought)-?of-?(?:the-?)?(?:day|moment)|daily-?(?:quote|tip|fact)|captcha)(?:[-_][\w-]*)?"
+    r"|(?:quote|tip|fact|word|joke|thought)-?of-?(?:the-?)?(?:day|moment)|daily-?(?:quote|tip|fact)|captcha|breaking-?news|news-?ticker)(?:[-_][\w-]*)?"
     r"|(?:mini|header|site|top|nav)[-_]?(?:cart|basket|bag)|(?:cart|basket|bag)[-_](?:icon|toggle|widget)"
 )
 _STATE_NAME: Final = re.compile(
@@ -246,6 +260,9 @@ _COUNT_ALONE: Final = re.compile(
 _COUNTED_WORD: Final = re.compile(rf"{LETTERS}(?:'{LETTERS})?")
 HEADINGS: Final = frozenset(("h1", "h2", "h3", "h4", "h5", "h6", "hr", "main", "article"))
 _LISTS: Final = frozenset(("ul", "ol", "div", "section", "table", "nav"))
+_SIMILAR: Final = frozenset(WORDS["similar"].split())
+_SIMILAR_SIGNS: Final = re.compile("|".join(WORDS["similar_signs"].split()).replace("_", " "))
+_LONGEST_HEADING: Final = 40
 _LONGEST_AD: Final = 600
 MOST_LABELLED: Final = 40
 _DATES_BY_TAG: Final = _by_tag(*("strong", "b", "em", "mark", "u", "p>i", "p>span", "p>a", "dt+dd", "table"))
@@ -380,6 +397,10 @@ def _parsed(html: str) -> _Parsed:
             _is_count(count[0][1:]) for count in _COUNT_ALONE.finditer(text)
         ):
             left_out += _take_out_labelled(document, kept_reasons)
+            text = document.text(separator=SEPARATOR, strip=True)
+        similar = _take_out_similar(document, markup, kept_reasons)
+        if similar:
+            left_out += similar
             text = document.text(separator=SEPARATOR, strip=True)
         too_much = _excessive_reasons(left_out, text)
         if not too_much:
@@ -551,7 +572,7 @@ def _said(node: LexborNode) -> str:
     if tag in ("i", "span") and node.child is None:
         words.append(attributes.get("title") or _icon_name(node))
     if tag == "a":
-        words.append(_target(attributes.get("href") or "", node.text()))
+        words.append(_target(attributes.get("href") or "", node.text(), "download" in attributes))
     if tag in ("del", "s", "strike"):
         words.append("struck")
     if tag == "option" and "selected" in attributes and not _names_day(node.text(strip=True)):
@@ -584,7 +605,7 @@ def _icon_name(icon: LexborNode) -> str:
     return " ".join(name[len(base) :].lstrip("-_") for name, base in zip(names, longest, strict=True) if base)
 
 
-def _target(href: str, text: str) -> str:
+def _target(href: str, text: str, is_download: bool = False) -> str:
     """File, address or number that a link leads to, unless its text says it; empty of a link to a page."""
     scheme, _, address = href.partition(":")
     if scheme.lower() in ("mailto", "tel"):
@@ -592,7 +613,8 @@ def _target(href: str, text: str) -> str:
         said = "".join(filter(str.isalnum, text)).lower()
         return "" if "".join(filter(str.isalnum, address)).lower() in said else address
     name = _file_of(href)
-    return name if name.lower().rpartition(".")[2] in _FILES and name not in text else ""
+    is_file = is_download or name.lower().rpartition(".")[2] in _FILES
+    return name if is_file and name not in text else ""
 
 
 def _file_of(url: str) -> str:
@@ -726,6 +748,12 @@ def _mark_named(node: LexborNode) -> None:
         for part in [one for one in nodes if one.tag == "-text"]:
             if _COUNTER_OF_LINE.fullmatch(part.text_content or "") is not None:
                 _mark_clock(part)
+    elif naming.is_event and node.tag not in _ROOTS and len(node.text()) <= _LONGEST_EVENT:
+        nodes = islice(node.traverse(include_text=True), MOST_LABELLED)
+        for part in [one for one in nodes if one.tag == "-text"]:
+            text = (part.text_content or "").lstrip()
+            if len(text) <= _LONGEST_MOMENT and (text[:1].isdigit() or states_date(text)):
+                part.insert_before(DATED)
     elif _is_moment(node, naming):
         _mark_clock(node)
 
@@ -825,6 +853,33 @@ def _take_out_labelled(document: LexborNode, kept_reasons: frozenset[str]) -> It
             part.decompose()
 
 
+def _take_out_similar(document: LexborNode, markup: _Markup, kept_reasons: frozenset[str]) -> list[LeftOut]:
+    """Take out lists of links under a heading such as "Similar jobs", unless they lead to files."""
+    if OTHER_PAGES in kept_reasons or "h" not in markup.tags:  # digits are no part of these names
+        return []
+    labels = []
+    for heading in _SELECTOR.find("h2,h3,h4,h5,h6", document):
+        text = heading.text(strip=True).lower().replace("i\u0307", "i")  # of a Turkish capital
+        if len(text) <= _LONGEST_HEADING and (
+            (words := _SIMILAR.intersection(text.split()))
+            or (not text.isascii() and _SIMILAR_SIGNS.search(text) is not None)
+        ):
+            labels.append((heading, words))
+    if not labels:
+        return []
+    topics = " ".join(node.text() for node in _SELECTOR.find("title,h1", document)[:10]).lower()
+    left_out = []
+    for heading, words in labels[:_MOST_NAMES]:
+        parts = [] if any(word in topics for word in words) else _labelled(heading, is_ad=False)
+        links = (link.attributes.get("href") or "" for part in parts for link in _SELECTOR.find("a", part))
+        if any(_file_of(link).lower().rpartition(".")[2] in _FILES for link in links):
+            continue
+        for part in parts:
+            left_out.append(LeftOut(OTHER_PAGES, part.text(separator=" ", strip=True)))
+            part.decompose()
+    return left_out
+
+
 def _mark_dates(document: LexborNode, markup: _Markup) -> None:
     """Mark dates in bold, in lists of values and in tables as statements, by their labels; views as noise."""
     nodes = _find(markup.selectors(_DATES_BY_TAG, {}), document)
@@ -836,20 +891,20 @@ def _mark_dates(document: LexborNode, markup: _Markup) -> None:
         label = value.prev
         while label is not None and label.tag != "dt":
             label = label.prev
-        _mark_value([value] if label is None else [label, value])
+        _mark_value([value] if label is None else [label, value], len(values) >= _FEWEST_VALUES)
     for table in tables[:_MOST_TABLES]:
         rows = _SELECTOR.find("tr", table)
         heads = [cell.text(strip=True) for cell in _cells(rows[0])] if rows else []
         if len(rows) < 2 or any(cell.tag != "th" for cell in _cells(rows[0])):
             for row in rows[:_MOST_ROWS]:
-                _mark_value(_cells(row))
+                _mark_value(_cells(row), len(rows) >= _FEWEST_VALUES)
             continue
         first = [cell.text(separator=" ", strip=True) for cell in _cells(rows[1])]
         marked: dict[int, bool] = {}
         for at, (head, text) in enumerate(zip(heads, first, strict=False)):
             if (head.lower() in VIEWS or head.lower() in _COUNTED) and _COUNT.fullmatch(text):
                 marked[at] = False
-            elif (_YEAR.search(text) or is_moment(text)) and not says_update(head):
+            elif _is_stated(head, text, is_list=True):
                 marked[at] = True
         for row in rows[1:_MOST_ROWS] if marked else ():
             cells = _cells(row)
@@ -861,16 +916,32 @@ def _mark_dates(document: LexborNode, markup: _Markup) -> None:
                     _mark_clock(inner)
 
 
-def _mark_value(cells: list[LexborNode]) -> None:
-    """Mark a date in a table's second cell as a statement, unless the label in the first says "updated"."""
+def _mark_value(cells: list[LexborNode], is_list: bool) -> None:
+    """Mark a second cell by the label in the first: a moment as a statement, a count of views as noise."""
     if len(cells) != 2 or (inner := cells[1].child) is None:
         return
     text = cells[1].text(separator=" ", strip=True)
-    if len(text) > _LONGEST_MOMENT or (_YEAR.search(text) is None and not is_moment(text)):
+    if len(text) > _LONGEST_MOMENT or not any(map(str.isdigit, text)):
         return
     label = cells[0].text(separator=" ", strip=True)
-    if label and not says_update(label):
+    if label and _is_stated(label, text, is_list):
         inner.insert_before(DATED)
+    elif label and _COUNT.fullmatch(text) is not None:
+        label = label.lower()
+        if label in VIEWS or is_counter(f"{label}: {text}"):
+            _mark_clock(inner)
+
+
+def _is_stated(label: str, text: str, is_list: bool) -> bool:
+    """Whether a cell has a moment, and its label, or the list that it stands in, no clock's."""
+    is_time = _TIME_CELL.match(text) is not None
+    if not is_time and _YEAR.search(text) is None and not is_moment(text):
+        return False
+    return (is_list and names_time(label)) or not says_update(label)
+
+
+_TIME_CELL: Final = re.compile(r"[0-2]?\d\s?[:h時时시][0-5]?\d?")
+_FEWEST_VALUES: Final = 3
 
 
 def _cells(row: LexborNode) -> list[LexborNode]:
@@ -927,6 +998,9 @@ def _notices(document: LexborNode) -> Iterator[LexborNode]:
             yield node
 
 
+_MEANINGS: Final = (_META_NAME, _COUNT_NAME, _MOMENT_NAME, _EVENT_NAME)
+
+
 class _Naming(NamedTuple):
     """Meaning of the classes or the id of an element."""
 
@@ -938,6 +1012,7 @@ class _Naming(NamedTuple):
     """Whether it is a line below a headline."""
     is_count: bool
     is_moment: bool
+    is_event: bool
 
 
 @lru_cache(16384)
@@ -946,7 +1021,7 @@ def _naming(classes: str | None) -> _Naming:
     return _Naming(
         next(filter(None, map(_reason_of_name, names)), None),
         " ".join(filter(_STATE_NAME.fullmatch, names)),
-        *(any(map(pattern.fullmatch, names)) for pattern in (_META_NAME, _COUNT_NAME, _MOMENT_NAME)),
+        *(any(map(pattern.fullmatch, names)) for pattern in _MEANINGS),
     )
 
 

@@ -154,7 +154,7 @@ _CJK_VIEWS: Final = (
 )
 _CJK_NUMBER: Final = "(?:次数|次數|人次|人数|人數|者数|数|數|量|回数|수)"
 _SHORT_UNIT: Final = (
-    r"(?:m?secs?|ms|milliseconds?|[µμ]s|s|seconds?|sekunden?|secondes?|segundos?|secondi|sekund[ay]?|seconden|сек\.?|секунды?"
+    r"(?:m?secs?|ms|milliseconds?|[µμ]s|s|seconds?|sekunden?|secondes?|segundos?|secondi|sekund[ay]?|seconden|saniyede|sekunnissa|сек\.?|секунды?"
     r"|שני(?:ות|יה)|másodperc|ثانیه|ثانية|giây|วินาที|detik|δευτερόλεπτα|secunde|sekundi"
     r"|quer(?:y|ies)|abfragen|requêtes|consultas|запрос(?:а|ов)?|zapytań|мс|с|saniye|sn|秒|毫秒|ミリ秒|초)"
 )
@@ -311,8 +311,8 @@ _CLOCK_WORDS: Final = (
 _AT_WORDS: Final = frozenset(WORDS["at"].split())
 _OPENS: Final = _DATED | _DATED_LABELS
 _TODAY: Final = frozenset(_LAST_WORDS.findall(" ".join(RECENT))).union(WORDS["now"].split(), ("now", "jetzt"))
-_CLOCK_LABELS: Final = _CLOCK_WORDS.union(WORDS["clock_labels"].split())
-_LAST, _CHANGED = (
+_CLOCK_LABELS: Final = _CLOCK_WORDS.union((WORDS["time_labels"] + WORDS["clock_labels"]).split())
+_LAST, CHANGED = (
     re.compile(rf"(?<![a-zà-ÿ])(?:{'|'.join(WORDS[name].split())})") for name in ("last", "changed")
 )
 _LAW: Final = re.compile(rf"(?<!\w)(?:{'|'.join(WORDS['law'].split())})")
@@ -325,6 +325,7 @@ _HAS_CLOCK: Final = re.compile(r"\d[:h]\d\d")
 _AS_OF: Final = re.compile(
     r"\b(?:as of|as at|correct at|it is|it's|is it|il est|es ist|son las|sono le|het is|klockan är|本日は) ?$"
 )
+_AS_OF_AFTER: Final = re.compile(r"\s?(?:現在|时点|時点|현재|기준)")
 CLOCK_BEGIN, CLOCK_END = "\x01", "\x02"
 """Signs around what only the markup of a page tells from a statement: "2h", "17 visitors"."""
 PROSE_BEGIN, PROSE_END = "\x04", "\x05"
@@ -364,9 +365,10 @@ _BEFORE_MOMENT: Final = RECENT.union(  # for 5 timer siden
 )
 _MOMENT_TOKEN: Final = re.compile(rf"\d++|{LETTERS}")
 _SHORT_DATE: Final = re.compile(r"[0-3]?\d([./-])[0-3]?\d\1(?:\d\d(?:\d\d)?)?")
+_ALL_RECENT: Final = RECENT.union(_by_script(WORDS["moments"])[0])
 _MOMENT_WORDS: Final = (
     frozenset(word for word, bits in _MARKS.items() if bits & ~_VIEW)
-    | _RECENT_WORDS
+    | frozenset(word for phrase in _ALL_RECENT for word in phrase.split())
     | frozenset((WORDS["time"] + WORDS["moment"]).split())
 )
 _HEAD: Final = 600  # characters
@@ -391,6 +393,7 @@ _CLUSTER: Final = re.compile(rb"1(?>(?:0{0,16}+1)*)")
 _REACH: Final = 32  # characters around a cluster that a pattern may take in
 _MOST_AROUND_NUMBERS: Final = 2**18  # characters; numbers behind them count as they stand
 _PROSE_CONTEXT: Final = 240
+_NEAR: Final = 24  # characters before a match, of scripts without blanks
 _CONTEXT: Final = 64  # characters before a match that may say what its number is
 _SHAPE: Final = re.compile(
     r"[0-9](?:[0-9]{9}|[0-9]{7}t[0-9]|(?=[^0-9])(?::[0-5][0-9]|[-/.]\s?[0-9][0-9]?[-/.]\s?[0-9]|/[0-9][0-9]?\s?\("
@@ -408,7 +411,7 @@ _HINTS: Final = frozenset(
     )
 ) - {"a", "n"}
 FRENCH_AGO: Final = " y a "
-_HINT_WORD: Final = re.compile(r"[^\s=:\-/#\"'_?&(),.;\[\]|「」（）]+")
+_HINT_WORD: Final = re.compile(r"[^\s=:\-/#\"'_?&(),.;\[\]{}|「」（）]+")
 _HANGING_HINT: Final = re.compile(_CJK_VIEWS)
 # Common words of other languages, which would make every text of these be tried at each of them.
 _COMMON: Final = frozenset(WORDS["common"].split())
@@ -499,7 +502,9 @@ def is_moment(text: str) -> bool:
     if not words:
         return _SHORT_DATE.fullmatch(text.strip()) is not None
     return _MOMENT_WORDS.issuperset(words) and (
-        len(words) < len(tokens) or not RECENT.isdisjoint(words) or " ".join(words) in RECENT
+        len(words) < len(tokens)
+        or not RECENT.isdisjoint(words)
+        or any(" ".join(words[first:]) in _ALL_RECENT for first in range(len(words)))
     )
 
 
@@ -529,8 +534,9 @@ def mask_relative(window: str) -> str:
             taken = 2
         elif bare in _DAY_NAMES and (last(1) in RECENT or last(2) in RECENT):  # today is tuesday
             taken = 1 if last(1) in RECENT else 2
-        elif (size := _recent_words(bare, last)) and _POSTED.intersection(
-            last(number).rstrip(":") for number in range(size, size + 3)
+        elif (size := _recent_words(bare, last)) and (
+            _POSTED.intersection(last(number).rstrip(":") for number in range(size, size + 3))
+            or (last(size).endswith(":") and _LAST.match(last(size + 1)) is not None)  # last visit: today
         ):
             taken = size - 1
         else:
@@ -652,7 +658,7 @@ class _Masks:
     def _is_of_law(self, before: str, text: str) -> bool:
         """Whether a date says when the terms changed that the page's title names."""
         said = before[-_CONTEXT:] if self._is_law and _HAS_CLOCK.search(text) is None else ""
-        return _CHANGED.search(said) is not None or said.rstrip(" :").endswith("stand")
+        return CHANGED.search(said) is not None or said.rstrip(" :").endswith("stand")
 
     def _is_noise(self, kind: str, match: re.Match[str], words: list[str], before: str) -> bool:
         """Whether the match of a pattern is noise rather than a statement of the page."""
@@ -664,7 +670,8 @@ class _Masks:
         if kind in _DATES and (self._is_listing or self._is_of_law(before, text)):
             return False
         if kind == "date":
-            return _is_date(text) and not _says(before, _SAYS_VERSION, _VERSION_SIGNS, 1)
+            is_version = _says(before, _SAYS_VERSION, _VERSION_SIGNS, 1)
+            return _is_date(text) and not (is_version and _LAST.search(before[-_NEAR:]) is None)
         if kind == "month":  # you may book: may 5 seats free
             next_word = _NEXT_WORD.match(match.string, match.end())
             return next_word is None or next_word[1] not in _STATEMENTS
@@ -683,13 +690,19 @@ class _Masks:
         if kind == "before":
             return any((words[0], word) in _BEFORE_UNIT for word in words[1:])
         if kind == "clock":
+            if DATED in before[-3:]:
+                return False
             if _RANGE_AFTER.match(match.string, match.end()) or _RANGE_BEFORE.search(before[-16:]):
                 return False
             if _HAS_SECONDS.search(text) is not None:
                 return True
             if _follows_until(match.string[match.end() : match.end() + _REACH]):
                 return False
-            is_clock = _says_clock(before) or _AS_OF.search(before) is not None
+            is_clock = (
+                _says_clock(before)
+                or _AS_OF.search(before) is not None
+                or _AS_OF_AFTER.match(match.string, match.end()) is not None
+            )
             return is_clock or (":" in text and _runs_out(before, match))
         if kind in ("vietnamese", "ngày"):
             return "tháng" in words
@@ -699,7 +712,7 @@ class _Masks:
             return _runs_out(before, match)
         if kind == "run":
             said = _LAST_WORDS.findall(before)[-5:]
-            if words and said[-1:] and said[-1] in _UNTIL and _CHANGED.search(before[-24:]) is not None:
+            if words and said[-1:] and said[-1] in _UNTIL and CHANGED.search(before[-24:]) is not None:
                 return True
             if words and not _COUNTDOWN.isdisjoint(said):
                 return said[-1] in _UNTIL or said[-1] in _COUNTDOWN or said[-1] in _MARKS
@@ -710,7 +723,9 @@ class _Masks:
                 return True
             if words and re.fullmatch(_SHORT_UNIT, words[-1]) is None:
                 return False
-            if _QUERIES.search(text) is not None and _RUN_AFTER.match(after) is not None:
+            if _QUERIES.search(text) is not None and (
+                _RUN_AFTER.match(after) is not None or _RUN_BEFORE.search(before) is not None
+            ):
                 return True
             if text[-1] in "sс" and text[:-1].strip().isdecimal():  # 16 s: a spring's, a sprinter's
                 return False
@@ -729,14 +744,19 @@ def _says_clock(before: str) -> bool:
 
     Of "open today until 17:30" they do not: "today" does not stand just before it.
     """
-    words = _LAST_WORDS.findall(before)[-4:]
+    # "Today is Saturday, 28 November 2026, at": what belongs to a date is no word between.
+    words = [
+        word
+        for word in _LAST_WORDS.findall(before)
+        if word in _SAYS_TIME or not _MARKS.get(word, 0) & _OF_DATE
+    ][-4:]
     is_at = _AT_WORDS.issuperset(words[-1:])
     is_until = not _UNTIL_DATE.isdisjoint(words[-2:] if is_at else words[-1:])
     said = [at for at, word in enumerate(words) if word in _SAYS_TIME]
-    has_sign = not before.isascii() and _CLOCK_SIGNS.search(before) is not None
+    has_sign = not before.isascii() and _CLOCK_SIGNS.search(before[-_NEAR:]) is not None
     expected = _TODAY | _AT_WORDS if is_until else _TODAY
     if has_sign or not said or not expected.issuperset(words[at] for at in said):
-        is_label = before.rstrip().endswith(":") and _CHANGED.search(before[-_REACH:]) is not None
+        is_label = before.rstrip().endswith(":") and CHANGED.search(before[-_REACH:]) is not None
         is_today = not before.isascii() and _TODAY_BEFORE.search(before) is not None
         return has_sign or bool(said) or is_label or is_today
     between = words[said[-1] + 1 :]
@@ -748,6 +768,7 @@ def _says_clock(before: str) -> bool:
 
 
 _SHORT_WORD: Final = 3
+_OF_DATE: Final = _STRONG | _WEAK | _DAY_NAME | _UNIT
 _AFTER_WORDS: Final = frozenset(WORDS["dated_after"].split())
 
 
@@ -761,6 +782,8 @@ _QUERIES: Final = re.compile(r"quer|abfr|requ|consul|запр|zapy")
 _RUN_AFTER: Final = re.compile(
     rf"\W{{1,3}}(?:[^\W\d]{{1,6}}\s)?{_NUMBER}\s?(?:{_SHORT_UNIT}|{_any_of(_UNIT)})(?!\w)"
 )
+
+_RUN_BEFORE: Final = re.compile(r"[0-9][.,][0-9]{1,6}\s?(?:m?s|sec|seconds)[\s,|·-]{1,3}(?:with |in )?$")
 
 
 def _counts_down(said: list[str], before: str, after: str) -> bool:
@@ -888,6 +911,9 @@ def marked_prose(text: str, separator: str, joint: str = " ") -> str:
             ):
                 pieces += (text[done:begin], clocked)
                 done, is_judged, statistics = end, True, statistics or len(pieces) - 1
+            elif end - begin <= _LONGEST_FIELD and (value := _value_of_field(plain, begin, end, separator)):
+                pieces += (text[done:value], DATED)
+                done, is_judged = value, True
         if not is_judged and _is_of_date(plain, first, last, begin, end):
             is_judged = True
             if is_prose(plain[begin:end]):
@@ -904,6 +930,41 @@ def marked_prose(text: str, separator: str, joint: str = " ") -> str:
     return marked.replace(separator, joint)
 
 
+def _value_of_field(text: str, begin: int, end: int, separator: str) -> int:
+    """Start of the value behind a bare label such as "Date:" in a list of labelled values; 0: it has none.
+
+    A list that says a venue and a price as well is about an event; the day beside a clock alone is today's.
+    """
+    colon = _COLON.search(text, begin, end)
+    label = text[begin : colon.start()] if colon is not None else text[max(begin - _LONGEST_FIELD, 0) : begin]
+    if colon is None:
+        label = label.rstrip(separator).rpartition(separator)[2]
+        if not label.rstrip().endswith((":", "：")):
+            return 0
+    if not names_time(label):
+        return 0
+    before, after = text[max(begin - _LONGEST_LIST, 0) : begin], text[end : end + _LONGEST_LIST]
+    pieces = (*before.split(separator)[-_NEAR_FIELDS:], *after.split(separator)[:_NEAR_FIELDS])
+    labels = [found[1] for piece in pieces if (found := _FIELD.match(piece)) is not None]
+    others = sum(not names_time(one) and not says_update(one) for one in labels)
+    return (colon.end() if colon is not None else begin) if others >= _FEWEST_FIELDS else 0
+
+
+def names_time(label: str) -> bool:
+    """Whether a label says nothing but date, day, time or hour."""
+    label = label.strip().rstrip(" :：").lower()
+    return label in _DATE_LABELS or label in _TIME_LABELS
+
+
+_TIME_LABELS: Final = frozenset(WORDS["time_labels"].split())
+_COLON: Final = re.compile(r"[:：](?!\d\d\b)")
+_FIELD: Final = re.compile(r"\s?([^\W\d][^:：]{1,30})[:：]")
+_LONGEST_FIELD: Final = 60
+_LONGEST_LIST: Final = 300
+_NEAR_FIELDS: Final = 7
+_FEWEST_FIELDS: Final = 2
+
+
 def _with_clocks(text: str, plain: str, begin: int, end: int, separator: str) -> str:
     """Return a short text with signs around its counters of visitors, or a captcha; empty: it has none."""
     shown, piece = text[begin:end], plain[begin:end].lower()
@@ -914,17 +975,18 @@ def _with_clocks(text: str, plain: str, begin: int, end: int, separator: str) ->
         before, after = plain[max(begin - _LONGEST_COUNTER, 0) : begin], plain[end : end + _LONGEST_COUNTER]
         label = before.rstrip(separator).rpartition(separator)[2].lower()
         behind = after.lstrip(separator).partition(separator)[0].lower()
-        piece = f"{label} {piece}" if label.endswith((":", "：")) else f"{piece} {behind}"
+        is_label = label.endswith((":", "：")) or _CART.fullmatch(f"{label.strip()} {piece}") is not None
+        piece = f"{label.strip()} {piece}" if is_label else f"{piece} {behind}"
         words = piece.translate(_NO_DIGITS)
     label, colon, _ = shown.partition(":")
     is_of_authors = bool(colon) and label.lower()[:_STEM] in _FORUM_STEMS and _times(plain, f"{label}:") > 1
     if not (is_of_authors or _may_count(words)):
         return ""
-    if is_of_authors or _is_counter(piece):
+    if is_of_authors or is_counter(piece):
         return _SHOWN_NUMBER.sub(_clock, shown)
     parts = _BULLETS.split(shown)
     clocked = [
-        _SHOWN_NUMBER.sub(_clock, part) if _is_counter(part.translate(_PLAIN_DIGITS).lower()) else part
+        _SHOWN_NUMBER.sub(_clock, part) if is_counter(part.translate(_PLAIN_DIGITS).lower()) else part
         for part in parts
     ]
     return "".join(clocked) if clocked != parts else ""
@@ -948,7 +1010,7 @@ def _may_count(text: str) -> bool:
     )
 
 
-def _is_counter(text: str) -> bool:
+def is_counter(text: str) -> bool:
     """Whether the numbers of a short text count visitors of the page, or posts and members of a forum."""
     words = {*_HINT_WORD.findall(text)}
     if _CART.fullmatch(text) is not None:
@@ -1040,7 +1102,7 @@ def is_dated(before: str, after: str, text: str = "") -> bool:
         return False
     context = before[max(start, len(before) - 2 * _CONTEXT) :]
     said = f"{context} {text} {_SENTENCE_END.split(after)[0]}"
-    return _LAST.search(said) is None or _CHANGED.search(said) is None
+    return _LAST.search(said) is None or CHANGED.search(said) is None
 
 
 def _follows_version(before: str) -> bool:
@@ -1095,14 +1157,14 @@ def says_update(label: str) -> bool:
     label = label.lower()
     return (
         _LAST.search(label) is not None
-        or _CHANGED.search(label) is not None
+        or CHANGED.search(label) is not None
         or not _CLOCK_LABELS.isdisjoint(_LAST_WORDS.findall(label))
     )
 
 
 def _says(before: str, words: frozenset[str], signs: re.Pattern[str], count: int) -> bool:
     """Whether a given word is among the last ones before a number."""
-    if not before.isascii() and signs.search(before) is not None:
+    if not before.isascii() and signs.search(before[-_NEAR:]) is not None:
         return True
     return not words.isdisjoint(_LAST_WORDS.findall(before)[-count:])
 

@@ -103,6 +103,8 @@ def readable(text: str) -> str:
 
 def _masked_moment(moment: re.Match[str]) -> str:
     """Return the mask of a moment, or the moment itself after words that say that the page is about it."""
+    if DATED in moment[0][:4]:
+        return moment[0][1:-1]
     before = moment.string[max(moment.start() - 64, 0) : moment.start()]
     return moment[0][1:-1] if _YEAR.search(moment[0]) and is_dated(before, "") else MASK
 
