@@ -1,1 +1,1 @@
-"""Store of a crawl: its records, and the text of an exported history."""
+"""Store of a crawl (pages, visits, cycles): opening it, its typed records, and its history as text."""

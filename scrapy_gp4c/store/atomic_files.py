@@ -1,4 +1,4 @@
-"""Files that are there complete or not at all, whatever ends the process or the machine, and their errors."""
+"""Atomic replacement of files, complete or not at all even after a crash, and OSErrors as StoreErrors."""
 
 import os
 import stat
@@ -12,10 +12,11 @@ from scrapy_gp4c.errors import StoreError
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file that replaces `path` when the block ends: after any crash, either is there, complete.
+    """Open a temporary file that replaces `path` when the block ends.
 
-    Nothing is left of it if the block raises. A symbolic link stays and its target is replaced; what is no
-    regular file (``/dev/stdout``, a pipe) is written as it is. Raises OSError when it cannot be written.
+    After a crash `path` has the old or the new content, complete. If the block raises, the temporary file is
+    removed. A symbolic link stays and its target is replaced. A device or pipe (``/dev/stdout``) is written
+    directly. Raises OSError.
     """
     target, mode = _target(path)
     if target is None:
@@ -38,14 +39,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file in place of the one before; its directory is made."""
+    """Write `content` to a file atomically, as `replacing` does; create missing directories."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         file.write(content)
 
 
 def probe(path: str | os.PathLike[str]) -> None:
-    """Raise OSError unless `replacing` can begin to write at this path; leaves nothing behind."""
+    """Raise OSError unless `replacing` could write at `path`; a trial file is created and removed."""
     target, _ = _target(path)
     if target is None:
         os.close(os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0)))
@@ -57,7 +58,7 @@ def probe(path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def explained(what: str, remedy: str) -> Iterator[None]:
-    """Raise an OSError of the block as a StoreError, which says what could not be done and what helps."""
+    """Turn an OSError of the block into a StoreError with the text "`what`: reason. `remedy`."."""
     try:
         yield
     except OSError as error:
@@ -78,7 +79,10 @@ def sync(path: Path) -> None:
 
 
 def _target(path: str | os.PathLike[str]) -> tuple[Path | None, int | None]:
-    """Where links lead, and the mode of the file there; no path where a file would take a device's place."""
+    """Return the path that symbolic links lead to, and the file's mode (None: there is no file).
+
+    (None, None): a device or pipe, which must not be replaced by a file.
+    """
     folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
     try:
         mode = os.stat(path).st_mode

@@ -1,7 +1,8 @@
-"""Secrets of requests, known by the names of their fields; a store keeps the name, never the value.
+"""Removal of secrets from requests and URLs, by the names of parameters, headers and arguments.
 
-The store notes where a secret was, such as ``query api_key``, ``header authorization``, ``cookie session``,
-``meta token``: the `lacks` of a stored request, which a visit needs from the spider.
+A store keeps the name of a secret, never its value: `lacks` of a stored request lists them, such as
+``query api_key``, ``header authorization``, ``cookie session``, ``meta token``. A visit takes the values from
+the request that the spider makes.
 """
 
 import re
@@ -20,14 +21,14 @@ SECRET_PARAMS: Final = (
     "session_id", "session_token", "sig", "signature", "subscription_key", "token", "x-amz-credential",
     "x-amz-security-token", "x-amz-signature", "x-goog-signature",
 )  # fmt: skip
-"""Names of what is secret, unless ``GP4C_SECRET_PARAMS`` says otherwise; not their case.
+"""Default of ``GP4C_SECRET_PARAMS``: names of parameters and arguments whose values are secret.
 
-``-``, ``_`` and ``.`` do not matter, nor does a leading ``x-``.
+Case, ``-``, ``_``, ``.`` and a leading ``x-`` make no difference.
 """
 _HEADERS: Final = frozenset({"authorization", "proxyauthorization", "cookie"})
-"""Headers that are secret whatever the setting."""
-_NO_HEADERS_OF_ITS_OWN: Final = frozenset({"referer"})
-"""Headers that a visit can do without: what is secret in them is not missed."""
+"""Headers that are secret whatever the setting; names in the form of `_plain`."""
+_DISPENSABLE_HEADERS: Final = frozenset({"referer"})
+"""Headers that a visit can do without: a secret in their URL is removed, and not listed in `lacks`."""
 
 _USER: Final = re.compile(r"(?<=://)[^/?#\s]*@")
 _NAME: Final = re.compile(  # not "++": Python before 3.11.5 then misses names in encoded URLs
@@ -44,19 +45,19 @@ _SCHEME_VALUE: Final = re.compile(r"(?:basic|bearer|digest|negotiate|token)\s+\S
 
 @lru_cache(4096)
 def _plain(name: str) -> str:
-    """Form of a name by which names are compared."""
+    """Normalise a name for comparison: lower case, without ``-``, ``_``, ``.`` and leading ``x-``."""
     return re.sub("[-_.]", "", unquote(name).lower().removeprefix("x-").removeprefix("x_"))
 
 
 class Credentials:
-    """Takes out of requests and URLs what is secret."""
+    """Removes from requests and URLs the values of parameters, headers and arguments named as secret."""
 
     def __init__(self, names: Iterable[str] = SECRET_PARAMS) -> None:
         self._names = frozenset(map(_plain, names))
 
     @classmethod
     def of_store(cls, records: Iterable[CycleRecord]) -> Self:
-        """Return what is secret in a store where there are no settings, by its cycles' records."""
+        """Make it without settings, from the default names and those in the records of a store's cycles."""
         named = [name for record in records for name in record.get("secret_params", ())]
         return cls((*SECRET_PARAMS, *named))
 
@@ -65,14 +66,14 @@ class Credentials:
         return _plain(name) in self._names
 
     def url(self, url: str) -> str:
-        """Return a URL, or a text with URLs in it, to be shown: without secrets and control characters."""
+        """Return a URL, or a text that contains URLs, without secrets and control characters, for display."""
         return printable(self._url(url)[0])
 
     def stripped(self, stored: StoredRequest) -> StoredRequest:
-        """Return a stored request without what is secret; the same object if there is nothing of that.
+        """Return a stored request without secrets; the same object if it has none.
 
-        A secret parameter of the URL keeps its name: pages with and without it are two. `lacks` has what was
-        taken out, after what was missing before.
+        A secret parameter of the URL keeps its name (``?token=``), as pages with and without it are two. The
+        result's ``lacks`` lists what was removed, now or earlier.
         """
         lacks: list[str] = []
         bare = cast(dict[str, Any], dict(stored))
@@ -132,12 +133,12 @@ class Credentials:
                     lacks.append(f"header {name.lower()}")
                 continue
             bare[name] = [self.url(value) for value in values]
-            if bare[name] != values and name.lower() not in _NO_HEADERS_OF_ITS_OWN:
+            if bare[name] != values and name.lower() not in _DISPENSABLE_HEADERS:
                 lacks.append(f"header {name.lower()}")
         return bare
 
     def _arguments(self, value: Any, argument: str, lacks: list[str]) -> Any:
-        """Return arguments without those that are secret, however deep they lie."""
+        """Return ``meta`` or ``cb_kwargs`` without secrets at any depth; add their names to `lacks`."""
         if isinstance(value, str):
             bare = self.url(value) if "://" in value else value
             if bare != value:
@@ -169,4 +170,5 @@ def cookie_names(cookies: Any) -> list[str]:
 
 
 def names_in_header(value: str) -> list[str]:
+    """Return the names of the cookies in a ``Cookie`` header."""
     return [pair.partition("=")[0].strip() for pair in value.split(";")]

@@ -38,17 +38,17 @@ _COLUMNS: Final = (
     "outcome", "entered", "found_by", *BROUGHT, "seen_min", "weight", "size", "latency_ms", *LINKS,
 )  # fmt: skip
 FLIPPED: Final = np.dtype([("page", "<u4"), ("cycle", "<i4"), ("bits", "<u8")])
-"""A change, and the bits in which the fingerprints of its copies differ."""
+"""A change of a page in a cycle: ``bits`` is the old copy's fingerprint XOR the new one's."""
 
 
 def lines(
     store: Store, credentials: Credentials | None = None, matrix_bytes: int = MATRIX_BYTES
 ) -> Iterator[str]:
-    """Yield the lines of a store's history up to its last finished cycle, without secrets.
+    """Yield the lines of a store's exported history up to its last finished cycle, without secrets.
 
-    Of pages that differ only in secrets, the first is written; a comment at the end counts the others.
-    ``credentials``: what is secret; None: what the store's records say; ``matrix_bytes``: memory for the bits
-    of the pages of one pass over the visits.
+    Of pages whose URLs differ only in secrets, the first is written; a comment at the end counts the others.
+    ``credentials``: names of secrets; None: those in the store's records; ``matrix_bytes``: memory for the
+    matrix of change bits: the visits are read once for each such part of the pages.
     """
     last, all_records = store.last_cycle, store.cycles()
     without = _WithoutSecrets(credentials or Credentials.of_store(all_records))
@@ -73,20 +73,23 @@ def lines(
 
 
 class _WithoutSecrets:
-    """Removes secrets from stored requests, and knows the pages that have become equal by that."""
+    """Removes secrets from stored requests, and counts pages that equal an earlier page without them."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
         self._seen: set[str] = set()
         self._left_out: list[int] = []
-        """Pages, ids ascending."""
+        """Ids of the pages that equal an earlier one, ascending."""
 
     @property
     def left_out(self) -> int:
         return len(self._left_out)
 
     def line_of(self, found_by: int) -> int:
-        """Number of the finder's line, by the column `found_by`: pages before it may be left out; 0: none."""
+        """Convert column ``found_by`` (page id + 1 of the linking page) to the number of that page's line.
+
+        0: no page, or one that is left out.
+        """
         if not found_by or found_by == START:
             return 0
         before = bisect_left(self._left_out, found_by - 1)
@@ -94,7 +97,7 @@ class _WithoutSecrets:
         return 0 if is_left_out else found_by - before
 
     def __call__(self, page: int, stored: StoredRequest) -> StoredRequest | None:
-        """Request without secrets; None where the request would be another page then."""
+        """Return the request of `page` without secrets; None where an earlier page has the same URL then."""
         bare = self._credentials.stripped(stored)
         if bare["url"] != stored["url"]:
             if bare["url"] in self._seen:
@@ -142,7 +145,7 @@ def _lines(
 
 
 def _state(columns: dict[str, Any], last_judged: int) -> PageState:
-    """State of a page by its columns, the optional ones too; ``last_judged``: last cycle with a bit."""
+    """Make a page's JSON object from its `columns`; ``last_judged``: last cycle whose bit is 0 or 1."""
     names = ["first_cycle", "entered", "seen_min", "size", "latency_ms"]
     brought = [columns[name] for name in BROUGHT]
     values: dict[str, Any] = {"brought": brought if any(brought) else None}
@@ -163,7 +166,7 @@ def _state(columns: dict[str, Any], last_judged: int) -> PageState:
 
 
 def claims_between(store: Store, first: int, stop: int) -> Array:
-    """Claims about the pages first..stop-1, dtype `DATED_CLAIM`, by page, those of a page in their order."""
+    """Read all claims about the pages first..stop-1: dtype `DATED_CLAIM`, by page, then in stored order."""
     parts = [np.empty(0, DATED_CLAIM)]
     for cycle, claimed in store.hints.of_cycles(0):
         chosen = claimed[(claimed["page"] >= first) & (claimed["page"] < stop)]
@@ -177,7 +180,7 @@ def claims_between(store: Store, first: int, stop: int) -> Array:
 
 
 def flipped_between(store: Store, first: int, stop: int) -> Array:
-    """Changes of the pages first..stop-1 that visits found, dtype `FLIPPED`, by page and cycle."""
+    """Read the changes that visits to the pages first..stop-1 found: dtype `FLIPPED`, by page and cycle."""
     parts, copies = [np.empty(0, FLIPPED)], np.zeros(stop - first, np.uint64)
     for cycle, visits in store.visits(1, store.last_cycle):
         of_pages = (visits["page"] >= first) & (visits["page"] < stop)
@@ -193,7 +196,7 @@ def flipped_between(store: Store, first: int, stop: int) -> Array:
 
 
 def _gains_between(store: Store, first: int, stop: int) -> dict[int, list[tuple[int, float]]]:
-    """Cycles and gains of the pages first..stop-1, as far as they are measured by the log in use."""
+    """Page -> (cycle, gain in ppm) pairs, for pages first..stop-1, as measured by the query log in use."""
     gains: defaultdict[int, list[tuple[int, float]]] = defaultdict(list)
     for cycle, rows in store.gains.of_cycles(store.gains.since) if store.gains.log is not None else ():
         chosen = rows[(rows["page"] >= first) & (rows["page"] < stop)]

@@ -1,7 +1,8 @@
 """Text of an exported history: its header, the records of its cycles, and the line of a page.
 
 A history is text. Its first line is a comment, ``#`` and JSON: the format's name, the number of cycles and,
-if gains were measured, by what. A comment per cycle follows with the cycle's record, then a line per page:
+if gains of a search engine were measured, by which query log. A comment per cycle follows with the cycle's
+record, then a line per page:
 ``site<TAB>page<TAB>bits<TAB>json``. ``site`` is the host, ``page`` the URL. ``bits`` has one character per
 cycle from 2 to the last finished one: ``1`` changed, ``0`` unchanged, ``.`` not judged (no visit, or one with
 nothing to compare with). ``json`` is a `PageState`, without the fields that have their default.
@@ -48,13 +49,13 @@ else:
 
 
 class PageState(msgspec.Struct, omit_defaults=True):
-    """JSON object of a page in a history: how fields are written, and what is read."""
+    """JSON object of a page in a history: its fields with their types, limits and defaults."""
 
     first_cycle: _Cycle = 0
     last_cycle: _Cycle = 0
     """Cycle of the last copy, where no bit says it."""
     fingerprint: _Hex | None = None
-    """Hex digits; None: there is no copy."""
+    """Fingerprint of the last copy, hex digits; None: there is no copy."""
     failures: _Byte = 0
     gone: _Byte = 0
     last_attempt: _Cycle = 0
@@ -62,21 +63,21 @@ class PageState(msgspec.Struct, omit_defaults=True):
     outcome: _Failure = "error"
     entered: _Cycle = 0
     found_by: Annotated[int, msgspec.Meta(ge=0, lt=discovery.START)] | Literal["start"] = 0
-    """Line of the page that found it; 0: that is not known."""
+    """Number of the page line (from 1) of the page that links to it; "start": a start request; 0: unknown."""
     brought: tuple[_Count, _Count, _Cycle] | None = None
-    """Columns `BROUGHT`."""
+    """Columns `BROUGHT`: how many new pages the visits to this page found."""
     links: tuple[_Hex, _Hex, _Share] | None = None
     """Columns `LINKS` of a page that waits for its first visit; bits as hex digits."""
     claims: list[tuple[_Cycle, _Kind, _Value]] = []
-    """Cycle, kind and value of each claim."""
+    """Cycle, kind and value of each claim (see `scrapy_gp4c.scoring.hints`) about the page."""
     seen_min: Annotated[float, msgspec.Meta(ge=0, lt=65_504)] = 0.0
     weight: Annotated[float, msgspec.Meta(ge=0, le=MAX_WEIGHT)] = DEFAULT_WEIGHT
     size: Annotated[int, msgspec.Meta(ge=0, lt=sizes.CLASSES)] = 0
     latency_ms: Annotated[int, msgspec.Meta(ge=0, lt=2**16)] = 0
     flipped: list[_Hex] = []
-    """Bits in which the fingerprints of each change differ, in hex digits: one for every 1 among the bits."""
+    """Old fingerprint XOR new one, in hex digits, for each change, that is each ``1`` among the bits."""
     dq: list[tuple[Annotated[int, msgspec.Meta(ge=1)], _Ppm]] = []
-    """Cycle and gain, in ppm, of each measured visit, in order."""
+    """Cycle and gain of search quality, in ppm, of each measured visit, in order."""
     etag: str | None = None
     last_modified: str | None = None
     request: dict[str, Any] = {}
@@ -84,9 +85,9 @@ class PageState(msgspec.Struct, omit_defaults=True):
 
 
 BROUGHT: Final = ("brought_sum", "brought_cycles", "brought_cycle")
-"""Columns of what a page's visits brought."""
+"""Columns that count the new pages found by a page's visits: see `scrapy_gp4c.scoring.discovery`."""
 LINKS: Final = tuple(first_visits.COLUMNS)
-"""Columns of links to pages that wait."""
+"""Columns that count links to pages without a visit: see `scrapy_gp4c.scoring.first_visits`."""
 
 
 _WORDS: Final = {
@@ -100,16 +101,16 @@ _WORDS: Final = {
 
 
 class FieldError(ValueError):
-    """A field of foreign JSON is not what it should be."""
+    """A field of JSON that was read from outside has a wrong type or value."""
 
     def __init__(self, field: str, problem: str, value: object) -> None:
-        """``field``: "" stands for the whole content."""
+        """``field``: its name, "" for the whole content; ``problem``: such as "expected a number"."""
         super().__init__(f"{field}: {problem}; found {repr(value)[:_SHOWN]}")
         self.field, self.problem, self.value = field, problem, value
 
 
 def converted(content: Any, kind: type[T]) -> T:
-    """Content of JSON as a record of some kind; raises FieldError."""
+    """Convert decoded JSON to the type `kind`; raises FieldError where a field does not fit."""
     try:
         return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:
@@ -125,7 +126,7 @@ def _in_words(kinds: str) -> str:
 
 
 def read_state(content: Any) -> PageState:
-    """Read a page's JSON object; raises ValueError that names the field."""
+    """Convert the decoded JSON object of a page line; raises ValueError that names the wrong field."""
     state = converted(content, PageState)
     cycles = [cycle for cycle, _ in state.dq]
     if cycles != sorted(set(cycles)):
@@ -134,33 +135,35 @@ def read_state(content: Any) -> PageState:
 
 
 EVIDENCE: Final = ("weight", "size", "latency_ms", "flipped")
-"""Fields that a replay reads."""
+"""Fields of `PageState` that a replay reads."""
 
 
 def read_evidence(state: object) -> PageState:
-    """Read the fields `EVIDENCE` of a page's JSON object; raises ValueError for another value."""
+    """Convert only the fields `EVIDENCE` of a page's decoded JSON; raises ValueError for a wrong value."""
     known = state if isinstance(state, dict) else {}
     return read_state({name: known[name] for name in EVIDENCE if name in known})
 
 
 ToPage = Callable[[StoredRequest], tuple[int, StoredRequest]]
-"""Key and normalised form of a stored request; raises ValueError for a URL that is none."""
+"""Function from a stored request to its page key and normalised form; raises ValueError for a bad URL."""
 
 
 class HistoryHeader(NamedTuple):
     """First line of a history."""
 
     cycles: int
-    """Number of finished cycles, each with a comment that has its record."""
+    """Number of finished cycles; a comment with the record of each follows the header."""
     measured: tuple[str, int] | None
-    """Digest of the log that gains are measured by, and the first cycle measured; None: no gains."""
+    """Digest of the query log that gains are measured by, and the first measured cycle; None: no gains."""
 
 
 class PageLine(NamedTuple):
-    """Content of one line of a history."""
+    """One page's line of a history, parsed."""
 
     line: int
+    """Number of the line in the file, from 1."""
     key: int
+    """Page key: first 8 bytes of the request's fingerprint."""
     request: StoredRequest
     bits: bytes
     state: PageState
@@ -172,7 +175,7 @@ def is_header(text: str) -> bool:
 
 
 def read_header(name: str, header: str) -> HistoryHeader:
-    """Read the first line; raises ImportFileError, which names the file, for another header."""
+    """Parse `header`, the first line of a history; raises ImportFileError, which names the file `name`."""
     try:
         content = json.loads(header[1:])
         cycles, measured = content["cycles"], content.get("measured")
@@ -192,7 +195,10 @@ def read_header(name: str, header: str) -> HistoryHeader:
 
 
 def read_record(name: str, number: int, line: str, cycle: int) -> CycleRecord:
-    """Read the record of a finished cycle; raises ImportFileError, which names the file and the line."""
+    """Parse a comment line with the record of finished cycle `cycle`.
+
+    Raises ImportFileError, which names the file `name` and the line's `number`.
+    """
     found_line = f"found {line[:80]!r}"
     try:
         record: CycleRecord = json.loads(
@@ -211,7 +217,10 @@ def read_record(name: str, number: int, line: str, cycle: int) -> CycleRecord:
 
 
 def read_page(name: str, number: int, line: str, to_page: ToPage) -> PageLine:
-    """Read the line of a page; raises ImportFileError, which names the file and the line."""
+    """Parse a page's line; `to_page` gives its key and normalised request.
+
+    Raises ImportFileError, which names the file `name` and the line's `number`.
+    """
     try:
         fields = line.split("\t")
         if len(fields) not in (3, 4):
@@ -232,9 +241,9 @@ def read_page(name: str, number: int, line: str, to_page: ToPage) -> PageLine:
 
 
 def check_pages(name: str, pages: Sequence[PageLine], cycles: int, is_known: Callable[[int], bool]) -> None:
-    """Check several pages against each other and the number of cycles; raises ImportFileError.
+    """Check that no page comes twice and that all bits and dates fit `cycles`; raises ImportFileError.
 
-    ``is_known(key)``: whether a page of an earlier call has this key.
+    ``pages``: the next lines of file `name`; ``is_known(key)``: whether an earlier page has this key.
     """
     seen: set[int] = set()
     for page in pages:

@@ -1,4 +1,4 @@
-"""Entry of the store room: opening a store, and maintenance of its directory."""
+"""Functions that open, check, back up, repair and rewrite a store; other rooms import them from here."""
 
 import os
 from pathlib import Path
@@ -19,15 +19,16 @@ __all__ = [
 
 
 def open_store(path: str | os.PathLike[str], *, readonly: bool = False, sizes: Sizes = USUAL) -> Store:
-    """Open the store in directory `path`; a writer creates it and completes an interrupted fold.
+    """Open the store in directory `path`; unless `readonly`, create a missing one.
 
-    Raises StoreInUseError, StoreDamagedError, StoreFullError (an interrupted fold needs room), or
-    StoreError where there is no store to read or no access.
+    A writer also completes a fold (the pass that ends a cycle) that a kill interrupted. Raises
+    StoreInUseError, StoreDamagedError, StoreFullError (an interrupted fold needs room), or StoreError where
+    there is no store to read or no access.
     """
     return Store(path, readonly=readonly, sizes=sizes)
 
 
 def check_unused(path: str | os.PathLike[str]) -> None:
-    """Raise StoreInUseError, which names the writer, while a process writes to the store at `path`."""
+    """Raise StoreInUseError, which names the writing process, if the store at `path` has a writer."""
     if Path(path, WRITER_LOCK).exists():
         WriterLock(Path(path)).release()

@@ -1,7 +1,7 @@
-"""Typed records of a store: cycles, requests, visits, and the shadows of the control group.
+"""Typed records of a store: cycles, requests, visits, and the shadows (`SHADOW`) of the control group.
 
-Those that are JSON in the store are dictionaries with known keys: a key that is absent stays absent, one that
-another version wrote stays, and so does their order, so that what was read is written back byte by byte.
+Records that the store keeps as JSON are typed dictionaries. Absent keys stay absent, and keys of other
+versions and the order of keys stay, so that a record is written back byte by byte as it was read.
 """
 
 import math
@@ -17,51 +17,55 @@ from scrapy_gp4c.page_state.outcomes import KINDS, NO_DISTANCE, OUTCOMES, VISIT_
 from scrapy_gp4c.scoring import hints, terminals
 
 Cuts = list[tuple[float, int] | None] | None
-"""By round, score and draw of the last page chosen, None where none was; None alone: the policy does not
-choose by one score, and there is no estimate by the panel."""
+"""For each round, score and tie-breaking draw of the last page chosen, or None where no page was.
+
+None in place of the list: the policy does not choose by one score, so the control group estimates nothing."""
 
 
 class PromiseCounts(TypedDict):
-    """Promises about pages when a cycle was planned."""
+    """Counts of promises (longest times between visits of a page) when a cycle was planned."""
 
     pages: int
-    """Settled pages with a promise."""
+    """Pages past their warm-up that have a promise."""
     late: int
-    """Pages that no visit has reached in the time promised."""
+    """Pages whose last visit is longer ago than promised."""
     latest_s: float
-    """Time by which the latest of them is late."""
+    """Seconds by which the page that is most overdue is late."""
     needed: int
-    """Visits per cycle that keep all promises, in the mean."""
+    """Visits per cycle, on average, that keeping all promises takes."""
     budget: int
     """Visits that the cycle could spend on promises."""
     missed: int
-    """Pages due that the budget left out."""
+    """Pages due by their promise that the budget left out."""
 
 
 class PlanCounts(TypedDict, total=False):
-    """Numbers of pages that the planning of a cycle counted."""
+    """Numbers of pages that the planning of a cycle counted; `hub` to `promised` by kind of visit."""
 
     known: int
     due: int
     """New and warm-up pages that wait for their visit."""
     copies: int
-    """Pages with a copy, and not gone: what the panel speaks for."""
+    """Pages with a stored copy, and not gone: those that the control group is a sample of."""
     rankable: int
     """Pages that the policy could choose from."""
     budget: int
     """Visits that the policy may choose in all rounds: the budget less hubs, control group and gone pages."""
     cuts: Cuts
     site_cuts: list[list[tuple[int, float, int]]]
-    """By round, sites with a share and a cut of their own: key and cut of each."""
+    """For each round, key, score and draw of the last page chosen of each site with a limited share."""
     hub: int
+    """Pages visited because they often link to new pages."""
     panel: int
+    """Pages of the control group."""
     recheck: int
-    """Gone pages that are looked at again."""
+    """Gone pages that are visited again."""
     ranked: int
+    """Pages that the policy chose in all rounds so far."""
     warmup: int
     new: int
     promised: int
-    """Pages visited by their promise; absent: no page has one."""
+    """Pages visited because a promise makes them due; absent: no page has a promise."""
     promises: PromiseCounts
 
 
@@ -69,18 +73,18 @@ class RoundCounts(TypedDict):
     """One planned round of a cycle."""
 
     planned: int
-    """Pages of its plan."""
+    """Pages in the round's plan."""
     seen: int
-    """Visits of the cycle in the log when it was planned."""
+    """Visits that the cycle had committed when the round was planned."""
 
 
 class SampledCounts(TypedDict):
-    """Visits to samples, and visits that followed from what the samples showed."""
+    """Visits of a sampling policy: to samples, and to neighbours of samples that had changed."""
 
     samples: int
     samples_changed: int
     seeds: int
-    """Samples that were followed; of policies by groups: groups that were."""
+    """Samples whose neighbours were visited; of policies that choose groups: groups that were visited."""
     neighbours: int
     neighbours_changed: int
 
@@ -97,19 +101,23 @@ class PanelEstimates(TypedDict):
     """Estimates of a cycle by the control group."""
 
     judged: int
-    """Pages of the control group whose visit told whether they had changed."""
+    """Pages of the control group whose visit showed whether they had changed."""
     unchosen: int
-    """Judged pages whose shadow the cycle would not have visited."""
+    """Judged pages that the cycle would not have visited if they were ordinary pages."""
     outdated: int
-    """Unchosen pages whose shadow's copy is out of date."""
+    """Unchosen pages whose copy would be out of date if they were ordinary pages."""
     changed_share: ShareEstimate
+    """Share of pages that changed in the cycle."""
     freshness: ShareEstimate
+    """Share of pages whose stored copy is up to date."""
 
 
 class CycleRecord(TypedDict, total=False):
+    """JSON record of a cycle: settings frozen at its begin, its plan, and its counts once finished."""
+
     cycle: int
     started: float | None
-    """s since 1970, as is `finished`; None in a restored store that never knew."""
+    """s since 1970, as is `finished`; None: unknown, in a store made from a history without times."""
     budget: int | float
     site_share: float
     policy: str
@@ -121,42 +129,44 @@ class CycleRecord(TypedDict, total=False):
     fingerprint: str
     """Value of ``GP4C_FINGERPRINT``."""
     groups: str
-    """Identity of the clusters that its plan follows from; absent: it uses none."""
+    """Checksum of the page clusters that the plan was made with; absent: it used none."""
     discovery: float
+    """Value of ``GP4C_DISCOVERY``."""
     discovery_function: str
-    """Formula of the score function; its clock is the next field."""
+    """Formula of the score function that ranks hubs; the next field says whether it counts by clock."""
     discovery_clock: Literal["visits", "cycles"]
     new_page_function: str
     """Formula that ranks first visits; absent: they come by turns."""
     new_page_clock: Literal["visits", "cycles"]
     undelivered: dict[str, list[Any]]
-    """Page -> what is known of the copy of it that was delivered last, where later visits were not."""
+    """Page -> facts about its copy whose items were delivered last, if a later visit's were not."""
     signalled: int
-    """Visits whose signals and items are through, in order; absent: nobody listens."""
+    """Number of visits, the earliest of the cycle, whose signals were sent; absent: no receiver listens."""
     sitemaps: dict[str, list[str]]
     """URL of a sitemap -> other sites whose robots.txt has named it so far."""
     promised: bool
-    """Whether a request has said how often its page is to be visited."""
+    """Whether a request has promised how often its page is visited."""
     left_alone: dict[str, float]
     """Hosts that refuse the crawl -> until when they want no request, s since 1970; 0: they do not say."""
     lies: dict[str, list[int]]
     """Hosts whose answers "not modified" were false -> up to three such pages, of this cycle and before."""
     moved: list[list[str]]
-    """Rules by which sites moved: begin and end of new addresses, begin and end of the old ones."""
+    """Address changes of sites: prefix and suffix of the new URLs, prefix and suffix of the old ones."""
     varying_data: list[str]
-    """Names of data that requests hand on with other values in other runs."""
+    """Names of request data (``meta``, ``cb_kwargs``) whose values differ between runs of the spider."""
     steady_data: dict[str, int]
-    """Name of such data -> how often it had the value of the run before, up to a few times."""
+    """Name of request data -> how often its value equalled that of the run before, up to a few times."""
     spider_sums: dict[str, list[int]]
     """Attribute of the spider -> its checksums at the first visit and at the end of the last run."""
     code: list[int]
-    """Checksum of the spider's code, and the cycle from which on it is so; 0: a first one."""
+    """Checksum of the spider's code, and the first cycle with that code; 0: it never changed."""
     hidden_data: dict[str, list[int]]
-    """Part of answers, and callback -> trials that made the items of before, and others."""
+    """Part of responses and callback -> trials in which only this part had changed: how many yielded the
+    items of before, and how many others."""
     traps: list[list[Any]]
-    """Scopes of traps: site, start of the directory, whether URLs have a query."""
+    """Scopes of crawler traps: site, start of the directory, whether URLs have a query."""
     repeats: list[list[Any]]
-    """Scopes as in `traps`, then counts of new pages, of repeats and of cycles with repeats."""
+    """Scopes as in `traps`, then numbers of new pages, of repeats of other pages, of cycles with repeats."""
     url_parts: dict[str, list[int]]
     """Part of URLs, such as a parameter -> hashes of some URLs of pages without it."""
     logins: list[int]
@@ -164,7 +174,7 @@ class CycleRecord(TypedDict, total=False):
     closers: list[int]
     """Keys of the pages whose callbacks have closed the spider."""
     doubted: list[int]
-    """Fingerprints of texts that are blocks and the like, of this cycle and before."""
+    """Fingerprints of block pages, captchas and the like, seen in this cycle and before."""
     secret_params: list[str]
     """Names that ``GP4C_SECRET_PARAMS`` has beyond its default."""
     planned: int | None
@@ -174,35 +184,39 @@ class CycleRecord(TypedDict, total=False):
     finished: float | None
     """Absent: the cycle is open."""
     reason: str
+    """Why the run that finished the cycle closed, as Scrapy calls it."""
     known: int
+    """Known pages at the end of the cycle."""
     visited: int
     forgotten: int
-    """Visits among them to pages that `scrapy gp4c forget` took out since; absent: none."""
+    """Visits among `visited` to pages that `scrapy gp4c forget` has since removed; absent: none."""
     judged: int
+    """Visits that showed whether the page had changed."""
     changed: int
     change_rate: float | None
     outcomes: dict[str, int]
     new: int
     """Pages that became known in the cycle."""
     new_by_hubs: int
-    """New pages that visits to hubs found."""
+    """New pages found by visits to hubs (pages that often link to new ones)."""
     gained: tuple[int, float]
-    """Measured visits, and what they gained a search, in ppm; absent where nothing was measured."""
+    """Visits with a measured gain of search quality, and the sum of gains, ppm; absent: none measured."""
     sampled: SampledCounts
-    """Absent: its policy has sampled nothing."""
+    """Absent: the policy has sampled nothing."""
     panel: PanelEstimates | None
 
 
 class FoldMarker(TypedDict):
-    """Where an interrupted fold goes on."""
+    """Progress of a fold, the pass that applies a finished cycle's visits to the page columns."""
 
     record: CycleRecord
-    """Fields that complete the cycle's record."""
+    """Fields to add to the cycle's record when the fold is complete."""
     next_block: int
+    """First block of pages that is not folded yet."""
 
 
 def samples_of(record: CycleRecord) -> str:
-    """Return the counts of a cycle's record as people read them; empty where it has none."""
+    """Return the counts ``sampled`` of a cycle's record as a line of text; "" where it has none."""
     counts = record.get("sampled")
     if counts is None:
         return ""
@@ -214,7 +228,10 @@ def samples_of(record: CycleRecord) -> str:
 
 
 def local_time(seconds: float | None) -> str:
-    """Return a time of a record, s since 1970, as people write it; its number where no calendar has it."""
+    """Return a record's time, s since 1970, as local date and time; "-" for None.
+
+    A time that the calendar does not have is returned as its number.
+    """
     if seconds is None:
         return "-"
     try:
@@ -224,7 +241,7 @@ def local_time(seconds: float | None) -> str:
 
 
 class StoredRequest(TypedDict, total=False):
-    """Request of a page, without whatever is Scrapy's default."""
+    """Request of a page as JSON, without the values that are Scrapy's defaults."""
 
     url: Required[str]
     callback: str
@@ -241,29 +258,29 @@ class StoredRequest(TypedDict, total=False):
     _class: str
     """Dotted path of the request's class, where it is not Scrapy's own."""
     attributes: dict[str, Any]
-    """Arguments that only this class has."""
+    """Arguments that only `_class` has, not `scrapy.Request`."""
     rule: list[str | None]
     """Callback and link extractor of the CrawlSpider's rule that made the request."""
     unstorable: list[str]
-    """Names of values that JSON cannot hold, such as ``meta page_methods``; the spider's request has them."""
+    """Names of values left out because JSON cannot hold them, such as ``meta page_methods``."""
     lacks: list[str]
     """Secrets that are left out, such as ``header authorization``: see `scrapy_gp4c.store.credentials`."""
     session: bool
-    """Whether its ``cookiejar`` had cookies of an earlier answer."""
+    """Whether the request's ``cookiejar`` had cookies of an earlier response."""
     needs_callback: str
-    """Why the callback runs though the page is unchanged: ``always``, as it yields what no plan keeps, or
-    ``once``, as the request has data that was not delivered."""
+    """Why the callback runs though the page is unchanged: ``always``, as it yields requests that are not
+    stored, or ``once``, as the request has data that was not delivered yet."""
     follows: bool
-    """Whether its callback has followed links of the page, which may change though the text does not."""
+    """Whether the callback has followed links of the page, which may change though the text does not."""
 
 
 class LastAnswer(NamedTuple):
-    """Last answer of a page, as far as it failed or came from another URL."""
+    """How the last visit of a page failed, or from which other URL it was answered; else all None."""
 
     status: int | None = None
     """HTTP status of a failed visit; None: no answer came."""
     error: str | None = None
-    """Reason of a failure in a word or sentence; None: the status says it."""
+    """Reason of a failure in a word or sentence; None: `status` says it, or the visit succeeded."""
     since_s: float | None = None
     """Time of the first failure in a row, s since 1970."""
     final_url: str | None = None
@@ -275,7 +292,7 @@ class LastAnswer(NamedTuple):
 NO_ANSWER: Final = LastAnswer()
 
 SAME_PAGE: Final = "the same page as "
-"""Start of the error of a page that repeats another, whose URL follows."""
+"""Start of `LastAnswer.error` of a page with the content of another, whose URL follows."""
 
 
 class StoredGroups(NamedTuple):
@@ -283,21 +300,23 @@ class StoredGroups(NamedTuple):
 
     groups: PageGroups
     popularity: npt.NDArray[np.uint8]
-    """``[P]``, from 0 to 10."""
+    """PageRank of each page on a logarithmic scale from 0 to 10, ``[P]``."""
     origin: dict[str, Any]
-    """Description of how they were made, for people."""
+    """How the clusters were made (method, parameters), for people."""
 
 
 class NewVisit(NamedTuple):
-    """One visit to be recorded."""
+    """One visit to be recorded, the argument of `Store.record`."""
 
     page: int
     outcome: str
+    """One of `OUTCOMES` of `scrapy_gp4c.page_state.outcomes`, as `kind` is one of its `KINDS`."""
     time: float
     """s since 1970."""
     kind: str = "other"
     fingerprint: int = 0
     distance: int = NO_DISTANCE
+    """Bits in which the fingerprint differs from that of the copy before."""
     bytes: int = 0
     """Bytes of the body."""
     latency_s: float = 0.0
@@ -305,7 +324,7 @@ class NewVisit(NamedTuple):
 
 
 def packed_visit(visit: NewVisit) -> bytes:
-    """Bytes of dtype `VISIT`; raises struct.error for a number that its field cannot hold."""
+    """Pack a visit as one row of dtype `VISIT`; raises struct.error for a number that does not fit."""
     latency_ms = min(65_535, math.ceil(1000 * visit.latency_s))
     codes = KINDS.index(visit.kind), OUTCOMES.index(visit.outcome)
     counts = visit.page, visit.bytes, latency_ms
@@ -313,8 +332,10 @@ def packed_visit(visit: NewVisit) -> bytes:
 
 
 TRUST: Final = np.dtype([("site", "<u8"), ("counts", "<f8", (len(hints.KINDS), 2, 2))])
-"""Judged visits of a site by kind of claim, claimed, changed, decayed: see `scrapy_gp4c.scoring.hints`; a
-site is told by `scrapy_gp4c.page_state.groups.Place.site_key`."""
+"""How often a site's claims of changes were right: decayed counts of judged visits.
+
+``counts[kind, claimed, changed]`` are explained in `scrapy_gp4c.scoring.hints`, ``site`` is
+`scrapy_gp4c.page_state.groups.Place.site_key`."""
 
 SHADOW: Final = np.dtype(
     [
@@ -323,10 +344,10 @@ SHADOW: Final = np.dtype(
         ("current", "<u8"),  # fingerprint that the page's last visit brought
         ("copy", "<u8"),  # fingerprint that the shadow's last visit brought
         *terminals.STATE.items(),  # as the shadow's visits left it
-        # What the last 8 cycles did, the lowest bit the last one: page judged, and changed; shadow visited,
-        # and out of date then. All 0 where no score has asked for related pages.
+        # A bit per cycle, the lowest for the last of 8 cycles: page judged, and changed; shadow visited,
+        # and out of date then. All 0 where no score function has terminals of related pages.
         *[(name, "u1") for name in ("judged", "changed", "visited", "outdated")],
         *[(f"predicted_{n}", "<f4") for n in range(1, KEPT_CYCLES + 1)],  # chance of a change, n cycles ago
     ]
 )
-"""A shadow: the state that a page of the control group would have as an ordinary page."""
+"""A shadow: the state that a page of the control group would have if only the policy chose its visits."""

@@ -1,1 +1,1 @@
-"""The store in one LMDB file that survives a kill at any moment; nobody else sees a transaction."""
+"""The store: one LMDB file that survives a kill at any moment; only this package opens transactions."""

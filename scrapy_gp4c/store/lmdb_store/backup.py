@@ -1,6 +1,6 @@
-"""Replacing a store's file by one that is built beside it; backups, their restoration, and compaction.
+"""Backups of a store, their restoration, and compaction; building a new LMDB file next to a store.
 
-What is built is on the same disk: a kill leaves the store as it was.
+A new file is built on the same disk and renamed when complete, so that a kill leaves the store as it was.
 """
 
 import os
@@ -36,9 +36,10 @@ _PART: Final = ".part"
 
 @contextmanager
 def work_directory(store_path: Path, purpose: str) -> Iterator[Path]:
-    """Directory to build a store's replacement in; it is removed afterwards, leftovers of a kill before.
+    """Yield a path next to the store, ``<store>.<purpose>``, for building its replacement.
 
-    The caller holds the lock of the store at `store_path`. Raises StoreError where other files are in it.
+    The caller creates the directory; it is removed at the end, and one of a killed process at the start. The
+    caller holds the lock of the store at `store_path`. Raises StoreError if it has other files.
     """
     work = _work(store_path, purpose)
     remove_leftovers(store_path, purpose)
@@ -54,7 +55,7 @@ def work_directory(store_path: Path, purpose: str) -> Iterator[Path]:
 
 @contextmanager
 def locked(store_path: Path) -> Iterator[None]:
-    """Hold the right to write to the store at `store_path`, damaged or not; raises StoreInUseError."""
+    """Hold the writer's lock of the store at `store_path`, damaged or not; raises StoreInUseError."""
     lock = WriterLock(store_path)
     try:
         yield
@@ -63,7 +64,7 @@ def locked(store_path: Path) -> Iterator[None]:
 
 
 def keep_aside(store_path: Path) -> Path:
-    """Give a store's file a second name next to the store; returns the directory that holds it."""
+    """Link or copy a store's LMDB file into a new directory next to the store; returns that directory."""
     real = Path(os.path.realpath(store_path))
     name = f"{real.name}.before-restore-{time.strftime(_STAMP)}"
     names = chain([name], (f"{name}-{number}" for number in count(1)))
@@ -78,13 +79,16 @@ def keep_aside(store_path: Path) -> Path:
 
 
 def drop_search_index(store_path: Path) -> None:
-    """Remove the search index of a store whose pages get other numbers or texts: the index refills itself."""
+    """Delete a store's search index, as page ids or texts change; the next crawl fills a new one."""
     for name in INDEX_FILES:
         (store_path / name).unlink(missing_ok=True)
 
 
 def remove_leftovers(store_path: Path, purpose: str = IMPORT) -> None:
-    """Remove what a kill left next to a store, whose lock the caller holds. Other files stay."""
+    """Remove the work directory ``<store>.<purpose>`` of a killed process, if it has only files of a store.
+
+    The caller holds the store's lock.
+    """
     work = _work(store_path, purpose)
     if work.is_dir() and not set(os.listdir(work)) - OUR_FILES:
         shutil.rmtree(work)
@@ -96,18 +100,18 @@ def _work(store_path: Path, purpose: str) -> Path:
 
 
 class Compacted(NamedTuple):
-    """Bytes of a store's file."""
+    """Bytes of a store's file before and after `compact`."""
 
     before: int
     after: int
 
 
 def backup(path: Path, directory: Path, keep: int | None) -> Path:
-    """Copy a store, as the last commit left it, into a directory of its own in `directory`; returns that.
+    """Copy a store, as last committed, into a new directory below `directory`; returns the new directory.
 
-    Works during a crawl. The copy is checked before it gets its name. ``keep``: number of backups of this
-    store that stay in `directory`, this one and those with the highest cycles. Raises StoreDamagedError where
-    the store or the copy is damaged, StoreError where the copy cannot be written.
+    Works during a crawl. The copy is checked before it gets its final name. ``keep``: number of backups of
+    this store to leave in `directory`, this one and those with the highest cycles; None: all. Raises
+    StoreDamagedError where the store or the copy is damaged, StoreError where the copy cannot be written.
     """
     real = Path(os.path.realpath(path))
     if Path(os.path.realpath(directory)).is_relative_to(real):
@@ -139,7 +143,7 @@ def backup(path: Path, directory: Path, keep: int | None) -> Path:
 
 
 def _copy(environment: Environment, target: Path) -> None:
-    """Let LMDB write a copy without unused room; raises StoreDamagedError where either is damaged."""
+    """Write a compacted copy into directory `target`; raises StoreDamagedError if either is damaged."""
     path = environment.path
     if problem := check_pages(path):
         raise damaged(path, problem)
@@ -151,13 +155,13 @@ def _copy(environment: Environment, target: Path) -> None:
 
 
 def _directories(directory: Path, name: str, end: str = "") -> list[Path]:
-    """Backups in a directory, those of a store by its name; ``end``: what follows their times."""
+    """List the backups of store `name` in a directory; ``end``: suffix after their date and time."""
     pattern = re.compile(re.escape(name) + r"-\d{8}-\d{6}" + re.escape(end))
     return [path for path in directory.iterdir() if pattern.fullmatch(path.name)]
 
 
 def _last_cycle(copy: Path) -> int:
-    """Last finished cycle of a backup; -1 where it cannot be read."""
+    """Return the last finished cycle of a backup; -1 where it cannot be read."""
     try:
         with Store(copy, readonly=True) as store:
             return store.last_cycle
@@ -166,7 +170,7 @@ def _last_cycle(copy: Path) -> int:
 
 
 def _remove_leftovers(directory: Path, name: str) -> None:
-    """Remove unfinished backups of a store that no process is writing."""
+    """Remove unfinished backups of store `name` that no process is writing any more."""
     for unfinished in _directories(directory, name, _PART):
         try:
             WriterLock(unfinished).release()
@@ -176,9 +180,10 @@ def _remove_leftovers(directory: Path, name: str) -> None:
 
 
 def restore_backup(path: Path, copy: Path) -> Path | None:
-    """Put a backup in the place of a store, damaged or not; returns where the replaced file is kept.
+    """Replace the store at `path`, damaged or not, by the backup at `copy`.
 
-    Raises StoreDamagedError for a backup that is damaged, StoreInUseError where a crawl has the store.
+    Returns the new directory that keeps the replaced file, or None if there was none. Raises
+    StoreDamagedError for a damaged backup, StoreInUseError where a crawl has the store.
     """
     if problem := check(copy):
         raise damaged(copy, problem[0])
@@ -194,7 +199,7 @@ def restore_backup(path: Path, copy: Path) -> Path | None:
 
 
 def compact(path: Path) -> Compacted:
-    """Write a store anew without the room that it does not use; raises StoreInUseError, StoreDamagedError."""
+    """Rewrite a store's LMDB file without free pages; raises StoreInUseError, StoreDamagedError."""
     with Store(path) as store, work_directory(path, REWRITE) as work:
         before = (path / DATA).stat().st_size
         work.mkdir(0o700)

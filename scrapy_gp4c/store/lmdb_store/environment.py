@@ -1,11 +1,11 @@
-"""LMDB file of a store: opening, locks, transactions, tables with checksums, and every failure as our error.
+"""LMDB file of a store: opening, locks, transactions, checksummed tables, LMDB errors as StoreErrors.
 
 LMDB maps its file into memory, so that a truncated file would end the process with SIGBUS: the file's length
 is compared with its header before LMDB opens it. Nothing here deletes or overwrites what it finds.
 
 All tables but `ids` have checksums. A value is followed by 4 bytes: the lowest of the XXH3 hash of its bytes,
-seeded with its table and key. A value under another key or in another table is wrong as well. A value counts
-as absent only if both neighbours of its key are right: a key that was altered is one of them.
+seeded with its table and key. So a value under another key or in another table is wrong as well. A value
+counts as absent only if the entries on both sides of its key are right: an altered key would be one of them.
 
 Requests are kept as JSON in which one byte stands for what most of them have in common. Such a byte does not
 occur in UTF-8, so that no other text has it.
@@ -40,7 +40,7 @@ from scrapy_gp4c.store.atomic_files import explained, sync
 DATA: Final = "data.mdb"
 
 _FULL_BYTES: Final = 2**20
-"""Free space below which a short write means a full disk; other processes may have freed some."""
+"""Free space below which a failed write is taken for a full disk; some may have been freed since."""
 
 _DAMAGE: Final = (
     lmdb.CorruptedError, lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.PageNotFoundError,
@@ -49,7 +49,7 @@ _DAMAGE: Final = (
 
 
 def damaged(path: Path, what: str) -> StoreDamagedError:
-    """Return the error for a store whose content cannot be trusted."""
+    """Return the error for a damaged store at `path`; ``what``: the damage, the text after the colon."""
     error = StoreDamagedError(
         f"the store {path} is damaged: {what}. Bring back a backup "
         "(`scrapy gp4c store restore SPIDER BACKUP`), or what can still be read (`scrapy gp4c store "
@@ -61,7 +61,7 @@ def damaged(path: Path, what: str) -> StoreDamagedError:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Raise every LMDB error of the block as one of our StoreErrors."""
+    """Turn every LMDB error of the block into the StoreError that `store_error` makes of it."""
     try:
         yield
     except lmdb.Error as error:
@@ -69,7 +69,7 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def store_error(path: Path, error: Exception) -> StoreError:
-    """Return an LMDB error as one of our StoreErrors."""
+    """Return the StoreError for an LMDB error: StoreFullError, StoreDamagedError or StoreError itself."""
     full = isinstance(error, lmdb.MapFullError | lmdb.DiskError)
     # LMDB panics when a header could not be written: this process can do nothing more with the store.
     faulty = isinstance(error, lmdb.PanicError) or os.strerror(errno.EIO) in str(error)
@@ -118,7 +118,7 @@ def in_use(path: Path, holder: str) -> StoreInUseError:
 
 
 VERSION: Final = 1
-"""Version of LMDB's format that this file's header is read by."""
+"""The one version of LMDB's file format whose header `read_header` understands."""
 _MAGIC: Final = 0xBEEFC0DE
 _PAGE_BYTES: Final = [2**power for power in range(9, 17)]
 _META: Final = struct.Struct("=16xII16xI92xQQ")
@@ -126,11 +126,11 @@ _META: Final = struct.Struct("=16xII16xI92xQQ")
 
 
 class NoLmdbFileError(Exception):
-    """The file begins unlike any of LMDB, or (with a text that says how) is cut off or damaged."""
+    """The file is not LMDB's (no argument), or is LMDB's and truncated or damaged (argument: a text)."""
 
 
 class Header(NamedTuple):
-    """Newer one of the two meta pages of an LMDB file."""
+    """Fields of one of the two meta pages at the begin of an LMDB file; the newer one is valid."""
 
     offset: int
     version: int
@@ -145,7 +145,7 @@ class Header(NamedTuple):
 
 
 def read_header(file: BinaryIO) -> Header:
-    """Read the header of an unbuffered file, which a writer may change meanwhile.
+    """Read the newer meta page of an LMDB file, opened unbuffered, which a writer may change meanwhile.
 
     Raises NoLmdbFileError, with a text where the file is LMDB's but ends too early or has a damaged header.
     """
@@ -164,7 +164,7 @@ def read_header(file: BinaryIO) -> Header:
 
 
 def _metas(file: BinaryIO) -> list[Header]:
-    """Both meta pages; only the first of a file of another version."""
+    """Read both meta pages, or only the first one of a file of another LMDB version."""
     metas: list[Header] = []
     while len(metas) < 2:
         offset = metas[0].page_bytes if metas else 0
@@ -188,10 +188,10 @@ def _metas(file: BinaryIO) -> list[Header]:
 WRITER_LOCK: Final = "writer.lock"
 READERS: Final = "lock.mdb"
 SEARCH_INDEX: Final = "search.sqlite"
-"""Name of the search index in the store's directory, of a crawl with a log of queries."""
+"""Name of the search index in the store's directory, which a crawl with ``GP4C_QUERY_LOG`` writes."""
 INDEX_FILES: Final = tuple(SEARCH_INDEX + end for end in ("", "-wal", "-shm"))
 ARCHIVE: Final = "texts.sqlite"
-"""Name of the archive of texts in the store's directory, of a crawl with ``GP4C_ARCHIVE``."""
+"""Name of the archive of texts in the store's directory, which a crawl with ``GP4C_ARCHIVE`` writes."""
 OUR_FILES: Final = {
     *(DATA, READERS, WRITER_LOCK, *INDEX_FILES),
     *(ARCHIVE + end for end in ("", "-wal", "-shm")),
@@ -205,10 +205,10 @@ _ANOTHER: Final = "Set GP4C_STORE to another directory, or move this one away."
 
 
 def check_directory(path: Path, readonly: bool) -> None:
-    """Check a store's directory before LMDB opens it; create the directory of a new store.
+    """Check a store's directory before LMDB opens it; unless `readonly`, create that of a new store.
 
     Raises StoreDamagedError for a directory of other files or a truncated store; StoreError where there is
-    none to read, or no access.
+    no store to read, or no access.
     """
     data = path / DATA
     with explained(f"cannot open the store {path}", "Check its owner and GP4C_STORE."):
@@ -231,7 +231,7 @@ def check_directory(path: Path, readonly: bool) -> None:
 
 
 def _create_directory(path: Path) -> None:
-    """Make a directory that is its owner's alone, as requests may hold secrets; one that exists stays."""
+    """Create a directory with mode 700, as requests may hold secrets; an existing one stays as it is."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         path.mkdir(_OWNERS | stat.S_IXUSR)
@@ -266,7 +266,7 @@ def _check_data(path: Path, data: Path) -> None:
 
 
 _HEADROOM_BYTES: Final = 2**28
-"""Address space that a write transaction finds at least: more than any of them writes."""
+"""Free address space that `Environment` ensures before a write transaction: more than any writes."""
 _READER: Final = """
 import sys
 import lmdb
@@ -274,13 +274,13 @@ environment = lmdb.open(sys.argv[1], readonly=True, create=False, max_dbs=64, ma
 environment.copyfd(1, compact=True)
 """
 _LEAK: Final = "MDB_INCOMPATIBLE"
-"""Error of a copy that has read all pages in use and found others that are not listed as free."""
+"""LMDB's error where a copy read all pages in use, and unused ones are missing in the list of free pages."""
 
 
 def read_all_pages(path: Path) -> str:
-    """Let LMDB read all pages of a file that anything refers to; return what went wrong, or nothing.
+    """Let LMDB read all B-tree pages in use of the store at `path`; return what went wrong, or "".
 
-    A process of its own reads them: a damaged or missing page may end it with a signal.
+    A child process reads them: a damaged or missing page may end it with a signal.
     """
     size = max((path / DATA).stat().st_size * 2, 2**30)
     command = [sys.executable, "-c", _READER, str(path), str(size)]
@@ -300,7 +300,7 @@ def read_all_pages(path: Path) -> str:
 
 
 MAP_BYTES: Final = 2**40
-"""Address space of a store, not disk; where the system refuses it, less, which grows with the file."""
+"""Address space (not disk) for a store's memory map; where the system refuses it, a smaller map grows."""
 
 
 def open_environment(path: Path, readonly: bool) -> Any:
@@ -332,7 +332,10 @@ def open_environment(path: Path, readonly: bool) -> Any:
 
 
 class WriterLock:
-    """The right to write to a store: held by at most one process, and gone when that process is."""
+    """Lock on the file `writer.lock` that one process at a time holds to write to a store.
+
+    The constructor raises StoreInUseError, which names the holder. The lock ends with its process.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path / WRITER_LOCK
@@ -364,9 +367,9 @@ class WriterLock:
 
 
 def put_in_place(path: Path, data: Path) -> None:
-    """Put a file of the same disk in the place of a store's, with its owner and mode; for its lock's holder.
+    """Replace the LMDB file of the store at `path` atomically by file `data`, keeping owner and mode.
 
-    After a crash there is either, complete.
+    ``data``: on the same disk. The caller holds the store's `WriterLock`.
     """
     replaced = path / DATA
     if replaced.exists():
@@ -381,13 +384,13 @@ def put_in_place(path: Path, data: Path) -> None:
 
 
 _open: "dict[str, Environment]" = {}
-"""Stores that this process has open: LMDB allows one environment per file and process."""
+"""Real path -> environment that this process has open: LMDB allows one per file and process."""
 
 
 class Environment:
-    """An open LMDB file and, for a writer, the right to write to it.
+    """An open LMDB file of a store and, for a writer, its `WriterLock`.
 
-    ``path``: its directory; ``lmdb``: LMDB's own environment, None once closed.
+    ``path``: the store's directory; ``lmdb``: LMDB's ``Environment``, None once closed.
     """
 
     def __init__(self, path: str | os.PathLike[str], readonly: bool) -> None:
@@ -408,15 +411,15 @@ class Environment:
         _open[self._real] = self
 
     def sync(self) -> None:
-        """Wait until the last commit is on the disk, header and all: it would not survive a power cut."""
+        """Flush the last commit's header to the disk, without which a power cut would undo the commit."""
         if self.lmdb is not None and not self.readonly:
             with translated(self.path):
                 self.lmdb.sync(True)
 
     def replace_with(self, data: Path) -> None:
-        """Put another file of the same disk in the place of this one and open it; the right to write stays.
+        """Replace this LMDB file atomically by file `data` of the same disk, and open that.
 
-        After a crash there is either, complete.
+        The lock is held throughout.
         """
         self.lmdb.close()
         self.lmdb = None
@@ -424,7 +427,7 @@ class Environment:
         self.lmdb = open_environment(self.path, self.readonly)
 
     def close(self) -> None:
-        """Close the file and give up the right to write; a second time, do nothing. Raises StoreError."""
+        """Sync and close the file and release the writer's lock; a second call does nothing."""
         if _open.get(self._real) is self:
             del _open[self._real]
         try:
@@ -439,7 +442,10 @@ class Environment:
 
     @contextmanager
     def transaction(self, *, write: bool = False, buffers: bool = False) -> Iterator[Any]:
-        """Transaction of LMDB; an error becomes a StoreError and undoes the transaction."""
+        """Open an LMDB transaction, undone if the block raises; LMDB's errors become StoreErrors.
+
+        ``buffers``: LMDB hands out memoryviews in place of copied bytes.
+        """
         if write and self.readonly:
             raise read_only(self.path)
         try:
@@ -482,7 +488,7 @@ SUM_BYTES: Final = 4
 PLAIN_TABLE: Final = "ids"
 """Table without checksums: the columns of pages have the same keys."""
 PLAIN_KEY: Final = b"schema"
-"""Key in `meta` of the schema, the one value without a checksum: every version must read it."""
+"""Key of the schema in the table `meta`; its value has no checksum, as every version must read it."""
 
 TABLES: Final = (
     "meta", "ids", "urls", "validators", "log", "new", "visits", "cycles", "plans", "columns", "groups",
@@ -501,14 +507,14 @@ _READ_JSON: Final = msgspec.json.Decoder().decode
 
 
 def encode(content: Any) -> bytes:
-    """JSON as the store keeps it."""
+    """Encode `content` as compact JSON."""
     return _JSON.encode(content).encode()
 
 
 def decode(content: bytes) -> Any:
-    """Decode JSON as `json.loads` does, in half the time where the store has written it.
+    """Decode JSON as `json.loads` does, twice as fast for what `encode` wrote.
 
-    NaN and infinities, lone surrogates and what is no JSON at all are left to it.
+    `json.loads` is called only for NaN, infinities, lone surrogates and invalid JSON (ValueError).
     """
     try:
         return _READ_JSON(content)
@@ -517,22 +523,26 @@ def decode(content: bytes) -> Any:
 
 
 def split(buffer: bytes, size: int) -> list[bytes]:
-    """Cut a buffer into pieces of `size` bytes."""
+    """Cut a buffer into a list of pieces of `size` bytes."""
     pieces: list[bytes] = np.frombuffer(buffer, f"V{size}").tolist()
     return pieces
 
 
 def seed_of(table: str, key: bytes) -> int:
-    """Seed of a value's checksum: place of the table times 2^32, and the key, big-endian, modulo 2^32 - 5."""
+    """Return the seed of a value's checksum, which differs by table and key.
+
+    It is the table's position in `TABLES` times 2^32, plus the key as big-endian number modulo 2^32 - 5.
+    """
     return _PLACES[table] << 32 | int.from_bytes(key, "big") % _PRIME
 
 
 def checksum(seed: int, value: bytes | memoryview) -> int:
-    """Lowest 32 bits of the hash of a value."""
+    """Return the lowest 32 bits of the XXH3 hash of a value, seeded by `seed_of`."""
     return xxh3_64_intdigest(value, seed) & _LOWEST
 
 
 def with_checksum(seed: int, value: bytes) -> bytes:
+    """Return a value followed by its checksum, 4 bytes."""
     return value + checksum(seed, value).to_bytes(SUM_BYTES, "little")
 
 
@@ -542,7 +552,11 @@ def is_intact(seed: int, value: bytes | memoryview) -> bool:
 
 
 class Table:
-    """A table of an open LMDB file. All that is read is checked; raises StoreDamagedError that names it."""
+    """A table of an open LMDB file that checks the checksum of every value read.
+
+    Methods that read raise StoreDamagedError, which names table and key. Keys are bytes, values bytes without
+    their checksum; `txn` is a transaction of `Environment`.
+    """
 
     __slots__ = ("_path", "_plain", "handle", "name")
 
@@ -561,14 +575,14 @@ class Table:
         return value if self._plain else bytes(self.checked(key, value))
 
     def view(self, txn: Any, key: bytes, *, trusted: bool = False) -> memoryview:
-        """Read a value that must exist, without a copy; ``trusted``: its checksum is not checked."""
+        """Read a value that must exist, without copying it; ``trusted``: do not check its checksum."""
         value = txn.get(key, db=self.handle)
         if value is None:
             raise self.wrong(key, "it is missing")
         return memoryview(value)[:-SUM_BYTES] if trusted and not self._plain else self.checked(key, value)
 
     def checked(self, key: bytes, value: bytes | memoryview) -> memoryview:
-        """Return a value without its checksum, which must be right."""
+        """Return a stored value without its checksum; raises StoreDamagedError where that is wrong."""
         if self._plain or key == PLAIN_KEY:
             return memoryview(value)
         if not is_intact(seed_of(self.name, key), value):
@@ -576,7 +590,7 @@ class Table:
         return memoryview(value)[:-SUM_BYTES]
 
     def get_many(self, txn: Any, numbers: npt.NDArray[Any]) -> list[bytes] | None:
-        """Read the values of whole numbers ``[N]``, as keys of 4 bytes; None where one is missing."""
+        """Read the values whose 4-byte keys are `numbers`, ``[N]``; None if any of them is missing."""
         keys = split(numbers.astype(">u4").tobytes(), U32.size)
         values: list[bytes] = list(map(txn.cursor(self.handle).get, keys))  # `getmulti` copies the keys too
         if None in values:
@@ -591,11 +605,11 @@ class Table:
         return self.of_contents(contents)
 
     def to_content(self, value: bytes) -> bytes:
-        """Stored form of a value, without its checksum."""
+        """Return the form in which a value is stored, without its checksum; subclasses may shorten it."""
         return value
 
     def of_contents(self, contents: list[bytes]) -> list[bytes]:
-        """Values from their stored forms."""
+        """Return the values for forms that `to_content` made."""
         return contents
 
     def put(self, txn: Any, key: bytes, value: bytes, *, overwrite: bool = True) -> None:
@@ -605,7 +619,7 @@ class Table:
         return value if self._plain else with_checksum(seed_of(self.name, key), self.to_content(value))
 
     def put_many(self, txn: Any, items: Iterator[tuple[bytes, bytes]], **options: bool) -> None:
-        """Write many values; ``options``: of LMDB's ``putmulti``."""
+        """Write (key, value) pairs; ``options``: of LMDB's ``putmulti``."""
         rows = ((key, self._stored(key, value)) for key, value in items)
         txn.cursor(self.handle).putmulti(rows, **options)
 
@@ -622,9 +636,10 @@ class Table:
     def items(
         self, txn: Any, first: bytes = b"", stop: bytes | None = None, *, after: bytes | None = None
     ) -> Iterator[tuple[bytes, memoryview]]:
-        """Yield keys and values from key `first` on, up to `stop`, which is left out; both ends are checked.
+        """Yield keys and values from key `first` on, up to `stop` (excluded).
 
-        ``after``: key that was read last, to go on behind.
+        The entries just outside are checked too, so that an altered key at either end is noticed. ``after``:
+        start behind this key instead, such as the last one of an earlier call.
         """
         cursor = txn.cursor(self.handle)
         if after is not None and cursor.set_key(after):
@@ -659,12 +674,15 @@ class Table:
         return [bytes(key) for key in txn.cursor(self.handle).iternext(values=False)]
 
     def last(self, txn: Any) -> bytes | None:
-        """Read the last value, or None where there is none."""
+        """Read the value with the highest key, or None where the table is empty."""
         cursor = txn.cursor(self.handle)
         return bytes(self.checked(bytes(cursor.key()), cursor.value())) if cursor.last() else None
 
     def neighbours(self, txn: Any, key: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the entries behind and before a key, as stored; raises where one is out of order."""
+        """Yield the stored (key, value) at or behind `key` and that before it, as far as there are such.
+
+        Raises StoreDamagedError where one is out of order.
+        """
         cursor = txn.cursor(self.handle)
         behind = cursor.set_range(key)
         if behind:
@@ -683,7 +701,7 @@ class Table:
             self.checked(neighbour, value)
 
     def wrong(self, key: bytes, why: str) -> StoreDamagedError:
-        """Return the error for a value."""
+        """Return the StoreDamagedError for the value under `key`; ``why``: text such as "it is missing"."""
         parts: tuple[object, ...] = (key.decode("latin-1"),)
         if self.name != "meta" and len(key) in (U32.size, U32_PAIR.size):
             parts = struct.unpack(f">{len(key) // 4}I", key)
@@ -696,20 +714,20 @@ _BEGINS: Final = (
     b'{"url":"https://',
     b'{"url":"http://',
 )
-"""The first that fits is taken: the longer ones come first."""
+"""Frequent begins of a request's JSON. The first that fits is taken, so the longer ones come first."""
 _MIDDLES: Final = (b'","callback":"parse_', b'","callback":"')
 _END: Final = b'"}'
 _CODES: Final = tuple(
     (bytes([0xFF - number]), text) for number, text in enumerate((*_BEGINS, *_MIDDLES, _END))
 )
-"""Code and the text that it stands for. Stores contain the codes: new ones go to the end, none changes."""
+"""Pairs of a one-byte code and the text it stands for. Stores contain the codes: append, never change."""
 _BEGIN_CODES: Final = _CODES[: len(_BEGINS)]
 _MIDDLE_CODES: Final = _CODES[len(_BEGINS) : -1]
 _END_CODE: Final = _CODES[-1][0]
 
 
 def shortened(request: bytes) -> bytes:
-    """Shortened form of a request's JSON, in which codes stand for frequent texts."""
+    """Return a request's JSON with frequent texts replaced by the one-byte codes of `_CODES`."""
     if not request.isascii():
         return request
     for code, text in _BEGIN_CODES:
@@ -722,7 +740,7 @@ def shortened(request: bytes) -> bytes:
 
 
 def in_full(requests: bytes) -> bytes:
-    """JSON of one or many requests in the shortened form."""
+    """Return the full JSON of one or many requests that `shortened` made shorter."""
     if requests.isascii():
         return requests
     for code, text in _CODES:
@@ -731,18 +749,18 @@ def in_full(requests: bytes) -> bytes:
 
 
 class RequestTable(Table):
-    """Table `urls`: its callers read and write requests in JSON."""
+    """Table `urls` of requests: callers read and write full JSON, stored is the form of `shortened`."""
 
     __slots__ = ()
 
     def to_content(self, value: bytes) -> bytes:
-        """Shortened form of a request."""
+        """Return the shortened form of a request's JSON."""
         return shortened(value)
 
     def of_contents(self, contents: list[bytes]) -> list[bytes]:
-        """JSON of requests from their shortened forms, all in one call."""
+        """Return the full JSON of many shortened requests, in one pass."""
         return in_full(b"\n".join(contents)).split(b"\n") if contents else []
 
     def checked(self, key: bytes, value: bytes | memoryview) -> memoryview:
-        """Return a request in full, whose checksum must be right."""
+        """Return a request's full JSON; raises StoreDamagedError where its checksum is wrong."""
         return memoryview(in_full(bytes(super().checked(key, value))))

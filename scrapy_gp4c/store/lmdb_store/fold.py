@@ -1,8 +1,8 @@
-"""Bulk writes of a store: adding pages, and folding a finished cycle into the page columns.
+"""Bulk writes of a store: adding pages, and the fold, which applies a cycle's visits to the page columns.
 
-Every step is one transaction of bounded size that moves a counter or the fold's marker, or may be repeated,
-so that a kill at any moment is resumed exactly. (Santos 2013, section 3.6: the batch update in a single pass
-of large crawlers.)
+Every step is one transaction of bounded size. It also moves a counter or the fold's marker, or may be
+repeated, so that a kill at any moment is resumed exactly. (Santos 2013, section 3.6: the batch update in a
+single pass of large crawlers.)
 """
 
 import time
@@ -40,10 +40,10 @@ T = TypeVar("T")
 
 
 def fold(tables: Tables, visits: Array, notes: Array, pages: int, record: CycleRecord, sizes: Sizes) -> None:
-    """Fold the open cycle, or go on with its fold: afterwards the cycle is finished.
+    """Finish the open cycle: apply its visits and notes to the page columns; resumes an interrupted fold.
 
-    ``visits``, ``notes``: of the cycle, dtypes `VISIT` and `NOTE`; ``pages``: known at its end; ``record``:
-    completes the cycle's record; an interrupted fold has it in its marker already.
+    ``visits``, ``notes``: of the cycle, dtypes `VISIT` and `NOTE`; ``pages``: number known at its end;
+    ``record``: fields to add to the cycle's record, ignored when a fold is resumed: its marker has them.
     """
     if tables.fold_marker is None:
         tables.mark_fold({"record": record, "next_block": 0})
@@ -58,7 +58,7 @@ def fold(tables: Tables, visits: Array, notes: Array, pages: int, record: CycleR
 
 
 def _apply(tables: Tables, all_visits: Array, all_notes: Array, cycle: int, sizes: Sizes) -> None:
-    """Apply visits, notes and gains to the blocks from the marker on."""
+    """Apply visits, notes and gains to the blocks of pages that an interrupted fold has not done yet."""
     assert tables.fold_marker is not None
     brought = claims.brought(all_notes, tables.merged_pages)
     gains_table = Gains(tables)
@@ -107,7 +107,7 @@ def _apply(tables: Tables, all_visits: Array, all_notes: Array, cycle: int, size
 
 
 def put_visits(tables: Tables, cycle: int, number: int, visits: Array, sizes: Sizes) -> None:
-    """Pack visits of one cycle into chunks from `number` on."""
+    """Write the visits of one cycle in chunks, numbered from `number` on."""
     starts = range(0, len(visits), sizes.visits_per_chunk)
     for group in batches(starts, sizes.blocks_per_transaction):
         with tables.transaction(write=True) as txn:
@@ -117,9 +117,9 @@ def put_visits(tables: Tables, cycle: int, number: int, visits: Array, sizes: Si
 
 
 def merge_new(tables: Tables, pages: int, sizes: Sizes) -> None:
-    """Move the pages of `new` that are not merged yet to `ids`, `urls` and the columns, in order of id.
+    """Move new pages from the table `new` to `ids`, `urls` and the columns, in order of id.
 
-    ``pages``: known so far, those of `new` included.
+    ``pages``: number of known pages, the new ones included.
     """
     if tables.merged_pages == pages:
         return
@@ -131,7 +131,7 @@ def merge_new(tables: Tables, pages: int, sizes: Sizes) -> None:
 
 
 def numbering_of(tables: Tables) -> Numbering:
-    """The numbers of all directories of a store."""
+    """Read all directories of a store, for numbering those of pages to be added."""
     with tables.transaction() as txn:
         return Numbering(read_keys(txn, tables.db["groups"], tables.groups))
 
@@ -139,17 +139,14 @@ def numbering_of(tables: Tables) -> Numbering:
 def _append_new(
     tables: Tables, numbering: Numbering, pages: Sequence[tuple[int, bytes]], entered: int
 ) -> None:
-    """Append pages without a visit, given by key and JSON request.
-
-    ``entered``: cycle that found them, 0: none did.
-    """
+    """Append pages without visits, given as (key, JSON request); ``entered``: cycle that found them, or 0."""
     state = columns.new_columns(np.array([key for key, _ in pages], np.uint64))
     state["entered"][:] = entered
     append_pages(tables, numbering, [request for _, request in pages], state)
 
 
 def append_pages(tables: Tables, numbering: Numbering, requests: Sequence[bytes], state: Columns) -> None:
-    """Append pages with their columns; `numbering` numbers their directories."""
+    """Append pages by JSON requests and columns `state`, whose column ``group`` is set by `numbering`."""
     state["group"][:], new = numbering.number(urls_of(requests))
     tables.append_pages(requests, state, new)
 
@@ -165,9 +162,9 @@ def _read_new(tables: Tables, first: int, stop: int) -> list[tuple[int, bytes]]:
 
 
 def add_pages(tables: Tables, pages: Iterable[tuple[int, bytes]], sizes: Sizes) -> tuple[int, int]:
-    """Add (key, JSON request) pairs whose key is not known; returns how many were added and known.
+    """Add pages, given as (key, JSON request), with unknown keys; returns how many were added and known.
 
-    All pages of `new` must be merged.
+    Known pages that wait after failures become due. The table `new` must be empty or merged.
     """
     added = known = 0
     numbering = numbering_of(tables)

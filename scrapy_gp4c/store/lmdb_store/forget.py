@@ -1,7 +1,7 @@
-"""Forgetting pages: the store is written anew without their requests, columns, visits and values.
+"""Forgetting pages: the store is rewritten without their requests, columns, visits and other values.
 
-The other pages keep all they have, under new ids; directories are numbered anew. The sums by directory lose
-the visits to the pages that go.
+The remaining pages get new ids and keep all data; directories are renumbered. Sums of visits by directory
+lose those to forgotten pages.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ from scrapy_gp4c.store.lmdb_store.tables import (
 from scrapy_gp4c.store.lmdb_store.verify import check, derive
 
 Choose = Callable[[Store], npt.NDArray[np.bool_]]
-"""Returns a mask of the pages of a store that are to be forgotten, bool ``[P]``."""
+"""Function that returns a mask of the pages of a store to forget, bool ``[P]``."""
 
 GONE: Final = -1
 """New id of a page that is forgotten."""
@@ -48,11 +48,11 @@ _RATED: Final = ("n", "last_cycle", "E", "T", "found_cycle")
 
 
 def forget(path: Path, sizes: Sizes, choose: Choose) -> int:
-    """Take the chosen pages out of a store; returns how many. Memory: some 40 bytes per page.
+    """Remove the pages that `choose` returns from the store at `path`; returns how many they are.
 
-    The store without them is built next to it and replaces it: after a kill there is either, complete. Raises
-    StoreError while a cycle is not finished, StoreInUseError where a crawl has the store, StoreDamagedError,
-    StoreFullError.
+    The smaller store is built next to the old one and replaces it atomically. Memory: some 40 bytes per page.
+    Raises StoreError while a cycle is not finished, StoreInUseError where a crawl has the store,
+    StoreDamagedError, StoreFullError.
     """
     with Store(path, sizes=sizes) as store:
         if store.open_cycle is not None:
@@ -73,13 +73,16 @@ def forget(path: Path, sizes: Sizes, choose: Choose) -> int:
 
 
 def write_without(store: Store, work: Path, chosen: npt.NDArray[np.bool_], sizes: Sizes) -> None:
-    """Write a store without the chosen pages into a new directory."""
+    """Write a store without the chosen pages (bool ``[P]``) into the new directory `work`."""
     with Store(work, sizes=sizes._replace(block_rows=store.block_rows)) as remaining:
         _Rewriting(store, remaining, chosen, sizes).write()
 
 
 def renumbered(rows: Array, new_id: Array) -> Array:
-    """Rows with a field ``page``, of the pages that stay, with their new ids."""
+    """Return the rows of pages that stay, with new ids in the field ``page``.
+
+    ``new_id``: new id of each old page, or `GONE`.
+    """
     page = rows["page"].astype(np.int64)
     known = page < len(new_id)
     known[known] = new_id[page[known]] != GONE
@@ -89,7 +92,7 @@ def renumbered(rows: Array, new_id: Array) -> Array:
 
 
 def renumber_finders(found_by: Array, new_id: Array) -> None:
-    """Set the column ``found_by`` to new ids, in place; 0 where the finder is forgotten."""
+    """Renumber the column ``found_by`` (linking page + 1) in place; 0 where the linking page is forgotten."""
     is_page = (found_by > 0) & (found_by < START)
     page = found_by[is_page].astype(np.int64) - 1
     known = page < len(new_id)
@@ -99,7 +102,7 @@ def renumber_finders(found_by: Array, new_id: Array) -> None:
 
 
 class _Rewriting:
-    """Tables of a store, and of the new store that lacks some pages."""
+    """Copier of one store's tables to a new store, without the chosen pages."""
 
     def __init__(self, old: Tables, new: Tables, chosen: npt.NDArray[np.bool_], sizes: Sizes) -> None:
         self._old, self._new, self._sizes = old, new, sizes
@@ -144,9 +147,9 @@ class _Rewriting:
             self._new.put_values(kind, new, {name: column[self._staying] for name, column in values.items()})
 
     def _visits(self, group: Array) -> dict[int, int]:
-        """Write the visits and their sums by directory; returns by cycle how many visits go.
+        """Write the remaining visits and sums by directory; returns cycle -> number of visits left out.
 
-        ``group``: old directories of the pages that go.
+        ``group``: old directory of each forgotten page.
         """
         state = {name: np.zeros(len(self._gone), terminals.STATE[name]) for name in _RATED}
         state["group"] = group
@@ -171,7 +174,7 @@ class _Rewriting:
         return gone
 
     def _values(self) -> None:
-        """Write the values of single pages, and those of the store."""
+        """Write the values of the tables `OF_PAGES`, and the store's id, dropped cycles and query log."""
         for name in OF_PAGES:
             with self._old.transaction() as reading, self._new.transaction(write=True) as txn:
                 for key, value in self._old.db[name].items(reading):
@@ -193,9 +196,9 @@ class _Rewriting:
                         kind.put(txn, self._new.db, cycle, number, staying)
 
     def _trust(self) -> None:
-        """Write how often sites were right about the pages that stay.
+        """Write how often claims of sites about the remaining pages were right.
 
-        Where visits or claims were dropped, only the counts of all pages of a site are known.
+        Where old visits were deleted, this cannot be computed: the counts over all pages of a site stay.
         """
         with self._old.transaction() as txn:
             counts = read_trust(txn, self._old.db)
@@ -209,7 +212,7 @@ class _Rewriting:
 
 
 def _less(sums: Array, gone_sums: Array) -> Array:
-    """Sums by directory less those of some visits, dtype `GROUP_VISITS`."""
+    """Subtract `gone_sums` from `sums`, both by directory, dtype `GROUP_VISITS`; drop empty directories."""
     staying = sums.copy()
     position = np.searchsorted(staying["group"], gone_sums["group"])
     known = position < len(staying)

@@ -79,9 +79,9 @@ _NO_OUTCOME = 255
 def import_history(
     store_path: Path, name: str, lines: Lines, to_page: ToPage, *, pages_per_batch: int = 16_384
 ) -> tuple[int, int]:
-    """Import a history into the store at `store_path`, which must be new; returns its pages and cycles.
+    """Import an exported history into a new store at `store_path`; returns numbers of pages and cycles.
 
-    ``name``: of the file that the lines are from; ``to_page``: gives each page its key. Raises
+    ``name``: name of the file in errors; ``to_page``: see `scrapy_gp4c.store.history_fields.ToPage`. Raises
     ImportFileError for lines that are no history, StoreError where there is a store with content,
     StoreInUseError where a crawl has it.
     """
@@ -134,7 +134,7 @@ def _check_new(store_path: Path) -> None:
 def _import(
     name: str, lines: Iterator[tuple[int, str]], to_page: ToPage, tables: Tables, pages_per_batch: int
 ) -> int:
-    """Write the content of the lines; returns the number of cycles."""
+    """Write the pages and cycles of a history's lines into an empty store; returns the number of cycles."""
     first = next(lines)
     header: HistoryHeader | None = None
     records: list[CycleRecord] = []
@@ -185,7 +185,10 @@ def _is_known(tables: Tables, txn: Any, key: int) -> bool:
 def _import_batch(
     batch: Sequence[PageLine], numbered: Numbered, cycles: int, tables: Tables, chunk: int
 ) -> None:
-    """Replay the visits that the lines tell of, and append the pages with the columns that result."""
+    """Rebuild and write the visits of some lines' bits, and append the pages with the resulting columns.
+
+    ``chunk``: part number under which their rows of each cycle are written.
+    """
     state = columns.new_columns(np.array([page.key for page in batch], np.uint64))
     state |= HINTS.none(len(batch))
     state["group"][:] = numbered.group

@@ -1,8 +1,9 @@
-"""Facts of pages beside their columns: claims of sites, and gains of a search.
+"""Stored claims of sites that pages changed, how often these were right, and gains of search quality.
 
-`hints` has the newest claims by page, `claims` those that were new in a cycle, and `trust`, under cycle 0,
-the counts of all sites; while a cycle is folded, also the counts that each part of its fold adds. Gains stand
-by visit in `gains`, summed up by page in `refresh_values`; both are empty until a log of queries is given.
+The table `hints` has the newest claims by page, `claims` the new ones of each cycle, and `trust`, under cycle
+0, counts of right and wrong claims by site; while a cycle is folded, also the counts that each part of its
+fold adds. Gains are by visit in `gains`, summed up by page in `refresh_values`; both are empty without
+``GP4C_QUERY_LOG``.
 """
 
 from collections.abc import Iterator
@@ -34,11 +35,14 @@ from scrapy_gp4c.store.lmdb_store.tables import (
 from scrapy_gp4c.store.records import TRUST
 
 _ROWS: Final = 4_096
-"""Sites in one value."""
+"""Sites in one value of the table `trust`."""
 
 
 def shorten_waits(txn: Any, tables: Tables, block: int, rows: npt.NDArray[np.intp]) -> None:
-    """Make pages of a block, named by a hint or an import, due at once where they wait after failures."""
+    """End the wait of pages that failed, as a hint or import names them: they are due in the next cycle.
+
+    ``rows``: positions of the pages in the block number `block`.
+    """
     state = unpack(tables.block(txn, block))
     if state["failures"][rows].any():
         state = {name: column.copy() for name, column in state.items()}
@@ -47,20 +51,23 @@ def shorten_waits(txn: Any, tables: Tables, block: int, rows: npt.NDArray[np.int
 
 
 def read_trust(txn: Any, db: Handles) -> Array:
-    """Counts of all sites, dtype `TRUST`, by site."""
+    """Read how often the claims of each site were right: dtype `TRUST`, sorted by site key."""
     values = db["trust"].items(txn, b"", U32_PAIR.pack(1, 0))
     return np.concatenate([np.empty(0, TRUST), *(np.frombuffer(value, TRUST) for _, value in values)])
 
 
 def put_trust(txn: Any, db: Handles, rows: Array) -> None:
-    """Write the counts of all sites, dtype `TRUST`, by site."""
+    """Write the counts that `read_trust` reads; ``rows``: of all sites, dtype `TRUST`, sorted by site key."""
     for number in range(0, len(rows), _ROWS):
         chunk = rows[number : number + _ROWS]
         db["trust"].put(txn, U32_PAIR.pack(0, number // _ROWS), chunk.tobytes())
 
 
 def put_claims(txn: Any, db: Handles, cycle: int, number: int, claimed: Array, seen: ClaimOutcomes) -> None:
-    """Keep the claims of a part of a cycle, dtype `CLAIM`, and counts of its judged visits by directory."""
+    """Write the claims of part `number` of a cycle, and by directory how often judged visits confirmed them.
+
+    ``claimed``: dtype `CLAIM`; ``seen``: outcomes of claims in the part's visits.
+    """
     if len(claimed):
         CLAIMS.put(txn, db, cycle, number, claimed)
     has_outcome = (seen.outcomes >= 0).any(axis=1)
@@ -73,7 +80,10 @@ def put_claims(txn: Any, db: Handles, cycle: int, number: int, claimed: Array, s
 
 
 def sum_up_trust(txn: Any, db: Handles, directories: int, cycle: int) -> None:
-    """Decay the counts of all sites by a cycle and add those of its parts; ``directories``: their number."""
+    """Decay the `trust` counts of all sites by one cycle and add those of the cycle's parts.
+
+    ``directories``: number of known directories.
+    """
     added, old = TRUST_PARTS.read(txn, db, cycle), read_trust(txn, db)
     if not len(old) and not len(added):
         return
@@ -90,24 +100,26 @@ def sum_up_trust(txn: Any, db: Handles, directories: int, cycle: int) -> None:
 
 
 class ClaimsFold(NamedTuple):
-    """Fold of a cycle's claims, block by block, in the transactions of the fold."""
+    """Writer of a cycle's claims in the fold: `begin` and `end` are called around each block's visits."""
 
     tables: Tables
     cycle: int
     starts_s: npt.NDArray[np.float64]
-    """Starts of all cycles up to this one."""
+    """Starts of all cycles up to this one, s since 1970, ascending."""
 
     @classmethod
     def of(cls, tables: Tables, cycle: int) -> Self:
+        """Make it for the open cycle `cycle`, with the starts in the records of cycles."""
         starts = [record.get("started") for record in tables.cycles() if record["cycle"] <= cycle]
         return cls(tables, cycle, claims.ascending(starts))
 
     def begin(
         self, txn: Any, block: int, state: Columns, visits: Array, notes: Array
     ) -> tuple[Columns, Array] | None:
-        """Apply claims that count before a block's visits; returns columns and claims, None without claims.
+        """Apply to a block the claims that its visits could confirm, and count whether they did.
 
-        ``visits``, ``notes``: of its pages.
+        ``state``: columns before the visits; ``visits``, ``notes``: of the block's pages. Returns the columns
+        with those of claims, and the cycle's claims, for `end`; None where the block has no claims.
         """
         first = block * self.tables.block_rows
         claim_notes = notes[of_claims(notes)]
@@ -132,7 +144,10 @@ class ClaimsFold(NamedTuple):
         return block_columns, local_claims
 
     def end(self, txn: Any, block: int, before: tuple[Columns, Array], visits: Array) -> None:
-        """Apply claims that count after a block's visits, which have changed other columns in place."""
+        """Apply to a block the claims that its visits could not see yet, and write its claim columns.
+
+        ``before``: what `begin` returned; the visits have changed its other columns in place meanwhile.
+        """
         block_columns, claimed = before
         rows = (visits["page"] - block * self.tables.block_rows).astype(np.intp)
         seen_min = claims.seen_after_min(visits["time"], float(self.starts_s[-1]))
@@ -141,7 +156,7 @@ class ClaimsFold(NamedTuple):
 
 
 class Gains:
-    """Gains of a store's visits, none until `begin`."""
+    """Reads and writes gains: by how much single visits improved search quality, measured by a query log."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -152,18 +167,18 @@ class Gains:
 
     @property
     def log(self) -> str | None:
-        """Digest of the log that gains are measured by; None: nothing was ever measured."""
+        """Digest of the query log that gains are measured by; None: nothing was ever measured."""
         return self._meta().get("log")
 
     @property
     def since(self) -> int:
-        """First cycle whose gains are in the columns."""
+        """First cycle measured by this log, whose gains the columns `REFRESH_VALUES` sum up; 0: no log."""
         return int(self._meta().get("since", 0))
 
     def begin(self, log: str, since: int | None = None) -> bool:
-        """Measure by this log from now on; True if it is another, by which the columns of gains are emptied.
+        """Set the query log by its digest; returns True if it is another, which empties the sums of gains.
 
-        ``since``: the first cycle that is measured so; None: the one that is open, or will be.
+        ``since``: first cycle measured by it; None: the open cycle, or the next one.
         """
         if log == self.log:
             return False
@@ -176,23 +191,23 @@ class Gains:
         return True
 
     def keep(self, gains: Array) -> None:
-        """Keep the gains of the open cycle, dtype `GAIN`, in place of those kept before, for its fold."""
+        """Write the gains of the open cycle, dtype `GAIN`, replacing earlier ones; its fold sums them up."""
         with self._tables.transaction(write=True) as txn:
             GAINS.put(txn, self._tables.db, self._tables.last_cycle + 1, 0, gains)
 
     def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, Array]]:
-        """Yield (cycle, gains) of finished cycles, dtype `GAIN`."""
+        """Yield (cycle, gains), dtype `GAIN`, for each finished cycle in the range that has any."""
         for cycle, gains in self._tables.whole_cycles(GAINS, first, last):
             if len(gains):
                 yield cycle, gains
 
     def of(self, cycle: int) -> Array:
-        """Gains of a cycle, the open one's too; dtype `GAIN`."""
+        """Read the gains of one cycle, open or finished: dtype `GAIN`."""
         with self._tables.transaction() as txn:
             return GAINS.read(txn, self._tables.db, cycle)
 
     def counted(self) -> Columns:
-        """Columns `REFRESH_VALUES` of all pages, computed from the gains. Memory: 28 bytes per page."""
+        """Compute the columns `REFRESH_VALUES` of all pages from the stored gains: 28 bytes per page."""
         pages = self._tables.merged_pages
         state = REFRESH_VALUES.none(pages)
         for cycle, gains in self.of_cycles(max(1, self.since)):

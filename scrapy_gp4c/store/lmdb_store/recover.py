@@ -1,7 +1,7 @@
-"""Building a store anew from what LMDB still gives of a damaged one; the damaged file is kept.
+"""Recovery of a damaged store: a new one is built from its intact values; the damaged file is kept.
 
-Values whose checksum is right are taken as they are; what can be derived from them is computed anew. Pages
-without a request are left out with their visits.
+Values with a right checksum are copied; values that follow from them are recomputed. Pages whose request is
+lost are left out with their visits.
 """
 
 import json
@@ -63,23 +63,23 @@ Values = dict[str, dict[bytes, bytes]]
 """Table -> key -> value, without its checksum."""
 
 _CLAIMED: Final = {"hints", "claims", "trust", "columns", "visits"}
-"""Tables that claims are derived from, or that have what is derived."""
+"""Tables whose damage makes the columns of claims and the trust in sites be recomputed."""
 
 
 class Recovered(NamedTuple):
     """Outcome of a recovery."""
 
     lost: list[str]
-    """A sentence for each kind of lost values."""
+    """A sentence for each kind of values that were lost; [] if none was."""
     aside: Path
     """Directory that keeps the damaged file."""
 
 
 def recover(path: Path, sizes: Sizes, key_of: KeyOf) -> Recovered:
-    """Put a store made of what can be read in the place of a damaged one. Memory: about the store's size.
+    """Replace the damaged store at `path` by one built from its intact values. Memory: its file's size.
 
-    ``key_of``: key of a stored request. Raises StoreDamagedError where too much is lost, StoreInUseError
-    where a crawl has the store.
+    ``key_of``: function from a stored request to its page key. Raises StoreDamagedError where too much is
+    lost, StoreInUseError where a crawl has the store.
     """
     with locked(path), work_directory(path, REWRITE) as work:
         work.mkdir(0o700)
@@ -89,8 +89,8 @@ def recover(path: Path, sizes: Sizes, key_of: KeyOf) -> Recovered:
             if "urls" not in counts:
                 raise damaged(path, "the requests of its pages cannot be found")
             try:
-                rebuilding = _Rebuilding(values, counts, key_of, sizes)
-                missing = rebuilding.write(built)
+                rebuilder = _Rebuilder(values, counts, key_of, sizes)
+                missing = rebuilder.write(built)
                 if missing.any():
                     with Store(built, sizes=sizes) as store:
                         write_without(store, without, missing, sizes)
@@ -106,17 +106,17 @@ def recover(path: Path, sizes: Sizes, key_of: KeyOf) -> Recovered:
         finally:
             for directory in (readable, work.with_name(f"{work.name}-1"), without):
                 shutil.rmtree(directory, ignore_errors=True)
-    return Recovered(rebuilding.lost, aside)
+    return Recovered(rebuilder.lost, aside)
 
 
 # --- reading
 
 
 def _read(path: Path, readable: Path) -> tuple[Values, dict[str, int]]:
-    """Read all intact values of a damaged file, and how many values each table had.
+    """Read all intact values of a damaged file; returns these, and table -> number of values it had.
 
-    LMDB reads a copy that is as long as its header says, in a process of its own: where a damaged page ends
-    that with a signal, the next process goes on with the next table.
+    A child process reads a copy, in the directory `readable`, that is as long as its header says. Where a
+    damaged page ends the child with a signal, another one goes on with the next table.
     """
     readable.mkdir(0o700)
     try:
@@ -151,14 +151,21 @@ def _read(path: Path, readable: Path) -> tuple[Values, dict[str, int]]:
 
 
 def _sent(stream: IO[bytes]) -> Iterator[tuple[int, bytes, bytes | int]]:
-    """Yield what the reading process sends: table, key and value, or first of all how many there are."""
+    """Yield the tuples of `send_values` from the child process: (table number, key, value).
+
+    The first tuple of a table has the number of its values in place of a value.
+    """
     with suppress(EOFError, pickle.UnpicklingError):  # where that process dies
         while True:
             yield pickle.load(stream)
 
 
 def send_values(path: str, first_table: int, out: BinaryIO) -> None:
-    """Send the values of a file's tables from one on, as far as LMDB finds them, to a binary stream."""
+    """Write all values that LMDB can read of table number `first_table` and later ones to a stream.
+
+    As pickles of (table number, key, value), after one with the table's number of values. Runs in a child
+    process.
+    """
     with lmdb.open(path, readonly=True, create=False, lock=False, max_dbs=64, map_size=MAP_BYTES) as file:
         for number in range(first_table, len(TABLES)):
             try:
@@ -189,8 +196,8 @@ def send_values(path: str, first_table: int, out: BinaryIO) -> None:
 # --- building
 
 
-class _Rebuilding:
-    """Values of a damaged store, put together again."""
+class _Rebuilder:
+    """Builder of a new store from the intact values of a damaged one; lists in `lost` what is missing."""
 
     def __init__(self, values: Values, counts: dict[str, int], key_of: KeyOf, sizes: Sizes) -> None:
         self._values, self._key_of, self._sizes = values, key_of, sizes
@@ -223,7 +230,10 @@ class _Rebuilding:
         self._folded: int = self._meta.get("fold", {}).get("next_block", 0)
 
     def write(self, path: Path) -> npt.NDArray[np.bool_]:
-        """Write a store; returns a mask of the pages without request, which no store may have."""
+        """Write the new store into directory `path`; returns a mask ``[P]`` of pages that lack a request.
+
+        The caller must remove these pages: no store may have such.
+        """
         keys, has_request = self._keys()
         missing = ~has_request
         if missing.any():
@@ -242,7 +252,7 @@ class _Rebuilding:
             return np.append(missing, np.zeros(store.merged_pages - len(missing), np.bool_))
 
     def _keys(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
-        """Keys of all pages, of their columns or their requests, and which pages have a request.
+        """Return the keys of all pages, from columns or requests, and which pages have a request, ``[P]``.
 
         The keys in `ids` are not used: they have no checksums, and a page with a wrong key is another page.
         """
@@ -260,7 +270,7 @@ class _Rebuilding:
         return keys, has_request
 
     def _write_values(self, tables: Tables) -> None:
-        """Write all values that are taken as they are; the open cycle as far as it is without gaps."""
+        """Copy values of tables that need no rebuilding, and the open cycle up to its first gap."""
         as_they_are = set(TABLES) - {
             "meta", "ids", "urls", "columns", "groups", "log", "new", "notes", "plans", "cycles",
         }  # fmt: skip
@@ -296,7 +306,7 @@ class _Rebuilding:
                     tables.put_meta(txn, name, self._meta[name])
 
     def _open_cycle(self) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
-        """New pages of the cycle under way up to the first gap, and the visits of known pages."""
+        """Return the entries of `new` up to the first gap, and those of `log` with visits of known pages."""
         cycle = self._last + 1
         new, pages = {}, self._pages
         merged = {key: value for key, value in self._values["new"].items() if U32_PAIR.unpack(key)[1] < pages}
@@ -316,7 +326,7 @@ class _Rebuilding:
         return merged | new, log
 
     def _write_pages(self, tables: Tables, keys: npt.NDArray[np.uint64], has_request: Array) -> None:
-        """Write requests, ids, directories and columns of all pages."""
+        """Write requests, ids, directories and columns of all pages; a lost request becomes an empty URL."""
         state = columns.new_columns(keys)
         self._replay(tables, state)
         urls = []
@@ -343,7 +353,7 @@ class _Rebuilding:
                 tables.put_meta(txn, "dropped", self._dropped)
 
     def _replay(self, tables: Tables, state: Columns) -> None:
-        """Apply all visits to new columns, then take the intact blocks."""
+        """Set the columns `state` of all pages: from intact blocks or, where one is lost, from the visits."""
         chunks: dict[int, list[Array]] = {}
         for key in sorted(self._values["visits"]):
             chunks.setdefault(U32_PAIR.unpack(key)[0], []).append(
@@ -381,7 +391,7 @@ class _Rebuilding:
             self._dropped = self._last
 
     def _apply_open(self, state: Columns, pages: slice) -> None:
-        """Apply the visits of the cycle under way to a lost block that its fold had behind it."""
+        """Apply the visits of the open cycle to a lost block that its fold had already changed."""
         for value in self._values["log"].values():
             visits = np.frombuffer(value, VISIT)
             of_pages = visits[
@@ -390,7 +400,7 @@ class _Rebuilding:
             columns.apply_visits(state, of_pages["page"].astype(np.intp), of_pages, self._last + 1)
 
     def _derive(self, tables: Tables) -> None:
-        """Compute anew the tables that follow from others, where values of them are lost."""
+        """Recompute `group_visits`, `trust`, `hints` and `refresh_values` from visits, claims and gains."""
         if self._damaged or self.lost:
             derived = derive(tables)
             with tables.transaction(write=True) as txn:

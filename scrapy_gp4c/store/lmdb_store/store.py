@@ -1,10 +1,10 @@
 """Page store: pages, visits and cycles in one LMDB file that survives a kill at any moment.
 
-docs/code/store.md describes the tables. `Environment` is the open file, `Tables` what is committed.
+docs/code/store.md describes the tables. `Environment` is the open file, `Tables` the committed content.
 
-Visits, new pages and notes are rebuilt from `log`, `new` and `notes` when the store is opened. Nothing is
-written outside `commit`, which is one write transaction: what it confirmed by returning is never lost, what a
-failed one could not write stays in the buffer.
+Visits, new pages and notes (other facts that the open cycle learns of pages) are rebuilt from the tables
+`log`, `new` and `notes` when the store is opened. During a cycle `commit` writes them in one transaction:
+what it confirmed by returning is never lost, what a failed one could not write stays in the buffer.
 
 A plan is written round by round, each in one transaction with the cycle's record, and read as one.
 """
@@ -62,23 +62,23 @@ from scrapy_gp4c.store.records import (
 )
 
 _AFTER_END: Final = 2**31
-"""Part of the first claims that came after a cycle's end; the parts before it are numbers of blocks."""
+"""Part number in `claims` of the first claims made between two cycles; lower ones are block numbers."""
 _READ_PAGES: Final = 4_096
 """Pages read in one read transaction."""
 _CLUSTERS: Final = b"all"
-"""Key of the clusters."""
+"""The only key in the table `clusters`."""
 _BUFFERED: Final = ("validators", "copies", "descriptions", "answers")
-"""Tables whose values of pages wait for the next commit."""
+"""Tables by page whose new values are buffered until the next commit."""
 
 
 class WriteBuffer:
-    """Visits, pages, notes and values since the last commit; of a page's values, the newest."""
+    """Uncommitted changes of a store: visits, new pages, requests, notes, and values of pages."""
 
     def __init__(self) -> None:
         self.visits: list[bytes] = []
-        """As bytes of dtype `VISIT`."""
+        """Each visit as bytes of dtype `VISIT`, by time."""
         self.pages: dict[int, bytes] = {}
-        """New page -> its value in `new`: as it was found, even if its request was replaced since."""
+        """New page -> its value in `new`: key and first request, even if the request was replaced since."""
         self.requests: dict[int, bytes] = {}
         """Page -> request that replaces the stored one."""
         self.values: dict[str, dict[int, bytes | None]] = {name: {} for name in _BUFFERED}
@@ -93,16 +93,17 @@ class WriteBuffer:
         )
 
     def note(self, page: int, what: str, value: float) -> None:
-        """Note a value of a page; ``what``: one of `WHAT`."""
+        """Add a note, a fact about a page beside its visits; ``what``: its subject, one of `WHAT`."""
         self._latest_notes.append((page, WHAT.index(what), value))
 
     def _gather(self) -> None:
-        """Bring the latest notes into order with those of many pages."""
+        """Move the notes of single pages into an array behind the notes that were made before them."""
         if self._latest_notes:
             self._notes.append(np.array(self._latest_notes, NOTE))
             self._latest_notes = []
 
     def note_many(self, pages: npt.NDArray[Any], what: str, values: npt.NDArray[Any]) -> None:
+        """Add a note about each of `pages`, with `values` ``[P]``."""
         notes = np.zeros(len(pages), NOTE)
         notes["page"], notes["what"], notes["value"] = pages, WHAT.index(what), values
         self._gather()
@@ -114,9 +115,9 @@ class WriteBuffer:
         return np.concatenate(self._notes) if self._notes else NO_NOTES
 
     def write(self, txn: Any, db: Handles, cycle: int, known_request: Callable[[Any, int], bytes]) -> None:
-        """Write pages, requests and values of pages: all but visits and notes, which are numbered.
+        """Write all changes but visits and notes, which `Store.commit` writes under numbered keys.
 
-        ``known_request``: reads the request of a page as the last commit left it or, of a new page, as found.
+        ``known_request(txn, page)``: reads a page's request of the last commit, or a new page's first one.
         """
         for page, new_value in self.pages.items():
             db["new"].put(txn, U32_PAIR.pack(cycle, page), new_value)
@@ -131,7 +132,7 @@ class WriteBuffer:
                     db[name].put(txn, U32.pack(page), value)
 
     def visit_rows(self) -> npt.NDArray[Any]:
-        """The visits, dtype `VISIT`, in order of time."""
+        """Return the buffered visits, dtype `VISIT`, in order of time."""
         return np.frombuffer(b"".join(self.visits), VISIT)
 
 
@@ -145,7 +146,7 @@ class Store(Tables):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, readonly: bool = False, sizes: Sizes = USUAL) -> None:
-        """Open the store in `path`; a writer creates it and completes a fold. Raises a StoreError."""
+        """Open the store in directory `path`: see `scrapy_gp4c.store.opening.open_store`."""
         self.sizes = sizes
         self.committed_s = monotonic()
         self._before_commit: Callable[[], object] = lambda: None
@@ -163,20 +164,20 @@ class Store(Tables):
             raise
 
     def _load(self) -> None:
-        """Read counters and open cycle in one transaction: a writer may be folding meanwhile."""
+        """Read the counters and the open cycle in one transaction, as another process may write meanwhile."""
         with self.transaction() as txn:
             self.read_counters(txn)
             self._load_open_cycle(txn)
 
     def _load_open_cycle(self, txn: Any) -> None:
-        """Rebuild what is in memory from `log`, `new` and `notes`; the buffer is empty then."""
+        """Rebuild the open cycle's state in memory from `log`, `new` and `notes`, with an empty buffer."""
         self._buffer = WriteBuffer()
         self._pending: dict[int, int] = {}
         """Key -> id of pages in `new` or the buffer and not yet in `ids`, in order of id."""
         self._pending_keys: list[int] = []
         self._missed: int | None = None
-        """The key that `find` has not found last: mostly the one to be added next."""
-        self._row: tuple[int, PageRow] = -1, columns.NEW_ROW  # read last: a visit looks at its page's twice
+        """Key of the last unsuccessful `find`: mostly the key that `add_page` gets next."""
+        self._row: tuple[int, PageRow] = -1, columns.NEW_ROW  # of the last page read: a visit reads it twice
         self.open_cycle = self.unfinished_cycle(txn)
         self.pages = self.merged_pages
         for key in self.new_keys(txn):
@@ -187,10 +188,13 @@ class Store(Tables):
             np.frombuffer(self._visited, np.uint8)[visits["page"]] = 1
         self._notes = [np.frombuffer(bytes(value), NOTE) for _, value in self.db["notes"].items(txn)]
         self.said_weights = weights_said(self._notes)
-        """Page -> the weight that was said last in the cycle, committed or not."""
+        """Page -> its weight by the newest note of the open cycle, committed or not."""
 
     def begin_cycle(self, record: CycleRecord) -> int:
-        """Open the next cycle with its record; returns its number, from 1 on."""
+        """Open the next cycle with its first `record`; returns its number, from 1 on.
+
+        Raises ValueError while another cycle is open.
+        """
         self.check_writable()
         if self.open_cycle is not None:
             raise ValueError(f"cycle {self.open_cycle} is not finished")
@@ -202,18 +206,18 @@ class Store(Tables):
         return number
 
     def require(self) -> int:
-        """Return the number of the open cycle; raises ValueError where none is open."""
+        """Return the number of the open cycle; raises ValueError without one, StoreError if read-only."""
         self.check_writable()
         if self.open_cycle is None:
             raise ValueError("no cycle is open: call begin_cycle first")
         return self.open_cycle
 
     def before_commit(self, call: Callable[[], object]) -> None:
-        """Set a function to call before each commit; an exception of it keeps everything buffered."""
+        """Set the function `call` to be called before each commit; if it raises, nothing is committed."""
         self._before_commit = call
 
     def commit(self) -> None:
-        """Write the buffer in one transaction. Raises StoreFullError; then all of it stays in memory."""
+        """Write all buffered changes in one transaction; on StoreFullError they stay buffered."""
         buffer = self._buffer
         if not buffer:
             return
@@ -243,7 +247,7 @@ class Store(Tables):
         return page
 
     def find(self, key: int) -> int | None:
-        """Page id of a page key, or None."""
+        """Return the id of the page with this key, new pages included, or None."""
         page = self._pending.get(key)
         if page is None:
             with self.transaction(buffers=True) as txn:
@@ -253,11 +257,11 @@ class Store(Tables):
         return page
 
     def found_now(self, key: int) -> int:
-        """Page id of a key that the open cycle has found, or -1."""
+        """Return the id of the page with this key if the open cycle has found it, else -1."""
         return self._pending.get(key, -1)
 
     def page(self, page: int) -> PageRow:
-        """Columns of one page as the last finished cycle left them."""
+        """Read the columns of one page as the last finished cycle left them; a new page has defaults."""
         if page == self._row[0] and not self.readonly:
             return self._row[1]
         self._check(page)
@@ -283,11 +287,11 @@ class Store(Tables):
         return request
 
     def requests(self, pages: Sequence[int] | npt.NDArray[Any]) -> list[StoredRequest]:
-        """Return the stored requests of pages, aligned with `pages` (ids in any order)."""
+        """Return the stored request of each of `pages` (ids in any order), in the same order."""
         return list(self.each_request(pages))
 
     def each_request(self, pages: Sequence[int] | npt.NDArray[Any]) -> Iterator[StoredRequest]:
-        """Yield the stored requests of pages, aligned with `pages`; some thousands are read at a time."""
+        """Yield the stored request of each of `pages`, in the same order; reads some thousands at a time."""
         ids = np.asarray(pages, np.int64)
         for start in range(0, len(ids), _READ_PAGES):
             batch = ids[start : start + _READ_PAGES]
@@ -310,7 +314,7 @@ class Store(Tables):
         return decoded
 
     def _known_request(self, txn: Any, page: int) -> bytes:
-        """Read the request of a page, as the last commit left it or, found since, as it was found."""
+        """Read the JSON request of a page from the last commit or, for a page found since, its first one."""
         value = self.db["urls"].get(txn, U32.pack(page))
         if value is not None:
             return value
@@ -322,7 +326,7 @@ class Store(Tables):
         return new_page[KEY.size :]
 
     def new_pages(self) -> Iterator[int]:
-        """Yield the ids of the pages found in the open cycle, in order."""
+        """Yield the ids of the pages found in the open cycle, ascending."""
         start = 0
         while True:
             with self.transaction() as txn:
@@ -335,20 +339,23 @@ class Store(Tables):
         yield from list(self._buffer.pages)
 
     def value(self, table: str, page: int) -> bytes | None:
-        """Read a page's value in a table of `_BUFFERED`, None where there is none."""
+        """Read a page's value in a table of `_BUFFERED`, the buffered one if any; None: there is none."""
         if page in self._buffer.values[table]:
             return self._buffer.values[table][page]
         with self.transaction() as txn:
             return self.db[table].get(txn, U32.pack(page))
 
     def put_value(self, table: str, page: int, value: bytes | None) -> None:
-        """Replace a page's value in a table of `_BUFFERED`, at the next commit."""
+        """Replace a page's value in a table of `_BUFFERED` at the next commit; ``value`` None: delete it."""
         self.check_writable()
         self._check(page)
         self._buffer.values[table][page] = value
 
     def add_page(self, key: int, request: StoredRequest) -> int:
-        """Remember a page found in the open cycle; its id is valid at once."""
+        """Add a page that the open cycle has found; returns its id, which is valid at once.
+
+        Raises ValueError for a known key, or where no cycle is open.
+        """
         self.require()
         if key != self._missed and self.find(key) is not None:
             raise ValueError(f"the key {key:#x} is known already")
@@ -366,7 +373,10 @@ class Store(Tables):
         self._buffer.requests[page] = encode(request)
 
     def note(self, page: int, what: str, value: float) -> None:
-        """Note a value of a page in the open cycle, whose fold uses it; ``what``: one of `claims.WHAT`."""
+        """Note a fact about a page beside its visits, for the fold of the open cycle.
+
+        ``what``: its subject, one of `claims.WHAT`; ``value``: as described there.
+        """
         self.require()
         self._check(page)
         self._buffer.note(page, what, value)
@@ -374,7 +384,7 @@ class Store(Tables):
             self.said_weights[page] = value
 
     def note_many(self, pages: npt.NDArray[Any], what: str, values: npt.NDArray[Any]) -> None:
-        """Note what the open cycle learnt of many pages."""
+        """Note the same kind of fact about many pages, as `note` does; ``values``: ``[P]``."""
         self.require()
         self._buffer.note_many(pages, what, values)
         if what == "weight":
@@ -387,7 +397,7 @@ class Store(Tables):
     # --- visits
 
     def record(self, visit: NewVisit) -> None:
-        """Note one visit of the open cycle; written with the next commit, at so many visits at latest.
+        """Buffer one visit of the open cycle, and commit if `Sizes.commit_visits` visits are buffered.
 
         Raises ValueError for a second visit of a page in one cycle, struct.error for a number that its field
         cannot hold, StoreFullError when a commit fails: the visit is kept for the next one.
@@ -403,7 +413,7 @@ class Store(Tables):
             self.commit()
 
     def doubt_visit(self, page: int) -> None:
-        """Change the outcome of a page's visit in the open cycle, committed or not, to doubtful."""
+        """Change the outcome of a page's visit in the open cycle to ``doubtful``, as for a block page."""
         for number, row in enumerate(self._buffer.visits):
             visits = np.frombuffer(row, VISIT).copy()
             if visits["page"][0] == page:
@@ -419,11 +429,11 @@ class Store(Tables):
                 return
 
     def visited(self, page: int) -> bool:
-        """Whether the page has an outcome in the open cycle, committed or not."""
+        """Whether the page was visited in the open cycle, committed or not."""
         return self.open_cycle is not None and page < len(self._visited) and bool(self._visited[page])
 
     def open_visits(self) -> npt.NDArray[Any]:
-        """Visits of the open cycle so far, dtype `VISIT`, in order of time."""
+        """Return the visits of the open cycle so far, buffered ones too: dtype `VISIT`, by time."""
         written = (visits.tobytes() for visits in self._visits)
         return np.frombuffer(bytearray().join((*written, *self._buffer.visits)), VISIT)
 
@@ -434,7 +444,7 @@ class Store(Tables):
         self._load()
 
     def close(self) -> None:
-        """Commit what is buffered and close, even when the commit fails."""
+        """Commit buffered changes and close the file, even when the commit fails."""
         try:
             is_open = self.environment.lmdb is not None
             if is_open and not self.is_folding and not self.readonly:
@@ -452,19 +462,22 @@ class Store(Tables):
 
     @property
     def is_folding(self) -> bool:
-        """Whether a fold was interrupted: for want of room, or, where this only reads, by a kill."""
+        """Whether a fold is incomplete: it found no room or, where this only reads, was killed or runs."""
         return self.fold_marker is not None
 
     # --- cycles and plans
 
     def amend_record(self, number: int | None = None, /, **fields: Unpack[CycleRecord]) -> None:
-        """Add to the record of a cycle, at once; None: of the open one."""
+        """Set `fields` of the record of cycle `number` (None: the open one), in a transaction of its own."""
         number = number or self.require()
         with self.transaction(write=True) as txn:
             self.put_record(txn, number, fields)
 
     def finish_cycle(self, record: CycleRecord) -> None:
-        """Close the open cycle, fold its visits; after a StoreFullError the same call goes on with that."""
+        """Finish the open cycle: commit, then fold its visits into the page columns.
+
+        ``record``: fields to add to the cycle's record. After a StoreFullError the same call goes on.
+        """
         if not self.is_folding:
             self.require()
             self.commit()
@@ -472,15 +485,15 @@ class Store(Tables):
         self.environment.sync()
 
     def keep_visits(self, cycles: int) -> None:
-        """Drop the visits of all finished cycles but the last ones; the columns of pages stay."""
+        """Delete the visits of all finished cycles but the last `cycles` ones; the page columns stay."""
         if (last := self.last_cycle - cycles) > self.dropped:
             self.drop_cycles(last, self.sizes.chunks_per_transaction)
 
     def add_round(self, rows: Array, seen: int, **fields: Unpack[CycleRecord]) -> None:
         """Write the plan of the open cycle's next round.
 
-        ``rows``: dtype `PLAN`, first to visit first; ``seen``: visits of the cycle that it was made of,
-        which are committed first; ``fields``: what the cycle's record says from then on.
+        ``rows``: dtype `PLAN`, first to visit first; ``seen``: number of the cycle's visits that it is based
+        on, which are committed first; ``fields``: further fields of the cycle's record to set.
         """
         cycle = self.require()
         if not 0 <= seen <= (visits := len(self.open_visits())):
@@ -496,15 +509,15 @@ class Store(Tables):
             self.put_record(txn, cycle, {**fields, **counts})
 
     def rounds(self) -> list[RoundCounts]:
-        """Return the open cycle's planned rounds; empty while there is none."""
+        """Return the counts of the open cycle's planned rounds; [] before the first one."""
         return self._record().get("rounds", [])
 
     def planned(self) -> int | None:
-        """Pages of all rounds of the open cycle; None while there is none."""
+        """Return the number of pages planned in all rounds of the open cycle; None before the first."""
         return self._record().get("planned")
 
     def plan(self) -> Array:
-        """Plan of all rounds of the open cycle, dtype `PLAN`, first to visit first."""
+        """Read the plan of all rounds of the open cycle: dtype `PLAN`, first to visit first."""
         with self.transaction() as txn:
             plan = PLANS.read(txn, self.db, self.open_cycle or 0)
         if len(plan) != (planned := self.planned() or 0):
@@ -512,7 +525,7 @@ class Store(Tables):
         return plan
 
     def _record(self) -> CycleRecord:
-        """Record of the open cycle; empty where none is open."""
+        """Record of the open cycle; {} where none is open."""
         with self.transaction() as txn:
             record = self.last_record(txn)
         return record if self.open_cycle is not None and record is not None else {}
@@ -520,7 +533,10 @@ class Store(Tables):
     # --- pages
 
     def add_pages(self, pages: Iterable[tuple[int, StoredRequest]]) -> tuple[int, int]:
-        """Add (key, request) pairs in bulk, outside a crawl; what was added stays when `pages` raises."""
+        """Add many pages, given as (key, request), outside a crawl; pages added stay when `pages` raises.
+
+        Returns how many were added, and how many were known before.
+        """
         self.check_writable()
         self.commit()
         try:
@@ -530,51 +546,51 @@ class Store(Tables):
             self._load()
 
     def validators(self, page: int) -> tuple[str | None, str | None]:
-        """ETag and Last-Modified of the page's copy, as the server sent them."""
+        """Return ETag and Last-Modified of the page's last copy, as the server sent them; None: not sent."""
         value = self.value("validators", page)
         etag, last_modified = (None, None) if value is None else json.loads(value)
         return etag, last_modified
 
     def copy_notes(self, page: int) -> bytes | None:
-        """Notes of the page's copy (`scrapy_gp4c.fingerprint.copy_notes`), if kept."""
+        """Return the packed notes of the page's last copy (`scrapy_gp4c.fingerprint.copy_notes`), or None."""
         return self.value("copies", page)
 
     def has_description(self, page: int) -> bool:
-        """Whether a description of the page's copy is kept (`scrapy_gp4c.words.descriptions`)."""
+        """Whether the page has a description for clustering (`scrapy_gp4c.words.descriptions`)."""
         return self.value("descriptions", page) is not None
 
     def set_description(self, page: int, packed: bytes) -> None:
-        """Replace the description of a page's copy, at the next commit."""
+        """Replace the packed description of a page (`scrapy_gp4c.words.descriptions`) at the next commit."""
         self.put_value("descriptions", page, packed)
 
     def set_validators(self, page: int, etag: str | None, last_modified: str | None) -> None:
-        """Replace the validators of a page, at the next commit."""
+        """Replace the ETag and Last-Modified of a page at the next commit."""
         validators = etag, last_modified
         self.put_value("validators", page, None if validators == (None, None) else encode(validators))
 
     def set_copy_notes(self, page: int, packed: bytes) -> None:
-        """Replace the notes of a page's copy, at the next commit."""
+        """Replace the packed notes of a page's copy (see `copy_notes`) at the next commit."""
         self.put_value("copies", page, packed)
 
     def answer(self, page: int) -> LastAnswer:
-        """How the last visit of a page failed, or from where it was answered."""
+        """Return how the last visit of a page failed, or from which URL it was answered; else `NO_ANSWER`."""
         value = self.value("answers", page)
         return NO_ANSWER if value is None else LastAnswer(*json.loads(value))
 
     def set_answer(self, page: int, answer: LastAnswer) -> None:
-        """Replace the last answer of a page, at the next commit."""
+        """Replace the `LastAnswer` of a page at the next commit; `NO_ANSWER` deletes it."""
         self.put_value("answers", page, None if answer == NO_ANSWER else encode(answer))
 
     # --- visits and groups
 
     def descriptions(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the descriptions that are committed, by page."""
+        """Yield (page, its packed description for clustering) for all pages that have a committed one."""
         with self.transaction() as txn:
             for key, value in self.db["descriptions"].items(txn):
                 yield U32.unpack(key)[0], bytes(value)
 
     def clusters(self) -> StoredGroups | None:
-        """Clusters, links and popularity of pages; None: there are none."""
+        """Read clusters, links and popularity of pages; None before ``scrapy gp4c cluster`` wrote any."""
         with self.transaction() as txn:
             value = self.db["clusters"].get(txn, _CLUSTERS)
         if value is None:
@@ -584,9 +600,9 @@ class Store(Tables):
             return StoredGroups(PageGroups.of_arrays(arrays), arrays["popularity"], origin)
 
     def put_clusters(self, stored: StoredGroups) -> None:
-        """Replace clusters, links and popularity.
+        """Replace clusters, links and popularity of pages.
 
-        Raises StoreError while a cycle is open: its plan may follow from them.
+        Raises StoreError while a cycle is open, whose plan may be based on the old ones.
         """
         self.check_writable()
         self.check_no_open_cycle()
@@ -597,7 +613,7 @@ class Store(Tables):
             self.db["clusters"].put(txn, _CLUSTERS, content.getvalue())
 
     def check_no_open_cycle(self) -> None:
-        """Raise StoreError while a cycle is open, whose plan may follow from the clusters."""
+        """Raise StoreError while a cycle is open, as its plan may be based on the stored clusters."""
         if self.open_cycle is not None:
             raise StoreError(
                 f"cycle {self.open_cycle} of the store {self.path} is not finished, and its plan may follow "
@@ -605,12 +621,12 @@ class Store(Tables):
             )
 
     def trust(self) -> Array:
-        """Counts of right and wrong claims by site, dtype `TRUST`."""
+        """Read how often each site's claims of changes were right and wrong: dtype `TRUST`, by site."""
         with self.transaction() as txn:
             return read_trust(txn, self.db)
 
     def site_names(self, sites: Iterable[int]) -> dict[int, str]:
-        """Names of sites by their keys, from the URL of any page that a site still has."""
+        """Return key -> name of sites, from a URL of one of the site's pages; without sites that lack one."""
         of_directory = self.directories()["site"]
         todo, names = set(sites), dict[int, str]()
         for first, block in self.blocks() if todo else ():
@@ -627,18 +643,18 @@ class Store(Tables):
         return names
 
     def shadows(self, cycle: int) -> npt.NDArray[Any]:
-        """Shadows as `cycle` left them, dtype `SHADOW` ``[S]``; none if it had no control group."""
+        """Read the control group's shadows after `cycle`: dtype `SHADOW` ``[S]``; empty if it had none."""
         with self.transaction() as txn:
             return SHADOWS.read(txn, self.db, cycle)
 
     def keep_shadows(self, cycle: int, shadows: npt.NDArray[Any]) -> None:
-        """Keep the shadows as `cycle` left them; those of the cycle before stay."""
+        """Write the control group's shadows after `cycle`; delete those older than the cycle before it."""
         with self.transaction(write=True) as txn:
             SHADOWS.drop(txn, self.db, 0, cycle - 2)
             SHADOWS.put(txn, self.db, cycle, 0, shadows)
 
     def verify(self) -> list[str]:
-        """Compare all committed tables; returns the problems found, none for a sound store."""
+        """Check all committed tables against each other; returns a sentence per problem, [] if sound."""
         return list(problems(self))
 
 
@@ -648,14 +664,14 @@ def _doubted(visits: npt.NDArray[Any], row: int) -> bytes:
 
 
 class Claims:
-    """Claims of sites about a store's pages; see `scrapy_gp4c.page_state.claims`."""
+    """Reads and writes a store's claims, statements of sites that a page changed (`page_state.claims`)."""
 
     def __init__(self, store: Store) -> None:
-        """Take the store; while a cycle is open, its fold writes what is noted."""
+        """``store``: while a cycle of it is open, claims are noted, and its fold writes them."""
         self._store = store
 
     def find(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """Page ids of page keys, ``[K]``; -1 for those that are not known."""
+        """Return the page ids of page keys, ``[K]`` in any order; -1 for unknown keys."""
         known, position = np.unique(keys, return_inverse=True)
         page_ids = self._store.ids_of(known)
         for row in np.flatnonzero(page_ids < 0).tolist():
@@ -663,15 +679,19 @@ class Claims:
         return page_ids[position]
 
     def note(self, pages: Array, kind: str, values: Array) -> None:
-        """Note claims of a kind of `hints.KINDS` in the open cycle; the next commit writes all or none.
+        """Buffer claims about pages in the open cycle; the next commit writes all or none of them.
 
-        ``pages``, ``values``: ``[C]``; times, s since 1970, or for spans s.
+        ``kind``: one of `hints.KINDS`; ``values``: times of changes, s since 1970, or for kinds of
+        `hints.SPANS` durations, s; ``pages``, ``values``: ``[C]``.
         """
         self._store.require()
         self._store.note_many(pages, kind, values)
 
     def tell(self, pages: Array, time_s: float) -> None:
-        """Note that pages are said to have changed, in the open cycle or before the next, and commit."""
+        """Claim that pages changed at `time_s`, as `scrapy gp4c hint` does, and commit.
+
+        Without an open cycle the claim is due in the next one, and failing pages end their wait.
+        """
         pages = np.unique(pages.astype(np.uint32))
         if self._store.open_cycle is not None:
             self.note(pages, "told", np.full(len(pages), time_s))
@@ -701,19 +721,19 @@ class Claims:
             CLAIMS.put(txn, store.db, store.last_cycle, free, claimed)
 
     def of_cycles(self, first: int = 1, last: int | None = None) -> Iterator[tuple[int, Array]]:
-        """Yield (cycle, claims) of finished cycles, dtype `CLAIM`, those that were new, in chunks."""
+        """Yield (cycle, claims that said something new), dtype `CLAIM`, in parts, for finished cycles."""
         return self._store.rows_of_cycles(CLAIMS, first, last)
 
 
 class Weights:
-    """Weights of a store's pages; see `scrapy_gp4c.scoring.weights`."""
+    """Reads and writes a store's page weights (`scrapy_gp4c.scoring.weights`)."""
 
     def __init__(self, store: Store) -> None:
-        """Take the store; while a cycle is open, its fold writes what is noted."""
+        """``store``: while a cycle of it is open, weights are noted, and its fold writes them."""
         self._store = store
 
     def of(self, page: int) -> float:
-        """Weight of a page, as the newest request or list has it; `note` says another in the open cycle."""
+        """Return a page's weight, the newest note of the open cycle included; 1 if none was ever set."""
         new_weight = self._store.said_weights.get(page)
         if new_weight is not None or page >= self._store.merged_pages:
             return DEFAULT_WEIGHT if new_weight is None else new_weight
@@ -722,9 +742,9 @@ class Weights:
             return float(WEIGHTS.read(txn, self._store.db, block, row + 1)["weight"][row])
 
     def put(self, pages: npt.NDArray[Any], values: npt.NDArray[np.float64]) -> None:
-        """Set the weights of pages, ``[P]``, the last one of a page that is named twice, and commit.
+        """Set the weights `values` of `pages`, both ``[P]``, and commit; for a repeated page the last counts.
 
-        While a cycle is open, its fold does so.
+        While a cycle is open, they are notes, which its fold applies.
         """
         if self._store.open_cycle is not None:
             self._store.require()

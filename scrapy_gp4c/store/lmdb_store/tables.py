@@ -1,11 +1,12 @@
-"""Tables of a store's LMDB file, their schema, and the counters that move with them; directories of pages.
+"""Tables of a store's LMDB file: schema, counters, typed reading and writing, directories of pages.
 
-One record describes each optional table: its name, its columns or dtype, and the value of a page that has
-none. A fold, an export, forgetting pages and reading a damaged store treat all of them alike by these.
+A `PageColumns` or `CycleRows` describes each optional table: its name, its columns or dtype, and the value of
+a page that has none. Fold, export, `forget` and `recover` go through these descriptions.
 
 docs/code/store.md describes keys and values. Numbers in keys are big-endian, so that they sort. `groups` has
 the directories in blocks, by number: that is the order of their first pages. `group_visits` has the sums of a
-cycle's visits by directory: one value when the cycle is finished, before that one for every part of its fold.
+cycle's visits by directory: one value when the cycle is finished, before that one for every part of its fold
+(the pass that applies a finished cycle's visits to the page columns).
 """
 
 import json
@@ -61,22 +62,24 @@ Handles = dict[str, Table]
 
 
 class PageColumns(NamedTuple):
-    """Optional columns of pages: a block has a value where any of its pages differs from the missing one."""
+    """A table of optional page columns, such as weights; blocks where no page has a value are not stored."""
 
     table: str
     dtypes: dict[str, str]
+    """Column name -> dtype."""
     missing: float
+    """Value of a page that has none."""
 
     def none(self, rows: int) -> Columns:
-        """Columns ``[rows]`` of pages that have no value."""
+        """Return columns ``[rows]`` in which every page has the value `missing`."""
         return {name: np.full(rows, self.missing, dtype) for name, dtype in self.dtypes.items()}
 
     def read(self, txn: Any, db: Handles, block: int, rows: int) -> Columns:
-        """Columns ``[rows]`` of a block, writable; pages that came after its last writing have no value."""
+        """Read a block's writable columns ``[rows]``; pages newer than its stored value get `missing`."""
         return self.unpack(db[self.table].get(txn, U32.pack(block)), rows)
 
     def unpack(self, value: bytes | None, rows: int) -> Columns:
-        """Columns ``[rows]`` of a block's value, writable."""
+        """Unpack the stored value of a block (None: none is stored) into writable columns ``[rows]``."""
         values = self.none(rows)
         if value is None:
             return values
@@ -87,7 +90,7 @@ class PageColumns(NamedTuple):
         return values
 
     def put(self, txn: Any, db: Handles, block: int, columns: Columns) -> None:
-        """Write the columns of a block; a block whose pages have no value takes no room."""
+        """Write the columns of a block, or delete it where all pages have the value `missing`."""
         if any((columns[name] != self.missing).any() for name in self.dtypes):
             packed = [np.ascontiguousarray(columns[name], dtype).data for name, dtype in self.dtypes.items()]
             db[self.table].put(txn, U32.pack(block), b"".join(packed))
@@ -96,7 +99,7 @@ class PageColumns(NamedTuple):
 
 
 def _pack_claims(claimed: Array) -> bytes:
-    """Value of claims: by page and field by field, so that claims of all pages of a site pack well."""
+    """Compress claims, dtype `CLAIM`, sorted by page and field by field, so that similar numbers adjoin."""
     claimed = claimed[np.argsort(claimed["page"], kind="stable")]
     page = np.diff(claimed["page"].astype(np.int64), prepend=0).astype("<u4")
     raw = page.tobytes() + claimed["kind"].tobytes() + claimed["value"].astype("<i4").tobytes()
@@ -114,7 +117,7 @@ def _unpack_claims(value: bytes | memoryview) -> Array:
 
 
 class CycleRows(NamedTuple):
-    """Rows of cycles, in parts: the value under (cycle, part) is an array of one dtype."""
+    """A table of arrays by cycle, such as visits: the value under key (cycle, part) has rows of one dtype."""
 
     table: str
     dtype: np.dtype[Any]
@@ -131,13 +134,13 @@ class CycleRows(NamedTuple):
         return np.frombuffer(value, self.dtype) if self.packing is None else self.packing[1](value)
 
     def put(self, txn: Any, db: Handles, cycle: int, number: int, rows: Array) -> None:
-        """Write a part of a cycle."""
+        """Write rows as part `number` of a cycle."""
         db[self.table].put(txn, U32_PAIR.pack(cycle, number), self.pack(rows))
 
     def parts(
         self, txn: Any, db: Handles, first_cycle: int, last_cycle: int
     ) -> Iterator[tuple[bytes, Array]]:
-        """Yield keys and rows of all parts of some cycles."""
+        """Yield (key, rows) for all parts of the cycles from `first_cycle` to `last_cycle`."""
         if last_cycle >= 0:
             start, stop = U32_PAIR.pack(max(0, first_cycle), 0), U32_PAIR.pack(last_cycle + 1, 0)
             for key, value in db[self.table].items(txn, start, stop):
@@ -152,34 +155,34 @@ class CycleRows(NamedTuple):
 
 
 HINTS: Final = PageColumns("hints", EXTRAS, 0)
-"""Newest claims of sites about their pages."""
+"""Newest claims of sites about changes of their pages: see `scrapy_gp4c.scoring.hints`."""
 REFRESH_VALUES: Final = PageColumns("refresh_values", refresh_value.COLUMNS, 0)
-"""Sums over the measured visits of pages."""
+"""Sums of the gains in search quality that visits brought: see `scrapy_gp4c.scoring.refresh_value`."""
 WEIGHTS: Final = PageColumns("weights", weights.COLUMNS, weights.DEFAULT_WEIGHT)
 LINKS: Final = PageColumns("links", first_visits.COLUMNS, 0)
-"""Links to pages that wait for their first visit, where they are counted."""
+"""Links to pages that wait for their first visit: see `scrapy_gp4c.scoring.first_visits`."""
 PAGE_COLUMNS: Final = (HINTS, REFRESH_VALUES, WEIGHTS, LINKS)
 
 SITE_COUNTS: Final = np.dtype([("group", "<u4"), ("counts", "<u4", TRUST["counts"].shape)])
-"""Counts that a part of a fold adds to the sites of some directories."""
+"""Right and wrong claims, as in `TRUST`, about one directory's pages; the end of a fold sums them by site."""
 VISITS: Final = CycleRows("visits", VISIT)
 PLANS: Final = CycleRows("plans", PLAN)
 GROUP_ROWS: Final = CycleRows("group_visits", GROUP_VISITS)
 CLAIMS: Final = CycleRows("claims", CLAIM, (_pack_claims, _unpack_claims))
-"""Claims that were new in a cycle."""
+"""Claims that said something new in a cycle."""
 GAINS: Final = CycleRows("gains", GAIN)
 TRUST_PARTS: Final = CycleRows("trust", SITE_COUNTS)
-"""Counts that the parts of a fold add; those of all sites are under cycle 0, with another dtype."""
+"""Counts that the parts of a fold add; under cycle 0 the same table has the sums by site, dtype `TRUST`."""
 SHADOWS: Final = CycleRows("shadows", SHADOW)
 OF_PAGES: Final = ("validators", "first_urls", "copies", "descriptions", "answers")
-"""Tables with a small value for a page, or none, by page id."""
+"""Tables by page id, with a small value for some of the pages."""
 QUERY_LOG: Final = "query_log"
-"""Name in `meta` of the log that gains are measured by, and of the first cycle measured by it."""
+"""Name in `meta` of the digest of the query log that gains are measured by, and of the first such cycle."""
 _SAMPLE: Final = 64
 
 
 class Numbered(NamedTuple):
-    """Directories of some pages."""
+    """Directory numbers of several pages, the result of `Numbering.number`."""
 
     group: npt.NDArray[np.uint32]
     """Number of each page's directory, ``[P]``."""
@@ -188,10 +191,10 @@ class Numbered(NamedTuple):
 
 
 class Numbering:
-    """Numbers of all directories, by which pages that are added in bulk get theirs."""
+    """Map from directory keys to directory numbers, for pages that are added in bulk."""
 
     def __init__(self, known: Array) -> None:
-        """Take the keys of the known directories, uint64 ``[G]``. Memory: 12 bytes each, 28 for a moment."""
+        """``known``: keys of directories 0..G-1, uint64 ``[G]``. Memory: 12 bytes each, at first 28."""
         self._keys = np.empty(0, np.uint64)
         self._numbers = np.empty(0, np.uint32)
         self._learn(known)
@@ -204,7 +207,7 @@ class Numbering:
         self._numbers = np.insert(self._numbers, places, numbers)
 
     def number(self, urls: Sequence[str]) -> Numbered:
-        """Return the directories of pages by their URLs; new ones are known from then on."""
+        """Return the directory numbers of pages by their URLs; unknown directories are numbered and added."""
         place_numbers: dict[Place, int] = {}
         of_page = [place_numbers.setdefault(place_of_url(url), len(place_numbers)) for url in urls]
         places = np.array([url_place.keys() for url_place in place_numbers], GROUP)
@@ -218,19 +221,20 @@ class Numbering:
 
 
 def urls_of(requests: Sequence[bytes]) -> list[str]:
-    """URLs of stored requests as JSON; empty for what has none. Raises ValueError for what is no JSON."""
+    """Return the URLs of requests in JSON, "" where one has none; raises ValueError for invalid JSON."""
     return list(map(url_of, decode(b"[" + b",".join(requests) + b"]")))
 
 
 def url_of(request: Any) -> str:
-    """URL of a stored request; empty for what has none."""
+    """Return the URL of a decoded request; "" if it has none or is no dictionary."""
     return str(request.get("url", "")) if isinstance(request, dict) else ""
 
 
 def keep_first_url(txn: Any, table: Table, page: int, known: bytes, request: bytes) -> None:
-    """Keep the URL that a page was found by where another directory's request replaces its request.
+    """Keep a page's first URL if its request is replaced by one to a URL in another directory.
 
-    The page stays in the directory of its first URL, as the sums of past visits cannot move with it.
+    ``known``, ``request``: old and new request in JSON; ``table``: `first_urls`. The page stays in the
+    directory of its first URL, as the sums of past visits cannot move with it.
     """
     old, new = urls_of([known, request])
     if old != new and place_of_url(old) != place_of_url(new):
@@ -238,7 +242,7 @@ def keep_first_url(txn: Any, table: Table, page: int, known: bytes, request: byt
 
 
 def append_directories(txn: Any, table: Table, directories: Array, count: int, rows: int) -> None:
-    """Append directories, dtype `GROUP`, to the `count` that are there, in blocks of `rows`."""
+    """Append directories, dtype `GROUP`, to the `count` stored ones, in blocks of `rows` directories."""
     start = 0
     while start < len(directories):
         block, filled = divmod(count + start, rows)
@@ -273,16 +277,22 @@ def _directory_blocks(txn: Any, table: Table, count: int) -> Iterator[memoryview
 
 
 class JudgedVisits(NamedTuple):
-    """Judged visits and the directories of their pages, each ``[V]``."""
+    """Visits that showed whether their page had changed, as four arrays ``[V]``."""
 
     group: Array
+    """Number of the page's directory."""
     changed: Array
     predicted: Array
+    """Probability of a change by the page's state before the visit."""
     is_warmup: Bools
 
 
 def judged_visits(state: Columns, rows: npt.NDArray[np.intp], visits: Array, cycle: int) -> JudgedVisits:
-    """Judged ones among visits of `cycle`, dtype `VISIT`; ``state``: columns before; ``rows``: ``[V]``."""
+    """Pick the visits that showed whether their page had changed.
+
+    ``state``: page columns before the visits; ``rows``: each visit's row in them, ``[V]``; ``visits``: of
+    `cycle`, dtype `VISIT` ``[V]``.
+    """
     outcome, judged = visits["outcome"], among(visits["outcome"], JUDGED)
     before = {name: state[name][rows[judged]] for name in ("group", "E", "T", "last_cycle")}
     predicted = change_probability(before, cycle)
@@ -291,7 +301,7 @@ def judged_visits(state: Columns, rows: npt.NDArray[np.intp], visits: Array, cyc
 
 
 def sums_by_group(parts: Sequence[JudgedVisits]) -> Array:
-    """Sums of visits by directory, `GROUP_VISITS`, at a cost by the visits and not by the directories."""
+    """Sum up judged visits by directory: dtype `GROUP_VISITS`; unvisited directories cost nothing."""
     if not parts:
         return GROUP_ROWS.none()
     group, *of_visits = map(np.concatenate, zip(*parts, strict=True))
@@ -302,7 +312,7 @@ def sums_by_group(parts: Sequence[JudgedVisits]) -> Array:
 
 
 def sum_up_visits(txn: Any, db: Handles, cycle: int) -> None:
-    """Make one value of the parts of a cycle, and drop what is older than `KEPT_CYCLES` cycles."""
+    """Merge the `group_visits` parts of a finished cycle, and delete sums older than `KEPT_CYCLES` cycles."""
     sums = directory_visits(txn, db, cycle)
     GROUP_ROWS.drop(txn, db, 0, cycle - KEPT_CYCLES)
     GROUP_ROWS.drop(txn, db, cycle, cycle)
@@ -310,30 +320,31 @@ def sum_up_visits(txn: Any, db: Handles, cycle: int) -> None:
 
 
 def directory_visits(txn: Any, db: Handles, cycle: int) -> Array:
-    """Sums of a cycle's visits by directory, dtype `GROUP_VISITS`; empty for one without, or dropped."""
+    """Read the sums of a cycle's visits by directory, dtype `GROUP_VISITS`; empty if none are stored."""
     return add_up([rows for _, rows in GROUP_ROWS.parts(txn, db, cycle, cycle)])
 
 
 _META: Final = {
     "schema", "store_id", "block_rows", "pages", "groups", "last_cycle", "dropped", "fold", "query_log",
 }  # fmt: skip
-"""Names in `meta`: a name that is not among them was altered."""
+"""All keys of `meta`: another key there is a damaged one."""
 _BLOCKS_TOGETHER: Final = 4
 """Blocks read at a time where only some columns are wanted, which costs less per block."""
 
 
 class Sizes(NamedTuple):
-    """Amounts that a store reads or writes at a time; tests take small ones, to have many of each."""
+    """Batch sizes of a store's reads and writes; tests take small ones, to have several batches."""
 
     block_rows: int = 16_384
-    """Pages per block of a new store; an existing store remembers its own."""
+    """Pages per block of a new store; an existing store keeps the number that it was made with."""
     commit_visits: int = 100
+    """Visits in the write buffer at which `Store.record` commits."""
     visits_per_chunk: int = 16_384
     plan_rows: int = 16_384
     """Pages per chunk of a plan."""
     chunks_per_transaction: int = 64
     blocks_per_transaction: int = 4
-    """Blocks that one transaction of a fold changes: its changes are in memory twice."""
+    """Blocks that one transaction of a fold changes; changed blocks are in memory twice."""
     pages_per_transaction: int = 65_536
 
 
@@ -344,13 +355,13 @@ _LAYOUTS: Final = (
     *(dtype.descr for dtype in (VISIT, PLAN, GROUP, GROUP_VISITS, CLAIM, GAIN, NOTE, SHADOW, TRUST)),
 )
 SCHEMA: Final = f"gp4c-store/1.{zlib.crc32(repr(_LAYOUTS).encode()):08x}"
-"""Schema with a checksum of all columns: a store with others is no damaged one, and is not read."""
+"""Schema of a store, with a checksum of all dtypes: a store with another schema is refused, not damaged."""
 
 
 def open_tables(environment: Environment, block_rows: int) -> Handles:
-    """Open the tables, or create those of a new store, with so many pages per block.
+    """Open all tables of an LMDB file, or create them in an empty one, with `block_rows` pages per block.
 
-    Raises StoreDamagedError for another schema, or another StoreError.
+    Raises StoreDamagedError for another schema, StoreError where an empty file is opened for reading.
     """
     path, file = environment.path, environment.lmdb
     with translated(path), file.begin() as txn:
@@ -402,12 +413,12 @@ def _create(environment: Environment, block_rows: int) -> Handles:
 
 
 class Tables:
-    """Tables of an open LMDB file, and its counters, which only methods of this class move.
+    """The committed content of a store: its tables, and counters that only this class changes.
 
-    ``store_id``: random hex digits that name the store; ``block_rows``: pages per block; ``merged_pages``:
-    pages in `ids`, `urls` and the columns, with ids below this number; ``groups``: known directories;
-    ``last_cycle``: the last finished one, 0: none; ``dropped``: the last one whose visits are not all kept;
-    ``fold_marker``: progress of a fold that is not complete.
+    ``db``: table name -> `Table`; ``store_id``: random hex digits that identify the store; ``block_rows``:
+    pages per block; ``merged_pages``: number of pages in `ids`, `urls` and the columns, whose ids are below
+    it; ``groups``: number of known directories; ``last_cycle``: last finished cycle, 0: none; ``dropped``:
+    last cycle whose visits were deleted, 0: none; ``fold_marker``: progress of an unfinished fold, or None.
     """
 
     store_id: str
@@ -428,7 +439,7 @@ class Tables:
             self.read_counters(txn)
 
     def read_counters(self, txn: Any) -> None:
-        """Read the counters as they are in a transaction."""
+        """Read the counters anew from `meta`, as a transaction sees them; raises StoreDamagedError."""
         if strange := {key.decode("latin-1") for key in self.db["meta"].keys(txn)} - _META:
             raise damaged(self.path, f"the table meta has {', '.join(map(repr, strange))}")
         self.store_id = self.get_meta(txn, "store_id")
@@ -440,7 +451,7 @@ class Tables:
         self.fold_marker = self.get_meta(txn, "fold")
 
     def check_writable(self) -> None:
-        """Raise StoreError where nothing can be written: opened for reading, or a fold found no room."""
+        """Raise StoreError if the store was opened for reading, or a fold is incomplete for want of room."""
         if self.readonly:
             raise read_only(self.path)
         if self.fold_marker is not None:
@@ -449,10 +460,10 @@ class Tables:
                 "and open it again."
             )
 
-    # --- what moves the counters: one transaction each
+    # --- methods that change the counters: one transaction each
 
     def mark_fold(self, marker: FoldMarker) -> None:
-        """Begin the fold of the open cycle."""
+        """Begin the fold of the open cycle by storing its marker; a killed fold goes on from that."""
         with self.transaction(write=True) as txn:
             self.put_meta(txn, "fold", marker)
         self.fold_marker = marker
@@ -460,9 +471,10 @@ class Tables:
     def change_blocks(
         self, numbers: Sequence[int], change: Callable[[Any, int, Columns], JudgedVisits], marker: FoldMarker
     ) -> None:
-        """Let `change(txn, block, columns)` alter blocks in place; sum up the judged visits that it returns.
+        """Apply `change(txn, block, columns)`, which alters the columns in place, to some blocks of pages.
 
-        The fold's marker moves in the same transaction.
+        The judged visits that it returns are summed up by directory. The same transaction stores the fold's
+        `marker`.
         """
         with self.transaction(write=True) as txn:
             parts = []
@@ -477,9 +489,9 @@ class Tables:
         self.fold_marker = marker
 
     def end_cycle(self, cycle: int, record: CycleRecord, sum_up: Callable[[Any], object]) -> None:
-        """End the fold: `cycle` is the last finished one, and tables of the open cycle are emptied.
+        """End the fold: `cycle` becomes the last finished one, and the tables of the open cycle are emptied.
 
-        ``sum_up``: is called with the transaction.
+        ``record``: fields to add to the cycle's record; ``sum_up(txn)``: further writes of the transaction.
         """
         with self.transaction(write=True) as txn:
             self.put_record(txn, cycle, record)
@@ -492,9 +504,9 @@ class Tables:
         self.last_cycle, self.fold_marker = cycle, None
 
     def drop_cycles(self, cycle: int, chunks: int) -> None:
-        """Drop visits, gains and claims of the cycles up to this one; the columns of pages stay.
+        """Delete visits, gains and claims of the cycles up to `cycle`; the page columns stay.
 
-        ``chunks``: of visits, so many in a transaction.
+        ``chunks``: chunks of visits to delete per transaction.
         """
         with self.transaction(write=True) as txn:
             for kind in (GAINS, CLAIMS):
@@ -512,10 +524,7 @@ class Tables:
                 return
 
     def restore_cycles(self, records: Sequence[CycleRecord]) -> None:
-        """Give a store without cycles the records of cycles 1..C, as finished.
-
-        Their pages follow by `append_pages`.
-        """
+        """Write the records of finished cycles 1..C, whose visits are written, to a store without cycles."""
         with self.transaction(write=True) as txn:
             for cycle, record in enumerate(records, 1):
                 self.put_record(txn, cycle, {**record, "cycle": cycle})
@@ -524,10 +533,9 @@ class Tables:
         self.last_cycle = len(records)
 
     def append_pages(self, requests: Sequence[bytes], state: Columns, directories: Array) -> None:
-        """Append pages by their JSON requests and columns, and the directories that were not known before.
+        """Append pages with unknown keys: JSON requests ``[P]``, columns ``[P]``, and their new directories.
 
-        The keys must be unknown. A request that was replaced meanwhile is kept. ``directories``: dtype
-        `GROUP`.
+        A request that the store already has under a page's id is kept. ``directories``: dtype `GROUP`.
         """
         first, pages = self.merged_pages, len(requests)
         with self.transaction(write=True) as txn:
@@ -561,25 +569,25 @@ class Tables:
         self.db["meta"].put(txn, name.encode(), encode(value))
 
     def put_record(self, txn: Any, cycle: int, record: CycleRecord) -> None:
-        """Add to the JSON record of a cycle, creating it."""
+        """Update the JSON record of a cycle with the fields of `record`; create it if there is none."""
         key = U32.pack(cycle)
         old = self.db["cycles"].get(txn, key)
         merged = {"cycle": cycle, **(decode(old) if old else {}), **record}
         self.db["cycles"].put(txn, key, encode(merged))
 
     def last_record(self, txn: Any) -> CycleRecord | None:
-        """Record of the newest cycle, open or finished."""
+        """Record of the newest cycle, open or finished; None: there is no cycle."""
         value = self.db["cycles"].last(txn)
         record: CycleRecord | None = None if value is None else decode(value)
         return record
 
     def unfinished_cycle(self, txn: Any) -> int | None:
-        """Number of the cycle that is not finished; None: there is none."""
+        """Number of the open cycle; None: all are finished."""
         last, number = self.last_record(txn), self.last_cycle + 1
         return number if last is not None and last["cycle"] == number else None
 
     def new_keys(self, txn: Any) -> list[int]:
-        """Keys of the pages in `new` that are not merged yet, in order of their ids."""
+        """Keys of the pages of the open cycle that are in `new` but not in the columns, in order of ids."""
         keys: list[int] = []
         for key, value in self.db["new"].items(txn):
             page, following = U32_PAIR.unpack(key)[1], self.merged_pages + len(keys)
@@ -590,7 +598,7 @@ class Tables:
         return keys
 
     def log(self, txn: Any) -> list[Array]:
-        """Visits of the open cycle, dtype `VISIT`, commit by commit."""
+        """Visits of the open cycle: an array of dtype `VISIT` for each commit."""
         commits: list[Array] = []
         for key, value in self.db["log"].items(txn):
             if U32_PAIR.unpack(key)[1] != len(commits):
@@ -599,7 +607,10 @@ class Tables:
         return commits
 
     def block(self, txn: Any, block: int) -> memoryview:
-        """Read the bytes of a block of page columns; a writer checks them once, as only it changes them."""
+        """Read the packed columns of block number `block`.
+
+        A writer checks their checksum the first time only, as nobody else changes them.
+        """
         known = not self.readonly and block in self._checked_blocks
         value = self.db["columns"].view(txn, U32.pack(block), trusted=known)
         self._checked_blocks.add(block)
@@ -612,7 +623,7 @@ class Tables:
     def _put_pages(
         self, txn: Any, first: int, keys: npt.NDArray[np.uint64], requests: Sequence[bytes]
     ) -> None:
-        """Write keys and JSON requests of pages `first`, `first` + 1, ...; keeps requests that exist."""
+        """Write keys and JSON requests of pages `first`, `first` + 1, ...; existing requests stay."""
         order = np.argsort(keys)
         sorted_keys = split(keys[order].astype(">u8").tobytes(), KEY.size)
         ids = split((order + first).astype(">u4").tobytes(), U32.size)
@@ -621,9 +632,10 @@ class Tables:
         self.db["urls"].put_many(txn, zip(pages, requests, strict=True), overwrite=False)
 
     def get_id(self, txn: Any, key: int) -> int | None:
-        """Page id of a key in `ids`, or None; faster where `txn` hands out buffers.
+        """Return the id of the merged page with this key, or None; faster if `txn` hands out buffers.
 
-        A known key counts if its page has it, an unknown one if the pages of its neighbours have theirs.
+        As `ids` has no checksums, the key is compared with that in the page's columns; for an unknown key the
+        entries on both sides of it are. Raises StoreDamagedError.
         """
         table, packed = self.db["ids"], KEY.pack(key)
         value = txn.get(packed, db=table.handle)
@@ -634,7 +646,7 @@ class Tables:
         return None
 
     def _id_of(self, txn: Any, key: bytes, value: bytes) -> int:
-        """Page in `ids` under a key; raises StoreDamagedError where the page has another key."""
+        """Decode an entry of `ids`; raises StoreDamagedError where the page's columns have another key."""
         page = int.from_bytes(value, "big")
         block, row = divmod(page, self.block_rows)
         if page >= self.merged_pages or columns.key_at(self.block(txn, block), row) != KEY.unpack(key)[0]:
@@ -642,39 +654,39 @@ class Tables:
         return page
 
     def first_urls(self) -> dict[int, str]:
-        """URLs that pages were found by, where a request to another directory replaced theirs."""
+        """Page id -> first URL of the page, where its request now has a URL in another directory."""
         with self.transaction() as txn:
             urls = self.db["first_urls"].items(txn)
             return {U32.unpack(page)[0]: json.loads(bytes(url)) for page, url in urls}
 
     def group_visits(self, cycle: int) -> Array:
-        """Sums of a finished cycle's judged visits by directory, dtype `GROUP_VISITS`, by number.
+        """Sums of a finished cycle's judged visits by directory, dtype `GROUP_VISITS`, directories ascending.
 
-        Empty for a cycle without, or older than the last `KEPT_CYCLES`.
+        Empty for a cycle that is open, had no judged visits, or is older than the last `KEPT_CYCLES`.
         """
         with self.transaction() as txn:
             return directory_visits(txn, self.db, cycle if cycle <= self.last_cycle else -1)
 
     def directories(self) -> Array:
-        """Directories of the merged pages, dtype `GROUP` ``[G]``: the column ``group`` numbers them."""
+        """All directories, dtype `GROUP` ``[G]``; the page column ``group`` has positions in this array."""
         with self.transaction() as txn:
             return read_directories(txn, self.db["groups"], self.groups)
 
     def cycles(self, first: int = 1) -> list[CycleRecord]:
-        """Records of all cycles from one on, oldest first; that of the open one has no ``finished``."""
+        """Records of the cycles from number `first` on, oldest first; the open one's has no ``finished``."""
         start = U32.pack(first) if first > 1 else b""
         with self.transaction() as txn:
             return [decode(bytes(value)) for _, value in self.db["cycles"].items(txn, start)]
 
     def starts_s(self, cycles: Iterable[int]) -> dict[int, float]:
-        """Starts of some cycles, s since 1970; without those that are not known."""
+        """Cycle -> start, s since 1970, for those of `cycles` whose start is known."""
         with self.transaction() as txn:
             values = {cycle: self.db["cycles"].get(txn, U32.pack(cycle)) for cycle in cycles}
         starts = {cycle: decode(value).get("started") for cycle, value in values.items() if value is not None}
         return {cycle: start for cycle, start in starts.items() if start is not None}
 
     def newest_record(self, name: str) -> CycleRecord:
-        """Record of the newest cycle that has a value of this name; empty where none has."""
+        """Record of the newest cycle whose record has the field `name`; {} where none has it."""
         quoted = f'"{name}"'.encode()
         with self.transaction() as txn:
             for cycle in range(self.last_cycle + 1, 0, -1):
@@ -687,7 +699,7 @@ class Tables:
         return {}
 
     def merged_requests(self, first: int, stop: int) -> list[Any]:
-        """Read the requests of the pages first..stop-1, all merged. Raises StoreDamagedError."""
+        """Read the decoded requests of the merged pages first..stop-1; raises StoreDamagedError."""
         with self.transaction() as txn:
             requests = self.db["urls"].get_many(txn, np.arange(first, stop))
         if requests is None:
@@ -699,10 +711,10 @@ class Tables:
         return read
 
     def blocks(self, names: Collection[str] | None = None) -> Iterator[tuple[int, Columns]]:
-        """Yield the page columns block by block: first page id, and read-only columns ``[rows]``.
+        """Yield the page columns block by block: (id of the first page, read-only columns ``[rows]``).
 
-        ``names``: these columns alone, copied out of the file, those of several blocks at a time; None: all,
-        the optional ones too, those of refresh values if any was ever measured.
+        ``names``: only these columns, copied out of the file, for several blocks at a time; None: all, and
+        those of `optional_columns`.
         """
         count, together = -(-self.merged_pages // self.block_rows), 1 if names is None else _BLOCKS_TOGETHER
         kinds = self.optional_columns() if names is None else ()
@@ -717,7 +729,10 @@ class Tables:
     def rows_of_cycles(
         self, kind: CycleRows, first_cycle: int = 1, last_cycle: int | None = None
     ) -> Iterator[tuple[int, Array]]:
-        """Yield rows of finished cycles part by part: (cycle, rows)."""
+        """Yield (cycle, rows) of a table, part by part, for finished cycles.
+
+        ``first_cycle`` to ``last_cycle``, None: the last finished one.
+        """
         last = self.last_cycle if last_cycle is None else min(last_cycle, self.last_cycle)
         first, stop = U32_PAIR.pack(first_cycle, 0), U32_PAIR.pack(last + 1, 0)
         key: bytes | None = None
@@ -732,25 +747,25 @@ class Tables:
     def whole_cycles(
         self, kind: CycleRows, first_cycle: int = 1, last_cycle: int | None = None
     ) -> Iterator[tuple[int, Array]]:
-        """Yield all rows of each finished cycle that has any: (cycle, rows)."""
+        """Yield (cycle, all rows of the cycle) of a table, for each finished cycle that has rows."""
         parts = self.rows_of_cycles(kind, first_cycle, last_cycle)
         for cycle, of_cycle in groupby(parts, lambda part: part[0]):
             yield cycle, np.concatenate([rows for _, rows in of_cycle])
 
     def visits(self, first_cycle: int = 1, last_cycle: int | None = None) -> Iterator[tuple[int, Array]]:
-        """Yield the visits of finished cycles, dtype `VISIT`, in chunks: (cycle, visits)."""
+        """Yield (cycle, visits) in chunks of dtype `VISIT`, for the finished cycles of this range."""
         return self.rows_of_cycles(VISITS, first_cycle, last_cycle)
 
     # --- columns with optional ones
 
     def optional_columns(self) -> tuple[PageColumns, ...]:
-        """Optional columns of a store: those of refresh values only where any was ever measured."""
+        """Tables of optional columns: `PAGE_COLUMNS`, less `REFRESH_VALUES` if no gain was ever measured."""
         with self.transaction() as txn:
             measured = self.get_meta(txn, QUERY_LOG) is not None
         return PAGE_COLUMNS if measured else (HINTS, WEIGHTS, LINKS)
 
     def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
-        """Columns ``[P]`` of merged pages, whose ids ascend.
+        """Read the columns ``[P]`` of merged pages; the ids in `pages` must ascend.
 
         ``names``: only these of `COLUMNS`; None: all, and the optional ones.
         """
@@ -776,7 +791,7 @@ class Tables:
         return {name: np.concatenate([of_block[name] for of_block in parts]) for name in parts[0]}
 
     def all_values(self, kind: PageColumns) -> Columns:
-        """Optional columns of all merged pages."""
+        """Read the optional columns of table `kind` for all merged pages."""
         parts = [kind.none(0)]
         for block in range(-(-self.merged_pages // self.block_rows)):
             rows = min(self.block_rows, self.merged_pages - block * self.block_rows)
@@ -787,7 +802,10 @@ class Tables:
         }
 
     def put_values(self, kind: PageColumns, pages: npt.NDArray[Any], values: Columns) -> None:
-        """Write optional columns of merged pages, ``[P]``; the last ones of a page that is named twice."""
+        """Write the optional columns `values`, each ``[P]``, of merged pages into table `kind`.
+
+        Of a page that is in `pages` twice, the last value counts.
+        """
         order = np.argsort(pages, kind="stable")
         number = pages[order] // self.block_rows
         for block in np.flatnonzero(np.bincount(number)).tolist():
@@ -800,7 +818,7 @@ class Tables:
                 kind.put(txn, self.db, block, state)
 
     def ids_of(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """Merged pages of keys, which ascend, ``[K]``; -1 where there is none."""
+        """Return the ids of merged pages by their keys, ``[K]``, which must ascend; -1: no such page."""
         table, page_ids = self.db["ids"], np.full(len(keys), -1, np.int64)
         with self.transaction() as txn:
             items = txn.cursor(table.handle).getmulti(split(keys.astype(">u8").tobytes(), KEY.size))
@@ -820,7 +838,7 @@ class Tables:
         return page_ids
 
     def check_sample(self) -> int:
-        """Check some values, evenly over pages, blocks and cycles, and the last records; returns how many.
+        """Check the checksums of a sample of pages, blocks and cycles; returns the number of values read.
 
         Raises StoreDamagedError.
         """

@@ -1,6 +1,6 @@
-"""Verification of a store: every checksum and count, and on demand all derived data computed anew.
+"""Verification of a store: every checksum and count, and on demand all derived data recomputed.
 
-A problem is one sentence: the table, the pages or the cycle of the damaged value, and what the value is.
+A problem is one sentence that names the table, the pages or cycle, and the meaning of the damaged value.
 """
 
 import zlib
@@ -79,11 +79,11 @@ MEANING: Final = {
     "links": "the links to a block of pages",
     "shadows": "shadows of a cycle's control group",
 }
-"""Table -> what a value of the table holds."""
+"""Table -> meaning of one of its values, in words for people."""
 _BY_CYCLE: Final = (
     "visits", "log", "plans", "group_visits", "notes", "gains", "claims", "trust", "shadows",
 )  # fmt: skip
-"""Tables with parts of cycles."""
+"""Tables with keys (cycle, part)."""
 
 
 class Verification(NamedTuple):
@@ -92,18 +92,18 @@ class Verification(NamedTuple):
     problems: list[str]
     """A sentence for each damaged value; empty: the store is sound."""
     under_way: str
-    """Sentence about a fold that a kill interrupted or a crawl is doing; empty: there is none."""
+    """Sentence about an unfinished fold (the pass that ends a cycle); "": there is none."""
 
 
 def check(path: Path, *, deep: bool = False) -> list[str]:
-    """Problems of a store: see `verify`."""
+    """Return only the problems that `verify` finds; [] for a sound store."""
     return verify(path, deep=deep).problems
 
 
 def verify(path: Path, *, deep: bool) -> Verification:
-    """Check a store, also during a crawl.
+    """Check all checksums and counts of the store at `path`, also during a crawl.
 
-    ``deep``: also compute what is derived from URLs and visits anew, unless a fold is under way. Raises
+    ``deep``: also recompute values that follow from URLs and visits, unless a fold is under way. Raises
     StoreError where there is no store to read, StoreDamagedError where it cannot even be opened.
     """
     with closing(Environment(path, readonly=True)) as environment:
@@ -133,13 +133,13 @@ def _check_tables(tables: Tables, deep: bool) -> list[str]:
 
 
 def check_pages(path: Path) -> str:
-    """Problem with the pages that LMDB keeps for itself; empty where there is none."""
+    """Return a sentence if LMDB cannot read all B-tree pages of the store's file, else ""."""
     problem = read_all_pages(path)
     return f"{DATA}: LMDB cannot read its pages ({problem})" if problem else ""
 
 
 def _values(tables: Tables) -> Iterator[str]:
-    """Yield every value whose checksum is wrong."""
+    """Yield a problem for every value whose checksum is wrong."""
     for name, table in tables.db.items():
         try:
             with tables.transaction(buffers=True) as txn:
@@ -163,7 +163,7 @@ def _key_in_words(tables: Tables, name: str, key: bytes) -> str:
 
 
 def _counts(tables: Tables) -> Iterator[str]:
-    """Compare numbers of values with what the counters say."""
+    """Yield the tables `ids`, `columns`, `urls` whose number of values does not fit the counters."""
     blocks = -(-tables.merged_pages // tables.block_rows)
     expected = {"ids": tables.merged_pages, "columns": blocks}
     with tables.transaction() as txn:
@@ -175,7 +175,7 @@ def _counts(tables: Tables) -> Iterator[str]:
 
 
 def _ids(tables: Tables) -> Iterator[str]:
-    """Look for every page in `ids`, by its key in the columns; both have as many pages."""
+    """Yield a problem if pages cannot be found in `ids` by the keys in their columns."""
     missing = 0
     try:
         for first, block in tables.blocks({"key"}):
@@ -192,7 +192,7 @@ def _ids(tables: Tables) -> Iterator[str]:
 
 
 def problems(tables: Tables) -> Iterator[str]:
-    """Yield a sentence per problem found. Memory: 50 bytes per page."""
+    """Yield a sentence per problem of a store, all derived values recomputed. Memory: 50 bytes per page."""
     if tables.fold_marker is not None:
         yield f"the fold of cycle {tables.last_cycle + 1} is not complete: open the store for writing"
         return
@@ -245,18 +245,18 @@ def _pages(tables: Tables) -> Iterator[str]:
 
 
 class Derived(NamedTuple):
-    """Values of a store that follow from its visits and claims."""
+    """Values of a store as recomputed by `derive` from its visits and claims."""
 
     state: Columns
-    """Counts, rates and hints of all pages."""
+    """Columns `_COUNTED` and `HINTS` of all pages, ``[P]``."""
     sums: dict[int, Array]
     """Cycle -> sums of its visits by directory, dtype `GROUP_VISITS`: of the last `KEPT_CYCLES` cycles."""
     trust: Array
-    """Counts of sites, dtype `TRUST`, by site."""
+    """How often claims of sites were right, dtype `TRUST`, by site, without sites that have no counts."""
 
 
 def derive(tables: Tables) -> Derived:
-    """Compute these values from the visits and claims that are kept. Memory: 60 bytes per page.
+    """Recompute page columns, directory sums and trust from stored visits and claims: 60 bytes per page.
 
     Raises StoreDamagedError for visits, claims or directories that no store can have.
     """
@@ -292,7 +292,7 @@ def derive(tables: Tables) -> Derived:
 
 
 def _history(tables: Tables) -> Iterator[str]:
-    """Compare what is kept with what follows from visits and claims."""
+    """Yield differences between stored columns, sums, trust and what `derive` recomputes."""
     derived, names = derive(tables), [*_COUNTED[1:]]
     yield from _sums(tables, derived.sums)
     if not tables.dropped:  # what dropped visits did is in columns only
@@ -318,7 +318,7 @@ def _history(tables: Tables) -> Iterator[str]:
 
 
 def _sums(tables: Tables, expected_sums: dict[int, Array]) -> Iterator[str]:
-    """Compare the sums of visits by directory."""
+    """Yield differences between the stored and the expected sums of visits by directory."""
     for cycle, expected in expected_sums.items():
         stored = tables.group_visits(cycle)
         # Expected changes follow from dropped visits, too.
@@ -347,13 +347,13 @@ def _in_words(visits: tuple[Any, ...] | None) -> str:
 
 
 def has_all_visits(columns: Columns, dropped: int) -> npt.NDArray[np.bool_]:
-    """Mask of pages all of whose visits are kept, where those up to the cycle `dropped` are not."""
+    """Mask of the pages whose visits are all stored, if those up to the cycle `dropped` were deleted."""
     first, unjudged = columns["first_cycle"], columns["n"] == 0
     return np.asarray((first > dropped) | (first == 0) & unjudged | (dropped == 0))
 
 
 def _strange(visits: Array, pages: int) -> str:
-    """Faults of the visits of a cycle; empty for sound ones."""
+    """Return the fault of a cycle's visits in words, "" if sound; ``pages``: number of known pages."""
     if len(visits) and visits["page"].max() >= pages:
         return f"has a visit of page {visits['page'].max()} of {pages}"
     if len(visits) and visits["outcome"].max() >= len(OUTCOMES):
@@ -387,11 +387,11 @@ def _open_cycle(tables: Tables) -> Iterator[str]:
 
 
 _COUNTED: Final = ("first_cycle", "n", "X", "last_cycle", "last_attempt", "E", "T", "found_cycle")
-"""Columns of pages that `derive` computes; the first of them is not compared."""
+"""Page columns that `derive` recomputes; `_history` compares all but the first."""
 
 
 def _directories(tables: Tables) -> Iterator[str]:
-    """Yield what is wrong with the directories of pages whose requests can be read."""
+    """Yield differences between the stored directories and those of the pages' URLs."""
     first_urls = tables.first_urls()
     numbering, expected = Numbering(np.empty(0, np.uint64)), [np.empty(0, GROUP)]
     for first, block in tables.blocks():
@@ -421,7 +421,7 @@ def _directories(tables: Tables) -> Iterator[str]:
 
 
 def _gains(tables: Tables) -> Iterator[str]:
-    """Compute the columns of refresh values anew from the gains that are kept."""
+    """Yield a problem if the columns `REFRESH_VALUES` differ from the sums of stored gains."""
     gains = Gains(tables)
     if gains.log is None:
         return
@@ -436,7 +436,7 @@ def _gains(tables: Tables) -> Iterator[str]:
 
 
 def _weights(tables: Tables) -> Iterator[str]:
-    """Check that every weight belongs to a page and is a number that a weight may be."""
+    """Yield weights that belong to no page or are out of range."""
     pages, rows = tables.merged_pages, tables.block_rows
     with tables.transaction() as txn:
         for key, value in tables.db["weights"].items(txn):
