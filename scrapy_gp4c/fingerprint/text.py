@@ -124,6 +124,10 @@ _LONGEST_LISTED_BYTES: Final = 2**20
 _TAG_NAME: Final = re.compile("<([a-z][a-z-]*+)")
 _OFFER: Final = frozenset(("price", "lowPrice", "highPrice", "priceCurrency", "availability"))
 """Properties of schema.org/Offer: what a shop says in attributes, where it changes the page has changed."""
+_EVENT_PROPERTIES: Final = frozenset(
+    ("startDate", "endDate", "doorTime", "validThrough", "validUntil", "departureTime", "arrivalTime")
+)
+"""Properties of schema.org whose moments are what a page states."""
 _TEXTLESS: Final = [name.split()[-1] for name in _NEVER_TEXT.split(",")]
 _SAID_BY: Final = {
     "img": "alt",
@@ -583,6 +587,8 @@ def _said(node: LexborNode) -> str:
         words.append(attributes.get("content") or "")
     elif not _OFFER.isdisjoint((attributes.get("itemprop") or "").split()):
         words.append((attributes.get("content") or attributes.get("href") or "").rpartition("/")[2])
+    elif not _EVENT_PROPERTIES.isdisjoint((attributes.get("itemprop") or "").split()):
+        words.append(DATED + (attributes.get("content") or ""))
     if "disabled" in attributes or attributes.get("aria-disabled") == "true":
         words.append("disabled")
     return " ".join(words).strip()
@@ -612,9 +618,15 @@ def _target(href: str, text: str, is_download: bool = False) -> str:
         address = unquote(address.partition("?")[0])
         said = "".join(filter(str.isalnum, text)).lower()
         return "" if "".join(filter(str.isalnum, address)).lower() in said else address
-    name = _file_of(href)
+    if scheme.lower() in ("blob", "data", "javascript"):
+        return ""
+    name = _STAMP.sub("", _file_of(href))
     is_file = is_download or name.lower().rpartition(".")[2] in _FILES
     return name if is_file and name not in text else ""
+
+
+_STAMP: Final = re.compile(r"[0-9]{10,}")
+"""Time in the name of a file that is made at each visit."""
 
 
 def _file_of(url: str) -> str:

@@ -136,7 +136,7 @@ _THEN: Final = (  # the clock and the weekday after a date
     rf"(?:\s*+[,(]?\s?(?:{_WEEKDAY}(?!\w)|[月火水木金土日一二三四五六월화수목금토일](?=[)）])"
     r"|(?:星期|周|週)[一二三四五六日天])[)）]?)?"
     r"(?:\s*+(?:,\s*+)?(?:(?:at|um|à|a las|às|alle|t|в|о|kl\.?|klo|om|o|-|–|\||·|@|\()\s*+)?"
-    rf"(?:(?:{_HALF_DAYS})\s?)?(?:{_CLOCK}|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b)\)?|\s(?:kl\.?|klo)\s(?:[01]?\d|2[0-3])\.[0-5]\d\b)?"
+    rf"(?:(?:{_HALF_DAYS})\s?)?(?:{_CLOCK}|(?:[01]?\d|2[0-3])\s?h\s?[0-5]\d\b)\)?|\s(?:kl\.?|klo)\s(?:[01]?\d|2[0-3])\.[0-5]\d\b|,?\s(?:[01]?\d|2[0-3])\.[0-5]\d(?=\s(?:wib|wita|wit|uhr)\b))?"
 )
 CURRENCIES: Final = "$€£¥₽₹₺₩₫₴₪฿￥"
 """Signs of currencies."""
@@ -150,7 +150,7 @@ _CJK_VIEWS: Final = (
     "(?:ยอดวิว|ยอดเข้าชม|เปิดดู|อ่าน|視聴|再生|阅读|浏览|閱讀|瀏覽|查看|点击|點擊|点阅|人气|人氣|围观"
     "|看过|看過|位(?:访客|訪客|访问者)|播放|閲覧|見てい|目の(?:訪問|来訪)|보고 있"
     "|访问量|訪問量|在线(?:人数|用户)?|線上人數|방문자|접속자"
-    "|观看|觀看|アクセス|조회|읽음|เข้าชม|ผู้ชม|คนอ่าน|จำนวนผู้อ่าน|बार देखा|বার (?:দেখা|পড়া|পঠিত))"
+    "|观看|觀看|アクセス|조회|읽음|읽었|เข้าชม|ผู้ชม|คนอ่าน|จำนวนผู้อ่าน|बार देखा|বার (?:দেখা|পড়া|পঠিত))"
 )
 _CJK_NUMBER: Final = "(?:次数|次數|人次|人数|人數|者数|数|數|量|回数|수)"
 _SHORT_UNIT: Final = (
@@ -204,7 +204,7 @@ _MARK_FIRST: Final = "|".join(
     )
 )
 _TOKEN: Final = (
-    r"(?P<token>(?:(?:php|j|asp)?sess(?:ion)?_?(?:id)?|sid|csrf[\w-]{0,64}+|xsrf[\w-]{0,64}+|nonce|(?:ray|request|trace"
+    r"(?P<token>(?:(?:php|j|asp)?sess(?:ion)?_?id|(?:php|j|asp)?sess(?:ion)?(?=\s?[=:]\s?[\"']?[\w-]{6})|sid|csrf[\w-]{0,64}+|xsrf[\w-]{0,64}+|nonce|(?:ray|request|trace"
     r"|correlation|session|sitzungs|anfrage)[\s_-]?(?:id|nr\.?)"
     r"|(?:error|incident|support) (?:id|ref(?:erence)?)|build[\s_-]?id"
     r"|build(?=\s?[:#]?\s?(?=[0-9]*+[a-f])(?=[a-f]*+[0-9])[0-9a-f]{7,40}\b)"
@@ -911,7 +911,9 @@ def marked_prose(text: str, separator: str, joint: str = " ") -> str:
             ):
                 pieces += (text[done:begin], clocked)
                 done, is_judged, statistics = end, True, statistics or len(pieces) - 1
-            elif end - begin <= _LONGEST_FIELD and (value := _value_of_field(plain, begin, end, separator)):
+            elif end - begin <= _LONGEST_FIELD and (
+                value := _value_of_field(plain, begin, first, end, separator)
+            ):
                 pieces += (text[done:value], DATED)
                 done, is_judged = value, True
         if not is_judged and _is_of_date(plain, first, last, begin, end):
@@ -930,24 +932,35 @@ def marked_prose(text: str, separator: str, joint: str = " ") -> str:
     return marked.replace(separator, joint)
 
 
-def _value_of_field(text: str, begin: int, end: int, separator: str) -> int:
-    """Start of the value behind a bare label such as "Date:" in a list of labelled values; 0: it has none.
+def _value_of_field(text: str, begin: int, first: int, end: int, separator: str) -> int:
+    """Start of a labelled moment that the page states, with its first digit; 0: it is a clock, or none.
 
-    A list that says a venue and a price as well is about an event; the day beside a clock alone is today's.
+    "Boarding time: 10:25" is one, and "Date:" in a list that says a venue and a price as well: the day beside
+    a clock alone is today's.
     """
-    colon = _COLON.search(text, begin, end)
-    label = text[begin : colon.start()] if colon is not None else text[max(begin - _LONGEST_FIELD, 0) : begin]
-    if colon is None:
-        label = label.rstrip(separator).rpartition(separator)[2]
-        if not label.rstrip().endswith((":", "：")):
-            return 0
+    label = text[begin:first].rstrip()
+    if not label:
+        label = (
+            text[max(begin - _LONGEST_FIELD, 0) : begin].rstrip(separator).rpartition(separator)[2].rstrip()
+        )
+    has_colon = label.endswith((":", "："))
+    words = _LAST_WORDS.findall(label.lower())
+    if not (has_colon or words) or _TIME_LABELS.union(_DATE_LABELS).isdisjoint(words):
+        return 0
     if not names_time(label):
+        if not (has_colon or words[-1] in _TIME_LABELS) or _PLAIN_CLOCK.match(text, first, end) is None:
+            return 0
+        words = [word.strip(_PUNCTUATION) for word in f"{label} {text[first:end]}".lower().split()]
+        others = [word for word in words if len(word) > _SHORT_WORD and not names_time(word)]
+        others = [word for word in others if not any(map(str.isdigit, word))]
+        return first if others and not says_update(" ".join(others)) else 0
+    if not has_colon:
         return 0
     before, after = text[max(begin - _LONGEST_LIST, 0) : begin], text[end : end + _LONGEST_LIST]
     pieces = (*before.split(separator)[-_NEAR_FIELDS:], *after.split(separator)[:_NEAR_FIELDS])
     labels = [found[1] for piece in pieces if (found := _FIELD.match(piece)) is not None]
-    others = sum(not names_time(one) and not says_update(one) for one in labels)
-    return (colon.end() if colon is not None else begin) if others >= _FEWEST_FIELDS else 0
+    others = [label for label in labels if not names_time(label) and not says_update(label)]
+    return first if len(others) >= _FEWEST_FIELDS else 0
 
 
 def names_time(label: str) -> bool:
@@ -957,9 +970,11 @@ def names_time(label: str) -> bool:
 
 
 _TIME_LABELS: Final = frozenset(WORDS["time_labels"].split())
-_COLON: Final = re.compile(r"[:：](?!\d\d\b)")
+_PLAIN_CLOCK: Final = re.compile(
+    r"(?:[01]?\d|2[0-4])(?:\s?[:h.]\s?[0-5]\d(?![:.,]?\d)(?:\s?[ap]\.?m\b)?|\s?[ap]\.?m\b)", re.I
+)
 _FIELD: Final = re.compile(r"\s?([^\W\d][^:：]{1,30})[:：]")
-_LONGEST_FIELD: Final = 60
+_LONGEST_FIELD: Final = 80
 _LONGEST_LIST: Final = 300
 _NEAR_FIELDS: Final = 7
 _FEWEST_FIELDS: Final = 2

@@ -649,6 +649,9 @@ def test_a_date_in_a_sentence_counts_in_feeds_and_plain_texts_and_digits_of_any_
         ("<p>11月28日 10時{}分現在</p>", False),
         ("<p>現在の状況。列車は遅れています。次の普通列車は港町 10:{}</p>", True),
         ("<div class=news-ticker><a href=/1>Storm {}</a></div>", False),
+        ("<p>이 글을 1{}0명이 읽었습니다</p>", False),
+        ("<p>Session {}: Nets and ropes</p>", True),
+        ("<a href=/r-202611281022{}.csv download>Export</a>", False),
         ("<p>Police are looking for {} persons</p>", True),
         ("<p>Online course for {} persons</p>", True),
         ("<p>Groups up to {} visitors</p>", True),
@@ -719,6 +722,11 @@ def test_dates_behind_labels_count_unless_these_tell_of_a_clock() -> None:
         "<table><tr><td>Время<td>{time}<tr><td>День<td>{day}<tr><td>Место<td>Зал<tr><td>Цена<td>5</table>",
         "<table><tr><th>Zug<th>Uhrzeit<th>Datum</tr><tr><td>ICE<td>{time}<td>{day}</tr></table>",
         "<table><tr><th>時間<th>日付<th>番組</tr><tr><td>{time}<td>{day}<td>海</tr></table>",
+        "<p>Day: {day}</p><p itemprop=startDate content={day}></p><p>Boarding time {time}</p>",
+        "<p>Heure d'arrivée : {time}</p><p>Date du départ : {day}</p>",
+        "<p>Tag der Prüfung: {day}</p><p>Check-in time: {time}</p>",
+        "<p>Toplantı saat {time}'te başlar</p><p>Son başvuru: {day}</p>",
+        "<p>बैठक का समय: {time} बजे</p><p>Waktu ujian: {time}</p><p>अंतिम तिथि: {day}</p>",
         "<div class=event-card><i>{day}</i><i>{time}</i><h3>Jazz night</h3></div>",
         "<li class=departure><span class=date>{day}</span> <b>{time}</b> Lisbon</li>",
     ],
@@ -731,8 +739,8 @@ def test_moments_of_events_and_timetables_count(form: str) -> None:
     ]
     assert changed(pages[0], pages[1])
     assert changed(pages[0], pages[2])
-    alone = "<div>Date: {} Time: {}</div><div>Time: {}</div>"
-    clocks = (("10.03.2026", "19:30", "19:30"), ("11.03.2026", "20:15", "20:15"))
+    alone = "<div>Date: {} Time: {}</div><div>Time: {}</div><p>Heure locale : {}</p><p>Server time {}</p>"
+    clocks = (("10.03.2026", *["19:30"] * 4), ("11.03.2026", *["20:15"] * 4))
     assert not changed(*(html(f"<p>{filler(60)}</p>{alone.format(*clock)}") for clock in clocks))
 
 
@@ -1120,6 +1128,9 @@ def test_statements_are_not_masked(before: str, after: str) -> None:
         ("昨天 下午 2:05", "昨天 下午 3:17"),
         ("হালনাগাদ: ১০ নভেম্বর ২০২৬", "হালনাগাদ: ১১ নভেম্বর ২০২৬"),
         ("idag är det lördag den 28 november", "idag är det söndag den 29 november"),
+        ("آخرین بروزرسانی: ۸ آذر ۱۴۰۵", "آخرین بروزرسانی: ۹ آذر ۱۴۰۵"),
+        ("Senast uppdaterad: idag kl. 10.22", "Senast uppdaterad: idag kl. 11.40"),
+        ("Diperbarui 28 November 2026, 10.22 WIB", "Diperbarui 29 November 2026, 11.40 WIB"),
         ("Last visited: yesterday", "Last visited: today"),
         ("Zuletzt online: gestern", "Zuletzt online: heute"),
         ("Laatste update 27-11-2026", "Laatste update 28-11-2026"),
