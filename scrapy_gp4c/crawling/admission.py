@@ -40,7 +40,7 @@ from scrapy_gp4c.foreign_text import counted, foreign_safe_logger
 from scrapy_gp4c.page_state.claims import link_notes
 from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.page_names import head_and_path, other_ends
-from scrapy_gp4c.page_state.rules import STORED_META, contradiction, own_span, read_span, read_tag
+from scrapy_gp4c.page_state.rules import STORED_META, contradiction, read_span, read_tag, span_in_meta
 from scrapy_gp4c.scoring.discovery import START
 from scrapy_gp4c.scoring.first_visits import COUNTED
 from scrapy_gp4c.scoring.weights import read_weight
@@ -779,7 +779,7 @@ class Admission:
                     url = self.rebuilder.credentials.url(request.url)
                     line = f"{url}: {name} in its meta is not used: {error}. Correct it, or leave it out."
                     self._log_first("gp4c/no_promise", line, logging.WARNING)
-        spans = (own_span(request.meta, name) for name in ("gp4c_max_age", "gp4c_min_interval"))
+        spans = (span_in_meta(request.meta, name) for name in ("gp4c_max_age", "gp4c_min_interval"))
         if problem := contradiction(*spans):
             del request.meta["gp4c_max_age"], request.meta["gp4c_min_interval"]
             url = self.rebuilder.credentials.url(request.url)
@@ -797,7 +797,7 @@ class Admission:
         wishes: dict[str, Any] = {name: request.meta[name] for name in STORED_META if name in request.meta}
         if wishes.items() - before.get("meta", {}).items():
             meta = {**before.get("meta", {}), **wishes}
-            if contradiction(own_span(meta, "gp4c_max_age"), own_span(meta, "gp4c_min_interval")):
+            if contradiction(span_in_meta(meta, "gp4c_max_age"), span_in_meta(meta, "gp4c_min_interval")):
                 # The newest request counts: what an earlier one wants is set aside.
                 meta = {
                     name: value

@@ -1,1 +1,1 @@
-"""State of pages as columns, what visits do to it, and columns of related pages; pure."""
+"""State of pages as numpy columns, its update by visits, and columns made of related pages; no I/O."""

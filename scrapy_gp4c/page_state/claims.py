@@ -1,7 +1,8 @@
-"""Notes and claims: what a crawl learns of pages besides visits, and how it reaches their columns.
+"""Notes (facts that a crawl learns of pages besides visits), claims of changes, and their page columns.
 
-A crawl notes times, dtype `NOTE`. The fold compares them with the visits and stores claims, dtype `CLAIM`; a
-claim without news (an old ``lastmod`` read once more) is dropped. Crawls and replays share this module.
+A crawl notes times of changes, as of sitemaps, dtype `NOTE`. The fold of the cycle compares them with the
+visits and stores claims, dtype `CLAIM`, that say which cycle could first see the change. A claim that adds
+nothing (an old ``lastmod`` read once more) is dropped. Crawls and replays share this module.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,13 +21,13 @@ from scrapy_gp4c.scoring.first_visits import bit_of
 from scrapy_gp4c.scoring.hints import CLAIMED, KINDS, LONGEST
 
 SET: Final = ("found_by",)
-"""Columns that notes set."""
+"""Page columns that are set to the value of a note."""
 WHAT: Final = (*SET, *KINDS, "weight", "wait", "link", "link_site", "anchor")
-"""Subjects of notes: a column, a kind of claims, a weight, the failures in a row by which a page waits, or a
+"""Subjects of notes: a page column, a kind of claims, the page's weight, a new value of ``failures``, or a
 link to a page without a visit.
 
-A note holds the position in this tuple. The value of a claim is a time, s since 1970, that of a span its
-length, s, that of a link the bit of the linking page or site, or the worth of its text.
+A note holds the position in this tuple. The value of a claim is a time, s since 1970, or for `hints.SPANS` a
+length, s; that of a link is a bit number of the linking page or site, or the rating of its text.
 """
 CLAIM_KINDS: Final = len(KINDS)
 NOTE: Final = np.dtype([("page", "<u4"), ("what", "u1"), ("value", "<f8")])
@@ -38,11 +39,10 @@ WAIT: Final = WHAT.index("wait")
 
 
 def apply_notes(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Array) -> None:
-    """Set columns, in place, to the values of notes; the last note of a page counts.
+    """Set ``found_by`` and shorten waits after failures, in place, by notes; a page's last note counts.
 
-    Call after the cycle's visits: a gone page that was linked or claimed waits less from now on.
-
-    ``columns``: writable, each ``[P]``; ``notes``: dtype `NOTE` ``[N]``; ``rows``: of their pages, ``[N]``.
+    Call after the cycle's visits. ``columns``: writable, each ``[P]``; ``notes``: dtype `NOTE` ``[N]``;
+    ``rows``: row of each note's page, ``[N]``.
     """
     for what, name in enumerate(SET):
         chosen = notes["what"] == what
@@ -53,19 +53,19 @@ def apply_notes(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Ar
 
 
 def of_links(notes: Array) -> npt.NDArray[np.bool_]:
-    """Notes of links to pages that wait for their first visit: bool ``[N]``."""
+    """Mask ``[N]`` of the notes about links to pages that wait for their first visit."""
     return np.asarray(notes["what"] >= WHAT.index("link"))
 
 
 def link_notes(page_key: Array, site_key: Array) -> dict[str, npt.NDArray[np.uint8]]:
-    """Subject of a note -> its value, ``[N]``, for links from some pages; keys of these and their sites."""
+    """Subject -> values ``[N]`` of notes about links; ``page_key``, ``site_key``: of the linking pages."""
     return {"link": bit_of(page_key), "link_site": bit_of(site_key)}
 
 
 def apply_links(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Array) -> None:
     """Count links in columns of `scrapy_gp4c.scoring.first_visits.COLUMNS`, in place.
 
-    ``notes``: dtype `NOTE` ``[N]``; ``rows``: of their pages, ``[N]``.
+    ``notes``: dtype `NOTE` ``[N]``; ``rows``: row of each note's page, ``[N]``.
     """
     for subject, name in (("link", "link_bits"), ("link_site", "link_site_bits")):
         linked = notes["what"] == WHAT.index(subject)
@@ -76,15 +76,17 @@ def apply_links(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Ar
 
 
 def of_claims(notes: Array) -> npt.NDArray[np.bool_]:
+    """Mask ``[N]`` of the notes that are claims."""
     return np.asarray((notes["what"] >= len(SET)) & (notes["what"] < len(SET) + CLAIM_KINDS))
 
 
 def of_weights(notes: Array) -> npt.NDArray[np.bool_]:
+    """Mask ``[N]`` of the notes that set a page's weight."""
     return np.asarray(notes["what"] == WHAT.index("weight"))
 
 
 def weights_said(parts: Iterable[Array]) -> dict[int, float]:
-    """Page -> weight by the last note of the page; ``parts``: dtype `NOTE`, in order."""
+    """Page -> weight by its last note about that; ``parts``: arrays of dtype `NOTE`, oldest first."""
     newest_weights: dict[int, float] = {}
     for notes in parts:
         weights = notes[of_weights(notes)]
@@ -93,31 +95,31 @@ def weights_said(parts: Iterable[Array]) -> dict[int, float]:
 
 
 def brought(notes: Array, pages: int) -> npt.NDArray[np.int64]:
-    """Numbers of new pages that each page has brought by the notes of a cycle: ``[pages]``."""
+    """Count the new pages that were found on each page, by the notes of a cycle: ``[pages]``."""
     finders = finder_pages(notes["value"][notes["what"] == WHAT.index("found_by")])
     return np.bincount(finders[(finders >= 0) & (finders < pages)], minlength=pages)
 
 
 def finder_pages(found_by: Array) -> npt.NDArray[np.int64]:
-    """Ids of the pages that found others, by the column ``found_by`` of these; -1: no page did."""
+    """Convert the column ``found_by`` to ids of the linking pages; -1: a start request, or unknown."""
     return np.where(found_by == START, 0, found_by).astype(np.int64) - 1
 
 
 CLAIM: Final = np.dtype([("page", "<u4"), ("kind", "u1"), ("value", "<i4")])
-"""A claim: position of its kind in `hints.KINDS`, and the cycle in which it is due, or cycles that it
-spans."""
+"""A claim: position of its kind in `hints.KINDS`, and the first cycle whose visit could see the change or,
+for `hints.SPANS`, for how many cycles the page stays as it is."""
 NO_CLAIMS: Final = np.empty(0, CLAIM)
 DATED_CLAIM: Final = np.dtype([("cycle", "<i4"), *CLAIM.descr])
-"""Claim with the cycle in which the crawl read it; of a history from 1, as are the cycles in its value."""
+"""A claim and the cycle in which the crawl read it; in a history, both cycles count from its first, 1."""
 EARLIEST_CYCLES: Final = 1_000_000
 """Most cycles before the crawl in which a claim can be due."""
 _CYCLES: Final = ("first_cycle", "last_cycle")
 SPAN_CYCLES: Final = 8
-"""Number of last cycles whose mean length converts a span to cycles."""
+"""Number of last cycles whose mean length converts seconds to cycles."""
 
 
 class ClaimOutcomes(NamedTuple):
-    """Outcomes of claims by judged visit."""
+    """For each visit that showed whether its page changed: what claims had said, and whether it did."""
 
     group: Array
     """Directory of each page, ``[V]``."""
@@ -131,20 +133,20 @@ class Times(NamedTuple):
     starts_s: Floats
     """``[C]``: start of each cycle, s since 1970, up to the one that is folded; ascending."""
     visit_s: Floats
-    """``[P]``: time of this cycle's visit of the page; NaN: not visited."""
+    """``[P]``: time of this cycle's visit to the page, s since 1970; NaN: not visited."""
 
 
 def ascending(starts_s: list[float | None]) -> Floats:
-    """Start times of cycles, made ascending; an unknown start is that of the cycle before."""
+    """Make start times of cycles ascending; an unknown start (None) becomes that of the cycle before."""
     known = np.array([-np.inf if one is None else one for one in starts_s], np.float64)
     return np.maximum.accumulate(known)
 
 
 def claims_of(notes: Array, rows: npt.NDArray[np.intp], columns: Columns, times: Times) -> Array:
-    """Claims from the notes of the open cycle, without those that bring nothing new: dtype `CLAIM`.
+    """Convert notes of the open cycle to claims, dtype `CLAIM`, without those that add nothing new.
 
-    ``notes``: dtype `NOTE`, of pages with the rows ``rows``; ``columns``: of all pages of a block, ``[P]``,
-    as before the cycle's visits.
+    ``notes``: dtype `NOTE` ``[N]``; ``rows``: rows of their pages in ``columns``, ``[N]``; ``columns``: of a
+    block of pages before the cycle's visits, ``[P]``.
     """
     kind = notes["what"].astype(np.intp) - len(SET)
     order = np.lexsort((notes["value"], kind, rows))
@@ -166,7 +168,7 @@ def claims_of(notes: Array, rows: npt.NDArray[np.intp], columns: Columns, times:
 
 
 def _due(time_s: Floats, row: npt.NDArray[np.intp], columns: Columns, times: Times) -> Array:
-    """The first cycle whose visit of the page could see what changed at a time."""
+    """Return the first cycle whose visit of the page could see a change at `time_s`: ``[C]``."""
     starts, cycle = times.starts_s, len(times.starts_s)
     first_cycle = np.searchsorted(starts, time_s, side="left") + 1
     length_s = _cycle_s(starts)
@@ -183,7 +185,7 @@ def _due(time_s: Floats, row: npt.NDArray[np.intp], columns: Columns, times: Tim
 
 
 def _cycle_s(starts_s: Floats) -> float:
-    """Mean length of the last cycles, s; 0: unknown."""
+    """Mean length of the last `SPAN_CYCLES` cycles, s; 0: unknown."""
     starts_s = starts_s[np.isfinite(starts_s)][-SPAN_CYCLES - 1 :]
     return float(starts_s[-1] - starts_s[0]) / (len(starts_s) - 1) if len(starts_s) > 1 else 0.0
 
@@ -201,7 +203,7 @@ def _is_new(claimed: Array, row: npt.NDArray[np.intp], columns: Columns) -> npt.
 
 
 def seen_after_min(visit_s: Floats, start_s: float) -> Array:
-    """Column ``seen_min`` of visits, rounded up to float16: ``[V]``."""
+    """Minutes from the cycle's start to each visit, rounded up to float16 (column ``seen_min``): ``[V]``."""
     after_min = np.clip((visit_s - start_s) / 60.0, 0.0, 65_000.0)
     rounded = after_min.astype(np.float16)
     low = rounded.astype(np.float64) < after_min
@@ -212,10 +214,10 @@ def seen_after_min(visit_s: Floats, start_s: float) -> Array:
 def before_visits(
     columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, claimed: Array, cycle: int
 ) -> ClaimOutcomes:
-    """Apply the claims that visits of the cycle could see, in place, and return the outcomes of claims.
+    """Apply to columns, in place, the claims of changes that visits of `cycle` could see; compare with these.
 
     ``columns``: writable, each ``[P]``; ``rows``, ``outcome``: of the visits, ``[V]``; ``claimed``: dtype
-    `CLAIM`, all of the cycle, whose field ``page`` has rows.
+    `CLAIM`, all of the cycle, with rows in the field ``page``. Returns whether the visits confirmed claims.
     """
     apply_claims(columns, claimed[_could_be_seen(claimed, cycle)])
     judged = among(outcome, JUDGED)
@@ -226,9 +228,10 @@ def before_visits(
 def after_visits(
     columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, claimed: Array, cycle: int, seen_min: Array
 ) -> None:
-    """Mark claims as seen by the visits, then apply the claims that these could not see, in place.
+    """Mark claims as seen by the visits, in place, then apply the claims that these could not see yet.
 
-    As `before_visits`, when the visits have dated ``last_cycle``; ``seen_min``: of the visits, ``[V]``.
+    Arguments as for `before_visits`, with ``last_cycle`` as the visits left it; ``seen_min``: minutes from
+    the cycle's start to each visit, ``[V]``.
     """
     is_fetched = among(outcome, (FIRST, *JUDGED))
     hints.see(columns, rows[is_fetched], seen_min[is_fetched])
@@ -240,7 +243,7 @@ def _could_be_seen(claimed: Array, cycle: int) -> npt.NDArray[np.bool_]:
 
 
 def apply_claims(columns: Columns, claimed: Array) -> None:
-    """Apply claims to the columns, in place; their field ``page`` has rows."""
+    """Apply claims, dtype `CLAIM` with rows in the field ``page``, to the columns of claims, in place."""
     if len(claimed):
         hints.claim(
             columns, claimed["page"].astype(np.intp), claimed["kind"].astype(np.intp), claimed["value"]
@@ -248,7 +251,7 @@ def apply_claims(columns: Columns, claimed: Array) -> None:
 
 
 def renumbered(kind: Array, value: Array, cycles: int) -> Array:
-    """Values of claims, ``[C]``, when cycles are renumbered lower by ``cycles``; spans stay."""
+    """Values of claims, ``[C]``, after subtracting ``cycles`` from all cycle numbers; spans stay."""
     return np.asarray(value - cycles * (kind < len(CLAIMED)))
 
 
@@ -257,11 +260,11 @@ KINDS_OF: Final[dict[str, tuple[int, ...]]] = {
     "hint_span": (hints.EXPIRES, hints.CHANGEFREQ),
     "age_trust": (),
 }
-"""Column of a round -> kinds of claims that it sums up."""
+"""Column for terminals of claims -> kinds of claims that it sums up."""
 
 
 class SiteClaims:
-    """Lifts of claims in a cycle, by site."""
+    """Columns for terminals of claims: how much a claim raises a page's log-odds of a change, by site."""
 
     def __init__(
         self,
@@ -270,9 +273,9 @@ class SiteClaims:
         cycle: int,
         ages: Callable[[], npt.NDArray[np.int64]],
     ) -> None:
-        """Take the arguments of `hints.lifts` for all sites, and the cycle that is planned.
+        """``counts``, ``pages``: of all sites, as for `hints.lifts`; ``cycle``: the one that is planned.
 
-        ``ages``: called for `evidence_of_ages`, ``[S]``, when the trust in ages is read.
+        ``ages``: returns `evidence_of_ages`, ``[S]``; called when the column ``age_trust`` is first read.
         """
         self._lifts = hints.lifts(counts, pages)
         self._cycle = cycle
@@ -280,8 +283,8 @@ class SiteClaims:
         self._ages = cache(lambda: hints.trust_of_ages(ages()) if counts.any() else np.zeros(len(counts)))
 
     def column(self, name: str, site: Array, state: Mapping[str, Array]) -> Floats:
-        """One column of `KINDS_OF`, ``[P]``; ``site``: of each page; ``state``: last_cycle,
-        `hints.COLUMNS`."""
+        """Compute a column of `KINDS_OF` ``[P]``; ``site``: number of each page's site; ``state``: columns
+        ``last_cycle`` and `hints.COLUMNS` of the pages."""
         if name == "age_trust":
             return np.asarray(self._ages()[site])
         return hints.lift_of(self._lifts, site, state, KINDS_OF[name], self._cycle)
@@ -290,9 +293,9 @@ class SiteClaims:
 def pages_with_claims(
     parts: Iterable[tuple[Array, Mapping[str, Array]]], sites: int, cycle: int
 ) -> npt.NDArray[np.int64]:
-    """Count pages with claims by site, kind and whether these are unseen: ``[S, kinds, 2]``.
+    """Count pages with claims, by site, kind, and whether they claim a change now: ``[S, kinds, 2]``.
 
-    ``parts``: site of each page and its columns, some pages at a time.
+    ``parts``: (site number of each page, columns of the pages), for some pages at a time.
     """
     counts = np.zeros((sites, len(hints.KINDS), 2), np.int64)
     for site, state in parts:
@@ -308,7 +311,7 @@ def pages_with_claims(
 def evidence_of_ages(
     parts: Iterable[tuple[Array, Mapping[str, Array]]], sites: int, crawl_rate: float
 ) -> npt.NDArray[np.int64]:
-    """Sums of `hints.age_evidence` by site: ``[S]``; ``parts``: as for `pages_with_claims`."""
+    """Sum up `hints.age_evidence` of pages by site: ``[S]``; ``parts``: as for `pages_with_claims`."""
     total = np.zeros(sites, np.int64)
     for site, state in parts:
         aged = np.flatnonzero(state["age_first"])

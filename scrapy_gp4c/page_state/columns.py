@@ -1,4 +1,4 @@
-"""Columns of pages, in memory and as bytes; what a visit does to them, and the stages of pages.
+"""Columns of pages, in memory and as bytes; their update by visits, and stages (`Stages`) of pages.
 
 A block holds consecutive pages, 16,384 but for tests, in the columns of `COLUMNS`, each with one entry per
 page; the last block is shorter. As bytes, every column takes as few bytes a page as its values need: a head
@@ -75,7 +75,7 @@ class PageRow(NamedTuple):
 
 
 def new_columns(keys: npt.NDArray[np.uint64]) -> Columns:
-    """Columns of pages that were never visited, in directory 0; ``keys``: uint64 ``[P]``."""
+    """Return columns of pages without a visit, in directory 0; ``keys``: page keys, uint64 ``[P]``."""
     columns = {name: np.zeros(len(keys), dtype) for name, dtype in COLUMNS.items()}
     columns["key"][:] = keys
     return columns
@@ -141,7 +141,7 @@ def observe(columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, cycle:
 def observe_growth(
     columns: Columns, rows: npt.NDArray[np.intp], outcome: Array, brought: Array, cycle: int
 ) -> None:
-    """Update the columns of discovery, in place, by the new pages that visits found; call before `observe`.
+    """Update the columns ``brought_...``, in place, by the new pages that visits found; before `observe`.
 
     ``columns``, ``rows``, ``outcome``: as for `observe`; ``brought``: new pages by visit, ``[V]``.
     """
@@ -157,7 +157,7 @@ def observe_growth(
 
 
 def _first(columns: Columns, rows: npt.NDArray[np.intp], cycle: int) -> None:
-    """Date copies that were compared with nothing: the gap before them counts as unobserved."""
+    """Set the cycles of pages whose copy had no earlier one to compare with: the gap is unobserved."""
     unjudged = rows[columns["n"][rows] == 0]
     for name in ("first_cycle", "found_cycle"):
         if name in columns:
@@ -171,24 +171,24 @@ def _first(columns: Columns, rows: npt.NDArray[np.intp], cycle: int) -> None:
 
 MAX_WAIT_CYCLES: Final = 32
 _WAIT_CYCLES: Final = np.clip(2.0 ** np.arange(-1.0, 255.0), 1, MAX_WAIT_CYCLES).astype(np.int32)
-"""Waiting time by the number of failures in a row, a byte: ``[256]``."""
+"""Waiting time, cycles, by the number of failures in a row: ``[256]``."""
 
 
 class Stages(NamedTuple):
-    """Stages of pages, each bool ``[P]``; every page is in exactly one."""
+    """Masks of the four stages of pages, each bool ``[P]``; every page is in exactly one."""
 
     gone: Bools
-    """Had so many ``gone`` outcomes in a row; looked at again ever more rarely."""
+    """Had `gone_after` 404 or 410 answers in a row; visited again ever more rarely."""
     unfetched: Bools
     """Known, and no visit has brought a copy yet."""
     warming: Bools
     """Fetched, with fewer judged visits than the warm-up gives every page."""
     settled: Bools
-    """Ranked by the score."""
+    """Past the warm-up: candidates of the policy."""
 
 
 def stages(columns: Mapping[str, npt.NDArray[Any]], warmup_visits: int, gone_after: int) -> Stages:
-    """Stages by the columns ``n``, ``has_copy`` and ``gone``, each ``[P]``."""
+    """Sort pages into stages by their columns ``n``, ``has_copy`` and ``gone``, each ``[P]``."""
     gone = np.asarray(columns["gone"] >= gone_after)
     unfetched = ~gone & is_unfetched(columns["n"], columns["has_copy"])
     warming = ~gone & ~unfetched & (columns["n"] < warmup_visits)
@@ -196,7 +196,7 @@ def stages(columns: Mapping[str, npt.NDArray[Any]], warmup_visits: int, gone_aft
 
 
 def is_unfetched(n: Any, has_copy: Any) -> Any:
-    """Whether pages were never fetched, for numbers or arrays."""
+    """Whether pages were never fetched, by their columns ``n`` and ``has_copy``, numbers or arrays."""
     return (n == 0) & (has_copy == 0)
 
 
@@ -222,23 +222,23 @@ def is_awake(
 
 
 def next_attempt(columns: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
-    """Cycles from which on pages may be visited: ``[P]``, see `is_awake`."""
+    """First cycle in which each page may be visited again after its failures: ``[P]``, see `is_awake`."""
     failures, last_attempt = columns["failures"], columns["last_attempt"].astype(np.int64)
     return np.asarray(last_attempt + _WAIT_CYCLES[failures], np.int64)
 
 
 LINKED_FAILURES: Final = 1
-"""Failures in a row that are left to a gone page that a link or a claim names: it waits one cycle."""
+"""New value of ``failures`` of a gone page that is linked again: it waits one cycle."""
 RECOVERING: Final = 0
-"""Failures in a row that are left to a page that a hint or an import names, or whose site answers again."""
+"""New value of ``failures`` of a page named by a hint or an import, or whose site answers again: no wait."""
 
 
 def shorten_wait(
     columns: Columns, rows: npt.NDArray[np.intp], failures: Any = RECOVERING, is_over: Any = False
 ) -> None:
-    """Let pages wait no longer than after so many failures in a row, in place.
+    """Lower the column ``failures`` of `rows` to `failures`, in place, so that pages wait less.
 
-    Doubt of a page stays, unless ``is_over``: its site answers again.
+    Pages whose last outcome was doubtful (a block page, say) wait on, unless ``is_over``.
     """
     if "outcome" in columns and len(rows):
         most = np.where((columns["outcome"][rows] == DOUBTFUL) & ~np.asarray(is_over), 255, failures)
@@ -257,17 +257,17 @@ def in_panel(keys: npt.NDArray[np.uint64], share: float) -> Bools:
 
 
 HEAD: Final = struct.Struct(f"<I{len(COLUMNS)}B{-(4 + len(COLUMNS)) % 8}x")
-"""Pages, and the width of each column; a multiple of the widest."""
+"""Head of a packed block: number of pages, width of each column; padded to a multiple of 8 bytes."""
 _SIZES: Final = [np.dtype(dtype).itemsize for dtype in COLUMNS.values()]
 _PLACES: Final = {name: position for position, name in enumerate(COLUMNS)}
 _NARROW: Final = (1, 2, 4)
 _UNSIGNED: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _OTHERS: Final = {"i4": "i", "f2": "e", "f8": "d"}
-"""Codes of module struct."""
+"""Codes of module struct for dtypes that are not unsigned."""
 
 
 class _Field(NamedTuple):
-    """Position of a column in a block."""
+    """Position of a column in a packed block."""
 
     dtype: str
     """Dtype of the numbers in the block."""
@@ -278,16 +278,18 @@ class _Field(NamedTuple):
 
 
 class _Layout(NamedTuple):
+    """Positions of all columns in a packed block."""
+
     pages: int
     fields: tuple[_Field, ...]
-    """In the order of `COLUMNS`."""
+    """One for each column, in the order of `COLUMNS`."""
     size: int
     """Bytes of the block."""
 
 
 @lru_cache(maxsize=4096)
 def _layout(head: bytes) -> _Layout:
-    """Positions of the columns by the head of a block; raises ValueError for a damaged head."""
+    """Compute the layout of a packed block from its head; raises ValueError for a damaged head."""
     pages, *widths = HEAD.unpack(head)
     offset, fields = HEAD.size, dict[int, _Field]()
     for position in sorted(range(len(widths)), key=lambda position: -widths[position]):
@@ -322,7 +324,7 @@ def _width(numbers: Array) -> int:
 
 
 def pack(columns: Mapping[str, Array]) -> bytes:
-    """Bytes of a block of columns ``[P]``."""
+    """Pack the columns ``[P]`` of a block into bytes, as the module's docstring says."""
     arrays = [np.ascontiguousarray(columns[name], dtype) for name, dtype in COLUMNS.items()]
     widths = list(map(_width, arrays))
     parts = [HEAD.pack(len(arrays[0]), *widths)]
@@ -335,17 +337,18 @@ def pack(columns: Mapping[str, Array]) -> bytes:
 
 
 def pages_of(block: bytes | memoryview) -> int:
+    """Number of pages in a packed block."""
     return _layout_of(block).pages
 
 
 def _numbers(block: bytes | memoryview, layout: _Layout, name: str) -> Array:
-    """Numbers of a column as views on the block: one number, where all pages have the same."""
+    """View of a column in a packed block: one number where all pages have the same."""
     field = layout.fields[_PLACES[name]]
     return np.frombuffer(block, field.dtype, layout.pages if field.step else 1, field.offset)
 
 
 def unpack(block: bytes | memoryview, names: Collection[str] = COLUMNS) -> Columns:
-    """Columns ``[P]`` of a block, read-only, some as views on its bytes."""
+    """Unpack the columns `names` of a packed block: ``[P]``, read-only, some as views on its bytes."""
     layout = _layout_of(block)
     columns: Columns = {}
     for name in names:
@@ -358,7 +361,7 @@ def unpack(block: bytes | memoryview, names: Collection[str] = COLUMNS) -> Colum
 
 
 def rows_of(block: bytes | memoryview, rows: npt.NDArray[np.integer[Any]], names: Iterable[str]) -> Columns:
-    """Columns ``[rows]`` of some pages of a block, copied."""
+    """Unpack the columns `names` of the pages at `rows` of a packed block, copied."""
     layout = _layout_of(block)
     columns: Columns = {}
     for name in names:
@@ -371,7 +374,7 @@ def rows_of(block: bytes | memoryview, rows: npt.NDArray[np.integer[Any]], names
 
 
 def some_of(blocks: Sequence[bytes | memoryview], names: Iterable[str]) -> Columns:
-    """Columns ``[P]`` of consecutive blocks, copied."""
+    """Unpack the columns `names` of several packed blocks, joined to ``[P]``, copied."""
     layouts = [_layout_of(block) for block in blocks]
     ends = np.cumsum([0, *(layout.pages for layout in layouts)]).tolist()
     columns: Columns = {}
@@ -395,9 +398,9 @@ def row(block: bytes | memoryview, index: int) -> PageRow:
 
 
 EXTRAS: Final[dict[str, str]] = {**hints.COLUMNS}
-"""Column name -> little-endian dtype; 0 by default."""
+"""Optional columns, of claims: name -> little-endian dtype; 0 by default."""
 
 
 def no_extras(rows: int) -> Columns:
-    """Columns `EXTRAS` of pages that have none, each ``[rows]``."""
+    """Return columns `EXTRAS` of zeros, each ``[rows]``, for pages without claims."""
     return {name: np.zeros(rows, dtype) for name, dtype in EXTRAS.items()}

@@ -1,4 +1,4 @@
-"""Events of pages: new, changed, gone, back, failing and doubtful, by a visit and the state before it."""
+"""Page events (new, changed, gone, back, failing, doubtful), derived from a visit and the state before."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -10,11 +10,11 @@ from scrapy_gp4c.arrays import Array
 from scrapy_gp4c.page_state.outcomes import CHANGED, DOUBTFUL, ERROR, FAILED, FIRST, GONE, among
 
 EVENTS: Final = ("new", "changed", "gone", "back", "failing", "doubtful")
-"""Kinds of events, in the order of an event's number."""
+"""Kinds of events; `CycleEvents.kinds` has positions in this tuple."""
 
 
 class CycleEvents(NamedTuple):
-    """Events of one cycle, in order of the visits; a visit may be two, as `back` and `changed`."""
+    """Events of one cycle, in order of the visits; a visit may cause two, such as back and changed."""
 
     cycle: int
     visits: Array
@@ -27,13 +27,14 @@ class CycleEvents(NamedTuple):
     """``[E]``: changes of the page so far, this visit included."""
 
     def only(self, rows: Array) -> "CycleEvents":
+        """Return the events at `rows`, indices or a mask."""
         return CycleEvents(
             self.cycle, self.visits[rows], self.kinds[rows], self.previous_s[rows], self.changes[rows]
         )
 
 
 def event_masks(outcome: Array, before: Array, gone: Array, gone_after: int) -> dict[str, Array]:
-    """Visits ``[V]`` that are an event of each kind.
+    """Return kind of event -> mask ``[V]`` of the visits that cause it.
 
     ``outcome``: of the visits; ``before``, ``gone``: columns ``outcome`` and ``gone`` of their pages before
     the visits. A page is gone with its ``gone_after``-th 404 or 410 in a row and back with the next success;
@@ -53,7 +54,7 @@ def event_masks(outcome: Array, before: Array, gone: Array, gone_after: int) -> 
 def events_of(
     cycle: int, visits: Array, before: Mapping[str, Array], previous_s: Array, gone_after: int
 ) -> CycleEvents:
-    """Events of the visits of a cycle ``[V]``, at most one visit a page.
+    """Return the events that the visits of a cycle cause; ``visits``: ``[V]``, at most one per page.
 
     ``before``: columns ``outcome``, ``gone`` and ``X`` of the visited pages before the cycle ``[V]``;
     ``previous_s``: times of their last visits before ``[V]``.
@@ -69,7 +70,7 @@ def events_of(
 
 
 def last_events(events: CycleEvents, kinds: Collection[str], most: int) -> CycleEvents:
-    """The last events of some kinds, at most ``most``."""
+    """Return the last `most` events whose kind is one of `kinds`, names of `EVENTS`."""
     numbers = [EVENTS.index(kind) for kind in kinds]
     rows = np.flatnonzero(np.isin(events.kinds, numbers))[-most:]
     return events.only(rows)
@@ -78,9 +79,9 @@ def last_events(events: CycleEvents, kinds: Collection[str], most: int) -> Cycle
 def recorded_events(
     cycles: Iterable[tuple[int, Array]], pages: int, gone_after: int, first_cycle: int = 1
 ) -> Iterator[CycleEvents]:
-    """Yield the events of recorded cycles from ``first_cycle`` on, cycle by cycle.
+    """Yield the events of recorded cycles from ``first_cycle`` on, for each chunk of visits.
 
-    ``cycles``: visits in chunks, cycles ascending, from the first recorded one on, as a store gives them.
+    ``cycles``: (cycle, chunk of visits) in order, from the first cycle on, as `Store.visits` yields them.
     """
     columns = {name: np.zeros(pages, np.int64) for name in ("outcome", "gone", "X")}
     time_s = np.full(pages, np.nan)

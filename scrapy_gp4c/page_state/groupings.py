@@ -22,47 +22,52 @@ Pages = npt.NDArray[np.uint32]
 
 Level = Literal["site", "directory", "cluster"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
-"""Levels of groups, of which every page is in one at most."""
+"""Kinds of groups of which every page is in at most one."""
 Name = Literal["site", "directory", "cluster", "tree", "links"]
 """`Level`, the tree of directories, and the links between pages."""
 DAMPING: Final = 0.85
 RANK_STEPS: Final = 100
 """Steps of the power iteration of PageRank."""
 NOWHERE: Final = -1
-"""Number of the group of a page that is in none."""
+"""Group number of a page that is in no group."""
 
 
 class Distances(Protocol):
     """Distances between groups."""
 
     def rings(self, group: int, d: int) -> Iterator[Numbers]:
-        """Yield the groups at distance 0, 1, ..., abs(d) of a group, on the side that d's sign says."""
+        """Yield for each distance 0, 1, ..., abs(d) the groups so far from `group`, in the direction d > 0 or
+        d < 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """The groups of P pages."""
+    """A division of P pages into groups, with distances between groups."""
 
     number: Numbers
     """``[P]``: number of the page's group; `NOWHERE`: it is in none."""
     groups: int
+    """Number of groups."""
     distances: Distances | None = None
 
     @cached_property
     def by_group(self) -> tuple[Pages, Numbers]:
-        """Pages by group, ascending within each; and where each group begins, ``[groups + 1]``."""
+        """Pages sorted by group, then id; and where each group begins in them, ``[groups + 1]``."""
         begin = np.cumsum(np.bincount(self.number + 1, minlength=self.groups + 1))
         return np.argsort(self.number, kind="stable").astype(np.uint32), begin.astype(np.intp, copy=False)
 
     def pages_of(self, groups: Numbers) -> Pages:
-        """Pages of groups, group by group, ascending within a group."""
+        """Pages of the given groups, group by group, ascending within a group."""
         order, begin = self.by_group
         return np.concatenate(
             [order[begin[group] : begin[group + 1]] for group in groups.tolist()] or [order[:0]]
         )
 
     def rings(self, page: int, d: int) -> Iterator[Pages]:
-        """Yield the pages at distance 0, 1, ..., abs(d) of a page; none where it is in no group."""
+        """Yield for each distance 0, 1, ..., abs(d) the pages whose groups are so far from the page's group.
+
+        Nothing where the page is in no group.
+        """
         group = int(self.number[page])
         if group == NOWHERE:
             return
@@ -72,17 +77,17 @@ class Grouping:
 
 
 def by_place(group: npt.NDArray[np.integer], directories: Directories, level: Name) -> Grouping:
-    """Directories, or sites; ``group``: number of every page's directory, ``[P]``."""
+    """Group pages by directory or site, as `level` says; ``group``: each page's directory, ``[P]``."""
     if level == "directory":
         return Grouping(group.astype(np.intp, copy=False), len(directories))
     return Grouping(directories.site[group], directories.sites)
 
 
 class Tree:
-    """Directories of all sites; every site is a tree of its own. Memory: 12 bytes each."""
+    """Trees of directories, one for each site, as `Distances`. Memory: 12 bytes per directory."""
 
     def __init__(self, parent: Sequence[int]) -> None:
-        """Take the parent of each directory, which stands before it; -1: it has none."""
+        """``parent``: number of each directory's parent, lower than its own; -1: a site's root."""
         above = np.asarray(parent, np.int32)
         children = np.argsort(above, kind="stable").astype(np.int32)
         begin = np.searchsorted(above[children], np.arange(len(above) + 1)).astype(np.int32)
@@ -95,7 +100,10 @@ class Tree:
         return len(self._parent)
 
     def rings(self, group: int, d: int) -> Iterator[Numbers]:
-        """Yield the directories 0, 1, ..., abs(d) steps away: no lower ones if d >= 0, else lower ones."""
+        """Yield for 0, 1, ..., abs(d) steps the directories so far from `group`.
+
+        For d >= 0 those at its level or above, for d < 0 those deeper in the tree.
+        """
         rings: list[list[int]] = [[] for _ in range(abs(d) + 1)]
         rings[0].append(group)
         came, ancestor = -1, group
@@ -120,9 +128,10 @@ class Tree:
 
 
 def tree_of_directories(number: npt.NDArray[np.integer], places: Iterable[tuple[str, str]]) -> Grouping:
-    """The tree of P pages by the numbers of their directories, and the site and path of each of these.
+    """Group pages by directory, with distances in the tree of directories.
 
-    It has all directories above these, too; a script's pages are where the script is.
+    ``number``: each page's directory, ``[P]``; ``places``: (site, path) of each directory. Parent directories
+    without pages are added; a script's pages (``item?``) belong to the directory of the script.
     """
     parent = array("i")
     children: dict[tuple[int, str], int] = {}
@@ -143,20 +152,20 @@ def tree_of_directories(number: npt.NDArray[np.integer], places: Iterable[tuple[
 
 @dataclass(frozen=True, eq=False)
 class ClusterRanks:
-    """Clusters by the distances of their centroids; no distance is negative."""
+    """`Distances` of clusters as ranks: the n-th nearest cluster, by centroid, has distance n."""
 
     order: npt.NDArray[np.int32]
-    """``[C, C]``: the clusters from each one, itself first, then the nearest."""
+    """``[C, C]``: row c has all clusters by their distance from cluster c, c itself first."""
 
     def rings(self, group: int, d: int) -> Iterator[Numbers]:
-        """Yield a cluster and, where d is positive, its d nearest clusters, each by itself."""
+        """Yield cluster `group` and, where d is positive, its d nearest clusters, one at a time."""
         for other in self.order[group, : max(d, 0) + 1].tolist():
             yield np.array([other], np.intp)
 
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """Links between P pages, each within a site."""
+    """Links between P pages of the same site, as `Distances` of groups of one page each."""
 
     source: Numbers
     """``[L]``: the linking page."""
@@ -173,12 +182,13 @@ class Links:
         return self._listed(self.target, self.source)
 
     def _listed(self, begin: Numbers, end: Numbers) -> tuple[Numbers, Numbers]:
-        """Targets of links, page by page, and where each page's targets start."""
+        """Sort the ends of links by their begins; return them, and where those of each page start."""
         order = np.argsort(begin, kind="stable")
         return end[order], np.searchsorted(begin[order], np.arange(self.pages + 1))
 
     def rings(self, group: int, d: int) -> Iterator[Numbers]:
-        """Yield a page and its siblings, to which some page links too; then what is 1, 2, ... hops away.
+        """Yield page `group` with its siblings (pages linked from the same page), then pages 1, 2, ... hops
+        away.
 
         Equation 1: along the links if d is positive, against them if it is negative.
         """
@@ -195,7 +205,7 @@ class Links:
             yield np.setdiff1d(front, siblings)
 
     def page_rank(self) -> npt.NDArray[np.float64]:
-        """PageRank of each page (equation 9), ``[P]``; pages without links give to all alike."""
+        """PageRank of each page (equation 9), ``[P]``; pages without links pass theirs to all pages alike."""
         count = np.bincount(self.source, minlength=self.pages)
         rank = np.full(self.pages, 1.0 / self.pages)
         for _ in range(RANK_STEPS):
@@ -212,10 +222,10 @@ def _step(lists: tuple[Numbers, Numbers], pages: Numbers) -> Numbers:
 
 
 def popularity_by_links(finder: Numbers, links: Links) -> npt.NDArray[np.float64]:
-    """PageRank among links, those of finders too, 1 in the mean: ``[P]``.
+    """PageRank of each page, on average 1, from known links and those by which pages were found: ``[P]``.
 
-    ``finder``: page that found each page, `NOWHERE`: none. In whole 2**-20, so that the order of the pages
-    does not matter.
+    ``finder``: page on which each page was found, `NOWHERE`: none. Rounded to multiples of 2**-20, so that
+    the order of the pages does not matter.
     """
     with_finder = np.flatnonzero(finder != NOWHERE)
     pairs = np.append(finder[with_finder], links.source) * len(finder) + np.append(with_finder, links.target)
@@ -225,7 +235,10 @@ def popularity_by_links(finder: Numbers, links: Links) -> npt.NDArray[np.float64
 
 
 def popularity_of(values: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
-    """round(10 ln(v / min) / ln(max / min)) of importances ``[P]``; 0 for zeros, or if all are equal."""
+    """Scale `values` such as PageRank to 0..10: round(10 ln(v / min) / ln(max / min)), ``[P]``.
+
+    0 for zeros, or if all are equal.
+    """
     out = np.zeros(len(values), np.uint8)
     is_positive = values > 0
     if is_positive.any():
@@ -241,45 +254,45 @@ class PageGroups:
     """Clusters of P pages, and their links."""
 
     cluster: npt.NDArray[np.int32]
-    """``[P]``; `NOWHERE`: in none."""
+    """``[P]``: cluster of each page; `NOWHERE`: none."""
     order: npt.NDArray[np.int32]
-    """``[C, C]``: of each cluster, all clusters by distance of the centroids, itself first."""
+    """``[C, C]``: row c has all clusters by the distance of their centroids from c's, c itself first."""
     links: Links
     identity: str
-    """Digest of the pages that they are of."""
+    """Digest of the pages that were clustered."""
     keys: npt.NDArray[np.uint64] | None = None
-    """``[P]``: keys of the pages of a store; None: of a history, in its order."""
+    """``[P]``: page keys, for pages of a store; None: the pages are those of a history, in its order."""
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> "PageGroups":
-        """Groups by the arrays of a file or a store; raises KeyError where one is missing."""
+        """Make groups from the arrays of a file or a store; raises KeyError where one is missing."""
         source, target = (arrays[name].astype(np.intp) for name in ("source", "target"))
         links = Links(source, target, len(arrays["cluster"]))
         return cls(arrays["cluster"], arrays["order"], links, str(arrays["identity"]), arrays.get("keys"))
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Arrays that `of_arrays` reads."""
+        """Return the arrays by name from which `of_arrays` makes the same groups."""
         arrays = {"cluster": self.cluster, "order": self.order, "identity": np.array(self.identity)}
         arrays |= {"source": self.links.source.astype("<u4"), "target": self.links.target.astype("<u4")}
         return arrays if self.keys is None else arrays | {"keys": self.keys}
 
     @property
     def sizes(self) -> npt.NDArray[np.intp]:
-        """Pages of each cluster, ``[C]``."""
+        """Number of pages in each cluster, ``[C]``."""
         return np.bincount(self.cluster[self.cluster != NOWHERE], minlength=len(self.order))
 
     def grouping(self, name: Name) -> Grouping:
-        """The pages by cluster, or each on its own among links."""
+        """Group the pages by cluster if `name` is "cluster"; else each page alone, at distances by links."""
         if name == "cluster":
             return Grouping(self.cluster.astype(np.intp), len(self.order), ClusterRanks(self.order))
         return Grouping(np.arange(len(self.cluster)), len(self.cluster), self.links)
 
     def popularity(self) -> npt.NDArray[np.uint8]:
-        """Popularity from 0 to 10, by the PageRank of the links: ``[P]``."""
+        """Popularity from 0 to 10, ``[P]``: PageRank by `links`, scaled by `popularity_of`."""
         return popularity_of(self.links.page_rank())
 
     def of_pages(self, pages: npt.NDArray[np.integer[Any]]) -> "PageGroups":
-        """Groups of some pages, in this order; `NOWHERE`: a page of which nothing is known."""
+        """Return the groups of `pages` only, renumbered in this order; `NOWHERE`: an unknown page."""
         known = pages != NOWHERE
         cluster = np.where(known, self.cluster[pages], np.int32(NOWHERE))
         new_position = np.full(len(self.cluster), NOWHERE)

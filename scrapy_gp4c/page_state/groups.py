@@ -4,9 +4,9 @@ The directory of a page is the path without its last segment; a slash at the end
 that ``/blog/first/`` and ``/blog/second/`` are neighbours. The pages of one script, ``/item?id=1`` and
 ``/item?id=2``, share ``item?``. Nothing is decoded, and any text has a place: hostile URLs cost their length.
 
-A directory has its place and, for each of the last 8 cycles in which it was visited, three sums; those of a
-site or of the crawl are sums over directories. All are exact in any order of summation, so that a crawl and
-a replay come to the same bits.
+A directory has, for each of the last 8 cycles in which it was visited, the sums of `GROUP_VISITS`; those of a
+site or of the crawl are sums over directories. All are exact in any order of summation, so that a crawl and a
+replay come to the same bits.
 """
 
 import re
@@ -24,29 +24,31 @@ from scrapy_gp4c.scoring.rates import whole_units
 PREFIXES: Final = 3
 """Levels between a site and its directories: the pages whose paths share 1, 2, 3 segments."""
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,60})://([^/?#]*)(.*)", re.DOTALL)
-"""Scheme, what stands before the path, and the rest."""
+"""Scheme, host with port and user, and the rest of a URL."""
 _DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
 
 
 class Place(NamedTuple):
-    """Place of a page; each text is without a leading slash."""
+    """Site and directory of a page."""
 
     site: str
+    """Host and port, in lower case, without a default port."""
     directory: str
+    """Path without its last segment and the leading slash, such as ``blog/2024/``."""
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """The first 1, 2, 3 segments of the directory, as far as there are so many."""
+        """The first 1, 2, 3 segments of the directory, such as ``blog/``, as far as it has so many."""
         segments = self.directory.split("/", PREFIXES)[:-1]
         return tuple("/".join(segments[: n + 1]) + "/" for n in range(len(segments)))
 
     @property
     def site_key(self) -> int:
-        """Key of the site, 64 bits."""
+        """Hash of the site's name, 64 bits."""
         return _key(self.site)
 
     def keys(self) -> tuple[int, ...]:
-        """Keys of directory, site and the three prefixes, 64 bits each; 0: there is none."""
+        """Hashes of directory, site and the three prefixes, 64 bits each; 0: no such prefix."""
         prefixes = (*self.prefixes, *[None] * PREFIXES)[:PREFIXES]
         return (
             _key(self.site, "\n", self.directory),
@@ -56,7 +58,7 @@ class Place(NamedTuple):
 
 
 def place_of_url(url: str) -> Place:
-    """The place of a URL: by host and port, without what else stands before the path."""
+    """Return site and directory of a URL; scheme, user and default port make no difference."""
     match = _URL.match(url)
     if match is None:
         return Place("", directory_of(url))
@@ -69,7 +71,7 @@ def place_of_url(url: str) -> Place:
 
 
 def directory_of(path: str) -> str:
-    """The directory of a path, which may have a query and a fragment."""
+    """Return the directory of a URL's path, which may be followed by a query and a fragment."""
     path, query, _ = path.partition("#")[0].partition("?")
     path = path.removeprefix("/")
     if query:
@@ -79,7 +81,7 @@ def directory_of(path: str) -> str:
 
 
 def in_scope(directories: Array, site: str, prefix: str) -> npt.NDArray[np.bool_]:
-    """Mask ``[G]`` of the directories, dtype `GROUP`, below a path of a site; an empty path has all."""
+    """Mask ``[G]`` of the directories (dtype `GROUP`) of a site whose path begins with `prefix`; "": all."""
     is_inside = (directories["site"] == _key(site)) & (prefix == "")
     for name, mark in (("key", "\n"), *((f"prefix_{n}", "\t") for n in range(1, PREFIXES + 1))):
         is_inside |= directories[name] == _key(site, mark, prefix)
@@ -93,12 +95,12 @@ def _key(*parts: str) -> int:
 
 
 KEPT_CYCLES: Final = 8
-"""Finished cycles whose visits to groups are stored."""
+"""Number of last finished cycles whose sums of visits by directory are stored."""
 
 GROUP: Final = np.dtype(
     [("key", "<u8"), ("site", "<u8"), *[(f"prefix_{n}", "<u8") for n in range(1, PREFIXES + 1)]]
 )
-"""A directory by the numbers of `scrapy_gp4c.page_state.groups.Place.keys`."""
+"""A directory as the hashes of `Place.keys`."""
 GROUP_VISITS: Final = np.dtype(
     [
         ("group", "<u4"),  # number of the directory
@@ -116,20 +118,21 @@ NO_VISITS: Final = np.empty(0, GROUP_VISITS)
 
 @dataclass(frozen=True)
 class Directories:
-    """Directories 0..G-1, and how they make up sites 0..S-1."""
+    """Numbers of directories 0..G-1 and of their sites 0..S-1."""
 
     site: npt.NDArray[np.intp]
-    """``[G]``: number of the site."""
+    """``[G]``: number of each directory's site."""
     sites: int
+    """Number of sites."""
     unnamed: bool = False
-    """Whether only sites are known: each is taken for one directory."""
+    """Whether only sites are known, and each of them stands for one directory."""
 
     def __len__(self) -> int:
         return len(self.site)
 
 
 def directories(keys_of_sites: Array) -> Directories:
-    """Directories by the keys of their sites, ``[G]``."""
+    """Number the sites of directories, given the key of each directory's site, ``[G]``."""
     keys, number = np.unique(keys_of_sites, return_inverse=True)
     return Directories(number.astype(np.intp, copy=False), len(keys))
 
@@ -137,11 +140,11 @@ def directories(keys_of_sites: Array) -> Directories:
 def count_visits(
     groups: Array, changed: Array, predicted: Array | None, is_warmup: Bools | None = None
 ) -> npt.NDArray[Any]:
-    """Sums over judged visits by directory, ascending: dtype `GROUP_VISITS`.
+    """Sum up judged visits by directory: dtype `GROUP_VISITS`, directories ascending.
 
     ``groups``: directory of each visit, ``[V]``; ``changed``: bool ``[V]``; ``predicted``: probability of a
-    change before the visit, ``[V]``, or None; ``is_warmup``: ``[V]``, None: no visit is. Crawls and replays
-    update groups by this function alone.
+    change before the visit, ``[V]``, or None; ``is_warmup``: ``[V]``, None: no visit is in the warm-up.
+    Crawls and replays sum up by this function alone.
     """
     if not len(groups):
         return NO_VISITS
@@ -160,13 +163,13 @@ def count_visits(
 
 
 def count_changes(groups: Array, changed: Array) -> npt.NDArray[Any]:
-    """`count_visits` where nothing is predicted, and some pages are in no group (a negative number)."""
+    """Call `count_visits` without predictions and without the visits whose group is negative (none)."""
     known = groups >= 0
     return count_visits(groups[known], changed[known], None)
 
 
 def add_up(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Sum of several tables, dtype `GROUP_VISITS`: of the parts of a cycle, or of several cycles."""
+    """Add up tables of dtype `GROUP_VISITS`, as of the parts of a cycle, into one row per directory."""
     joined = np.concatenate([NO_VISITS, *parts])
     if len(parts) < 2 or not len(joined):
         return joined

@@ -1,4 +1,4 @@
-"""Visits and plans as arrays: outcomes of visits, and kinds of visits by their reason."""
+"""Dtypes of visits and plans, outcomes of visits, and kinds of visits (their reasons)."""
 
 import struct
 from typing import Any, Final
@@ -54,7 +54,7 @@ PLAN: Final = np.dtype([("score", "<f8"), ("page", "<u4"), ("kind", "u1")])
 
 
 def among(outcome: npt.NDArray[Any], codes: tuple[int, ...]) -> npt.NDArray[np.bool_]:
-    """Which outcomes are in a set: bool, shaped as `outcome`, of uint8."""
+    """Mask of the outcomes (uint8) that are one of `codes`, in the shape of `outcome`."""
     matches = np.zeros(outcome.shape, np.bool_)
     for code in codes:  # np.isin takes ten times as long
         matches |= outcome == code

@@ -1,4 +1,4 @@
-"""Names of pages: URLs without the parameters of campaigns and sessions, which make no page of their own."""
+"""Canonical URLs of pages: without campaign and session parameters; and URLs of pages that moved."""
 
 import re
 from collections import defaultdict
@@ -13,7 +13,7 @@ SESSION_PARAMS: Final = (
     "phpsessid", "jsessionid", "aspsessionid*", "asp.net_sessionid", "cfid", "cftoken", "oscsid",
     "zenid", "xtcsid", "jservsessionid*",
 )  # fmt: skip
-"""Names of the sessions of PHP, Java EE, ASP, ColdFusion and shop systems, in lower case."""
+"""Session parameters of PHP, Java EE, ASP, ColdFusion and shop systems, in lower case."""
 IGNORED_PARAMS: Final = (
     # Campaigns: Google Analytics, Matomo, Adobe, AT Internet, HubSpot, Mapp, Mailchimp and their like.
     "utm_*", "mtm_*", "pk_campaign", "pk_kwd", "pk_source", "pk_medium", "pk_keyword", "pk_content",
@@ -35,7 +35,7 @@ IGNORED_PARAMS: Final = (
     "ransiteid", "tblci", "cm_mmc*", "sfmc_*", "mibextid", "ref_src", "algo_pvid", "pdp_npi", "__cf_chl_*",
     *SESSION_PARAMS,
 )  # fmt: skip
-"""Names of parameters, in lower case; ``*`` at the end stands for any rest.
+"""Default names of parameters that make no page of their own, lower case; a final ``*`` is any rest.
 
 Sources: the vendors' documentation of their campaign and click parameters, the list of Brave's query filter,
 and the session names of PHP, Java EE, ASP, ColdFusion and osCommerce.
@@ -45,7 +45,7 @@ _SESSION_NAMES: Final = re.compile(
     r"s|[a-z]{0,2}sid|.*[-_.]sid|(?:.*[-_.])?sess|.*sess(?:ion)?[-_]?id|.*session|.*(?:csrf|xsrf|nonce).*",
     re.DOTALL,
 )
-"""Names that are a session only if their value looks like one."""
+"""Names of parameters that are a session if their value matches `_SESSION_VALUE`."""
 _SESSION_VALUE: Final = re.compile(r"[0-9a-f]{24,64}|(?=.*\d)(?=.*[a-z])(?=.*[A-Z])[0-9A-Za-z_-]{24,64}")
 _link_finders: Final = tuple(
     re.compile(pattern).findall
@@ -58,17 +58,17 @@ _link_finders: Final = tuple(
     )
 )
 _data_finder = re.compile(r"data-(?<![\w-]data-)([\w-]*+)\s*+=\s*+[\"']?([^\"'>\s]*)").findall
-"""Finder of names and values of ``data-`` attributes; it looks at each name once, however long."""
+"""Finder of names and values of ``data-`` attributes in HTML; linear in the length of a name."""
 _DATA_NAMES: Final = ("id", "href", "url", "link", "slug", "sku", "path")
 """Ends of the names of ``data-`` attributes that callbacks make links of."""
 _PATH_SESSION: Final = re.compile(r"/\(S\([0-9a-z]{24}\)\)(?=/)", re.IGNORECASE)
-"""Session in a path of ASP.NET without cookies."""
+"""Session in a path of cookieless ASP.NET, ``/(S(...))``."""
 _PATH_PARAMETER: Final = re.compile(r";([^/?#;=%]+)(?:=|%3d)([^/?#;]*)", re.IGNORECASE)
 _DEFAULT_PORT: Final = re.compile(
     r"^(http://[^/?#]*(?=:80(?:/|$))|https://[^/?#]*(?=:443(?:/|$))):\d+", re.IGNORECASE
 )
 _ROOT_DOT: Final = re.compile(r"^([a-z]+://[^/?#]*[^/?#.])\.(?=[:/]|$)", re.IGNORECASE)
-"""Dot behind a host's name, which is the same host (RFC 1034, 3.1)."""
+"""Dot behind a host's name, as in ``example.com.``, which is the same host (RFC 1034, 3.1)."""
 
 
 @lru_cache(maxsize=8)
@@ -78,10 +78,10 @@ def _pattern(ignored: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
-    """URL that names the page of a URL: without campaigns, sessions, a default port, a dot behind its host.
+    """Return the canonical form of a URL: without ignored and session parameters, default port, host's dot.
 
-    All else stays as it is, the order of the other parameters included. ``ignored``: names of parameters;
-    with none, every URL names a page of its own.
+    All else stays as it is, the order of the other parameters included. ``ignored``: names as in
+    `IGNORED_PARAMS`; (): the URL is returned as it is.
     """
     if not ignored:
         return url
@@ -108,7 +108,7 @@ def page_url(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
 
 
 def link_sum(source: str, ignored: tuple[str, ...]) -> int:
-    """Checksum of the links of HTML, uint64 but 0, whatever their order; ``ignored``: as in `page_url`."""
+    """Checksum (uint64, not 0) of the set of links in HTML `source`; ``ignored``: as in `page_url`."""
     links = {link for find in _link_finders for link in find(source)}
     links.update(value for name, value in _data_finder(source) if name.endswith(_DATA_NAMES))
     pages = {page_url(unescape(link), ignored) if "?" in link or ";" in link else link for link in links}
@@ -117,7 +117,7 @@ def link_sum(source: str, ignored: tuple[str, ...]) -> int:
 
 
 def without_session(url: str, ignored: tuple[str, ...] = IGNORED_PARAMS) -> str:
-    """URL without its session, if sessions are among the ignored parameters; campaigns stay."""
+    """Return a URL without those session parameters that are in `ignored`; campaign parameters stay."""
     return page_url(url, _sessions(ignored))
 
 
@@ -135,29 +135,29 @@ def _is_ignored(parameter: str, pattern: re.Pattern[str]) -> bool:
 
 
 _WWW: Final = re.compile(r"//www\d*\.")
-"""Begin of a host's name that tells one of several servers, or nothing."""
+"""Prefix ``www.``, ``www2.`` of a host's name, with or without which pages are mostly the same."""
 _SLASHES: Final = re.compile("/{2,}")
 _INDEX: Final = re.compile(r"(?<=/)(?:index|default)\.[a-z]{2,5}$|(?<=.)/$", re.IGNORECASE)
-"""End of a path that many servers take for nothing."""
+"""End of a path, such as ``index.html``, that servers mostly treat as if it were not there."""
 ENDS: Final = (("", ""), ("/", ""), ("", "/"), ("/", "/index.html"), ("/", "/index.php"), ("", ".html"))
-"""Ends of the path of a page's new address and its old one, by which sites move pages."""
+"""Pairs of ends of a page's new and old path, by which sites commonly move pages."""
 MIN_MOVED: Final = 3
-"""Pages that show that a path has moved; of a scheme or host, one does."""
+"""Redirected pages from which a move of a path is learnt; for a scheme or host, one is enough."""
 MAX_MOVES: Final = 100
 MAX_OLD_NAMES: Final = 10
-"""Addresses of a page from which earlier moves are followed."""
+"""Addresses of one page from which `Moves.old_names` follows earlier moves."""
 
 
 class Moves:
-    """Where sites have moved to by permanent redirects: a page keeps its name at its new address."""
+    """Rules of moved sites, learnt from permanent redirects, which give a page's former URLs."""
 
     def __init__(self, rules: list[list[str]]) -> None:
-        """Take the rules of cycles before: begin and end of the new addresses, and of the old ones."""
+        """``rules``: of earlier cycles: prefix and suffix of new URLs, prefix and suffix of old ones."""
         self.rules = rules
         self._shown: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
 
     def learn(self, old: str, new: str) -> bool:
-        """Learn from a permanent redirect of a page; True if there is a new rule."""
+        """Learn from a permanent redirect of URL `old` to `new`; returns whether a rule was added."""
         rule = rule_of_move(old, new)
         if rule is None or [*rule] in self.rules:
             return False
@@ -170,7 +170,7 @@ class Moves:
         return True
 
     def old_names(self, url: str) -> Iterator[str]:
-        """Addresses that the page of a URL may have had before its site moved, once or several times."""
+        """Yield the URLs that the page at `url` may have had before its site moved, once or repeatedly."""
         names = [url]
         for new_begin, new_end, old_begin, old_end in reversed(self.rules):
             for name in names[:MAX_OLD_NAMES]:
@@ -182,7 +182,10 @@ class Moves:
 
 
 def rule_of_move(old: str, new: str) -> tuple[str, str, str, str] | None:
-    """Begin and end of a page's new address, and of its old one, around what both share; None: no rule."""
+    """Return prefix and suffix of `new`, and of `old`, around the path that both share.
+
+    None: the last names of the paths differ, or nothing has moved.
+    """
     (old_head, old_path), (new_head, new_path) = head_and_path(old), head_and_path(new)
     for new_end, old_end in ENDS:
         if not (new_path.endswith(new_end) and old_path.endswith(old_end)):
@@ -202,7 +205,10 @@ def rule_of_move(old: str, new: str) -> tuple[str, str, str, str] | None:
 
 
 def shared_tail(old: str, new: str) -> str | None:
-    """Last names that two paths share, slashes included; None: their last names differ."""
+    """Return the longest common tail of two paths, in whole segments; None: their last segments differ.
+
+    ``/blog/2024/a`` and ``/news/2024/a`` share ``/2024/a``.
+    """
     tail = old[old.rfind("/") :]
     if not new.endswith(tail):
         return None
@@ -212,14 +218,17 @@ def shared_tail(old: str, new: str) -> str | None:
 
 
 def other_ends(url: str) -> Iterator[str]:
-    """Addresses that the page of a URL would have had if its site moved it by `ENDS`."""
+    """Yield the URLs that the page at `url` had if it was moved by `ENDS`, such as ``/a.html`` for ``/a``."""
     for new_end, old_end in ENDS[1:]:
         if "?" not in url and url.endswith(new_end) and not (new_end == "" and url.endswith("/")):
             yield url[: len(url) - len(new_end)] + old_end
 
 
 def plainer_urls(url: str) -> Iterator[str]:
-    """Plainer addresses that often have the same page: https, no ``www2.``, slashes, index or capitals."""
+    """Yield simpler URLs that often have the same page.
+
+    With https, without ``www2.``, ``//``, ``index.html`` or final slash, or in lower case.
+    """
     head, path = head_and_path(url)
     if head.startswith("http:"):
         yield f"https{head[4:]}{path}"
@@ -236,7 +245,7 @@ def plainer_urls(url: str) -> Iterator[str]:
 
 
 def head_and_path(url: str) -> tuple[str, str]:
-    """Scheme and host of a URL, and what follows without the fragment."""
+    """Split a URL into scheme with host, and path with query ("/" if empty), without the fragment."""
     parts = urlsplit(url)
     head = f"{parts.scheme}://{parts.netloc}"
     return head, url[len(head) :].partition("#")[0] or "/"

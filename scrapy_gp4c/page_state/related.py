@@ -1,17 +1,17 @@
-"""Columns of a round that are computed from visits to related pages.
+"""Columns for terminals that are computed from visits to related pages, when a round of a cycle is planned.
 
 With C changes found by V visits in a window (the last 3 finished cycles, and this one so far):
 
-* ``near``: that of the directory, shrunk to that of its site, and this to that of the crawl, each worth one
-  visit: ``(C_dir + (C_site + (C + 0.1) / (V + 1)) / (V_site + 1)) / (V_dir + 1)``; C and V of the crawl
-  are without the warm-up in cycles that have other visits;
+* ``near``: the directory's share of changes, shrunk to that of its site, and this to that of the crawl, each
+  worth one visit: ``(C_dir + (C_site + (C + 0.1) / (V + 1)) / (V_site + 1)) / (V_dir + 1)``; C and V of the
+  crawl are without the warm-up in cycles that have other visits;
 * ``near_dir``, ``near_site``: ``(C + 0.1) / (V + 1)`` of the group alone;
 * ``surprise_dir``, ``surprise_site``: ``(found + 1) / (predicted + 1)`` in the group since the page's own
   last visit, as far as the last 8 finished cycles tell; predicted are the sums of p at the visits;
 * ``site_now``, ``directory_now``, ``cluster_now``: (found + s) / (visits + 1) of this cycle so far, where s
   is the share (C + 0.1) / (V + 1) of the finished cycles of the window; ``cluster_recent`` is that s;
 * ``site_rate``: changes per cycle of all pages of the site, as finished cycles left them;
-* ``size_lift``: changes of all pages of a class of sizes by those expected, as finished cycles left them.
+* ``size_lift``: changes of all pages of a size class divided by those expected, as finished cycles left them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,39 +29,39 @@ from scrapy_gp4c.scoring.terminals import CLUSTERED, ROUND
 
 
 def share(changes: Array, visits: Array) -> Floats:
-    """Share of visits to groups that found changes, ``[G]``: ``near_dir`` and ``near_site``."""
+    """Smoothed share of visits to groups that found changes, ``[G]``: ``near_dir`` and ``near_site``."""
     return np.asarray((changes + 0.1) / (visits + 1.0))
 
 
 class Sums(NamedTuple):
-    """Sums over the visits to groups."""
+    """Sums over the visits to each group (directory, site or cluster), both ``[G]``."""
 
     changes: Floats
     visits: Floats
-    """Visits, or expected changes."""
+    """Number of visits; of `Related.since` expected changes."""
 
 
 def shrunk(group: Sums, above: Floats) -> Floats:
-    """Share of the visits to a group that found changes; the share `above` counts as one visit."""
+    """Share of the visits to groups that found changes, ``[G]``; the share `above` counts as one visit."""
     return np.asarray((group.changes + above) / (group.visits + 1.0))
 
 
 def near(directory: Sums, site: Sums, crawl: Sums) -> Floats:
-    """Share of the visits to a directory that found changes, shrunk to site and crawl."""
+    """Share of the visits to directories that found changes, shrunk to those of site and crawl: ``near``."""
     return shrunk(directory, shrunk(site, share(*crawl)))
 
 
 def so_far(now: Sums, window: Sums) -> Floats:
-    """Share of this cycle's visits that found changes; the share before counts as one visit.
+    """Share of this cycle's visits that found changes; the share in earlier cycles counts as one visit.
 
-    ``now``: visits of this cycle; ``window``: these and the visits before.
+    ``now``: sums of this cycle; ``window``: sums of this and the earlier cycles.
     """
     before = share(window.changes - now.changes, window.visits - now.visits)
     return np.asarray((now.changes + before) / (now.visits + 1.0))
 
 
 def surprise(expected: Sums) -> Floats:
-    """Ratio of the changes found to those expected."""
+    """Smoothed ratio of the changes found to those expected, by the result of `Related.since`."""
     return np.asarray((expected.changes + 1.0) / (expected.visits + 1.0))
 
 
@@ -71,42 +71,45 @@ WINDOW_CYCLES: Final = 3
 
 
 class RecentVisits(NamedTuple):
-    """Visits to directories in the last cycles, as a round sees them."""
+    """Sums of visits by directory in the last cycles, when a round is planned."""
 
     cycle: int
-    """The one that is planned."""
+    """Number of the cycle that is planned."""
     finished: Sequence[Array]
-    """Visits of the last cycles, newest first, at most `KEPT_CYCLES`: dtype `GROUP_VISITS`."""
+    """Sums of each of the last cycles, newest first, at most `KEPT_CYCLES`: dtype `GROUP_VISITS`."""
     now: Array = NO_VISITS
-    """Visits of this cycle, before the round."""
+    """Sums of this cycle, before the round."""
     spent: float = 0.0
     """Share of this cycle's budget that earlier rounds used."""
 
     @property
     def window(self) -> Sequence[Array]:
-        """Visits of this cycle so far and of the last `WINDOW_CYCLES`: dtype `GROUP_VISITS`."""
+        """Sums of this cycle so far and of each of the last `WINDOW_CYCLES`: dtype `GROUP_VISITS`."""
         return [self.now, *self.finished[:WINDOW_CYCLES]]
 
 
 class Clustered(NamedTuple):
-    """Visits to clusters; a page's column ``cluster`` has its own, or -1."""
+    """Sums of visits by cluster; pages have their cluster, or -1, in the column ``cluster``."""
 
     clusters: int
+    """Number of clusters."""
     finished: Sequence[Array]
-    """Visits of the last cycles, newest first: dtype `GROUP_VISITS`, by number of the cluster."""
+    """Sums of each of the last cycles, newest first: dtype `GROUP_VISITS`, with clusters as groups."""
     now: Array
-    """Visits of this cycle, before the round."""
+    """Sums of this cycle, before the round."""
 
 
 class PageSums(NamedTuple):
-    """Sums over the pages of each site, or class of sizes, ``[S]``."""
+    """Sums over the pages of each site, or of each size class, ``[S]``."""
 
     expected: Floats
+    """Sum of the column ``E``, expected number of changes."""
     cycles: Floats
+    """Sum of the column ``T``, observed cycles."""
 
     @classmethod
     def by(cls, number: Array, groups: int, expected: Array, cycles: Array) -> "PageSums":
-        """Sums of the columns E and T by the number of each page's group, all ``[P]``."""
+        """Sum up columns ``E`` and ``T`` by group; ``number``: group of each page; all arrays ``[P]``."""
         sums = (np.bincount(number, one, groups) for one in (expected, cycles))
         return cls(*(one.astype(np.float64) for one in sums))  # of no pages it counts in integers
 
@@ -117,28 +120,28 @@ class PageSums(NamedTuple):
 
 
 class RoundColumns(Protocol):
-    """Source of the columns of a round."""
+    """Source of columns that are computed when a round is planned, such as `Related`."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns, of `scrapy_gp4c.scoring.terminals.ROUND`."""
+        """Names of the columns it has, some of `scrapy_gp4c.scoring.terminals.ROUND`."""
 
     def column(self, name: str, state: Mapping[str, Array], rows: int) -> Array:
-        """One column for `rows` pages; ``state``: their columns, of which group and last_cycle are read."""
+        """Compute column `name` of `rows` pages; ``state``: their columns, such as ``group``."""
 
 
 class GroupSums(Protocol):
-    """Source of sums of visits by directory or site, which it keeps up to date: each ``[G or S]``."""
+    """Source of sums of visits by directory or site, each ``[G or S]``, which it updates by each visit."""
 
     def window(self, level: Level) -> Sums:
-        """Over the last cycles and this one so far."""
+        """Sums over the last `WINDOW_CYCLES` cycles and this one so far."""
 
     def this_cycle(self, level: Level) -> Sums:
-        """Over this cycle so far."""
+        """Sums over this cycle so far."""
 
 
 class Related:
-    """The columns of one round: `scrapy_gp4c.scoring.terminals.ROUND` but for the draws."""
+    """Computes the columns of `scrapy_gp4c.scoring.terminals.ROUND` for one round, except ``draw``."""
 
     def __init__(
         self,
@@ -150,9 +153,9 @@ class Related:
         kept_sums: GroupSums | None = None,
         size_sums: Callable[[], PageSums] | None = None,
     ) -> None:
-        """Take visits and groups; ``site_sums``, ``size_sums``, ``claims``: called when a column needs them.
+        """``site_sums``, ``size_sums``, ``claims``: functions called when a column needs their result.
 
-        ``kept_sums``: source of the sums of ``recent.window`` and ``recent.now``; None: they are computed.
+        ``kept_sums``: ready sums of ``recent.window`` and ``recent.now``; None: they are computed.
         """
         self._clustered = clustered
         self._claims = claims
@@ -166,15 +169,15 @@ class Related:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Columns whose values are known: those of directories, clusters and claims only with these."""
+        """Names of the columns that can be computed: without directories, clusters or claims, not theirs."""
         unknown = (BY_DIRECTORY if self._directories.unnamed else ()) + (() if self._clustered else CLUSTERED)
         unknown += () if self._claims else tuple(KINDS_OF)
         return tuple(name for name in ROUND if name not in unknown)
 
     def column(self, name: str, state: Mapping[str, Array], rows: int) -> Array:
-        """One column for `rows` pages; ``state``: their columns, of which group and last_cycle are read.
+        """Compute column `name` of `rows` pages; ``state``: their columns, such as ``group``, ``last_cycle``.
 
-        Raises ScoreError where only the sites of pages are known and directories are asked for.
+        Raises ScoreError for a column of directories or clusters where these are not known.
         """
         if name == "spent":
             return np.full(rows, self._recent.spent)
@@ -204,7 +207,7 @@ class Related:
         return np.asarray(table.ravel().take(group * np.intp(table.shape[1]) + seen_cycles))
 
     def _sums(self, names: Sequence[str], parts: Sequence[Array], level: Level) -> Iterator[Floats]:
-        """Sums over some cycles, by directory or site."""
+        """Yield for each field in `names` its sum over tables `parts`, by directory or site."""
         group = np.concatenate([visits["group"] for visits in parts]).astype(np.intp)
         number = group if level == "directory" else self._directories.site[group]
         size = len(self._directories) if level == "directory" else self._directories.sites
@@ -213,6 +216,7 @@ class Related:
             yield np.bincount(number, values, size).astype(np.float64)  # of no visits it counts in integers
 
     def window(self, level: Level) -> Sums:
+        """Sums over the window (the last 3 finished cycles, and this one so far), by directory or site."""
         known = self._window.get(level)
         if known is None:
             if self._kept_sums is not None:
@@ -230,10 +234,10 @@ class Related:
 
     @property
     def crawl(self) -> Sums:
-        """Changes and visits of the last cycles and of this one so far, of the whole crawl: two numbers.
+        """Changes and visits of the window, of the whole crawl: two numbers.
 
-        Warm-up visits count in cycles that have no others: a site that brings ever new pages would decide
-        with them what is expected of all sites.
+        Warm-up visits count only in cycles without other visits. Else a site with ever new pages would decide
+        what is expected of all sites.
         """
         changes, visits = (np.asarray(one.sum()) for one in self.window("site"))
         for of_cycle in self._recent.window:
@@ -242,9 +246,9 @@ class Related:
         return Sums(changes, visits)
 
     def since(self, level: Level) -> Sums:
-        """Changes found and expected in the 0, 1, 2, ... last finished cycles and this one so far.
+        """Changes found, and expected (as `Sums.visits`), by directory or site: ``[G or S, N + 1]``.
 
-        ``[G or S, finished cycles + 1]``.
+        Column n is over the last n finished cycles (at most N) and this one so far.
         """
         changes, predicted = self._sums(("changes", "predicted"), [self._recent.now], level)
         columns = [(changes, predicted)]
@@ -270,15 +274,18 @@ class Related:
         return Sums(*self._sums(("changes", "visits"), [self._recent.now], level))
 
     def _clusters(self, including_now: bool) -> Floats:
-        """By cluster: this cycle so far, or the cycles before alone; the last is of pages in none."""
+        """Share of changes by cluster, ``[C + 1]``: ``cluster_now``, or ``cluster_recent``.
+
+        The last entry is for pages in no cluster.
+        """
         now, recent = self.of_clusters()
         both = Sums(now.changes + recent.changes, now.visits + recent.visits)
         return so_far(now, both) if including_now else share(*recent)
 
     def of_clusters(self) -> tuple[Sums, Sums]:
-        """Changes and visits of this cycle so far, and of the window's finished ones, ``[C + 1]``.
+        """Return sums by cluster of this cycle so far, and of the window's finished cycles, ``[C + 1]``.
 
-        The last is of pages in no cluster, of which nothing is counted.
+        The last entry, for pages in no cluster, is 0.
         """
         assert self._clustered is not None
         clusters, finished, now = self._clustered
@@ -300,7 +307,7 @@ class Related:
 
 
 BY_DIRECTORY: Final = ("near", "near_dir", "surprise_dir", "directory_now")
-"""Columns that need more than the sites of pages."""
+"""Columns that need the directories of pages, and not only their sites."""
 _TABLES: Final[dict[str, tuple[str, Callable[[Related], Floats]]]] = {
     "near": ("group", Related._near),
     "near_site": ("site", lambda related: share(*related.window("site"))),
@@ -317,10 +324,10 @@ _TABLES: Final[dict[str, tuple[str, Callable[[Related], Floats]]]] = {
     "cluster_recent": ("cluster", lambda related: related._clusters(False)),
     "size_lift": ("size", Related._size_lifts),
 }
-"""Column of a round -> column with the row of each page in its table, and the table.
+"""Column -> name of the page column with each page's row in its table, and function that makes the table.
 
-``site`` is no column of pages, but a number of each directory. A table ``[rows, finished cycles + 1]`` goes
-by the number of finished cycles since the page's last visit, too.
+For ``site`` the row is the number of the site of the page's directory. A table with two dimensions also has
+a column for each number of finished cycles since the page's last visit.
 """
 
 
@@ -329,7 +336,7 @@ _NOT_KNOWN: Final = {**refresh_value.COLUMNS, **hints.COLUMNS, **sizes.COLUMNS, 
 
 
 class RoundState(Mapping[str, Array]):
-    """Columns of pages in a round, each computed when it is first read: most scores need few."""
+    """Mapping of column names to columns of some pages, for scoring; each is computed when first read."""
 
     def __init__(
         self,
@@ -338,7 +345,7 @@ class RoundState(Mapping[str, Array]):
         related: RoundColumns,
         draw: Callable[[npt.NDArray[np.intp] | slice], npt.NDArray[np.uint64]],
     ) -> None:
-        """Take columns ``[P]``, the rows that are meant, and what draws for rows."""
+        """``columns``: of all pages, ``[P]``; ``rows``: the pages to score; ``draw``: rows -> tie draws."""
         self._columns = columns
         self._rows = rows
         self._related = related
@@ -361,7 +368,7 @@ class RoundState(Mapping[str, Array]):
                 made = self._related.column(name, self, self.rows)
             elif name in _NOT_KNOWN:
                 made = np.zeros(self.rows, _NOT_KNOWN[name])
-            elif name in weights.COLUMNS:  # nobody has said any
+            elif name in weights.COLUMNS:  # no page has a weight of its own
                 made = np.full(self.rows, weights.DEFAULT_WEIGHT)
             else:
                 raise KeyError(name)

@@ -1,4 +1,4 @@
-"""Rules about pages: which pages they are for, how often these are visited, and what of them is compared."""
+"""Page rules (``GP4C_RULES``): for pages that match, how often they are visited and what is compared."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _XN_LABEL: Final = re.compile(r"\bxn--[a-z0-9-]+", re.I)
 _DISTANCE: Final = re.compile(r"words:(\d+)|share:(\d+(?:\.\d+)?)%")
 MOST_CYCLES: Final = 1_000_000
 MOST_S: Final = 1e10
-"""Longest time of a rule: some 300 years."""
+"""Longest time in a page rule: some 300 years."""
 
 
 class Span(NamedTuple):
@@ -33,7 +33,7 @@ class Span(NamedTuple):
 
 
 def time_text(seconds: float) -> str:
-    """Time as people write it in rules, such as ``6h``."""
+    """Format a time as in page rules, such as ``6h``."""
     unit = next((name for name in "dhm" if abs(seconds) >= UNITS_S[name]), "s")
     return f"{round(seconds / UNITS_S[unit], 1):g}{unit}"
 
@@ -66,11 +66,11 @@ class Distance(NamedTuple):
 
     @property
     def counts_words(self) -> bool:
-        """Whether both texts are needed to tell."""
+        """Whether a change is judged by counting words, and not by fingerprints alone."""
         return bool(self.words or self.share)
 
     def is_reached(self, differing: int, words: int) -> bool:
-        """Whether so many differing words of a text of ``words`` words are a change."""
+        """Whether `differing` words of a text of `words` words are a change."""
         return differing > 0 and differing >= self.words and differing >= self.share * words
 
 
@@ -115,15 +115,17 @@ READERS: Final = {
     "distance": read_distance,
     "never": _true,
 }
-"""Key of a rule -> the reader of its value."""
+"""Key of a page rule -> function that reads its value; raises ValueError."""
 
 
 @dataclass(frozen=True)
 class PageRule:
+    """One page rule; None and () are fields that the rule does not set."""
+
     number: int = 0
-    """Position in the list, from 1; 0: no rule, only what a request says itself."""
+    """Position in the list of rules, from 1; 0: no rule, only values that a request's meta gives."""
     match: str | None = None
-    """Glob of URLs; None: the rule goes by `tag`."""
+    """Glob of URLs; None: the rule is for requests with the tag `tag`."""
     tag: str | None = None
     max_age: Span | None = None
     """Longest time between two visits."""
@@ -131,25 +133,27 @@ class PageRule:
     """Shortest time between two visits."""
     weight: float | None = None
     watch: tuple[str, ...] = ()
-    """Parts of the page that are compared; empty: all of it."""
+    """Selectors of the parts of the page that are compared; empty: all of it."""
     ignore: tuple[str, ...] = ()
-    """Parts of the page that are not compared."""
+    """Selectors of the parts of the page that are not compared."""
     distance: Distance | None = None
-    """None: that of ``GP4C_DISTANCE``."""
+    """Difference of texts that is a change; None: ``GP4C_DISTANCE``."""
     never: bool = False
+    """Whether the pages are never visited."""
 
     def is_for(self, url: str, tag: str | None) -> bool:
+        """Whether the rule matches a page with this URL and tag."""
         return url_matches(url, self.match) if self.match is not None else tag == self.tag
 
     @property
     def name(self) -> str:
-        """Words for messages: position and pages."""
+        """Name of the rule in messages: its number, and its glob or tag."""
         pages = repr(self.match) if self.match is not None else f"{{'tag': {self.tag!r}}}"
         return f"rule {self.number} ({pages})" if self.number else "the request itself"
 
 
 def _decoded_label(label: str) -> str:
-    """Label of an internationalized host as people write it; an invalid label unchanged."""
+    """Decode a host's label ``xn--...`` (IDNA); an invalid label is returned unchanged."""
     try:
         return label.encode().decode("idna")
     except UnicodeError:
@@ -157,7 +161,7 @@ def _decoded_label(label: str) -> str:
 
 
 def url_matches(url: str, pattern: str) -> bool:
-    """Whether a URL, as it is or decoded, matches a glob (``*?[``) or contains a plain text."""
+    """Whether a URL, as it is or decoded, matches the glob `pattern`; one without ``*?[`` is a substring."""
     urls = [url, unquote(url)] if "%" in url else [url]
     if "xn--" in url:
         urls.append(_XN_LABEL.sub(lambda label: _decoded_label(label[0]), urls[-1]))
@@ -167,7 +171,7 @@ def url_matches(url: str, pattern: str) -> bool:
 
 
 def read_rules(value: Any) -> tuple[PageRule, ...]:
-    """Read a list of rules as dicts. Raises ValueError, which names rule, key and what was expected."""
+    """Read a list of page rules, each a dict; raises ValueError, which names rule, key and correct form."""
     if value in (None, ""):
         return ()
     if not isinstance(value, list | tuple):
@@ -233,19 +237,19 @@ META_KEYS: Final = {
 }
 """Key in a request's meta -> field of `PageRule`."""
 STORED_META: Final = ("gp4c_max_age", "gp4c_min_interval", "gp4c_tag")
-"""Keys that are kept with the page's request; weights have a table of their own."""
+"""Keys of `META_KEYS` that are stored with the page's request; weights are in another table."""
 NO_RULE: Final = PageRule()
 
 
 def rule_of(rules: Sequence[PageRule], url: str, meta: Mapping[str, Any]) -> PageRule:
-    """Rule of a page: the first that matches, overridden by the spans in the page's request.
+    """Return the page rule of a page: the first that matches, overridden by its request's meta.
 
-    ``meta``: of the page's request; a span that cannot be read is ignored. Where a span of the rule
-    contradicts one of the request, that of the request counts.
+    ``meta``: of the page's request; ``gp4c_max_age`` and ``gp4c_min_interval`` in it replace those of the
+    rule, and win where they contradict the rule. An unreadable one is ignored.
     """
     tag = meta.get("gp4c_tag")
     rule = next((one for one in rules if one.is_for(url, tag)), NO_RULE)
-    most, least = own_span(meta, "gp4c_max_age"), own_span(meta, "gp4c_min_interval")
+    most, least = span_in_meta(meta, "gp4c_max_age"), span_in_meta(meta, "gp4c_min_interval")
     if rule.never or most is least is None or contradiction(most, least):
         return rule
     return replace(
@@ -255,8 +259,8 @@ def rule_of(rules: Sequence[PageRule], url: str, meta: Mapping[str, Any]) -> Pag
     )
 
 
-def own_span(meta: Mapping[str, Any], key: str) -> Span | None:
-    """Span that a request's meta gives by one of `META_KEYS`; None: none that can be read."""
+def span_in_meta(meta: Mapping[str, Any], key: str) -> Span | None:
+    """Read the `Span` under `key` of a request's meta; None: it is missing or cannot be read."""
     try:
         return read_span(meta[key]) if key in meta else None
     except ValueError:
