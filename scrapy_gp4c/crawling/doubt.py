@@ -13,7 +13,7 @@ from scrapy import Request
 from scrapy.http import Response
 
 from scrapy_gp4c.crawling.requests import site_of
-from scrapy_gp4c.fingerprint import PageReading, distance, is_changed
+from scrapy_gp4c.fingerprint import PageReading, is_changed
 from scrapy_gp4c.fingerprint.copy_notes import LOW, asks_password, has_end, language_of, unpack
 from scrapy_gp4c.page_state.page_names import head_and_path
 
@@ -32,6 +32,8 @@ NEAR_BITS: Final = 10
 """Most bits in which the SimHash halves of related texts differ, of 32; 1 in 40 unrelated pairs do."""
 FAR_BITS: Final = 12
 """Fewest such bits in which a block differs from the copy; a page in a new frame differs in 8."""
+TWICE_BITS: Final = 3
+"""Most bits in which the SimHash of a text differs from that of the text sent twice, by its seam."""
 MAX_CHANGED: Final = 50
 """Number of a site's last changed pages that a new text is compared with."""
 MIN_NEAR_PAGES: Final = 4
@@ -92,7 +94,9 @@ class AnswerFeatures(NamedTuple):
     is_near: bool = False
     """Whether the new texts of many pages of the site are near, whose copies were far apart."""
     is_halved: bool = False
-    """Whether it lost more than half of its words, as many pages of the site, or while it is doubted."""
+    """Whether it lost more than half of its words, or has them twice, as many pages of the site.
+
+    Or it lost them while it is doubted."""
     is_short: bool = False
     """Whether it is HTML unlike the copy, of less than `MAX_MARKED_WORDS` and a third of its words."""
     is_gate: bool = False
@@ -164,9 +168,9 @@ RULES: Final = (
         "public bug reports of change monitors: blocks that name an incident, a time, an IP or the URL",
     ),
     Rule(
-        "less than half of the text, as many pages of the site or as at the last visit",
+        "half of the text or twice the text, as many pages of the site or as at the last visit",
         lambda answer: answer.is_halved,
-        "public bug reports of change monitors: teasers of articles while a login is lost",
+        "public bug reports of change monitors: teasers while a login is lost, pages in one body twice",
     ),
     Rule(
         "a redirect that many pages share in this cycle",
@@ -282,7 +286,7 @@ class NewText(NamedTuple):
     fingerprint: int
     page: Changed
     is_halved: bool
-    """Whether it has less than half of the words of the copy before."""
+    """Whether it has less than half of the words of the copy before, or twice the same."""
 
 
 class NearPages(NamedTuple):
@@ -417,13 +421,16 @@ class SharedTexts:
             return Doubt(reason_of(AnswerFeatures(headers, notes.words, notes.words)))
         sharing = self._note(site, page.fingerprint, copy)
         redirected, is_gate = self._note_redirect(request, response, copy, was_redirected)
-        is_halved = page.kind != "bytes" and notes.words >= MIN_WORDS and page.words < notes.words / 2
+        bits = near_bits(page.fingerprint, copy.copy)
+        has_words = page.kind != "bytes" and notes.words >= MIN_WORDS
+        is_halved = has_words and page.words < notes.words / 2
+        is_twice = has_words and abs(page.words / notes.words - 2) <= REST and bits <= TWICE_BITS
         reasons = request.meta.get("redirect_reasons", ())  # a permanent one makes twins
         has_text = page.words >= MIN_WORDS and not was_excluded
         is_itself = has_text and all(status in TEMPORARY for status in reasons)
         has_block_kind = page.kind in ("html", "json")
         is_short = is_halved and has_block_kind and page.words < min(notes.words / 3, MAX_MARKED_WORDS)
-        new = NewText(page.fingerprint, copy, is_halved)
+        new = NewText(page.fingerprint, copy, is_halved or is_twice)
         near, everywhere = self._note_new_text(site, new), self._note_new_text("", new)
         if are_near(everywhere.from_far, len(self._new_texts[""]), self._visited[""]):
             near = everywhere._replace(halved=near.halved)  # of many sites, as a proxy blocks them
@@ -448,7 +455,7 @@ class SharedTexts:
             has_captcha=is_marked(response, page.words, CAPTCHAS),
             is_near=is_near,
             is_halved=many_halved or (is_halved and was_doubtful and self._returned[site] < MIN_NEAR_PAGES),
-            is_short=is_short and distance(page.fingerprint >> 32, copy.copy >> 32) >= UNLIKE_BITS,
+            is_short=is_short and bits >= UNLIKE_BITS,
             is_gate=is_gate,
         )
         earlier: list[Changed] = []

@@ -152,8 +152,8 @@ def note_recovery(store: Store, left_alone: Collection[str]) -> None:
     """Let the pages of sites that answer again after an outage be due at once; call before the fold.
 
     A site was out where all of its pages that were ever asked for had failed, at least two of them, or where
-    it was left alone in the cycle before; ``left_alone``: hosts that are left alone in this one. What such a
-    site has lost (404) waits on.
+    it was left alone in the cycle before and one of its failing pages answers; ``left_alone``: hosts that are
+    left alone in this one. What such a site has lost (404) waits on, and so does what it refuses for ever.
     """
     visits = store.open_visits()
     answered = np.unique(visits["page"][~among(visits["outcome"], FAILED)])
@@ -163,7 +163,8 @@ def note_recovery(store: Store, left_alone: Collection[str]) -> None:
     refused = site_keys(before.keys() - set(left_alone))
     site_of_group = store.directories()["site"]
     site = site_of_group[columns["group"]]
-    sites = np.unique(site[(columns["failures"] > 1) | np.isin(site, refused)])
+    has_failed = columns["failures"] > 0
+    sites = np.unique(site[(columns["failures"] > 1) | (has_failed & np.isin(site, refused))])
     if not len(sites):
         return
     had_refused = np.isin(sites, refused)

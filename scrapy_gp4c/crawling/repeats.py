@@ -54,6 +54,7 @@ MAX_REMEMBERED: Final = 100_000
 """Texts of a cycle's new pages, and scopes, that are remembered."""
 IN_PATH: Final = "a date or a token in the path"
 IN_HOST: Final = "the first name of the host"
+IN_QUERY: Final = "a token without a name in the query"
 _FIRST_NAME: Final = re.compile(r"(?<=://)(?!\d+\.)[^./?#@]+(?=\.[^./?#]+\.)")
 _TOKENS: Final = re.compile(
     r"(?<![0-9A-Za-z])(?:(?:19|20)\d\d[-_./]?[01]\d[-_./]?[0-3]\d|\d{10}(?:\d{3})?"
@@ -197,7 +198,7 @@ class UrlParts:
 
     def _warning(self, part: str, pages: int, example: str) -> str:
         remedy = f"add {part} to GP4C_URL_PARAMS_IGNORED"
-        if part in (IN_PATH, IN_HOST):
+        if part in (IN_PATH, IN_HOST, IN_QUERY):
             remedy = "leave it out in a REQUEST_FINGERPRINTER_CLASS of yours (docs/settings.md)"
         new = counted(self._store.pages - self._store.merged_pages, "new page")
         return (
@@ -216,7 +217,8 @@ def parts_of(url: str) -> Iterator[tuple[str, str]]:
         yield IN_HOST, hosts + mark + query
     parameters = query.split("&") if query else []
     for position, parameter in enumerate(parameters[:MAX_PARAMETERS]):
-        name = parameter.partition("=")[0]
+        name, _, value = parameter.partition("=")
+        name = name if value or not _TOKENS.fullmatch(name) else IN_QUERY
         yield name, "&".join((head, *parameters[:position], *parameters[position + 1 :]))
 
 
@@ -395,7 +397,8 @@ class Repeats:
     def _warning(self, scope: Scope, pages: int, repeats: int, examples: Sequence[str]) -> str:
         assert self._most is not None  # else nothing is a trap
         queries = (parse_qsl(urlsplit(url).query, True) for url in examples)
-        names = list(dict.fromkeys(name for query in queries for name, _ in query))
+        all_names = dict.fromkeys(name for query in queries for name, _ in query)
+        names = [name for name in all_names if not _TOKENS.fullmatch(name)]
         remedy = (
             f"Add to GP4C_URL_PARAMS_IGNORED what makes no page of its parameters ({', '.join(names)[:200]})"
             if names

@@ -43,6 +43,7 @@ from scrapy_gp4c.fingerprint import (
 )
 from scrapy_gp4c.fingerprint.answers import html_source
 from scrapy_gp4c.fingerprint.copy_notes import (
+    LOW,
     MAX_LEARNED_BYTES,
     CopyState,
     compared,
@@ -515,7 +516,8 @@ class Visit:
     def _twin(self, response: Response, page: PageReading) -> int | None:
         """Page that a redirect or canonical link names as this one, or that has a plainer address, or None.
 
-        It has the same text and callback. Both were visited three times, or the redirect is permanent.
+        It has the same text and callback. Both were visited three times, or the redirect is permanent, or the
+        named page has the copy of this one.
         """
         visits, number = self._visits, self._claim.page
         store, row = visits.store, visits.store.page(number)
@@ -533,7 +535,8 @@ class Visit:
         if twin is None or twin == number or twin in visits.cycle.repeats.excluded:
             return None
         other, bits = store.page(twin), visits.cycle.settings.distance_bits
-        if not other.has_copy or other.n < least or other.failures:
+        is_moved = url is not None and row.has_copy and self._has_moved(row.fingerprint, twin)
+        if not other.has_copy or (other.n < least and not is_moved) or other.failures:
             return None
         texts = {page.fingerprint}
         if row.has_copy and not is_changed(page.fingerprint, row.fingerprint, bits):
@@ -542,8 +545,16 @@ class Visit:
             return None
         is_same = any(not is_changed(text, other.fingerprint, bits) for text in texts)
         # A change is the other's to report, which may not have been visited since.
-        may_wait = (self._is_permanent or row.outcome == EXCLUDED) and row.failures <= MAX_WAITING
+        is_known = self._is_permanent or row.outcome == EXCLUDED or is_moved
+        may_wait = is_known and row.failures <= MAX_WAITING
         return twin if is_same or (may_wait and not self._is_as_before(twin)) else None
+
+    def _has_moved(self, copy: int, twin: int) -> bool:
+        """Whether a page's copy is that of another page, or was that before its last change."""
+        store, bits = self._visits.store, self._visits.cycle.settings.distance_bits
+        notes, other = store.copy_notes(twin), store.page(twin)
+        is_earlier = notes is not None and unpack(notes).earlier == copy & LOW
+        return is_earlier or not is_changed(copy, other.fingerprint, bits)
 
     @property
     def _is_permanent(self) -> bool:
@@ -714,7 +725,7 @@ def known_copy(cycle: Cycle, claim: Claim, *, is_redirected: bool = True) -> Kno
         rule,
         cycle.distance_bits(rule),
         is_redirected and cycle.was_redirected(page),
-        row.outcome == DOUBTFUL,
+        row.outcome == DOUBTFUL or page in cycle.asked_again,
         row.outcome == EXCLUDED,
     )
 

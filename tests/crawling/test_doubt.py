@@ -123,6 +123,11 @@ def halved(request: ServerRequest) -> bytes:
     return html(text_of(int(request.path[1:]))).encode()[:500]
 
 
+def twice(request: ServerRequest) -> bytes:
+    """A page that the server sends twice in one body."""
+    return 2 * html(text_of(int(request.path[1:]))).encode()
+
+
 def plain(request: ServerRequest) -> bytes:
     """A page that is called something else."""
     request.setHeader("Content-Type", "text/plain")
@@ -141,7 +146,7 @@ def itself(request: ServerRequest) -> bytes:
     return b""
 
 
-BLOCKS = [WALL, challenge, html(""), incident, marked, login, password, halved, plain, teaser, itself]
+BLOCKS = [WALL, challenge, html(""), incident, marked, login, password, halved, twice, plain, teaser, itself]
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -470,6 +475,22 @@ async def test_pages_wait_no_longer_when_their_site_answers_again(
         good.append(ends.count("unchanged"))
         assert "changed" not in ends, cycle
     assert good[7] < good[8] == 18, good
+
+
+async def test_a_part_of_a_site_that_is_refused_for_ever_waits_ever_longer(
+    site: Site, store_path: Path
+) -> None:
+    """Whenever the other part answers; it has answered in the cycles before, too."""
+    site.pages = {f"/{number}": html(text_of(number)) for number in range(20)}
+    urls, settings = tuple(map(site.url, site.pages)), {**FULL, "GP4C_WARMUP_VISITS": 1}
+    asked = []
+    for cycle in range(1, 13):
+        if cycle == 3:
+            site.pages |= dict.fromkeys([f"/{number}" for number in range(10)], busy)
+        site.log.clear()
+        await crawl(Pages, store_path, {**settings, "GP4C_BUDGET": 0.9}, urls=urls)
+        asked.append(sum(len(path) == 2 for _, path in site.log))
+    assert sum(asked[7:]) <= 14, asked  # five of them, whenever they are due
 
 
 async def test_deleted_pages_that_lead_home_settle(
