@@ -1,5 +1,8 @@
-"""State of a learning run on disk, for ``--resume`` after a kill: one JSON file, replaced atomically after
-every generation. It names all that the run depends on; the checkpoint of another run is an error."""
+"""State of a learning run on disk, for ``--resume`` after a kill.
+
+It is one JSON file, replaced atomically after every generation. It names all that the learning run depends
+on; opening the checkpoint of another run is an error.
+"""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +20,10 @@ NAME: Final = "checkpoint.json"
 
 
 def write_atomically(path: Path, content: Any, indent: int | None = None) -> None:
-    """Write JSON by `replacing`. Raises LearningError when the file cannot be written."""
+    """Write `content` as JSON to a temporary file, which then replaces the one at `path`.
+
+    Raises LearningError when the file cannot be written.
+    """
     try:
         with replacing(path) as file:
             file.write(f"{json.dumps(content, indent=indent)}\n".encode())
@@ -38,21 +44,21 @@ def check_writable(path: Path) -> None:
 
 
 class Checkpoint:
-    """Checkpoint of one run in a directory of its own."""
+    """Checkpoint file of one learning run: the state of each of its evolutions, in a directory of its own."""
 
     def __init__(self, directory: Path, identity: Mapping[str, object]) -> None:
-        """``identity``: everything that the result depends on, as plain JSON types."""
+        """``identity``: everything that the result depends on, as plain JSON types; touches no file yet."""
         self.states: list[EvolutionState] | None = None
-        """States that were opened or saved last, one per run; None: the run is new."""
+        """States that were opened or saved last, one per evolution; None: nothing was saved yet."""
         self._directory = directory
         self._path = directory / NAME
         self._identity = json.loads(json.dumps(identity))
 
     def open(self, resume: bool) -> list[EvolutionState] | None:
-        """Saved states; None: the run is new.
+        """Make the directory, and return the saved states, one per evolution; None if there is no checkpoint.
 
-        Raises LearningError for a directory that cannot be used, a damaged state, one of another run, or any
-        state if ``resume`` is False.
+        Raises LearningError for a directory that cannot be used, a damaged checkpoint, one of a learning run
+        with another `identity`, or any checkpoint if ``resume`` is False.
         """
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -99,7 +105,7 @@ class Checkpoint:
         self.states = states
 
     def remove(self) -> None:
-        """Remove the file, and the directory if nothing else is in it: the run has finished."""
+        """Remove the file, and the directory if nothing else is in it: learning is complete."""
         self._path.unlink(missing_ok=True)
         try:
             self._directory.rmdir()

@@ -36,10 +36,13 @@ OMITTED_DEFAULTS: Final = (
     "front",
     "prefer",
 )
-"""Choices that files name only where they are no default."""
+"""Choices that results and score files leave out where they have their default value."""
 SPLITS: Final = ("training", "validation", "test")
 DRAWS: Final = 5
-"""Draws of `forgetful` by which `selection.guarded` judges, the one of evolution included."""
+"""Number of training sets drawn by `forgetful` for the selection rule ``guarded``.
+
+Evolution uses the first one.
+"""
 
 
 @dataclass(frozen=True)
@@ -55,24 +58,28 @@ class Choices:
     clock: Clock = "visits"
     ties: Ties = DEFAULTS.ties
     seeds: int = 5
-    """Independent runs per fold."""
+    """Number of independent evolution runs per fold."""
     seed: int = 1
     parameters: Parameters = field(default_factory=Parameters)
     forget: float = 0.0
     """Share of the training changes that is taken out at random, see `forgetful`."""
     selection: str = "best"
+    """Rule that selects a function of each fold: one of `training.evolution.selection.RULES`."""
     policy: str = TOP_K.text
     """Text of the policy that uses the score functions, see `scrapy_gp4c.policies.table.load`."""
     named_policies: bool = True
-    """Whether named functions are judged under their own policies, and written with them."""
+    """Whether named functions are replayed under their own policies, and written to score files with them."""
     division: DivisionChoice = "auto"
-    """Unit of the splits, see `training.histories.splits.protocol_splits`; ``auto``: see `units`."""
+    """Unit of the splits: pages, directories or sites (`training.histories.splits.protocol_splits`).
+
+    ``auto``: see `units`.
+    """
     in_use: str = DEFAULT_FUNCTION
     """Score argument of the function in use, which the learned one is compared with."""
     front: bool = False
-    """Whether to learn for `GUARD` too, beside the fitness: see `training.evolution.front`."""
+    """Whether to maximize freshness (`GUARD`) as a second objective: see `training.evolution.front`."""
     prefer: str = "balanced"
-    """Rule that takes a function of a front, see `training.evolution.front`."""
+    """Preference by which a function of the Pareto front is selected, see `training.evolution.front`."""
 
     def __post_init__(self) -> None:
         load_measure(self.measure)
@@ -99,20 +106,24 @@ class Choices:
                 raise LearningError(f"{name} must be at least {least}; found {getattr(self, name)}")
 
     def crawl(self, budget: float | None = None) -> CrawlChoices:
-        """Choices of the replayed crawl, with another budget if one is given."""
+        """Choices of the replayed crawl, with `budget` in place of the one here if it is not None."""
         budget = self.budget if budget is None else budget
         return CrawlChoices(budget, self.warmup, self.ties, self.clock, self.seed, self.policy)
 
     def split(self, history: ChangeHistory) -> list[splits.HistorySplit]:
-        """Splits of a history by the protocol. Raises HistoryError as `splits.protocol_splits`."""
+        """Split a history by `protocol`: one training, validation and test split for each fold.
+
+        Raises HistoryError as `splits.protocol_splits` does.
+        """
         return splits.protocol_splits(
             history, self.protocol, seed=self.seed, warmup=self.warmup, division=self.divided_by(history)
         )
 
     def units(self, history: ChangeHistory) -> tuple[splits.Division, ...]:
-        """Units of the splits in order of preference; the first usable one is taken.
+        """Units by which `history` may be split, in order of preference: `divided_by` takes a usable one.
 
-        With terminals of related pages, ``auto`` is whole sites, else whole directories, else single pages.
+        ``auto`` is single pages; with terminals of related pages whole sites, else whole directories, else
+        single pages.
         """
         if self.division != "auto":
             return (self.division,)
@@ -121,7 +132,11 @@ class Choices:
         return ("sites", "directories", "pages") if history.neighbours.are_named else ("sites", "pages")
 
     def divided_by(self, history: ChangeHistory) -> splits.Division:
-        """Unit of the splits of a history: the first of `units` that leaves something to learn in each."""
+        """Unit of the splits of a history: the first of `units` by which every split can be replayed.
+
+        That is: some pages change in it, not all in every cycle, and the budget is a page or more. If no
+        unit does that, the last one.
+        """
         *others, last = self.units(history)
         return next((one for one in others if self._can_divide(history, one)), last)
 
@@ -140,7 +155,11 @@ class Choices:
         )
 
     def fitting(self, history: ChangeHistory) -> Self:
-        """Choices with only those terminals that the history can replay, if they name all."""
+        """Choices without terminals that the history cannot replay.
+
+        Only where the terminals are one of the sets ``related`` and ``all``; other choices are returned
+        unchanged.
+        """
         parameters = self.parameters
         if parameters.terminals not in (terminals.RELATED, terminals.SETS["all"]):
             return self
@@ -154,11 +173,12 @@ class Choices:
 
     @property
     def measure(self) -> str:
-        """Names of the fitness, two for a front, as `load_measure` reads them."""
+        """Name of the fitness, for a front with that of freshness after a comma, for `load_measure`."""
         return f"{self.fitness},{GUARD}" if self.front else self.fitness
 
     @property
     def goal(self) -> SelectionGoal:
+        """Goal of the selection that follows from these choices."""
         guarded = self.selection == GUARDED
         named: tuple[str, ...] = ()
         if guarded or self.front:
@@ -167,16 +187,18 @@ class Choices:
             named = tuple(named_functions(self.parameters.terminals))
         measure = self.measure
         if guarded and not self.front and self.fitness != GUARD:
-            measure = f"{self.fitness},{GUARD}"  # what is written must not be less fresh than the default
+            measure = (
+                f"{self.fitness},{GUARD}"  # the function selected must not be less fresh than the default
+            )
         return SelectionGoal(measure, self.clock, self.selection, self.policy, named, self.named_policies)
 
     def goal_on(self, prepared: PreparedHistory) -> SelectionGoal:
-        """`goal` with only those named functions that a history can replay."""
+        """`goal` with only those named functions that the history `prepared` can replay."""
         named = tuple(name for name in self.goal.named if can_replay(prepared, load_score(name)))
         return self.goal._replace(named=named)
 
     def recorded(self) -> Json:
-        """All choices as results and score files have them, without the defaults of `OMITTED_DEFAULTS`."""
+        """All choices as JSON for results and score files; `OMITTED_DEFAULTS` only where not the default."""
         values = asdict(self)
         later = {one.name: one.default for one in fields(self) if one.name in OMITTED_DEFAULTS}
         parameters = values["parameters"]
@@ -191,10 +213,10 @@ def prepare_splits(
     history_splits: Sequence[splits.HistorySplit] | None = None,
     unit: splits.Division | None = None,
 ) -> list[PreparedSplit]:
-    """Training, validation and test split of every fold, prepared for replay.
+    """Prepare the training, validation and test split of every fold for replay.
 
-    ``history_splits``, drawn of ``unit``; None: those of the protocol. Raises HistoryError or LearningError
-    for a history from which these choices cannot learn.
+    ``history_splits``: splits drawn by the caller, of whole ``unit``; None: those of `Choices.split`. Raises
+    HistoryError or LearningError for a history from which these choices cannot learn.
     """
     budget = choices.budget
     if isinstance(budget, int):
@@ -247,7 +269,10 @@ def prepare_splits(
 def _without_units(
     history_part: ChangeHistory, unit: splits.Division, seed: int, crawl: CrawlChoices
 ) -> tuple[PreparedHistory, ...]:
-    """Splits without one group of sites (directories) after the other; empty if too little remains."""
+    """Copies of a split, each without one group of sites (directories), prepared for replay.
+
+    ``()`` if there is one site only, or too little remains in a copy to replay it.
+    """
     units = splits.units_of(history_part, unit)
     if len(np.unique(units)) < 2:
         return ()
@@ -259,11 +284,11 @@ def _without_units(
 
 
 def forgetful(history: ChangeHistory, share: float, seed: Sequence[int]) -> ChangeHistory:
-    """History without a random share of its changes.
+    """Copy of a training history in which a random `share` of the changes did not happen.
 
-    Noise in training keeps functions from fitting its accidents (Bishop 1995, "Training with noise is
-    equivalent to Tikhonov regularization"): where some pages changed in every single cycle, functions evolve
-    that drop a page for good after one visit without a change.
+    Such noise is against overfitting (Bishop 1995, "Training with noise is equivalent to Tikhonov
+    regularization"): where some pages changed in every single cycle, functions evolve that drop a page for
+    good after one visit without a change.
     """
     remains = np.random.default_rng(seed).random(history.changed.shape) >= share
     flipped = None if history.flipped is None else history.flipped[remains.T[history.changed.T]]
@@ -271,7 +296,10 @@ def forgetful(history: ChangeHistory, share: float, seed: Sequence[int]) -> Chan
 
 
 def identity(history: ChangeHistory, choices: Choices) -> Json:
-    """Everything that the evolution of a run depends on, as plain JSON types."""
+    """Everything that evolution depends on, as plain JSON types: a digest of the history, and the choices.
+
+    Choices that concern only the selection are left out.
+    """
     digest = hashlib.sha256(repr(history.changed.shape).encode())
     digest.update(np.packbits(history.changed).tobytes())
     if history.weight is not None:

@@ -1,12 +1,12 @@
-"""Learning of functions that rank hubs, first visits and pages of a growing crawl.
+"""Learning of the functions that rank hubs, first visits and known pages, from crawls of a growing site.
 
 The fitness of a function is the mean, over the training cycles and `REPLAYS` replays, of the weighted share
-of the existing pages whose current copy is held. A page that was not discovered yet counts as missing. The
-other functions of the crawl stay as they are; `learn_jointly` learns several by turns.
+of the existing pages of which the crawl holds the current copy. A page that was not discovered yet counts as
+missing. The other functions of the crawl stay as they are; `learn_jointly` learns several in turn.
 
-Time is cut in three spans. Evolution replays the first one, with the pages that were born in it. Of its best
-individuals and the crawl's default, the best one in the first two spans is taken. The last span is reported
-alone.
+The history is cut into training, validation and test cycles, in this order of time. Evolution replays the
+training cycles, with the pages that were born in them. Of its best individuals and the crawl's default
+function, the best one in training and validation is selected. Test cycles are only reported.
 """
 
 import hashlib
@@ -33,41 +33,44 @@ from training.replaying.growth import GrowthCrawl, replay_growth
 FITNESS: Final = "current"
 """Field of `training.replaying.growth.GrowthResult` whose mean is the fitness."""
 REPLAYS: Final = 3
-"""Replays of every function, with successive seeds."""
+"""Number of replays of every function, with successive seeds."""
 SHARES: Final = (0.5, 0.75)
-"""Shares of the cycles at which the first span ends, and the second."""
+"""Shares of the cycles after the warm-up at which training ends, and validation."""
 LEAST_CYCLES: Final = 4
-"""Minimum of the cycles after the warm-up, to be cut in three spans."""
+"""Smallest number of cycles after the warm-up that is cut into training, validation and test."""
 WAITED: Final = "waited"
-"""Order of first visits by default: those that wait longest come first."""
+"""Default function that ranks first visits: pages that have waited longest come first."""
 Target = Literal["hub_function", "new_page_function", "score_function"]
 SETTINGS: Final[dict[Target, str]] = {
     "hub_function": "GP4C_DISCOVERY_FUNCTION",
     "new_page_function": "GP4C_NEW_PAGE_FUNCTION",
     "score_function": "GP4C_SCORE_FUNCTION",
 }
-"""Function of a crawl that may be learned -> its setting."""
+"""Field of `GrowthCrawl` with a function that may be learned -> setting of Scrapy that takes the result."""
 TURNS: Final = 3
-"""Largest number of turns in which several functions are learned."""
+"""Largest number of times that `learn_jointly` learns every function."""
 
 
 @dataclass(frozen=True)
 class DiscoveryChoices:
-    """Choices of learning one function of a growing crawl."""
+    """Choices for learning one function (``target``) of a growing crawl."""
 
     crawl: GrowthCrawl
-    """Crawl that is replayed; its function ``target`` is replaced."""
+    """Crawl to replay, with the candidate in place of its function ``target``."""
     clock: Clock
     parameters: Parameters
     seeds: int
-    """Independent runs."""
+    """Number of independent evolution runs."""
     seed: int
     target: Target = "hub_function"
     """Field of the crawl whose function is learned."""
 
     @property
     def default(self) -> str:
-        """Function of the crawl as it is. Raises LearningError for one that is not an expression."""
+        """Canonical text of the crawl's function ``target`` before learning.
+
+        Raises LearningError for a function that is not an expression.
+        """
         function: ScoreFunction | None = getattr(self.crawl, self.target)
         if function is None:
             return WAITED
@@ -76,23 +79,25 @@ class DiscoveryChoices:
         return canonical(function.expression).text
 
     def crawl_by(self, text: str) -> GrowthCrawl:
+        """The crawl with the expression `text` as its function ``target``."""
         function = of_expression(parse(text)).on_clock(self.clock)
         functions: dict[str, Any] = {self.target: function}
         return replace(self.crawl, **functions)
 
 
 class DiscoveryReplay(NamedTuple):
-    """Means over the replays of one function."""
+    """Results of one function, over its `REPLAYS` replays."""
 
     current: Floats
-    """The fitness by cycle after the warm-up, mean over the replays: ``[cycles]``."""
+    """Fitness in each cycle after the warm-up, mean over the replays: ``[cycles]``."""
     coverage: float
+    """Mean over the replays of `training.replaying.growth.GrowthResult.coverage`."""
     delay: npt.NDArray[np.int64]
     """Delays of all replays: see `training.replaying.growth.GrowthResult`."""
 
 
 class DiscoveryCandidate(NamedTuple):
-    """Function of a growing crawl and its mean fitness in each span of time."""
+    """Function of a growing crawl and its mean fitness in training, validation and test cycles."""
 
     text: str
     training: float
@@ -102,20 +107,20 @@ class DiscoveryCandidate(NamedTuple):
 
     @property
     def selected(self) -> float:
-        """Value by which the function is selected."""
+        """Value by which the best function is selected, the highest one: `training` + `validation`."""
         return self.training + self.validation
 
 
 class LearnedDiscovery(NamedTuple):
-    """Result of learning a discovery function."""
+    """Result of learning one function of a growing crawl."""
 
     best: DiscoveryCandidate
     default: DiscoveryCandidate
-    """Function of the crawl before."""
+    """Function of the crawl before learning."""
     replays: int
-    """Functions that evolution has replayed."""
+    """Number of functions that evolution has replayed."""
     ends: tuple[int, int]
-    """Last cycles of the first and the second span."""
+    """Last cycles of training and of validation."""
 
 
 def learn_discovery(
@@ -124,10 +129,10 @@ def learn_discovery(
     parallel: Workers,
     generation: Callable[[int, float], object] = lambda number, best: None,
 ) -> LearnedDiscovery:
-    """Learn one function of a crawl from a history of growth.
+    """Learn one function of a crawl from `grown`, a history in which pages are born and linked.
 
     ``generation(number, best)`` is called after every generation, from 1, with the best fitness so far.
-    Raises LearningError for a history without discoveries, or with too few cycles.
+    Raises LearningError for a history in which no page is born, or with too few cycles.
     """
     ends = _ends(grown, choices.crawl.warmup)
     growth_part = grown.until(ends[0])
@@ -173,11 +178,12 @@ def learn_jointly(
     parallel: Workers,
     generation: Callable[[int, float], object] = lambda number, best: None,
 ) -> list[tuple[DiscoveryChoices, LearnedDiscovery]]:
-    """Learn several functions of one crawl by turns, each with the latest versions of the others.
+    """Learn several functions of one crawl in turn, each in a crawl with the latest versions of the others.
 
-    A function is replaced only by one of higher fitness in training and validation. Ends when a turn changes
-    nothing, or after `TURNS`. Returns the last turn of every function, beside the default of its first.
-    Errors as those of `learn_discovery`.
+    ``choices``: one for each function; all are learned again until none changes, at most `TURNS` times. A
+    function is replaced only by one of higher fitness in training and validation. Returns the last choices
+    and result of every function; `LearnedDiscovery.default` is that before the first turn. Raises
+    LearningError as `learn_discovery` does.
     """
     learned: dict[Target, tuple[DiscoveryChoices, LearnedDiscovery]] = {}
     crawl = choices[0].crawl
@@ -201,7 +207,7 @@ def _order(candidate: DiscoveryCandidate, default: str) -> tuple[float, bool, in
 
 
 def _ends(grown: GrowthHistory, warmup: int) -> tuple[int, int]:
-    """Last cycles of the first and the second span."""
+    """Last cycles of training and of validation."""
     scored = grown.history.cycles - warmup
     if scored < LEAST_CYCLES:
         raise LearningError(
@@ -217,7 +223,7 @@ def _chunks(texts: Sequence[str], parallel: Workers) -> list[Sequence[str]]:
 
 
 def replayed_by(grown: GrowthHistory, choices: DiscoveryChoices, text: str) -> DiscoveryReplay:
-    """Replay a discovery function, with every seed."""
+    """Replay the function `text` in place of `choices.target`, with `REPLAYS` seeds."""
     crawl, seed = choices.crawl_by(text), choices.crawl.seed
     results = [replay_growth(grown, replace(crawl, seed=one)) for one in range(seed, seed + REPLAYS)]
     return DiscoveryReplay(
@@ -257,7 +263,7 @@ def _candidate(
 def write_discovery(
     path: Path, learned: LearnedDiscovery, choices: DiscoveryChoices, grown: GrowthHistory
 ) -> None:
-    """Write the score file of a learned function; raises LearningError if it cannot be written."""
+    """Write the score file of `learned.best`; raises LearningError if it cannot be written."""
     best, crawl = learned.best, choices.crawl
     process = asdict(choices.parameters) | {"depths": choices.parameters.depths._asdict()}
     details = {

@@ -35,29 +35,35 @@ from scrapy_gp4c.scoring.sizes import UNSIZED
 
 
 def uses_related_pages(names: Collection[str]) -> bool:
-    """Whether one of these terminals describes related pages."""
+    """Whether one of the terminals `names` describes related pages, as of the site or cluster."""
     related_columns = set(terminals.ROUND) - {"draw", "spent"}
     return not related_columns.isdisjoint(terminals.columns_of(names))
 
 
 def named_functions(names: Collection[str]) -> dict[str, str]:
-    """Named functions of these terminals: name -> canonical text."""
+    """Named functions that need no terminals but `names`: name -> canonical text."""
     forms = {name: _form(name, names) for name in NAMED}
     return {name: form.text for name, form in forms.items() if {*form.terminals} <= {*names}}
 
 
 def named_candidates(names: Collection[str]) -> tuple[str, ...]:
-    """Names of the functions that compete with evolved ones: those with a purpose, and those of `names`."""
+    """Named functions that compete with evolved ones in the selection.
+
+    They are `scrapy_gp4c.scoring.named.PURPOSES` and the functions that need no terminals but `names`.
+    """
     return tuple(dict.fromkeys((*PURPOSES, *named_functions(names))))
 
 
 def named_expression(text: str) -> Expression:
-    """Expression of a named function or of a text."""
+    """Expression of the named function `text`, if there is one of that name; else of the formula `text`."""
     return parse(NAMED[text].expression if text in NAMED else text)
 
 
 def _form(name: str, names: Collection[str]) -> Expression:
-    """Canonical expression of a named function where these terminals are known."""
+    """Canonical expression of the function `name`, in its variant for pages with the terminals `names`.
+
+    Variants differ in whether they read pages' claims of modification and their sizes.
+    """
     has_claims, has_sizes = (not {*names}.isdisjoint(known) for known in (terminals.CLAIMED, UNSIZED))
     expression = load(name).for_pages(has_claims=has_claims, has_sizes=has_sizes).expression
     assert expression is not None
@@ -65,17 +71,18 @@ def _form(name: str, names: Collection[str]) -> Expression:
 
 
 FLOORS: Final = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0)
-"""Rates added to that of a page."""
+"""Constants added to a page's change rate in `polished_functions`, so that none scores 0."""
 NEIGHBOURHOODS: Final = ("near", "sqrt(near)", "near * sqrt(surprise_site)", "near_site", "near_dir")
 SIZE_POWERS: Final = (0.5, 0.25)
 SPENT_WEIGHTS: Final = (0.1, 0.3, 3.0, 10.0)
-"""Factors of the default's floor, which rises with the share of the budget that is spent."""
+"""Factors of ``spent ** 2`` (square of the spent share of the budget) in `polished_functions`."""
 
 
 def polished_functions(names: Collection[str]) -> list[str]:
-    """Forms of the default with other constants, which are tuned before structure evolves.
+    """Texts of variants of the default score function with other constants, to begin evolution with.
 
-    They read claims and sizes where these are among the known terminals, ``names``.
+    They read pages' claims and sizes where ``names``, the terminals known, has ``hint_rate`` and
+    ``size_lift``.
     """
     rate = "hint_rate" if "hint_rate" in names else "rate"
     lifts = [f" * size_lift ** {power}" for power in SIZE_POWERS] if "size_lift" in names else [""]
@@ -94,8 +101,10 @@ def polished_functions(names: Collection[str]) -> list[str]:
 
 
 def start_functions(names: Collection[str]) -> list[Expression]:
-    """Named functions of these terminals, `polished_functions`, then ``t`` times each terminal; all
-    different."""
+    """Expressions of the first generation: named functions, `polished_functions`, ``t`` times each terminal.
+
+    All need no terminals but `names`; each canonical form comes once.
+    """
     products = [f"t * {name}" for name in names if "t" in names]
     forms = [canonical(parse(text)) for text in polished_functions(names)]
     polished = [form.text for form in forms if {*form.terminals} <= {*names}]
@@ -104,7 +113,7 @@ def start_functions(names: Collection[str]) -> list[Expression]:
 
 
 _ROWS: Final = 16
-"""Rows that a constant is computed on: a block, as in use."""
+"""Length of the array on which a constant is computed, so that numpy takes the same path as for pages."""
 
 Node = tuple[Token, ...]
 
@@ -135,7 +144,7 @@ def _canonical(tokens: Sequence[Token]) -> Node:
 
 
 def _rewrite(token: str, arguments: list[Node]) -> Node:
-    if _constant(arguments[0]) and _constant(arguments[-1]):  # of one or two
+    if _constant(arguments[0]) and _constant(arguments[-1]):  # one argument or two
         program = (token, *(argument[0] for argument in arguments))
         return (_value(program, _signs(program)),)
     if len(arguments) == 2:
@@ -149,7 +158,7 @@ def _rewrite(token: str, arguments: list[Node]) -> Node:
         if token == "-" and second == (0.0,) and _signs(second) == (1.0,):
             return first
         if token in "+*":
-            first, second = sorted((first, second), key=_place)
+            first, second = sorted((first, second), key=_operand_key)
         return (token, *first, *second)
     return (token, *arguments[0])
 
@@ -159,28 +168,29 @@ def _constant(node: Node) -> bool:
 
 
 def _signs(node: Node) -> tuple[float, ...]:
-    """Signs of the constants: 0.0 and -0.0 compare equal, yet are not the same constant."""
+    """Signs of the constants in `node`: 0.0 and -0.0 compare equal, yet are not the same constant."""
     return tuple(math.copysign(1.0, token) for token in node if not isinstance(token, str))
 
 
-def _place(node: Node) -> tuple[int, list[tuple[bool, Token]]]:
-    """Key by which operands that commute are ordered: short before long, and constants behind names."""
+def _operand_key(node: Node) -> tuple[int, list[tuple[bool, Token]]]:
+    """Sort key of operands that commute: short before long, and constants behind names."""
     return len(node), [(not isinstance(token, str), token) for token in node]
 
 
 @lru_cache(maxsize=65_536)
 def _value(program: Node, signs: tuple[float, ...]) -> float:
-    """Value of an operator on constants; the signs only complete the key of the cache."""
+    """Value of `program`, an operator on constants; `signs` only completes the key of the cache."""
     return float(Expression(program)({}, _ROWS)[0])
 
 
 def simplify_all(
     expressions: Sequence[Expression], same: Callable[[dict[int, Expression]], dict[int, bool]]
 ) -> list[Expression]:
-    """Expressions in simpler forms that ``same`` says behave alike, found greedily.
+    """Simplify expressions greedily, as far as ``same`` says that each behaves as before.
 
-    Parts that do not matter go (introns, Koza 1992), and constants are rounded. ``same`` is asked about one
-    candidate for each expression that is not done yet, by number. Every result names a terminal.
+    Subtrees that do not matter are removed (introns, Koza 1992), and constants are rounded. ``same`` takes
+    one candidate for each expression that is not done yet, {index of the expression: candidate}, and
+    returns {index: whether the candidate behaves like the expression}. Every result names a terminal.
     """
     searches = [_search(expression) for expression in expressions]
     simplified: dict[int, Expression] = {}
@@ -197,7 +207,10 @@ def simplify_all(
 
 
 def _search(expression: Expression) -> Generator[Expression, bool | None, Expression]:
-    """Candidates of one expression; is sent whether each behaves like it, and returns the simplest."""
+    """Yield simpler candidates of `expression`, receive whether each behaves alike, return the simplest.
+
+    The first ``send`` is None.
+    """
     current = canonical(expression)
     position = 0
     while position < len(current.tokens):
@@ -224,7 +237,7 @@ def _search(expression: Expression) -> Generator[Expression, bool | None, Expres
 
 
 def _without(tokens: tuple[Token, ...], position: int) -> Iterator[tuple[Token, ...]]:
-    """The program with the node at `position` replaced by each of its operands."""
+    """Yield a program for each operand of the node at `position`: `tokens` with the operand in its place."""
     token = tokens[position]
     if not isinstance(token, str) or token not in PRIMITIVES:
         return
@@ -249,7 +262,7 @@ def _end(tokens: tuple[Token, ...], start: int) -> int:
 
 
 def readable(text: str) -> str:
-    """Name of a named function, or the expression with its constants rounded to 4 digits."""
+    """Text for people: `text` itself if it names a function, else with constants rounded to 4 digits."""
     if text in NAMED:
         return text
     tokens = parse(text).tokens
@@ -257,28 +270,28 @@ def readable(text: str) -> str:
 
 
 FUNCTIONS: Final = ("+", "-", "*", "/", "log", "exp", "pow")
-"""Inner nodes (journal section 4.2.1)."""
+"""Operators that evolution draws for inner nodes of trees (journal section 4.2.1)."""
 ProtectedDivision = Literal["zero", "large"]
 """Quotient of a division by zero: 0 (journal section 4.2.1), or a very large number (thesis section 3.2)."""
 QUOTIENTS: Final[dict[ProtectedDivision, str]] = {"zero": "/", "large": "div"}
-"""Reading of protected division -> its operator in the score language."""
+"""Quotient of a division by zero (see `ProtectedDivision`) -> its operator in the score language."""
 CONSTANTS: Final = (0.001, 0.01, 0.1, 0.5, 1.0, math.e, 10.0, 100.0, 1000.0)
 """Constant leaves (thesis section 3.2; the journal's list leaves out e)."""
 ATTEMPTS: Final = 10
-"""Draws of an operator whose child would be too deep, before it returns the parent."""
+"""Tries of a genetic operator to make a child within the depth limit, before it returns the parent."""
 
 
 CROSSOVER_SHARE: Final = 0.90 / (0.90 + 0.15)
 """Share of children from a crossover; the others are copies (journal 4.1 and 5.2; thesis 3.2 and 3.3).
 
-Crossover 90% and reproduction 15% are proportions of the next generation. The elite is copied untouched on
-top of that. (The authors' program reads the same numbers as 15% new random trees and the rest 90% crossover
-and 10% copies.)
+The papers' crossover of 90% and reproduction of 15% are read here as proportions 90 : 15 of the next
+generation; the elite is copied, without mutation, on top of that. (The authors' program reads the same
+numbers as 15% new random trees, and of the rest 90% from crossover and 10% copies.)
 """
 MUTATION_RATE: Final = 0.05
-"""Probability that each mutation strikes a child."""
+"""Probability that a mutation is applied to a child, drawn for each mutation of `OPERATORS`."""
 OPERATORS: Final = {"journal": ("swap", "subtree"), "thesis": ("node", "shrink")}
-"""Paper -> its mutations, of `MUTATIONS` (journal section 5.2, thesis section 4.4)."""
+"""Paper -> names of the mutations that it uses, keys of `MUTATIONS` (journal 5.2, thesis 4.4)."""
 
 
 class Depths(NamedTuple):
@@ -291,7 +304,7 @@ class Depths(NamedTuple):
     crossover: int = 9
     """Deepest tree that may take part in a crossover."""
     tree: int = 10
-    """Deepest tree at all."""
+    """Deepest tree that crossover and mutations may make."""
 
 
 class Individual(gp.PrimitiveTree):  # type: ignore[misc]
@@ -316,7 +329,7 @@ class Individual(gp.PrimitiveTree):  # type: ignore[misc]
     @property
     def depth(self) -> int:
         """Nodes on the longest path from the root."""
-        if not self._depth:  # a child is asked twice: when it is made, and as a mate
+        if not self._depth:  # a child's depth is read twice: when it is made, and as a mate
             self._depth = self.height + 1
         return self._depth
 
@@ -338,7 +351,7 @@ def primitive_set(
 ) -> gp.PrimitiveSet:
     """DEAP's untyped primitive set: the papers' functions, terminals and constants.
 
-    ``known``: further constants and operators that trees may bring along; none is drawn.
+    ``known``: further constants and operators that may occur in trees; none of them is drawn at random.
     """
     primitives = gp.PrimitiveSet("score", 0)
     for function in FUNCTIONS:
@@ -373,7 +386,7 @@ _binding = threading.RLock()
 def drawing_from(rng: random.Random) -> Iterator[None]:
     """Context in which DEAP's functions draw from `rng`.
 
-    They draw from the module ``random`` that their own modules name. Binding that name keeps the global
+    DEAP's modules draw from the name ``random`` in each of them. Binding that name to `rng` keeps the global
     generator out of the result, whatever other threads (a Dask client's, say) draw from it.
     """
     with _binding:
@@ -391,7 +404,8 @@ def drawing_from(rng: random.Random) -> Iterator[None]:
 def half_and_half(primitives: gp.PrimitiveSet, index: int, depths: Depths) -> Individual:
     """Tree number `index` of a ramped half-and-half population (Koza 1992).
 
-    Depth limits run through the ramp in turn; every other round is grown, the others are full.
+    Successive indices run through the depths of the ramp, from `depths.first` to `depths.last`; in every
+    other round trees are grown, in the others full.
     """
     ramp = depths.last - depths.first + 1
     edges = depths.first - 1 + index % ramp
@@ -400,7 +414,10 @@ def half_and_half(primitives: gp.PrimitiveSet, index: int, depths: Depths) -> In
 
 
 def crossover(one: Individual, other: Individual, rng: random.Random, limit: int) -> Individual:
-    """Child of two: `one` with a random subtree replaced by one of `other` (journal 4.1)."""
+    """Child of two: a copy of `one` with a random subtree replaced by one of `other` (journal 4.1).
+
+    ``limit``: its greatest depth; after `ATTEMPTS` deeper children the copy is unchanged.
+    """
     for _ in range(ATTEMPTS):
         child = Individual(one)
         index_or_slice = one.searchSubtree(rng.randrange(len(one)))
@@ -411,7 +428,7 @@ def crossover(one: Individual, other: Individual, rng: random.Random, limit: int
 
 
 def _ends(tree: Sequence[Any]) -> list[int]:
-    """Index behind the subtree of every node."""
+    """For every node of a prefix list, the index behind the subtree that it begins."""
     ends = [0] * len(tree)
     stack: list[int] = []
     for index in range(len(tree) - 1, -1, -1):
@@ -424,7 +441,10 @@ def _ends(tree: Sequence[Any]) -> list[int]:
 
 
 def swap(tree: Individual, primitives: gp.PrimitiveSet, rng: random.Random, limit: int) -> Individual:
-    """Exchange two random subtrees neither of which contains the other (journal 4.1)."""
+    """Mutation: exchange two random subtrees neither of which contains the other (journal 4.1).
+
+    Returns `tree` itself where none was drawn within the depth `limit`.
+    """
     ends = _ends(tree)
     for _ in range(ATTEMPTS):
         first = rng.randrange(len(tree))
@@ -441,7 +461,7 @@ def swap(tree: Individual, primitives: gp.PrimitiveSet, rng: random.Random, limi
 
 
 def subtree(tree: Individual, primitives: gp.PrimitiveSet, rng: random.Random, limit: int) -> Individual:
-    """Replace a random subtree by a new random tree that fits the depth limit (journal 4.1)."""
+    """Mutation: replace a random subtree by a new random tree that fits the depth limit (journal 4.1)."""
     index = rng.randrange(len(tree))
     ends = _ends(tree)
     above = sum(ends[j] > index for j in range(index))
@@ -452,7 +472,7 @@ def subtree(tree: Individual, primitives: gp.PrimitiveSet, rng: random.Random, l
 
 
 def node(tree: Individual, primitives: gp.PrimitiveSet, rng: random.Random, limit: int) -> Individual:
-    """Replace a random node by a different one of the same arity (thesis 3.3)."""
+    """Mutation: replace a random node by a different one of the same arity (thesis 3.3)."""
     child = Individual(tree)
     index = rng.randrange(len(tree))
     kind = primitives.primitives if tree[index].arity else primitives.terminals
@@ -462,7 +482,7 @@ def node(tree: Individual, primitives: gp.PrimitiveSet, rng: random.Random, limi
 
 
 def shrink(tree: Individual, primitives: gp.PrimitiveSet, rng: random.Random, limit: int) -> Individual:
-    """Replace a random function node, and all below it, by a random terminal (thesis 3.3)."""
+    """Mutation: replace a random function node, and all below it, by a random terminal (thesis 3.3)."""
     functions = [index for index, node in enumerate(tree) if node.arity]
     if not functions:
         return tree
@@ -490,9 +510,9 @@ def breed(
     tournament: int,
     elite: int,
 ) -> list[Individual]:
-    """Next generation, of the same size: the elite, then children of tournament winners.
+    """Next generation, of the size of `population`: the `elite` best, then children of tournament winners.
 
-    Only trees within the crossover depth mate. A child that is a plain copy keeps its fitness.
+    Only trees within `depths.crossover` mate. A child that is a plain copy keeps the fitness of its parent.
     """
     best = sorted(population, key=attrgetter("fitness"), reverse=True)[:elite]
     children = [Individual(tree, tree.fitness) for tree in best]
@@ -518,7 +538,7 @@ Json = dict[str, Any]
 Start = Literal["auto", "random", "named"]
 STARTS: Final[tuple[Start, ...]] = get_args(Start)
 SEEDED_SHARE: Final = 0.5
-"""Limit of the share of the first generation that is named functions and simple products."""
+"""Largest share of the first generation that `start_functions` may take; the others are random trees."""
 UNIQUE_ATTEMPTS: Final = 50
 """Draws for a new member of the initial population before a repeated one is accepted."""
 
@@ -544,7 +564,7 @@ class Parameters:
     best_count: int = 50
     """N_b: best individuals over all generations that go to validation."""
     parsimony: float = 0.0
-    """Taken off the fitness per node of the canonical tree."""
+    """Penalty per node of the canonical tree, subtracted from the fitness."""
     start: Start = "auto"
     """First generation: `random` trees, or `start_functions` first (``named``); ``auto``: ``named`` where a
     terminal describes related pages."""
@@ -584,27 +604,27 @@ class Outcome(NamedTuple):
     """Outcome of the evaluation of a score function on the training set."""
 
     value: float
-    """Higher is better; NaN counts as the worst."""
+    """Mean of the fitness over the scored cycles: higher is better; NaN counts as the worst."""
     behaviour: str
     """Equal for functions that did the same in every cycle (a digest of the values per cycle)."""
     second: float = math.nan
-    """The value of the second objective, where there are two."""
+    """Mean of the second objective, where there are two (`training.evolution.front`)."""
 
 
 class BestIndividual(NamedTuple):
-    """One of the best individuals over all generations."""
+    """One of the best individuals over all generations of an evolution run, with its outcome."""
 
     text: str
     value: float
     fitness: float
-    """The value less the price of its nodes."""
+    """`value` less `Parameters.parsimony` per node."""
     behaviour: str
     nodes: int
 
 
 @dataclass(frozen=True)
 class EvolutionState:
-    """State of a run between two generations, of plain values."""
+    """State of an `Evolution` between two generations, of plain values, as the checkpoint keeps it."""
 
     generation: int
     population: list[tuple[str, float]]
@@ -613,15 +633,20 @@ class EvolutionState:
 
 
 class Evolution:
-    """One run on one training set with one seed.
+    """One evolution run of genetic programming, on one training set with one seed.
 
-    ``generation``: generations evaluated so far; ``population``: the last one; ``best_individuals``: the best
-    of all, best first, without two of the same text or behaviour (of those the shortest stays); ``best``:
-    best fitness of every generation.
+    The caller evaluates: `ask` for the functions of a generation, then `tell` their outcomes.
+    ``generation``: number of generations evaluated so far; ``population``: individuals of the last one;
+    ``best_individuals``: the best of all generations, best first, without two of the same text or behaviour
+    (of those the one of highest fitness stays, then the shortest); ``best``: best fitness of every
+    generation.
     """
 
     def __init__(self, parameters: Parameters, seed: int, run: Sequence[int] = (0,)) -> None:
-        """``run`` tells apart runs of one seed (fold and number, say)."""
+        """``run``: numbers that enter the random generator's seed, to tell apart evolutions of one `seed`.
+
+        For example (number of the fold, number of the evolution in it).
+        """
         self.parameters = parameters
         self.generation = 0
         self.population: list[Individual] = []
@@ -637,7 +662,7 @@ class Evolution:
             parameters.protected_division,
         )
         self._forms: list[Expression] = []
-        """Canonical forms of the population whose outcomes are awaited."""
+        """Canonical forms of the population between `ask` and `tell`; else empty."""
 
     @property
     def best_so_far(self) -> float:
@@ -648,9 +673,10 @@ class Evolution:
         return self.generation >= self.parameters.generations
 
     def ask(self) -> dict[str, Expression]:
-        """Functions of the next generation by canonical text, for `tell`.
+        """Breed the next generation, and return its functions to evaluate: canonical text -> expression.
 
-        Individuals that name no terminal are left out: every page would score the same.
+        Individuals that name no terminal are left out: every page would score the same. Until `tell` is
+        called, the same generation is returned again.
         """
         if not self._forms:
             self.population = self._next()
@@ -658,7 +684,10 @@ class Evolution:
         return {form.text: form for form in self._forms if form.terminals}
 
     def tell(self, outcomes: Mapping[str, Outcome]) -> None:
-        """Close the generation with the outcomes of the texts of `ask`; others do no harm."""
+        """Close the generation: set its fitness values from `outcomes`, which has every text of `ask`.
+
+        Outcomes of further texts are ignored.
+        """
         candidates = {best.text: best for best in self.best_individuals}
         for tree, form in zip(self.population, self._forms, strict=True):
             outcome = outcomes[form.text] if form.terminals else None
@@ -689,7 +718,10 @@ class Evolution:
         )
 
     def _initial(self, rng: random.Random) -> list[Individual]:
-        """`start_functions`, then ramped half-and-half, without repeats; every member names a terminal."""
+        """First generation: `start_functions`, if any, then random trees by ramped half-and-half.
+
+        Members are different and name a terminal, unless `UNIQUE_ATTEMPTS` draws found no such tree.
+        """
         population = [individual_of(seed.tokens, self._primitives) for seed in self._seeds]
         seen = {seed.text for seed in self._seeds}
         with drawing_from(rng):
@@ -708,14 +740,14 @@ class Evolution:
         return random.Random(int.from_bytes(sequence.generate_state(8).tobytes(), "little"))
 
     def state(self) -> EvolutionState:
-        """State for `restore`, between `tell` and `ask`."""
+        """State for `restore`; to be called after `tell` and before the next `ask`."""
         population = [(tree.expression.text, tree.fitness) for tree in self.population]
         return EvolutionState(self.generation, population, list(self.best_individuals), list(self.best))
 
     def restore(self, state: EvolutionState) -> None:
-        """Continue from a state of a run with the same parameters, seed and ``run``.
+        """Take the state of an evolution with the same parameters, seed and ``run``, to continue it.
 
-        Raises ExpressionError or LearningError for a population that is none of such a run.
+        Raises ExpressionError or LearningError for a population that such an evolution cannot have.
         """
         self.generation = state.generation
         try:

@@ -1,19 +1,20 @@
 """Evolution with two objectives, NSGA-II (Deb, Pratap, Agarwal & Meyarivan 2002), and the choice in a front.
 
-Parents and children compete for the next generation by the crowded comparison: front by front, and in one
-front those with more room around them come first. Of individuals with equal values only the shortest
-competes, the others fill what places remain (Fortin & Parizeau 2013): many formulas do the same.
+Parents and children compete for the next generation by the crowded comparison: Pareto front by front, and
+within a front those with the larger crowding distance come first. Of individuals with equal values only the
+shortest competes, the others fill the places that remain (Fortin & Parizeau 2013): many formulas do the same.
 
-Candidates for the choice are the best individuals of all runs and the named functions, judged by both
-objectives in training (the mean over the draws of forgotten changes) and in validation:
+Candidates for the selection are the best individuals of all evolution runs and the named functions. Both
+objectives are computed in training (the mean over all draws of `training.evolution.choices.forgetful`) and in
+validation. The user's preference (`Choices.prefer`) is one of:
 
-* ``changes``: the rule of selection decides by the first objective alone
+* ``changes``: the selection rule decides by the first objective alone
 * ``freshness``: it decides by freshness alone
-* ``balanced``: it decides by the first objective, among those whose mean freshness is at least `AGE`'s in
-training and in validation; `AGE` is always one of them
+* ``balanced``: it decides by the first objective, among candidates whose mean freshness is at least that of
+the baseline `AGE`, in training and in validation; `AGE` is always one of them
 
-The front is what no other candidate dominates in the means of training and validation. The function taken is
-shown with it.
+The front that is reported has the candidates that no other one dominates in the means of training and
+validation, and the selected function.
 """
 
 import math
@@ -47,23 +48,24 @@ WORST: Final = (-math.inf, -math.inf)
 
 
 class TwoObjectives(base.Fitness):  # type: ignore[misc]
+    """DEAP's fitness with two objectives, both maximized."""
+
     weights = (1.0, 1.0)
 
 
 class FrontPoint:
-    """Point of two objectives, as DEAP takes it."""
+    """Two values and their index in the caller's list, as DEAP's NSGA-II functions take individuals."""
 
     def __init__(self, index: int, values: tuple[float, float]) -> None:
-
         self.index = index
         self.fitness = TwoObjectives(values)
 
 
 def crowded_order(values: Sequence[tuple[float, float]], count: int) -> list[int]:
-    """Indices of the `count` best by the crowded comparison, the best first.
+    """Indices of the `count` best of `values` by NSGA-II's crowded comparison, the best first.
 
-    ``values``: of two objectives, both to be high. Of equal values the first competes; the others follow when
-    all different ones have a place.
+    ``values``: of two objectives, higher is better in both. Of equal pairs only the first competes; the
+    others follow once all different pairs are in the result.
     """
     order: list[int] = []
     remaining = list(range(len(values)))
@@ -79,7 +81,7 @@ def crowded_order(values: Sequence[tuple[float, float]], count: int) -> list[int
 
 
 def undominated(values: Sequence[tuple[float, float]]) -> list[int]:
-    """Indices, ascending, of the values that no other one dominates; of equal values the first."""
+    """Indices, ascending, of the pairs that no other one dominates (Pareto front); of equals the first."""
     points = [FrontPoint(index, pair) for index, pair in enumerate(values)]
     firsts = {point.fitness.values: point.index for point in reversed(points)}
     best = tools.sortNondominated(points, len(points), first_front_only=True)[0]
@@ -87,28 +89,28 @@ def undominated(values: Sequence[tuple[float, float]]) -> list[int]:
 
 
 class _Scored(NamedTuple):
-    """Individual with its outcome and values."""
+    """Individual with its canonical form, outcome and values of both objectives."""
 
     tree: Individual
     form: Expression
     outcome: Outcome | None
-    """None: it has no value, or names no terminal."""
+    """None: an objective is NaN, or the individual names no terminal."""
     values: tuple[float, float]
-    """Fitness less the price of its nodes."""
+    """Both objectives less `Parameters.parsimony` per node; `WORST` without an outcome."""
 
 
 class FrontEvolution(Evolution):
-    """One run with two objectives; outcomes need the second value.
+    """Evolution run with two objectives, NSGA-II; `Outcome.second` must be set.
 
-    ``best_individuals`` are those of all generations that the crowded comparison puts first, their
-    ``fitness`` the negative place among them; ``best`` is the best value of the first objective.
+    ``best_individuals``: those of all generations that come first in `crowded_order`; their ``fitness`` is
+    the negative rank in it, 0 for the first. ``best``: best value of the first objective in every generation.
     """
 
     def __init__(self, parameters: Parameters, seed: int, run: Sequence[int] = (0,)) -> None:
         super().__init__(parameters, seed, run)
         self._parents: list[tuple[Individual, Expression]] = []
         self._known: dict[str, Outcome] = {}
-        """Outcomes of the parents and of the best individuals."""
+        """Outcomes of the parents and of the best individuals: text -> outcome; empty after `restore`."""
 
     @property
     def best_so_far(self) -> float:
@@ -116,7 +118,10 @@ class FrontEvolution(Evolution):
         return max(individual.value for individual in self.best_individuals)
 
     def ask(self) -> dict[str, Expression]:
-        """As `Evolution.ask`; after `restore` also the parents, which compete with their children."""
+        """As `Evolution.ask`, and after `restore` the parents and best individuals, to be evaluated again.
+
+        Parents compete with their children, so that their outcomes are needed too.
+        """
         parents = self.population
         waiting = bool(self._forms)
         new_texts = super().ask()
@@ -172,27 +177,27 @@ class FrontEvolution(Evolution):
 
 
 ROWS: Final = {"changes": 0, "freshness": 1, "balanced": 0}
-"""Preference -> the objective by which it decides: 0 the first, 1 freshness."""
+"""Value of `Choices.prefer` -> index of the objective by which the selection rule decides; 1 is freshness."""
 PREFERENCES: Final = tuple(ROWS)
 GUARD: Final = "freshness"
-"""Second objective of a front, and the metric that a promotion must not lower."""
+"""Second objective of a front, and the metric in which a promoted function must not be worse."""
 AGE: Final = "age"
-"""Baseline that visits the oldest copies first."""
+"""Named function that visits pages with the oldest copies first; baseline of ``balanced``."""
 MOST_MEMBERS: Final = 16
-"""Limit of the functions of a front that are shown: those with the most room around them."""
+"""Largest number of functions of a front that are reported: those with the largest crowding distance."""
 
 ValuePair = tuple[Values, Values]
 """Values per cycle in training and validation, ``[2, cycles]`` each: a row per objective."""
 
 
 class FrontCandidate(NamedTuple):
-    """Function of a front with its mean values."""
+    """Function of a Pareto front with its mean values."""
 
     text: str
     run: int
-    """Number of its run; `NAMED_RUN` for a named function."""
+    """Number of its evolution run in the fold; `NAMED_RUN` for a named function."""
     values: tuple[float, float]
-    """Both objectives, means of training and validation."""
+    """Both objectives: the mean of the means in training and in validation."""
 
 
 def choose_of_front(
@@ -203,10 +208,11 @@ def choose_of_front(
     values: Callable[[list[str]], Pairs],
     allow: Allow | None = None,
 ) -> tuple[UnsimplifiedSelection, list[FrontCandidate]]:
-    """Function that `prefer` takes from the runs of a fold, and the front, best first objective first.
+    """Select a function of a fold by the preference `prefer`; return it and the front.
 
-    Parameters as for `training.evolution.selection.pick`; ``goal.fitness`` is a pair. ``allow`` concerns the
-    function that is taken, not those shown.
+    The front begins with the function that is best in the first objective. ``goal.fitness`` names two
+    objectives; for the other parameters see `training.evolution.selection.pick`. ``allow`` limits which
+    function is selected, not the front.
     """
     goal = goal._replace(named=tuple(dict.fromkeys((*goal.named, AGE))))
     candidates_found = candidates_of(best_of_runs, goal, values)
@@ -235,7 +241,10 @@ def choose_of_front(
 def _standing(
     judged: Mapping[str, ValuePair], prefer: str, allowed: Collection[str], goal: SelectionGoal
 ) -> list[str]:
-    """Functions among which the rule decides; those not allowed only where there are no others."""
+    """Texts among which the selection rule decides: for ``balanced`` those as fresh as `AGE`, else all.
+
+    Of these only the `allowed` ones, unless none is.
+    """
     least = [split_values[1].mean() if prefer == "balanced" else -np.inf for split_values in judged[AGE]]
     fresh = [
         text
@@ -246,7 +255,7 @@ def _standing(
 
 
 def _front(judged: Mapping[str, ValuePair], taken: str) -> dict[str, tuple[float, float]]:
-    """Functions to show and their means, the best in the first objective first."""
+    """Functions of the front to report, with `taken`: text -> means, best in the first objective first."""
     means = {}
     for text, split in judged.items():
         first, second = np.mean([split_values.mean(axis=1) for split_values in split], axis=0).tolist()

@@ -1,8 +1,8 @@
 """Learning of a score function from a recorded history.
 
-GP4C as a whole (Santos et al. 2014, Listing 1): several runs per fold, all sharing workers; then the
-selection rule picks the function of each fold. The result depends on the history and on `Choices` alone:
-neither on the number or kind of workers nor on interruptions.
+GP4C as a whole (Santos et al. 2014, Listing 1): several evolution runs on each fold of the cross-validation,
+all sharing workers; then the selection rule picks one function per fold. The result depends on the history
+and on `Choices` alone: neither on the number or kind of workers nor on interruptions.
 """
 
 import gc
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 TEXTS: Final = ("t*X", "t*X/n", "t*(X+0.5)", "X")
-"""Functions whose replay needs all compiled loops."""
+"""Score functions to warm numba up with: replaying them compiles every loop of the grouped engine."""
 
 
 _COMPILED: Final[set[bytes]] = set()
@@ -57,7 +57,7 @@ _COMPILED: Final[set[bytes]] = set()
 
 
 class CompilingRequest(NamedTuple):
-    """Replay that another process makes to compile the code."""
+    """History and metrics whose replay in another process compiles the numba code, pickled to its stdin."""
 
     prepared: PreparedHistory
     metrics: tuple[str, ...]
@@ -67,11 +67,11 @@ class CompilingRequest(NamedTuple):
 def compiled_beside(
     prepared: PreparedHistory, measure: Fitness | FitnessPair, policy: str, parallel: Any
 ) -> Iterator[Path | None]:
-    """Path of a file that is there once another process has compiled the code.
+    """Compile the replay's numba code in another process, and yield the path of a file that marks the end.
 
-    None: no process is needed, as no workers would wait, the policy has no compiled loops, the history is so
-    large that compiling takes less time than replays without, or the code was compiled before. The file comes
-    when the process ends, whatever its result: workers compile what is lacking.
+    The file appears when that process ends, whatever its result: workers compile what is lacking. Yields None
+    when no process is started: there is one job only, the policy has no compiled loops, the history is so
+    large that replays without compiled code take longer than compiling, or the code was compiled before.
     """
     if parallel.n_jobs == 1 or policy != TOP_K.text or prepared.pages * prepared.cycles > QUICK:
         yield None
@@ -107,7 +107,7 @@ def main() -> int:
     """Replay the `CompilingRequest` that is read from standard input."""
     request: CompilingRequest = pickle.load(sys.stdin.buffer)
     prefix_caches: PrefixCaches = {}
-    for _ in range(2):  # what is known from others takes loops too
+    for _ in range(2):  # the second pass reads the prefix caches, whose loops are to be compiled too
         run_all(request.prepared, TEXTS, metrics=request.metrics, prefix_caches=prefix_caches)
     return 0
 
@@ -117,13 +117,13 @@ if __name__ == "__main__":
 
 
 class ProgressListener(Protocol):
-    """Listener to the progress of learning."""
+    """Receiver of the progress of learning, such as a progress bar."""
 
     def generation(self, number: int, individuals: int) -> None:
         """Generation `number` (from 1) begins, with `individuals` individuals that may need an evaluation."""
 
     def advance(self, texts: int) -> None:
-        """Note that so many more individuals are evaluated."""
+        """Note that `texts` more individuals of the generation are evaluated."""
 
     def first_fitness(self, fitness: float) -> None:
         """Best fitness of the first run after its first generation, while others still wait for theirs."""
@@ -139,7 +139,11 @@ def evolve_all(
     checkpoint: Checkpoint | None,
     watch: ProgressListener | None,
 ) -> None:
-    """Run all generations of every evolution, in step, or those until Ctrl-C."""
+    """Run the remaining generations of all evolutions, one generation of each after the other.
+
+    ``seeds``: evolutions per fold. They go on from the states in ``checkpoint``, which is saved after every
+    generation. Ctrl-C takes them back to the last complete generation; before the first one it is raised.
+    """
     states = None if checkpoint is None else checkpoint.states
     _restore(evolutions, states)
     try:
@@ -171,10 +175,10 @@ def _restore(evolutions: Sequence[Evolution], states: Sequence[EvolutionState] |
 def _close_generation(
     evolutions: Sequence[Evolution], seeds: int, evaluator: Evaluator, watch: ProgressListener | None
 ) -> None:
-    """Evaluate the next generation of every run.
+    """Breed and evaluate the next generation of every evolution.
 
-    A fold is bred while workers evaluate those before it. While code is compiled, the first run comes first:
-    the others have long to wait.
+    Later folds are bred while workers evaluate earlier ones. While numba code is still being compiled, the
+    first evolution is evaluated alone, so that a first fitness can be shown early.
     """
     first = evolutions[0]
     generation = first.generation + 1
@@ -201,47 +205,53 @@ LEARNED: Final = "learned"
 
 
 Table = dict[str, dict[str, dict[str, float]]]
-"""Score function -> part -> metric -> mean over the scored cycles."""
+"""Score function -> split (one of `SPLITS`) -> metric -> mean over the scored cycles."""
 
 
 class FrontMember(NamedTuple):
-    """A function of a front."""
+    """Function of a Pareto front of two objectives, with its metrics."""
 
     text: str
     run: int
-    """Number of its run; `NAMED_RUN` for a named function."""
+    """Number of its evolution run in the fold; `NAMED_RUN` for a named function."""
     taken: bool
+    """Whether it is the function that was selected."""
     values: dict[str, dict[str, float]]
+    """Split (one of `SPLITS`) -> metric -> mean over the scored cycles."""
 
 
 class Fold(NamedTuple):
-    """Result on one fold."""
+    """Function learned on one fold of the cross-validation, and the comparison with others."""
 
     text: str
     run: int
-    """Number of its run; `NAMED_RUN` for a named function."""
+    """Number of its evolution run in the fold; `NAMED_RUN` for a named function."""
     selected: float
+    """Value of the function under the selection rule."""
     table: Table
-    """`LEARNED`, every named score function and `metrics.ORACLE`."""
+    """Metrics of the learned function (key `LEARNED`) and of those that `others` lists."""
     front: tuple[FrontMember, ...] = ()
-    """All functions of the front, the learned one included; empty for one objective."""
+    """All functions of the Pareto front, the learned one included; empty for one objective."""
     leads: tuple[float, ...] = ()
-    """Fitness less that of the function in use, in each scored cycle of the test; empty: unknown."""
+    """Fitness less that of `Choices.in_use`, in each scored cycle of the test split.
+
+    Empty if the test split cannot replay the function in use.
+    """
 
 
 @dataclass(frozen=True)
 class Learned:
-    """Result of learning."""
+    """Result of learning: the function of each fold, the best of them, and the cost."""
 
     folds: list[Fold]
     best: Fold
-    """Fold whose function is written: the highest value under the selection rule."""
+    """Fold with the highest `Fold.selected`; its function goes into the score file."""
     generations: int
-    """Generations that every run completed."""
+    """Generations that every evolution run completed."""
     complete: bool
     """False: stopped by the user before the last generation."""
     replays: int
-    """Replayed individuals, those of the selection included."""
+    """Individuals replayed, in evolution and in the selection."""
     replay_s: float
     """Processor time of scoring and replaying in all workers, in seconds."""
 
@@ -256,13 +266,13 @@ def learn(
     watch: ProgressListener | None = None,
     allow: Allow | None = None,
 ) -> Learned:
-    """Score functions learned from `history`.
+    """Learn a score function on each fold of `history`, by evolution and selection.
 
-    ``folds``: result of `prepare_splits`, if it was called before. ``checkpoint``: written after every
-    generation; learning goes on from its states. ``allow``: see `training.evolution.selection.pick`.
+    ``folds``: result of `prepare_splits`, if it was called before. ``checkpoint``: saved after every
+    generation; learning goes on from the states in it. ``allow``: see `training.evolution.selection.pick`.
 
-    After a KeyboardInterrupt the function is selected from the completed generations; without any it passes
-    on. Raises HistoryError or LearningError as `prepare_splits` does.
+    After a KeyboardInterrupt the function is selected from the completed generations; without any the
+    KeyboardInterrupt is raised. Raises HistoryError or LearningError as `prepare_splits` does.
     """
     (learned,) = learn_by_rules(
         history, [choices], parallel, folds=folds, checkpoint=checkpoint, watch=watch, allow=allow
@@ -280,9 +290,9 @@ def learn_by_rules(
     watch: ProgressListener | None = None,
     allow: Allow | None = None,
 ) -> list[Learned]:
-    """`learn` by several selection rules, for which evolution goes on once.
+    """Evolve once, then select by several rules: as `learn`, with one result for each of `choices`.
 
-    ``choices``: at least one, alike in all but the rule.
+    ``choices``: at least one, alike in all but the selection rule and `Choices.prefer`.
     """
     first = choices[0]
     folds = prepare_splits(history, first) if folds is None else folds
@@ -357,9 +367,10 @@ def _front(
 
 
 def others(choices: Choices, prepared: PreparedHistory) -> dict[str, str]:
-    """Functions that a learned one is compared with, that in use first: name -> score argument.
+    """Functions to compare a learned one with, `Choices.in_use` first: name -> the same text.
 
-    Left out are those that the history cannot replay.
+    The text is a score argument, as `training.replaying.replay.load` takes it. Functions that the history
+    `prepared` cannot replay are left out.
     """
     names = choices.parameters.terminals
     of_related = named_functions(names) if uses_related_pages(names) else ()
@@ -368,11 +379,11 @@ def others(choices: Choices, prepared: PreparedHistory) -> dict[str, str]:
 
 
 def compare(split: PreparedSplit, functions: Mapping[str, str], choices: Choices) -> Table:
-    """Means of score functions on every split.
+    """Replay `functions` on the three splits of a fold, and return the mean of every metric.
 
-    ``functions``: name -> score argument, see `training.replaying.replay.load`; a named function is replayed
-    under its own policy. Results are cached by split: an experiment compares the same functions again and
-    again.
+    ``functions``: name -> score argument, see `training.replaying.replay.load`; for the policy see
+    `policy_under`. The means are cached in `PreparedHistory.means` of each split: an experiment compares the
+    same functions again and again.
     """
     fitness = load_fitness(choices.fitness)
     names = tuple(dict.fromkeys((*metrics.METRICS, *fitness.metrics)))
@@ -394,7 +405,10 @@ def compare(split: PreparedSplit, functions: Mapping[str, str], choices: Choices
 
 
 def policy_under(text: str, choices: Choices) -> str:
-    """Policy under which a score argument is replayed: its own, or that of the choices."""
+    """Policy under which the score argument `text` is replayed.
+
+    That of the named function, where it has one and `Choices.named_policies` is set, else `Choices.policy`.
+    """
     loaded = None if text == metrics.ORACLE else load(text, choices.clock)
     own_policy = loaded.policy if isinstance(loaded, ScoreFunction) and choices.named_policies else None
     return own_policy or choices.policy

@@ -30,23 +30,23 @@ def versions_of(*packages: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class ScoreFile:
-    """Score file: a learned score function with its values, choices and history."""
+    """Content of a score file: a learned score function with its metrics, choices and history."""
 
     expression: Expression
     clock: Clock
     fitness: str
     values: Mapping[str, Mapping[str, float]]
-    """Part (`SPLITS`) -> metric -> mean over its scored cycles."""
+    """Split (one of `SPLITS`) -> metric -> mean over its scored cycles."""
     selection: str
     seed: int
     history: ChangeHistory
     """History that the function was learned from."""
     parameters: Mapping[str, object]
-    """As plain JSON types."""
+    """Everything that the learning run depended on, as plain JSON types."""
     policy: str = DEFAULT
-    """Policy that it was learned for."""
+    """Text of the policy that the function was learned for."""
     name: str = ""
-    """Name of a named function."""
+    """Name, where the function is one of `scrapy_gp4c.scoring.named.NAMED`."""
 
     def to_json(self) -> Json:
         history = self.history
@@ -78,7 +78,7 @@ class ScoreFile:
 
 
 def front_of(path: Path) -> Path:
-    """Directory of the front of the score file at `path`."""
+    """Directory of the score files of a Pareto front, beside the score file `path`: its name + ``.front``."""
     return path.with_name(f"{path.name}.front")
 
 
@@ -89,9 +89,10 @@ def write_front(
     history: ChangeHistory,
     extra_parameters: Mapping[str, object],
 ) -> None:
-    """Write a score file for each function of the front: ``01.json`` (most changes), ``02.json``, ...
+    """Write a score file for each function of the Pareto front: ``01.json``, ``02.json``, ...
 
-    Score files of an earlier front there are removed. Raises LearningError when a file cannot be written.
+    The first one is best in the fitness, the last in freshness. Score files of an earlier front in
+    `directory` are removed. Raises LearningError when a file cannot be written.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -114,9 +115,10 @@ def write_score(
     history: ChangeHistory,
     extra_parameters: Mapping[str, object],
 ) -> None:
-    """Write a learned function; ``extra_parameters``: parameters besides the `identity` of the run.
+    """Write the score file of the learned function `text`.
 
-    Raises LearningError when the file cannot be written.
+    ``values``: split -> metric -> mean, for finite means only; ``extra_parameters``: parameters to write
+    besides the `identity` of the learning run. Raises LearningError when the file cannot be written.
     """
     ScoreFile(
         named_expression(text),
@@ -136,9 +138,9 @@ def write_score(
 
 
 ShowProgress = Callable[[Choices, int, int], AbstractContextManager[ProgressListener]]
-"""``shown(choices, folds, generations done before)``: listener for as long as learning goes on."""
+"""Function ``(choices, number of folds, generations done before)``: context with a listener to progress."""
 StartWorkers = Callable[[], AbstractContextManager[Workers]]
-"""Starts workers, see `training.evolution.workers.workers`."""
+"""Function that starts workers, see `training.evolution.workers.workers`; a context."""
 
 
 def learn_to_file(
@@ -151,9 +153,10 @@ def learn_to_file(
     working: StartWorkers,
     shown: ShowProgress,
 ) -> Learned:
-    """Learn from `history` and write the score file (and front); after Ctrl-C too.
+    """Learn from `history` and write the score file `output`, and the front's; after Ctrl-C too.
 
-    ``checkpoint``: directory for the state of the run, removed when it is complete. Raises HistoryError or
+    ``checkpoint``: directory for the state of the learning run, removed when it is complete; ``resume``:
+    whether to continue from it; ``working`` starts workers; ``shown`` shows progress. Raises HistoryError or
     LearningError as `training.evolution.learning.learn` and `Checkpoint.open` do; KeyboardInterrupt if
     nothing was learned yet.
     """
@@ -167,7 +170,7 @@ def learn_to_file(
         except UndecidedError:
             state.remove()
             raise
-    # The result must reach the disk even if Ctrl-C is pressed again.
+    # Ctrl-C is ignored from here on, so that the score file is written whole.
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         extra_parameters: dict[str, object] = {"generations_done": learned.generations}

@@ -1,4 +1,4 @@
-"""Rules that select one of the best individuals: Best, Sum_sigma, Avg_sigma and guarded Best.
+"""Rules that select one of evolution's best individuals: Best, Sum_sigma, Avg_sigma and guarded Best.
 
 Santos et al. 2014, section 4.2.3 and thesis 3.5, after de Almeida et al. 2007. With T and V an individual's
 mean values over the training and the validation cycles, and sigma the (population) standard deviation of its
@@ -8,9 +8,10 @@ values over all of these cycles:
 * ``sum``: T + V - sigma
 * ``avg``: (T + V) / 2 - sigma
 
-Ours, ``guarded``: `default`, or `freshness` where that is the fitness, unless `promotion_test` finds a
-function that is surely better and whose freshness is not below the default's. Each is judged under its own
-policy. Where training forgets changes, T is the mean over several draws of them.
+Ours, ``guarded``: the named function `default`, or `freshness` where that is the fitness, unless
+`promotion_test` finds a function that is significantly better and whose freshness is not below the default's.
+A named function is replayed under its own policy. Where changes are taken out of training at random
+(`Choices.forget`), T is the mean over several draws.
 
 The promotion test is a jackknife over groups of sites: a named function was chosen over many histories
 (docs/choosing.md), evolution has seen one, and sites differ far more than the cycles of a site do. The lead
@@ -40,16 +41,18 @@ from training.replaying.prepared import PreparedHistory
 Values = npt.NDArray[np.float64]
 
 GROUPS: Final = 6
-"""Groups of sites that a split is replayed without, one at a time; at most as many as it has sites."""
+"""Number of groups of sites that a split is replayed without, one at a time; fewer for fewer sites."""
 FINALISTS: Final = 12
-"""Candidates with the largest leads, whose standard errors are computed."""
+"""Number of candidates whose standard errors are computed: those with the largest leads."""
 ERRORS: Final = 4.0
 """Standard errors that a lead must exceed: with 5 degrees of freedom chance alone gives one of `FINALISTS`
 such a lead in 6 cases of 100."""
 
 LeaveOneOutMeans = Callable[[Sequence[int]], Sequence[Values]]
-"""Means of some candidates in training and in validation: float64 ``[groups, candidates]`` each, a row for
-each group of sites that is left out."""
+"""Function of candidates' indices, which replays them without one group of sites after the other.
+
+Returns their mean values in training and in validation, float64 ``[groups, candidates]`` each.
+"""
 
 
 def promotion_test(
@@ -57,10 +60,11 @@ def promotion_test(
     recommended: int,
     leave_one_out_means: LeaveOneOutMeans | None = None,
 ) -> int:
-    """Index of the candidate that is most surely better than the recommended one, else of that one.
+    """Index of the candidate most significantly better than the recommended one; if none, of that one.
 
-    ``candidates``: values per cycle of training and validation, higher is better; ``leave_one_out_means``:
-    means without groups of sites, None: splits are of pages.
+    ``candidates``: values per cycle in training and in validation, higher is better; ``recommended``: index;
+    ``leave_one_out_means``: None where splits are not of whole sites, so that the standard error is that of
+    the mean over cycles.
     """
     split = [np.array(values) for values in zip(*candidates, strict=True)]
     leads = [values - values[recommended] for values in split]
@@ -81,9 +85,9 @@ def promotion_test(
 
 
 def jackknife(leads: Values) -> Values:
-    """Jackknife variance of a lead from the leads that leave one group out: ``[groups, candidates]``.
+    """Delete-a-group jackknife variance of each candidate's lead, ``[candidates]``.
 
-    Infinite for a single group.
+    ``leads``: leads without one group each, ``[groups, candidates]``. Infinite for a single group.
     """
     groups = len(leads)
     if groups < 2:
@@ -104,12 +108,16 @@ SELECTIONS: Final[dict[str, Callable[[Values, Values], float]]] = {
         float(np.mean(training) + np.mean(validation)) / 2 - _sigma(training, validation)
     ),
 }
-"""Rules of the papers -> ``rule(training, validation)``; both float64 ``[cycles]``, higher is better; so is
-the result: the mean over the training cycles (``best``), or the sum (``sum``) or mean (``avg``) of both
-means, less the standard deviation over all cycles."""
+"""Selection rules of the papers -> ``rule(training, validation)``, the value by which a function is selected.
+
+Both arguments are float64 ``[cycles]``; higher is better, for the result too: the mean over the training
+cycles (``best``), or the sum (``sum``) or mean (``avg``) of both means, less the standard deviation over all
+cycles.
+"""
 GUARDED: Final = "guarded"
 RULES: Final = (*SELECTIONS, GUARDED)
 NAMED_RUN: Final = -1
+"""In place of the number of an evolution run: the function is a named one, not evolved."""
 
 
 def select(candidates: Sequence[tuple[Values, Values]], rule: str) -> int:
@@ -118,17 +126,17 @@ def select(candidates: Sequence[tuple[Values, Values]], rule: str) -> int:
 
 
 Pairs = list[tuple[Values, Values]]
-"""Values per cycle of training and validation."""
+"""For each of several functions, its values per cycle in training and in validation."""
 
 Allow = Callable[[Sequence[str]], Collection[str]]
-"""Picks the texts among which the selection rule decides."""
+"""Function that returns, of the texts it is called with, those that the selection rule may choose."""
 
 
 class SelectionGoal(NamedTuple):
     """Goal of a selection: fitness, rule, policy and the named functions that compete."""
 
     fitness: str
-    """As for `training.evolution.workers.load_measure`."""
+    """Name of the measure to maximize, or two names: see `training.evolution.workers.load_measure`."""
     clock: Clock
     rule: str
     """One of `RULES`."""
@@ -136,15 +144,18 @@ class SelectionGoal(NamedTuple):
     named: tuple[str, ...] = ()
     """Names of functions that compete with those that evolved."""
     named_policies: bool = True
-    """Whether a named function is judged under the policy that belongs to it, if there is one."""
+    """Whether a named function is replayed under the policy that belongs to it, if there is one."""
 
     def policy_of(self, text: str) -> str:
-        """Policy under which a function is judged, and for which it is written."""
+        """Policy under which the function `text` is replayed, and which its score file names."""
         row = NAMED.get(text) if self.named_policies else None
         return row.policy if row and row.policy else self.policy
 
     def values(self, prepared: PreparedHistory, texts: Sequence[str]) -> list[Values]:
-        """Fitness per scored cycle of every text: ``[cycles]``, of a pair ``[2, cycles]``."""
+        """Replay the functions `texts`, and return each one's fitness per scored cycle.
+
+        Arrays are ``[cycles]``, or ``[2, cycles]`` where `fitness` is a pair.
+        """
         measure, known = load_measure(self.fitness), dict[str, Values]()
         for policy, group in self.by_policy(texts).items():
             values = values_of_all(prepared, group, measure, self.clock, policy)
@@ -158,7 +169,10 @@ class SelectionGoal(NamedTuple):
         return groups
 
     def leave_one_out(self, split: PreparedSplit, texts: Sequence[str], objective: int = 0) -> list[Values]:
-        """Means of one objective without groups of sites: `training.evolution.selection.LeaveOneOutMeans`."""
+        """Replay `texts` without one group of sites after the other, and return means of one objective.
+
+        Two arrays, for training and validation, ``[groups, texts]`` each; `split.leave_one_out` must be set.
+        """
         assert split.leave_one_out is not None
         return [
             np.array(
@@ -172,10 +186,10 @@ class SelectionGoal(NamedTuple):
 
 
 class SelectedFunction(NamedTuple):
-    """Function that was selected from the runs of a fold."""
+    """Function that was selected on a fold, simplified."""
 
     text: str
-    """Simplified as far as it stays the same in training and validation."""
+    """Formula, simplified as far as its fitness in all cycles of training and validation stays; or a name."""
     run: int
     """`NAMED_RUN` for a named function."""
     selected: float
@@ -183,7 +197,7 @@ class SelectedFunction(NamedTuple):
 
 
 class UnsimplifiedSelection(NamedTuple):
-    """Function that a rule picked, before it is shortened."""
+    """Function that a selection rule picked, before it is simplified; ``pair``: its values per cycle."""
 
     text: str
     pair: tuple[Values, Values]
@@ -198,10 +212,11 @@ def pick(
     values: Callable[[list[str]], Pairs],
     allow: Allow | None = None,
 ) -> UnsimplifiedSelection:
-    """Choice of one of the best individuals of the runs of a fold, or of a named function.
+    """Pick one function of a fold by the rule `goal.rule`: a best individual or a named function.
 
-    ``values``: fitness per cycle of texts in training and validation; ``allow`` leaves out texts, unless it
-    would leave out all. Raises LearningError if no individual has a value.
+    ``best_of_runs``: best individuals of each evolution run; ``values`` returns the fitness per cycle of
+    texts in training and validation; ``allow`` returns the texts that may be picked, and is ignored if it
+    allows none. Raises LearningError if no individual has a value.
     """
     candidates = candidates_of(best_of_runs, goal, values)
     if not candidates:
@@ -212,7 +227,7 @@ def pick(
     if allow is not None:
         allowed = allow([one.text for one, _ in candidates])
         candidates = [candidate for candidate in candidates if candidate[0].text in allowed] or candidates
-    if goal.rule == "best":  # looks at training alone, and that is known
+    if goal.rule == "best":  # decides by the mean in training alone, by which candidates are sorted
         candidates = candidates[:1]
     texts = [one.text for one, _ in candidates]
     pairs = values(texts)
@@ -234,13 +249,17 @@ def pick(
 
 
 def objective_row(pair: tuple[Values, Values], row: int = 0) -> tuple[Values, Values]:
-    """Values of one objective in training and validation, ``[cycles]`` each."""
+    """Values of the objective `row` in training and validation, ``[cycles]`` each.
+
+    ``pair``: values in training and validation, ``[cycles]`` each for one objective or ``[2, cycles]`` for
+    two.
+    """
     training, validation = pair
     return np.atleast_2d(training)[row], np.atleast_2d(validation)[row]
 
 
 def refuse_equal(pairs: Pairs, texts: Sequence[str]) -> None:
-    """Raise UndecidedError if several candidates have the same values in every cycle."""
+    """Raise UndecidedError if all candidates, two or more, have the same values in every cycle."""
     first = pairs[0]
     if len(texts) > 1 and all(np.array_equal(np.hstack(pair), np.hstack(first)) for pair in pairs):
         raise UndecidedError(
@@ -250,7 +269,11 @@ def refuse_equal(pairs: Pairs, texts: Sequence[str]) -> None:
 
 
 def as_fresh_as_default(pairs: Pairs, texts: Sequence[str]) -> Sequence[int]:
-    """Indices of the candidates whose mean freshness, the second row, is not below the default's."""
+    """Indices of the candidates whose freshness is not below that of the named function `DEFAULT`.
+
+    Freshness is the second objective (its means in training and validation are summed); all indices, where
+    `pairs` have one objective or `DEFAULT` is not among the candidates.
+    """
     if DEFAULT not in texts or len(np.atleast_2d(pairs[0][0])) < 2:
         return range(len(texts))
     freshness = np.array([[split[1].mean() for split in pair] for pair in pairs]).sum(axis=1)
@@ -260,17 +283,18 @@ def as_fresh_as_default(pairs: Pairs, texts: Sequence[str]) -> Sequence[int]:
 def named_or_better(
     pairs: Pairs, texts: Sequence[str], goal: SelectionGoal, split: PreparedSplit, objective: int = 0
 ) -> int:
-    """Index of the function that rules chose for an objective, or of one that is surely better than it.
+    """Index of the named function recommended for an objective, or of one significantly better than it.
 
-    That is `freshness` for freshness, else the default. ``pairs``: of that objective, a pair for each text;
-    of texts without such a function the best named one is taken, else the best.
+    Recommended are `freshness` for freshness, else the default; where neither is in `texts`, the best named
+    function, else the best. ``pairs``: for each text, the values of that objective in training and
+    validation. See `promotion_test`.
     """
 
     def leave_one_out_means(rows: Sequence[int]) -> list[Values]:
         return goal.leave_one_out(split, [texts[row] for row in rows], objective)
 
     means = np.array([training.mean() + validation.mean() for training, validation in pairs])
-    # Rules chose these over many histories. The best named function on a few pages is one by chance.
+    # These two were chosen over many histories. Which named function is best on a few pages is chance.
     metric = goal.fitness.split(",")[objective]
     chosen_by_rules = [text for text in ("freshness", DEFAULT) if text in (metric, DEFAULT) and text in texts]
     named = [index for index, text in enumerate(texts) if text in goal.named]
@@ -288,7 +312,10 @@ def candidates_of(
     goal: SelectionGoal,
     values: Callable[[list[str]], Pairs],
 ) -> list[tuple[BestIndividual, int]]:
-    """Best individuals and named functions, each with the number of its run, the best in training first."""
+    """Best individuals and named functions, each with its evolution run's number, the best in training first.
+
+    Those without a value (NaN) are left out; named functions have `NAMED_RUN`.
+    """
     candidates_found = [(one, run) for run, best_of_run in enumerate(best_of_runs) for one in best_of_run]
     if candidates_found and goal.named:
         for text, (training, _) in zip(goal.named, values(list(goal.named)), strict=True):
@@ -305,7 +332,10 @@ def candidates_of(
 def over_draws(
     pairs: Pairs, texts: Sequence[str], goal: SelectionGoal, draws: Sequence[PreparedHistory]
 ) -> Pairs:
-    """The pairs with the training values averaged over other draws of the training split."""
+    """Pairs with training values averaged over the training split and `draws`, further copies of it.
+
+    See `PreparedSplit.draws`; validation values stay as in `pairs`.
+    """
     training = np.mean(
         [[training for training, _ in pairs], *(goal.values(draw, texts) for draw in draws)], axis=0
     )
@@ -313,15 +343,17 @@ def over_draws(
 
 
 class FoldPick(NamedTuple):
+    """Function picked on a fold, and the goal by which it was."""
+
     fold: int
     picked: UnsimplifiedSelection
     goal: SelectionGoal
 
 
 class FoldValues:
-    """Values of functions in the folds, each replayed once on the workers, whichever rule asks.
+    """Cache of functions' values in the folds, so that each is replayed once for all selection rules.
 
-    The evaluator has the training sets of all folds, then their validation sets.
+    ``evaluator``: has the training sets of all folds, then their validation sets.
     """
 
     def __init__(self, evaluator: Evaluator, folds: int) -> None:
@@ -330,7 +362,7 @@ class FoldValues:
         self._known: dict[tuple[int, str, str], tuple[Values, Values]] = {}
 
     def pairs(self, fold: int, goal: SelectionGoal, texts: Sequence[str]) -> Pairs:
-        """Values per cycle of the texts in a fold, in order."""
+        """Values per cycle of every text in training and validation of the fold `fold`, in order."""
         numbers = fold, self._folds + fold
         new = [text for text in texts if (fold, goal.fitness, text) not in self._known]
         for policy, group in goal.by_policy(new).items():
@@ -342,9 +374,10 @@ class FoldValues:
         return [self._known[fold, goal.fitness, text] for text in texts]
 
     def chosen(self, picks: Sequence[FoldPick]) -> list[SelectedFunction]:
-        """Picks, simplified without changing their fitness in any cycle of training and validation.
+        """Simplify the picked functions as far as their fitness in every training and validation cycle stays.
 
-        All are simplified side by side, so that every worker has something to do.
+        Named functions stay as they are. All are simplified at the same time, so that every worker has
+        something to do.
         """
         evolved = {
             (pick.fold, pick.goal.fitness, pick.picked.text): pick

@@ -3,9 +3,9 @@
 The fitness of an individual is the mean over the scored cycles of the training set (Santos et al. 2014,
 section 4.2.2). Higher is better for every measure: a metric that is to be small counts negative.
 
-Trees travel as programs beside their text, which takes longer to read. A training set travels only to workers
-that lack it: a task names it by its digest, and is sent again with the set where it is missing. So a worker
-may be replaced by another one at any time.
+Score functions are sent to workers as parsed expressions, as parsing their texts takes longer. A training set
+is sent only to workers that lack it: a task names it by its digest, and is sent again with the set where it
+is missing. So a worker may be replaced by another one at any time.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ from training.replaying.replay import ReplayResult, run_all
 
 
 class JackknifeParts(NamedTuple):
-    """Splits without one group of sites after the other, for the jackknife of `promotion_test`."""
+    """Copies of a fold's splits, each without one group of sites, for the jackknife of `promotion_test`."""
 
     training: tuple[PreparedHistory, ...]
     validation: tuple[PreparedHistory, ...]
@@ -68,10 +68,12 @@ class PreparedSplit(NamedTuple):
     validation: PreparedHistory
     test: PreparedHistory
     draws: tuple[PreparedHistory, ...] = ()
-    """The training split as other draws of `training.evolution.choices.forgetful` leave it, for the rule
-    ``guarded``."""
+    """Further copies of the training split, each without another random share of its changes.
+
+    Made by `training.evolution.choices.forgetful`, for the selection rule ``guarded``.
+    """
     leave_one_out: JackknifeParts | None = None
-    """For the rule ``guarded``, where splits are of whole sites."""
+    """Copies without groups of sites, for the selection rule ``guarded``; None where splits are of pages."""
 
 
 if TYPE_CHECKING:
@@ -81,13 +83,13 @@ Values = npt.NDArray[np.float64]
 
 
 class Fitness(NamedTuple):
-    """Measure that evolution maximizes."""
+    """Measure that evolution maximizes: a metric of replays, or a function of the user (``custom``)."""
 
     name: str
     metrics: tuple[str, ...]
-    """Metrics that the replay must compute for it."""
+    """Names of the metrics that the replay must compute for it."""
     sign: float
-    """-1 for a metric that is to be small: the fitness is the metric times the sign."""
+    """Factor of the metric in the fitness: -1 where smaller is better."""
     custom: Callable[[ReplayResult], npt.ArrayLike] | None = None
 
     def values(self, result: ReplayResult) -> Values:
@@ -112,10 +114,10 @@ class Fitness(NamedTuple):
 
 @lru_cache
 def load_fitness(name: str) -> Fitness:
-    """Fitness by name: a metric of `MEASURES` or the dotted path of a function.
+    """Load the fitness `name`: a metric of `MEASURES`, `IMPACT`, or the dotted path of a function.
 
     The function takes a `ReplayResult` with every metric and returns one number per scored cycle, higher is
-    better. Raises LearningError for anything else.
+    better. Raises LearningError for any other name.
     """
     if name in MEASURES or name == IMPACT:
         return Fitness(name, (name,), MEASURES.get(name, 1.0))
@@ -129,7 +131,7 @@ def load_fitness(name: str) -> Fitness:
 
 
 class FitnessPair(NamedTuple):
-    """Two measures that evolution maximizes at once; their values are two rows."""
+    """Two measures that evolution maximizes at once, used in place of one `Fitness`."""
 
     first: Fitness
     second: Fitness
@@ -139,12 +141,18 @@ class FitnessPair(NamedTuple):
         return tuple(dict.fromkeys((*self.first.metrics, *self.second.metrics)))
 
     def values(self, result: ReplayResult) -> Values:
-        """Both per scored cycle, float64 ``[2, scored cycles]``; errors as those of `Fitness.values`."""
+        """Both measures per scored cycle, float64 ``[2, scored cycles]``.
+
+        Raises LearningError as `Fitness.values` does.
+        """
         return np.array([self.first.values(result), self.second.values(result)])
 
 
 def load_measure(text: str) -> Fitness | FitnessPair:
-    """Fitness of a name, or a pair of two names with a comma between; errors as `load_fitness`."""
+    """Load one fitness, or a `FitnessPair` for two names with a comma between (``ndcg,freshness``).
+
+    Raises LearningError as `load_fitness` does.
+    """
     first, comma, second = text.partition(",")
     return FitnessPair(load_fitness(first), load_fitness(second)) if comma else load_fitness(first)
 
@@ -156,7 +164,10 @@ def values_of_all(
     clock: Clock,
     policy: str = TOP_K.text,
 ) -> list[Values]:
-    """Fitness per scored cycle of every text, in order; replayed together."""
+    """Replay the score functions `texts` together, and return the fitness per scored cycle of each, in order.
+
+    Arrays are ``[scored cycles]``, or ``[2, scored cycles]`` for a pair.
+    """
     functions = [of_expression(named_expression(text), text, clock) for text in texts]
     return [
         fitness.values(result)
@@ -165,9 +176,9 @@ def values_of_all(
 
 
 class TextFitness:
-    """Evaluator of score expressions on one training set.
+    """Evaluator of score expressions on one prepared history, with its caches, within one worker.
 
-    ``replays``: functions evaluated so far; ``replay_s``: processor time of scoring the states and replaying.
+    ``replays``: number of functions evaluated so far; ``replay_s``: processor seconds that this took.
     """
 
     def __init__(
@@ -191,10 +202,11 @@ class TextFitness:
         return {text: _outcome(values) for text, values in self.values(functions, compiled).items()}
 
     def values(self, functions: Mapping[str, Expression], compiled: Path | None = None) -> dict[str, Values]:
-        """Fitness per scored cycle of every function, by text.
+        """Replay `functions` (text -> expression); return text -> fitness per scored cycle.
 
-        ``compiled``: a file that is there once the code is compiled, see `training.evolution.learning`;
-        until then functions are replayed one by one, without compiled loops.
+        ``compiled``: path of a file that appears once the numba code is compiled, see
+        `training.evolution.learning.compiled_beside`; until then functions are replayed one by one, by the
+        dense engine. None: do not wait.
         """
         loaded = [of_expression(expression, text, self._clock) for text, expression in functions.items()]
         start = time.thread_time()
@@ -227,9 +239,9 @@ Call = Callable[[], Any]
 
 BACKENDS: Final = ("processes", "dask")
 MAX_TEXTS: Final = 640
-"""Texts of a task, at most: the more are replayed together, the more they share."""
+"""Largest number of functions in a task: the more are replayed together, the more computation they share."""
 MIN_TEXTS: Final = 20
-"""Texts for which another worker is worth a task."""
+"""Number of functions from which on a further task, for another worker, is worth its overhead."""
 MAX_FITNESSES: Final = 16
 """Training and validation sets that a worker keeps: those of a run of five folds, and some to spare."""
 DASK_WAIT_S: Final = 10
@@ -238,7 +250,7 @@ CPU_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 
 
 class Workers:
-    """Executor, the number of calls that it does at a time, and its errors in plain words."""
+    """Executor for calls in parallel, with their number at a time (``n_jobs``) and errors in plain words."""
 
     def __init__(
         self,
@@ -248,7 +260,7 @@ class Workers:
         abandon: Callable[[], object] = lambda: None,
         lost: tuple[type[BaseException], ...] = (BrokenExecutor,),
     ) -> None:
-        """``abandon`` ends the calls under way; ``lost``: errors of `executor` when its workers die."""
+        """``abandon`` ends the running calls; ``lost``: errors that `executor` raises when workers die."""
         self.n_jobs = n_jobs
         self._executor = executor
         self._abandon = abandon
@@ -257,10 +269,11 @@ class Workers:
     def results(
         self, calls: Iterable[Call], retry: Callable[[Any], Call | None] = lambda result: None
     ) -> Iterator[Any]:
-        """Results of calls, in the order in which they are done; raises what a call raises.
+        """Do `calls` on the workers, and yield results in the order in which they are done.
 
-        ``calls`` is consumed while workers begin. ``retry``: the call that takes the place of a result, or
-        None. Raises LearningError when workers die.
+        ``calls`` is consumed while workers already compute. ``retry(result)`` returns a call whose result is
+        to be yielded in place of this one, or None. An error of a call is raised here; LearningError when
+        workers die.
         """
         pending: set[Future[Any]] = set()
 
@@ -292,7 +305,7 @@ class Workers:
 
 
 class SerialExecutor(Executor):
-    """Executor that does each call in this process, when it is submitted."""
+    """Executor that does each call at once in this process, when it is submitted."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -302,11 +315,11 @@ class SerialExecutor(Executor):
 
 @contextmanager
 def workers(jobs: int = 1, backend: str = "processes", scheduler: str | None = None) -> Iterator[Workers]:
-    """Workers for an `Evaluator`.
+    """Context with `Workers`, as an `Evaluator` needs them, which are stopped at its end.
 
-    ``jobs``: processes, 1: this one, -1: one per processor. ``backend``: ``processes`` of this machine, or
-    ``dask`` with ``scheduler``, the address of a cluster's scheduler. Raises LearningError when the backend
-    or the cluster is not there.
+    ``jobs``: number of processes; 1: none but this one; -1: one per processor. ``backend``: ``processes`` of
+    this machine, or ``dask`` with ``scheduler``, the address of a cluster's scheduler. Raises LearningError
+    when the backend is unknown or not installed, or the cluster cannot be reached.
     """
     if jobs == 0:
         raise LearningError(
@@ -328,7 +341,7 @@ def workers(jobs: int = 1, backend: str = "processes", scheduler: str | None = N
 
 
 def processors() -> int:
-    """Processors that this process may use, a quota of its container included."""
+    """Number of processors that this process may use, by its affinity and its container's quota."""
     affinity = getattr(os, "sched_getaffinity", None)
     count = len(affinity(0)) if affinity else os.cpu_count() or 1
     try:
@@ -339,7 +352,7 @@ def processors() -> int:
 
 
 class _Processes(ProcessPoolExecutor):
-    """Processes that do not import the script that learns, which would take them a second each."""
+    """Process pool whose processes do not import the main script, which would take each a second."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
         script = sys.modules["__main__"]
@@ -367,12 +380,12 @@ def _processes(n_jobs: int) -> Iterator[Workers]:
 
 
 def _begin_process(lifeline: Connection) -> None:
-    """Start a worker, which leaves Ctrl-C to the parent and ends when the parent's end of `lifeline` closes.
+    """Initialise a worker process: it ignores Ctrl-C, and ends when the parent's end of `lifeline` closes.
 
-    The kernel closes it when the parent is killed, too; workers would wait forever then, for a lock.
+    The kernel closes that end also when the parent is killed; workers would wait for a lock forever then.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.set_threshold(100_000, 50, 50)  # outcomes stay, and collections would look through all of them
+    gc.set_threshold(100_000, 50, 50)  # the caches stay, and collections would look through all of them
 
     def end_with_parent() -> None:
         with contextlib.suppress(EOFError, OSError):
@@ -413,7 +426,12 @@ def _dask_client(scheduler: str | None) -> Any:
         ) from error
     try:
         return distributed.Client(scheduler, timeout="10s")
-    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two: certificates, or none
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        RuntimeError,
+    ) as error:  # the last two: missing or unusable TLS certificates
         reason = str(error).strip().removesuffix(".")
         raise LearningError(
             f"no Dask scheduler answers at {scheduler!r}: {reason}. Expected the address that the scheduler "
@@ -423,7 +441,7 @@ def _dask_client(scheduler: str | None) -> Any:
 
 
 class EvaluationKey(NamedTuple):
-    """All that an evaluation depends on besides the text."""
+    """All that an evaluation depends on besides the function's text; ``digest``: of the pickled history."""
 
     digest: str
     fitness: str
@@ -432,17 +450,18 @@ class EvaluationKey(NamedTuple):
 
 
 class EvaluationTask(NamedTuple):
-    """Functions to evaluate on one training set."""
+    """Functions that a worker is to evaluate on one training set."""
 
     number: int
+    """Index of the training set in the `Evaluator`."""
     key: EvaluationKey
     functions: dict[str, Expression]
     per_cycle: bool
     """Whether to answer with the values per cycle instead of outcomes."""
     payload: bytes | None = None
-    """The training set; None: the worker should have it."""
+    """The pickled training set; None: the worker should have it."""
     compiled: Path | None = None
-    """File that is there once the code is compiled; None: no need to look."""
+    """Path of a file that appears once the numba code is compiled; None: it is, or is not waited for."""
 
 
 class EvaluationResult(NamedTuple):
@@ -450,18 +469,18 @@ class EvaluationResult(NamedTuple):
 
     number: int
     answers: dict[str, Outcome] | dict[str, Values] | None
-    """By text; None: the worker lacks the training set."""
+    """Text -> outcome or values per cycle; None: the worker lacks the training set."""
     replays: int = 0
     replay_s: float = 0.0
     task: EvaluationTask | None = None
-    """The task, where its training set is lacking."""
+    """The task to send again, where the worker lacks the training set; else None."""
 
 
 EvaluationRequest = tuple[int, Mapping[str, Expression]]
-"""Number of a training set, and functions to evaluate on it, by text."""
+"""Index of a training set in the `Evaluator`, and functions to evaluate on it: text -> expression."""
 
 _FITNESSES: Final[dict[EvaluationKey, TextFitness]] = {}
-"""Training sets of this process."""
+"""Training sets that this worker process has received, each with its caches; at most `MAX_FITNESSES`."""
 
 
 def evaluate_task(task: EvaluationTask) -> EvaluationResult:
@@ -481,9 +500,10 @@ def evaluate_task(task: EvaluationTask) -> EvaluationResult:
 
 
 class Evaluator:
-    """Outcomes of score expressions on several training sets, each text evaluated once.
+    """Evaluator of score expressions on several training sets by workers, each text once per set.
 
-    ``known``: outcomes per training set; ``replays``, ``replay_s``: sums over all results.
+    ``known``: for each training set, text -> outcome; ``replays``: number of functions replayed so far;
+    ``replay_s``: processor seconds of it in all workers.
     """
 
     def __init__(
@@ -508,7 +528,7 @@ class Evaluator:
         self.replay_s = 0.0
 
     def in_this_process(self) -> Self:
-        """Evaluator without workers, which may be in any state after Ctrl-C."""
+        """Copy of this evaluator that replays in this process: after Ctrl-C workers may be in any state."""
         alone = copy.copy(self)
         alone._workers, alone._compiled = Workers(SerialExecutor(), 1), None
         return alone
@@ -518,10 +538,10 @@ class Evaluator:
         requests: Iterable[EvaluationRequest],
         advance: Callable[[int, int], None] = lambda number, texts: None,
     ) -> None:
-        """Evaluate the texts of every request, so that `known` has them all.
+        """Evaluate the functions of every request that are not in `known` yet, and add their outcomes to it.
 
-        ``requests`` is consumed while workers evaluate. ``advance(number, texts)``: called with the number of
-        a training set and of its texts that are done, those known before included.
+        ``requests`` is consumed while workers evaluate. ``advance(number, texts)`` is called with the index
+        of a training set and how many more functions are done on it, or were known before.
         """
         for result in self._run(self._tasks(requests, advance)):
             self.known[result.number].update(result.answers)
@@ -530,9 +550,10 @@ class Evaluator:
     def values(
         self, requests: Iterable[EvaluationRequest], fitness: str = "", policy: str = ""
     ) -> list[dict[str, Values]]:
-        """Fitness per scored cycle of the functions, by training set and text.
+        """Replay the functions of every request; for each training set, text -> fitness per scored cycle.
 
-        ``fitness``, ``policy``: others than those of the evaluator; empty: its own.
+        ``fitness``, ``policy``: in place of those of the evaluator, unless empty. `known` is neither read nor
+        changed.
         """
         values: list[dict[str, Values]] = [{} for _ in self._keys]
         tasks = (
@@ -550,7 +571,7 @@ class Evaluator:
     def _tasks(
         self, requests: Iterable[EvaluationRequest], advance: Callable[[int, int], None]
     ) -> Iterator[EvaluationTask]:
-        """Tasks of the new texts, from all requests in a row for the same training set."""
+        """Tasks of the functions that are not known; consecutive requests for one training set are joined."""
         sent: set[tuple[int, str]] = set()
         for number, group in itertools.groupby(requests, lambda request: request[0]):
             waiting: list[tuple[str, Expression]] = []
@@ -577,11 +598,11 @@ class Evaluator:
 
     @property
     def is_compiling(self) -> bool:
-        """Whether code is being compiled; workers on other machines cannot look for themselves."""
+        """Whether the numba code is still being compiled: the file of `compiled_beside` is not there yet."""
         return self._compiled is not None and not self._compiled.exists()
 
     def _chunks(self, texts: Sequence[T]) -> Iterator[Sequence[T]]:
-        """Texts of tasks of about equal size, some for every worker."""
+        """`texts` cut into chunks of about equal size, one per task, enough for all workers to have some."""
         tasks = max(
             math.ceil(len(texts) / MAX_TEXTS),
             min(self._workers.n_jobs, len(texts) // MIN_TEXTS),
@@ -590,7 +611,10 @@ class Evaluator:
             yield texts[task * len(texts) // tasks : (task + 1) * len(texts) // tasks]
 
     def _run(self, tasks: Iterable[EvaluationTask]) -> Iterator[Any]:
-        """Results of tasks; a task whose worker lacks the training set is sent again with it."""
+        """Results of `tasks`, as they are done; a worker without the training set is sent it.
+
+        Adds to `replays` and `replay_s`.
+        """
 
         def with_payload(result: EvaluationResult) -> Call | None:
             if result.task is None:
