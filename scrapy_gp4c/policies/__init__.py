@@ -1,1 +1,1 @@
-"""Which pages a cycle visits, in rounds; pure."""
+"""Policies, which choose the pages that a cycle visits, in one or several rounds; no I/O."""

@@ -1,8 +1,9 @@
 """Contract of a policy, and the one driver that asks it, in a crawl and in a replay.
 
-A policy decides which pages a cycle visits, in one or several rounds: before each, it sees the candidates and
-what the cycle has found so far. Its plan is a pure function of its settings, the round and that evidence, so
-that a killed crawl and a replay come to the same. docs/code/policies.md, "The policy contract", has the rest.
+A policy decides which pages a cycle visits, in one or several rounds. Before each it sees the candidates
+(pages it may choose) and the cycle's visits so far. Its plan is a pure function of its settings, the round
+and that evidence, so that a resumed crawl and a replay come to the same plan. See docs/code/policies.md, "The
+policy contract".
 """
 
 import math
@@ -25,9 +26,10 @@ Pages = npt.NDArray[np.uint32]
 
 
 def budget_pages(budget: int | float, pages: int) -> int:
-    """Visits per cycle, k: floor(budget * pages + 1e-9) for a share (float), min(budget, pages) for a count.
+    """Return the visits per cycle: floor(budget * pages + 1e-9) for a share, min(budget, pages) for a count.
 
-    A share above 0 is at least one visit, if there is a page: 5% of 15 pages would visit none for ever.
+    A float is a share, an int a count. A share above 0 is at least one visit, if there is a page: else 5% of
+    15 pages would never visit any.
     """
     if isinstance(budget, int):
         return min(budget, pages)
@@ -36,9 +38,9 @@ def budget_pages(budget: int | float, pages: int) -> int:
 
 
 def read_budget(text: str) -> int | float:
-    """A whole number without a decimal point is a count of pages, any other number a share; so is ``5%``.
+    """Read a budget: ``50`` is a count of pages (int), ``0.05`` or ``5%`` a share (float).
 
-    Raises ValueError for a text that is no number; its caller checks the range.
+    Raises ValueError for a text that is no number; the caller checks the range.
     """
     if text.rstrip().endswith("%"):
         return float(text.rstrip()[:-1]) / 100
@@ -57,29 +59,29 @@ class PolicySettings(NamedTuple):
 
 
 class Round(NamedTuple):
-    """A round that is to be planned."""
+    """A round of a cycle that is to be planned."""
 
     cycle: int
     number: int
-    """From 0."""
+    """Number of the round in its cycle, from 0."""
     remaining: int
     """Visits that the cycle's budget has left."""
 
 
 class Block(NamedTuple):
-    """Some of the pages that a round may choose, in ascending order of their ids."""
+    """Some candidates of a round with their columns, ids ascending (of `Evidence.rows`: any pages)."""
 
     pages: Pages
     """``[rows]``."""
     state: Mapping[str, npt.NDArray[Any]]
-    """Columns by name, each ``[rows]``, made when asked for: those of `scrapy_gp4c.scoring.terminals.STATE`,
-    and columns that the round adds, `scrapy_gp4c.scoring.terminals.ROUND`."""
+    """Columns by name, each ``[rows]``, computed when read: `STATE` of `scrapy_gp4c.scoring.terminals`, and
+    its `ROUND`, which follow from the round."""
     ties_of: TiesOf
-    """Numbers of some rows: of pages of equal score, the one with the smaller number comes first."""
+    """Function from rows to tie-breaking numbers: of pages of equal score, the smaller number comes first."""
 
 
 class CycleVisits(NamedTuple):
-    """Visits of the open cycle that are over, in order of time."""
+    """Finished visits of the open cycle, in order of time."""
 
     pages: Pages
     """``[visits]``."""
@@ -90,20 +92,22 @@ class CycleVisits(NamedTuple):
 
     @classmethod
     def of(cls, visits: npt.NDArray[Any]) -> "CycleVisits":
-        """Visits of a log, dtype `scrapy_gp4c.page_state.outcomes.VISIT`."""
+        """Make it from visits of dtype `scrapy_gp4c.page_state.outcomes.VISIT`."""
         page, outcome, kind = (np.ascontiguousarray(visits[name]) for name in ("page", "outcome", "kind"))
         return cls(page, outcome, kind)
 
     def first(self, count: int) -> "CycleVisits":
+        """Return the first `count` visits."""
         return CycleVisits(self.pages[:count], self.outcomes[:count], self.kinds[:count])
 
     @property
     def changed(self) -> Pages:
+        """Pages that a visit found changed, in order of the visits."""
         return np.asarray(self.pages[self.outcomes == CHANGED])
 
 
 NO_VISITS_YET = CycleVisits(np.empty(0, np.uint32), np.empty(0, np.uint8), np.empty(0, np.uint8))
-"""Visits of a cycle before its first."""
+"""No visits: those of a cycle before its first one."""
 
 
 class Planned(NamedTuple):
@@ -116,7 +120,7 @@ class Planned(NamedTuple):
 
     @classmethod
     def of(cls, rows: npt.NDArray[Any]) -> "Planned":
-        """Pages of a plan or log, of any dtype with ``page`` and ``kind``."""
+        """Make it from rows of a plan or log, of any dtype with ``page`` and ``kind``."""
         return cls(*(np.ascontiguousarray(rows[name]) for name in ("page", "kind")))
 
 
@@ -125,10 +129,10 @@ UNPLANNED = Planned(NO_VISITS_YET.pages, NO_VISITS_YET.kinds)
 
 
 class Evidence(Protocol):
-    """Evidence that a policy may look at."""
+    """What a policy may read when it plans a round: candidates, columns, visits of the cycle, groups."""
 
     def candidates(self) -> Iterator[Block]:
-        """Yield the pages that may be chosen: none that was planned or visited in this cycle."""
+        """Yield the pages that may be chosen, in blocks, without those planned or visited in this cycle."""
 
     def may_visit(self, pages: Pages) -> Bools:
         """Whether each page is a candidate: ``[rows]``."""
@@ -137,24 +141,24 @@ class Evidence(Protocol):
         """Return the columns of some known pages, candidates or not, in the order of `pages`."""
 
     def visits(self) -> CycleVisits:
-        """Return the cycle's visits that are over."""
+        """Return the cycle's finished visits."""
 
     def planned(self) -> Planned:
         """Return the pages that the policy has chosen in the cycle's earlier rounds."""
 
     def grouping(self, name: Name) -> Grouping:
-        """Return how all pages fall into groups. Raises PolicyError where that is not known."""
+        """Return the division of all pages into sites, clusters, ...; raises PolicyError if it is unknown."""
 
     def popularity(self) -> npt.NDArray[np.uint8]:
-        """Return the popularity of each page, 0 to 10, ``[P]``. Raises PolicyError where it is not known."""
+        """Return each page's PageRank, scaled to 0..10, ``[P]``; raises PolicyError if links are unknown."""
 
 
 Scorer = Callable[[Block], Floats]
-"""Scores of the pages of a block, finite, ``[rows]``."""
+"""Function from a block to the scores of its pages, finite, ``[rows]``."""
 
 
 class Cut(NamedTuple):
-    """Score and tie of the last page chosen, where a ranking was cut off."""
+    """Score and tie-breaking number of the last page that a ranking chose."""
 
     score: float
     tie: int
@@ -168,16 +172,16 @@ class Selection(NamedTuple):
     scores: Floats
     """``[rows]``; NaN where a page was not chosen by a score."""
     cut: Cut | None
-    """None: no score divides the selection from the other candidates, so that the control group cannot speak
-    for these."""
+    """None: no score divides the selection from the other candidates; then the control group estimates
+    nothing about these."""
     kinds: npt.NDArray[np.uint8] | None = None
     """``[rows]``: why each is visited, positions in `scrapy_gp4c.page_state.outcomes.KINDS`; None: all are
-    ranked."""
+    of kind ``ranked``."""
     site_cuts: Mapping[int, Cut] = {}
-    """Site, by its number -> another cut, where the site has its share of the budget."""
+    """Number of a site -> cut of its own, for sites that were limited to a share of the budget."""
 
     def kinds_of_pages(self) -> npt.NDArray[np.uint8]:
-        """Kind of each page, ``[rows]``."""
+        """Kind of visit of each page, ``[rows]``, also where `kinds` is None."""
         return np.full(len(self.pages), RANKED, np.uint8) if self.kinds is None else self.kinds
 
 
@@ -185,33 +189,34 @@ NOTHING_CHOSEN = Selection(np.empty(0, np.uint32), np.empty(0), None)
 
 
 def unscored(pages: Pages, kinds: npt.NDArray[np.uint8] | None = None) -> Selection:
-    """Selection of pages that no score chose."""
+    """Make a selection of pages that were not chosen by a score: all scores NaN, no cut."""
     return Selection(pages, np.full(len(pages), np.nan), None, kinds)
 
 
 class Ranking(Protocol):
-    """Evidence that has all pages at hand, and ranks them faster than a pass over its blocks would."""
+    """Optional methods of `Evidence` that has all pages in memory, and ranks them faster than by blocks."""
 
     @property
-    def open_pages(self) -> int:
+    def candidate_count(self) -> int:
         """Number of candidates."""
 
     def best(self, scores_of: Scorer, k: int) -> Selection:
-        """The k candidates with the highest scores, best first; ties by `Block.ties_of`, then by page."""
+        """Return the k candidates with the highest scores; ties by `Block.ties_of`, then by page."""
 
     def trusts(self, selection: Selection) -> bool:
-        """Whether a selection is the last result of `best`, and so needs no check of its pages."""
+        """Whether a selection is the last result of `best`, whose pages need no check."""
 
 
 def ranking_of(evidence: Evidence) -> Ranking | None:
+    """Return the evidence if it has the methods of `Ranking`, else None."""
     # Not isinstance, which looks at all methods of the protocol in every round.
     return cast(Ranking, evidence) if hasattr(evidence, "best") else None
 
 
 class Policy(Protocol):
-    """Rule that decides which pages a cycle visits within its budget.
+    """Protocol of a policy, which decides what pages a cycle visits within its budget.
 
-    New pages, pages in warm-up and the control group are no policy's affair.
+    New pages, pages in warm-up and the control group are planned without it.
     """
 
     @property
@@ -220,7 +225,7 @@ class Policy(Protocol):
 
     @property
     def rounds(self) -> int | None:
-        """Rounds of a cycle, at least 1; None: until the budget is spent, or all is known and none chosen."""
+        """Rounds of a cycle, at least 1; None: until the budget is spent, or none chosen and none awaited."""
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
         """Choose at most ``round.remaining`` of the candidates."""
@@ -250,7 +255,7 @@ def choose(policy: Policy, round: Round, evidence: Evidence) -> Selection:
 
 
 def rounds_of(policy: Policy) -> Iterable[int]:
-    """Numbers of the rounds that a policy may have in a cycle."""
+    """Return the numbers of the rounds that a policy may have in a cycle: 0, 1, ..."""
     return count() if policy.rounds is None else range(policy.rounds)
 
 

@@ -1,7 +1,7 @@
-"""Groups of a cycle's candidates: the pages of each group, and the outcomes of its samples so far.
+"""Groups of candidates for policies that sample: the pages of each group, and outcomes of its samples.
 
-A page's draw of the cycle says when its turn as a sample comes, the highest first; other draws follow from it
-(`scrapy_gp4c.scoring.ranking.Purpose`). So nothing depends on the order in which answers arrive.
+Pages are sampled in the order of their draws of the cycle, the highest first; other random choices follow
+from the same draw (`scrapy_gp4c.scoring.ranking.Purpose`). So nothing depends on the order of responses.
 """
 
 import math
@@ -22,11 +22,11 @@ from scrapy_gp4c.scoring.ranking import Purpose, drawn_for
 Draws = npt.NDArray[np.uint64]
 
 SAMPLES = (SAMPLE, PANEL)
-"""Kinds of visits that tell of other pages: the control group is drawn at random too."""
+"""Kinds of visits that count as random samples: the control group is drawn at random too."""
 
 
 def plan_of(parts: list[tuple[int, Pages]]) -> Selection:
-    """A plan of pages that no score chose: kind and pages, the first to visit first."""
+    """Join (kind of visit, pages) pairs to a selection without scores, the first to visit first."""
     if not parts:
         return NOTHING_CHOSEN
     kinds = [np.full(len(pages), kind, np.uint8) for kind, pages in parts]
@@ -35,18 +35,17 @@ def plan_of(parts: list[tuple[int, Pages]]) -> Selection:
 
 @dataclass(frozen=True)
 class SampleOutcomes:
-    """Samples whose visits showed whether the page changed."""
+    """Sampled pages, ``[S]``, whose visits showed whether they had changed."""
 
     pages: Pages
-    """``[S]``."""
     changed: Bools
-    """``[S]``."""
 
 
 def samples_of(evidence: Evidence, begin: int = 0) -> SampleOutcomes:
-    """The samples among the visits from number ``begin`` on.
+    """Return the outcomes of samples among the cycle's visits from number ``begin`` on.
 
-    A page that is gone and was there before is changed too (Tan et al. 2007, section 3); errors tell nothing.
+    A page that has gone since its last visit counts as changed (Tan et al. 2007, section 3); errors are left
+    out.
     """
     visits = evidence.visits()
     wanted = among(visits.kinds[begin:], SAMPLES)
@@ -61,50 +60,52 @@ def samples_of(evidence: Evidence, begin: int = 0) -> SampleOutcomes:
 
 @dataclass(frozen=True, eq=False)
 class Members:
-    """Candidates of a cycle, and pages that its rounds have chosen, by group, in the order of their turns."""
+    """Candidates of a cycle and pages chosen by its earlier rounds, by group, in the order of sampling.
+
+    Groups without such pages are left out; the other G groups have positions 0..G-1 here.
+    """
 
     pages: Pages
-    """``[P]``."""
+    """``[P]``: pages in groups, group by group."""
     begin: Numbers
-    """``[G + 1]``: where each group begins that has any; the last is P."""
+    """``[G + 1]``: where each group begins in `pages`; the last is P."""
     number: Numbers
-    """``[G]``: of the group, ascending."""
+    """``[G]``: number of each group in the grouping, ascending."""
     drawn: Draws
-    """``[G]``: draw that decides between equal groups, the smaller first."""
+    """``[G]``: tie-breaking draw of each group, the smaller first."""
     value: Floats
-    """``[G]``: mean of a value over the group's pages."""
+    """``[G]``: mean over the group's pages of a value, such as a score."""
     alone: Pages
-    """Pages in no group, in the order of their turns: sampled when all else is done, never followed."""
+    """Pages in no group, in the order of sampling: sampled when all groups are done."""
 
     def first(self, group: int, wanted: int | None = None) -> Pages:
-        """The first pages of the group at a position; None: all."""
+        """Return the first `wanted` pages (None: all) of the group at position `group`."""
         begin, end = int(self.begin[group]), int(self.begin[group + 1])
         return self.pages[begin : end if wanted is None else min(begin + wanted, end)]
 
     def positions(self, numbers: Numbers) -> Numbers:
-        """Positions of groups by their numbers; numbers without members are left out."""
+        """Return the positions of groups by their numbers; groups without pages here are left out."""
         nearest = np.minimum(np.searchsorted(self.number, numbers), len(self.number) - 1)
         return np.asarray(nearest[self.number[nearest] == numbers] if len(self.number) else nearest[:0])
 
 
 def sample_pages(budget: int, groups: int) -> int:
-    """Pages to sample of each group: round(sqrt(N r)), N a mean group, r the budget's share, or 1."""
+    """Return how many pages to sample per group: round(sqrt(budget / groups)), at least 1."""
     return max(1, round(math.sqrt(budget / groups))) if groups else 1
 
 
 @runtime_checkable
 class GroupedEvidence(Protocol):
-    """Evidence that has all pages at hand, and lists the pages of groups faster than a sort of its blocks."""
+    """Optional methods of `Evidence` that has all pages in memory, and lists groups faster than by blocks."""
 
     @property
     def is_partial(self) -> bool:
-        """Whether some pages are no candidates before the first round."""
+        """Whether some pages are no candidates already before the first round."""
 
     def first_of_groups(self, grouping: Grouping, most: int) -> tuple[Pages, Numbers, Numbers]:
-        """The first candidates of every group in the order of their turns: at most so many of each.
+        """Return the first candidates of every group in the order of sampling, at most `most` of each.
 
-        Returns the pages, group by group; the positions where groups begin, and behind them the number of
-        pages; the numbers of the groups, ascending. Groups without candidates are left out.
+        As `Members.pages`, `Members.begin` and `Members.number`. Groups without candidates are left out.
         """
 
 
@@ -128,7 +129,10 @@ def first_members(evidence: Evidence, grouping: Grouping, wanted: int) -> Member
 def members_of(
     evidence: Evidence, grouping: Grouping, value_of: Callable[[Block], Floats] | None = None
 ) -> Members:
-    """The groups of all pages that the cycle may choose, or has chosen."""
+    """Sort all candidates, and the pages that earlier rounds have chosen, into groups.
+
+    ``value_of``: value of each page of a block, for `Members.value`; None: 0.
+    """
     planned = evidence.rows(np.sort(evidence.planned().pages))
     value_of = value_of or (lambda block: np.zeros(len(block.pages)))
     parts = [
@@ -153,16 +157,16 @@ def members_of(
 
 @dataclass(frozen=True, eq=False)
 class SampleResult:
-    """Results of the samples of groups so far; visits to the control group are samples too."""
+    """Results of the samples of each group so far, for the G groups of `Members`."""
 
     sampled: Bools
-    """``[G]``: samples of the group were sent."""
+    """``[G]``: whether samples of the group were planned."""
     complete: Bools
-    """``[G]``: samples were sent, and all have an outcome."""
+    """``[G]``: whether samples were planned, and all are visited."""
     share: Floats
-    """``[G]``: changed samples / samples that told something; 0 of none."""
+    """``[G]``: share of changed samples, with those of the control group; 0 without samples."""
     awaited: int
-    """Pages that are left of groups with a sample out: these may turn out to be better than the others."""
+    """Unsampled pages of groups whose samples are incomplete, and which may turn out to be the best."""
 
     @classmethod
     def of(cls, evidence: Evidence, grouping: Grouping, members: Members) -> Self:
@@ -181,17 +185,20 @@ class SampleResult:
 
     @property
     def all_complete(self) -> bool:
-        """Whether every sample that was sent has its outcomes."""
+        """Whether all planned samples of all groups are visited."""
         return bool((self.sampled == self.complete).all())
 
 
 def ungrouped_samples(members: Members, most: int, evidence: Evidence) -> Pages:
-    """Pages in no group, as samples for want of groups: at most so many."""
+    """Return candidates that are in no group, in the order of sampling, at most `most`."""
     return members.alone[evidence.may_visit(members.alone)][:most] if most else NOTHING_CHOSEN.pages
 
 
 def group_samples(order: Numbers, members: Members, each: int, wanted: int, most: int) -> list[Pages]:
-    """The first ``each`` pages of groups in an order, until ``wanted`` are together; never above ``most``."""
+    """Return the first ``each`` pages of groups until they are ``wanted`` or more; never above ``most``.
+
+    ``order``: positions of groups in `members`, the first to sample first.
+    """
     parts: list[Pages] = []
     count = 0
     for group in order.tolist():
@@ -203,10 +210,10 @@ def group_samples(order: Numbers, members: Members, each: int, wanted: int, most
 
 
 def remaining_pages(order: Numbers, members: Members, most: int, evidence: Evidence, spare: int = 0) -> Pages:
-    """First candidates of groups that are visited in an order, at most ``most`` pages.
+    """Return all remaining candidates of groups, group by group, at most ``most`` pages.
 
-    Behind the first group that has any, only so many as leave ``spare`` pages for others: they would be
-    fetched even if all of these came first.
+    ``order``: positions of groups in `members`; ``spare``: visits to leave for groups whose samples are not
+    in: after the first group with candidates, only groups that fit into ``most - spare`` pages are added.
     """
     parts: list[Pages] = []
     for group in order.tolist():

@@ -1,8 +1,8 @@
-"""Promises about pages: which pages a cycle has to visit, so that none is visited later than promised.
+"""Promises (``max_age`` of a page): which pages a cycle has to visit, so that none is visited too late.
 
-A page with a promise is visited once in ``max_age`` cycles at least. Pages are taken by earliest deadline:
-those that are due now, and so many others that the cycles ahead do not have more pages due than their budget.
-A crawl and a replay ask the same function. Source: C. L. Liu & J. W. Layland 1973, "Scheduling algorithms for
+A page with a promise is visited at least once in ``max_age`` cycles. Pages are taken by earliest deadline:
+those that are due now, and so many others that no later cycle has more pages due than its budget. Crawls and
+replays call the same function. Source: C. L. Liu & J. W. Layland 1973, "Scheduling algorithms for
 multiprogramming in a hard-real-time environment", Journal of the ACM 20, section 7.
 """
 
@@ -15,9 +15,9 @@ import numpy.typing as npt
 from scrapy_gp4c.arrays import Array, Ints
 
 HORIZON: Final = 1024
-"""Most cycles ahead that are looked at."""
+"""Number of cycles that are simulated."""
 FEW: Final = 2_000
-"""Largest state that is looked up among earlier ones."""
+"""Most numbers in a simulated state that is remembered, to find out when states repeat."""
 
 
 PROMISE: Final = np.dtype(
@@ -28,20 +28,20 @@ PROMISE: Final = np.dtype(
         ("is_open", "?"),  # the page may be visited now
     ]
 )
-"""Promise about a page."""
+"""A promise about a page, when a cycle is planned."""
 
 
 def needed_visits(max_age: Array) -> int:
-    """Visits per cycle that keep all promises, in the mean of many cycles."""
+    """Return the visits per cycle, on average, that keep all promises: the sum of 1 / `max_age`."""
     return math.ceil(float((1.0 / max_age).sum()) - 1e-9)
 
 
 def promised_visits(promised: Array, budget: int) -> npt.NDArray[np.intp]:
-    """Positions of the pages that a cycle visits by their promises, earliest deadline first.
+    """Choose the pages that a cycle visits by their promises: positions, earliest deadline first.
 
-    ``promised``: with the fields of `PROMISE`. At most ``budget``. If visiting by earliest deadline alone,
-    with all of the budget in every cycle, keeps all promises, then so do these visits. If it does not, the
-    pages that are late longest come first.
+    ``promised``: all pages with a promise, with the fields of `PROMISE`; ``budget``: most visits. If spending
+    the budget of every cycle by earliest deadline keeps all promises, then so do these fewer visits. If it
+    does not, the pages that are late longest come first.
     """
     cycles_left = promised["cycles_left"]
     order: npt.NDArray[np.intp] = np.lexsort((promised["min_interval"], promised["max_age"], cycles_left))
@@ -75,11 +75,11 @@ class _CyclesAhead:
         self._released = np.arange(size[1]) <= (self._max_age - self._min_interval)[:, None]
 
     def _counted(self, rows: Any, size: tuple[int, int]) -> Ints:
-        """Pages by class and cycles left, ``[classes, cycles]``."""
+        """Count pages by class (pair of max_age and min_interval) and cycles left: ``[classes, cycles]``."""
         return np.bincount(self._cell[rows], minlength=size[0] * size[1]).reshape(size).astype(np.int64)
 
     def lateness(self, visited: npt.NDArray[np.intp]) -> int:
-        """Sum over the cycles of the pages that are late after them, if the cycle now visits these."""
+        """Sum up the late pages after each of the next cycles, if the present one visits `visited`."""
         counts, visits = self._counts, self._counted(visited, self._counts.shape)
         late = 0
         states: dict[bytes, tuple[int, int]] = {}
@@ -88,14 +88,14 @@ class _CyclesAhead:
             late += late_now
             if counts.size <= FEW:
                 first_cycle, late_before = states.setdefault(counts.tobytes(), (cycle, late))
-                if first_cycle < cycle:  # from here on, all repeats itself
+                if first_cycle < cycle:  # from here on, states repeat
                     repeats = (HORIZON - cycle) // (cycle - first_cycle)
                     return late + (late - late_before) * repeats
             visits = self._by_deadline(counts)
         return late
 
     def _after(self, counts: Ints, visits: Ints) -> tuple[Ints, int]:
-        """Pages by class and cycles left after a cycle with some visits, and how many of them are late."""
+        """Return the `counts` (by class and cycles left) after a cycle with `visits`, and its late pages."""
         counts = counts - visits
         late = int(counts[:, 0].sum())
         counts[:, 1] += counts[:, 0]  # they stay due
@@ -105,7 +105,7 @@ class _CyclesAhead:
         return counts, late
 
     def _by_deadline(self, counts: Ints) -> Ints:
-        """Visits of a cycle that takes the pages of the earliest deadlines, as many as the budget allows."""
+        """Return a cycle's visits by class and cycles left, if the budget goes to the earliest deadlines."""
         waiting = np.where(self._released, counts, 0).T
         earlier = np.cumsum(waiting).reshape(waiting.shape) - waiting
         return np.asarray(np.clip(self._budget - earlier, 0, waiting).T)

@@ -43,17 +43,17 @@ from scrapy_gp4c.scoring.ranking import Purpose, drawn_for, in_order, uniform
 from scrapy_gp4c.scoring.terminals import Clock
 
 BY_SCORE: Final = "score"
-"""Order of groups by the mean of the score function, instead of a terminal."""
+"""Value of parameter ``order`` of `ByGroups`: groups by their mean score, instead of a terminal."""
 
 
 def turn(block: Block) -> Floats:
-    """Score by the terminal ``random``: a page with a higher score is sampled earlier."""
+    """Return the terminal ``random`` of a block's pages, by which they are sampled, the highest first."""
     return np.asarray(terminals.TERMINALS["visits"]["random"].formula(block.state, 0))
 
 
 @dataclass(frozen=True)
 class RandomNodes:
-    """Random node sampling: any pages (Tan et al. 2007, section 6.2)."""
+    """Policy ``rns``, random node sampling: random pages (Tan et al. 2007, section 6.2)."""
 
     settings: PolicySettings
     name: str = "rns"
@@ -66,14 +66,14 @@ class RandomNodes:
 
 @dataclass(frozen=True)
 class RoundRobin:
-    """All pages in turn, in their order, on from the last cycle (Tan et al. 2007, section 6.2)."""
+    """Policy ``rr``, round robin: all pages in turn, by id, over cycles (Tan et al. 2007, section 6.2)."""
 
     settings: PolicySettings
     name: str = "rr"
     rounds: int = 1
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Take the pages that were visited longest ago, in their order."""
+        """Take the pages that were visited longest ago; of these those with the lowest ids first."""
 
         def waiting(block: Block) -> Floats:
             cycles = (round.cycle - block.state["last_cycle"]).astype(np.float64)
@@ -83,15 +83,15 @@ class RoundRobin:
 
 
 class SampleOrder:
-    """The candidates of a cycle in the order of their turns as samples, as far as the budget can go."""
+    """Iterator over the candidates of a cycle, in the random order in which they are sampled."""
 
     def __init__(self, evidence: Evidence, remaining: int) -> None:
-        """Order 2k candidates: the budget's k visits leave enough of these for all samples."""
+        """Order 2 * `remaining` candidates: enough, as other visits take at most `remaining` of them."""
         self._pages = best_candidates(turn, 2 * remaining, evidence).pages
         self._next = 0
 
     def take(self, wanted: int, evidence: Evidence, planned: Pages) -> Pages:
-        """The next candidates, as far as there are any; ``planned``: pages that the plan has already."""
+        """Return the next `wanted` candidates, or fewer; ``planned``: pages to skip, already in the plan."""
         taken: list[Pages] = []
         while wanted > 0 and self._next < len(self._pages):
             batch = self._pages[self._next : self._next + wanted]
@@ -105,25 +105,25 @@ class SampleOrder:
 
 
 class FollowParameters(NamedTuple):
-    """Parameters of a policy that follows samples."""
+    """Parameters of `Follow`, which visits pages near samples."""
 
     name: str
     near: Name
-    """Grouping that says which pages are near."""
+    """Grouping whose distances say which pages are near."""
     d: int
-    """Distances, near first: 0..d; far first, d..0, where d is negative."""
+    """Largest distance of near pages, in the direction of its sign: see `Grouping.rings`."""
     phi: float | str = "change"
-    """Probability that a sample is followed, or a row of `PHIS`."""
+    """Probability that a sample's near pages are visited, or a name in `PHIS`."""
     gate: bool = False
-    """Whether phi counts for changed samples alone."""
+    """Whether only samples that changed are followed."""
     clock: Clock = "cycles"
-    """Unit by which phi counts a page's past."""
+    """Clock of the terminals by which `BY_HISTORY` computes phi."""
     in_flight: int = 16
-    """Samples that are sent before their outcomes act; 1 is Algorithm 1."""
+    """Samples planned in one round, before their outcomes are known; 1 is Algorithm 1."""
 
 
 def _by_history(terminal: str) -> Callable[[SampleOutcomes, Evidence, int, Clock], Floats]:
-    """Equation 5, with the rate of a terminal after the sample's own outcome, one cycle on."""
+    """Return a phi by equation 5: the terminal of each sample in the next cycle, its outcome included."""
 
     def phi(samples: SampleOutcomes, evidence: Evidence, cycle: int, clock: Clock) -> Floats:
         before = evidence.rows(samples.pages).state
@@ -145,18 +145,20 @@ PHIS: Final[dict[str, Callable[[SampleOutcomes, Evidence, int, Clock], Floats]]]
         (evidence.popularity()[samples.pages] + 1.0) / 11.0, np.float64
     ),
 }
-"""Name -> probability that each sample is followed: equation 3, 4-7, 8, and section 5.3."""
+"""Name -> function that returns the probability that each sample's near pages are visited, ``[S]``.
+
+Equations 3, 4-7, 8, and section 5.3."""
 BY_HISTORY: Final = ("ha", "wha")
-"""Rows of `PHIS` that read the history of samples."""
+"""Names in `PHIS` of functions that read earlier visits of the samples."""
 HISTORY_COLUMNS: Final = ("n", "X", "A", "A_cycles", "first_cycle", "last_cycle")
-"""Columns of samples that rows of `BY_HISTORY` may read."""
+"""Columns of samples that functions of `BY_HISTORY` may read."""
 
 
 @dataclass
 class Follow:
-    """Samples pages, and follows some of them, until the budget is spent.
+    """Policies ``lb``, ``db``, ``cb``: visit random samples, and the pages near some of them.
 
-    State that it keeps from round to round saves work alone: a new object comes to the same plans.
+    The state that it keeps between rounds only saves work: a new object comes to the same plans.
     """
 
     settings: PolicySettings
@@ -186,20 +188,20 @@ class Follow:
         return plan_of([(NEIGHBOUR, near), (SAMPLE, self._order.take(wanted, evidence, near))])
 
     def seeds(self, round: Round, evidence: Evidence) -> int:
-        """Number of samples of the cycle so far that are followed."""
+        """Number of samples of the cycle so far whose near pages are visited."""
         if self.parameters.phi == 0:
             return 0
         return int(self.is_followed(samples_of(evidence), round, evidence).sum())
 
     def _ask(self, evidence: Evidence) -> None:
-        """Read the groupings that later rounds may need: a missing one is an error now."""
+        """Read the groupings that later rounds may need, so that a missing one raises PolicyError now."""
         if self.parameters.phi != 0:
             _ = evidence.grouping(self.parameters.near).by_group  # sorted now: a later round holds up a crawl
         if self.parameters.phi == "pra":
             evidence.popularity()
 
     def _near(self, round: Round, evidence: Evidence) -> Pages:
-        """The pages near those samples that are followed: around the first sample first, nearest first."""
+        """Return the pages near new samples that are followed, sample by sample, the nearest first."""
         samples = samples_of(evidence, self._visits_read)
         self._visits_read = len(evidence.visits().pages)
         if not len(samples.pages) or not round.remaining:
@@ -226,6 +228,7 @@ class Follow:
         return np.concatenate([*near, NOTHING_CHOSEN.pages])
 
     def is_followed(self, samples: SampleOutcomes, round: Round, evidence: Evidence) -> Bools:
+        """Whether each sample's near pages are to be visited, drawn with probability phi: ``[S]``."""
         drawn = drawn_for(evidence.rows(samples.pages).state["draw"], Purpose.FOLLOW)
         phi = self.parameters.phi
         if isinstance(phi, str):
@@ -237,17 +240,17 @@ class Follow:
 
 
 class _OfGroups:
-    """A policy that has as many rounds as it takes, and follows whole groups."""
+    """Base of policies with any number of rounds that sample groups, then visit whole groups."""
 
     level: Level
 
     @property
     def rounds(self) -> None:
-        """No limit of rounds: as many as the budget suffices for, and all samples take."""
+        """No limit of rounds: as many as the budget and the samples need."""
         return
 
     def seeds(self, round: Round, evidence: Evidence) -> int:
-        """Number of groups followed in the cycle so far: those whose neighbours were visited."""
+        """Number of groups whose other pages, beside samples, were visited in the cycle so far."""
         visits = evidence.visits()
         near = visits.pages[visits.kinds == NEIGHBOUR]
         return len(np.unique(evidence.grouping(self.level).number[near])) if len(near) else 0
@@ -255,7 +258,7 @@ class _OfGroups:
 
 @dataclass
 class Greedy(_OfGroups):
-    """Equal samples of all groups; then whole groups, those with most changed samples first."""
+    """Policy ``gsb``: equal samples of all groups; then whole groups, most changed samples first."""
 
     settings: PolicySettings
     level: Level = "site"
@@ -268,7 +271,7 @@ class Greedy(_OfGroups):
         return f"gsb(level={self.level!r}, sample={self.sample})"
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Send the samples; then fetch groups whose samples are in, by how many of these changed."""
+        """Plan the samples; in later rounds all pages of completely sampled groups, by changed samples."""
         grouping = evidence.grouping(self.level)
         if not round.number or self._members is None:
             self._members = members_of(evidence, grouping)
@@ -288,7 +291,7 @@ class Greedy(_OfGroups):
 
 @dataclass
 class ByGroups(_OfGroups):
-    """Group after group by what is known of their pages: samples, and the rest if enough of these changed."""
+    """Policy ``groups``: group after group by a terminal: samples, then all pages if enough had changed."""
 
     settings: PolicySettings
     level: Level = "site"
@@ -307,7 +310,7 @@ class ByGroups(_OfGroups):
         )
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Fetch the rests of groups that passed, then sample the next ones; at last all that is left."""
+        """Plan the rest of groups whose samples reached `threshold`, then next samples; at last others."""
         grouping = evidence.grouping(self.level)
         if not round.number or self._members is None or self._looks_around:
             self._members = members_of(evidence, grouping, lambda block: self._values(block, round))
@@ -329,7 +332,7 @@ class ByGroups(_OfGroups):
 
     @property
     def _looks_around(self) -> bool:
-        """Whether the order may be another in every round."""
+        """Whether the order of groups may differ from round to round, as the score reads related pages."""
         read = self.settings.score_function.columns if self.order == BY_SCORE else ()
         return any(name in terminals.ROUND and name != "draw" for name in read)
 

@@ -1,4 +1,5 @@
-"""Share of restless and swelling sites: a policy that leaves budget to other sites."""
+"""Limit on the budget share of restless sites (pages change at every visit) and swelling sites (ever more
+new pages)."""
 
 import math
 import sys
@@ -18,32 +19,32 @@ ALL: Final = Cut(-sys.float_info.max, 0)
 NONE: Final = Cut(sys.float_info.max, 0)
 """Cut that no score reaches."""
 COLUMNS: Final = ("n", "X", "entered")
-"""Columns by which a site is restless or swelling."""
+"""Columns that decide whether a site is restless or swelling."""
 REGULAR: Final = 0.98
-"""Share of the pages of a restless site that change at every visit, of those that ever changed."""
+"""Least share, among a site's pages that ever changed, of pages that change at every visit: restless."""
 JUDGED_TWICE: Final = 2
 SWELLING: Final = 0.5
-"""Pages that a swelling site brings in a cycle, as a share of the budget."""
+"""Least number of new pages of a swelling site per cycle, as a share of the budget."""
 SWELLING_CYCLES: Final = 3
-"""Finished cycles over which the pages of a site that became known are counted."""
+"""Number of last finished cycles over which a site's new pages are counted."""
 SAMPLE: Final = 4_096
 
 
 def shared(policy: Policy, share: float) -> Policy:
-    """The policy, under which a restless or swelling site leaves most of a budget to others that can use it.
+    """Limit a policy, so that a restless or swelling site gets at most `share` of a budget others can use.
 
-    Policies that sample, with as many rounds as it takes, spread their visits by rules of their own.
+    ``share`` 1.0, and policies without a number of rounds (those that sample): returned as they are.
     """
     return policy if share >= 1.0 or policy.rounds is None else SharedBudget(policy, share)
 
 
 @dataclass(frozen=True)
 class SharedBudget:
-    """A policy whose choice is cut for some sites: to a share of the budget, or an equal share if more.
+    """A policy that limits restless and swelling sites to `share` of the budget, or 1 / sites if more.
 
-    Whatever a policy learns, pages that change at every visit are worth most to it. An honest site that is
-    worth as much has pages that were once found unchanged, so it is not restless and has no limit.
-    A swelling site has first visits besides the budget, and ever more pages that then compete for it.
+    To any score function, pages that change at every visit are worth most. An honest site of the same worth
+    has pages that were once found unchanged, so it is not restless and has no limit. A swelling site has
+    first visits besides the budget, and ever more pages that then compete for it.
     """
 
     policy: Policy
@@ -62,9 +63,9 @@ class SharedBudget:
         return getattr(self.policy, name)
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Choose as the policy does; if such a site has too much, ask again without that site's pages.
+        """Choose as `policy` does; if a limited site has too many pages, ask again without its other pages.
 
-        The site gets back what no other site can use.
+        Visits that no other site can use go back to the limited sites.
         """
         chosen = self.policy.plan(round, evidence)
         if not len(chosen.pages):
@@ -139,7 +140,7 @@ def _count(sites: Grouping, pages: Pages) -> npt.NDArray[np.intp]:
 
 
 def _first_of_sites(site: npt.NDArray[np.intp], room: npt.NDArray[np.intp]) -> Bools:
-    """Whether each page is among the first of its site, as many as the site has room for: ``[rows]``."""
+    """Mask ``[rows]`` of the first pages of each site, at most `room[site]`; ``site``: of each page."""
     order = np.argsort(site, kind="stable")
     ordered = site[order]
     inside = np.empty(len(site), np.bool_)
@@ -153,10 +154,10 @@ def _rows_of_selection(chosen: Selection, rows: Bools | slice) -> Selection:
 
 
 class OtherSites:
-    """Evidence without the candidates of some sites, and without pages that are chosen already."""
+    """`Evidence` without the candidates of full sites, and without pages that are chosen already."""
 
     def __init__(self, evidence: Evidence, sites: Grouping, has_room: Bools, chosen: Pages) -> None:
-        """``has_room``: whether candidates of each site stay, ``[sites]``."""
+        """``has_room``: whether the candidates of each site stay, ``[sites]``."""
         self._evidence = evidence
         self.rows, self.visits, self.planned = evidence.rows, evidence.visits, evidence.planned
         self.grouping, self.popularity = evidence.grouping, evidence.popularity
@@ -164,6 +165,7 @@ class OtherSites:
         self._open[chosen] = False
 
     def candidates(self) -> Iterator[Block]:
+        """Yield the remaining candidates, as `Evidence.candidates`."""
         for block in self._evidence.candidates():
             rows = np.flatnonzero(self._open[block.pages])
             if len(rows) == len(block.pages):
@@ -176,6 +178,7 @@ class OtherSites:
         return Block(block.pages[rows], state, lambda places: block.ties_of(rows[places]))
 
     def may_visit(self, pages: Pages) -> Bools:
+        """Whether each page is a remaining candidate: ``[rows]``."""
         may = self._evidence.may_visit(pages)
         may[may] = self._open[pages[may]]
         return may

@@ -1,7 +1,7 @@
-"""Policies by name, and reading a policy from its text: ``top_k``, ``rounds(rounds=4)``, a dotted path.
+"""Table of all policies, and reading a policy from its text: ``top_k``, ``rounds(rounds=4)``, a dotted path.
 
-A text is parsed with ``ast`` against the table and never executed; a dotted path is imported, so that it may
-come from settings and command lines, never from a store.
+A text is parsed with ``ast`` against the table and never executed. A dotted path is imported, so it is
+accepted from settings and command lines, never from a store.
 """
 
 import ast
@@ -33,15 +33,17 @@ MAX_LENGTH: Final = 1000
 
 
 class Parameter(NamedTuple):
-    """A parameter of a policy: a number, one of some names, or either; or True and False, as its default."""
+    """Description of a policy's parameter: its default, and which numbers, names or booleans it accepts."""
 
     default: object
-    """None is accepted where it is the default."""
+    """Default; None and booleans are accepted only if the default is one."""
     numbers: tuple[float, float] | None = None
-    """Least and greatest number; whole numbers alone where both are whole."""
+    """Least and greatest number; only whole numbers if these are ints. None: no number."""
     names: Sequence[str] = ()
+    """Accepted texts."""
 
     def accepts(self, value: Any) -> bool:
+        """Whether the parameter may have this value."""
         if value is None or isinstance(value, bool):
             return type(value) is type(self.default)
         if self.numbers is None or isinstance(value, str):
@@ -51,7 +53,7 @@ class Parameter(NamedTuple):
 
     @property
     def expected(self) -> str:
-        """Accepted values in words."""
+        """Accepted values in words, for errors."""
         if isinstance(self.default, bool):
             return "True or False"
         texts, names = list[str](), list(map(repr, self.names))
@@ -65,7 +67,7 @@ class Parameter(NamedTuple):
 
 
 class PolicyEntry(NamedTuple):
-    """A policy of the table."""
+    """A row of `POLICIES`: how a policy is made, its parameters and meaning, and what it reads."""
 
     make: Callable[..., Policy]
     """``make(settings, **parameters)``."""
@@ -75,7 +77,7 @@ class PolicyEntry(NamedTuple):
     scored: bool = False
     """Whether it chooses by a score function."""
     columns: tuple[str, ...] = ()
-    """Columns of pages that the policy itself reads."""
+    """Page columns that the policy reads, besides those of the score function."""
     near: Name | None = None
     """Grouping that the policy needs whatever its parameters are."""
 
@@ -141,24 +143,24 @@ POLICIES: Final[dict[str, PolicyEntry]] = {
 
 
 class PolicyChoice(NamedTuple):
-    """A policy that settings name, ready to be made."""
+    """A policy that was read from its text, and can be made once there are `PolicySettings`."""
 
     text: str
-    """The text of the setting, which the cycle's record keeps."""
+    """Text of the setting, as the cycle's record keeps it."""
     make: Callable[[PolicySettings], Policy]
     scored: bool = True
     """Whether it chooses by a score function."""
     columns: tuple[str, ...] | None = None
     """Columns that the policy reads besides those of its score function; None: unknown, perhaps all."""
     near: tuple[Name, ...] = ()
-    """Groupings that it asks for; links too where it asks how popular pages are."""
+    """Groupings that it needs; "links" also if it reads the popularity of pages."""
 
 
 def load(value: str, *, trusted: bool = True) -> PolicyChoice:
     """Read a policy's text: a name of `POLICIES`, with arguments if it takes any, or a dotted path.
 
-    A dotted path names ``f(PolicySettings) -> Policy``; unless ``trusted`` it is refused. Raises PolicyError
-    that names the text and all accepted ones.
+    A dotted path names a function ``f(PolicySettings) -> Policy``; unless ``trusted`` it is refused. Raises
+    PolicyError, which names the text and all accepted ones.
     """
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_LENGTH:
         raise PolicyError(f"a policy is {_accepted()}; found {str(value)[:80]!r}")
@@ -184,7 +186,10 @@ def load(value: str, *, trusted: bool = True) -> PolicyChoice:
 def check_arguments(
     text: str, name: str, parameters: Mapping[str, Parameter], arguments: Mapping[str, object]
 ) -> None:
-    """Raise PolicyError for an argument that a policy has not, or does not take."""
+    """Raise PolicyError for an argument that is not in `parameters`, or whose value is not accepted.
+
+    ``text``, ``name``: text and name of the policy, for the error.
+    """
     for argument, value in arguments.items():
         parameter = parameters.get(argument)
         if parameter is None:
@@ -207,7 +212,7 @@ def _usage(name: str) -> str:
 
 
 def parse(text: str, names: Container[str]) -> tuple[str, dict[str, Any]] | None:
-    """Name (of ``names``) and arguments of ``name`` or ``name(key=number, ...)``; None for another text."""
+    """Split ``name`` or ``name(key=literal, ...)`` into name and arguments; None: another text or name."""
     try:
         node = ast.parse(text, mode="eval").body
         call = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
@@ -222,7 +227,7 @@ def parse(text: str, names: Container[str]) -> tuple[str, dict[str, Any]] | None
 
 
 def _reading(name: str, arguments: dict[str, object]) -> tuple[bool, tuple[str, ...], tuple[Name, ...]]:
-    """Whether a policy chooses by score; the columns that it reads itself; the groupings that it asks for."""
+    """Return `scored`, `columns` and `near` of the `PolicyChoice` of a policy with these arguments."""
     entry = POLICIES[name]
     columns, order = entry.columns, arguments.get("order")
     if "phi" in arguments and arguments["phi"] not in BY_HISTORY:
@@ -236,12 +241,12 @@ def _reading(name: str, arguments: dict[str, object]) -> tuple[bool, tuple[str, 
     elif "level" in arguments and arguments.get("sample") != 0:
         near = tuple(level for level in LEVELS if level == arguments["level"])
     if arguments.get("phi") == "pra":
-        near += () if "links" in near else ("links",)  # popularity is told by them
+        near += () if "links" in near else ("links",)  # popularity follows from them
     return entry.scored or order == BY_SCORE, columns, near
 
 
 def columns_read(function: ScoreFunction | None, policy: PolicyChoice) -> tuple[str, ...]:
-    """Columns that a policy reads, and its score function: all where either is a user's own code."""
+    """Return the page columns that policy and score function read; all if either is a user's own code."""
     function_columns = () if function is None else function.columns
     if policy.columns is None or (function is not None and function.callable is not None):
         optional = (discovery, sizes, measured, hints, weights)
@@ -268,4 +273,4 @@ def _from_path(path: str) -> Callable[[PolicySettings], Policy]:
 
 
 TOP_K: Final = load(DEFAULT)
-"""The papers' policy."""
+"""The papers' policy, also the default."""

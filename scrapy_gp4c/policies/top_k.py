@@ -1,4 +1,4 @@
-"""The papers' policy: the pages with the highest scores (Santos 2013, thesis Algorithm 2; journal 3.1)."""
+"""Policies by score: the papers' `TopK` (Santos 2013, thesis Algorithm 2; journal 3.1), and `Rounds`."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -32,31 +32,30 @@ from scrapy_gp4c.scoring.ranking import Best, Purpose, drawn_for
 
 @dataclass(frozen=True)
 class TopK:
-    """Spend the whole budget on the pages of the highest score, in one round."""
+    """Policy ``top_k``: spend the whole budget on the pages of the highest score, in one round."""
 
     settings: PolicySettings
     name: str = "top_k"
     rounds: int = 1
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Rank the candidates in one pass; memory is bounded by the plan, not by the candidates."""
+        """Choose the candidates of the highest score, in one pass and memory by the size of the plan."""
         return best_candidates(scored_by(self.settings, round), round.remaining, evidence)
 
 
 MOST_STATES: Final = 2**18
-"""States in a table, so that it stays in the processor's cache."""
+"""Most states in a table of scores, so that it stays in the processor's cache."""
 LEAST_NODES: Final = 8
-"""Nodes of an expression from which on looking its scores up is faster."""
+"""Least nodes of an expression for which looking scores up in a table is faster."""
 WHOLE: Final = frozenset(name for name, dtype in terminals.STATE.items() if np.dtype(dtype).kind in "iu")
 """Columns of whole numbers, mostly small."""
 
 
 class StateScores:
-    """A score function in one cycle, with a table of the scores of all states.
+    """Scores of a function in one cycle, looked up in a table of all combinations of its columns' values.
 
-    Where the function reads whole numbers alone, in few combinations, all combinations are scored once and
-    looked up; the scores are the same. The table is made when at least as many pages as it has states would
-    be scored one by one otherwise.
+    A table is used where the function reads only columns of whole numbers, with few combinations; the scores
+    are the same. It is made once as many pages were scored one by one as it has entries.
     """
 
     def __init__(self, function: ScoreFunction, cycle: int) -> None:
@@ -64,9 +63,9 @@ class StateScores:
         is_long = function.expression is not None and len(function.expression.tokens) >= LEAST_NODES
         self._names = function.columns if is_long and WHOLE.issuperset(function.columns) else ()
         self._seen: list[tuple[int, int]] = []
-        """Least and greatest number of each column so far."""
+        """Least and greatest value of each column in the blocks so far."""
         self._known: list[tuple[int, int]] = []
-        """First and last number of each column in the table."""
+        """Least and greatest value of each column in the table."""
         self._table: npt.NDArray[np.float64] = np.empty(0)
         self._one_by_one = 0
 
@@ -78,7 +77,7 @@ class StateScores:
         return self._function.scores(state, self._cycle)
 
     def _covers(self, columns: Sequence[Array]) -> bool:
-        """Whether the table has all states of a block; makes one that does when it is time for it."""
+        """Whether the table has all combinations of a block; makes a larger table once that is worth it."""
         ends = [(int(column.min()), int(column.max())) for column in columns]
         span = dict(zip(self._names, ends, strict=True))
         if "n" in span and "X" in span:
@@ -120,7 +119,7 @@ def _spanned(one: Sequence[tuple[int, int]], other: Sequence[tuple[int, int]]) -
 
 @dataclass(frozen=True)
 class CycleScorer:
-    """A `Scorer`: a score function in a cycle."""
+    """`Scorer` of a score function in one cycle."""
 
     function: ScoreFunction
     cycle: int
@@ -135,20 +134,20 @@ class CycleScorer:
 
 
 def scored_by(settings: PolicySettings, round: Round) -> CycleScorer:
-    """The score function of the settings, in the cycle of a round."""
+    """Return the scorer of the settings' score function in the cycle of `round`."""
     return CycleScorer(settings.score_function, round.cycle)
 
 
 def best_candidates(scores_of: Scorer, k: int, evidence: Evidence, most: int = 0) -> Selection:
-    """The k candidates with the highest scores, best first; ties by `Block.ties_of`, then by page.
+    """Choose the k candidates with the highest scores, best first; ties by `Block.ties_of`, then by page.
 
-    ``most``: where there are no more candidates than so many, all of them are taken.
+    ``most``: if there are at most so many candidates, all of them are chosen.
     """
     if max(k, most) <= 0:
         return NOTHING_CHOSEN
     ranking = ranking_of(evidence)
     if ranking is not None:
-        return ranking.best(scores_of, most if ranking.open_pages <= most else k)
+        return ranking.best(scores_of, most if ranking.candidate_count <= most else k)
     best, candidates = Best(k or most), 0
     for block in evidence.candidates():
         if len(block.pages):
@@ -163,10 +162,10 @@ def best_candidates(scores_of: Scorer, k: int, evidence: Evidence, most: int = 0
 
 @dataclass(frozen=True)
 class Rounds:
-    """Spend the budget in equal parts, scoring anew before each; if asked to, sample all groups first.
+    """Policy ``rounds``: spend the budget in equal parts, scoring anew before each part.
 
-    Without a sample, and with scores that depend on a page's own past alone, it visits what `TopK` visits, in
-    the same order.
+    ``sample``: share of the budget that a round before these spends on random pages of all groups. Without
+    it, and with scores that depend only on each page's own visits, it visits the same pages as `TopK`.
     """
 
     settings: PolicySettings
@@ -182,14 +181,14 @@ class Rounds:
 
     @property
     def rounds(self) -> int:
-        """Number of rounds: the equal ones, and that of the sample."""
+        """Number of rounds: the equal ones, and one for the sample if there is any."""
         return self.equal_rounds + (self.sample > 0)
 
     def plan(self, round: Round, evidence: Evidence) -> Selection:
-        """Take this round's share of what is left: of 10 visits in 4 rounds 2, 2, 3 and 3.
+        """Choose the best candidates for this round's part of the budget: of 10 in 4 rounds 2, 2, 3, 3.
 
-        Where what is left is enough for all candidates, no later round could choose better. They are taken at
-        once, so that a page can wait for the one that leads to it.
+        If the budget left is enough for all candidates, no later round could choose better: all are taken at
+        once, so that a page can wait for the one that links to it.
         """
         if self.sample > 0 and round.number == 0:
             wanted = int(self.sample * round.remaining + 1e-9)
@@ -199,9 +198,9 @@ class Rounds:
 
 
 def one_a_group(wanted: int, level: Level, evidence: Evidence) -> Pages:
-    """Candidates at random: a first of each group, groups in random order, then a second of each, and so on.
+    """Choose random candidates: one of each group, groups in random order, then a second of each, and so on.
 
-    Pages in no group come last.
+    ``wanted``: their number. Pages in no group come last.
     """
     members = first_members(evidence, evidence.grouping(level), wanted)
     size = np.diff(members.begin)

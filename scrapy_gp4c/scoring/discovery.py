@@ -1,4 +1,4 @@
-"""Discovery of new pages: how many each page's visits bring, with weights that halve every few cycles.
+"""Discovery of new pages: how many a page's visits find (bring), older visits weighing ever less.
 
 A visit after a gap of g cycles that finds b unknown pages adds b to one sum and g to another, both first
 decayed by ``2 ** (-g / 8)``. New pages per cycle are the mean of a Gamma posterior,
@@ -28,14 +28,14 @@ HALF_LIFE_CYCLES: Final = 8.0
 PRIOR_PAGES: Final = 0.5
 PRIOR_CYCLES: Final = 1.0
 LEAST_EXPECTED: Final = 0.2
-"""New pages that a visit to a hub has to promise."""
+"""Least expected number of new pages for which a hub is visited."""
 LEAST_BROUGHT: Final = 0.05
-"""Least decayed number of new pages of a page with a yield."""
+"""Least ``brought_sum`` for which a page that is no start request counts as a hub."""
 _MOST: Final = float(np.finfo(np.float16).max)
 
 
 def observe(state: MutableMapping[str, Array], brought: Array, cycle: int) -> None:
-    """Add one visit at `cycle` and its new pages to every row, in place, before `terminals.observe`.
+    """Add one visit at `cycle` and the new pages it found to every row, in place; before `terminals.observe`.
 
     ``state``: ``last_cycle`` and the last three of `COLUMNS`, each ``[P]``, of pages that have a copy;
     ``brought``: new pages ``[P]``.
@@ -48,7 +48,7 @@ def observe(state: MutableMapping[str, Array], brought: Array, cycle: int) -> No
 
 
 def rate(state: Mapping[str, Array], cycle: int) -> Array:
-    """Expected new pages per cycle: float64 ``[P]``."""
+    """Expected new pages per cycle, by ``brought_sum`` and ``brought_cycles``: float64 ``[P]``."""
     return np.asarray(
         (state["brought_sum"].astype(np.float64) + PRIOR_PAGES)
         / (state["brought_cycles"].astype(np.float64) + PRIOR_CYCLES)
@@ -56,10 +56,10 @@ def rate(state: Mapping[str, Array], cycle: int) -> Array:
 
 
 def is_hub(state: Mapping[str, Array], cycle: int) -> npt.NDArray[np.bool_]:
-    """Hubs, pages with a copy that deserve a visit for the new pages it may bring: bool ``[P]``.
+    """Mask ``[P]`` of hubs: pages with a copy that deserve a visit for the new pages it may find.
 
-    Hubs have brought pages since their first visit and promise one in five visits; start requests are hubs
-    until their visits have refuted it.
+    The visits to a hub have found new pages since the first one, and the next is expected to find at least
+    0.2; start requests are hubs as long as they are expected to find 0.2 per cycle.
     """
     hubs = (state["found_by"] == START) | (state["brought_sum"] != 0)
     rows = np.flatnonzero(hubs)  # few in most crawls, and only these need a rate

@@ -1,11 +1,11 @@
-"""The score language: text -> prefix program -> scores, for live use, replay and learning alike.
+"""The score language: parsing and evaluation of score expressions, in crawls, replays and learning.
 
 Syntax is Python's, parsed with ``ast`` against a whitelist and never executed: names of terminals,
 finite numbers, ``+ - * /``, unary minus, ``**`` and the functions of `PRIMITIVES`.
 
-Arithmetic is closed: every tree is a total function, and NaN never reaches a ranking. A value of a terminal
-that is not finite counts as 0. Protected operators return 0 outside their domain (Santos et al. 2014, section
-4.2.1):
+Arithmetic is closed: every expression has a finite value for all inputs, and NaN never reaches a ranking. A
+terminal's value that is not finite counts as 0. Protected operators return 0 outside their domain (Santos et
+al. 2014, section 4.2.1):
 
 * ``x / y`` is 0 where ``|y| < TINY``; ``log(x)`` is 0 where ``x <= 0``; ``sqrt(x)`` is 0 where ``x < 0``;
 * ``pow(x, y)`` is 0 where it is undefined (negative base with a broken exponent, 0 to a negative power);
@@ -36,16 +36,16 @@ TINY: Final = 1e-12
 LARGE_QUOTIENT: Final = 1.0 / TINY
 """Quotient of ``div`` by zero: 1 / TINY, so that products of several of them stay finite."""
 LARGE: Final = math.exp(700.0)
-"""Where ``exp`` and ``pow`` saturate: large, yet far enough from overflow to add and compare."""
+"""Largest result of ``exp`` and ``pow``: far enough from overflow to add and compare."""
 
 
 WATCH: Final[dict[str, Any]] = {"over": "raise", "invalid": "raise", "divide": "raise", "under": "ignore"}
-"""Options of ``np.errstate`` under which the primitives work: from finite numbers no other one comes
-without a flag of the processor (IEEE 754, section 7), so that results need not be searched for it."""
+"""Options of ``np.errstate`` for evaluating primitives: a result that is not finite raises, as it sets a
+flag of the processor (IEEE 754, section 7), so that results need not be searched for such."""
 
 
 def _watched(ufunc: np.ufunc) -> Callable[..., None]:
-    """The ufunc, with 0 where its result is not finite; the processor's flags show whether that happened."""
+    """Wrap a ufunc so that results that are not finite become 0; call it under ``np.errstate(**WATCH)``."""
 
     def apply(*arguments: Array, out: Array) -> None:
         try:
@@ -59,7 +59,7 @@ def _watched(ufunc: np.ufunc) -> Callable[..., None]:
 _quotient = _watched(np.divide)
 _exponential = _watched(np.exp)
 _SMALL: Final = 2 * TINY * np.finfo(np.float64).max
-"""Overflows when divided by anything below TINY (and by some of what is below 2 * TINY)."""
+"""Number whose division overflows for every denominator below `TINY` (and some below 2 * `TINY`)."""
 
 
 def _divide(x: Array, y: Array, out: Array) -> None:
@@ -95,14 +95,14 @@ def _exp(x: Array, out: Array) -> None:
 
 
 def make_finite(values: Array) -> None:
-    """Replace what is not finite by 0, in place."""
+    """Replace NaN and infinities by 0, in place."""
     known = np.isfinite(values)
     if np.count_nonzero(known) < len(values):
         values[~known] = 0.0
 
 
 def finite(values: npt.NDArray[Any]) -> Array:
-    """Numbers of any real dtype as float64, 0 where they are not finite; the same array where all is well."""
+    """Convert to float64, with 0 for NaN and infinities; returns the same array where nothing changes."""
     numbers = values.astype(np.float64, copy=False)
     if values.dtype.kind == "f":
         known = np.isfinite(numbers)
@@ -168,7 +168,7 @@ class Expression:
     __slots__ = ("_text", "terminals", "tokens")
 
     def __init__(self, tokens: tuple[Token, ...]) -> None:
-        """Take a prefix program; raises ExpressionError unless it is complete."""
+        """``tokens``: a prefix program; raises ExpressionError unless it is one complete tree."""
         _check_tree(tokens)
         self.tokens = tokens
         self._text: str | None = None  # written on demand: learning makes many that nobody reads
@@ -176,15 +176,15 @@ class Expression:
 
     @property
     def text(self) -> str:
-        """Canonical text."""
+        """Canonical text, with minimal parentheses; `parse` gives the same tokens."""
         if self._text is None:
             self._text = _write(self.tokens)
         return self._text
 
     def filled(self, values: Mapping[str, float]) -> "Expression":
-        """The expression with numbers in place of its terminals; its score is the same, bit for bit.
+        """Return the expression with numbers in place of its terminals; its score is the same, bit for bit.
 
-        ``values``: terminal -> number; one that is not finite counts as 0, as in any score.
+        ``values``: each of its terminals -> number; NaN and infinities count as 0.
         """
         known = {name: float(finite(np.array([values[name]]))[0]) for name in self.terminals}
         return Expression(
@@ -192,9 +192,10 @@ class Expression:
         )
 
     def substituted(self, values: Mapping[str, Token]) -> "Expression":
-        """The expression with other terminals or numbers in place of some; equal scores, bit for bit.
+        """Return the expression with some terminals replaced, and simplified without changing any score.
 
-        Operations on numbers alone become numbers, and a factor of 1 disappears.
+        ``values``: terminal -> terminal or number. Operations on numbers alone become numbers, and a factor
+        of 1 disappears.
         """
         stack: list[tuple[Token, ...]] = []
         for token in reversed(self.tokens):
@@ -223,7 +224,7 @@ class Expression:
         return (Expression, (self.tokens,))
 
     def __call__(self, terminals: Mapping[str, npt.NDArray[Any]], rows: int | None = None) -> Array:
-        """Scores of all rows, float64 ``[P]``, always finite.
+        """Compute the scores of all rows: float64 ``[P]``, always finite.
 
         ``terminals`` maps each name in ``self.terminals`` to an array ``[P]`` of any real dtype; ``rows``
         gives P where the expression has no terminal.
@@ -288,7 +289,7 @@ def _check_tree(tokens: tuple[Token, ...]) -> None:
 
 
 def _write(tokens: tuple[Token, ...]) -> str:
-    """Canonical text: minimal parentheses that keep the tree, constants by ``repr``."""
+    """Write tokens as canonical text: minimal parentheses that keep the tree, constants by ``repr``."""
     stack: list[tuple[str, int]] = []
     for token in reversed(tokens):
         if not isinstance(token, str):
@@ -313,9 +314,9 @@ def _write(tokens: tuple[Token, ...]) -> str:
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Expression:
-    """Read an expression of the score language.
+    """Parse an expression of the score language.
 
-    Any name that is not a function counts as a terminal; `check_terminals` tells whether it exists.
+    Any name that is not a function counts as a terminal; `check_terminals` checks that it exists.
     Raises ExpressionError with the text and a caret at the fault.
     """
     if len(text) > MAX_LENGTH:
@@ -401,7 +402,7 @@ def _fault(text: str, column: int, what: str) -> ExpressionError:
 
 
 def check_terminals(expression: Expression, known: Collection[str]) -> None:
-    """Raise ExpressionError for the first unknown terminal, with a list of those that exist."""
+    """Raise ExpressionError for the first terminal that is not in `known`, with a list of these."""
     for name in expression.terminals:
         if name not in known:
             match = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", expression.text)

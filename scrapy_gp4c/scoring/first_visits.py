@@ -1,9 +1,9 @@
-"""Terminals of pages before their first visit: how links led to them, and what their finders are like.
+"""Order of first visits: terminals of pages without a visit, by links to them, and turns of sites.
 
-OPIC (Abiteboul, Preda & Cobéna 2003) gives every page cash, which its visit shares among its links. Its way
-is that of finders here, so that a page's cash is what a visit to each page on the way left it. Links of
-further pages set a bit each, by a hash of the linking page: their number follows from the bits that are not
-set (Whang, Vander-Zanden & Taylor 1990), however often a page that links is visited.
+OPIC (Abiteboul, Preda & Cobéna 2003) gives every page cash, which a visit shares among the page's links. Here
+cash takes one way to a page: from a start page along finders, the pages on which others were first found.
+Links of further pages set a bit each, by a hash of the linking page: their number follows from the bits that
+are not set (Whang, Vander-Zanden & Taylor 1990), however often a page that links is visited.
 """
 
 import math
@@ -40,9 +40,9 @@ TERMINALS: Final = {
 Each is a column that a crawl makes for pages that wait for their first visit, see `columns_of_links`.
 """
 COUNTED: Final = ("inlinks", "inlink_sites", "anchor")
-"""Terminals for which a crawl notes every link to a page that waits."""
+"""Terminals for which a crawl records every link to a page that waits for its first visit."""
 REPLAYED: Final = tuple(name for name in TERMINALS if name not in COUNTED)
-"""Terminals that every history of growth tells; for the others it has to have links."""
+"""Terminals that a replay computes from finders alone; `COUNTED` ones need a history with links."""
 COLUMNS: Final[dict[str, str]] = {
     "link_bits": "<u8",  # a bit for each page that links to the page, while it waits for its first visit
     "link_site_bits": "<u8",  # a bit for each site of these pages
@@ -50,27 +50,27 @@ COLUMNS: Final[dict[str, str]] = {
 }
 """Column name -> little-endian dtype."""
 FINDER: Final = ("E", "T", "brought_sum", "brought_cycles")
-"""Columns that are read of finders."""
+"""Columns of finders that `columns_of_links` reads."""
 MOST_LINKS: Final = 1_000
-"""Longest way from a start page that is followed."""
+"""Most links that `columns_of_links` follows from a page back to a start page."""
 
 
 def bit_of(key: Array) -> npt.NDArray[np.uint8]:
-    """Position from 0 to 63 of the bit that stands for each of some pages or sites, by their keys."""
+    """Hash keys of pages or sites to a bit position from 0 to 63, for ``link_bits``; ``[N]``."""
     return ((np.asarray(key, np.uint64) * np.uint64(GOLDEN)) >> np.uint64(58)).astype(np.uint8)
 
 
 def counted_bits(bits: Array) -> Floats:
-    """Numbers of distinct keys, each of which has set one of 64 bits, by linear counting: ``[P]``.
+    """Estimate by linear counting how many distinct keys have set bits (`bit_of`) of each number: ``[P]``.
 
-    At least 1: every page has a finder.
+    At least 1, as every page has a finder.
     """
     clear = 64 - np.unpackbits(bits.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1).sum(1)
     return np.asarray(np.maximum(1.0, np.rint(64 * np.log(64 / np.maximum(clear, 0.5)))))
 
 
 def counted_links(columns: Mapping[str, Array]) -> dict[str, Array]:
-    """Columns of the terminals in `COUNTED`, ``[N]`` each; ``columns``: with `COLUMNS`."""
+    """Compute the terminals `COUNTED`, each ``[N]``, from the stored columns `COLUMNS`."""
     return {
         "inlinks": counted_bits(columns["link_bits"]),
         "inlink_sites": counted_bits(columns["link_site_bits"]),
@@ -85,10 +85,10 @@ def columns_of_links(
     cycle: int,
     finders: Callable[[Ints], Mapping[str, Array]],
 ) -> dict[str, Array]:
-    """Columns of `REPLAYED`, of pages that wait for their first visit, ``[N]`` each.
+    """Compute the terminals `REPLAYED`, each ``[N]``, of pages that wait for their first visit.
 
-    ``pages``: ids ``[N]``; ``found_by``: column of all pages, ``[P]``; ``entered``: of these, ``[N]``;
-    ``finders(ids)``: the columns `FINDER` of some pages, ids ascending.
+    ``pages``: their ids, ``[N]``; ``found_by``: that column of all pages, ``[P]``; ``entered``: column of
+    `pages`, ``[N]``; ``finders(ids)``: returns the columns `FINDER` of pages, ids ascending.
     """
     finder = np.where(found_by == discovery.START, 0, found_by).astype(np.int64) - 1
     links = np.bincount(finder + 1, minlength=len(finder) + 1)[1:]
@@ -121,20 +121,20 @@ class WaitingPages(NamedTuple):
 
     pages: Array
     site: Array
-    """Key of the site of each."""
+    """Key of each page's site."""
     finder: Array
-    """Finder of each, as the column ``found_by`` has it."""
+    """Column ``found_by``: page on which each was found, plus 1."""
     entered: Array
-    """Cycle in which each became known."""
+    """Cycle in which each page became known."""
     drawn: Array
-    """Random number of each in this cycle."""
+    """Tie-breaking random number of each page in this cycle."""
 
 
 def by_turns(waiting: WaitingPages, cycle: int) -> Array:
-    """All pages that may have their first visit, in order: the first of each site, then the second of each.
+    """Order waiting pages round-robin by site: the first page of each site, then the second of each, ...
 
-    Within a site, the pages that found others take turns, too; ties go to the page that was known earlier,
-    then to the smaller draw. ``cycle``: the one that is planned.
+    Within a site, finders take turns likewise; ties go to the page that was known earlier, then to the
+    smaller draw. ``cycle``: the one that is planned. Returns page ids.
     """
     site = np.unique(waiting.site, return_inverse=True)[1]
     entered = np.clip(waiting.entered.astype(np.int64), 0, cycle)
@@ -144,18 +144,18 @@ def by_turns(waiting: WaitingPages, cycle: int) -> Array:
 
 
 SHARE: Final = 0.5
-"""Share of the remaining first visits that one site, or the links of one page, may take as they come."""
+"""Largest share of the remaining first visits that one site, or the links of one page, take at once."""
 
 
 class FirstVisits:
-    """Counts the first visits of a cycle, and of each finder where there is a cap.
+    """Counter of a cycle's first visits, which holds pages back where the cycle has a cap for them.
 
-    Links come one by one, and a page may have 100,000 of them: with a cap, a finder takes half of what is
-    left, and its other pages wait until all else is done. Then they come by turns.
+    A page may have 100,000 links: with a cap, the pages found on one page take half of the visits left, and
+    its other pages wait until all others are done. Then `next_turns` returns them, by turns.
     """
 
     def __init__(self, sites_of: Callable[[Sequence[int]], list[int]], most: int | None) -> None:
-        """``sites_of(pages)``: site of each page; ``most``: cap of the cycle, None: no cap."""
+        """``sites_of(pages)``: returns the site of each page; ``most``: cap of the cycle, None: no cap."""
         self._sites_of = sites_of
         self._waiting: list[tuple[int, int, int]] = []  # page, site, finder
         self._of_finder: Counter[int] = Counter()
@@ -163,18 +163,18 @@ class FirstVisits:
         self._visits = 0
 
     def count(self, pages: Sequence[int]) -> None:
-        """Count pages that are planned or were visited."""
+        """Count first visits to pages that are planned or were visited, without holding any back."""
         self._visits += len(pages)
 
     @property
     def has_waiting(self) -> bool:
-        """Whether pages wait for their turn, and the cap has room for one."""
+        """Whether pages were held back, and the cap has room for one."""
         return bool(self._waiting) and self._most is not None and self._visits < self._most
 
     def takes(self, page: int, finder: int | None = None) -> bool:
-        """Count a further first visit, unless a cap is reached, or the page has to wait for its turn.
+        """Return whether `page` may be visited now; if so, count it, else it may be held back.
 
-        ``finder``: None where it is the page's turn.
+        ``finder``: page on which it was found; None: the page was held back, and it is its turn.
         """
         if self._most is not None:
             if self._visits >= self._most:
@@ -189,7 +189,7 @@ class FirstVisits:
         return True
 
     def next_turns(self) -> list[int]:
-        """Pages that have waited for their turn, as many as the caps allow."""
+        """Return the pages that were held back, by turns, as many as the cap allows; count them."""
         page, site, finder = (np.array(column) for column in zip(*self._waiting, strict=True))
         order = np.arange(len(page), dtype=np.uint64)
         waiting = WaitingPages(page, site, finder, np.zeros(len(page)), order)
@@ -198,9 +198,10 @@ class FirstVisits:
 
 
 def best_first(scores: Floats, site: Array, drawn: Array, most: int | None) -> Ints:
-    """Positions of a cycle's first visits, best first; a site has more than half where others have no more.
+    """Return the positions of the pages to visit first, best first; ``most``: their number, None: all.
 
-    ``drawn``: random numbers, which decide among equal scores, ``[P]``; ``most``: cap, None: none.
+    A site gets more than half of them only if other sites have too few pages. ``drawn``: random numbers,
+    which decide among equal scores; all arrays ``[P]``.
     """
     turn = turns_of((drawn, -scores), (site,))
     is_beyond = turn >= (np.inf if most is None else math.ceil(SHARE * most))
@@ -208,7 +209,7 @@ def best_first(scores: Floats, site: Array, drawn: Array, most: int | None) -> I
 
 
 def turns_of(order: tuple[Array, ...], group: tuple[Array, ...]) -> Ints:
-    """Place of each row within its group, ``[P]``; ``order``, ``group``: keys, the last one first."""
+    """Rank of each row in its group, from 0, ``[P]``; ``order``, ``group``: keys, as for `np.lexsort`."""
     rows = np.lexsort((*order, *group))
     is_first = np.ones(len(rows), np.bool_)
     is_first[1:] = np.logical_or.reduce([key[rows][1:] != key[rows][:-1] for key in group])

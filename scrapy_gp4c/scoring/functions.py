@@ -33,10 +33,10 @@ FORMAT: Final = "gp4c-score/1"
 
 @dataclass(frozen=True)
 class ScoreFunction:
-    """A loaded score function, with all that a record of its use needs."""
+    """A loaded score function: an expression or a callable, its clock, and where it is from."""
 
     text: str
-    """As the user wrote it."""
+    """Name, expression, path or dotted path as the user wrote it."""
     expression: Expression | None
     """The parsed expression; None for a callable."""
     callable: Callable[[Mapping[str, npt.NDArray[Any]]], npt.ArrayLike] | None
@@ -44,9 +44,9 @@ class ScoreFunction:
     """Terminals that it reads; a callable gets all of them."""
     clock: Clock = "visits"
     sha256: str | None = None
-    """Digest of the score file."""
+    """Digest of the score file; None: not from a file."""
     policy: str | None = None
-    """Text of the policy that belongs to the name or is in the score file; None: any policy."""
+    """Policy (as in ``GP4C_POLICY``) that belongs to a named function or a score file; None: any policy."""
     learned_under: str | None = None
     """Text of the policy under which the function was learned; None: not learned."""
 
@@ -61,11 +61,11 @@ class ScoreFunction:
         return terminals.columns_of(self.terminals, self.clock)
 
     def on_clock(self, clock: Clock | None) -> Self:
-        """This function on another clock; None: on its own."""
+        """Return this function with another clock; None: with its own."""
         return self if clock in (None, self.clock) else replace(self, clock=clock)
 
     def for_pages(self, *, has_claims: bool = False, has_sizes: bool = False) -> Self:
-        """This function for pages without claims or sizes: equal scores, from fewer terminals."""
+        """Return a function with fewer terminals and equal scores for pages without claims or sizes."""
         missing = ({} if has_claims else UNCLAIMED) | ({} if has_sizes else UNSIZED)
         if self.expression is None or missing.keys().isdisjoint(self.terminals):
             return self
@@ -124,10 +124,10 @@ def load(text: str) -> ScoreFunction:
 
 
 def recorded(formula: object, configured: ScoreFunction | None = None) -> ScoreFunction:
-    """The function of a formula in a store's record; nothing is imported or read because a store says so.
+    """Return the score function whose `formula` a cycle's record has, without importing or reading files.
 
-    ``configured``: the function of the user's settings, taken where its formula is the same. Raises
-    ScoreError for another dotted path, ExpressionError for what is neither a name nor an expression.
+    ``configured``: the function of the user's settings, returned where its formula is the same. Raises
+    ScoreError for another dotted path, ExpressionError for text that is neither a name nor an expression.
     """
     if configured is not None and formula == configured.formula:
         return configured
@@ -147,7 +147,7 @@ def _is_file(text: str) -> bool:
 def of_expression(
     expression: Expression, text: str | None = None, clock: Clock = "visits", sha256: str | None = None
 ) -> ScoreFunction:
-    """The score function of an expression; ``text``: as the user wrote it, None: canonical.
+    """Make a score function of an expression; ``text``: as the user wrote it, None: canonical.
 
     Raises ExpressionError for a terminal that does not exist.
     """
@@ -203,10 +203,9 @@ def is_dotted(text: str) -> bool:
 
 
 def load_callable(path: str, noun: str, kind: type[Gp4cError]) -> Callable[..., Any]:
-    """Import the callable of a dotted path: a score function, a fitness or a policy, as `noun` says.
+    """Import the callable at dotted path `path`; ``noun``: what errors call it, such as "score function".
 
-    Raises an error of `kind` where nothing is there, or no callable; errors of the imported module itself
-    pass on.
+    Raises an error of type `kind` if there is none; other errors raised by the imported module pass.
     """
     module, _, name = path.rpartition(".")
     try:
@@ -231,7 +230,7 @@ class ScoreParser(argparse.ArgumentParser):
 
 
 def score_argument(value: str) -> str:
-    """Value of an option without the blank that `ScoreParser` put in front."""
+    """Return an option's value without the blank that `ScoreParser` put in front: its ``type``."""
     return value[1:] if value.startswith(" -") else value
 
 

@@ -29,7 +29,7 @@ page's own last answer, and ``changefreq`` of a sitemap, which counts only where
 KINDS: Final = (*CLAIMED, *SPANS)
 """Kinds of claims; a claim and a tally hold the position in this tuple."""
 LISTED: Final = (0, 1, 2)
-"""Kinds of `CLAIMED` that announce changes before a visit."""
+"""Positions in `KINDS` of the claims that announce changes before a visit: sitemap, feed, told."""
 MODIFIED, EXPIRES, CHANGEFREQ = (KINDS.index(name) for name in ("modified", "expires", "changefreq"))
 
 COLUMNS: Final[dict[str, str]] = {
@@ -41,25 +41,25 @@ COLUMNS: Final[dict[str, str]] = {
 }
 """Column name -> little-endian dtype: 10 bytes for a page, kept where any page of its block has a claim."""
 LONGEST: Final = 126
-"""Most cycles for which an answer can stay true."""
+"""Most cycles for which an answer can stay true, as ``fresh`` stores it."""
 _FREQUENCY: Final = 128
 HALF_LIFE_CYCLES: Final = 16.0
 KEPT: Final = 2.0 ** (-1.0 / HALF_LIFE_CYCLES)
-"""Share of the counts that a cycle leaves."""
+"""Factor by which a cycle reduces the counts of earlier ones."""
 PRIOR_VISITS: Final = 2.0
-"""Weight of all sites in the counts of one site, in visits, claimed and unclaimed each."""
+"""Weight of the mean of all sites as prior of one site's counts, in visits."""
 
 
 AGE_CHANGES: Final = 0.5
-"""Changes that an age at first sight counts for, in a site of full trust."""
+"""Changes that a page's age at its first fetch counts for, on a site with full trust in ages."""
 AGE_SHAPE: Final = AGE_CHANGES + rates.PRIOR_CHANGES
-"""Shape of the Gamma prior of a rate by age."""
+"""Shape of the Gamma prior of a page's rate that is derived from its age."""
 _CERTAIN: Final = 1.0 - 1e-9
 """Largest probability that is converted to a rate."""
 
 
 def has_claims(state: Mapping[str, Array], kind: int) -> npt.NDArray[np.bool_]:
-    """Pages that ever had claims of a kind: bool ``[P]``."""
+    """Mask ``[P]`` of pages that ever had claims of a kind; ``kind``: position in `KINDS`."""
     if kind < len(CLAIMED):
         return np.asarray(state["claims"] >> kind & 1, np.bool_)
     fresh = state["fresh"]
@@ -67,9 +67,9 @@ def has_claims(state: Mapping[str, Array], kind: int) -> npt.NDArray[np.bool_]:
 
 
 def is_claimed(state: Mapping[str, Array], kind: int, cycle: int) -> npt.NDArray[np.bool_]:
-    """Pages that changed since their last visit by the claims of a kind: bool ``[P]``.
+    """Mask ``[P]`` of pages that, by claims of a kind, have changed since their last visit.
 
-    ``state``: ``last_cycle`` and `COLUMNS`, each ``[P]``; ``cycle``: the one that is planned, or visits.
+    ``state``: ``last_cycle`` and `COLUMNS`, each ``[P]``; ``cycle``: the planned one, or that of the visits.
     """
     if kind < len(CLAIMED):
         return np.asarray(state["claims"] >> (4 + kind) & 1, np.bool_)  # an unseen one
@@ -105,15 +105,16 @@ def claim(state: MutableMapping[str, Array], rows: Array, kinds: Array, values: 
 
 
 def see(state: MutableMapping[str, Array], rows: Array, seen_min: Array) -> None:
-    """Mark the claims of visited pages as seen, in place; ``seen_min``: see `COLUMNS`, ``[V]``."""
+    """Mark the claims of visited pages as seen, in place; ``seen_min``: values for that column, ``[V]``."""
     state["claims"][rows] &= 15
     state["seen_min"][rows] = seen_min
 
 
 def tally(state: Mapping[str, Array], rows: Array, changed: Array, cycle: int) -> npt.NDArray[np.int64]:
-    """Outcomes of claims by judged visit: ``[V, kinds]``, 2 * claimed + changed, -1 without any claim.
+    """Compare claims with visits: ``[V, kinds]``, 2 * claimed + changed; -1: never a claim of the kind.
 
-    ``state``: as before the visits, with the claims that these could see; ``changed``: bool ``[V]``.
+    ``state``: columns before the visits, with the claims that these could see; ``rows``: each visit's row in
+    them, ``[V]``; ``changed``: whether the visit found a change, bool ``[V]``.
     """
     visited = {name: state[name][rows] for name in ("last_cycle", "claims", "fresh")}
     outcomes = np.full((len(rows), len(KINDS)), -1, np.int64)
@@ -124,7 +125,10 @@ def tally(state: Mapping[str, Array], rows: Array, changed: Array, cycle: int) -
 
 
 def counted(outcomes: npt.NDArray[np.int64], site: Array, sites: int) -> npt.NDArray[np.int64]:
-    """Sums of tallies by site, kind, claimed, changed: ``[sites, kinds, 2, 2]``; ``site``: ``[V]``."""
+    """Count results of `tally` by site, kind, claimed, changed: ``[sites, kinds, 2, 2]``.
+
+    ``site``: site number of each visit, ``[V]``.
+    """
     shape = (sites, len(KINDS), 4)
     row, kind = np.nonzero(outcomes >= 0)
     cell = (site[row] * len(KINDS) + kind) * 4 + outcomes[row, kind]
@@ -132,25 +136,25 @@ def counted(outcomes: npt.NDArray[np.int64], site: Array, sites: int) -> npt.NDA
 
 
 def decayed(counts: Array, new: Array) -> Floats:
-    """Counts after one more cycle, its own counts added: all ``[..., 2, 2]``."""
+    """Reduce `counts` by one cycle's decay and add the cycle's `new` counts: all ``[..., 2, 2]``."""
     return np.asarray(counts * KEPT + new)
 
 
 def of_all_sites(counts: Floats) -> npt.NDArray[np.int64]:
-    """Sum of the counts of sites, ``[S, kinds, 2, 2]``, in units of `rates.UNIT`: ``[kinds, 2, 2]``.
+    """Sum up the counts of sites, ``[S, kinds, 2, 2]``: ``[kinds, 2, 2]``, whole multiples of `rates.UNIT`.
 
-    Whole numbers: the same bits in whatever order sites come.
+    As whole numbers they are the same whatever the order of sites.
     """
     return np.asarray(np.rint(counts / rates.UNIT).astype(np.int64).sum(axis=0))
 
 
 def lifts(counts: Floats, pages: Array) -> Floats:
-    """Log-odds of a change that no claim, and a claim, add: ``[S, kinds, 2]``.
+    """Compute what the absence [0] and the presence [1] of a claim add to the log-odds of a change.
 
-    ``counts``: decayed, ``[S, kinds, 2, 2]``; ``pages``: pages with claims, by whether these are unseen,
-    ``[S, kinds, 2]``. The probability of a change given a claim has a Beta posterior; by its prior the odds
-    of the site's visits are multiplied as for all sites. The lift is relative to the mean of the site's
-    pages, so that the same claim for all pages adds nothing, and shrinks by its own variance, so that
+    Returns ``[S, kinds, 2]``. ``counts``: decayed, ``[S, kinds, 2, 2]``; ``pages``: result of
+    `page_state.claims.pages_with_claims`. The probability of a change given a claim has a Beta posterior; its
+    prior multiplies the odds of the site's visits as for all sites. The lift is relative to the mean of the
+    site's pages, so that the same claim for all pages adds nothing, and shrinks by its variance, so that
     chance adds nothing.
     """
     share, difference, variance = _posterior(counts, of_all_sites(counts))
@@ -161,13 +165,19 @@ def lifts(counts: Floats, pages: Array) -> Floats:
 
 
 def holds(counts: Floats) -> npt.NDArray[np.bool_]:
-    """Sites and kinds whose claims make a change likelier by two standard deviations: bool ``[S, kinds]``."""
+    """Mask ``[S, kinds]`` of sites whose claims make a change likelier by two standard deviations.
+
+    ``counts``: decayed, ``[S, kinds, 2, 2]``.
+    """
     _, difference, variance = _posterior(counts, of_all_sites(counts))
     return np.asarray(difference > 2.0 * np.sqrt(variance))
 
 
 def _posterior(counts: Floats, of_all_sites: Array) -> tuple[Floats, Floats, Floats]:
-    """Shares of visits that found a change, ``[S, kinds, 2]``; difference of their log-odds, its variance."""
+    """Return posterior shares of visits that found a change, without and with a claim: ``[S, kinds, 2]``.
+
+    Also the difference of the log-odds of the two, and its variance, ``[S, kinds]``.
+    """
     everywhere = of_all_sites * rates.UNIT
     of_all = _base(everywhere, np.full(1, 0.5))
     lift = _log_odds(_shares(everywhere, of_all)) - _log_odds(of_all)[:, None]
@@ -204,9 +214,10 @@ def _log_odds(probability: Floats) -> Floats:
 def lift_of(
     table: Floats, site: Array, state: Mapping[str, Array], kinds: tuple[int, ...], cycle: int
 ) -> Floats:
-    """Log-odds that the claims of some kinds add to each page: ``[P]``.
+    """Sum up what the claims of some `kinds` add to each page's log-odds of a change: ``[P]``.
 
-    ``table``: of `lifts`; ``site``: of each page, ``[P]``; ``state``: ``last_cycle`` and `COLUMNS`.
+    ``table``: result of `lifts`; ``site``: number of each page's site, ``[P]``; ``state``: ``last_cycle`` and
+    `COLUMNS`.
     """
     total = np.zeros(len(site))
     for kind in kinds:
@@ -217,10 +228,10 @@ def lift_of(
 
 
 def age_evidence(state: Mapping[str, Array], crawl_rate: float) -> npt.NDArray[np.int64]:
-    """Log of the likelihood of pages' visits by their age at first sight, over that by the rate of the crawl.
+    """Log-likelihood ratio of each page's visits: rate predicted by its age at first fetch, or by the crawl.
 
-    Gamma priors of one shape, so that only logarithms are left; in units of `rates.UNIT`, ``[P]``. ``state``:
-    E, T and ``age_first``, each ``[P]``; 0 for pages without age.
+    In units of `rates.UNIT`, ``[P]``; 0 for pages without age. Both priors are Gamma with one shape, so that
+    only logarithms are left. ``state``: E, T and ``age_first``, each ``[P]``.
     """
     cycles, by_crawl = state["T"].astype(np.float64), AGE_SHAPE / crawl_rate
     by_age = rates.PRIOR_CYCLES + AGE_CHANGES * (state["age_first"] - 0.5)
@@ -230,15 +241,15 @@ def age_evidence(state: Mapping[str, Array], crawl_rate: float) -> npt.NDArray[n
 
 
 def trust_of_ages(evidence: npt.NDArray[np.int64]) -> Floats:
-    """Trust in the ages of sites, from 0 to 1, by the sums of `age_evidence` over their pages: ``[S]``.
+    """Posterior probability, by site, that ages of pages predict their rates: ``[S]``, from even prior odds.
 
-    The posterior probability that ages tell of rates, from even odds.
+    ``evidence``: sums of `age_evidence` over each site's pages, ``[S]``.
     """
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(evidence * rates.UNIT, -30.0, 30.0))))
 
 
 def _rate_by_age(s: Mapping[str, Array]) -> Floats:
-    """`rates.rate`, with a part of a change in the age at first sight; without trust it is the same."""
+    """Changes per cycle as `rates.rate`, with part of a change added in the time before the first fetch."""
     weight = AGE_CHANGES * s["age_trust"] * (s["age_first"] > 0)
     return rates.rate(s["E"] + weight, s["T"] + weight * (s["age_first"] - 0.5))
 
@@ -248,10 +259,10 @@ def _hinted(s: Mapping[str, Array], cycle: int) -> Array:
 
 
 def _claimed_probability(s: Mapping[str, Array], rate: Floats, cycle: int) -> Array:
-    """Probability that a page has changed since its last visit, by what its site claims.
+    """Probability that pages have changed since their last visit, by `rate` and site's claims: ``[P]``.
 
-    A claim speaks for all cycles since that visit. Where there is none, the last cycle is still open: its
-    claims have not been read yet.
+    A claim covers all cycles since that visit. Without one, the newest cycle is still open, as its claims
+    have not been read yet.
     """
     gap_cycles = cycle - s["last_cycle"]
     claimed = rates.probability(rate, gap_cycles)
@@ -276,7 +287,7 @@ def _hint_rate(s: Mapping[str, Array], cycle: int) -> Array:
 
 
 def _lifted(probability: Floats, lift: Array) -> Floats:
-    """A probability whose log-odds are raised; 0 and 1 stay."""
+    """Raise the log-odds of `probability` by `lift`; 0 and 1 stay."""
     factor = np.exp(np.clip(lift, -30.0, 30.0))
     return np.asarray(probability * factor / (1.0 - probability + probability * factor))
 
@@ -304,4 +315,4 @@ TERMINALS: Final[dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Array],
 }
 """Terminal -> columns, formula, meaning: see `scrapy_gp4c.scoring.terminals.Terminal`."""
 UNCLAIMED: Final[dict[str, str | float]] = {"hinted": "p", "hint_rate": "rate", "hint_age": 0.0}
-"""Terminal -> terminal or number that has its value, bit for bit, where no site claims anything."""
+"""Terminal -> terminal or number with the same value, bit for bit, where no site claims anything."""

@@ -1,8 +1,8 @@
-"""Terminals of what visits measure, and of links: download time, bits that change, PageRank.
+"""Terminals of measurements: download time, bits by which fingerprints change, PageRank.
 
-A change of d bits between two fingerprints adds d to one sum and 1 to a number; a change whose fingerprints
-are not known, as an imported one, adds nothing. The download time is that of the first visit that measured
-one, so that a replay, which visits other cycles, has the same.
+A change of d bits between two fingerprints adds d to ``distance_sum`` and 1 to ``distance_n``; a change whose
+fingerprints are unknown, as an imported one, adds nothing. The download time is that of the first visit that
+measured one, so that a replay, which visits in other cycles, has the same.
 """
 
 from collections.abc import Callable, Mapping, MutableMapping
@@ -20,18 +20,18 @@ COLUMNS: Final[dict[str, str]] = {
 }
 """Column name -> little-endian dtype; 0: not known."""
 UNMEASURED_MS: Final = 1_000
-"""Download time of a page of which none was measured."""
+"""Assumed download time of a page without a measured one."""
 
 
 def flips(before: npt.NDArray[np.uint64], after: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Bits in which fingerprints differ, ``[P]``; none where either is 0, as of a copy that is not known."""
+    """XOR of fingerprints, ``[P]``; 0 where either is 0, which stands for an unknown copy."""
     return np.where((before == 0) | (after == 0), np.uint64(0), before ^ after)
 
 
 def observe(state: MutableMapping[str, Array], flipped: npt.NDArray[np.uint64]) -> None:
-    """Add a change to every row, in place; ``flipped``: bits in which its fingerprints differ, ``[P]``.
+    """Add a change to every row, in place; ``flipped``: XOR of its fingerprints, ``[P]``.
 
-    ``state``: ``distance_sum`` and ``distance_n``, each ``[P]``. No bit: the fingerprints are not known.
+    ``state``: ``distance_sum`` and ``distance_n``, each ``[P]``. Rows with 0, unknown fingerprints, stay.
     """
     counted = (flipped != 0) & (state["distance_n"] < np.iinfo(np.uint16).max)
     bits = np.unpackbits(flipped.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1).sum(1)
@@ -40,7 +40,7 @@ def observe(state: MutableMapping[str, Array], flipped: npt.NDArray[np.uint64]) 
 
 
 def costs_ms(latency_ms: Array) -> npt.NDArray[np.int64]:
-    """Download times of visits, `UNMEASURED_MS` where none was measured, ``[P]``."""
+    """Download times of visits, ``[P]``, with `UNMEASURED_MS` in place of 0 (not measured)."""
     return np.where(latency_ms > 0, latency_ms, UNMEASURED_MS).astype(np.int64)
 
 
@@ -69,4 +69,4 @@ LINKED: Final[dict[str, tuple[tuple[str, ...], Formula, str]]] = {
         "PageRank among the links that the crawl knows, 1 in the mean of all pages",
     ),
 }
-"""The same, of a column that is computed for every cycle, see `scrapy_gp4c.page_state.groupings`."""
+"""As `TERMINALS`, but the column is computed in every cycle, by `scrapy_gp4c.page_state.groupings`."""

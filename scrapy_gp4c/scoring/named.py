@@ -1,4 +1,4 @@
-"""The named score functions: what each says, where it comes from, and which policy belongs to it.
+"""The named score functions: expression, source and meaning of each, and the policy that belongs to it.
 
 ``GP4C_SCORE_FUNCTION = NAME`` and ``--score NAME`` take a row of `NAMED`. A row that names a policy brings it
 along, unless ``GP4C_POLICY`` or ``--policy`` says otherwise.
@@ -31,7 +31,7 @@ SANTOS: Final = "Santos et al. 2013"
 OURS: Final = "scrapy-gp4c"
 
 DEFAULT: Final = "default"
-"""Name of the row that a crawl uses unless it is told otherwise."""
+"""Name of the function that a crawl uses without ``GP4C_SCORE_FUNCTION``."""
 
 FOUR_ROUNDS: Final = "rounds(rounds=4)"
 
@@ -87,12 +87,12 @@ NAMED: Final[dict[str, Named]] = {
         FOUR_ROUNDS,
     ),
 }
-"""Name -> score function: the baselines of the papers (journal 5.1), indices, and those for a purpose."""
+"""Name -> score function: the baselines of the papers (journal 5.1), indices, and those of `PURPOSES`."""
 
 PURPOSES: Final = (DEFAULT, "changes", "freshness")
-"""Names of the functions that rules chose for what a crawl is for (docs/choosing.md)."""
+"""Names of the functions recommended for a purpose of a crawl (docs/choosing.md)."""
 
 BASELINES: Final[dict[str, str]] = {
     name: NAMED[name].expression for name in ("random", "age", "cg", "nad", "sad", "aad", "gad", "t*X")
 }
-"""Name -> expression: what the papers compare with (journal 5.1), and what learning is held against."""
+"""Name -> expression of the papers' baselines (journal 5.1), with which learnt functions are compared."""

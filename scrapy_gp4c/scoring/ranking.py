@@ -1,6 +1,6 @@
-"""Ranking: the k best of many scores, in one array or in a stream of blocks; draws decide among equal ones.
+"""Ranking: the k best of many scores, in one array or in a stream of blocks, and draws that break ties.
 
-A draw is a pure function of seed, cycle and page key.
+A draw is a pseudorandom number of a page in a cycle, a pure function of seed, cycle and page key.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def salted_draws(keys: npt.NDArray[np.uint64], salt: np.uint64) -> npt.NDArray[n
 def draws_of(
     keys: npt.NDArray[np.uint64], salt: np.uint64
 ) -> Callable[[npt.NDArray[np.intp] | slice], npt.NDArray[np.uint64]]:
-    """Function that returns the draws of some rows of `keys`, computed when it is called."""
+    """Return a function ``f(rows)`` that computes the draws of these rows of `keys`."""
     return lambda rows: salted_draws(keys[rows], salt)
 
 
@@ -56,7 +56,7 @@ def draws(keys: npt.NDArray[np.uint64], seed: int, cycle: int) -> npt.NDArray[np
 
 
 class Purpose(IntEnum):
-    """Decisions that a page's draw makes in a cycle, besides its rank."""
+    """Decisions by a page's draw in a cycle, other than ties of its rank; see `drawn_for`."""
 
     FOLLOW = 1
     """Whether a sample's neighbours are fetched."""
@@ -67,18 +67,18 @@ class Purpose(IntEnum):
 
 
 def drawn_for(drawn: npt.NDArray[np.uint64], purpose: Purpose) -> npt.NDArray[np.uint64]:
-    """Draws for one purpose, independent of the draws for rank and for other purposes."""
+    """Derive from draws others for one purpose, independent of those for rank and other purposes."""
     with np.errstate(over="ignore"):
         return mix(drawn + np.uint64(purpose * GOLDEN % 2**64))
 
 
 def uniform(drawn: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
-    """Draws as numbers in [0, 1), each a multiple of 2**-53."""
+    """Convert draws to numbers in [0, 1), multiples of 2**-53."""
     return np.asarray((drawn >> np.uint64(11)) * 2.0**-53)
 
 
 def places_in_order(numbers: npt.NDArray[np.unsignedinteger[Any]]) -> npt.NDArray[np.intp]:
-    """Stable `argsort` of unsigned numbers, ``[P]``."""
+    """Return the positions that sort unsigned numbers, ``[P]``, as stable `np.argsort` does, but faster."""
     # Number and place are packed in 64 bits and sorted in place: np.lexsort takes three times as
     # long, which planning 10 million pages with a budget of 5% would notice by 14%.
     if len(numbers) < 2:
@@ -113,18 +113,18 @@ def _ones(bits: np.uint64) -> np.uint64:
 TiesOf = Callable[[npt.NDArray[np.intp]], npt.NDArray[np.uint64]]
 """Function from rows of a block to their tie-breaking numbers, drawn only for rows that need them."""
 SLACK_ROWS: Final = 16_384
-"""Rows beyond 2k by which a stream may grow before it is compacted, four times."""
+"""A quarter of the rows beyond 2k that `Best` keeps before it drops all but the k best."""
 FEW_ROWS: Final = 1_024
-"""Rows up to which `np.lexsort` is the fastest."""
+"""Most rows for which `np.lexsort` is the fastest."""
 _SIGN: Final = np.int64(-(2**63))
-"""The bit that negative numbers have."""
+"""The sign bit."""
 
 
 def best_k(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any], k: int) -> npt.NDArray[np.int64]:
-    """Positions of the k best, ascending: the set of `top_k`.
+    """Return the positions of the k best rows, ascending: the set of `top_k`, in O(P).
 
-    ``scores`` float64 ``[P]`` finite; ``ties`` any ordered dtype ``[P]``. O(P). The result has
-    ``min(k, P)`` entries.
+    ``scores`` float64 ``[P]`` finite; ``ties`` any ordered dtype ``[P]``. The result has ``min(k, P)``
+    entries.
     """
     if k <= 0:
         return np.empty(0, dtype=np.int64)
@@ -145,7 +145,7 @@ def best_k(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any], k: int) -> n
 
 
 def top_k(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any], k: int) -> npt.NDArray[np.int64]:
-    """Positions of the k best, best first: by score descending, then `ties` ascending, then position.
+    """Return the positions of the k best rows: by score descending, then `ties` ascending, then position.
 
     ``scores`` float64 ``[P]`` finite; ``ties`` unsigned ``[P]``. O(P + k log k). The result has
     ``min(k, P)`` entries.
@@ -155,7 +155,7 @@ def top_k(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any], k: int) -> np
 
 
 def in_order(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Positions, best first, in the order of `top_k`; ``scores`` float64, finite; ``ties`` unsigned."""
+    """Return all positions in the order of `top_k`; ``scores`` float64, finite; ``ties`` unsigned."""
     if len(scores) <= FEW_ROWS:
         return np.asarray(np.lexsort((ties, -scores)), np.int64)
     by_tie = places_in_order(ties.astype(np.uint64, copy=False))
@@ -163,7 +163,7 @@ def in_order(scores: npt.NDArray[np.float64], ties: npt.NDArray[Any]) -> npt.NDA
 
 
 def _falling(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.uint64]:
-    """Unsigned numbers in the opposite order of scores, by the bits of IEEE 754."""
+    """Convert scores to unsigned numbers that sort in the opposite order, by the bits of IEEE 754."""
     bits = (0.0 - scores).view(np.int64)  # no minus 0
     turned = bits >> 63
     turned |= _SIGN
@@ -172,17 +172,15 @@ def _falling(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.uint64]:
 
 
 class Ranked(NamedTuple):
-    """Pages in order, best first."""
+    """Pages with their scores and draws, each ``[rows]``."""
 
     pages: npt.NDArray[np.uint32]
-    """``[rows]``."""
     scores: npt.NDArray[np.float64]
-    """``[rows]``."""
     ties: npt.NDArray[np.uint64]
-    """``[rows]``."""
+    """Draws: the lower one is better."""
 
     def only(self, rows: npt.NDArray[np.intp]) -> "Ranked":
-        """Some of the pages, in the order of `rows`."""
+        """Return the pages at positions `rows`, in this order."""
         return Ranked(self.pages[rows], self.scores[rows], self.ties[rows])
 
 
@@ -193,7 +191,7 @@ class Best:
     """
 
     def __init__(self, k: int, slack_rows: int = SLACK_ROWS) -> None:
-        """Keep `k`; ``slack_rows``: what a stream may grow by until it is compacted, see `SLACK_ROWS`."""
+        """``k``: number of pages to keep; ``slack_rows``: see `SLACK_ROWS`."""
         self._k = k
         self._slack_rows = slack_rows
         self._parts: list[Ranked] = []
@@ -201,7 +199,7 @@ class Best:
         self._cut: tuple[float, np.uint64] | None = None
 
     def add(self, scores: npt.NDArray[np.float64], ties_of: TiesOf, pages: npt.NDArray[np.uint32]) -> None:
-        """Take a block: float64 ``[rows]``, the ties of given rows, and uint32 ``[rows]``."""
+        """Add a block of pages with their scores, ``[rows]``; ``ties_of(rows)``: returns draws of rows."""
         if self._cut is None:
             ranked = Ranked(pages, scores, ties_of(np.arange(len(pages))))
         else:
@@ -229,7 +227,7 @@ class Best:
         self._parts, self._rows = [ranked], len(ranked.pages)
 
     def result(self, k: int) -> Ranked:
-        """Return the k best, best first."""
+        """Return the `k` best of all pages added, best first."""
         if not self._parts:
             return Ranked(np.empty(0, np.uint32), np.empty(0), np.empty(0, np.uint64))
         ranked = self._joined()

@@ -16,7 +16,7 @@ from scrapy_gp4c.arrays import Array, Floats
 PRIOR_CHANGES: Final = 0.1
 PRIOR_CYCLES: Final = 1.0
 SITE_PRIOR_CYCLES: Final = 3.0
-"""Weight of the site's rate, in cycles of the page's own past."""
+"""Weight of the site's rate in `rate_with_site`, in observed cycles of the page."""
 UNIT: Final = 2.0**-24
 
 
@@ -26,26 +26,26 @@ def whole_units(values: Array) -> Floats:
 
 
 def rate(expected: Array, cycles: Array) -> Floats:
-    """Posterior changes per cycle, ``[P]``, from E, changes, and T, cycles observed."""
+    """Posterior changes per cycle, ``[P]``, from columns E (`expected` changes) and T (observed `cycles`)."""
     return np.asarray((expected + PRIOR_CHANGES) / (cycles + PRIOR_CYCLES))
 
 
 def rate_of_group(expected: Array, cycles: Array) -> Floats:
-    """Changes per cycle of the pages of each group, ``[G]``, from the sums of their E and T."""
+    """Changes per cycle of the pages of each group (site, crawl), ``[G]``, from sums of columns E and T."""
     return np.asarray((expected + 0.5 * PRIOR_CHANGES) / (cycles + PRIOR_CYCLES))
 
 
 def rate_with_site(expected: Array, cycles: Array, site_rate: Array) -> Floats:
-    """`rate` with the rate of the page's site as prior, ``[P]``."""
+    """Posterior changes per cycle as `rate`, with the rate of the page's site as prior, ``[P]``."""
     return np.asarray((expected + SITE_PRIOR_CYCLES * site_rate) / (cycles + SITE_PRIOR_CYCLES))
 
 
 def probability(rates: Array, gap_cycles: Array) -> Floats:
-    """Probability of at least one change within a gap: ``[P]``."""
+    """Probability of at least one change within `gap_cycles` at `rates` per cycle: ``[P]``."""
     return np.asarray(-np.expm1(-rates * gap_cycles))
 
 
 def censored(rates: Array, gap_cycles: Array) -> Floats:
-    """Expected changes in a gap after which a visit found the page changed, ``[P]``: at least 1."""
+    """Expected number of changes within `gap_cycles`, given at least one, at `rates` per cycle: ``[P]``."""
     x = np.maximum(rates * gap_cycles, UNIT)
     return whole_units(x / -np.expm1(-x))

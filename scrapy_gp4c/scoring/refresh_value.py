@@ -1,4 +1,4 @@
-"""Value of refreshing a page's copy to the users of a search: records, page columns and terminals.
+"""Value of refreshing a page's copy for users of a search engine: records, page columns and terminals.
 
 A measured visit has delta-Q_A, the gain of the search index (`scrapy_gp4c.search.gains`), and a value per
 cycle x = delta-Q_A / (cycles since the visit before). Pandey & Olston 2005, section 6.1.3, forecast by the
@@ -21,12 +21,12 @@ COLUMNS: Final[dict[str, str]] = {
 }
 """Column name -> little-endian dtype; zeros before the first measured visit."""
 HALF_LIFE: Final = 4
-"""Measured visits after which one weighs half, in `dq_recent`."""
+"""Number of later measured visits that halves a visit's weight in `dq_recent`."""
 _FADE: Final = 0.5 ** (1 / HALF_LIFE)
 
 
 def observe(state: MutableMapping[str, Array], gained: Array, gap_cycles: Array) -> None:
-    """Add a visit to every row, in place; one that was not measured changes nothing.
+    """Add a visit to every row of the columns, in place; rows that were not measured stay.
 
     ``state``: columns of `COLUMNS` (those that the caller needs), each ``[P]``; ``gained``: delta-Q_A in ppm,
     NaN where nothing was measured, ``[P]``; ``gap_cycles``: cycles since the visit before, ``[P]``.
@@ -61,7 +61,7 @@ FORMULAS: Final = {
     "dq_last": (("dq_last",), _last, "search quality gained per cycle, in ppm, by the last visit"),
     "dq_decay": (("dq_n", "dq_recent"), _decayed, "the same mean, recent visits weighing more"),
 }
-"""Terminal -> its columns, formula and meaning."""
+"""Terminal -> columns, formula, meaning: see `scrapy_gp4c.scoring.terminals.Terminal`."""
 
 
 GAIN: Final = np.dtype(
@@ -71,7 +71,7 @@ GAIN: Final = np.dtype(
         ("ppm", "<f4"),  # delta-Q_A, see `scrapy_gp4c.search.gains`
     ]
 )
-"""A measured visit; one that is not among the gains of its cycle was not measured."""
+"""A visit whose gain of search quality was measured."""
 
 
 def observe_gains(

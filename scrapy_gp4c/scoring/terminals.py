@@ -1,9 +1,9 @@
 """Terminals: the named page features that a score function may use, each from O(1) state per page.
 
-A page's observed history is the sequence of its judged visits i = 1..n at cycles c_1 < ... < c_n with
-outcomes I_i in {0, 1}. `STATE` lists the columns that summarise it; `observe` adds one visit to them;
-`TERMINALS` computes every terminal from them at planning cycle c. The same columns are what the live
-store keeps per page and what replay keeps per page or per group of pages in equal state.
+A page's observed history is the sequence of its judged visits (those that showed whether it had changed)
+i = 1..n at cycles c_1 < ... < c_n with outcomes I_i in {0, 1}. `STATE` lists the columns that summarise it;
+`observe` adds one visit to them; `TERMINALS` computes every terminal from them at planning cycle c. A store
+keeps these columns per page, a replay per page or per group of pages in equal state.
 
 Two clocks weigh the outcomes. ``visits`` (the papers: Santos 2013, thesis 4.1; Tan & Mitra 2010) numbers
 them by visit. ``cycles`` (the authors' published program) sums over all cycles since the page's first
@@ -42,7 +42,7 @@ MEANINGS: Final[dict[str, str]] = {
     "cluster_now": "share of this cycle's visits to its cluster that found changes, begun likewise",
     "cluster_recent": "share of the visits to its cluster in the last cycles that found changes",
 }
-"""Terminal -> meaning in plain words, on the clock of the visits; λ is its ``_rate``."""
+"""Terminal -> meaning in plain words, with clock ``visits``; λ of ``nad``, say, is terminal ``nad_rate``."""
 
 
 Clock = Literal["visits", "cycles"]
@@ -62,7 +62,7 @@ STATE: Final[dict[str, str]] = {
     "T": "<i4",  # cycles that the judged visits looked back on
     "found_cycle": "<i4",  # cycle of the last visit that found a change; of the first fetch if none did
 }
-"""Column name -> little-endian dtype. A page that was never judged has zeros but for its cycles."""
+"""Column name -> little-endian dtype. A page without a judged visit has zeros but for its cycles."""
 ROUND: Final = (
     "draw",
     "spent",
@@ -81,16 +81,17 @@ ROUND: Final = (
     "age_trust",
     "size_lift",
 )
-"""Columns that are computed for every round: a draw per page and cycle, the share of the budget that is used,
-results of related pages (`scrapy_gp4c.page_state.related`) and of sizes, and claims of sites."""
+"""Columns that are computed whenever a round of a cycle is planned: a draw per page and cycle, the share of
+the budget that is used, shares of changes on related pages (`scrapy_gp4c.page_state.related`) and of pages of
+a size, and what claims of sites add."""
 
 
 def observe(state: MutableMapping[str, Array], changed: Array, cycle: int) -> None:
     """Add one judged visit at `cycle` to every row, in place.
 
-    ``state``: the columns of `STATE` (or those of them that the caller needs), each ``[P]``;
-    ``changed``: bool ``[P]``. The accumulators are updated as docs/code/terminals.md, "Page state and
-    terminals", prints them: G halved, then added, so that the weights 2**(i - 1) of GAD never overflow.
+    ``state``: the columns of `STATE` (or those of them that the caller needs), each ``[P]``; ``changed``:
+    whether the visit found a change, bool ``[P]``. Formulas: docs/code/terminals.md, "Page state and
+    terminals". G is halved before the outcome is added, so that the weights 2**(i - 1) of GAD never overflow.
     """
     if "n" in state:
         state["n"] += 1
@@ -178,7 +179,7 @@ Formula = Callable[[Mapping[str, Array], int], Array]
 
 
 def _probability(rate: Formula) -> Formula:
-    """Probability of a change within t cycles at a Poisson rate (thesis eq. 4.1)."""
+    """Turn a formula of a Poisson rate into one of the probability of a change in t cycles (thesis 4.1)."""
     return lambda s, cycle: rates.probability(rate(s, cycle), _t(s, cycle))
 
 
@@ -191,7 +192,7 @@ def _rate_site(s: Mapping[str, Array], cycle: int) -> Array:
 
 
 change_probability: Final = _probability(_rate)
-"""Probability of a change since the last visit, by the columns E, T and last_cycle: ``[P]``."""
+"""Function of (state, cycle): probability of a change since the last visit, by E, T, last_cycle: ``[P]``."""
 
 
 def _column(name: str) -> Formula:
@@ -199,10 +200,10 @@ def _column(name: str) -> Formula:
 
 
 class Terminal(NamedTuple):
-    """Terminal on one of the clocks."""
+    """A terminal with one of the clocks."""
 
     columns: tuple[str, ...]
-    """State columns that decide the value: pages equal in these are equal in the terminal."""
+    """Columns that the formula reads: pages equal in these have the same value."""
     formula: Formula
     """``formula(state, cycle)``: values ``[P]`` at planning cycle ``cycle`` (the state is older)."""
     meaning: str
@@ -219,7 +220,7 @@ _UNWEIGHED: Final = {
     "cg": Terminal(("n", "X"), _cg, MEANINGS["cg"]),
 }
 PREDICTED: Final = ("E", "T", "last_cycle")
-"""Columns that decide the probability of a change, and so whether a change is a surprise."""
+"""Columns from which the probability of a change follows, and so how far a change is a surprise."""
 _BEYOND: Final = {
     "rate": Terminal(("E", "T"), _rate, MEANINGS["rate"]),
     "rate_site": Terminal(("E", "T", "site_rate"), _rate_site, MEANINGS["rate_site"]),
@@ -234,14 +235,14 @@ _BEYOND: Final = {
     "found_t": Terminal(("found_cycle",), lambda s, cycle: cycle - s["found_cycle"], MEANINGS["found_t"]),
     "spent": Terminal(("spent",), _column("spent"), MEANINGS["spent"]),
 }
-"""Terminals beyond the papers, the same on both clocks."""
+"""Terminals that no paper has, the same with both clocks."""
 CLUSTERED: Final = ("cluster_now", "cluster_recent")
-"""Terminals that need clusters of the pages."""
+"""Terminals that need clusters of the pages (``scrapy gp4c cluster``)."""
 _SAMPLED: Final = {
     name: Terminal((name,), _column(name), MEANINGS[name])
     for name in ("site_now", "directory_now", *CLUSTERED)
 }
-"""Terminals of the cycle's own visits to groups, for policies of several rounds."""
+"""Terminals of the visits to groups in the cycle that is planned, for policies of several rounds."""
 _MEASURED: Final = {
     name: Terminal(*row) for name, row in (refresh_value.FORMULAS | measured.TERMINALS).items()
 }
@@ -252,9 +253,9 @@ _GROWN: Final = {
 _WAITING: Final = {name: Terminal(*row) for name, row in first_visits.TERMINALS.items()}
 _WEIGHED: Final = {name: Terminal(*row) for name, row in weights.TERMINALS.items()}
 UNREPLAYED: Final = (*discovery.TERMINALS, *_LINKED, *_WAITING)
-"""Terminals that a crawl and a history of growth know, and a history of changes alone does not."""
+"""Terminals that need a crawl, or a history that records how pages were found, not changes alone."""
 CLAIMED: Final = tuple(hints.TERMINALS)
-"""Terminals that read claims of sites; a history without claims has `hints.UNCLAIMED` in their place."""
+"""Terminals that read claims of sites; without claims `hints.UNCLAIMED` replaces them."""
 
 
 def _table(clock: Clock) -> dict[str, Terminal]:
@@ -292,17 +293,17 @@ NAMES: Final = tuple(TERMINALS["visits"])
 ALWAYS_KNOWN: Final = tuple(
     name for name in NAMES if name not in (*_MEASURED, *_LINKED, *CLUSTERED, *_WAITING)
 )
-"""Terminals of every crawl and every history; the others need what only some of them have."""
+"""Terminals that every crawl and history can compute; others need a query log, links or clusters."""
 BASIC: Final = ("n", "X", "t")
 """The terminals of Santos et al. 2013."""
 PAPERS: Final = (*BASIC, "cg", "nad", "sad", "aad", "gad")
 """The terminals of Santos et al. 2014, section 4.2.1."""
 RELATED: Final = (*PAPERS, *_BEYOND)
-"""Terminals of the papers, and those of related pages and of the cycle so far."""
+"""Terminals of the papers, and those of related pages and of the cycle's budget spent so far."""
 PAPER_SETS: Final[dict[str, tuple[str, ...]]] = {"basic": BASIC, "all": PAPERS}
 """Name -> set of terminals that the papers learn with."""
 EVERY: Final = (*RELATED, *sizes.TERMINALS, *measured.TERMINALS, *CLAIMED)
-"""Terminals of pages, related pages, and what a history may have besides: sizes, times, ages and claims."""
+"""`RELATED` and the terminals of page sizes, download times, fingerprint distances, ages and claims."""
 SETS: Final = {"basic": BASIC, "papers": PAPERS, "related": RELATED, "all": EVERY}
 """Name -> set of terminals to learn with."""
 
@@ -310,9 +311,9 @@ SETS: Final = {"basic": BASIC, "papers": PAPERS, "related": RELATED, "all": EVER
 def compute(
     names: Iterable[str], state: Mapping[str, Array], cycle: int, clock: Clock = "visits"
 ) -> dict[str, Array]:
-    """Values of the named terminals, each ``[P]``, for planning cycle `cycle`.
+    """Compute the named terminals, each ``[P]``, for planning cycle `cycle`.
 
-    ``state`` holds the columns that these terminals name, those of `ROUND` included: ``draw``, say, uint64
+    ``state``: all columns that they read (`columns_of`), those of `ROUND` included, such as ``draw``, uint64
     ``[P]`` (see `scrapy_gp4c.scoring.ranking.draws`).
     """
     table = TERMINALS[clock]
@@ -320,11 +321,11 @@ def compute(
 
 
 def columns_of(names: Iterable[str], clock: Clock = "visits") -> tuple[str, ...]:
-    """Columns that decide the values of the named terminals, without repetition."""
+    """Return the names of the columns that the named terminals read, without repetition."""
     table = TERMINALS[clock]
     return tuple(dict.fromkeys(column for name in names for column in table[name].columns))
 
 
 def new_state(pages: int) -> dict[str, Array]:
-    """All columns of `STATE` for `pages` pages that were never judged and first fetched in cycle 0."""
+    """Return all columns of `STATE` for `pages` pages that were first fetched in cycle 0 and not since."""
     return {name: np.zeros(pages, dtype) for name, dtype in STATE.items()}

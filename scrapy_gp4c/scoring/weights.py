@@ -14,7 +14,7 @@ COLUMNS: Final[dict[str, str]] = {"weight": "<f8"}
 """Column name -> little-endian dtype."""
 DEFAULT_WEIGHT: Final = 1.0
 MAX_WEIGHT: Final = 1e6
-"""The largest weight: sums over all pages stay exact enough in float64."""
+"""Largest weight: sums over all pages stay exact enough in float64."""
 
 TERMINALS: Final[dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Array], int], Array], str]]] = {
     "w": (
@@ -27,7 +27,7 @@ TERMINALS: Final[dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Array],
 
 
 def read_weight(value: Any) -> float:
-    """Weight of a page as a user wrote it; raises ValueError, which says what was expected and found."""
+    """Check a weight given by a user, a number from 0 to `MAX_WEIGHT`; raises ValueError otherwise."""
     is_real = isinstance(value, Real) and not isinstance(value, bool)
     if not is_real or value < 0 or not value <= MAX_WEIGHT:  # the last is true of NaN
         raise ValueError(f"expected a number from 0 to {MAX_WEIGHT:,.0f} as weight; found {_shown(value)}")
@@ -40,5 +40,5 @@ def _shown(value: object) -> str:
 
 
 def are_weights(values: Array) -> bool:
-    """Whether all numbers are valid weights."""
+    """Whether all values of an array are valid weights."""
     return bool(((values >= 0) & (values <= MAX_WEIGHT)).all())

@@ -648,12 +648,12 @@ class ReplayEvidence:
         return Block(pages, state, lambda places: self._ranked.ties(pages[places]))
 
     @property
-    def open_pages(self) -> int:
+    def candidate_count(self) -> int:
         return len(self._pages) - self.visited - len(self._hidden)
 
     def best(self, scores_of: Scorer, k: int) -> Selection:
         """Selection of the k best candidates, as by `best_candidates`, but faster."""
-        k = min(k, self.open_pages)
+        k = min(k, self.candidate_count)
         self._best = NOTHING_CHOSEN
         if k > 0:
             related = self._related()
