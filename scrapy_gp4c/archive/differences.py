@@ -1,6 +1,6 @@
 """Differences of two texts, word by word, with some words of context.
 
-In scripts without blanks between words (Thai, Lao, Burmese, Khmer, kana, Han) a letter with its marks is one.
+In scripts without blanks between words (Thai, Lao, Burmese, Khmer, kana, Han) each letter counts as a word.
 """
 
 import re
@@ -17,19 +17,19 @@ CONTEXT_WORDS: Final = 8
 MOST_WORDS: Final = 1_500
 """Longest differing stretch, both sides together, for difflib: its time grows with the square, or worse."""
 LONG_CHARACTERS: Final = 2**18
-"""Length of two texts together from which on their common ends are not split into words."""
+"""Characters of two texts together beyond which common head and tail are not split into words."""
 CONTEXT_CHARACTERS: Final = 1_000
-"""Characters of the common ends that stay, for the context."""
+"""Characters of a common head and tail that are split all the same, as context."""
 MOST_SPLIT_WORDS: Final = 100_000
-"""Words of a text between its ends; a megabyte of Han would be a million."""
+"""Words into which a text is split; a megabyte of Han would be a million."""
 MOST_ANCHORED_WORDS: Final = 30_000
 """Words of a differing stretch, on either side, in which anchors are looked for."""
 MOST_COMPARED_WORDS: Final = 12_000
-"""Words of all differing stretches, four each at least, after which all that follows is one difference."""
+"""Words of differing stretches (each counts at least four) after which the rest is one difference."""
 _BEFORE: Final = {" ": "", "-": "[-", "+": "{+"}
 _BEHIND: Final = {" ": "", "-": "-]", "+": "+}"}
 _MARKED: Final = re.compile(r"\[-(?:(?!\[-).)*?-\]|\{\+(?:(?!\{\+).)*?\+\}")
-"""Marked words; a page that is full of opening marks is looked at once."""
+"""Marked words, ``[-gone-]`` or ``{+new+}``; linear time on text full of opening marks."""
 _COLOURS: Final = {"-": "\033[31m", "+": "\033[32m"}
 _PLAIN: Final = "\033[0m"
 
@@ -44,14 +44,14 @@ _MARKS: Final = (
 )
 _WORD: Final = re.compile(rf"[{_UNSPACED}][{_MARKS}]*|[{_KATAKANA}]+|[^\s{_UNSPACED}{_KATAKANA}]+")
 _TOUCHING: Final = rf"[{_UNSPACED}{_KATAKANA}\u3000-\u303f\uff00-\uffef]"
-"""Letters and punctuation that stand without a blank beside each other."""
+"""Letters and punctuation of scripts that put no blank between words."""
 _NO_BLANK: Final = re.compile(f"(?<={_TOUCHING}) (?={_TOUCHING})")
 
 
 def words_of(text: str, most: int | None = None) -> list[str]:
-    """Return the words of a text: between blanks, or letters where a script has none between words.
+    """Split a text into words at blanks, or into letters where a script has no blanks between words.
 
-    What follows the first ``most`` words is one more.
+    All text after the first ``most`` words is one more word.
     """
     matches = _WORD.finditer(text)
     words = [match[0] for match in islice(matches, most)]
@@ -60,13 +60,13 @@ def words_of(text: str, most: int | None = None) -> list[str]:
 
 
 def text_of(words: Sequence[str]) -> str:
-    """Return words as a text, joined by blanks where their script has blanks."""
+    """Join words to a text, with blanks where their script has blanks."""
     text = " ".join(words)
     return text if text.isascii() else _NO_BLANK.sub("", text)
 
 
 def differing_words(before: str, after: str) -> int:
-    """Count the words in which two texts differ; a word in place of another is one."""
+    """Count the words in which two texts differ; a replaced word counts once."""
     if before == after:
         return 0
     if len(before) + len(after) > LONG_CHARACTERS:
@@ -77,11 +77,12 @@ def differing_words(before: str, after: str) -> int:
 
 
 def count_words(*texts: str) -> int:
+    """Count the words of all the texts."""
     return sum(1 for text in texts for _ in _WORD.finditer(text))
 
 
 class Segment(NamedTuple):
-    """Words in a row that are common, removed or added."""
+    """Consecutive words that are all common, removed or added."""
 
     sign: str
     """``-`` for removed words, ``+`` for added ones, a blank for common ones."""
@@ -89,7 +90,7 @@ class Segment(NamedTuple):
 
 
 class Hunk(NamedTuple):
-    """Differences close to each other, with their context."""
+    """Some differences that are close to each other, with common words around them."""
 
     position: int
     """Number of the first word in the later text, from 1 on."""
@@ -97,7 +98,10 @@ class Hunk(NamedTuple):
 
 
 def differences(before: str, after: str, context: int = CONTEXT_WORDS) -> list[Hunk]:
-    """Return the differences of two texts; none if they have the same words, whatever the white space."""
+    """Return the differences of two texts; [] if they have the same words, whatever the white space.
+
+    ``context``: common words around each difference.
+    """
     if before == after:
         return []  # words of a megabyte of Han take a hundred
     first = 1
@@ -121,7 +125,7 @@ def differences(before: str, after: str, context: int = CONTEXT_WORDS) -> list[H
 
 
 def _without_ends(before: str, after: str) -> tuple[str, str, str]:
-    """Common head of two texts, and what is between it and their common tail, with some context."""
+    """Return the common head of two texts, and of each the part before the common tail, with some context."""
     shorter = min(len(before), len(after))
     head = bisect_left(range(shorter), True, key=lambda n: before[: n + 1] != after[: n + 1])
     tail = bisect_left(
@@ -138,7 +142,7 @@ Opcode = tuple[str, int, int, int, int]
 
 
 def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
-    """Edit steps between word lists: `difflib` on the stretch between a common head and tail."""
+    """Return `difflib` opcodes between word lists; only words between common head and tail are compared."""
     shorter = min(len(old), len(new))
     head = next((i for i in range(shorter) if old[i] != new[i]), shorter)
     tail = next((i for i in range(shorter - head) if old[-1 - i] != new[-1 - i]), shorter - head)
@@ -151,7 +155,7 @@ def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
 
 
 def _inner_opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
-    """Edit steps between word lists; long ones are cut at anchors, in time and memory linear in their length.
+    """Return opcodes between word lists, in linear time: long lists are cut at anchors.
 
     Anchors are words that each side has once, in the longest order that both share: the idea of Bram Cohen's
     patience diff. A long stretch without anchors is replaced as a whole, as is what follows many short ones.
@@ -180,7 +184,7 @@ def _inner_opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
 
 
 def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Positions of words that both sides have once, as many as ascend in both: a longest such sequence."""
+    """Return position pairs of words that both lists have once: the longest sequence that ascends in both."""
     counts_old, counts_new = Counter(old), Counter(new)
     position = {word: m for m, word in enumerate(new) if counts_new[word] == 1}
     pairs = [(j, position[word]) for j, word in enumerate(old) if counts_old[word] == 1 and word in position]
@@ -204,7 +208,7 @@ def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _joined(codes: list[Opcode]) -> list[Opcode]:
-    """Edit steps with equal stretches in a row made one, and without empty ones."""
+    """Merge consecutive "equal" opcodes and drop empty ones."""
     joined: list[Opcode] = []
     for code in codes:
         tag, a, b, c, d = code
@@ -218,19 +222,19 @@ def _joined(codes: list[Opcode]) -> list[Opcode]:
 
 
 def _grouped(codes: list[Opcode], context: int) -> Iterator[list[Opcode]]:
-    """Groups of edit steps, without long equal stretches."""
+    """Yield groups of opcodes with at most `context` equal words around, as `difflib` groups them."""
     matcher: Any = SequenceMatcher(None, "", "")
     matcher.opcodes = codes
     yield from matcher.get_grouped_opcodes(context)
 
 
 def shown(hunks: Iterable[Hunk]) -> Iterator[str]:
-    """Yield a line per hunk as ``git diff --word-diff`` has them: ``@@ 12 @@ a [-gone-] {+new+} word``."""
+    """Yield a line for each hunk, like ``git diff --word-diff``: ``@@ 12 @@ a [-gone-] {+new+} word``."""
     for hunk in hunks:
         segments = [f"{_BEFORE[sign]}{text_of(words)}{_BEHIND[sign]}" for sign, words in hunk.segments]
         yield f"@@ {hunk.position} @@ {' '.join(map(printable, segments))}"
 
 
 def coloured(line: str) -> str:
-    """Return a line of `shown` in the colours of a terminal."""
+    """Return a line of `shown` with the escape codes of a terminal's colours."""
     return _MARKED.sub(lambda match: f"{_COLOURS[match[0][1]]}{match[0]}{_PLAIN}", line)

@@ -61,7 +61,7 @@ FILE: Final = SqliteKind(
 
 
 class Version(NamedTuple):
-    """Version of a page, to be kept."""
+    """A version of a page: what it said from one change to the next."""
 
     key: int
     """Key of the page, uint64."""
@@ -75,14 +75,15 @@ class Version(NamedTuple):
 
 
 class Texts:
-    """Archive of texts, open for writing (by the crawl that writes to the store) or for reading."""
+    """Archive of versions as text, open for writing (by the crawl that writes to the store) or reading."""
 
     def __init__(
         self, path: Path, versions: int = 1, most_bytes: int | None = None, *, readonly: bool = False
     ) -> None:
         """Open or create the archive's file; raises ArchiveError.
 
-        ``versions``: how many versions of a page stay. ``most_bytes``: largest size of the file.
+        ``versions``: number of versions kept of each page; ``most_bytes``: largest size of the file, None: no
+        limit.
         """
         self.path, self._versions, self._most_bytes = path, versions, most_bytes
         self._connection = FILE.connect(path, readonly=readonly)
@@ -112,7 +113,10 @@ class Texts:
     # --- reading
 
     def frame(self, key: int, cycle: int, latest: int) -> bytes | None:
-        """Return the compressed text of a version, by its cycle and the last visit's fingerprint."""
+        """Return a version's text, compressed, or None; ``cycle``: of its first visit.
+
+        ``latest``: fingerprint of its last visit.
+        """
         with FILE.translated(self.path):
             row = self._connection.execute(
                 "SELECT text FROM texts WHERE key = ? AND cycle = ? AND latest = ?",
@@ -121,14 +125,17 @@ class Texts:
         return None if row is None else row[0]
 
     def text(self, frame: bytes) -> str:
-        """Return the text of a frame; raises ArchiveError if the frame is damaged."""
+        """Decompress a frame of this archive; raises ArchiveError if it is damaged."""
         try:
             return self._compression.text(frame)
         except ValueError as error:
             raise FILE.unusable(self.path, f"is damaged: {error}") from error
 
     def pair(self, key: int, cycle: int, fingerprint: int) -> tuple[str, str] | None:
-        """Return the previous version and that of a visit, by the visit's cycle and fingerprint."""
+        """Return the texts before and after a change, by cycle and fingerprint of the visit that found it.
+
+        None: the archive lacks one of them.
+        """
         with FILE.translated(self.path):
             rows = self._connection.execute(
                 "SELECT old.text, new.text FROM texts new JOIN texts old ON old.key = new.key "
@@ -138,12 +145,12 @@ class Texts:
         return None if rows is None else (self.text(rows[0]), self.text(rows[1]))
 
     def count(self) -> int:
-        """Count the versions of all pages."""
+        """Return the number of versions of all pages."""
         with FILE.translated(self.path):
             return int(self._connection.execute("SELECT count(*) FROM texts").fetchone()[0])
 
     def check(self) -> None:
-        """Read everything; raises ArchiveError for a file or text that is damaged."""
+        """Read the whole file and all texts; raises ArchiveError if anything is damaged."""
         with FILE.translated(self.path):
             (first, *_) = self._connection.execute("PRAGMA quick_check").fetchone()
             if first != "ok":
@@ -154,7 +161,10 @@ class Texts:
     # --- writing
 
     def keep(self, version: Version) -> None:
-        """Keep a version, and remove the oldest ones beyond the limits of a page and of the file."""
+        """Add a version, and remove the oldest ones beyond the limits of a page and of the file.
+
+        It is not added if it does not fit into the file's limit.
+        """
         if self._training is not None and (trained := self._training.take()) is not None:
             self._keep_dictionary(trained)
         frame = self._compression.compressed(version.text)
@@ -178,7 +188,10 @@ class Texts:
             )
 
     def move(self, key: int, cycle: int, latest: int) -> None:
-        """Note the fingerprint of the latest visit to the version of a cycle, which found it unchanged."""
+        """Set the fingerprint of a version's last visit to `latest`, after a visit that found no change.
+
+        ``cycle``: of the version's first visit.
+        """
         with FILE.transaction(self._connection, self.path):
             self._connection.execute(
                 "UPDATE texts SET latest = ? WHERE key = ? AND cycle = ?",
@@ -193,7 +206,7 @@ class Texts:
                 self._connection.executemany("DELETE FROM texts WHERE key = ?", batch)
 
     def _make_room(self, size: int) -> bool:
-        """Remove old versions until ``size`` more bytes fit; the newest version of a page goes last."""
+        """Remove old versions until ``size`` more bytes fit, pages' newest ones last; False: no room."""
         if self._most_bytes is None:
             return True
         for table in ("older", "texts"):
@@ -224,9 +237,9 @@ class Texts:
 
 
 def archive_problem(path: Path, *, deep: bool = False) -> str:
-    """Reason why an archive of texts cannot be read; empty for a sound one, and where there is none.
+    """Return why the archive at `path` cannot be read; "" if it can, or does not exist.
 
-    ``deep``: every text is read, too.
+    ``deep``: also read every text.
     """
     if not os.path.lexists(path):
         return ""
@@ -249,10 +262,10 @@ def require() -> None:
 
 
 class Compression:
-    """Compression with the newest dictionary, and decompression with any dictionary."""
+    """Zstd compression with the newest dictionary, and decompression with any of the dictionaries."""
 
     def __init__(self, dictionaries: Sequence[bytes]) -> None:
-        """Take the dictionaries, the newest last; raises ArchiveError if zstandard is missing."""
+        """``dictionaries``: the newest last; raises ArchiveError if zstandard is missing."""
         require()
         self._decompressors = {0: zstandard.ZstdDecompressor()}
         self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
@@ -260,7 +273,7 @@ class Compression:
             self.use(content)
 
     def use(self, content: bytes) -> None:
-        """Compress with this dictionary from now on; raises ValueError for a damaged one."""
+        """Add a dictionary and compress with it from now on; raises ValueError for a damaged one."""
         try:
             dictionary = zstandard.ZstdCompressionDict(content)
             self._compressor = zstandard.ZstdCompressor(
@@ -271,7 +284,7 @@ class Compression:
             raise ValueError(f"no dictionary can be read ({error})") from error
 
     def compressed(self, text: str) -> bytes:
-        """Return the frame of a text, with a checksum."""
+        """Compress a text to a zstd frame with a checksum."""
         return self._compressor.compress(text.encode("utf-8", "surrogatepass"))
 
     def text(self, frame: bytes) -> str:
@@ -287,7 +300,7 @@ class Compression:
 
 
 class Training:
-    """Training of a dictionary in a thread: zstd releases Python's lock meanwhile."""
+    """Training of a zstd dictionary in a thread; zstd releases Python's lock meanwhile."""
 
     def __init__(self) -> None:
         self._samples: list[bytes] = []
@@ -296,7 +309,7 @@ class Training:
         self._trained: Future[bytes | None] | None = None
 
     def add(self, text: str) -> None:
-        """Add a sample; the last one starts the training."""
+        """Add a text as sample; enough samples start the training."""
         if self._trained is not None:
             return
         sample = text.encode("utf-8", "surrogatepass")[:MAX_SAMPLE_BYTES]
@@ -308,7 +321,7 @@ class Training:
             self._samples = []
 
     def take(self) -> bytes | None:
-        """Return the dictionary once after it is trained, else None."""
+        """Return the trained dictionary, once; None before, after, or where training gave none."""
         if self._trained is None or not self._trained.done():
             return None
         dictionary = self._trained.result()

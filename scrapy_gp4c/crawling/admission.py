@@ -430,7 +430,7 @@ class Admission:
             for what, value in link_notes(*keys).items():
                 store.note(page, what, float(value[0]))
         text = request.meta.get("link_text")  # a rule of Scrapy's CrawlSpider sets it
-        if isinstance(text, str) and (log := self._query_log) and (worth := log.worth_of(text)):
+        if isinstance(text, str) and (log := self._query_log) and (worth := log.asked_share(text)):
             store.note(page, "anchor", worth)
         return False
 

@@ -1,1 +1,1 @@
-"""Search over the crawled pages: queries, scores, quality, and the value of refreshed copies."""
+"""Search over the crawled pages: query logs, scores, search quality, and gains by refreshed copies."""

@@ -1,9 +1,9 @@
-"""Gains of refreshed copies: delta-Q_A, estimated from the old and the new text of a page alone.
+"""Gain of search quality by a refreshed copy, delta-Q_A, estimated from a page's old and new text alone.
 
-Pandey & Olston 2005, section 5. F_q maps a score to a rank among the results of a query of one term. It is
-piecewise linear on log-log scale, with pieces equally long in log rank; three pieces take 20 bytes a term.
-Per term of Q' in either text, the page moves from rank r1 to rank r2. The estimate is the gain of users from
-this page and from the pages that it passes.
+Pandey & Olston 2005, section 5. Q' are queries of one term, one for each term of the query log. F_q maps a
+score to a rank among the results of such a query. It is piecewise linear on log-log scale, with pieces of
+equal length in log rank; three pieces take 20 bytes a term. For each such term in either text, the page moves
+from rank r1 to rank r2. The estimate is what users gain by this page and by the pages that it passes.
 """
 
 from typing import Any, Final, NamedTuple
@@ -18,29 +18,29 @@ Ints = npt.NDArray[Any]
 
 PIECES: Final = 3
 _APART: Final = 1e-6
-"""Equal scores, where F has no inverse, are taken this far apart, in parts of the score."""
+"""Relative distance to which equal scores are moved apart, as F would have no inverse there."""
 
 
 class Curves(NamedTuple):
-    """F of T terms: which score stands at which rank among the results of each."""
+    """The functions F of T terms: scores at some ranks among the results for each term."""
 
     results: npt.NDArray[np.int32]
-    """``[T]``: n, pages that have the term."""
+    """``[T]``: n, number of pages that have the term."""
     score: npt.NDArray[np.float32]
     """``[T, pieces + 1]``: scores at the ranks n^(i / pieces), strictly falling; 0 for n = 0."""
 
     @property
     def knots(self) -> Floats:
-        """Ranks that the scores belong to: ``[T, pieces + 1]``."""
+        """Ranks at which `score` is given, n^(i / pieces): ``[T, pieces + 1]``."""
         parts = np.linspace(0.0, 1.0, self.score.shape[1])
         knots: Floats = np.maximum(self.results, 1)[:, None] ** parts
         return knots
 
 
 def fit(term: Ints, score: Floats, terms: int, pieces: int = PIECES) -> Curves:
-    """Fit F to the scores of all results.
+    """Fit F of each term to the scores of all its results.
 
-    ``term``, ``score``: of every pair of a term and a page that has it, ``[E]``; ``terms``: T.
+    ``term``, ``score``: of every pair of a term and a page that has it, ``[E]``; ``terms``: their number, T.
     """
     order = np.lexsort((-score, term))
     falling = score[order]
@@ -66,10 +66,10 @@ def fit(term: Ints, score: Floats, terms: int, pieces: int = PIECES) -> Curves:
 
 
 class Results:
-    """F of the terms of E occurrences, one term each, ready to be asked."""
+    """Evaluation of F and its inverse for E occurrences of terms at once."""
 
     def __init__(self, curves: Curves, term: Ints) -> None:
-        """Take the terms, ``[E]``."""
+        """``term``: term number of each occurrence, ``[E]``."""
         self.n = curves.results[term].astype(np.int64)
         self._knots = np.log(curves.knots[term])
         scores = curves.score[term].astype(np.float64)
@@ -77,14 +77,14 @@ class Results:
         self._has_results = self.n > 0
 
     def rank_of(self, score: Floats) -> Floats:
-        """F(s): ``[E]``, 1 above the first score, n below the last, and 1 where there are no results."""
+        """F(s), rank of scores: ``[E]``; 1 above the first score, n below the last, 1 without results."""
         with np.errstate(divide="ignore"):
             log_score = np.log(score)
         beyond = np.maximum(self.n, 1).astype(np.float64)
         return self._interpolated(self._scores, self._knots, log_score, -1.0, beyond)
 
     def score_at(self, rank: Floats) -> Floats:
-        """F^-1(r): ``[E]``, that of rank n for ranks beyond; 0 where there are no results."""
+        """F^-1(r), score at ranks: ``[E]``; that of rank n for ranks beyond, 0 without results."""
         beyond = np.where(self._has_results, np.exp(self._scores[:, -1]), 0.0)
         return self._interpolated(self._knots, self._scores, np.log(np.maximum(rank, 1.0)), 1.0, beyond)
 
@@ -102,10 +102,10 @@ class Results:
         return beyond
 
     def shifted(self, first: Ints, last: Ints, by: int) -> Floats:
-        """Loss or win of users where the pages at ranks first..last move: ``[E]``, 0 for none.
+        """Loss or gain of users where the pages at ranks first..last move by one rank: ``[E]``, 0 if empty.
 
         The sum of (I(r - 1 + by) - I(r + by)) F^-1(r) over these ranks. With by = 1 pages sink from r to
-        r + 1, and it is what users lose; with by = 0 those at r rise to r - 1, and it is what users win. By
+        r + 1, and it is what users lose; with by = 0 those at r rise to r - 1, and it is what users gain. By
         parts (section 5.1.2) it is I(a - 1 + by) F^-1(a) - sum of I(r + by) d(r) over r = a..b - 1 -
         I(b + by) F^-1(b) with a = first, b = last, where d(r), the fall of F^-1 from r to r + 1, is taken as
         its mean over the part of each piece that lies in a..b.
@@ -128,26 +128,29 @@ class Results:
 
 PPM: Final = 1e6
 BLOCK: Final = 500_000
-"""Ranks handled at once."""
+"""Ranks that `_ideal` handles at once."""
 
 
 class Refit(NamedTuple):
-    """Statistics of a collection for the estimator; brought up to date now and then."""
+    """Statistics of the indexed pages by which gains are estimated; recomputed every few cycles."""
 
     scoring: str
-    """A name of `scores.SCORINGS`."""
+    """A name in `scrapy_gp4c.search.measuring.SCORINGS`."""
     statistics: Statistics
     curves: Curves
     frequency: Floats
-    """``[T]``: of the single terms, Q'."""
+    """``[T]``: `Workload.term_frequency`, of the single-term queries Q'."""
     ideal: float
-    """sum f sum_{r <= n} I(r) F^-1(r): the usefulness of copies in sync."""
+    """sum f sum_{r <= n} I(r) F^-1(r): usefulness if all copies were up to date."""
 
 
 def refit(
     scoring: str, frequency: Floats, postings: Postings, pages: int, mean_length: float, pieces: int = PIECES
 ) -> Refit:
-    """Learn scores and ranks from the copies: ``postings`` are all occurrences of a term of Q' in a copy."""
+    """Compute the statistics from the current copies; ``postings``: all occurrences of log terms in these.
+
+    ``frequency``: `Workload.term_frequency`; ``pages``, ``mean_length``: number and mean words of the copies.
+    """
     terms = len(frequency)
     document_frequency = np.bincount(postings.term, minlength=terms)
     statistics = Statistics(pages, document_frequency, mean_length)
@@ -157,7 +160,7 @@ def refit(
 
 
 def _ideal(curves: Curves, frequency: Floats) -> float:
-    """Gains summed over terms and ranks, some hundred thousand ranks at a time."""
+    """Compute `Refit.ideal`, some hundred thousand ranks at a time."""
     total = 0.0
     ends = np.cumsum(curves.results, dtype=np.int64)
     for terms in np.split(np.arange(len(ends)), np.flatnonzero(np.diff(ends // BLOCK)) + 1):
@@ -169,12 +172,12 @@ def _ideal(curves: Curves, frequency: Floats) -> float:
 
 
 def term_impacts(curves: Curves, term: Ints, before: Floats, after: Floats) -> Floats:
-    """The part of each term in delta-Q_A, not yet times its frequency: ``[E]``, none negative.
+    """Gain by each term of a changed text, not yet times the term's frequency: ``[E]``, none negative.
 
     ``before``, ``after``: scores s1, s2 of the page's old and new text, ``[E]``; 0: the term is not there.
 
-    r1 is the nearest whole rank; r2 is rounded towards the old rank's side, so that no page counts as passed
-    that is not: up to the next lower place, at most r1, where the score rose, down likewise.
+    The old rank r1 is rounded to the nearest; the new rank r2 is rounded towards r1, and not beyond it, so
+    that only pages that were surely passed count.
     """
     results = Results(curves, term)
     n = results.n
@@ -196,10 +199,10 @@ def term_impacts(curves: Curves, term: Ints, before: Floats, after: Floats) -> F
 
 
 class Refreshes(NamedTuple):
-    """Refreshed copies, and the occurrences of terms of Q' in either text of each: arrays ``[E]``."""
+    """Occurrences of log terms in the old or new text of refreshed copies: arrays ``[E]``."""
 
     refresh: Ints
-    """Number of the refresh that each belongs to, from 0."""
+    """Number of the refreshed copy that each occurrence belongs to, from 0."""
     before: Postings
     """Postings of the old text, with tf 0 for a term that only the new one has."""
     after: Postings
@@ -207,9 +210,9 @@ class Refreshes(NamedTuple):
 
 
 def impacts(known: Refit, refreshes: Refreshes, count: int) -> Floats:
-    """delta-Q_A of every refresh, in ppm of the ideal at the last refit: ``[count]``.
+    """Estimate the gain delta-Q_A of every refreshed copy, in ppm of `Refit.ideal`: ``[count]``.
 
-    The sum over the terms of Q' in either text (the text's length moves the scores of all its terms).
+    The sum over all log terms in either text, as the text's length changes the scores of all its terms.
     """
     single = SCORINGS[known.scoring].single
     term = refreshes.before.term

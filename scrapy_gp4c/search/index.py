@@ -1,8 +1,8 @@
-"""The search index of a crawl: the texts of all pages in SQLite, and the gains of their changes to users.
+"""The search index of a crawl: the texts of all pages in SQLite, and the gains in search quality of changes.
 
-Texts of visits are staged in commits of their own. At the end of a cycle one transaction takes them into the
-index and measures each against the text that it replaces (`scrapy_gp4c.search.gains`); the estimator learns
-anew every few cycles. A kill at any point loses nothing. FTS5 indexes the texts.
+The texts of visits are first written to a table of staged texts. At the end of a cycle one transaction moves
+them into the index and estimates the gain of each over the text it replaces (`scrapy_gp4c.search.gains`); the
+statistics for that are recomputed every few cycles. A kill at any point loses nothing. FTS5 indexes them.
 """
 
 import hashlib
@@ -29,35 +29,35 @@ _PAIR: Final = np.dtype([("term", "<i4"), ("tf", "<i4")])
 
 
 class Counts(NamedTuple):
-    """Term counts of a text."""
+    """How often the terms of the query log occur in a text."""
 
     term: Ints
     """``[E]``: numbers of the log's terms that occur, ascending."""
     tf: Ints
-    """``[E]``: how often each does, at least once."""
+    """``[E]``: how often each occurs, at least once."""
     length: int
-    """Tokens of the text, with those of no query."""
+    """Number of all words of the text, also those of no query."""
 
     def packed(self) -> bytes:
-        """Terms and tf as bytes, little-endian."""
+        """Pack `term` and `tf` into bytes, little-endian, without `length`."""
         pairs = np.empty(len(self.term), _PAIR)
         pairs["term"], pairs["tf"] = self.term, self.tf
         return pairs.tobytes()
 
 
 NOTHING: Final = Counts(np.empty(0, np.int32), np.empty(0, np.int32), 0)
-"""Counts of a missing text."""
+"""Counts of a text that is missing."""
 
 
 class Terms:
-    """Counter of the terms of a query log."""
+    """Counter of a query log's terms in texts."""
 
     def __init__(self, number: Mapping[str, int]) -> None:
-        """Take the terms with their numbers; none has a blank in it."""
+        """``number``: term -> its number; no term contains a blank."""
         self._number = {term.encode(): of for term, of in number.items()}
 
     def count(self, words: bytes) -> Counts:
-        """Term counts of a text; ``words``: its tokens in UTF-8, blanks between."""
+        """Count the log's terms in a text; ``words``: its tokens in UTF-8, joined by blanks."""
         all_words = words.split(b" ") if words else []
         known = np.array([self._number[word] for word in all_words if word in self._number], np.int32)
         tf = np.bincount(known).astype(np.int32)
@@ -66,12 +66,13 @@ class Terms:
 
 
 def unpacked(packed: bytes, length: int) -> Counts:
+    """Return the counts that `Counts.packed` packed; ``length``: number of all words of the text."""
     pairs = np.frombuffer(packed, _PAIR)
     return Counts(pairs["term"], pairs["tf"], length)
 
 
 def together(texts: Sequence[tuple[bytes, int]]) -> tuple[Ints, Ints, Ints]:
-    """Terms, tf and lengths of the occurrences of many texts, given as packed counts and length: ``[E]``."""
+    """Join the (packed counts, length) of many texts to arrays ``[E]``: terms, tf, length of the text."""
     pairs = np.frombuffer(b"".join(packed for packed, _ in texts), _PAIR)
     sizes = np.fromiter((len(packed) // _PAIR.itemsize for packed, _ in texts), np.intp, len(texts))
     lengths = np.fromiter((length for _, length in texts), np.int32, len(texts))
@@ -79,14 +80,16 @@ def together(texts: Sequence[tuple[bytes, int]]) -> tuple[Ints, Ints, Ints]:
 
 
 class ComparedTerms(NamedTuple):
-    """Terms of pairs of texts, an old and a new one; each array ``[E]``.
+    """Counts of terms in pairs of an old and a new text; each array ``[E]``.
 
-    A pair has each term of either text once, terms ascending; tf is 0 in the one that lacks it.
+    A pair has each term of either text once, terms ascending; tf is 0 for the text that lacks it.
     """
 
     pair: npt.NDArray[np.intp]
+    """Number of the pair."""
     term: Ints
     tf: Ints
+    """How often the term occurs in the old text."""
     length: Ints
     """Words of the old text."""
     new_tf: Ints
@@ -94,7 +97,7 @@ class ComparedTerms(NamedTuple):
 
 
 def compared(pairs: Sequence[tuple[Counts, Counts]]) -> ComparedTerms:
-    """Terms of pairs of texts, an old and a new one each."""
+    """Align the term counts of pairs of texts; ``pairs``: counts of the old and of the new text."""
     terms = 1 + max(
         (int(counts.term[-1]) for both in pairs for counts in both if len(counts.term)), default=0
     )
@@ -124,7 +127,7 @@ CREATE TABLE staged (
 CREATE TABLE gains (page INTEGER PRIMARY KEY, cycle INTEGER NOT NULL, ppm REAL NOT NULL);
 CREATE VIRTUAL TABLE texts USING fts5(words, tokenize='ascii', columnsize=0);
 """
-"""Words are tokens with blanks between: the tokeniser ``ascii`` cuts at nothing else."""
+"""``words`` are tokens joined by blanks: FTS5's tokeniser ``ascii`` splits them only there."""
 FILE: Final = SqliteKind(
     "search index",
     SearchIndexError,
@@ -138,7 +141,7 @@ FILE: Final = SqliteKind(
 
 
 def check_index(path: Path) -> str:
-    """Problem of a search index; empty for a sound one, and where there is none."""
+    """Return the problem of the search index at `path`; "" if it is sound or does not exist."""
     if not path.exists():
         return ""
     try:
@@ -157,17 +160,17 @@ def check_index(path: Path) -> str:
 
 
 BATCH: Final = 256
-"""Texts that are taken into the index at a time."""
+"""Texts that are moved into the index, or counted, at a time."""
 _STAGED: Final = (
     "SELECT page, key, fingerprint, known, words, length, counts FROM staged "
     "WHERE cycle = ? AND page > ? ORDER BY page LIMIT ?"
 )
 SIGN: Final = 2**63
-"""SQLite's numbers have a sign; those of pages and fingerprints are kept less this."""
+"""Offset by which keys and fingerprints are stored lower, as SQLite's integers are signed."""
 
 
 _Row = tuple[int, int, int, int | None, str, int, bytes]
-"""Page, key, fingerprint, fingerprint known before, words, length and packed counts of a text."""
+"""Page, key, fingerprint, fingerprint of the copy before, words, length and packed counts of a text."""
 _STAGE: Final = (
     "INSERT OR REPLACE INTO staged (cycle, page, key, fingerprint, known, words, length, counts) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -175,11 +178,11 @@ _STAGE: Final = (
 
 
 class Arrival(NamedTuple):
-    """The text of a visit."""
+    """The text that a visit fetched, for the index."""
 
     page: int
     key: int
-    """Fingerprint of the page's request, uint64: the index trusts no number of a page alone."""
+    """Page key, uint64, which the index compares besides the page's id."""
     fingerprint: int
     """Fingerprint of the text, uint64."""
     known: int | None
@@ -189,28 +192,31 @@ class Arrival(NamedTuple):
 
 
 class VisitGains(NamedTuple):
-    """Measured visits of a cycle."""
+    """Estimated gains of search quality by the visits of a cycle, in ppm, by page."""
 
     page: npt.NDArray[np.int64]
     ppm: npt.NDArray[np.float64]
 
 
 def digest(workload: Workload, scoring: str) -> str:
-    """Digest of queries, frequencies, term numbers and scoring."""
+    """Return a digest of the query log and the scoring, which tells whether gains are comparable."""
     queries = zip(workload.queries, workload.frequency.tolist(), strict=True)
     return hashlib.sha256(repr([scoring, workload.terms, *queries]).encode()).hexdigest()[:32]
 
 
 class SearchIndex:
-    """The index beside a store, open for writing by the crawl that writes to the store."""
+    """The search index in a store's directory, open for writing by the crawl that writes to the store."""
 
     def __init__(self, path: Path, store_id: str, workload: Workload, scoring: str) -> None:
-        """Open or create it. Raises SearchIndexError for one that is damaged, foreign, newer or locked."""
+        """Open or create the index; another `workload` or `scoring` than before drops all statistics.
+
+        Raises SearchIndexError for one that is damaged, of another store, newer or locked.
+        """
         self.path = path
         self._workload, self._scoring = workload, scoring
         self._terms = Terms(workload.number)
         self.log = digest(workload, scoring)
-        """Digest of the log of queries and the scoring."""
+        """Digest of the query log and the scoring."""
         self._staged: list[_Row] = []
         self._connection = FILE.connect(path)
         try:
@@ -237,18 +243,18 @@ class SearchIndex:
             self._learn(cycle)
 
     def close(self) -> None:
-        """Close the file; texts that were staged and not committed are lost."""
+        """Close the file; texts that were staged but not committed are lost."""
         self._connection.close()
 
     # --- a cycle under way
 
     @property
     def cycle(self) -> int:
-        """Last cycle in the index; 0: none."""
+        """Last cycle whose texts are in the index; 0: none."""
         return int(self._about().get("cycle", 0))
 
     def holds(self, page: int, key: int, fingerprint: int) -> bool:
-        """Whether the index has the text of a page with this fingerprint."""
+        """Whether the index has the page's text with this fingerprint."""
         with FILE.translated(self.path):
             row = self._connection.execute(
                 "SELECT key, fingerprint FROM pages WHERE page = ?", (page,)
@@ -256,7 +262,7 @@ class SearchIndex:
         return bool(row == (key - SIGN, fingerprint - SIGN))
 
     def stage(self, arrival: Arrival) -> None:
-        """Stage the text of a visit; it is durable when `commit` has returned."""
+        """Buffer the text of a visit; `commit` writes it, `apply` moves it into the index."""
         page, key, fingerprint, known, words = arrival
         counts = self._terms.count(words)
         before = None if known is None else known - SIGN
@@ -265,7 +271,7 @@ class SearchIndex:
         )
 
     def commit(self, cycle: int) -> None:
-        """Write the staged texts; a failed commit leaves them for the next. Raises SearchIndexError."""
+        """Write the buffered texts; if it raises SearchIndexError, they stay for the next commit."""
         if not self._staged:
             return
         rows = [(cycle, *row) for row in self._staged]
@@ -276,10 +282,11 @@ class SearchIndex:
     # --- the end of a cycle
 
     def apply(self, cycle: int, visited: Iterable[int], gone: Iterable[int], refit_cycles: int) -> VisitGains:
-        """Index and measure the staged texts of a cycle in one transaction; a second call adds nothing.
+        """Move a cycle's staged texts into the index and return their gains, in one transaction.
 
-        ``visited``: pages with a text of this cycle; what else is staged is dropped; ``gone``: pages that are
-        there no more; ``refit_cycles``: cycles after which idf, mean length and ranks are learnt anew.
+        A second call changes nothing. ``visited``: pages with a text of this cycle; other staged texts are
+        dropped; ``gone``: pages to remove; ``refit_cycles``: cycles after which idf, mean length and ranks
+        are recomputed.
         """
         taken = set(visited)
         with FILE.transaction(self._connection, self.path):
@@ -300,7 +307,7 @@ class SearchIndex:
         return VisitGains(np.array([one[0] for one in rows], np.int64), np.array([one[1] for one in rows]))
 
     def forget_gone(self, gone: Iterable[int]) -> None:
-        """Remove pages that are gone, without measuring."""
+        """Remove the texts of pages that are gone, without estimating the loss."""
         with FILE.transaction(self._connection, self.path):
             self._leave([page for page, _ in self._held(gone)])
 
@@ -317,7 +324,7 @@ class SearchIndex:
         )
 
     def _held(self, pages: Iterable[int]) -> list[tuple[int, Counts]]:
-        """Pages that have texts, with these."""
+        """Return (page, counts) of those `pages` that have a text in the index."""
         held = [
             (page, row)
             for page in pages
@@ -326,7 +333,10 @@ class SearchIndex:
         return [(page, unpacked(*row)) for page, row in held if row[1] is not None]
 
     def _before(self, page: int, key: int, known: int | None) -> Counts | None:
-        """Text that a new one replaces; None: not the text of the page's copy, so nothing can be measured."""
+        """Return the counts of the text that a new one replaces; `NOTHING`: the page had none.
+
+        None: the indexed text is not that of the page's last copy, so no gain can be estimated.
+        """
         row = self._connection.execute(
             "SELECT fingerprint, length, counts FROM pages WHERE page = ? AND key = ?", (page, key)
         ).fetchone()
@@ -338,7 +348,7 @@ class SearchIndex:
         return unpacked(packed, length) if fingerprint == known else None
 
     def _drop(self, pages: Sequence[int], cycle: int) -> None:
-        """Remove pages, and measure the loss."""
+        """Remove the texts of pages, and add their loss to the cycle's gains."""
         held = self._held(pages)
         self._measure(
             [page for page, _ in held], [counts for _, counts in held], [NOTHING] * len(held), cycle
@@ -355,7 +365,7 @@ class SearchIndex:
     def _measure(
         self, pages: Sequence[int], old: Sequence[Counts | None], new: Sequence[Counts], cycle: int
     ) -> None:
-        """Add the gains of texts that can be measured to those of their pages in this cycle."""
+        """Estimate the gains of texts, where `old` is not None, and add them to those of the cycle."""
         known = [(page, before, after) for page, before, after in zip(pages, old, new, strict=True) if before]
         if self._refit is None or not known:
             return
@@ -371,7 +381,7 @@ class SearchIndex:
     # --- the estimator
 
     def _recount(self) -> None:
-        """Count the terms of the log in indexed and staged texts."""
+        """Count the log's terms anew in all indexed and staged texts, as after a change of the log."""
         for source, page, table in (("texts", "rowid", "pages"), ("staged", "page", "staged")):
             texts = self._connection.execute(f"SELECT {page}, words FROM {source} ORDER BY {page}")
             while batch := texts.fetchmany(BATCH):
@@ -380,7 +390,7 @@ class SearchIndex:
                 self._connection.executemany(f"UPDATE {table} SET counts = ? WHERE page = ?", rows)
 
     def _learn(self, cycle: int) -> None:
-        """Learn F_q, idf and mean length from the indexed texts, if there are any."""
+        """Recompute and store the statistics (`Refit`) from the indexed texts, if there are any."""
         held = self._connection.execute(
             "SELECT counts, length FROM pages WHERE length IS NOT NULL ORDER BY page"
         ).fetchall()
@@ -431,29 +441,29 @@ _WORDS: Final = "CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, texts, in
 
 
 class Hit(NamedTuple):
-    """A page of the answer."""
+    """One result of a search."""
 
     page: int
     score: float
 
 
 class SearchResult(NamedTuple):
-    """Result of a query."""
+    """Results of a search, and how many pages were searched."""
 
     terms: tuple[str, ...]
     pages: int
-    """Indexed pages."""
+    """Number of indexed pages."""
     matches: int
-    """Pages that have every term."""
+    """Number of pages that have every term."""
     hits: list[Hit]
     """Best pages, best first, equal ones by page number."""
 
 
 def search(path: Path, query: str, scoring: str, top: int) -> SearchResult:
-    """Search an index, as the last finished cycle left it, beside a crawl or without.
+    """Search the index at `path`, as the last finished cycle left it, also during a crawl.
 
-    ``scoring``: ``tfidf`` or ``bm25``, with idf and mean length of the pages as they are. Raises
-    SearchIndexError, and QueryLogError for a query without a letter or digit.
+    ``scoring``: ``tfidf`` or ``bm25``; ``top``: most results. Raises SearchIndexError, and QueryLogError for
+    a query without a letter or digit.
     """
     terms = tuple(dict.fromkeys(tokens(query)))
     if not terms:

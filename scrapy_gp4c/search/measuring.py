@@ -28,7 +28,7 @@ B: Final = 0.75
 
 
 class Statistics(NamedTuple):
-    """Statistics of a collection that scores need; kept from one refit to the next."""
+    """Statistics of a collection of texts that scores need."""
 
     pages: int
     """N."""
@@ -39,9 +39,10 @@ class Statistics(NamedTuple):
 
 
 class Postings(NamedTuple):
-    """Occurrences of terms in texts: arrays ``[E]``."""
+    """Occurrences of terms in texts, one for each pair of term and text: arrays ``[E]``."""
 
     term: Ints
+    """Number of the term."""
     tf: Ints
     """Occurrences of the term in the text; 0: none."""
     length: Ints
@@ -95,12 +96,12 @@ def _shared(terms: Ints, statistics: Statistics) -> Floats:
 
 
 class Scoring(NamedTuple):
-    """A scoring function in its two parts."""
+    """A scoring function as the functions s and u of the module's docstring."""
 
     single: Callable[[Postings, Statistics], Floats]
-    """s: ``[E]``, the score of each occurrence for the query of its term alone."""
+    """s: returns the score of each occurrence for the query of its term alone, ``[E]``."""
     share: Callable[[Ints, Statistics], Floats]
-    """u: ``[terms]``, the share of each term in the query of all these."""
+    """u: returns the factor of each term in the query of all the given terms, ``[terms]``."""
 
 
 SCORINGS: Final[dict[str, Scoring]] = {
@@ -118,7 +119,7 @@ _SUMS: Final = np.concatenate(([0.0], np.cumsum(np.arange(1, _TABLE + 1, dtype=n
 
 
 def inspection(rank: npt.NDArray[Any]) -> Floats:
-    """I(r) = r^-3/2 / zeta(3/2): how likely users look at rank r, from 1 (eq. 2); I(inf) = 0."""
+    """I(r) = r^-3/2 / zeta(3/2): probability that a user looks at rank r, from 1 (eq. 2); I(inf) = 0."""
     probability: Floats = np.asarray(rank, np.float64) ** -1.5 / ZETA
     return probability
 
@@ -126,8 +127,8 @@ def inspection(rank: npt.NDArray[Any]) -> Floats:
 def inspection_sum(last: npt.NDArray[Any]) -> Floats:
     """Sum of I(r) over the ranks 1..last (0 for last <= 0), without a loop over them.
 
-    To 10,000 from a table, beyond by the integral (section 5.1.2): sum of r^-3/2 from i to j is
-    2 (1 / sqrt(i - 1/2) - 1 / sqrt(j + 1/2)), its relative error there below 1e-9.
+    Up to 10,000 it is read from a table; beyond, the sum of r^-3/2 from i to j is taken as
+    2 (1 / sqrt(i - 1/2) - 1 / sqrt(j + 1/2)) (section 5.1.2), with a relative error below 1e-9.
     """
     ranks = np.maximum(np.asarray(last, np.int64), 0)
     beyond = 2.0 * (_TABLE + 0.5) ** -0.5 - 2.0 * (np.maximum(ranks, _TABLE) + 0.5) ** -0.5
@@ -136,10 +137,10 @@ def inspection_sum(last: npt.NDArray[Any]) -> Floats:
 
 
 def ranks(copies: Floats) -> Floats:
-    """Rank of every page in the answer to every query: ``[Q, P]``, infinite where it is not in the answer.
+    """Rank of each page among the results of each query: ``[Q, P]``, infinite where it is no result.
 
-    ``copies``: score of every page's copy, ``[Q, P]``, 0 unless every term occurs. Answers have pages by
-    score, the highest first, equal ones by page number.
+    ``copies``: score of every page's copy, ``[Q, P]``, 0 unless every term occurs. Results are sorted by
+    score, the highest first, then by page number.
     """
     order = np.argsort(-copies, axis=1, kind="stable")
     average = np.empty(copies.shape)
@@ -149,17 +150,18 @@ def ranks(copies: Floats) -> Floats:
 
 
 def usefulness(copies: Floats, live: Floats, frequency: Floats) -> float:
-    """Expected usefulness of querying the copies, sum_q f_q sum_p I(R(p, A(q, copies))) S(live p, q) (eq. 3).
+    """Expected usefulness of search over copies to users: sum_q f_q sum_p I(rank of copy p) S(live p, q).
 
-    ``copies``, ``live``: scores ``[Q, P]``, 0 where a page does not exist; ``frequency``: ``[Q]``.
+    Equation 3. ``copies``, ``live``: scores of the copies and of the live pages, ``[Q, P]``, 0 where a page
+    does not exist; ``frequency``: of the queries, ``[Q]``.
     """
     return float(frequency @ (inspection(ranks(copies)) * live).sum(axis=1))
 
 
 def quality(copies: Floats, live: Floats, frequency: Floats) -> float:
-    """Quality of the copies in [0, 1]: usefulness over the ideal, that of copies in sync (eqs. 4, 5).
+    """Search quality of the copies in [0, 1]: their usefulness by that of up-to-date ones (eqs. 4, 5).
 
-    1 where the ideal is 0: nobody could find anything.
+    Arguments as for `usefulness`; 1 where no page matches any query.
     """
     ideal = usefulness(live, live, frequency)
     return usefulness(copies, live, frequency) / ideal if ideal > 0.0 else 1.0

@@ -1,4 +1,4 @@
-"""Workloads: which queries users ask, and how often."""
+"""Workloads: the queries of a query log, as term numbers, and how often users ask them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from scrapy_gp4c.words.tokens import tokens
 
 LAYOUT = "a line per query, query<TAB>count, in UTF-8"
 MAX_LINK_TEXT: Final = 1_000
-"""Characters of a link's text that count."""
+"""Characters of a link's text that `Workload.asked_share` reads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +39,9 @@ class Workload:
 
     @cached_property
     def term_frequency(self) -> Floats:
-        """``[T]``: of Q', the queries of single terms: the sum of f_q over the queries that have the term.
+        """``[T]``: sum of the frequencies of the queries that contain each term.
 
-        Pandey & Olston 2005, section 5.1.1.
+        These are the frequencies of Q', the queries of single terms (Pandey & Olston 2005, section 5.1.1).
         """
         summed = np.zeros(len(self.terms))
         for terms, frequency in zip(self.queries, self.frequency.tolist(), strict=True):
@@ -52,13 +52,13 @@ class Workload:
     def _share_of_word(self) -> dict[str, float]:
         return dict(zip(self.terms, (self.term_frequency / self.term_frequency.sum()).tolist(), strict=True))
 
-    def worth_of(self, text: str) -> float:
-        """Share of the words that users ask for which a text has, such as that of a link: 0 to 1."""
+    def asked_share(self, text: str) -> float:
+        """Share of the words in users' queries that a text has, such as that of a link: 0 to 1."""
         words = set(tokens(text[:MAX_LINK_TEXT]))
         return sum(self._share_of_word.get(word, 0.0) for word in words)
 
     def take(self, queries: npt.NDArray[np.intp]) -> "Workload":
-        """A part of the queries, with frequencies scaled to sum 1."""
+        """Return a workload of the queries with these numbers, with frequencies scaled to sum 1."""
         weights = {
             tuple(self.terms[term] for term in self.queries[query]): float(self.frequency[query])
             for query in queries.tolist()
@@ -66,11 +66,15 @@ class Workload:
         return workload(weights)
 
     def texts(self) -> list[str]:
+        """Return each query as text, its terms joined by blanks."""
         return [" ".join(self.terms[term] for term in query) for query in self.queries]
 
 
 def workload(counts: Mapping[tuple[str, ...], float], dropped: int = 0) -> Workload:
-    """Number queries and terms; ``counts``: how often the query of these terms is asked, above 0."""
+    """Make a workload from ``counts``: terms of each query -> how often it is asked, above 0.
+
+    ``dropped``: lines of the log without a term.
+    """
     merged: defaultdict[tuple[str, ...], float] = defaultdict(float)
     order = {term: None for query in counts for term in query}
     number_of = {term: number for number, term in enumerate(order)}
@@ -82,7 +86,7 @@ def workload(counts: Mapping[tuple[str, ...], float], dropped: int = 0) -> Workl
 
 
 def read_query_log(path: str | Path) -> Workload:
-    """Read a log of queries: ``query<TAB>count`` a line, UTF-8. Equal sets of terms are one query.
+    """Read a query log, lines of ``query<TAB>count`` in UTF-8; queries with the same terms are one.
 
     Raises QueryLogError naming file, line, what was expected and what was found.
     """
@@ -96,6 +100,7 @@ def read_query_log(path: str | Path) -> Workload:
 
 
 def parse_query_log(lines: Iterable[str], source: str) -> Workload:
+    """Read the lines of a query log, as `read_query_log` does; ``source``: name of the file in errors."""
     counts: defaultdict[tuple[str, ...], float] = defaultdict(float)
     dropped = 0
     for number, line in enumerate(lines, start=1):

@@ -26,7 +26,7 @@ def growth_of_contents(contents: ContentHistory, log: Workload | None = None) ->
             f"no text of {history.source} in cycle 0 links to another page of its site: expected contents "
             "whose pages can be found by links"
         )
-    worths = [0.0 if log is None else max(map(log.worth_of, anchors)) for anchors in texts.values()]
+    worths = [0.0 if log is None else max(map(log.asked_share, anchors)) for anchors in texts.values()]
     links = np.array([(*pair, worth) for pair, worth in zip(texts, worths, strict=True)], LINK)
     targets: list[list[int]] = [[] for _ in range(history.pages)]
     for source, target in texts:
