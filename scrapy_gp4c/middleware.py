@@ -168,6 +168,8 @@ class CallbackMiddleware(BaseSpiderMiddleware):
         request = response.request
         if (run := run_of(self.crawler)) is not None:
             run.note_failure(response, exception)
+        elif isinstance(exception, CloseSpider):
+            return  # the owner raises it again
         elif request is not None and (held := getattr(request.meta.get(META), "held", None)) is not None:
             held.failure = repr(exception)[:200]  # on a fetcher
 

@@ -586,7 +586,7 @@ def retry_after(value: bytes | None, now_s: float) -> float:
 
 
 class Refusal(NamedTuple):
-    """Doubtful answer, which counts as a refusal if the spider does not ask again."""
+    """Answer, or failed download, that counts as a refusal if the spider does not ask again."""
 
     page: int
     request: Request
@@ -908,17 +908,17 @@ class Cycle:
         return page in self._under_way or page in self.held
 
     def reopen(self, info: VisitInfo, request: Request) -> Claim | None:
-        """Resume a visit whose callback requests the page again; returns its claim.
+        """Resume a visit whose callback or errback requests the page again; returns its claim.
 
-        The callback does so by Scrapy's `get_retry_request`, or because the answer was doubtful or withdrawn.
+        It does so by Scrapy's `get_retry_request`, or because the visit failed, or was doubtful or withdrawn.
         None: the visit is over, or the request is for another page, with a copy of the visit's ``meta``.
         """
         page: Any = info.get("page")
         held = self.held.get(page) or self._doubted.get(page, (None,))[0]
         if held is None or held.info is not info or held.request is None or request.url != held.request.url:
             return None
-        is_refused = info.doubtful is not None or held.withdrawn is not None or "retry_times" in request.meta
-        if not (is_refused and request.dont_filter):
+        has_failed = info.doubtful is not None or held.withdrawn is not None or info.outcome == "error"
+        if not ((has_failed or "retry_times" in request.meta) and request.dont_filter):
             return None
         self.refusals = [refusal for refusal in self.refusals if refusal.page != page]
         self.held.pop(page, None)
@@ -1041,7 +1041,7 @@ class Cycle:
         is_skipped = is_same and not needs_callback
         if is_same:
             held.hidden_part = trial
-        if request is None or is_skipped or new.outcome not in HELD_OUTCOMES:
+        if request is None or is_skipped or new.outcome not in (*HELD_OUTCOMES, "error"):
             self._record(held)
         else:
             info.held = self.held[visit.page] = held
@@ -1107,6 +1107,10 @@ class Cycle:
         ]
         failed = []
         for held in over:
+            if held.visit.outcome == "error":  # and the spider has not asked again
+                held.failure, held.is_reached = None, False
+                self._record(held)
+                continue
             if held.failure is None and not held.is_reached and self.sees_responses:
                 held.failure = "a middleware that kept the response from the spider"
             is_noted = held.claim.page in self.deliveries.pages
@@ -1208,7 +1212,7 @@ class Cycle:
             self.store.set_validators(page, *held.validators)
 
     def count_refusals(self, under_way: Collection[Request]) -> list[str]:
-        """Count the doubtful answers that the spider is through with; returns hosts to leave alone."""
+        """Count the refusals that the spider is through with; returns hosts to leave alone."""
         over = [refusal for refusal in self.refusals if refusal.request not in under_way]
         self.refusals = [refusal for refusal in self.refusals if refusal.request in under_way]
         return [

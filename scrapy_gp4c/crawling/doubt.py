@@ -393,8 +393,8 @@ class SharedTexts:
         distance_bits: int,
         *,
         was_redirected: bool,
-        was_doubtful: bool = False,
-        was_excluded: bool = False,
+        was_doubtful: bool,
+        was_excluded: bool,
     ) -> Doubt:
         """Judge an answer by all rules.
 

@@ -39,7 +39,7 @@ class KnownCopy(NamedTuple):
     was_redirected: bool
     """Whether the page's last answer came after a redirect."""
     was_doubtful: bool
-    was_excluded: bool = False
+    was_excluded: bool
     """Whether the page only repeated another at its last visit."""
 
 
@@ -168,8 +168,9 @@ class PageResult:
     """Checksum of data in the markup, and of the links if the callback follows them; 0: not known."""
     hidden_part: str | None = None
     """Part of the answer by whose difference alone the callback has run."""
-    filled: dict[object, bool] = field(default_factory=dict)
-    """Identities of the request's objects that the callback has changed -> whether it had a copy."""
+    shared: list[tuple[object, bytes, str, bool]] = field(default_factory=list)
+    """Objects of the request that others may have, too: identity, version, fetcher, whether the callback has
+    changed it."""
     has_downloads: bool = False
     """Whether the callback has downloaded something by itself."""
     not_sendable: str = ""

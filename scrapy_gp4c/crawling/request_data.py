@@ -115,11 +115,14 @@ class SharedObjects:
         """Identity -> object, its text as it was at first, and its pages."""
         self._filled: set[object] = set()
         """Identities of objects that callbacks on fetchers have changed."""
+        self._fetchers: dict[tuple[object, bytes], set[str]] = {}
+        """Identity and version of such an object -> fetchers that had it."""
 
     def note(self, page: int, request: Request) -> None:
         """Note the objects of a request for a page."""
         if len(self._objects) >= MAX_REMEMBERED:
             self._objects.clear()
+            self._fetchers.clear()
         identities = request.meta.get(SHARED, {})
         for field, name, value in objects_of({"cb_kwargs": request.cb_kwargs, "meta": request.meta}):
             identity = identities.get((field, name), id(value))
@@ -127,10 +130,15 @@ class SharedObjects:
                 self._objects[identity] = value, repr(value), set()
             self._objects[identity][2].add(page)
 
-    def note_filled(self, identity: object) -> bool:
-        """Note that a fetcher's callback has changed an object; returns whether several pages have it."""
-        self._filled.add(identity)
-        return identity in self._objects and len(self._objects[identity][2]) > 1
+    def note_use(self, identity: object, version: bytes, fetcher: str, is_filled: bool) -> bool:
+        """Note an object of a callback on a fetcher; returns whether fetchers have filled copies of it."""
+        if identity not in self._objects:
+            return False
+        if is_filled:
+            self._filled.add(identity)
+        fetchers = self._fetchers.setdefault((identity, version), set())
+        fetchers.add(fetcher)
+        return identity in self._filled and len(fetchers) > 1 and len(self._objects[identity][2]) > 1
 
     def pages(self) -> set[int]:
         """Pages whose callbacks fill an object together."""

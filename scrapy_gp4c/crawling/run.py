@@ -466,14 +466,14 @@ class Run:
         if (held := self.cycle.held.get(finder - 1)) is not None:
             held.lacks_file = True
 
-    def note_filled(self, identities: dict[object, bool], url: str) -> None:
-        """Note objects of a request that its callback has changed on a fetcher; whether each was a copy."""
-        for identity, is_copy in identities.items():
-            if self._admission.data.shared.note_filled(identity) and is_copy:
+    def note_shared(self, objects: list[tuple[object, bytes, str, bool]], url: str) -> None:
+        """Note objects of a request that others may have, too; ``objects``: as in `PageResult.shared`."""
+        for shared in objects:
+            if self._admission.data.shared.note_use(*shared):
                 line = (
-                    f"With GP4C_FETCHERS, the callback of {url} has changed a copy of data that further "
-                    "requests have, such as an item that pages of several hosts fill: the item lacks this "
-                    "part. Send the requests one after another, or await downloads in one callback."
+                    "With GP4C_FETCHERS, callbacks of two fetchers have changed copies of the same data, "
+                    f"such as an item that pages of several hosts fill. One is that of {url}: the item lacks "
+                    "this part. Send the requests one after another, or await downloads in one callback."
                 )
                 log_first(self.stats, "gp4c/shared_data_copied", line, self.extra, logging.WARNING)
 

@@ -237,7 +237,8 @@ class Visit:
             answer = LastAnswer(error=why or type(exception).__name__)
             if isinstance(exception, UNREACHABLE):
                 self._note_refusal(0.0)
-            self._request.meta[META] = cycle.end(self._claim, outcome, answer=answer)
+            asked_by = self._request if outcome == "error" else None
+            self._request.meta[META] = cycle.end(self._claim, outcome, request=asked_by, answer=answer)
         except StoreError as error:
             cycle.failure = error
 
@@ -598,10 +599,13 @@ class Visit:
     def _note_refusal(self, until_s: float | None) -> None:
         """Count answers by which a site refuses the crawl; the first time it is left alone, say so.
 
-        ``until_s``: as in `Patience.note`.
+        ``until_s``: as in `Patience.note`. A spider that hears of a refusal may ask again: it counts later.
         """
         cycle, host = self._visits.cycle, site_of(self._request)
-        if cycle.patience.note(host, until_s):
+        if until_s is not None and self._request.errback is not None:
+            good = cycle.patience.good[host]
+            cycle.refusals.append(Refusal(self._claim.page, self._request, host, until_s, good))
+        elif cycle.patience.note(host, until_s):
             cycle.keep_left_alone()
             logger.warning("%s", refusing(host, cycle.patience.left_alone[host]))
 

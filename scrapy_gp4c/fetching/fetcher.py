@@ -402,7 +402,7 @@ class FetcherCrawl:
         except Exception:  # the owner waits for an answer about every page
             page.result.callback_error = traceback.format_exc()
         result = page.result
-        result.filled = {one.identity: one.is_copy for one in page.shared if one.is_filled()}
+        result.shared = [(one.identity, one.version, self.identity, one.is_filled()) for one in page.shared]
         try:
             message = pack(result)
         except Exception:  # whatever the objects of an item raise when they are pickled
@@ -428,6 +428,8 @@ class FetcherCrawl:
             else:
                 result.failed = f"{type(error).__name__}: {error}"
             if request is not None:
+                if task.copy is not None:
+                    request.meta[META] = VisitInfo(with_outcome(task.info, "error", None))
                 await self._fail(request, error, page)
             return
         finally:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from scrapy import Request, signals
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
@@ -30,9 +31,9 @@ from twisted.internet.threads import deferToThread
 from twisted.python.failure import Failure
 
 from scrapy_gp4c.crawling.admission import log_first
-from scrapy_gp4c.crawling.cycle import is_of_page, visit
+from scrapy_gp4c.crawling.cycle import VisitInfo, is_of_page, visit
 from scrapy_gp4c.crawling.fetched import FetchedResponse, News, PageResult, PageTask
-from scrapy_gp4c.crawling.requests import FOUND_BY, META, WEIGHT, Claim, finder_for
+from scrapy_gp4c.crawling.requests import FOUND_BY, META, SHARED, WEIGHT, Claim, finder_for
 from scrapy_gp4c.crawling.run import Run, run_of
 from scrapy_gp4c.crawling.scrapy_internals import is_closing, is_seen, observes_requests, wake
 from scrapy_gp4c.crawling.store_owner import call_arguments, fail_exit_code
@@ -40,7 +41,7 @@ from scrapy_gp4c.crawling.visits import known_copy
 from scrapy_gp4c.errors import CallbackError, FetcherError
 from scrapy_gp4c.fetching.fetcher import FetcherConfig
 from scrapy_gp4c.fetching.fleet import CONNECT_S, TURN_S, Fleet, PendingPage
-from scrapy_gp4c.fetching.packing import pack, pack_request, packed_or_none, unpack_request
+from scrapy_gp4c.fetching.packing import ObjectTable, pack, pack_request, packed_or_none, unpack_request
 from scrapy_gp4c.fetching.spider_state import OwnersState
 from scrapy_gp4c.settings import Settings
 
@@ -54,7 +55,7 @@ class StartMiddleware:
     """Spider middleware of an owner for its start, which those of the project may add to.
 
     It lets the reactor have turns while the start yields requests: Scrapy takes requests until the downloader
-    is full, and an owner's has room for thousands.
+    is full, and an owner's has room for thousands. It also marks objects that several requests have.
     """
 
     def __init__(self, crawler: Crawler) -> None:
@@ -66,6 +67,7 @@ class StartMiddleware:
             if hasattr(middleware, "process_start"):
                 with suppress(NotConfigured):
                     self._project.append(build_from_crawler(middleware, crawler))
+        self._objects = ObjectTable(uuid4().hex)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -77,6 +79,9 @@ class StartMiddleware:
             start = middleware.process_start(start)
         end_s = time.perf_counter() + TURN_S
         async for entry in start:
+            identities = self._objects.identify({"cb_kwargs": entry.cb_kwargs, "meta": entry.meta})
+            if identities:
+                entry.meta[SHARED] = identities
             yield entry
             if time.perf_counter() > end_s:
                 turn: Deferred[None] = Deferred()
@@ -249,6 +254,9 @@ def _yielded(
 ) -> Iterator[Any]:
     """Yield what the callback has yielded on the fetcher; raises CallbackError where it failed there."""
     info: Any = None
+    if isinstance(response, Failure):
+        mark = response.request.meta.get(META)  # type: ignore[attr-defined] # Scrapy sets it
+        info = mark if isinstance(mark, VisitInfo) else None
     if isinstance(response, FetchedResponse):
         info = visit(response)
         if result.verdict is not None:
@@ -259,8 +267,8 @@ def _yielded(
             info.held.failure = result.failure
         if result.has_downloads:
             run.note_download(finder_for(response))
-        if result.filled:
-            run.note_filled(result.filled, response.url)
+        if result.shared:
+            run.note_shared(result.shared, response.url)
         # A callback that yields nothing may have queued links for the start.
         if (result.requests or not result.items) and run.note_follower is not None:
             run.note_follower(finder_for(response))

@@ -6,6 +6,7 @@ import pickle
 import sys
 from collections import OrderedDict
 from contextlib import suppress
+from hashlib import sha1
 from typing import Any, Final, NamedTuple
 
 import cloudpickle
@@ -43,7 +44,8 @@ class CallbackObject(NamedTuple):
     """An object of a request, before its callback runs."""
 
     identity: tuple[str, int]
-    is_copy: bool
+    version: bytes
+    """Digest of the object as it was sent."""
     value: Any
     packed: bytes | None
 
@@ -55,7 +57,8 @@ class CallbackObject(NamedTuple):
 class ObjectTable:
     """Objects that requests of this process have in common: a callback gets them back, as in one process.
 
-    What goes to another process is a copy. Only the newest `MAX_OBJECTS` are kept.
+    What goes to another process is a copy, which requests there share that were sent with the same content.
+    Only the newest `MAX_OBJECTS` are kept.
     """
 
     def __init__(self, owner: str) -> None:
@@ -65,6 +68,8 @@ class ObjectTable:
         self._objects: OrderedDict[int, Any] = OrderedDict()
         self._identities: dict[int, int] = {}
         """Address of an object -> its identity."""
+        self._copies: OrderedDict[tuple[tuple[str, int], bytes], Any] = OrderedDict()
+        """Identity and version of another process's object -> the copy of it here."""
 
     def identify(self, values: dict[str, dict[str, Any]]) -> dict[tuple[str, str], tuple[str, int]]:
         """Identities of the objects of a request, by field and name; ``values``: as by `objects_of`."""
@@ -84,12 +89,17 @@ class ObjectTable:
         taken = []
         for (field, name), identity in request.meta.pop(SHARED, {}).items():
             values = getattr(request, field)
+            if name not in values:
+                continue
             owner, number = identity
-            is_copy = owner != self._owner or number not in self._objects
-            if not is_copy:
+            version = sha1(packed_or_none(values[name]) or b"").digest()
+            if owner == self._owner and number in self._objects:
                 values[name] = self._objects[number]
-            if name in values:
-                taken.append(CallbackObject(identity, is_copy, values[name], packed_or_none(values[name])))
+            else:
+                values[name] = self._copies.setdefault((identity, version), values[name])
+                if len(self._copies) > MAX_OBJECTS:
+                    self._copies.popitem(last=False)
+            taken.append(CallbackObject(identity, version, values[name], packed_or_none(values[name])))
         return taken
 
 

@@ -471,15 +471,22 @@ async def test_data_that_does_not_vary_is_not_doubted(
         assert not warnings(caplog)
 
 
+@pytest.mark.parametrize("refusal", ["shared answer", 403, "no answer"])
 async def test_a_site_is_not_left_alone_where_the_spider_asks_again(
-    site: Site, store_path: Path, caplog: pytest.LogCaptureFixture
+    refusal: str | int, site: Site, store_path: Path
 ) -> None:
-    """Answers that many pages share are doubted; a spider that handles them by itself gets its items."""
+    """Whether its callback or its errback does so: it gets its items, and the last answer is the page."""
     hits: Counter[int] = Counter()
 
     def item(request: Any, number: int) -> str:
         hits[number] += 1
-        return f"item {number}" if hits[number] > 2 else "your request is being processed"
+        if hits[number] > 2:
+            return f"item {number}"
+        if refusal == "no answer":
+            request.transport.abortConnection()
+        elif refusal == 403:
+            request.setResponseCode(403)
+        return "your request is being processed"
 
     class Patient(Catalogue):
         def parse_item(self, response: Any) -> Any:
@@ -487,11 +494,16 @@ async def test_a_site_is_not_left_alone_where_the_spider_asks_again(
                 return get_retry_request(response.request, spider=self, reason="not yet")
             return super().parse_item(response)
 
+        def failed(self, failure: Any) -> Iterator[Any]:
+            yield failure.request.replace(dont_filter=True, meta={**failure.request.meta, "proxy": None})
+
     for _ in range(3):
         hits.clear()
         catalogue(site, item)
-        crawler = await crawl(Patient, store_path, {**ALL, "CONCURRENT_REQUESTS": 16}, site=site)
+        settings = {**ALL, "CONCURRENT_REQUESTS": 16, "RETRY_ENABLED": False}
+        crawler = await crawl(Patient, store_path, settings, site=site)
         assert sorted(crawler.spider.seen) == [(200, f"item {number}") for number in range(len(LINKS))]
+    assert outcomes(store_path, 3)["/item/1"] == ["unchanged"]
 
 
 @pytest.mark.parametrize("budget", [ALL, SKIP])

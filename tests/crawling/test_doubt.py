@@ -281,7 +281,7 @@ def judged(
         notes = notes._replace(earlier=read(first, None).fingerprint & LOW)
     before = KnownCopy(
         number, readings[0].fingerprint, pack(notes), rule=NO_RULE, distance_bits=1, is_believed=False,
-        needs_text=False, was_redirected=False, was_doubtful=False,
+        needs_text=False, was_redirected=False, was_doubtful=False, was_excluded=False,
     )  # fmt: skip
     return judge(Request(page.url), page, ComparedPart(page, None), readings[1], before, texts).doubt
 
@@ -555,8 +555,12 @@ async def test_a_site_that_refuses_gives_its_visits_to_others(
         until_s = record["left_alone"][host]
         assert (until_s > time.time() + 3000) == bool(wait)
         assert until_s < time.time() + 86_401
-        assert (record["visited"], record["outcomes"]["error"]) == (40, 5)
-        assert Counter(hosts) == ({"127.0.0.2": 40} if wait else {"127.0.0.1": 5, "127.0.0.2": 35})
+        errors = record["outcomes"]["error"]
+        # The sixth may leave before the errback of the fifth, which might ask again, has ended.
+        assert errors in (5, 6)
+        assert record["visited"] == 40
+        refused = 0 if wait else errors
+        assert Counter(hosts) == Counter({"127.0.0.1": refused, "127.0.0.2": 40 - refused})
     finally:
         await site.close()
 

@@ -27,6 +27,7 @@ pytest.importorskip("distributed")
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 120
 MODULE = "tests.support.fetched_crawl"
+COPIES = "callbacks of two fetchers have changed copies of the same data"
 
 
 class Web:
@@ -276,9 +277,10 @@ def test_fetchers_run_any_callback_and_owners_get_their_downloads(web: Web, tmp_
         pipelines = {f"{MODULE}.Stocked": 0, f"{MODULE}.Written": 1}
         ended(crawl(web, tmp_path, 1, "Below", GP4C_BUDGET=1.0, ITEM_PIPELINES=pipelines), tmp_path)
     items = {json.dumps(item) for item in map(json.loads, items_of(tmp_path))}
-    assert len(items) == 10
-    assert len([item for item in items if '"/p16 /p18"' in item]) == 2
-    assert (tmp_path / "items.closed").read_text() == '[5, "something", 3.5]\n' * 2
+    assert len(items) == 12
+    for pages in ('"/p16 /p18"', '"/p17 /p19"'):  # of a callback, and of the start
+        assert len([item for item in items if pages in item]) == 2
+    assert (tmp_path / "items.closed").read_text() == '[6, "something", 3.5]\n' * 2
     for day in (0, 1):
         texts = {(item["info"], item["text"].split()[0]) for item in map(json.loads, items)}
         assert {("kilos", f"word2x{day}x0"), ("pieces", f"word6x{day}x0"), ("end", f"word8x{day}x0")} <= texts
@@ -288,7 +290,16 @@ def test_fetchers_run_any_callback_and_owners_get_their_downloads(web: Web, tmp_
     assert text.count("Closing spider (enough)") == 2
     assert [path for _, _, path in web.requests].count("/p1") == 2 * 3  # Scrapy retries twice
     assert text.count("the fetcher has asked for it at once") == 2
+    assert COPIES not in text  # one fetcher has all
     assert text.count("it cannot be sent to a fetcher: TypeError: cannot pickle '_thread.lock' object") == 2
+
+
+@pytest.mark.slow
+def test_copies_that_fetchers_fill_are_one_warning(web: Web, tmp_path: Path) -> None:
+    """An item of three hosts, which two fetchers have, is never complete."""
+    ended(crawl(web, tmp_path, 2, "Filling"), tmp_path)
+    assert (tmp_path / "log").read_text().count(COPIES) == 1
+    assert not (tmp_path / "items").exists()
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """A crawl in a process, with or without fetchers: ``python -m tests.support.fetched_crawl JSON``."""
 
+import asyncio
 import dataclasses
 import json
 import multiprocessing
@@ -10,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 from scrapy import Request, Spider, signals
@@ -173,6 +175,9 @@ class Closures(Pages):
         self.units = {"p2": "kilos"}
         yield Request(f"{self.host}/", callback=lambda response: self.list_links(response))
         yield Request(f"{self.host}/p12", meta={"lock": threading.Lock()})
+        parts: dict[str, str | None] = {}
+        for path in ("/p17", "/p19"):
+            yield Request(f"{self.host}{path}", self.add_part, cb_kwargs={"parts": parts})
 
     def list_links(self, response: Response) -> Iterator[Any]:
         """Request a page for a lambda, two for one item, and one that is asked for again."""
@@ -224,6 +229,40 @@ class Closures(Pages):
         notes = [len(self.noted), *map(self.crawler.stats.get_value, ("noted", "least"))]
         with open(self.crawler.settings["ITEMS"] + ".closed", "a") as file:
             file.write(json.dumps(notes) + "\n")
+
+
+class Filling(Pages):
+    """Fills an item by pages of all hosts, as soon as both fetchers are there."""
+
+    name = "filling"
+
+    @classmethod
+    def from_crawler(cls, crawler: Any, *args: Any, **kwargs: Any) -> "Filling":
+        """Note each process in which it opens."""
+        self = super().from_crawler(crawler, *args, **kwargs)
+        self.opened = Path(crawler.settings["ITEMS"] + ".opened")
+        with self.opened.open("a") as file:
+            file.write("opened\n")
+        return self
+
+    async def start(self) -> AsyncIterator[Any]:
+        """Request a page."""
+        yield Request(f"http://127.0.0.1:{self.port}/p1", self.share)
+
+    async def share(self, response: Response) -> AsyncIterator[Any]:
+        """Wait for the owner and two fetchers, then request a page of each host for one item."""
+        while self.opened.read_text().count("opened") < 3:
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(2)  # until the owner knows
+        parts: dict[str, str] = {}
+        for host in range(1, HOSTS + 1):
+            yield Request(f"http://127.0.0.{host}:{self.port}/p0", self.fill, cb_kwargs={"parts": parts})
+
+    def fill(self, response: Response, parts: dict[str, str]) -> Iterator[Any]:
+        """Add a host to the item, which is complete if it has all."""
+        parts[response.url] = "read"
+        if len(parts) == HOSTS:
+            yield {"url": response.url, "text": "complete", "info": []}
 
 
 class Closing(Closures):
