@@ -275,7 +275,8 @@ def test_fetchers_run_any_callback_and_owners_get_their_downloads(web: Web, tmp_
     log = tmp_path / "log"
     for web.day in (0, 1):
         pipelines = {f"{MODULE}.Stocked": 0, f"{MODULE}.Written": 1}
-        ended(crawl(web, tmp_path, 1, "Below", GP4C_BUDGET=1.0, ITEM_PIPELINES=pipelines), tmp_path)
+        settings = {"GP4C_BUDGET": 1.0, "GP4C_REDELIVER": 2, "ITEM_PIPELINES": pipelines}
+        ended(crawl(web, tmp_path, 1, "Below", **settings), tmp_path)
     items = {json.dumps(item) for item in map(json.loads, items_of(tmp_path))}
     assert len(items) == 12
     for pages in ('"/p16 /p18"', '"/p17 /p19"'):  # of a callback, and of the start
@@ -288,6 +289,7 @@ def test_fetchers_run_any_callback_and_owners_get_their_downloads(web: Web, tmp_
     assert {json.loads(item)["stock"] for item in items} == {"word10x0x0", "word10x1x0"}
     text = log.read_text()
     assert text.count("Closing spider (enough)") == 2
+    assert "counts as delivered" not in text  # the page that has closed the spider before has done so again
     assert [path for _, _, path in web.requests].count("/p1") == 2 * 3  # Scrapy retries twice
     assert text.count("the fetcher has asked for it at once") == 2
     assert COPIES not in text  # one fetcher has all
