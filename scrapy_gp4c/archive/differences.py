@@ -98,10 +98,7 @@ class Hunk(NamedTuple):
 
 
 def differences(before: str, after: str, context: int = CONTEXT_WORDS) -> list[Hunk]:
-    """Return the differences of two texts; [] if they have the same words, whatever the white space.
-
-    ``context``: common words around each difference.
-    """
+    """Return the differences of two texts, with `context` common words around; [] if all words are equal."""
     if before == after:
         return []  # words of a megabyte of Han take a hundred
     first = 1

@@ -132,10 +132,7 @@ class Texts:
             raise FILE.unusable(self.path, f"is damaged: {error}") from error
 
     def pair(self, key: int, cycle: int, fingerprint: int) -> tuple[str, str] | None:
-        """Return the texts before and after a change, by cycle and fingerprint of the visit that found it.
-
-        None: the archive lacks one of them.
-        """
+        """Return the texts before and after a change, by cycle and fingerprint of its visit, or None."""
         with FILE.translated(self.path):
             rows = self._connection.execute(
                 "SELECT old.text, new.text FROM texts new JOIN texts old ON old.key = new.key "
@@ -188,10 +185,7 @@ class Texts:
             )
 
     def move(self, key: int, cycle: int, latest: int) -> None:
-        """Set the fingerprint of a version's last visit to `latest`, after a visit that found no change.
-
-        ``cycle``: of the version's first visit.
-        """
+        """Set the fingerprint of the last visit, which found no change, to the version begun in `cycle`."""
         with FILE.transaction(self._connection, self.path):
             self._connection.execute(
                 "UPDATE texts SET latest = ? WHERE key = ? AND cycle = ?",
@@ -237,10 +231,7 @@ class Texts:
 
 
 def archive_problem(path: Path, *, deep: bool = False) -> str:
-    """Return why the archive at `path` cannot be read; "" if it can, or does not exist.
-
-    ``deep``: also read every text.
-    """
+    """Return why the archive cannot be read (`deep`: also each text); "" if it can, or does not exist."""
     if not os.path.lexists(path):
         return ""
     try:

@@ -1,4 +1,4 @@
-"""``scrapy gp4c ACTION SPIDER``: look into a spider's store, be told, learn, and care for its history."""
+"""The command ``scrapy gp4c ACTION SPIDER`` on a spider's store; actions are in this package's modules."""
 
 import argparse
 from typing import Any, ClassVar
@@ -22,7 +22,7 @@ class Command(ScrapyCommand):
         return "ACTION SPIDER [options]"
 
     def short_desc(self) -> str:
-        """Return what ``scrapy`` lists."""
+        """Return the description in the list of ``scrapy`` commands."""
         return "Look into a spider's page store, be told of changes, learn from its history"
 
     def long_desc(self) -> str:

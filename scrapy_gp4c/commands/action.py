@@ -1,4 +1,4 @@
-"""Actions of ``scrapy gp4c``: their options, and what they print: JSON, tables, counts and dates."""
+"""What actions of ``scrapy gp4c`` are made of: the class `Action`, options, output as JSON and tables."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """Arguments of `ArgumentParser.add_argument`."""
+    """An option of an action, as arguments of `ArgumentParser.add_argument`."""
 
     names: tuple[str, ...]
     settings: dict[str, Any]
 
 
 def option(*names: str, **settings: Any) -> Option:
-    """Option of an action, as `ArgumentParser.add_argument` takes it."""
+    """Make an option of an action from the arguments of `ArgumentParser.add_argument`."""
     return Option(names, settings)
 
 
 def _budget(text: str) -> str:
-    """The text, which is a budget; raises ArgumentTypeError."""
+    """Return a text unchanged if it is a budget; else raise ArgumentTypeError."""
     try:
         budget(text)
     except ValueError:
@@ -55,12 +55,12 @@ OTHER_SETTINGS: Final = (
         "--score", metavar="F", type=score_argument, help="score function in place of GP4C_SCORE_FUNCTION"
     ),
 )
-"""Options that take the place of settings, see `scrapy_gp4c.commands.actions.IN_PLACE_OF_SETTINGS`."""
+"""Options ``--budget`` and ``--score``: see `scrapy_gp4c.commands.actions.IN_PLACE_OF_SETTINGS`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Action:
-    """Action of ``scrapy gp4c``, on a spider's store."""
+    """An action of ``scrapy gp4c``: its help, options, and the functions that run it and print its result."""
 
     help: str
     run: Callable[..., Any]
@@ -68,7 +68,7 @@ class Action:
     options: Sequence[Option | Sequence[Option]] = ()
     """Options of the action; those of an inner sequence exclude each other."""
     document: type | None = None
-    """Record that ``--json`` prints; None: there is no such option."""
+    """Class of the record that ``--json`` prints; None: the action has no ``--json``."""
     show: Callable[[Any, Namespace], None] | None = None
     """``show(record, options)`` prints a record for people."""
 
@@ -94,7 +94,7 @@ def say(text: object = "", file: TextIO | None = None) -> None:
 
 
 def print_json(document: DataclassInstance) -> None:
-    """Print a record as JSON; a number that is not finite as null."""
+    """Print a dataclass as JSON, with null for numbers that are not finite."""
     plain = _plain(dataclasses.asdict(document))
     text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
     if any(printable(line) != line for line in text.split("\n")):  # JSON itself quotes few controls
@@ -111,7 +111,7 @@ def _plain(value: Any) -> Any:
 
 
 def positive(text: str) -> int:
-    """A count of at least 1; raises ArgumentTypeError."""
+    """Read a whole number of at least 1; raises ArgumentTypeError."""
     number = int(text[:20]) if text.isdecimal() else 0
     if number < 1:
         raise ArgumentTypeError(f"expected a count of at least 1; found {text!r}")
@@ -121,7 +121,7 @@ def positive(text: str) -> int:
 
 
 def date(text: str) -> float:
-    """Return s since 1970 of a date, or date and time, of this machine's time zone."""
+    """Read a date, or date and time, in this machine's time zone: s since 1970."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
@@ -134,7 +134,7 @@ def print_table(rows: Sequence[tuple[str, ...]], text_column_count: int = 0) -> 
 
 
 def width_of(text: str) -> int:
-    """Columns of a terminal that a text takes: two for wide letters, none for marks (UAX #11)."""
+    """Return the terminal columns that a text takes: two for wide letters, none for marks (UAX #11)."""
     if text.isascii():
         return len(text)
     wide = sum(east_asian_width(letter) in "WF" for letter in text)
@@ -143,9 +143,9 @@ def width_of(text: str) -> int:
 
 
 def table_lines(rows: Sequence[tuple[str, ...]], text_column_count: int = 0) -> list[str]:
-    """Rows, the first being the header, in aligned columns; control characters are percent-encoded.
+    """Format rows, the first being the header, as lines with aligned columns and no control characters.
 
-    The first `text_column_count` columns are to the left, as the last one always is; the others to the right.
+    The first `text_column_count` columns and the last one are aligned left, the others right.
     """
     rows = [tuple(map(printable, row)) for row in rows]
     widths = [max(map(width_of, column)) for column in zip(*rows, strict=True)]

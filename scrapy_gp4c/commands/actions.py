@@ -1,4 +1,4 @@
-"""Actions of ``scrapy gp4c``, by what a person wants."""
+"""Table of the actions of ``scrapy gp4c``, their parsers and help, and running one."""
 
 import argparse
 import logging
@@ -77,22 +77,22 @@ GROUPS: Final[dict[str, Actions]] = {
         "completion": COMPLETION,
     },
 }
-"""Heading of the help -> its actions; ``more`` lists names alone."""
+"""Heading in the help -> name -> action; of heading ``more`` the help has only the names."""
 STORE: Final[Actions] = {"verify": VERIFY, "backup": BACKUP, "restore": RESTORE, "compact": COMPACT}
-"""Actions of ``scrapy gp4c store``."""
+"""Name -> action of ``scrapy gp4c store``."""
 ACTIONS: Final[Actions] = {
     **{name: action for group in GROUPS.values() for name, action in group.items()},
     **{f"store {name}": action for name, action in STORE.items()},
 }
-"""Name of an action, after ``scrapy gp4c`` -> the action."""
+"""Words after ``scrapy gp4c`` -> action, for all actions."""
 IN_PLACE_OF_SETTINGS = {"budget": "GP4C_BUDGET", "score": "GP4C_SCORE_FUNCTION"}
-"""Option of an action -> the setting whose place it takes."""
+"""Option of an action -> setting that it overrides."""
 
 
 def add_actions(
     parser: argparse.ArgumentParser, add_global_options: Callable[[Any], None]
 ) -> dict[str, argparse.ArgumentParser]:
-    """Give every action its own options, and Scrapy's global ones; returns the parser of each action."""
+    """Add a parser for every action, with Scrapy's global options; returns name of the action -> parser."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = overview()
     actions = parser.add_subparsers(
@@ -134,7 +134,7 @@ def _add_action(name: str, action: Action | TrainingCommand, parser: argparse.Ar
 
 
 def run_action(settings: Settings, options: argparse.Namespace) -> int:
-    """Run the action and return the exit code; an error of bad input is one message and exit code 1."""
+    """Run the action that `options` name; returns the exit code, 1 after an error, which it prints."""
     logging.getLogger("scrapy_gp4c.addon").addHandler(logging.NullHandler())  # its error is printed below
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")  # None: the caller closed it
     for option, setting in IN_PLACE_OF_SETTINGS.items():
@@ -164,7 +164,7 @@ def run_action(settings: Settings, options: argparse.Namespace) -> int:
 
 
 def overview() -> str:
-    """Actions by what a person wants, as the help shows them."""
+    """Return the list of actions, by heading, that the help shows."""
     lines = []
     for heading, actions in GROUPS.items():
         if heading == "more":

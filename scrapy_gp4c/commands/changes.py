@@ -29,12 +29,12 @@ from scrapy_gp4c.store.records import local_time
 
 NO_TEXTS = "the archive lacks one of the two texts: it has those of visits since GP4C_ARCHIVE was set"
 KINDS = ("new", "changed", "gone", "failing", "back")
-"""Events with an option of their own."""
+"""Kinds of events with an option, such as ``--gone``."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One event that a visit found."""
+    """One event (new, changed, gone, ...) of a page that a visit found."""
 
     cycle: int
     kind: str
@@ -47,13 +47,13 @@ class Change:
     changes: int
     """Changes of this page so far, this one included."""
     diff: list[str] | None
-    """With ``--diff``, how the text differs from the version before, a line for each place; null: not asked
-    for, or the archive lacks one of the two texts."""
+    """Differences from the version before, a line for each changed passage; null: without ``--diff``, or the
+    archive lacks one of the two texts."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Events in order of time."""
+    """Events of pages in order of time, as ``--json`` prints them."""
 
     first_cycle: int
     last_cycle: int
@@ -61,7 +61,7 @@ class Changes:
 
 
 def _run(project: Project, options: Namespace) -> None:
-    """Print the changes, those of a cycle under way included. Raises ArchiveError with ``--diff``."""
+    """Print the changes, those of the open cycle included; with ``--diff`` raises ArchiveError."""
     with project.open_store() as store, ExitStack() as opened:
         texts = opened.enter_context(Texts(store.path / ARCHIVE, readonly=True)) if options.diff else None
         newest = store.open_cycle or store.last_cycle
@@ -82,7 +82,7 @@ def _run(project: Project, options: Namespace) -> None:
 
 
 def _show(changes: Iterator[Change], options: Namespace, first: int, last: int, newest: int) -> None:
-    """Print changes; those with differences as they are made, since these take a while."""
+    """Print changes as a table or, with ``--diff``, one by one, as computing differences takes a while."""
     if options.json:
         print_json(Changes(first, last, list(changes)))
     elif options.csv:
@@ -117,7 +117,7 @@ def _show(changes: Iterator[Change], options: Namespace, first: int, last: int, 
 
 
 def _why_none(options: Namespace, first: int, last: int, newest: int) -> str:
-    """Line in place of an empty table."""
+    """Return the line to print where there are no changes, with the likely reason."""
     if not newest:
         return "no cycle was crawled yet"
     if first > newest:
@@ -136,7 +136,7 @@ def _changes(
     options: Namespace,
     texts: Texts | None,
 ) -> Iterator[Change]:
-    """Yield the changes of cycles first..last; memory: the changes since the first."""
+    """Yield the changes of cycles first..last; all visits since the first that found any are in memory."""
     visits_of_cycles = _changed_visits(store, first)
     since = Counter(page for _, visits in visits_of_cycles for page in visits["page"].tolist())
     is_open = store.open_cycle is not None and store.open_cycle >= first
@@ -158,7 +158,7 @@ def _changes(
 def _events(
     project: Project, store: Store, first: int, last: int, options: Namespace, texts: Texts | None
 ) -> Iterator[Change]:
-    """Yield the events of some kinds of cycles first..last; memory: a few numbers for each page."""
+    """Yield the events in cycles first..last of the kinds in `options`; memory: a few numbers per page."""
     settings = project.settings
 
     def diff(page: int, cycle: int, fingerprint: int) -> tuple[str, ...] | None:
@@ -189,7 +189,7 @@ def _diff(texts: Texts, key: int, cycle: int, fingerprint: int) -> list[str] | N
 
 
 def _changed_visits(store: Store, first: int) -> list[tuple[int, npt.NDArray[Any]]]:
-    """Visits that found changes, by cycle from the first on; those of the open cycle are last."""
+    """Return (cycle, visits that found changes) from cycle `first` on, the open cycle included."""
     parts = list(store.visits(max(1, first)))
     if store.open_cycle is not None and store.open_cycle >= first:
         parts.append((store.open_cycle, store.open_visits()))

@@ -24,11 +24,11 @@ _scrapy_gp4c() {{
     COMPREPLY=($(compgen -W "$words" -- "$word"))
 }}
 complete -o default -F _scrapy_gp4c scrapy"""
-"""Where no word is proposed, the shell completes the name of a file."""
+"""Template of the shell function; where it proposes no word, the shell completes file names."""
 
 
 def script(parsers: Mapping[str, ArgumentParser]) -> str:
-    """Shell function that completes actions, spiders and options; parsers by the name of their action."""
+    """Return the shell function that completes actions, spiders and options; ``parsers``: by action name."""
     options = {
         name: dict.fromkeys(re.findall(r"--[a-z-]+", parser.format_usage()))
         for name, parser in parsers.items()

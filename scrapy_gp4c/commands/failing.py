@@ -1,4 +1,4 @@
-"""``scrapy gp4c failing``: pages whose last visits failed, since when, and where their links are."""
+"""``scrapy gp4c failing``: pages whose last visit failed, since when, and the pages that link to them."""
 
 from argparse import Namespace
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class FailingPage:
     status: int | None
     """HTTP status of the last answer; None: none came, or it is not known."""
     error: str | None
-    """Reason that the status does not tell, such as ``DNSLookupError``."""
+    """Reason where there is no status, such as ``DNSLookupError``."""
     since: float | None
     """Time of the first failure in a row, s since 1970; None: not known."""
     failures: int
@@ -40,7 +40,7 @@ class FailingPage:
 
 @dataclass(frozen=True)
 class FailingPages:
-    """Failing pages, those that fail longest first."""
+    """Pages whose last visit failed, those that fail longest first."""
 
     pages: list[FailingPage]
 

@@ -1,4 +1,4 @@
-"""``scrapy gp4c fetcher``: a process that downloads and runs callbacks for the owner of a spider's crawl."""
+"""``scrapy gp4c fetcher``: a process that downloads and runs callbacks for a spider's crawl elsewhere."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ logger = foreign_safe_logger(__name__)
 
 
 def _run(project: Project, options: Namespace) -> None:
-    """Fetch until SIGTERM or Ctrl-C: then what is under way is ended and given back."""
+    """Fetch until SIGTERM or Ctrl-C; then finish running downloads and return their results."""
     if find_spec("distributed") is None:
         raise FetcherError("a fetcher needs the library distributed: pip install 'scrapy-gp4c[dask]'")
     from scrapy_gp4c.fetching import fetcher  # no other command needs the extra
@@ -49,7 +49,7 @@ def _tls(options: Namespace) -> Any:
 
 
 async def _work(address: str, name: str, security: Any) -> None:
-    """Be a worker, and one again after each end of the scheduler, until a signal asks to leave."""
+    """Run a Dask worker, and a new one whenever its scheduler has ended, until a signal stops it."""
     distributed: Any = import_module("distributed")
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # the owner says what matters
     loop, leaving, is_waiting = asyncio.get_running_loop(), asyncio.Event(), False

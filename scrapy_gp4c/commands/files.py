@@ -1,7 +1,7 @@
 """``scrapy gp4c import``, ``hint`` and ``export``: lists of URLs and exported histories, plain or gzip.
 
-URLs to import come one per line, each with its weight behind a tab if it has one, also while a cycle is
-unfinished. A history (`scrapy_gp4c.store.history_fields`) is restored into a new store only.
+A list has a URL per line, optionally with a tab and its weight; it can be imported at any time. A history
+(`scrapy_gp4c.store.history_fields`) is imported into a new store only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from scrapy_gp4c.store.records import SAME_PAGE, StoredRequest
 
 PROGRESS_LINES: Final = 100_000
 MAX_LINE_BYTES: Final = 2**24
-"""A file of a few MB may unpack to a line of many GB."""
+"""Longest line that is read: a gzip file of a few MB may unpack to a line of many GB."""
 
 Line = tuple[int, str]
 
@@ -47,15 +47,15 @@ class Imported:
     """Counts of imported pages and visits."""
 
     added: int
-    """Pages that were not known."""
+    """Pages of the list that were not known."""
     known: int
-    """Pages that were known already."""
+    """Pages of the list that were known already."""
     cycles: int
-    """Restored with a history; 0: the file was one of URLs."""
+    """Imported cycles of a history; 0: the file was a list of URLs."""
 
 
 class Weighed(NamedTuple):
-    """Pages of a list with weights."""
+    """Pages with a weight in an imported list."""
 
     keys: array[int]
     weights: array[float]
@@ -102,9 +102,9 @@ def _pages(
     weighed: Weighed,
     failure: list[ImportFileError],
 ) -> Iterator[tuple[int, StoredRequest]]:
-    """Yield the pages of a file of URLs up to the first bad line, whose error goes to `failure`.
+    """Yield (key, request) of a list's pages up to the first bad line, whose error is put into `failure`.
 
-    What they weigh goes to `weighed`.
+    Keys and weights of pages with a weight are put into `weighed`.
     """
     try:
         for number, line in content_lines(name):
@@ -129,7 +129,7 @@ def _pages(
 
 
 def _split(line: str) -> tuple[str, float | None]:
-    """URL and weight of a line; raises ValueError."""
+    """Split a line into URL and weight, None: it has none; raises ValueError."""
     url, tab, text = line.partition("\t")
     if not tab:
         return line, None
@@ -141,10 +141,9 @@ def _split(line: str) -> tuple[str, float | None]:
 
 
 def content_lines(name: str) -> Iterator[Line]:
-    """Yield (line number, line) of the lines that are neither blank nor comments; ``-``: of standard input.
+    """Yield (line number, line) of a file's lines, without blank ones and comments; ``-``: standard input.
 
-    The header of a history and the records of its cycles are comments, and are yielded, too. Gzip is
-    recognised by content, not by name.
+    Header and cycle records of a history, which are comments, are yielded too. Gzip is recognised by content.
     """
     try:
         with io.BytesIO(sys.stdin.buffer.read()) if name == "-" else Path(name).open("rb") as raw:
@@ -196,16 +195,16 @@ IMPORT = Action(
 
 @dataclass(frozen=True)
 class Hinted:
-    """Counts of the listed pages."""
+    """Counts of the pages that a hint named."""
 
     hinted: int
-    """Known pages: the next cycle takes them for changed, as far as such hints have been right so far."""
+    """Known pages, which count as changed in the next cycle as far as such hints were right so far."""
     unknown: int
-    """URLs of no page of the store, of which nothing is kept."""
+    """URLs that are no page of the store; nothing is stored of them."""
 
 
 def _hint(project: Project, options: Namespace) -> None:
-    """Note the claims; raises ImportFileError with the number of the line that is no URL."""
+    """Store the hints that pages changed; raises ImportFileError with the number of a line without URL."""
     keys_of_lines: dict[str, int] = {}
     for number, line in content_lines(options.file):
         try:
@@ -243,14 +242,14 @@ HINT = Action(
 
 
 def _export(project: Project, options: Namespace) -> None:
-    """Write the history; a file appears only when it is complete, a device is written as it is."""
+    """Write the history; a file is replaced only when complete, a device is written directly."""
     with project.open_store() as store, _output(options.output) as output:
         for line in lines(store, project.credentials):
             output.write(line + "\n")
 
 
 class Addresses:
-    """Keys of pages by their URLs of today: those of moved sites, and of pages that repeat others."""
+    """Lookup of page keys by URL, also of pages whose site moved, and of pages that repeat another."""
 
     def __init__(self, project: Project, store: Store) -> None:
         self._project, self._store = project, store
@@ -264,7 +263,7 @@ class Addresses:
                     self._originals[int(block["key"][row])] = project.page({"url": url})[0]
 
     def key(self, url: str, key: int) -> int:
-        """Key of the page that has a URL by now; ``key``: the URL's own."""
+        """Return the key of the stored page that has this URL now; ``key``: key made from the URL."""
         if self._moves.rules and self._store.find(key) is None:
             old_keys = (self._project.page({"url": old})[0] for old in self._moves.old_names(url))
             key = next((old for old in old_keys if self._store.find(old) is not None), key)

@@ -1,4 +1,4 @@
-"""``scrapy gp4c forget``: take pages, their visits included, out of a spider's store."""
+"""``scrapy gp4c forget``: remove pages, their visits included, from a spider's store."""
 
 import re
 import sys
@@ -26,22 +26,22 @@ WITH_VISITS: Final = ("page with its visits", "pages with their visits")
 
 @dataclass(frozen=True)
 class Forgotten:
-    """The pages that are taken out, or would be."""
+    """Counts of the pages that were removed, or with ``--dry-run`` would be."""
 
     store: str
     pages: int
-    """Known before."""
+    """Pages known before."""
     forgotten: int
-    """Taken out, or with ``--dry-run`` to be taken out."""
+    """Pages removed, or to be removed."""
     hosts: dict[str, int]
-    """Forgotten pages by host, most first."""
+    """Host -> number of these pages, most first."""
     examples: list[str]
-    """The first URLs."""
+    """URLs of the first of these pages."""
     dry_run: bool
 
 
 def _run(project: Project, options: Namespace) -> None:
-    """Take the pages out, and print how many; asks before. Raises ForgetError."""
+    """Remove the pages, after asking, and print how many; raises ForgetError."""
     if options.pattern is None and not options.gone:
         raise ForgetError(
             "expected a PATTERN or --gone; found none. To begin anew, move the directory "
@@ -66,7 +66,7 @@ def _run(project: Project, options: Namespace) -> None:
 
 
 def _chosen(project: Project, store: Store, options: Namespace) -> npt.NDArray[np.bool_]:
-    """Whether each page fits all options: bool ``[P]``."""
+    """Mask ``[P]`` of the pages that fit all options."""
     settings, shown = project.settings, project.credentials.url
     matches = url_pattern("*" if options.pattern is None else options.pattern).fullmatch
     chosen = [np.empty(0, np.bool_)]
@@ -82,12 +82,12 @@ def _chosen(project: Project, store: Store, options: Namespace) -> npt.NDArray[n
 
 
 def url_pattern(pattern: str) -> re.Pattern[str]:
-    """Pattern of whole URLs, in which only ``*`` stands for any text."""
+    """Compile a pattern of whole URLs, in which ``*`` stands for any text and all else for itself."""
     return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
 
 
 def _leaving(project: Project, store: Store, options: Namespace) -> npt.NDArray[np.bool_]:
-    """Pages that fit all options; their texts are taken out of the archive, if there is one."""
+    """Mask of the pages that fit all options; also removes their texts from the archive, if there is one."""
     chosen = _chosen(project, store, options)
     if (store.path / ARCHIVE).exists():
         keys = (
@@ -153,4 +153,4 @@ FORGET = Action(
     ],
     Forgotten,
 )
-"""Pages are taken out that fit all options."""
+"""Action ``forget``; it removes the pages that fit all options."""

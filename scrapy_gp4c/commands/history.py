@@ -26,7 +26,7 @@ class PageVisit:
     """Bits in which the fingerprints differ; None: the visit compared nothing."""
     bytes: int
     diff: list[str] | None
-    """Differences of the texts, a line for each place; None: the archive does not have both."""
+    """Differences of the texts, a line for each changed passage; None: the archive lacks one of them."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class PageHistory:
 
 
 def _run(project: Project, options: Namespace) -> None:
-    """Print the visits, those of a cycle under way included. Raises UnknownPageError, ArchiveError."""
+    """Print the page's visits, those of the open cycle included; raises UnknownPageError, ArchiveError."""
     with project.open_store() as store, open_texts(store) as texts:
         page, diff = find_page(project, store, options.url), texts.diff
         cycles = list(store.visits())

@@ -1,7 +1,7 @@
-"""Actions of the training package on a spider's history: ``learn``, ``report``, ``cluster`` and the like.
+"""Actions that run the package ``training`` on a spider's history: ``learn``, ``report``, ``cluster``, ...
 
-A machine that only crawls need not have the libraries of that package: nothing here imports it before an
-action needs it, and ``report`` and ``cluster`` run it as a process of its own.
+A machine that only crawls need not have the libraries of that package: it is imported only when an action
+needs it, and ``report`` and ``cluster`` run it in a child process.
 """
 
 import importlib
@@ -34,20 +34,20 @@ PACKAGES: Final = Path(__file__).parents[2]
 
 OF_SCRAPY: Final = ArgumentParser(add_help=False, allow_abbrev=False)
 OF_SCRAPY.add_argument("-s", "--set", action="append", default=[])
-"""Scrapy's own option, among those of a command."""
+"""Parser that takes Scrapy's option ``-s NAME=VALUE`` out of the arguments of a training command."""
 
 
 @dataclass(frozen=True)
 class TrainingCommand:
-    """A command of the training package; a spider's name stands for its store and settings."""
+    """An action that runs a command of ``training`` with the store and settings of a spider."""
 
     name: str
     help: str
     defaults: tuple[str, ...] = ()
-    """Options that the spider's settings give, unless the command line does."""
+    """Options that are taken from the spider's settings unless the command line has them."""
 
     def add_options(self, parser: ArgumentParser) -> None:
-        """Leave everything after the action to the command itself."""
+        """Take all arguments after the action as they are, for the training command to parse."""
         parser.add_argument("-h", "--help", action="store_true")
         parser.add_argument("arguments", nargs=REMAINDER, metavar="...")
 
@@ -77,7 +77,7 @@ class TrainingCommand:
 
 
 def _main_of(name: str) -> Callable[[list[str]], int]:
-    """The ``main`` of a module of our ``training`` package, whatever else has that name on the path."""
+    """Import ``main`` of a module of our ``training`` package, even if another has that name."""
     sys.path.insert(0, str(PACKAGES))
     try:
         package = importlib.import_module("training")
@@ -109,7 +109,7 @@ EXPERIMENT: Final = TrainingCommand("experiment", "repeat a published experiment
 
 
 def _run_training(module: str, arguments: Sequence[str]) -> None:
-    """Run a module of the training package as a process; raises StoreError with its reason where it fails."""
+    """Run a module of ``training`` in a child process; raises StoreError with its reason if it fails."""
     command = [sys.executable, "-m", f"training.{module}", *arguments]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
@@ -118,7 +118,7 @@ def _run_training(module: str, arguments: Sequence[str]) -> None:
 
 
 def _check_installed(what: str, libraries: Sequence[str], remedy: str) -> None:
-    """Raise SettingsError where a library is missing."""
+    """Raise SettingsError if one of `libraries` is missing; ``what`` needs them, ``remedy``: advice."""
     missing = [name for name in libraries if find_spec(name) is None]
     if missing:
         raise SettingsError(f"{what} {', '.join(missing)}, which this installation lacks: {remedy}")
@@ -132,7 +132,7 @@ class Reported:
 
 
 def _report(project: Project, options: Namespace) -> Reported:
-    """Write the report. Raises SettingsError where the extra is missing, StoreError where making it fails."""
+    """Write the report; raises SettingsError if libraries are missing, StoreError if making it fails."""
     remedy = (
         "pip install 'scrapy-gp4c[train]', or make the report on another machine with "
         f"`python -m training.report {project.store_path}`"
@@ -162,22 +162,21 @@ REPORT = Action(
 
 @dataclass(frozen=True)
 class Clustering:
-    """The clusters that were made."""
+    """Counts of the clusters that were made."""
 
     pages: int
-    """Pages in a cluster."""
+    """Number of pages in clusters."""
     unclustered: int
-    """Pages whose copies have no description."""
+    """Pages without a stored description of their words and links."""
     clusters: int
     links: int
-    """Between pages of one site."""
+    """Links between pages of the same site."""
 
 
 def _cluster(project: Project, options: Namespace) -> Clustering:
-    """Cluster, and write the clusters to the store.
+    """Cluster the store's pages by their descriptions, and write the clusters to the store.
 
-    Raises SettingsError where scikit-learn is missing, StoreError where a cycle is open, or there is nothing
-    to cluster by.
+    Raises SettingsError if scikit-learn is missing, StoreError if a cycle is open or no page is described.
     """
     _check_installed("clusters need", ("sklearn", "scipy"), "pip install 'scrapy-gp4c[cluster]'")
     with project.open_store() as store:

@@ -27,9 +27,9 @@ from scrapy_gp4c.store.opening import Store, check_unused, open_store
 from scrapy_gp4c.store.records import CycleRecord, local_time
 
 CLOCK_CHECK_S: Final = 30.0
-"""Longest wait between two looks at the clocks: the machine may have slept."""
+"""Longest wait before the clocks are read again: the machine may have slept."""
 CRAWL_CHECK_S: Final = 1.0
-"""Wait between two looks at a running crawl."""
+"""Interval at which a running crawl is polled."""
 KILL_AFTER_S: Final = 60.0
 """Time that a crawl beyond ``--max-duration`` has to end cleanly before it is killed."""
 
@@ -38,7 +38,7 @@ KILL_AFTER_S: Final = 60.0
 
 
 class Now(NamedTuple):
-    """A moment by both clocks, in s."""
+    """A moment by wall clock and steady clock, in s."""
 
     wall_s: float
     """Since 1970. People and time servers set this clock; it goes on while the machine sleeps."""
@@ -53,7 +53,7 @@ class Window(NamedTuple):
     closes: int
 
     def is_open(self, wall_s: float) -> bool:
-        """Whether a cycle may begin at a time."""
+        """Whether a cycle may begin at time `wall_s`."""
         local = time.localtime(wall_s)
         minute = local.tm_hour * 60 + local.tm_min
         if self.opens <= self.closes:
@@ -63,18 +63,18 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Schedule:
-    """Interval from the start of one cycle to the start of the next, and its limits."""
+    """When cycles begin: interval from start to start, its jitter, part of the day, and longest run."""
 
     every_s: float
     jitter: float = 0.0
-    """Share of the interval by which each one is longer or shorter, drawn anew."""
+    """Largest share by which an interval is made longer or shorter at random."""
     active: Window | None = None
     seed: int = 0
     max_duration_s: float | None = None
     """Longest run of a crawl; None: no limit."""
 
     def interval_s(self, number: int) -> float:
-        """Interval after crawl ``number`` of this monitor."""
+        """Return the interval, with jitter, after crawl ``number`` of this monitor."""
         drawn = random.Random(f"{self.seed} {number}").uniform(-1.0, 1.0)
         return self.every_s * (1.0 + self.jitter * drawn)
 
@@ -95,7 +95,7 @@ class Timer:
 
 
 def duration(text: str) -> float:
-    """Seconds of ``1h``, ``30m``, ``45s`` or ``2d``, above 0. Raises ArgumentTypeError."""
+    """Read a time such as ``1h``, ``30m``, ``45s`` or ``2d`` as seconds; raises ArgumentTypeError."""
     with suppress(ValueError):
         if seconds := read_span(text).seconds:
             return seconds
@@ -103,7 +103,7 @@ def duration(text: str) -> float:
 
 
 def percentage(text: str) -> float:
-    """Share of ``10%`` or ``0.1``, from 0 to below 1. Raises ArgumentTypeError."""
+    """Read a share such as ``10%`` or ``0.1``, from 0 to below 1; raises ArgumentTypeError."""
     try:
         share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
     except ValueError:
@@ -114,7 +114,7 @@ def percentage(text: str) -> float:
 
 
 def window(text: str) -> Window:
-    """Part of a day, as in ``07:00-22:00``. Raises ArgumentTypeError."""
+    """Read a part of the day such as ``07:00-22:00``; raises ArgumentTypeError."""
     match = re.fullmatch(r"(\d\d):(\d\d)-(\d\d):(\d\d)", text)
     numbers = [int(number) for number in match.groups()] if match else [99] * 4
     opens, closes = numbers[0] * 60 + numbers[1], numbers[2] * 60 + numbers[3]
@@ -157,7 +157,7 @@ WakeUps = SimpleQueue[None]
 
 
 class RealClock:
-    """Clocks of the machine."""
+    """Clocks of the machine, and waiting; tests use another."""
 
     def now(self) -> Now:
         return Now(time.time(), time.monotonic())
@@ -169,7 +169,7 @@ class RealClock:
 
 
 class Process:
-    """``scrapy crawl`` in a process group of its own: Ctrl-C reaches it through the monitor alone, once."""
+    """``scrapy crawl`` as a child in its own process group, so that only the monitor passes Ctrl-C on."""
 
     def __init__(self, command: Sequence[str]) -> None:
         if sys.platform == "win32":
@@ -200,25 +200,25 @@ class Listener:
         self._is_closed = False
 
     def first_due(self, wall_s: float) -> None:
-        """The first crawl begins later, at a time in s since 1970."""
+        """Print that the first crawl begins later, at `wall_s`, s since 1970."""
         self._say(
             f"The last cycle began less than {self._every_s:.0f} s ago; the next is due at "
             f"{local_time(wall_s)}"
         )
 
     def not_started(self, error: OSError) -> None:
-        """A crawl could not be started; the next one is tried when it is due."""
+        """Print that a crawl could not be started; the next one is tried when it is due."""
         self._say(f"The crawl cannot be started ({error}): free memory, or end other processes")
 
     def outlasting(self, took_s: float) -> None:
-        """A crawl still runs after one more interval."""
+        """Print that a crawl still runs after one more interval."""
         self._say(
             f"The crawl still runs after {took_s:.0f} s; the interval is {self._every_s:.0f} s. "
             "If it hangs, end it with a second Ctrl-C or SIGTERM, or set --max-duration"
         )
 
     def too_long(self, took_s: float, killed: bool) -> None:
-        """A crawl beyond its longest duration was asked to end, or killed."""
+        """Print that a crawl ran longer than ``--max-duration`` and was asked to end, or was killed."""
         action = "it did not end and was killed" if killed else "it was asked to end"
         self._say(f"The crawl ran for {took_s:.0f} s, longer than --max-duration: {action}")
 
@@ -302,7 +302,7 @@ class Monitor:
         return int(failed)
 
     def _first_wait_s(self) -> float:
-        """Rest of the interval since the last cycle began; 0 if a cycle is to be resumed."""
+        """Return the rest of the interval since the last cycle began; 0 if a cycle is to be resumed."""
         with suppress(StoreError), open_store(self._path, readonly=True) as store:
             records = store.cycles()
             if records and store.open_cycle is None:
@@ -311,7 +311,7 @@ class Monitor:
         return 0.0
 
     def _wait(self, timer: Timer) -> None:
-        """Wait until a cycle is due, within the active part of the day, and nobody else crawls."""
+        """Wait until a cycle is due, the time is in the active part of the day, and no other crawl runs."""
         while not self._stops:
             now = self._clock.now()
             remaining_s = timer.remaining_s(now)
@@ -379,7 +379,7 @@ class Monitor:
 
 
 def _visits_by_host(store: Store) -> Any:
-    """Visits of the last finished cycle by site, int64 ``[S]``."""
+    """Count the visits of the last finished cycle by site: int64 ``[S]``."""
     _, site = np.unique(store.directories()["site"], return_inverse=True)
     counts = np.zeros(max(1, len(site)), np.int64)
     for _, visits in store.visits(max(1, store.last_cycle)):
@@ -418,7 +418,7 @@ def _crawl_options(options: Namespace) -> list[str]:
 
 
 def line(cycle: MonitoredCycle) -> str:
-    """One line about a run of the crawl."""
+    """Return a line for people about a run of the crawl."""
     if cycle.exit_code:
         how = f"exit code {cycle.exit_code}" if cycle.exit_code > 0 else f"signal {-cycle.exit_code}"
         result = f"the crawl ended with {how}; the next one resumes its cycle"
@@ -432,7 +432,7 @@ def line(cycle: MonitoredCycle) -> str:
 
 
 def warning(cycle: MonitoredCycle, every_s: float, delay_s: float) -> str:
-    """Warning about a cycle that took longer than the interval, with the figures that decide."""
+    """Return the warning about a cycle that took longer than the interval, with the likely reason."""
     speed = cycle.visited / cycle.took_s if cycle.took_s else 0.0
     return (
         f"The cycle took {cycle.took_s:.0f} s, longer than the interval of {every_s:.0f} s: "

@@ -1,4 +1,4 @@
-"""``scrapy gp4c feed``, ``notify`` and ``metrics``: changes and figures of a crawl for others."""
+"""``scrapy gp4c feed``, ``notify`` and ``metrics``: write a feed, send test messages, print metrics."""
 
 import time
 from argparse import Namespace
@@ -20,7 +20,7 @@ from scrapy_gp4c.store.records import CycleRecord
 
 
 def _feed(project: Project, options: Namespace) -> None:
-    """Write the feed. Raises SettingsError where feedgen is missing, ArchiveError where differences are."""
+    """Write the feed; raises SettingsError if feedgen is missing, ArchiveError if the archive is damaged."""
     name = project.spider_class.name
     with project.open_store() as store, open_texts(store) as texts:
         events = recent_events(store, project.settings, name, texts.diff)

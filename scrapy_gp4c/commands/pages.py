@@ -1,4 +1,4 @@
-"""``scrapy gp4c pages`` and ``search``: the best pages, by what is known of them or by a query."""
+"""``scrapy gp4c pages`` and ``search``: the best pages by score or another column, or for a query."""
 
 from argparse import Namespace
 from collections.abc import Iterator
@@ -32,14 +32,14 @@ class Page:
     X: int
     t: int
     dq: float | None
-    """Gain of searches by its visits, in ppm per cycle; None: nothing was ever measured."""
+    """Search quality gained by its visits, in ppm per cycle; None: nothing was ever measured."""
     last_outcome: str
     url: str
 
 
 @dataclass(frozen=True)
 class Pages:
-    """The best pages."""
+    """The best pages by one column."""
 
     sort: str
     pages: list[Page]
@@ -67,7 +67,7 @@ def _row(page: Page) -> tuple[str, ...]:
 
 
 def _gained(block: Columns, sort: str) -> Floats | None:
-    """Gain of searches by visits, in ppm per cycle, by page; None: nothing was ever measured."""
+    """Search quality gained by each page's visits, in ppm per cycle; None: nothing was ever measured."""
     columns, formula, _ = refresh_value.FORMULAS["dq_rate"]
     if block.keys() >= set(columns):
         return np.asarray(formula(block, 0))
@@ -128,7 +128,7 @@ PAGES = Action(
 
 @dataclass(frozen=True)
 class RankedPage:
-    """One page of the answer."""
+    """One result of a search."""
 
     rank: int
     score: float
@@ -137,21 +137,21 @@ class RankedPage:
 
 @dataclass(frozen=True)
 class Search:
-    """The answer to a query."""
+    """Results of a search."""
 
     query: str
     terms: list[str]
-    """All of which every page of the answer has."""
+    """Words of the query; every result has all of them."""
     scoring: str
     indexed: int
-    """Pages that were searched."""
+    """Number of pages that were searched."""
     matches: int
     hits: list[RankedPage]
-    """The best, best first."""
+    """The best matching pages, best first."""
 
 
 def _search(project: Project, options: Namespace) -> Search:
-    """Search. Raises SearchIndexError where there is no index, QueryLogError for no words."""
+    """Search the index; raises SearchIndexError if there is none, QueryLogError for a query without words."""
     with project.open_store() as store:
         answer = search(store.path / SEARCH_INDEX, options.query, SCORING, options.top)
         requests = store.requests([hit.page for hit in answer.hits])

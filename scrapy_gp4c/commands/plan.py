@@ -1,4 +1,4 @@
-"""``scrapy gp4c plan``: what the next cycle would visit, by these settings or by others, without a crawl."""
+"""``scrapy gp4c plan``: pages that the next cycle would visit, by the settings or options in their place."""
 
 from argparse import Namespace
 from collections import Counter
@@ -17,7 +17,7 @@ from scrapy_gp4c.store.records import PromiseCounts
 
 PLANNED = ("promised", "hub", "ranked", "warmup", "panel", "recheck", "new")
 SITES = 20
-"""Sites in the table; JSON has all."""
+"""Most sites in the printed table; JSON has all."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class PlannedPage:
     kind: str
     round: int
     score: float | None
-    """None: no score decided."""
+    """Score by which it was chosen; None: it was not chosen by score."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Plan:
     pages: int
     kinds: dict[str, int]
     sites: list[Site]
-    """Sites with the most planned pages, first the most."""
+    """All sites with planned pages, those with most pages first."""
     promises: PromiseCounts | None
     """Promises about pages; None: no page has one."""
     urls: list[PlannedPage] | None

@@ -1,4 +1,4 @@
-"""A Scrapy project as commands need it: a spider's settings, its store and its page keys."""
+"""A Scrapy project as commands need it: a spider's settings, its store, and keys of its pages."""
 
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from scrapy_gp4c.store.records import StoredRequest
 
 
 class Project:
-    """Settings of a spider, as its crawl would have them."""
+    """A spider of the project with the settings that its crawl would have, and access to its store."""
 
     def __init__(self, settings: ScrapySettings, spider_name: str) -> None:
         """Load the spider's class for its own settings; raises SettingsError."""
@@ -47,13 +47,13 @@ class Project:
 
     @cached_property
     def store_path(self) -> Path:
-        """Directory of the spider's store. A fetcher has none, and may be unable to make its parent."""
+        """Directory of the spider's store, computed when first read, as a fetcher has none."""
         path = self.settings.store_path(self._name)
         return path if path.exists() or len(self._others) != 1 else self._others[0]
 
     @cached_property
     def _others(self) -> list[Path]:
-        """Stores of the spider under other names: with arguments, or where it has set its name itself."""
+        """Other stores of the spider: of crawls with arguments, or where the spider changed its name."""
         paths = self.settings.store_paths()
         return [path for path in paths if owner_of(path).get("command_name") == self._name]
 
@@ -67,10 +67,10 @@ class Project:
         return open_store(self.store_path, readonly=readonly, sizes=self.sizes)
 
     sizes: Sizes = USUAL
-    """Amounts that the store reads and writes at a time."""
+    """Batch sizes of the store."""
 
     def key(self, url: str) -> int:
-        """Key of the page with a URL; raises UnknownPageError for a text that is no URL of a page."""
+        """Return the page key of a URL; raises UnknownPageError for text that is no URL."""
         try:
             return self.page({"url": url})[0]
         except ValueError as error:
@@ -79,7 +79,7 @@ class Project:
             ) from None
 
     def page(self, stored: StoredRequest) -> tuple[int, StoredRequest]:
-        """Key and normalised form of a stored request, with no secret; raises ValueError for what is none."""
+        """Return key and normalised form, without secrets, of a stored request; raises ValueError if bad."""
         check_stored(stored)
         url = Request(stored["url"]).url
         scheme, _, address = url.partition("://")

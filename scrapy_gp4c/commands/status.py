@@ -1,4 +1,4 @@
-"""``scrapy gp4c status``: pages by class, sites whose hints hold, and how the last cycles went."""
+"""``scrapy gp4c status``: pages by class, sites whose claims of changes are reliable, and last cycles."""
 
 import dataclasses
 import json
@@ -36,16 +36,16 @@ from scrapy_gp4c.store.records import (
 )
 
 MAX_SITES: Final = 10
-"""Sites that are shown."""
+"""Most sites that are shown."""
 LEARNABLE_CYCLES: Final = 10
-"""The first judges nothing; training, validation and test have three each."""
+"""Least cycles to learn from: the first finds no change; training, validation and test get three each."""
 HEADER = ("cycle", "started", "finished", "planned", "visited", "changed", "change rate", "score function")
 
 
 @dataclass(frozen=True)
 class TrustedSite:
-    """A site of which one kind of hints holds, by the judged visits of its pages, of which older ones count
-    less."""
+    """A site and a kind of its hints (claims of changes) that make a change likelier, and decayed counts of
+    its judged visits."""
 
     site: str
     hints: str
@@ -59,7 +59,7 @@ class TrustedSite:
 
 @dataclass(frozen=True)
 class CycleStatus:
-    """Cycle; the numbers of an unfinished cycle count its visits so far."""
+    """A finished cycle, or the open one with its visits so far."""
 
     cycle: int
     started: float | None
@@ -73,19 +73,19 @@ class CycleStatus:
     score_function: str
     policy: str
     sampled: SampledCounts | None
-    """Samples of its policy; None: there are none, or the cycle is not finished."""
+    """Counts of a sampling policy; None: it takes no samples, or the cycle is not finished."""
 
 
 @dataclass(frozen=True)
 class Estimates:
-    """Estimate by the control group of a cycle."""
+    """Estimates of a cycle by its control group."""
 
     cycle: int
     judged: int
     changed_share: ShareEstimate
-    """Pages that had changed since their last visit."""
+    """Share of pages that had changed since their last visit."""
     freshness: ShareEstimate
-    """Copies that are current."""
+    """Share of copies that are up to date."""
 
 
 @dataclass(frozen=True)
@@ -107,13 +107,13 @@ class RuleStatus:
 
     rule: str
     pages: int
-    """Known pages that it is for."""
+    """Number of known pages that match it."""
     never: bool
 
 
 @dataclass(frozen=True)
 class Status:
-    """Pages and last cycles of a store."""
+    """State of a store: pages by class, problems, and last cycles."""
 
     store: str
     store_id: str
@@ -133,12 +133,12 @@ class Status:
     no_text: int
     """Fetched pages without visible text."""
     archive: str
-    """Reason why no texts are kept, though they should be; empty: they are, or none should be."""
+    """Reason why no texts are kept although ``GP4C_ARCHIVE`` is set; "" if none."""
     panel: Estimates | None
-    """Estimates of the last cycle that has some."""
+    """Estimates of the newest cycle that has any."""
     hints: list[TrustedSite]
     promises: PromiseCounts | None
-    """None: no page has one."""
+    """Counts of promises; None: no page has one."""
     rules: list[RuleStatus]
     cycles: list[CycleStatus]
     fetchers: list[FetcherStatus]
@@ -242,7 +242,7 @@ STATUS = Action(
 
 
 def _learning_needs(settings: Settings, cycles: int) -> str | None:
-    """Data that the store lacks for ``scrapy gp4c learn``."""
+    """Return what the store lacks for ``scrapy gp4c learn``, in words; None: nothing."""
     needs = []
     if cycles < LEARNABLE_CYCLES:
         needs.append(f"{LEARNABLE_CYCLES} cycles (there {'is' if cycles == 1 else 'are'} {cycles})")
@@ -252,7 +252,7 @@ def _learning_needs(settings: Settings, cycles: int) -> str | None:
 
 
 def _fetchers(path: Path) -> list[FetcherStatus]:
-    """Fetchers as the owner of the crawl last wrote them."""
+    """Read the states of fetchers as the crawl last wrote them."""
     try:
         written = json.loads((path / FETCHERS_FILE).read_text("utf-8"))
         return [FetcherStatus(**one) for one in written["fetchers"]]
@@ -261,7 +261,7 @@ def _fetchers(path: Path) -> list[FetcherStatus]:
 
 
 def _promises(store: Store, settings: Settings) -> tuple[PromiseCounts | None, list[RuleStatus]]:
-    """Promises as the next cycle would find them, and the rules with their pages."""
+    """Return the counts of promises for the next cycle, and the rules with their numbers of pages."""
     rules = rules_before(store, settings)
     if rules is None:
         return None, []
@@ -316,7 +316,7 @@ def _number(value: int | None) -> str:
 
 
 def trusted_sites(store: Store) -> list[TrustedSite]:
-    """Sites whose hints are tested best, at most `MAX_SITES`: those with the most visits after a hint."""
+    """Return at most `MAX_SITES` sites with reliable hints, those with most visits after a hint first."""
     rows = store.trust()
     where, kind = np.nonzero(hints.holds(rows["counts"]))
     weight = rows["counts"][where, kind].sum(axis=(1, 2))

@@ -79,7 +79,7 @@ BACKUP = Action(
 
 
 def _restore(project: Project, options: Namespace) -> None:
-    """Print what is lost, if anything, and where the replaced file is kept."""
+    """Restore the store, and print what is lost, if anything, and where the replaced file is kept."""
     backup = options.backup or (None if options.from_damaged else project.settings.backup)
     if (backup is None) != options.from_damaged:
         raise StoreError(
@@ -134,14 +134,14 @@ COMPACT = Action("give the room back that a spider's store does not use", _compa
 class StoreLine:
     path: str
     spider: str | None
-    """None: no crawl has noted it."""
+    """Name of the spider; None: no crawl has recorded it."""
     arguments: dict[str, str]
     size_bytes: int
 
 
 @dataclass(frozen=True)
 class StoreList:
-    """All stores in the project's data directory, or where the project's GP4C_STORE says, by path."""
+    """All stores in the project's data directory, or in that of GP4C_STORE, by path."""
 
     stores: list[StoreLine]
 

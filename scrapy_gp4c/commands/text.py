@@ -1,4 +1,4 @@
-"""``scrapy gp4c text``: what of a page is compared, what is left out and what is masked."""
+"""``scrapy gp4c text``: which text of a page is compared, and which is left out or masked."""
 
 import re
 from argparse import Namespace
@@ -27,7 +27,7 @@ from scrapy_gp4c.words.normal import plain_form, readable
 
 @dataclass(frozen=True)
 class LeftOutText:
-    """Text that is not compared."""
+    """A part of a page's text that is not compared, and why."""
 
     reason: str
     words: int
@@ -36,7 +36,7 @@ class LeftOutText:
 
 @dataclass(frozen=True)
 class ComparedText:
-    """Compared text of a page, and what is not compared."""
+    """Text of a page that is compared between visits, and the parts that are not."""
 
     url: str
     status: int
@@ -48,20 +48,20 @@ class ComparedText:
     masked: int
     """Number of masked times, dates, tokens and counters."""
     is_cut: bool
-    """Whether only the head is compared."""
+    """Whether the text is so long that only its head is compared."""
     has_text: bool
     text: str
-    """Normal form; masked parts stand in ``[-`` and ``-]``."""
+    """Compared text in normal form, with masked parts in ``[-`` and ``-]``."""
     left_out: list[LeftOutText]
 
 
 def _run(project: Project, options: Namespace) -> ComparedText:
-    """Fetch a page, and say what of it is compared; raises FetchError."""
+    """Fetch the page, and return which of its text is compared; raises FetchError."""
     return compare(project, _fetch(project, options.url))
 
 
 def compare(project: Project, response: Response) -> ComparedText:
-    """Return what of a response is compared with the project's settings."""
+    """Return which text of a response is compared, by the project's settings."""
     rule = _rule(project, response.request.url if response.request else response.url)
     compared = compared_part(response, project.settings.features, rule.watch, rule.ignore)
     features = compared.features
@@ -107,7 +107,7 @@ _BETWEEN_SIGNS: Final = re.compile(f"(?<={_UNSPACED}) (?={_UNSPACED})")
 
 
 def _rule(project: Project, url: str) -> PageRule:
-    """Rule of a page, by the request that the store has of it, if any."""
+    """Return the page rule of a URL, with the meta of its request in the store, if there is one."""
     key, stored = project.page({"url": url})
     if project.store_path.exists():
         with project.open_store() as store:
@@ -117,7 +117,7 @@ def _rule(project: Project, url: str) -> PageRule:
 
 
 def _fetch(project: Project, url: str) -> Response:
-    """Fetch a page by the project's downloader, without the add-on: nothing is recorded."""
+    """Fetch a page with the project's downloader but without this add-on, so that nothing is recorded."""
     project.key(url)  # else the URL's error would be one of the start, in the log
     responses: list[Response] = []
     failures: list[Any] = []

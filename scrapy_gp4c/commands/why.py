@@ -40,9 +40,9 @@ NEAREST: Final = 5
 _NUMBER: Final = re.compile(r"(?<![\w.])\d+\.\d+(?:e[+-]?\d+)?")
 PAST_CYCLES: Final = 5
 AHEAD: Final = 200
-"""Cycles ahead that are looked at for the next visit."""
+"""Most future cycles that are planned to find the next visit."""
 PAGE_CYCLES: Final = 20_000_000
-"""Pages times cycles that a forecast may read; large stores are forecast over fewer cycles."""
+"""Most pages times cycles of a forecast; large stores are forecast over fewer cycles."""
 STAGES: Final = ("gone", "unfetched", "warming", "settled")
 
 
@@ -56,12 +56,12 @@ class Score:
     """The formula with the page's numbers: it gives `value` bit for bit. None for a callable."""
     value: float
     rank: int | None
-    """Among the candidates, from 1; None: the page is none of them."""
+    """Rank among the candidates, from 1; None: the page is no candidate."""
     candidates: int
     chosen: int
-    """Candidates that the round visits."""
+    """Number of candidates that the round visits."""
     cut_off: float | None
-    """Score of the last of these; None: nothing is cut off."""
+    """Score of the last candidate that is visited; None: all are."""
 
 
 @dataclass(frozen=True)
@@ -69,45 +69,45 @@ class NextVisit:
     """Latest cycle of the page's next visit, if every page is found unchanged from now on."""
 
     cycle: int | None
-    """None: in none of the cycles looked at."""
+    """None: in no cycle up to `looked_until`."""
     round: int | None
     never: bool
-    """For certain: as long as nothing changes, others are always ahead."""
+    """Whether other pages surely always rank higher, as long as no change is found."""
     looked_until: int
-    """Last cycle looked at."""
+    """Last cycle of the forecast."""
 
 
 @dataclass(frozen=True)
 class Different:
-    """Condition that would bring the page into the next cycle's plan; None: none is known."""
+    """What would have to differ for the page to be planned; None: not known."""
 
     budget: int | None
-    """This budget, in pages; for policies of one round."""
+    """Budget, in pages, with which the next cycle would visit it; for policies of one round."""
     cycle: int | None
     """Cycle in which the page's score reaches today's cut-off."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """Compared content of a page's copy."""
+    """Counts of the text of a page's copy that is compared, masked or left out."""
 
     kind: str
     """html, json, csv, xml, pdf, text, bytes, or features for the user's own."""
     words: int
     masked: int
-    """Masked times, dates, tokens and counters."""
+    """Number of masked times, dates, tokens and counters."""
     left_out_words: int
     left_out: list[str]
-    """Why words are left out."""
+    """Reasons why words are left out."""
     is_cut: bool
     """Whether only the head of a long page is compared."""
     clock: int
-    """Blocks that changed at each visit and do not count."""
+    """Number of text blocks that changed at each visit, as a clock does, and are ignored."""
 
 
 @dataclass(frozen=True)
 class RuleOfPage:
-    """Rule of ``GP4C_RULES`` that applies to the page, with what the page's request says in its place."""
+    """Rule of ``GP4C_RULES`` for the page, overridden by the meta of its request."""
 
     name: str
     max_age: str | None
@@ -128,38 +128,38 @@ def _rule(rules: PageRules | None, page: int, last_attempt: int) -> RuleOfPage |
 
 @dataclass(frozen=True)
 class Known:
-    """State and forecast of a page."""
+    """State of a page that the store knows."""
 
     stage: str
     """One of `STAGES`."""
     panel: bool
     awake: bool
-    """False: it rests after failed visits."""
+    """Whether it may be visited in the next cycle; False: it waits after failed visits."""
     next_attempt: int
-    """First cycle in which the page may be visited; of a gone page, that of its recheck."""
+    """First cycle in which the page may be visited; for a gone page, is visited again."""
     first_cycle: int
     last_visit: int
     """Cycle of the last visit with any outcome; 0: none."""
     last_outcome: str | None
     reason: str | None
-    """Reason of the last outcome that is no status, such as the page that it only repeats."""
+    """Reason of the last outcome beside its HTTP status, such as "the same page as URL"."""
     n: int
     X: int
     no_text: bool
     """Whether its copy has no visible text."""
     compared: Compared | None
-    """Compared content of the copy; None if nothing is noted of it."""
+    """Counts of the copy's compared text; None: none are stored."""
     rule: RuleOfPage | None
-    """None: no rule is for the page, and its request says nothing."""
+    """None: no rule matches the page, nor has its request's meta a value."""
 
 
 @dataclass(frozen=True)
 class Why:
-    """Why a page is visited, or not."""
+    """Explanation why a page is visited, or not, as ``--json`` prints it."""
 
     url: str
     cycle: int
-    """The next one, of which all this is told."""
+    """Number of the next cycle, which all this is about."""
     known: Known
     terminals: dict[str, float]
     score: Score
@@ -185,7 +185,7 @@ def _compared(packed: bytes | None) -> Compared | None:
 
 
 def explain(project: Project, store: Store, page: int) -> Why:
-    """State, score, forecast and history of a page. Raises PolicyError or ScoreError."""
+    """Collect state, score, forecast and past visits of a page; raises PolicyError or ScoreError."""
     settings = project.settings
     function = settings.score_function
     rules = rules_before(store, settings)
@@ -237,7 +237,7 @@ def explain(project: Project, store: Store, page: int) -> Why:
 def _next_visit(
     project: Project, pages: KnownPages, page: int, cycle: int, known: Known, rules: PageRules | None
 ) -> tuple[NextVisit, int]:
-    """The next visit if nothing changes, and the panel pages of the next cycle."""
+    """Return the next visit if no change is found, and the size of the next cycle's control group."""
     settings = project.settings
     ahead = max(1, min(AHEAD, PAGE_CYCLES // max(1, pages.merged_pages)))
     panel = 0
@@ -258,7 +258,7 @@ def _next_visit(
 
 
 def _waiting(project: Project, pages: KnownPages, page: int, cycle: int, cut: float | None) -> int | None:
-    """The first cycle in which the page's score, nothing else being new, reaches a cut-off."""
+    """Return the first cycle in which the page's score, without further visits, reaches `cut`, or None."""
     function = project.settings.score_function
     state = state_of(pages, page, cycle, project.settings)
     if cut is None:
@@ -268,16 +268,13 @@ def _waiting(project: Project, pages: KnownPages, page: int, cycle: int, cut: fl
 
 
 def _run(project: Project, options: Namespace) -> Why:
-    """Explain. Raises UnknownPageError, which names the nearest known URLs."""
+    """Explain the page in `options`; raises UnknownPageError, which names the nearest known URLs."""
     with project.open_store() as store:
         return explain(project, store, find_page(project, store, options.url))
 
 
 def find_page(project: Project, store: Store, url: str) -> int:
-    """Number of the page with a URL, of today or before its site moved.
-
-    Raises UnknownPageError, which names the nearest known URLs.
-    """
+    """Return the id of the page with a URL, present or former; raises UnknownPageError with similar URLs."""
     moves = Moves(store.newest_record("moved").get("moved", []))
     keys = [project.key(one) for one in (url, *moves.old_names(url))]
     page = next((page for page in map(store.find, keys) if page is not None), None)
@@ -293,7 +290,7 @@ def find_page(project: Project, store: Store, url: str) -> int:
 
 
 def nearest(project: Project, store: Store, url: str) -> list[str]:
-    """Known URLs that have most in common with one: first of all from the left, then from the right."""
+    """Return the known URLs with the longest common prefix with `url`, then the longest common suffix."""
     best: list[tuple[int, int, str]] = []
     for first, block in store.blocks():
         ids = np.arange(first, first + len(block["key"]))
@@ -304,13 +301,13 @@ def nearest(project: Project, store: Store, url: str) -> list[str]:
 
 
 def _in_common(one: str, other: str) -> int:
-    """Characters that two texts begin with alike."""
+    """Return the length of the common prefix of two texts."""
     differing = (index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(differing, min(len(one), len(other)))
 
 
 def _show(why: Why, options: Namespace) -> None:
-    """Print the answer first, then its reasons."""
+    """Print why the page is visited or not: the answer first, then its reasons."""
     say(why.url)
     say(f"  next visit: {_next_visit_text(why)}")
     for line in (*_different(why), *_about(why.known)):

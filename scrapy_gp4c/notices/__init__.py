@@ -1,1 +1,1 @@
-"""Notices of page events: messages, commands, feeds and metrics for people and programs."""
+"""Notices of page events (new, changed, gone, ...): messages, a shell command, feeds and metrics."""

@@ -1,4 +1,4 @@
-"""Page events as records for people and programs."""
+"""Page events as records with the page's URL and request data, from which notices are made."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -13,12 +13,12 @@ from scrapy_gp4c.store.records import StoredRequest
 
 BATCH: Final = 1_000
 SUMMARY: Final = {kind: kind for kind in EVENTS} | {"back": "back again"}
-"""Kind of an event -> words for a message."""
+"""Kind of an event -> its words in messages."""
 
 
 @dataclass(frozen=True)
 class PageEvent:
-    """Event of one page, found by one visit."""
+    """One event (new, changed, gone, ...) of one page, found by one visit."""
 
     kind: str
     """One of `scrapy_gp4c.page_state.events.EVENTS`."""
@@ -36,17 +36,17 @@ class PageEvent:
     changes: int
     """Changes of the page so far, this one included."""
     diff: tuple[str, ...] | None = None
-    """Differences of the texts, a line for each place; None: the archive does not have both texts."""
+    """Differences of the texts, a line for each changed passage; None: the archive lacks one of the texts."""
     reason: str = "other"
     """Why the page was visited: one of `scrapy_gp4c.page_state.outcomes.KINDS`."""
     tag: str | None = None
-    """Tag that the page's request has given it, by ``gp4c_tag`` in its meta."""
+    """Value of ``gp4c_tag`` in the meta of the page's request."""
     final_url: str | None = None
     """URL after redirects, without secrets; None: that of the page."""
     status: int | None = None
     """HTTP status of a visit that failed; None: it did not, or no answer came."""
     error: str | None = None
-    """Reason of a failure or doubt that the status does not tell; None: there is none."""
+    """Reason of a failed or doubtful visit, where `status` does not say it; None: there is none."""
     weight: float = 1.0
     arguments: dict[str, str] = field(default_factory=dict)
     """Arguments of the spider, without secrets."""
@@ -63,21 +63,21 @@ PageChange = make_dataclass(
 
 
 Diff = Callable[[int, int, int], "tuple[str, ...] | None"]
-"""Differences that a visit found, by page, cycle and fingerprint."""
+"""Function from page, cycle and fingerprint of a visit to `PageEvent.diff`."""
 
 
 class EventSource(NamedTuple):
-    """Crawl of an event: what a message tells besides the visit."""
+    """Maker of `PageEvent` records: store, spider and arguments of the crawl that found the events."""
 
     store: Store
     spider: str
     public_url: Callable[[str], str]
-    """Takes the secrets out of a URL."""
+    """Function that removes the secrets from a URL."""
     arguments: dict[str, str]
     """Arguments of the spider, without secrets."""
 
     def event(self, page: int, request: StoredRequest, *, distance_bits: int, **visit: Any) -> PageEvent:
-        """Event of a page; ``visit``: the fields that its visit says."""
+        """Make the record of an event of `page`; ``visit``: the other fields of `PageEvent`."""
         answer = self.store.answer(page)
         return PageEvent(
             url=self.public_url(request["url"]),
@@ -94,7 +94,7 @@ class EventSource(NamedTuple):
 
 
 def page_events(events: CycleEvents, source: EventSource, diff: Diff | None = None) -> Iterator[PageEvent]:
-    """Yield the events of a cycle as records; memory is bounded by a batch."""
+    """Yield the events of a cycle as records, `BATCH` in memory at a time; ``diff``: None: no differences."""
     for first in range(0, len(events.kinds), BATCH):
         rows = slice(first, first + BATCH)
         visits = events.visits[rows]

@@ -1,4 +1,4 @@
-"""Feeds of page events: Atom (RFC 4287) or JSON Feed 1.1, by the name of the file."""
+"""Feeds of page events: JSON Feed 1.1 for a file ``*.json``, else Atom (RFC 4287)."""
 
 import json
 import re
@@ -18,19 +18,22 @@ from scrapy_gp4c.store.atomic_files import write
 _NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _YEAR_9999_S: Final = 253_370_764_800.0
 ENTRIES: Final = 200
-"""Newest events that a feed has."""
+"""Most entries of a feed: its newest events."""
 FEED_EVENTS: Final = "feed_events.json"
 """Name of the file of `FeedEvents` in the store's directory."""
 
 
 class FeedEvents:
-    """Newest events of a store, kept for its feed: a pass over all visits would take longer each cycle."""
+    """File with the newest events of a store, so that a feed needs no pass over all visits."""
 
     def __init__(self, store_path: Path) -> None:
         self._path = store_path / FEED_EVENTS
 
     def read(self, last_cycle: int, pages: int) -> list[PageEvent] | None:
-        """Events up to a cycle; None where they were not kept since, or pages were forgotten or imported."""
+        """Read the newest events up to `last_cycle`; ``pages``: number of the store's pages.
+
+        None: the file is missing or of another cycle, or pages were forgotten or imported since.
+        """
         try:
             record = json.loads(self._path.read_text("utf-8"))
             if (record["cycle"], record["pages"]) != (last_cycle, pages):
@@ -42,13 +45,13 @@ class FeedEvents:
             return None
 
     def add(self, cycle: int, before: list[PageEvent], events: list[PageEvent], pages: int) -> None:
-        """Keep the newest events up to a cycle; ``pages``: number of the store's pages."""
+        """Write the newest of `before` and `events`; ``pages``: number of the store's pages."""
         newest = [asdict(event) for event in [*before, *events][-ENTRIES:]]
         write(self._path, json.dumps({"cycle": cycle, "pages": pages, "events": newest}).encode())
 
 
 def write_feed(path: Path, spider: str, store_id: str, events: Iterable[PageEvent]) -> int:
-    """Write the newest events as a feed, in place of the file before; returns the number of entries.
+    """Write the newest of `events` as a feed to the file `path`; returns the number of entries.
 
     ``*.json`` is a JSON Feed, all else Atom. Raises SettingsError where feedgen is missing.
     """
@@ -122,5 +125,5 @@ def _atom(spider: str, store_id: str, entries: list[PageEvent]) -> bytes:
 
 
 def _printable(text: str) -> str:
-    """Text without the characters that XML 1.0 forbids (2.2): pages are foreign."""
+    """Replace the characters that XML 1.0 forbids (2.2)."""
     return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -18,23 +18,23 @@ GAUGES: Final = {
     "started": "Start of the last finished cycle, s since 1970",
     "finished": "End of the last finished cycle, s since 1970",
 }
-"""Field of a cycle's record -> help of its gauge."""
+"""Field of `CycleRecord` -> help text of its gauge."""
 PROMISES: Final[dict[Literal["pages", "late", "latest_s", "needed"], str]] = {
     "pages": "Pages with a promise when the last finished cycle was planned",
     "late": "Pages later than promised when the last finished cycle was planned",
     "latest_s": "Lateness of the latest of them, s",
     "needed": "Visits per cycle that keep all promises",
 }
-"""Field of the promises of a cycle's plan -> help of its gauge."""
+"""Field of `PromiseCounts` -> help text of its gauge."""
 
 
 def metrics(
     spider: str, record: CycleRecord, stages: Mapping[str, int], age_cycles: float | None = None
 ) -> bytes:
-    """Metrics of a store in the Prometheus text format.
+    """Return a store's metrics in the Prometheus text format.
 
-    ``record``: last finished cycle, empty if there is none; ``stages``: pages by stage; ``age_cycles``: mean
-    age of the copies. Raises SettingsError where prometheus-client is missing.
+    ``record``: of the last finished cycle, {} if there is none; ``stages``: stage (as warm-up) -> number of
+    pages; ``age_cycles``: mean age of the copies. Raises SettingsError if prometheus-client is missing.
     """
     if find_spec("prometheus_client") is None:
         raise SettingsError("metrics need prometheus-client: pip install 'scrapy-gp4c[notify]'")

@@ -1,7 +1,7 @@
-"""Outbox of a store: messages that are to be sent, as files that survive a kill.
+"""Outbox of a store: files of messages that are to be sent, which survive a kill.
 
-A message is written before its cycle is finished and deleted once it is sent: killed in between, it is sent
-once more by the next run, but never lost. Files hold no addresses, since these have passwords.
+A message is written before its cycle is finished and deleted once it is sent. After a kill in between the
+next run may send it twice, but none is lost. Files hold no addresses, as these have passwords.
 """
 
 import json
@@ -16,16 +16,16 @@ from scrapy_gp4c.notices.receivers import Message, Receiver, messages_of
 from scrapy_gp4c.store.atomic_files import write
 
 DIRECTORY: Final = "outbox"
-"""Name of the directory in that of the store."""
+"""Name of the outbox directory in the store's directory."""
 COMMAND: Final = "command"
-"""Key of the command of ``GP4C_ON_CHANGE``, in place of a receiver's."""
+"""Receiver key of messages for the shell command ``GP4C_ON_CHANGE``."""
 HALF_DAY_S: Final = 43_200.0
 MAX_MESSAGES: Final = 1_000
-"""Messages of a receiver that wait; beyond these the oldest are dropped, which a warning says."""
+"""Most messages that wait for one receiver; older ones are dropped, with a warning."""
 
 
 class QueuedMessage(NamedTuple):
-    """Message that waits in the outbox."""
+    """A message in the outbox, and its file."""
 
     path: Path
     message: Message
@@ -38,7 +38,10 @@ class Outbox:
         self.path = store_path / DIRECTORY
 
     def put(self, cycle: int, receivers: Iterable[Receiver], events: list[PageEvent], command: bool) -> None:
-        """Put in the messages of a cycle's events, in place of those that a killed run put in for it."""
+        """Write the messages about a cycle's events, in place of those that a killed run wrote.
+
+        ``command``: whether to write one for `COMMAND` too: a JSON line for each event.
+        """
         for path in self._files():
             if path.name.startswith(f"{cycle:010}-"):
                 path.unlink()
@@ -59,7 +62,7 @@ class Outbox:
         (self.path / name).chmod(mode & 0o660)
 
     def waiting(self) -> Iterator[QueuedMessage]:
-        """Yield the messages that wait, oldest first, as far as their files can be read."""
+        """Yield the messages whose files can be read, oldest first."""
         for path in self._files():
             # A file of another user of the store was deleted, as one that cannot be read.
             with suppress(ValueError, TypeError, OSError):
@@ -70,7 +73,7 @@ class Outbox:
         return len(self._files()) - len(list(self.waiting()))
 
     def due(self, receiver: Receiver) -> list[QueuedMessage]:
-        """Messages to a receiver that are to be sent now; to a daily one only by the first run of a day."""
+        """Return the messages to send to a receiver now; [] for a daily one that had its message today."""
         now_s, last_s = time.time(), self._last_sent_s(receiver)
         # Within 24 h of the last one, a daily crawl that ended seconds earlier than the day before sent none.
         is_today = time.localtime(now_s)[:3] == time.localtime(last_s)[:3] or now_s - last_s < HALF_DAY_S
@@ -79,9 +82,9 @@ class Outbox:
         return [one for one in self.waiting() if one.message.receiver == receiver.key]
 
     def drop(self, known: Iterable[str]) -> tuple[int, int]:
-        """Delete messages to receivers that the settings no longer have, and each one's oldest ones.
+        """Delete messages to unknown receivers, and of each receiver those beyond `MAX_MESSAGES`.
 
-        ``known``: keys of receivers. Returns how many of each were deleted.
+        ``known``: keys of the receivers in the settings. Returns how many of both were deleted.
         """
         messages, keys = list(self.waiting()), set(known)
         unknown = [message for message in messages if message.message.receiver not in keys]
@@ -94,7 +97,7 @@ class Outbox:
         return len(unknown), len(oldest)
 
     def sent(self, receiver: Receiver | None, messages: list[QueuedMessage]) -> None:
-        """Delete messages that were sent; ``receiver``: None for the command."""
+        """Delete messages that were sent to `receiver`, None: to the command."""
         # Noted first: killed in between, a second message on one day would follow.
         if messages and receiver is not None and receiver.digest == "daily":
             self._write(f"daily-{receiver.key}", str(time.time()))

@@ -1,4 +1,4 @@
-"""Receivers of notices: settings of who is told of which events, and the messages made for them."""
+"""Receivers of notices: an address, the events it gets, and the messages made of these (``GP4C_NOTIFY``)."""
 
 import hashlib
 from collections import Counter
@@ -14,9 +14,9 @@ from scrapy_gp4c.page_state.rules import url_matches
 Digest = Literal["each", "cycle", "daily"]
 
 MAX_EACH: Final = 100
-"""Messages of one cycle with an event each: a receiver would take minutes for thousands."""
+"""Most messages about one event each, per cycle: a receiver would take minutes for thousands."""
 NAMED_PAGES: Final = 20
-"""Pages that a message names; the others are counted."""
+"""Most pages that a message names; the others are counted."""
 DIFF_LINES: Final = 5
 DEFAULT_EVENTS: Final = ("new", "changed", "gone", "back")
 FIELDS: Final = ("spider", "summary", "pages", "count", "cycle")
@@ -25,39 +25,39 @@ DEFAULT_TEMPLATE: Final = "{summary}\n\n{pages}"
 
 @dataclass(frozen=True)
 class Receiver:
-    """Receiver of notices: an address that Apprise knows, and which events it gets."""
+    """A receiver of notices: an Apprise URL, and which events it gets how often."""
 
     url: str
     """Address with its password, never shown: see `name`."""
     match: str = "*"
-    """Glob of page URLs."""
+    """Glob of the URLs of pages whose events it gets."""
     tag: str | None = None
-    """Tag of pages, which ``match`` may be, too; None: any."""
+    """Tag of the pages whose events it gets; None: any."""
     events: tuple[str, ...] = DEFAULT_EVENTS
     template: str = DEFAULT_TEMPLATE
     digest: Digest = "cycle"
-    """``each``: a message an event; ``cycle``: one a cycle; ``daily``: one a day."""
+    """``each``: a message per event; ``cycle``: one per cycle; ``daily``: one per day."""
     place: int = 0
-    """Place among the receivers of the same address."""
+    """Number among the receivers of the same address, from 0."""
 
     @property
     def name(self) -> str:
-        """Address without secrets, for logs: scheme and a digest that tells receivers apart."""
+        """Scheme of the address and `key`, for logs, without secrets."""
         return f"{self.url.partition('://')[0]}://... ({self.key})"
 
     @property
     def key(self) -> str:
-        """Digest of address and place: names the receiver in the outbox, where no password may stand."""
+        """Digest of address and `place`, which identifies the receiver without its password."""
         name = f"{self.place} {self.url}" if self.place else self.url
         return hashlib.sha256(name.encode()).hexdigest()[:8]
 
     def for_test(self) -> Self:
-        """The receiver as one that wants any event at once."""
+        """Return a copy that gets all events of all pages at once."""
         return replace(self, match="*", tag=None, events=EVENTS, digest="cycle")
 
     @property
     def most_shown(self) -> int:
-        """Number of a cycle's events that messages show with their differences, at most."""
+        """Most events of a cycle that its messages show with their differences."""
         return NAMED_PAGES + (MAX_EACH if self.digest == "each" else 0)
 
     def wants(self, event: PageEvent) -> bool:
@@ -67,7 +67,7 @@ class Receiver:
 
 
 def read_receivers(value: Any) -> tuple[Receiver, ...]:
-    """Receivers of ``GP4C_NOTIFY``: a URL, or a list of URLs and dicts. Raises ValueError."""
+    """Read the value of ``GP4C_NOTIFY``: a URL, or a list of URLs and dicts; raises ValueError."""
     if value is None or value == "":
         return ()
     if isinstance(value, str):
@@ -114,7 +114,7 @@ def _receiver(value: Any) -> Receiver:
 
 
 def _check_template(template: Any) -> None:
-    """Raise ValueError for a template that could not be filled in when a message is made."""
+    """Raise ValueError for a message template that `str.format` could not fill in."""
     if not isinstance(template, str) or not template.strip():
         raise ValueError(f"a template is a text such as {DEFAULT_TEMPLATE!r}; found {template!r}")
     try:
@@ -127,18 +127,18 @@ def _check_template(template: Any) -> None:
 
 
 class Message(NamedTuple):
-    """Message to one receiver."""
+    """A message to one receiver."""
 
     receiver: str
-    """Key of the receiver."""
+    """`Receiver.key`, or `COMMAND` of `scrapy_gp4c.notices.outbox`."""
     title: str
     body: str
 
 
 def messages_of(receiver: Receiver, events: Iterable[PageEvent]) -> list[Message]:
-    """Messages to a receiver: one for all events, or with the digest ``each`` one an event.
+    """Make the messages to a receiver about the events it wants: one, or with digest ``each`` one per event.
 
-    Beyond `MAX_EACH` the last message is about all others.
+    Beyond `MAX_EACH` the last message is about all other events.
     """
     wanted = [event for event in events if receiver.wants(event)]
     if receiver.digest == "each":
@@ -162,13 +162,13 @@ def _message(receiver: Receiver, events: list[PageEvent]) -> Message:
 
 
 def summary(events: Iterable[PageEvent]) -> str:
-    """Counts of events in words, as in ``3 changed, 1 gone``."""
+    """Count events by kind, in words: ``3 changed, 1 gone``."""
     counts = Counter(event.kind for event in events)
     return ", ".join(f"{counts[kind]:,} {SUMMARY[kind]}" for kind in EVENTS if counts[kind])
 
 
 def page_list(events: list[PageEvent]) -> str:
-    """Lines that name the first pages of events, and count the others."""
+    """Return lines that name the pages of the first `NAMED_PAGES` events, and the number of others."""
     lines = list(map(_line, events[:NAMED_PAGES]))
     if (more := len(events) - NAMED_PAGES) > 0:
         lines.append(f"and {more:,} more")

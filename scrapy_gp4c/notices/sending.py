@@ -1,7 +1,7 @@
-"""Sending of messages: one process beside the crawl, so that a slow receiver delays nothing.
+"""Sending of messages in a child process, so that a slow receiver does not delay the crawl.
 
-``python -m scrapy_gp4c.notices.sending`` is that process. It reads one JSON document from standard input and
-writes a line for each message: the receiver's number, how many it has got, and the error or null.
+The child, ``python -m scrapy_gp4c.notices.sending``, reads a JSON list of jobs, one for each receiver, from
+standard input. It writes JSON lines: number of the job, its messages sent so far, and an error or null.
 """
 
 import json
@@ -22,7 +22,7 @@ from scrapy_gp4c.notices.outbox import COMMAND, MAX_MESSAGES, Outbox, QueuedMess
 from scrapy_gp4c.notices.receivers import MAX_EACH, Message, Receiver
 
 LIMIT_S: Final = 10.0
-"""Time that each receiver has, all at once."""
+"""Time limit of each receiver; all receive at the same time."""
 NO_ANSWER: Final = "no answer within {:g} s"
 _START_S: Final = 20.0
 """Time for the process to start and to load Apprise."""
@@ -32,10 +32,10 @@ _PACKAGES: Final = str(Path(__file__).parents[2])
 def deliver(
     outbox: Outbox, receivers: Sequence[Receiver], command: str | None, *, is_test: bool = False
 ) -> list[str]:
-    """Send what waits in the outbox; returns a line for each problem, without secrets.
+    """Send the messages in the outbox; returns a line for each problem, without secrets.
 
-    Blocks for at most half a minute: call it in a thread, or when the crawl is over. What could not be sent
-    waits for the next run.
+    Blocks for at most half a minute: call it in a thread, or when the crawl is over. Messages that could not
+    be sent stay for the next run. ``command``: value of ``GP4C_ON_CHANGE``.
     """
     keys = [receiver.key for receiver in receivers] + ([COMMAND] if command else [])
     problems = []
@@ -90,7 +90,7 @@ def deliver(
 
 
 def _merged(receiver: Receiver | None, messages: list[QueuedMessage]) -> list[Message]:
-    """The messages to send: a daily receiver gets one for all."""
+    """Return the messages to send; those to a daily receiver are joined to one."""
     if receiver is None or receiver.digest != "daily" or len(messages) < 2:
         return [message.message for message in messages]
     first = messages[0].message
@@ -107,7 +107,7 @@ def _merged(receiver: Receiver | None, messages: list[QueuedMessage]) -> list[Me
 
 
 def _run(work: list[dict[str, Any]]) -> Iterator[tuple[int, int, str | None]]:
-    """Yield number of a job, messages sent and error as it goes on; nothing of a job that is given up."""
+    """Run the child process; yield (number of a job, messages sent so far, error) as it writes them."""
     path = os.pathsep.join(filter(None, (_PACKAGES, os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(
         [sys.executable, "-m", "scrapy_gp4c.notices.sending"],
@@ -134,9 +134,9 @@ def _run(work: list[dict[str, Any]]) -> Iterator[tuple[int, int, str | None]]:
 
 
 def run_command(command: str, lines: str) -> str | None:
-    """Run a command of the shell with lines on its standard input; an error in words, None if it ended well.
+    """Run a shell command with `lines` as its standard input; returns an error in words, or None.
 
-    Files instead of pipes: a child that it leaves in the background would hold a pipe open.
+    Files are used instead of pipes, which a background process of the command would hold open.
     """
     with TemporaryFile() as stdin, TemporaryFile() as stderr:
         stdin.write(lines.encode(errors="replace"))
@@ -165,7 +165,7 @@ def run_command(command: str, lines: str) -> str | None:
 
 
 def _send(job: dict[str, Any], report: Callable[[int], None]) -> str | None:
-    """Send the messages of one job; an error in words, None if all were sent."""
+    """Send the messages of one job; calls `report` with their number so far; returns an error or None."""
     messages = [Message(**message) for message in job["messages"]]
     if job["command"] is not None:
         return run_command(job["command"], "".join(message.body for message in messages))
@@ -189,7 +189,7 @@ def _send(job: dict[str, Any], report: Callable[[int], None]) -> str | None:
 
 
 def _send_all(jobs: list[dict[str, Any]]) -> None:
-    """Send all jobs at once; write a line for each that ends in time."""
+    """Run all jobs in threads until `LIMIT_S`, and write a JSON line after each message and each job."""
     lock = threading.Lock()
 
     def work(number: int, job: dict[str, Any]) -> None:

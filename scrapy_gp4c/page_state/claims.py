@@ -63,10 +63,7 @@ def link_notes(page_key: Array, site_key: Array) -> dict[str, npt.NDArray[np.uin
 
 
 def apply_links(columns: dict[str, Array], rows: npt.NDArray[np.intp], notes: Array) -> None:
-    """Count links in columns of `scrapy_gp4c.scoring.first_visits.COLUMNS`, in place.
-
-    ``notes``: dtype `NOTE` ``[N]``; ``rows``: row of each note's page, ``[N]``.
-    """
+    """Count links in the columns of `first_visits`, in place; ``rows``: row of each note's page, ``[N]``."""
     for subject, name in (("link", "link_bits"), ("link_site", "link_site_bits")):
         linked = notes["what"] == WHAT.index(subject)
         bits = np.uint64(1) << notes["value"][linked].astype(np.uint64)
@@ -128,7 +125,7 @@ class ClaimOutcomes(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Times of a cycle and its visits."""
+    """Start times of cycles, and times of the visits of the newest one."""
 
     starts_s: Floats
     """``[C]``: start of each cycle, s since 1970, up to the one that is folded; ascending."""

@@ -41,7 +41,7 @@ COLUMNS: Final[dict[str, str]] = {
 
 
 class PageRow(NamedTuple):
-    """The columns of one page as Python numbers."""
+    """The columns of one page, in the order of `COLUMNS`, as Python numbers."""
 
     n: int
     X: int
@@ -180,7 +180,7 @@ class Stages(NamedTuple):
     gone: Bools
     """Had `gone_after` 404 or 410 answers in a row; visited again ever more rarely."""
     unfetched: Bools
-    """Known, and no visit has brought a copy yet."""
+    """Known, but never fetched."""
     warming: Bools
     """Fetched, with fewer judged visits than the warm-up gives every page."""
     settled: Bools

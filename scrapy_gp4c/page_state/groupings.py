@@ -33,7 +33,7 @@ NOWHERE: Final = -1
 
 
 class Distances(Protocol):
-    """Distances between groups."""
+    """Protocol of distances between the groups of a `Grouping`."""
 
     def rings(self, group: int, d: int) -> Iterator[Numbers]:
         """Yield for each distance 0, 1, ..., abs(d) the groups so far from `group`, in the direction d > 0 or

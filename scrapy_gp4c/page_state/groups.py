@@ -89,7 +89,7 @@ def in_scope(directories: Array, site: str, prefix: str) -> npt.NDArray[np.bool_
 
 
 def _key(*parts: str) -> int:
-    """Hash of texts, 64 bits; never 0, which means no group."""
+    """Hash the joined texts to 64 bits; never 0, which stands for no group."""
     raw = "".join(parts).encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(raw, digest_size=8).digest(), "big") or 1
 

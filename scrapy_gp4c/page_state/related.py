@@ -67,7 +67,7 @@ def surprise(expected: Sums) -> Floats:
 
 Level = Literal["site", "directory"]
 WINDOW_CYCLES: Final = 3
-"""Finished cycles in the window of ``near``."""
+"""Number of finished cycles in the window of ``near`` and other columns."""
 
 
 class RecentVisits(NamedTuple):

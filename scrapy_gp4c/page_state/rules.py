@@ -128,9 +128,9 @@ class PageRule:
     """Glob of URLs; None: the rule is for requests with the tag `tag`."""
     tag: str | None = None
     max_age: Span | None = None
-    """Longest time between two visits."""
+    """Longest time that may pass between two visits of a page; None: no promise."""
     min_interval: Span | None = None
-    """Shortest time between two visits."""
+    """Shortest time between two visits of a page."""
     weight: float | None = None
     watch: tuple[str, ...] = ()
     """Selectors of the parts of the page that are compared; empty: all of it."""

@@ -51,7 +51,7 @@ def read_budget(text: str) -> int | float:
 
 
 class PolicySettings(NamedTuple):
-    """Settings that a policy is made from."""
+    """Arguments with which a policy is made, besides its parameters."""
 
     score_function: ScoreFunction
     seed: int

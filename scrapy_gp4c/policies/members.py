@@ -170,7 +170,7 @@ class SampleResult:
 
     @classmethod
     def of(cls, evidence: Evidence, grouping: Grouping, members: Members) -> Self:
-        """Count the samples of each group."""
+        """Compute the results from the cycle's plan and visits so far."""
 
         def count(pages: Pages) -> Numbers:
             return np.bincount(members.positions(grouping.number[pages]), minlength=len(members.number))

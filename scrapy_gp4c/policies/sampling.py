@@ -168,7 +168,7 @@ class Follow:
 
     @property
     def name(self) -> str:
-        """Name with all parameters."""
+        """Name of the policy with all parameters, such as ``lb(d=3, ...)``."""
         _, _, *values = self.parameters
         named = zip(FollowParameters._fields[2:], values, strict=True)
         return f"{self.parameters.name}({', '.join(f'{key}={value!r}' for key, value in named)})"

@@ -49,7 +49,7 @@ class SharedBudget:
 
     policy: Policy
     share: float
-    """From 0.0 to 1.0."""
+    """Largest share of the budget for one such site, from 0.0 to 1.0."""
 
     @property
     def name(self) -> str:

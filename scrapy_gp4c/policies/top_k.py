@@ -48,7 +48,7 @@ MOST_STATES: Final = 2**18
 LEAST_NODES: Final = 8
 """Least nodes of an expression for which looking scores up in a table is faster."""
 WHOLE: Final = frozenset(name for name, dtype in terminals.STATE.items() if np.dtype(dtype).kind in "iu")
-"""Columns of whole numbers, mostly small."""
+"""Columns of `STATE` that are whole numbers, mostly small."""
 
 
 class StateScores:

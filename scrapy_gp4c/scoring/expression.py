@@ -112,7 +112,7 @@ def finite(values: npt.NDArray[Any]) -> Array:
 
 
 class Primitive(NamedTuple):
-    """An operator of the score language."""
+    """An operator or function of the score language."""
 
     arity: int
     apply: Callable[..., None]

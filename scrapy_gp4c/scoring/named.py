@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 
 class Named(NamedTuple):
-    """A score function with a name."""
+    """A row of `NAMED`: a named score function."""
 
     expression: str
     """Expression in the score language."""

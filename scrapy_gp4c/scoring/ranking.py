@@ -59,9 +59,9 @@ class Purpose(IntEnum):
     """Decisions by a page's draw in a cycle, other than ties of its rank; see `drawn_for`."""
 
     FOLLOW = 1
-    """Whether a sample's neighbours are fetched."""
+    """Whether pages near a sample are visited."""
     NEIGHBOUR = 2
-    """Order of equally near neighbours."""
+    """Order of pages that are equally near to a sample."""
     GROUP = 3
     """Order of equal groups: the highest draw of their pages would favour the large ones."""
 

@@ -86,7 +86,7 @@ class ComparedTerms(NamedTuple):
     """
 
     pair: npt.NDArray[np.intp]
-    """Number of the pair."""
+    """Number of the pair that the term belongs to."""
     term: Ints
     tf: Ints
     """How often the term occurs in the old text."""

@@ -31,11 +31,11 @@ class Statistics(NamedTuple):
     """Statistics of a collection of texts that scores need."""
 
     pages: int
-    """N."""
+    """N, number of pages."""
     document_frequency: Ints
-    """``[T]``: pages that have each term."""
+    """``[T]``: number of pages that have each term."""
     mean_length: float
-    """Tokens of a page, mean."""
+    """Mean number of tokens per page."""
 
 
 class Postings(NamedTuple):

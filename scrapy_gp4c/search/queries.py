@@ -26,7 +26,7 @@ class Workload:
     queries: tuple[tuple[int, ...], ...]
     """Numbers of each query's terms, ascending."""
     frequency: Floats
-    """``[Q]``: f_q, with sum 1."""
+    """``[Q]``: f_q, relative frequency of each query; their sum is 1."""
     terms: tuple[str, ...]
     """Every term of a query, in the order in which they appear."""
     dropped: int = 0
@@ -71,10 +71,7 @@ class Workload:
 
 
 def workload(counts: Mapping[tuple[str, ...], float], dropped: int = 0) -> Workload:
-    """Make a workload from ``counts``: terms of each query -> how often it is asked, above 0.
-
-    ``dropped``: lines of the log without a term.
-    """
+    """Make a workload of `counts`: terms of a query -> times asked, > 0; `dropped`: lines without a term."""
     merged: defaultdict[tuple[str, ...], float] = defaultdict(float)
     order = {term: None for query in counts for term in query}
     number_of = {term: number for number, term in enumerate(order)}

@@ -30,7 +30,7 @@ FORMAT: Final = "gp4c-history/1"
 HEADER_START: Final = "# {"
 CHANGED_BIT, UNCHANGED_BIT, NOT_JUDGED = (ord(character) for character in "10.")
 _SHOWN: Final = 80
-"""Characters of a wrong value in an error."""
+"""Most characters of a wrong value that an error shows."""
 
 _Hex = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Fa-f]{1,16}\Z")]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1.001)]  # rounded to 16 bits
@@ -53,7 +53,7 @@ class PageState(msgspec.Struct, omit_defaults=True):
 
     first_cycle: _Cycle = 0
     last_cycle: _Cycle = 0
-    """Cycle of the last copy, where no bit says it."""
+    """Cycle of the last copy, if it is later than that of the last bit ``0`` or ``1``."""
     fingerprint: _Hex | None = None
     """Fingerprint of the last copy, hex digits; None: there is no copy."""
     failures: _Byte = 0
@@ -149,7 +149,7 @@ ToPage = Callable[[StoredRequest], tuple[int, StoredRequest]]
 
 
 class HistoryHeader(NamedTuple):
-    """First line of a history."""
+    """First line of an exported history, parsed."""
 
     cycles: int
     """Number of finished cycles; a comment with the record of each follows the header."""
@@ -195,10 +195,7 @@ def read_header(name: str, header: str) -> HistoryHeader:
 
 
 def read_record(name: str, number: int, line: str, cycle: int) -> CycleRecord:
-    """Parse a comment line with the record of finished cycle `cycle`.
-
-    Raises ImportFileError, which names the file `name` and the line's `number`.
-    """
+    """Parse the comment with the record of cycle `cycle`; raises ImportFileError, which names the line."""
     found_line = f"found {line[:80]!r}"
     try:
         record: CycleRecord = json.loads(
@@ -217,10 +214,7 @@ def read_record(name: str, number: int, line: str, cycle: int) -> CycleRecord:
 
 
 def read_page(name: str, number: int, line: str, to_page: ToPage) -> PageLine:
-    """Parse a page's line; `to_page` gives its key and normalised request.
-
-    Raises ImportFileError, which names the file `name` and the line's `number`.
-    """
+    """Parse a page's line; `to_page` gives key and request. Raises ImportFileError, which names the line."""
     try:
         fields = line.split("\t")
         if len(fields) not in (3, 4):

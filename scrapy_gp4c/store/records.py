@@ -70,7 +70,7 @@ class PlanCounts(TypedDict, total=False):
 
 
 class RoundCounts(TypedDict):
-    """One planned round of a cycle."""
+    """Counts of one planned round of a cycle."""
 
     planned: int
     """Pages in the round's plan."""

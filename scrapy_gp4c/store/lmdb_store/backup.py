@@ -85,10 +85,7 @@ def drop_search_index(store_path: Path) -> None:
 
 
 def remove_leftovers(store_path: Path, purpose: str = IMPORT) -> None:
-    """Remove the work directory ``<store>.<purpose>`` of a killed process, if it has only files of a store.
-
-    The caller holds the store's lock.
-    """
+    """Remove a killed process's work directory if it has only a store's files; for the lock's holder."""
     work = _work(store_path, purpose)
     if work.is_dir() and not set(os.listdir(work)) - OUR_FILES:
         shutil.rmtree(work)

@@ -110,7 +110,7 @@ def read_only(path: Path) -> StoreError:
 
 
 def in_use(path: Path, holder: str) -> StoreInUseError:
-    """Return the error for a second writer."""
+    """Return the error for opening a store that `holder`, such as "process 12", writes to."""
     return StoreInUseError(
         f"the store {path} is in use by {holder}: one crawl at a time can write to it. Wait until it "
         "ends, or set GP4C_STORE to another directory for this crawl."
@@ -140,7 +140,7 @@ class Header(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Length that the file must have."""
+        """Least length of the file, by its last page."""
         return (self.last_page + 1) * self.page_bytes
 
 
@@ -417,10 +417,7 @@ class Environment:
                 self.lmdb.sync(True)
 
     def replace_with(self, data: Path) -> None:
-        """Replace this LMDB file atomically by file `data` of the same disk, and open that.
-
-        The lock is held throughout.
-        """
+        """Replace this LMDB file atomically by file `data` of the same disk, and open it; keeps the lock."""
         self.lmdb.close()
         self.lmdb = None
         put_in_place(self.path, data)
@@ -472,7 +469,7 @@ class Environment:
 
 
 def _is_granted(size: int) -> bool:
-    """Whether the system grants this process so much address space."""
+    """Whether the system grants this process `size` bytes of address space."""
     try:
         mmap.mmap(-1, size, access=mmap.ACCESS_READ).close()
     except (OSError, OverflowError):
@@ -567,7 +564,7 @@ class Table:
         self._plain = name == PLAIN_TABLE
 
     def get(self, txn: Any, key: bytes) -> bytes | None:
-        """Read a value, or None where there is none."""
+        """Read the value under `key`, checking its checksum; None: there is none."""
         value: bytes | None = txn.get(key, db=self.handle)
         if value is None:
             self._check_neighbours(txn, key)

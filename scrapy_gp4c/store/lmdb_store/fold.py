@@ -117,10 +117,7 @@ def put_visits(tables: Tables, cycle: int, number: int, visits: Array, sizes: Si
 
 
 def merge_new(tables: Tables, pages: int, sizes: Sizes) -> None:
-    """Move new pages from the table `new` to `ids`, `urls` and the columns, in order of id.
-
-    ``pages``: number of known pages, the new ones included.
-    """
+    """Move pages from table `new` to `ids`, `urls` and the columns; ``pages``: number of known ones."""
     if tables.merged_pages == pages:
         return
     numbering = numbering_of(tables)

@@ -79,10 +79,7 @@ def write_without(store: Store, work: Path, chosen: npt.NDArray[np.bool_], sizes
 
 
 def renumbered(rows: Array, new_id: Array) -> Array:
-    """Return the rows of pages that stay, with new ids in the field ``page``.
-
-    ``new_id``: new id of each old page, or `GONE`.
-    """
+    """Return rows with ``page`` replaced by its id in `new_id`; those whose new id is `GONE` are dropped."""
     page = rows["page"].astype(np.int64)
     known = page < len(new_id)
     known[known] = new_id[page[known]] != GONE

@@ -80,10 +80,7 @@ def put_claims(txn: Any, db: Handles, cycle: int, number: int, claimed: Array, s
 
 
 def sum_up_trust(txn: Any, db: Handles, directories: int, cycle: int) -> None:
-    """Decay the `trust` counts of all sites by one cycle and add those of the cycle's parts.
-
-    ``directories``: number of known directories.
-    """
+    """Decay the `trust` counts by a cycle, add those of its parts; ``directories``: how many are known."""
     added, old = TRUST_PARTS.read(txn, db, cycle), read_trust(txn, db)
     if not len(old) and not len(added):
         return

@@ -67,7 +67,7 @@ _CLAIMED: Final = {"hints", "claims", "trust", "columns", "visits"}
 
 
 class Recovered(NamedTuple):
-    """Outcome of a recovery."""
+    """Result of `recover`: what was lost, and where the damaged file is."""
 
     lost: list[str]
     """A sentence for each kind of values that were lost; [] if none was."""
@@ -151,10 +151,7 @@ def _read(path: Path, readable: Path) -> tuple[Values, dict[str, int]]:
 
 
 def _sent(stream: IO[bytes]) -> Iterator[tuple[int, bytes, bytes | int]]:
-    """Yield the tuples of `send_values` from the child process: (table number, key, value).
-
-    The first tuple of a table has the number of its values in place of a value.
-    """
+    """Yield the tuples that `send_values` writes, until the child process ends."""
     with suppress(EOFError, pickle.UnpicklingError):  # where that process dies
         while True:
             yield pickle.load(stream)
@@ -230,10 +227,7 @@ class _Rebuilder:
         self._folded: int = self._meta.get("fold", {}).get("next_block", 0)
 
     def write(self, path: Path) -> npt.NDArray[np.bool_]:
-        """Write the new store into directory `path`; returns a mask ``[P]`` of pages that lack a request.
-
-        The caller must remove these pages: no store may have such.
-        """
+        """Write the new store; returns a mask ``[P]`` of pages without request, for the caller to remove."""
         keys, has_request = self._keys()
         missing = ~has_request
         if missing.any():

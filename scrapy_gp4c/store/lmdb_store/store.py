@@ -64,7 +64,7 @@ from scrapy_gp4c.store.records import (
 _AFTER_END: Final = 2**31
 """Part number in `claims` of the first claims made between two cycles; lower ones are block numbers."""
 _READ_PAGES: Final = 4_096
-"""Pages read in one read transaction."""
+"""Number of pages read in one transaction."""
 _CLUSTERS: Final = b"all"
 """The only key in the table `clusters`."""
 _BUFFERED: Final = ("validators", "copies", "descriptions", "answers")
@@ -87,7 +87,7 @@ class WriteBuffer:
         self._latest_notes: list[tuple[int, int, float]] = []
 
     def __bool__(self) -> bool:
-        """Whether there is anything to write."""
+        """Whether there are uncommitted changes."""
         return any((self.visits, self.pages, self.requests, self._notes, self._latest_notes)) or any(
             self.values.values()
         )
@@ -191,10 +191,7 @@ class Store(Tables):
         """Page -> its weight by the newest note of the open cycle, committed or not."""
 
     def begin_cycle(self, record: CycleRecord) -> int:
-        """Open the next cycle with its first `record`; returns its number, from 1 on.
-
-        Raises ValueError while another cycle is open.
-        """
+        """Open the next cycle with its first `record`; returns its number. ValueError while one is open."""
         self.check_writable()
         if self.open_cycle is not None:
             raise ValueError(f"cycle {self.open_cycle} is not finished")
@@ -352,10 +349,7 @@ class Store(Tables):
         self._buffer.values[table][page] = value
 
     def add_page(self, key: int, request: StoredRequest) -> int:
-        """Add a page that the open cycle has found; returns its id, which is valid at once.
-
-        Raises ValueError for a known key, or where no cycle is open.
-        """
+        """Add a page found in the open cycle; returns its id, valid at once. ValueError for a known key."""
         self.require()
         if key != self._missed and self.find(key) is not None:
             raise ValueError(f"the key {key:#x} is known already")
@@ -367,7 +361,7 @@ class Store(Tables):
         return page
 
     def set_request(self, page: int, request: StoredRequest) -> None:
-        """Replace the stored request of a page, at the next commit."""
+        """Replace the stored request of a page at the next commit."""
         self.check_writable()
         self._check(page)
         self._buffer.requests[page] = encode(request)
@@ -391,7 +385,7 @@ class Store(Tables):
             self.said_weights.update(zip(pages.tolist(), values.tolist(), strict=True))
 
     def notes(self) -> npt.NDArray[Any]:
-        """Notes of the open cycle so far, dtype `NOTE`."""
+        """Return the notes (facts besides visits) of the open cycle so far, dtype `NOTE`."""
         return np.concatenate([*self._notes, self._buffer.notes()])
 
     # --- visits
@@ -600,10 +594,7 @@ class Store(Tables):
             return StoredGroups(PageGroups.of_arrays(arrays), arrays["popularity"], origin)
 
     def put_clusters(self, stored: StoredGroups) -> None:
-        """Replace clusters, links and popularity of pages.
-
-        Raises StoreError while a cycle is open, whose plan may be based on the old ones.
-        """
+        """Replace clusters, links and popularity of pages; raises StoreError while a cycle is open."""
         self.check_writable()
         self.check_no_open_cycle()
         content, origin = BytesIO(), np.array(json.dumps(stored.origin))

@@ -253,13 +253,13 @@ def append_directories(txn: Any, table: Table, directories: Array, count: int, r
 
 
 def read_directories(txn: Any, table: Table, count: int) -> Array:
-    """Read the first `count` directories, dtype `GROUP`."""
+    """Read directories 0..count-1 from `table` (`groups`), dtype `GROUP`."""
     parts = [np.frombuffer(value, GROUP) for value in _directory_blocks(txn, table, count)]
     return np.concatenate([np.empty(0, GROUP), *parts])[:count]
 
 
 def read_keys(txn: Any, table: Table, count: int) -> npt.NDArray[np.uint64]:
-    """Read the keys of the first `count` directories, uint64."""
+    """Read only the keys of directories 0..count-1 from `table` (`groups`), uint64."""
     parts = [np.frombuffer(value, GROUP)["key"].copy() for value in _directory_blocks(txn, table, count)]
     return np.concatenate([np.empty(0, np.uint64), *parts])[:count]
 
@@ -504,10 +504,7 @@ class Tables:
         self.last_cycle, self.fold_marker = cycle, None
 
     def drop_cycles(self, cycle: int, chunks: int) -> None:
-        """Delete visits, gains and claims of the cycles up to `cycle`; the page columns stay.
-
-        ``chunks``: chunks of visits to delete per transaction.
-        """
+        """Delete visits (`chunks` a transaction), gains, claims of cycles up to `cycle`; columns stay."""
         with self.transaction(write=True) as txn:
             for kind in (GAINS, CLAIMS):
                 kind.drop(txn, self.db, 0, cycle)
@@ -561,7 +558,7 @@ class Tables:
     # --- each table
 
     def get_meta(self, txn: Any, name: str) -> Any:
-        """Read a value of the `meta` table; None where there is none."""
+        """Read the value under `name` in the table `meta`; None: there is none."""
         value = self.db["meta"].get(txn, name.encode())
         return None if value is None else json.loads(value)
 
@@ -617,7 +614,7 @@ class Tables:
         return value
 
     def put_block(self, txn: Any, block: int, state: Columns) -> None:
-        """Write a block of page columns."""
+        """Pack and write the page columns of block number `block`."""
         self.db["columns"].put(txn, U32.pack(block), columns.pack(state))
 
     def _put_pages(
@@ -729,10 +726,7 @@ class Tables:
     def rows_of_cycles(
         self, kind: CycleRows, first_cycle: int = 1, last_cycle: int | None = None
     ) -> Iterator[tuple[int, Array]]:
-        """Yield (cycle, rows) of a table, part by part, for finished cycles.
-
-        ``first_cycle`` to ``last_cycle``, None: the last finished one.
-        """
+        """Yield (cycle, rows) of table `kind`, part by part, for the finished cycles of this range."""
         last = self.last_cycle if last_cycle is None else min(last_cycle, self.last_cycle)
         first, stop = U32_PAIR.pack(first_cycle, 0), U32_PAIR.pack(last + 1, 0)
         key: bytes | None = None
@@ -802,10 +796,7 @@ class Tables:
         }
 
     def put_values(self, kind: PageColumns, pages: npt.NDArray[Any], values: Columns) -> None:
-        """Write the optional columns `values`, each ``[P]``, of merged pages into table `kind`.
-
-        Of a page that is in `pages` twice, the last value counts.
-        """
+        """Write optional columns `values`, ``[P]``, of merged pages; for a repeated page the last counts."""
         order = np.argsort(pages, kind="stable")
         number = pages[order] // self.block_rows
         for block in np.flatnonzero(np.bincount(number)).tolist():
@@ -838,10 +829,7 @@ class Tables:
         return page_ids
 
     def check_sample(self) -> int:
-        """Check the checksums of a sample of pages, blocks and cycles; returns the number of values read.
-
-        Raises StoreDamagedError.
-        """
+        """Check the checksums of a sample of values; returns their number. Raises StoreDamagedError."""
         # No np.unique: without any option it imports numpy.ma, which takes longer than all else.
         evenly = np.linspace(0, self.merged_pages, _SAMPLE, endpoint=False, dtype=int)
         pages = sorted(set(evenly.tolist())) if self.merged_pages else []
