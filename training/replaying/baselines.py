@@ -1,7 +1,7 @@
 """Baselines: policies of other crawlers and papers.
 
-Most remember the outcomes of their visits, and plan visits per cycle, or an interval, for every page. The
-replay's budget goes to the most overdue pages: those with the most visits due, visits per cycle x cycles
+Most remember the outcomes of their visits, and from these plan a visit rate, or an interval, for every page.
+The replay's budget goes to the most overdue pages: those with the most visits due, visits per cycle x cycles
 since the last visit.
 
 Three plan the optimum of an objective for known change rates: every page that is visited, but not in every
@@ -39,12 +39,13 @@ from training.replaying.prepared import PreparedHistory
 
 
 class Objective(NamedTuple):
-    """Objective of visits; both functions take and return float64 ``[P]``."""
+    """Objective by which visits are allocated to pages; both functions take and return float64 ``[P]``."""
 
     gain: Callable[[Floats, Floats], Floats]
     """``gain(change_rates, visits)``: marginal gain of ``visits`` per cycle, above 0."""
     visits: Callable[[Floats, float | Floats], Floats]
-    """``visits(change_rates, price)``: visits per cycle of that gain (a number or ``[P]``); 0: none."""
+    """``visits(change_rates, price)``: inverse of `gain`, the visits per cycle at which it is ``price``; 0:
+    none is worth it."""
 
 
 def _harmonic_visits(change_rates: Floats, price: float | Floats) -> Floats:
@@ -98,7 +99,8 @@ def allocate(
     least: float = 0.0,
     most: float = 1.0,
 ) -> Floats:
-    """Visits per cycle of every page, from ``least`` to ``most``, that add up to ``budget``: float64 ``[P]``.
+    """Optimal visits per cycle of every page, ``least`` to ``most``, that add up to ``budget``: float64
+    ``[P]``.
 
     ``change_rates``: changes per cycle, above 0, ``[P]``; ``budget``: visits per cycle, at least those of
     ``least``; where it allows ``most`` for all pages, all have it. ``weight``: of each page's gain, ``[P]``,
@@ -148,7 +150,7 @@ class ObservingPolicy(Policy, Protocol):
 
 
 class _Overdue:
-    """Policy that visits the most overdue pages."""
+    """Base of policies that visit the most overdue pages; subclasses plan the visits per cycle."""
 
     rounds = 1
 
@@ -193,15 +195,15 @@ class IntervalSteps(NamedTuple):
     """Steps of an adaptive interval, and its bounds."""
 
     unchanged: float
-    """Factor after a visit without a change."""
+    """Factor of the interval after a visit without a change."""
     changed: float
-    """Factor after a visit with a change."""
+    """Factor of the interval after a visit with a change."""
     shortest: float
     """Lower bound as a share of the first interval; at least one cycle."""
     longest: float
     """Upper bound as a multiple of the first interval."""
     slowing: bool = False
-    """Whether ``changed`` shrinks the distance to the shortest interval."""
+    """Whether ``changed`` is a factor of the distance to the shortest interval, not of the interval."""
 
 
 NUTCH: Final = IntervalSteps(1.4, 0.8, 60 / (30 * 86_400), 365 / 30)
@@ -291,11 +293,12 @@ BASELINES: Final[dict[str, Baseline]] = {
         _adaptive("fixed", FIXED, "common practice", "the same interval for every page"),
     )
 }
-"""Name -> baseline, which replays know besides score functions."""
+"""Name -> baseline that replays take in place of a score function."""
 
 
 def change_rates(updates: npt.NDArray[Any], cycles: int) -> Floats:
-    """Poisson rates of pages with so many updates in ``cycles`` observed cycles: ``[P]``.
+    """Poisson rates, changes per cycle, of pages with ``updates`` changes in ``cycles`` observed cycles:
+    ``[P]``.
 
     lambda = -ln((T - X + 0.5) / (T + 0.5)), without bias where changes are many or none (Cho & Garcia-Molina
     2003, "Estimating frequency of change", section 4.2).
@@ -304,15 +307,16 @@ def change_rates(updates: npt.NDArray[Any], cycles: int) -> Floats:
 
 
 def current_share(visits: Floats, changes: Floats) -> Floats:
-    """Share of the time in which copies are current; ``changes``: lambda T, above 0."""
+    """Share of the time in which copies are current, by the numbers of ``visits`` and ``changes`` (lambda T,
+    above 0)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         share = visits / changes * -np.expm1(-changes / visits)
     return np.where(visits > 0.0, share, 0.0)
 
 
 def allocate_visits(rates: Floats, weights: Floats, budget: int, cycles: int) -> Ints:
-    """Visits of every page that maximize the weighted current share, ``budget`` a cycle in all: int64
-    ``[P]``.
+    """Number of visits of every page that maximizes the weighted `current_share`, ``budget`` a cycle in all:
+    int64 ``[P]``.
 
     Exact by greedy choice: each further visit of a page gains less. No page has more than one a cycle, and
     visits without gain are not made. ``rates``, ``weights``: ``[P]``.
@@ -333,12 +337,13 @@ def allocate_visits(rates: Floats, weights: Floats, budget: int, cycles: int) ->
 
 
 def timetable(visits: Ints, budget: int, cycles: int, phase: Floats) -> list[Ints]:
-    """Pages to visit in every cycle, at most ``budget`` of them, close to even intervals.
+    """Distribute visits over cycles at nearly even intervals: for each cycle, at most ``budget`` pages to
+    visit.
 
-    The j-th visit of page p is due at (j - u_p) T / x_p with the drawn phase u_p in [0, 1): in cycle
-    ceil(that). A linear program finds the least total shift that keeps the budget; visits keep the order of
-    their due cycles. A page that would stand twice in a cycle changes places with another one in the
-    nearest cycle that has neither.
+    ``visits``: number of each page, ``[P]``; ``phase``: drawn u_p. The j-th visit of page p is due at (j -
+    u_p) T / x_p with u_p in [0, 1): in cycle ceil(that). A linear program finds the least
+    total shift that keeps the budget; visits keep the order of their due cycles. A page that would stand
+    twice in a cycle changes places with another one in the nearest cycle that has neither.
     """
     page = np.repeat(np.arange(len(visits)), visits)
     nth = np.arange(1.0, len(page) + 1) - np.repeat(np.cumsum(visits) - visits, visits)
@@ -350,11 +355,12 @@ def timetable(visits: Ints, budget: int, cycles: int, phase: Floats) -> list[Int
 
 
 def _visits_made(due: Ints, budget: int) -> Ints:
-    """Visits up to the end of every cycle with the least sum of |made - due so far|."""
+    """Cumulative visits to make by the end of every cycle, closest to ``due``: the least sum of |made -
+    due|."""
     cycles, total = len(due), int(due.sum())
     if (due <= budget).all():
         return np.asarray(np.cumsum(due))
-    # Unknowns: the visits made in each cycle, then how far made and due are apart after it.
+    # Unknowns of the linear program: visits made in each cycle, then |made - due| after each.
     n = np.arange(cycles)
     below = np.tril_indices(cycles)
     size = len(below[0])
@@ -378,7 +384,8 @@ def _visits_made(due: Ints, budget: int) -> Ints:
 
 
 def _without_repeats(rows: list[Ints]) -> list[Ints]:
-    """Timetable without a page twice in a cycle, as many visits in each as before."""
+    """Timetable in which no page comes twice in a cycle, with as many visits in each cycle as ``rows``
+    has."""
     sets = [set(row.tolist()) for row in rows]
     for cycle, row in enumerate(rows):
         seen: set[int] = set()
@@ -391,7 +398,7 @@ def _without_repeats(rows: list[Ints]) -> list[Ints]:
 
 
 def _swapped(rows: list[Ints], sets: list[set[int]], cycle: int, page: int) -> int:
-    """Move a page to the nearest cycle that lacks it, in exchange for a page that this cycle lacks."""
+    """Move `page` from `cycle` to the nearest cycle without it, in exchange for a page that `cycle` lacks."""
     for other in sorted(range(len(rows)), key=lambda other: (abs(other - cycle), other)):
         free = sets[other] - sets[cycle]
         if page not in sets[other] and free:
@@ -408,30 +415,31 @@ ORACLE_MEANINGS: Final = {
     "sbr": "as often as keeps most copies current, by updates that differ by tau; knows all updates",
     "ebr": "the same where users look, by the clicks of a search; knows all updates",
 }
-"""Name -> objective in a sentence."""
+"""Name of an oracle baseline -> its objective in a sentence."""
 _PARAMETERS: Final = {"tau": Parameter(0.0, (0.0, 1.0))}
 _ACCEPTED: Final = "sbr(tau=0.0) or ebr(tau=0.0), with a share from 0 to 1"
 
 
 class UpdateHistory(NamedTuple):
-    """All updates of P pages."""
+    """All updates of P pages in ``cycles`` cycles, with the pages' clicks; ``page``: ``[updates]``."""
 
     page: Ints
     difference: Floats
-    """``[updates]``: share of the shingles that differ."""
+    """``[updates]``: share of the text's shingles that differ from those before."""
     clicks: Floats
     """``[P]``: clicks on each page."""
     cycles: int
 
 
 def mean_by_page(page: Ints, values: Floats, pages: int) -> Floats:
-    """Mean of the values of each page, 0 where it has none: ``[P]``."""
+    """Mean of each page's `values` (``page`` has the page of each value), 0 where it has none: ``[P]``."""
     total = np.bincount(page, values, pages)
     return np.asarray(total / np.maximum(np.bincount(page, minlength=pages), 1))
 
 
 def allocated_visits(known: UpdateHistory, policy: str, tau: float, budget: int, cycles: int) -> Ints:
-    """Refreshes of every page in so many cycles, ``budget`` a cycle in all: ``[P]``."""
+    """Number of refreshes of every page by SBR or EBR (``policy``) in ``cycles`` cycles, ``budget`` a cycle:
+    ``[P]``."""
     pages = len(known.clicks)
     counted = known.difference >= tau if tau > 0.0 else np.ones(len(known.page), np.bool_)
     if policy == "sbr":
@@ -448,7 +456,8 @@ def drawn_timetable(visits: Ints, budget: int, cycles: int, seed: int) -> list[I
 
 
 def with_oldest(planned: Ints, last: Ints, budget: int) -> Ints:
-    """Planned pages, filled up to the budget with those visited longest ago; ``last``: ``[P]``."""
+    """Planned pages, filled up to the budget with those visited longest ago; ``last``: cycles of last visits,
+    ``[P]``."""
     remaining = budget - len(planned)
     if remaining <= 0:
         return planned[:budget]
@@ -458,7 +467,7 @@ def with_oldest(planned: Ints, last: Ints, budget: int) -> Ints:
 
 
 class Timetable:
-    """Policy that follows a timetable; the rest of the budget goes by age."""
+    """Policy that follows a timetable; the rest of the budget goes to pages visited longest ago."""
 
     rounds = 1
 
@@ -499,7 +508,10 @@ def is_oracle_baseline(text: str) -> bool:
 
 
 def load_oracle_baseline(text: str) -> Baseline | None:
-    """Oracle baseline by text, ``sbr(tau=0.3)`` or ``ebr(tau=0.5)``; None for others. Raises PolicyError."""
+    """Oracle baseline of a text such as ``sbr(tau=0.3)`` or ``ebr``; None if it names another policy.
+
+    Raises PolicyError for a wrong parameter.
+    """
     if not is_oracle_baseline(text):
         return None
     text = text.strip()

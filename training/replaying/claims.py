@@ -1,4 +1,5 @@
-"""Claims of sites in replays, and the trust that they earn."""
+"""Claims of sites that their pages changed (by sitemaps, headers), in replays, and their trustworthiness so
+far."""
 
 from collections import ChainMap
 from collections.abc import Mapping
@@ -25,7 +26,8 @@ from training.replaying.prepared import PreparedHistory
 
 
 class ReplayedPageClaims:
-    """Columns of claims of a history's pages; claims of a cycle count from the next plan on."""
+    """Columns of sites' claims about the pages of a replay that has all pages; claims of a cycle count from
+    the next plan on."""
 
     def __init__(self, prepared: PreparedHistory) -> None:
         """Apply the claims before the first scored cycle."""
@@ -49,16 +51,17 @@ class ReplayedPageClaims:
         visits.after(self._state, cycle)
 
     def site_claims(self, cycle: int, states: Mapping[str, Array]) -> SiteClaims:
-        """Lifts of the claims of sites in a cycle; ``states``: E and T of all pages, where ages are read."""
+        """Claims in a cycle, with each site's trust so far; ``states``: columns E and T of all pages, needed
+        where ages are read."""
         columns = ChainMap(self._state, states)  # type: ignore[arg-type]  # nobody writes to it
         return self._claims.site_claims(columns, cycle)
 
 
 class ReplayedClaims:
-    """Claims of a history, and the trust in each site so far.
+    """Claims of a history, and for each site how often they were right so far.
 
-    The headers of a page's answer count from the next visit on: a replay has not read an answer that it did
-    not ask for.
+    Claims in the headers of a page's response count from the next visit on: a replay has not read a response
+    that it did not ask for.
     """
 
     def __init__(self, claims: Array, directories: Directories) -> None:
@@ -68,20 +71,22 @@ class ReplayedClaims:
         self._answers, self._others = claims[is_answer], claims[~is_answer]
         self._site = directories.site
         self.trust = np.zeros((directories.sites, len(hints.KINDS), 2, 2))
-        """Counts of right and wrong claims by site: see `hints.lifts`."""
+        """Counts of right and wrong claims by site and kind, older ones decayed: see `hints.lifts`."""
 
     def begin(self, state: Columns, known: Array) -> None:
         """Apply the claims before cycle 1 to the columns of known pages."""
         apply_claims(state, self._others_of(np.iinfo(np.int32).min, 0, known))
 
     def _others_of(self, first: int, last: int, known: Array) -> Array:
-        """Claims of the cycles first..last about known pages, but for those of answers: dtype `CLAIM`."""
+        """Claims of the cycles first..last about known pages, without those of response headers: dtype
+        `CLAIM`."""
         begin, end = np.searchsorted(self._others["cycle"], (first, last + 1))
         dated = self._others[begin:end]
         return _undated(dated[known[dated["page"]]])
 
     def _answers_to(self, visited: Array, last_cycle: Array, cycle: int) -> Array:
-        """Claims of the answers of visited pages since their last visits, ``[P]``: dtype `CLAIM`."""
+        """Claims of response headers of ``visited`` pages after their ``last_cycle``, ``[P]``: dtype
+        `CLAIM`."""
         dated = self._answers[: np.searchsorted(self._answers["cycle"], cycle, side="right")]
         is_visited = np.zeros(len(last_cycle), np.bool_)
         is_visited[visited] = True
@@ -91,10 +96,12 @@ class ReplayedClaims:
     def before(
         self, state: Columns, judged: Array, changed: Array, known: Array, new: Array, cycle: int
     ) -> "ClaimVisits":
-        """Update the columns before the visits of a cycle.
+        """Update the columns `state` and `trust` by a cycle's claims, before its visits; `ClaimVisits.after`
+        follows.
 
-        ``state``: all columns, ``[P]``; ``judged``: pages visited again; ``changed``: whether they have
-        changed; ``known``: of all pages; ``new``: pages discovered in this cycle.
+        ``state``: all columns, ``[P]``; ``judged``: pages visited not for the first time; ``changed``:
+        whether they have changed; ``known``: of all pages, whether the crawl knows them; ``new``: pages
+        discovered in this cycle.
         """
         outcome = np.concatenate((np.where(changed, CHANGED, UNCHANGED), np.full(len(new), FIRST)))
         rows = np.concatenate((judged, new)).astype(np.intp)
@@ -113,7 +120,7 @@ class ReplayedClaims:
         return visited
 
     def site_claims(self, state: Mapping[str, Array], cycle: int) -> SiteClaims:
-        """Claims of a cycle with their sites' trust by earlier cycles."""
+        """Claims about all pages in a cycle, with the trust in their sites by earlier cycles."""
         pages = pages_with_claims([(self._site[state["group"]], state)], len(self.trust), cycle)
 
         def ages() -> npt.NDArray[np.int64]:
@@ -130,12 +137,12 @@ def _undated(claims: Array) -> Array:
 
 
 class ClaimVisits(NamedTuple):
-    """Visits of a cycle, and its claims."""
+    """Visits of a cycle (pages ``rows`` and their outcomes), and its claims."""
 
     rows: npt.NDArray[np.intp]
     outcome: Array
     claimed: Array
 
     def after(self, state: Columns, cycle: int) -> None:
-        """Update the columns after the visits, which have dated ``last_cycle``."""
+        """Update the columns `state` after the visits, once ``last_cycle`` is set."""
         after_visits(state, self.rows, self.outcome, self.claimed, cycle, np.zeros(len(self.rows)))

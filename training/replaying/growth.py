@@ -60,7 +60,7 @@ HUBS: Final = "brought * t"
 
 @dataclass(frozen=True)
 class GrowthCrawl:
-    """Parameters of a replayed crawl of a growing web."""
+    """Parameters of a replayed crawl in which pages are born and must be discovered."""
 
     budget: float
     """Share of the known pages (float) or a count (int)."""
@@ -70,24 +70,25 @@ class GrowthCrawl:
     discovery: float = 0.1
     """Share of the budget for hubs."""
     warmup: int = 2
-    """Judged visits of every page outside the budget."""
+    """Number of visits of every page after its first one that are outside the budget."""
     seed: int = 0
     new_pages: int | None = None
     """Cap on the first visits of a cycle; None: none."""
     new_page_function: ScoreFunction | None = None
     """Ranks pages that wait for their first visit; None: those known longest come first."""
     from_start: bool = False
-    """Whether the crawl begins with the pages that need no finder alone."""
+    """Whether the crawl begins with the start pages alone (`NO_FINDER`), not with all pages of cycle 0."""
     site_share: float = 1.0
-    """Most of the budget that a restless or swelling site gets while others have candidates."""
+    """Largest share of the budget for one site while other sites have candidates, ``GP4C_SITE_SHARE``."""
 
 
 def growth_crawl(
     score: str, policy: str | None, discovery: float, hubs: str, choices: CrawlChoices
 ) -> GrowthCrawl:
-    """Crawl by texts; ``policy`` None: that of the score function's name, else ``top_k``.
+    """Make a `GrowthCrawl` of texts of functions and policy, as the command line has them.
 
-    ``choices``: budget, warm-up, clock and seed. Raises ScoreError, ExpressionError or PolicyError.
+    ``policy`` None: that of the named score function, else ``top_k``. ``choices``: budget, warm-up, clock and
+    seed. Raises ScoreError, ExpressionError or PolicyError.
     """
     function, hub_function = functions.load(score).on_clock(choices.clock), functions.load(hubs)
     for one in (function, hub_function):
@@ -110,7 +111,7 @@ def growth_crawl(
 
 @dataclass(frozen=True)
 class GrowthResult:
-    """Result of a replay of growth; one entry per cycle after the warm-up, but for `delay`."""
+    """Result of `replay_growth`; arrays have one entry per cycle after the warm-up, but for `delay`."""
 
     delay: npt.NDArray[np.int64]
     """``[new pages]``: cycles from birth to first visit, or to the end without one."""
@@ -120,7 +121,7 @@ class GrowthResult:
     changed: npt.NDArray[np.int64]
     """Visits to hubs and ranked pages that found a change."""
     changed_weight: npt.NDArray[np.float64]
-    """Summed weight of the pages with a change."""
+    """Summed weight of the visited pages that had changed."""
     hubs: npt.NDArray[np.int64]
     coverage: npt.NDArray[np.float64]
     """Share of the existing pages that were visited by the end of the cycle."""
@@ -140,7 +141,7 @@ class GrowthResult:
 
 
 def replay_growth(grown: GrowthHistory, crawl: GrowthCrawl) -> GrowthResult:
-    """Result of a crawl of a growing web.
+    """Replay a crawl of the growing web `grown`.
 
     Raises PolicyError for a policy that breaks its contract, ScoreError for a score that cannot be computed.
     """
@@ -163,7 +164,7 @@ def replay_growth(grown: GrowthHistory, crawl: GrowthCrawl) -> GrowthResult:
 
 
 def _found_by(finder: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
-    """Column `found_by` of pages with these finders."""
+    """Column `found_by` of pages, by ``finder``, the position of the page that links to each."""
     return np.where(finder == NO_FINDER, discovery.START, finder.astype(np.int64) + 1)
 
 
@@ -171,11 +172,11 @@ _KEPT: Final = (
     "group", "found_by", *sizes.COLUMNS, *measured.COLUMNS, *measured.LINKED, *first_visits.COLUMNS,
     *hints.COLUMNS, *weights.COLUMNS,
 )  # fmt: skip
-"""Columns that `discovery.observe` and `terminals.observe` leave alone."""
+"""State columns that visits do not change by `discovery.observe` and `terminals.observe`."""
 
 
 class GrowthReplay:
-    """Growing web and its crawl: pages, known columns, and hidden changes."""
+    """State of a `replay_growth`: pages of the growing web, what the crawl knows of them, hidden changes."""
 
     def __init__(self, grown: GrowthHistory, crawl: GrowthCrawl) -> None:
         self._grown, self._crawl = grown, crawl
@@ -212,7 +213,7 @@ class GrowthReplay:
         self._site_keys = np.array([Place(name, "/").site_key for name in history.site_labels], np.uint64)
         self._finished: list[npt.NDArray[Any]] = []
         self._links = grown.links
-        if len(self._links):  # those of finders are links too
+        if len(self._links):  # the finder of a page links to it
             linked = np.flatnonzero(grown.finder != NO_FINDER)
             by_finders = np.zeros(len(linked), LINK)
             by_finders["source"], by_finders["target"] = grown.finder[linked], linked
@@ -231,7 +232,7 @@ class GrowthReplay:
             self.state["popularity"] = self._popularity()
 
     def _popularity(self) -> npt.NDArray[np.float64]:
-        """PageRank of the pages that the crawl knows, 0 of the others, ``[P]``."""
+        """PageRank of the pages that the crawl knows, by the links it has seen; 0 of the others, ``[P]``."""
         known = np.flatnonzero(self._linked)
         position = np.full(len(self._linked) + 1, NOWHERE, np.int32)
         position[known] = np.arange(len(known))
@@ -281,7 +282,8 @@ class GrowthReplay:
         return len(chosen), changed, weight, hubs, coverage, weighted, current
 
     def _plan(self, policy: PolicyChoice, function: ScoreFunction, budget: int) -> int:
-        """Visits that a policy chooses from the open pages in all its rounds; returns their number."""
+        """Visit what `policy` chooses in all its rounds of the pages not visited in this cycle; return the
+        number."""
         made = policy.make(PolicySettings(function, self._crawl.seed))
         planner: Policy = shared(made, self._crawl.site_share)
         start = len(self._seen())
@@ -331,7 +333,7 @@ class GrowthReplay:
         )
 
     def planned(self) -> Planned:
-        """Selections of the policy's rounds so far."""
+        """Pages that the policy chose in its rounds of this cycle so far."""
         kinds = np.concatenate([np.empty(0, np.uint8), *self._kinds])
         return Planned(self._seen()[self._begin :].astype(np.uint32), kinds[self._begin :])
 
@@ -389,9 +391,10 @@ class GrowthReplay:
         return self._directories.site[self.state["group"][pages]]
 
     def _discover(self, order: Array, planned: Array, exists: Bools) -> npt.NDArray[np.int64]:
-        """Fetch new pages, as many as the cap allows; returns how many pages each page's links brought.
+        """Fetch new pages, as many as the cap allows; return how many new pages each page of `order` brought.
 
-        ``order``: visits of the cycle in the order in which their links count, those ``planned`` among them.
+        ``order``: pages visited in this cycle, in the order in which their links are followed; ``planned``:
+        those planned first visits among them.
         """
         finder, found_by = self._grown.finder, self.state["found_by"]
         links = self._links[exists[self._links["target"]]]
@@ -423,7 +426,8 @@ class GrowthReplay:
         return brought
 
     def _count_links(self, links: Array) -> None:
-        """Count links, dtype `LINK`, to pages that wait, as a crawl's fold does its notes."""
+        """Add `links`, dtype `LINK`, to the counts of the pages that wait for a first visit, as at the end of
+        a crawl's cycle."""
         links = links[~self.known[links["target"]]]
         source = links["source"]
         bits = link_notes(self._keys[source], self._site_keys[self._grown.history.site[source]])
@@ -438,7 +442,7 @@ class GrowthReplay:
             self.state[name][pages] = self._number
 
     def _observe(self, visited: Array, brought: Array, known_before: Bools) -> None:
-        """Apply visits and claims to the columns, as a crawl's fold does."""
+        """Update the state columns by a cycle's visits and claims, as at the end of a crawl's cycle."""
         judged = visited[known_before[visited]]
         new = np.flatnonzero(self.known & ~known_before)
         visits = self.claimed.before(

@@ -13,11 +13,12 @@ from training.histories.links import link_texts
 
 
 def growth_of_contents(contents: ContentHistory, log: Workload | None = None) -> GrowthHistory:
-    """Growth history of all pages that links of cycle 0 lead to, from the page of each site with the most.
+    """Make a growth history of recorded contents, in which every page must be discovered by links of cycle 0.
 
-    The finder of a page is the first one breadth first; a page weighs 1 + the pages of its site that link to
-    it. ``log``: queries, by which the texts of links are worth something. Raises HistoryError for contents
-    without links.
+    Each site begins with its page with the most links; pages that no links lead to from there are left out.
+    The finder of a page is the first that links to it, breadth first; a page weighs 1 + the pages of its site
+    that link to it. ``log``: queries, whose words are counted in the texts of links. Raises HistoryError for
+    contents without links.
     """
     history = contents.history
     texts = link_texts(history.site.tolist(), list(history.page_names or ()), contents.texts_at(0))

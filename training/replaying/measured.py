@@ -20,7 +20,8 @@ class Measured(Protocol):
 
 
 def unmeasured(history: Measured, columns: Collection[str]) -> list[str]:
-    """Terminals of `scrapy_gp4c.scoring.measured` whose columns a history does not have."""
+    """Terminals of `scrapy_gp4c.scoring.measured`, of those that read ``columns``, that `history` has no data
+    for."""
     known = {"latency_ms"} if history.latency_ms is not None else set[str]()
     known |= {"distance_sum", "distance_n"} if history.flipped is not None else set()
     missing = (measured.COLUMNS.keys() - known) & {*columns}
@@ -28,7 +29,8 @@ def unmeasured(history: Measured, columns: Collection[str]) -> list[str]:
 
 
 def check_measured(history: Measured, function: ScoreFunction) -> None:
-    """Raise ScoreError for a function that reads measurements which the history does not have."""
+    """Raise ScoreError for a `function` that reads download times or fingerprint distances that `history`
+    lacks."""
     if names := unmeasured(history, function.columns):
         raise ScoreError(
             f"the score function {function.text!r} reads {', '.join(names)}, which visits measure, and the "
@@ -38,10 +40,11 @@ def check_measured(history: Measured, function: ScoreFunction) -> None:
 
 
 class ReplayedDistances:
-    """Bits in which copies differ from the live pages, and the columns that visits make of them."""
+    """Fingerprint bits in which copies differ from the live pages, and the state columns that visits make of
+    them."""
 
     def __init__(self, changed: Bools, flipped: npt.NDArray[np.uint64]) -> None:
-        """``changed``: ``[D, P]``; ``flipped``: of its changes, page by page."""
+        """``changed``: ``[D, P]``; ``flipped``: see `ChangeHistory.flipped`."""
         self._of_changes = flipped
         self._next = np.concatenate(([0], np.cumsum(changed.sum(axis=0))))[:-1]
         self._flipped = np.zeros(changed.shape[1], np.uint64)
@@ -51,12 +54,12 @@ class ReplayedDistances:
         }
 
     def change(self, pages: Array) -> None:
-        """Record the pages that change in a cycle."""
+        """Record that the live `pages` change in the next cycle."""
         self._flipped[pages] ^= self._of_changes[self._next[pages]]
         self._next[pages] += 1
 
     def visit(self, pages: Array, is_first: bool = False) -> None:
-        """Renew the copies of some pages; first visits compare nothing."""
+        """Renew the copies of `pages`, and update their columns unless the visit is the page's first."""
         if not is_first:
             state = {name: column[pages] for name, column in self.columns.items()}
             measured.observe(state, self._flipped[pages])

@@ -1,4 +1,4 @@
-"""Effectiveness of a schedule: definitions of every metric, and their exact arithmetic.
+"""Metrics of a replayed schedule's effectiveness: their definitions and exact arithmetic.
 
 A replayed cycle is summed up by whole numbers (`Tallies`); `measure` turns these into metrics with one
 division each. Sums of real numbers (gains, weights, harmonic penalties) are in fixed point: a sum then does
@@ -25,10 +25,10 @@ class Metric(NamedTuple):
     """Metric with one number per scored cycle."""
 
     name: str
-    """Name within a sentence."""
+    """Name of the metric within a sentence."""
     meaning: str
     tally: str | None = None
-    """Field of `Tallies` that it needs besides visited, changed and pending."""
+    """Field of `Tallies` that the metric needs besides visited, changed and pending."""
 
     @property
     def heading(self) -> str:
@@ -65,7 +65,7 @@ METRICS: Final[dict[str, Metric]] = {
         "idle pages", "share of visited pages that were not visited in the cycle before", "idle"
     ),
 }
-"""Metrics of every history, by the name in files and options."""
+"""Metrics that every history has: name in files and options -> metric."""
 
 CONTENTS: Final[dict[str, Metric]] = {
     "impact": Metric(
@@ -83,7 +83,7 @@ WEIGHTED: Final[dict[str, Metric]] = {
         "weighted NDCG", "NDCG, a change counting as much as its page weighs", "weighted_dcg"
     ),
 }
-"""Metrics that weigh each visited page, besides those of `METRICS` with weights."""
+"""Further metrics in which each visited page has its weight."""
 COST: Final = "changes_per_s"
 COSTED: Final[dict[str, Metric]] = {
     COST: Metric("changes per second", "visited pages that had changed / download time of all visits", "cost")
@@ -91,9 +91,9 @@ COSTED: Final[dict[str, Metric]] = {
 """Metric by the download times of the visited pages."""
 KNOWN: Final = METRICS | CONTENTS | WEIGHTED | COSTED
 PAGE_BY_PAGE: Final = frozenset((*CONTENTS, *WEIGHTED, *COSTED))
-"""Metrics for which pages in equal state differ."""
+"""Metrics for which the single page counts, so that the grouped engine cannot compute them."""
 IMPACT: Final = "impact"
-"""Metric of contents that functions are learned for: quality needs all pages, splits have some."""
+"""The metric of `CONTENTS` that can be a fitness: quality needs all pages, and splits have some."""
 
 MEASURES: Final[dict[str, float]] = {
     "change_rate": 1.0,
@@ -104,13 +104,13 @@ MEASURES: Final[dict[str, float]] = {
     "age": -1.0,
     COST: 1.0,
 }
-"""Metric that tells better from worse -> its sign: -1 where less is better."""
+"""Metric by which schedules can be ranked -> 1, or -1 where less is better."""
 
 TRIO: Final = ("change_rate", "ndcg", "freshness")
-"""Metrics that stand side by side everywhere."""
+"""The three metrics that every table shows side by side."""
 
 ORACLE: Final = "oracle"
-"""Ranking by the truth: pages that changed since their last visit first."""
+"""Name of the schedule that knows the truth: it visits pages that changed since their last visit first."""
 
 MOST_WEIGHT: Final = 1e12
 """Largest weight of a page in a history; a crawl takes no more than a million."""
@@ -122,7 +122,7 @@ GAIN_BITS: Final = 42
 
 
 def budget_pages(budget: float, pages: int) -> int:
-    """Visits per cycle, k: `scrapy_gp4c.policies.base.budget_pages`, at least 1.
+    """Visits per cycle for a budget, a share or count of `pages`; at least 1.
 
     Raises HistoryError for a budget that is neither a share in (0, 1] nor a positive count.
     """
@@ -137,7 +137,7 @@ def budget_pages(budget: float, pages: int) -> int:
 
 
 def parse_budget(text: str) -> float:
-    """Budget of a text: ``0.05`` is a share of the pages, ``5000`` a count. Raises HistoryError."""
+    """Parse a budget: ``0.05`` is a share of the pages, ``5000`` a count. Raises HistoryError."""
     try:
         return policies.read_budget(text)
     except ValueError:
@@ -241,7 +241,7 @@ Tallies = dict[str, npt.NDArray[Any]]
 
 
 def measure(tallies: Tallies, weights: FixedPointWeights) -> dict[str, Floats]:
-    """Metrics of `METRICS` whose tallies are there, each float64 ``[scored cycles]``.
+    """Compute the metrics whose `tallies` are there, each float64 ``[scored cycles]``: name -> values.
 
     * ``ndcg``: DCG of the k ranked visits over the best possible DCG, that of min(k, pending) changes in
       the first places; 0 in a cycle in which nothing is pending.

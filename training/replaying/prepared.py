@@ -27,16 +27,18 @@ from training.replaying.metrics import FixedPointWeights, budget_pages, gain_sum
 from training.replaying.promises import HistoryPromises, RulesFile
 
 MOST_ROWS: Final = 65_536
-"""Most listed rows: states times cycles since the last visit."""
+"""Largest number of rows of `States`: states times cycles since the last visit."""
 ROWS_PER_CYCLE: Final = 2048
-"""Most rows added for one more cycle: scoring more costs as much as returning to Python."""
+"""Largest number of rows that one more cycle may add to `States`: scoring more costs more than it saves."""
 MOST_CACHED: Final = 16_384
-"""Most rows of listed states whose replays are kept in a prefix cache."""
+"""Largest number of rows of `States` for which replays are kept in a `grouped.PrefixCache`."""
 
 
 @dataclass(frozen=True)
 class States:
-    """Listed states of a set of state columns on the visits clock: N states, R rows."""
+    """List of all states that pages can be in, by a set of state columns on the visits clock: N states, R
+    rows. A row is a state with a number of cycles since the last visit: scores are computed once for each
+    row."""
 
     cycles: int
     """Scored cycles whose states are listed; states after the last one have no score."""
@@ -45,13 +47,13 @@ class States:
     after: npt.NDArray[np.int32]
     """``[N, 2]``: state after a visit without and with a change."""
     first: npt.NDArray[np.int32]
-    """``[Q]``: state of each warm-up pattern."""
+    """``[Q]``: state of each pattern of warm-up outcomes."""
     aged: bool
     """Whether scores depend on the cycles since the last visit."""
     score_at: Ints
     """``[N]``: first row of each state; if `aged`, rows of t = 1, 2, ... follow each other."""
     columns: dict[str, Array]
-    """State columns by row, for planning cycle 0."""
+    """State columns of the rows, each ``[R]``, as if the cycle to plan were 0."""
     rows: int
     complete: bool
     """Whether the states of all scored cycles are listed."""
@@ -67,7 +69,7 @@ class States:
 
 
 WITH_G: Final = ("n", "X", "last", "last_cycle", "A", "G")
-"""Columns with G, which remembers every outcome: no other column adds groups to these."""
+"""State columns beside G, which encodes every outcome: any other column splits groups no further."""
 
 
 BY_PAGE: Final = frozenset(
@@ -82,19 +84,20 @@ BY_PAGE: Final = frozenset(
         *measured.COLUMNS,
     )
 )
-"""Columns in which hardly two pages are equal."""
+"""State columns in which hardly two pages are equal, so that grouping pages does not pay."""
 
 
 def are_groups(function: ScoreFunction) -> bool:
-    """Whether a function groups pages: many are in states that are equal to it."""
+    """Whether many pages share a state by the columns that `function` reads, so that it is scored in
+    groups."""
     columns = function.columns
     return function.expression is not None and BY_PAGE.isdisjoint(columns)
 
 
 def state_columns(function: ScoreFunction) -> tuple[tuple[str, ...], Clock]:
-    """State columns by which a score function tells pages apart, and the clock that it needs for that.
+    """State columns that a score function reads, and the clock that it reads them on.
 
-    There are few different results, so that many functions share their states.
+    There are few different results, so that many functions share one list of states.
     """
     clock = function.clock
     if all(TERMINALS[clock][name] is TERMINALS["visits"][name] for name in function.terminals):
@@ -104,10 +107,10 @@ def state_columns(function: ScoreFunction) -> tuple[tuple[str, ...], Clock]:
 
 
 def states_of(prepared: "PreparedHistory", columns: tuple[str, ...], clock: Clock) -> States | None:
-    """Listed states for the result of `state_columns`; None: not even one cycle has few.
+    """List the states for a result of `state_columns`; None if even one cycle has too many.
 
-    Terminals of the visits clock depend on the cycle through t alone. So a state last visited in cycle -t
-    stands, at planning cycle 0, for all that were visited t cycles ago. The cycles clock has no such states.
+    Terminals of the visits clock depend on the cycle through t alone. So a page last visited in cycle -t
+    stands, when cycle 0 is planned, for all visited t cycles ago in that state. None on the cycles clock too.
     """
     if clock != "visits":
         return None
@@ -125,7 +128,7 @@ def _list(prepared: "PreparedHistory", needed: tuple[str, ...]) -> States | None
     after: list[tuple[int, int]] = []
     cycles = rows = 0
     while cycles < prepared.cycles - prepared.warmup:
-        # One cycle more: every state so far may have gone one cycle longer without a visit.
+        # One cycle more: pages in every listed state may have gone one cycle longer without a visit.
         begin = len(after)
         added = len(numbering.states) if aged else len(numbering.states) - begin
         if added > ROWS_PER_CYCLE or rows + added > MOST_ROWS:
@@ -166,16 +169,16 @@ def _list(prepared: "PreparedHistory", needed: tuple[str, ...]) -> States | None
 
 
 class _Numbers:
-    """Numbers of states in the order of their discovery."""
+    """Numbers of states, given out in the order in which the states are first seen."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self._columns = columns
         self.states: dict[tuple[float, ...], int] = {}
         self.visits: list[int] = []
-        """By state: scored cycles until it can first occur."""
+        """For each state, the scored cycles before a page can first be in it."""
 
     def of(self, state: dict[str, Array], rows: int, visits: int) -> list[int]:
-        """Numbers of some states; new ones get the next number."""
+        """Numbers of the states in `rows`; new ones get the next number, and ``visits`` (see `visits`)."""
         columns = (values.tolist() for values in state.values())
         out = []
         for key in zip(*columns, strict=True) if state else [()] * rows:
@@ -210,15 +213,15 @@ class CrawlChoices(NamedTuple):
     policy: str | None = None
     """Policy, see `scrapy_gp4c.policies.table.load`; None: that of a named function, else ``top_k``."""
     site_share: float = 1.0
-    """Most of the budget that a restless or swelling site gets while others want it, ``GP4C_SITE_SHARE``."""
+    """Largest share of the budget for one site while other sites have candidates, ``GP4C_SITE_SHARE``."""
     rules: RulesFile | None = None
-    """Rules about pages; None: there are none."""
+    """Promise rules, such as a largest age for some pages (``GP4C_RULES``); None: there are none."""
 
 
 DEFAULTS: Final = CrawlChoices()
-"""Defaults of every command and function."""
+"""Choices of the crawl that commands and functions take by default."""
 PREFIX_SHARE: Final = 0.3
-"""Most of the pages kept in drawn order per cycle, 4 bytes each."""
+"""Largest share of the pages of which `PreparedHistory.drawn` has the order in a cycle, 4 bytes each."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +242,8 @@ class PreparedHistory:
     gain_sums: Ints
     """``[k + 1]``: summed fixed-point gains of the first 0..k ranks."""
     pattern: npt.NDArray[np.uint32]
-    """``[P]``: pattern 0..Q-1 of each page; equal warm-up outcomes, equal pattern."""
+    """``[P]``: number of each page's pattern 0..Q-1 (its outcomes in the warm-up; equal outcomes, equal
+    number)."""
     pattern_pages: npt.NDArray[np.uint32]
     """``[P]``: pages by pattern, then by number."""
     pattern_start: npt.NDArray[np.int32]
@@ -249,30 +253,31 @@ class PreparedHistory:
     untouched: Ints
     """``[4, D + 2]``: tallies by cycle without any visit after the warm-up.
 
-    Rows: pages pending; stale weight; sum of weight * first missed cycle; penalty (see `metrics.Tallies`).
+    Rows: pages with an unseen change; stale weight; sum of weight * first missed cycle; penalty (see
+    `metrics.Tallies`).
     """
     salts: npt.NDArray[np.uint64]
-    """``[S]``: salt of each scored cycle's draws."""
+    """``[S]``: seed of the random numbers (draws) that break ties in each scored cycle."""
     drawn: npt.NDArray[np.uint32]
-    """Pages with the smallest draws of each scored cycle, in drawn order."""
+    """Pages with the smallest draws in each scored cycle, in order of draws, cycle after cycle."""
     drawn_start: Ints
     """``[S + 1]``: start of each scored cycle in `drawn`."""
     neighbours: Neighbours
     impact: Impact | None = None
-    """Refresh values of the pages."""
+    """Refresh values of the pages in a search engine; None: unknown."""
     claims: npt.NDArray[Any] | None = None
-    """Claims of sites, dtype `scrapy_gp4c.page_state.claims.DATED_CLAIM`; None: unknown."""
+    """Sites' claims of changes, dtype `scrapy_gp4c.page_state.claims.DATED_CLAIM`; None: unknown."""
     size: npt.NDArray[np.uint8] | None = None
     """``[P]``: classes of the sizes of pages, see `scrapy_gp4c.scoring.sizes`; None: unknown."""
     promises: HistoryPromises | None = None
-    """Rules about the pages; None: there are none."""
+    """Promises about the pages by promise rules; None: there are none."""
     latency_ms: npt.NDArray[np.uint16] | None = None
     flipped: npt.NDArray[np.uint64] | None = None
-    """As `ChangeHistory` has them."""
+    """Fingerprint bits of the changes: see `ChangeHistory.flipped`; None: unknown."""
     states: dict[tuple[str, ...], Any] = field(default_factory=dict)
-    """Cache of `training.replaying.prepared` by state columns; not pickled."""
+    """Cache of `states_of`, by state columns; not pickled."""
     means: dict[tuple[Any, ...], dict[str, float]] = field(default_factory=dict)
-    """Cache of `training.evolution.learning.compare`."""
+    """Cache of `training.evolution.learning.compare`; not pickled."""
 
     def __getstate__(self) -> dict[str, object]:
         """Fields to pickle, without caches."""
@@ -299,7 +304,8 @@ class PreparedHistory:
 
     @cached_property
     def sized_patterns(self) -> tuple[Ints, npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-        """Patterns divided by the sizes of pages: pattern and size, ``[N]``, and that of each page."""
+        """Pairs of warm-up pattern and size class that occur: patterns ``[N]``, sizes ``[N]``, each page's
+        pair ``[P]``."""
         assert self.size is not None
         pair = self.pattern.astype(np.intp) * sizes.CLASSES + self.size
         pairs = np.flatnonzero(np.bincount(pair))
@@ -331,7 +337,7 @@ class PreparedHistory:
 _KEPT: Final[weakref.WeakValueDictionary[int, ChangeHistory]] = weakref.WeakValueDictionary()
 _PREPARED: Final[dict[int, dict[tuple[CrawlChoices, type], PreparedHistory]]] = {}
 KEEP: Final = 8
-"""Prepared histories cached per history, the last ones used.
+"""Number of prepared histories that are cached per history, the last ones used.
 
 More than any caller cycles through (a decision needs `comparing.promotion.REPLAYS`). One of 417,048 pages and
 57 cycles takes 30 MB.
@@ -346,7 +352,7 @@ def prepare(
     ties: Ties = DEFAULTS.ties,
     seed: int = DEFAULTS.seed,
 ) -> PreparedHistory:
-    """History prepared for replays with these choices; earlier results are cached.
+    """Prepare a history for replays with these choices; results are cached.
 
     Raises HistoryError for a budget, warm-up, tie rule or seed that cannot be used.
     """
@@ -354,8 +360,8 @@ def prepare(
 
 
 def prepare_for(history: ChangeHistory, crawl: CrawlChoices) -> PreparedHistory:
-    """History prepared for the replay of a crawl, kept for the next one, as `prepare` has it."""
-    choice = crawl._replace(clock=None, policy=""), type(crawl.budget)  # 1 is one page, 1.0 are all
+    """Prepare a history for replays of `crawl`; results are cached as by `prepare`."""
+    choice = crawl._replace(clock=None, policy=""), type(crawl.budget)  # the budget 1 is a page, 1.0 all
     key = id(history)
     if _KEPT.get(key) is not history:
         _KEPT[key] = history
@@ -468,7 +474,7 @@ def _untouched(changed: npt.NDArray[np.bool_], weights: FixedPointWeights, warmu
 
 
 def penalties(weights: FixedPointWeights, pages: Ints, missed: npt.NDArray[Any]) -> Ints:
-    """Fixed-point harmonic penalties of `pages` that missed so many changes: int64, as long as both."""
+    """Fixed-point harmonic penalties of `pages` that missed `missed` changes each: int64, as long as both."""
     values = weights.penalties[missed]
     if len(weights.values):
         values = values * weights.values[pages]
@@ -476,9 +482,10 @@ def penalties(weights: FixedPointWeights, pages: Ints, missed: npt.NDArray[Any])
 
 
 def _prefixes(pages: int, k: int, salts: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint32], Ints]:
-    """Pages in drawn order, as far as `grouped` can use it.
+    """Pages in order of their draws in each scored cycle, as far as `grouped` can use it, and where cycles
+    start.
 
-    Picking w of the m pages in a class of ties takes a walk over w * P / m pages in drawn order; drawing for
+    Picking w of m pages of equal score takes a walk over w * P / m pages in this order; drawing for
     all m costs m: the walk pays up to sqrt(w * P) <= sqrt(k * P) pages.
     """
     share = min(1.0, PREFIX_SHARE, 1.1 * math.sqrt(k / pages))

@@ -1,4 +1,5 @@
-"""Promises about the pages of a history: the rules of a crawl, in its replay."""
+"""Promises about the pages of a history (largest ages, smallest intervals), by the promise rules of a
+crawl."""
 
 import json
 from collections import Counter
@@ -19,18 +20,18 @@ DAY_S: Final = 86_400.0
 
 
 class RulesFile(NamedTuple):
-    """Rules of a crawl with a number of cycles a day."""
+    """Promise rules of a crawl, and the cycles a day that turn their times into cycles."""
 
     rules: tuple[PageRule, ...]
     cycles_a_day: float = 1.0
 
     def cycles(self, span: Span) -> int:
-        """Whole cycles that a span takes, at least 1."""
+        """Whole cycles in the time span `span`, at least 1."""
         return span.cycles or max(1, int(span.seconds * self.cycles_a_day / DAY_S + 1e-9))
 
 
 def read_rules_file(path: Path, cycles_a_day: float = 1.0) -> RulesFile:
-    """Rules of a JSON list, as ``GP4C_RULES`` has them. Raises HistoryError."""
+    """Read promise rules from a JSON file with a list, as ``GP4C_RULES`` has them. Raises HistoryError."""
     try:
         rules = read_rules(json.loads(path.read_text("utf-8")))
     except (OSError, ValueError) as error:
@@ -39,20 +40,23 @@ def read_rules_file(path: Path, cycles_a_day: float = 1.0) -> RulesFile:
 
 
 class HistoryPromises(NamedTuple):
-    """Rules of P pages, in cycles."""
+    """What promise rules say of P pages, in cycles."""
 
     max_age: npt.NDArray[np.int64]
-    """``[P]``; 0: nothing is promised."""
+    """``[P]``: cycles within which a page must be visited again; 0: nothing is promised."""
     min_interval: npt.NDArray[np.int64]
-    """``[P]``: at least 1."""
+    """``[P]``: least cycles between two visits of a page, at least 1."""
     never: npt.NDArray[np.bool_]
-    """``[P]``."""
+    """``[P]``: whether a page is never to be visited."""
     pages_of: Counter[int]
-    """Pages by number of their rule."""
+    """Number of the promise rule -> number of pages that it applies to."""
 
     @classmethod
     def of(cls, history: ChangeHistory, file: RulesFile) -> Self:
-        """Rules of the pages by their names. Raises HistoryError where pages have no names."""
+        """Match the promise rules of `file` with the pages' names.
+
+        Raises HistoryError where pages have no names.
+        """
         if history.page_names is None:
             raise HistoryError(
                 f"{history.source} does not tell the names of its pages, which --rules needs: give a history "
@@ -78,9 +82,9 @@ class HistoryPromises(NamedTuple):
     def of_cycle(
         self, cycle: int, last: npt.NDArray[np.int64], budget: int
     ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
-        """Pages that a cycle visits by promises, and pages that it must not visit.
+        """Pages that `cycle` must visit by promises, at most ``budget``, and pages that it must not visit.
 
-        ``last``: ``[P]``: cycles of the last visits.
+        ``last``: cycle of each page's last visit, ``[P]``.
         """
         allowed = ~self.never & (cycle - last >= self.min_interval)
         pages = np.flatnonzero(self.max_age)
@@ -93,7 +97,7 @@ class HistoryPromises(NamedTuple):
 
 
 def describe_rules(file: RulesFile, history: ChangeHistory, budgets: Sequence[int]) -> list[str]:
-    """Lines about rules: visits that promises need, and rules that match nothing."""
+    """Lines for people about promise rules: the visits that promises need, and rules that match no page."""
     promises = HistoryPromises.of(history, file)
     pages = np.flatnonzero(promises.max_age)
     needed = needed_visits(promises.max_age[pages])

@@ -1,4 +1,4 @@
-"""Refresh values: delta-Q_A of every refresh of a replay, for all pairs of versions of all pages.
+"""Refresh values: what a refresh of a page's copy adds to search quality (delta-Q_A, Pandey & Olston 2005).
 
 F_q, idf and mean length are those of cycle 0 (`scrapy_gp4c.search.gains`), so that the value of a refresh
 depends on the page's old and new text alone. The importance of pages is read from a file or stood in for by
@@ -33,7 +33,7 @@ def link_importance(contents: ContentHistory) -> npt.NDArray[np.float64]:
 
 
 class QualityMeasure(NamedTuple):
-    """Parameters of quality, without the texts."""
+    """Parameters of search quality, besides the texts and queries."""
 
     workload: Workload
     scoring: str = "tfidf"
@@ -42,11 +42,12 @@ class QualityMeasure(NamedTuple):
     """Importance of every page, above 0, for ``inlinks``: ``[P]``."""
     pieces: int = PIECES
     cycle: int = 0
-    """Cycle of F_q, idf and mean length."""
+    """Cycle whose pages F_q (queries' scores), idf and mean length are computed from."""
 
 
 def estimator_of(corpus: Corpus, how: QualityMeasure) -> Refit:
-    """Estimator after a refit; ``corpus``: of the workload's terms."""
+    """Estimator of refresh values, fitted to the pages of `how.cycle`; ``corpus``: of the workload's
+    terms."""
     live, rows, mean_length = corpus.of_cycle(how.cycle)
     weight: Floats | float = 1.0
     if how.importance is not None:
@@ -56,7 +57,8 @@ def estimator_of(corpus: Corpus, how: QualityMeasure) -> Refit:
 
 
 def refresh_values(corpus: Corpus, how: QualityMeasure, exact_search: VersionSearch) -> Impact:
-    """Values of all pairs of versions, with the exact quality; ``corpus``: of the workload's terms."""
+    """Refresh values of all pairs of versions of all pages, and a function for exact quality; ``corpus``: of
+    the workload's terms."""
     contents = corpus.contents
     estimator = estimator_of(corpus, how)
     versions = np.diff(contents.first_version)
@@ -111,7 +113,7 @@ def _gains(
 def refitted_values(
     corpus: Corpus, how: QualityMeasure, page: Ints, cycle: Ints, version: Ints, refit_cycles: int
 ) -> Floats:
-    """delta-Q_A of updates refreshed at once, with a refit every ``refit_cycles``: ``[U]``.
+    """delta-Q_A of updates refreshed at once, with the estimator fitted anew every ``refit_cycles``: ``[U]``.
 
     ``page``, ``cycle``, ``version`` (from the page's first) of each update: ``[U]``. An update of cycle c is
     measured by the refit at the end of the last cycle before c that is a multiple of ``refit_cycles``, as in
@@ -134,7 +136,7 @@ def with_refresh_values(
     importance: Path | None = None,
     advance: Callable[[], object] = lambda: None,
 ) -> ChangeHistory:
-    """History of some contents, with refresh values; ``advance``: see `count`.
+    """History of the changes of `contents`, with refresh values; ``advance``: see `count`.
 
     ``importance``: file of `read_importance` for the scoring ``inlinks``; None: `link_importance`.
     """
@@ -149,7 +151,7 @@ def with_refresh_values(
 
 
 def read_importance(path: Path, history: ChangeHistory) -> Floats:
-    """Importance of every page from a file, ``site<TAB>page<TAB>number`` a line: ``[P]``.
+    """Read the importance of every page from a file, ``site<TAB>page<TAB>number`` a line: ``[P]``.
 
     Raises HistoryError for a broken line or a page without a number above 0.
     """

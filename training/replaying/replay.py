@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 Engine = Literal["auto", "grouped", "dense"]
 ENGINES: Final[tuple[Engine, ...]] = get_args(Engine)
 QUICK: Final = 10_000_000
-"""Pages times cycles up to which the engine without compiled loops is as good for a few replays.
+"""Largest pages times cycles for which the dense engine, without compiled loops, is as fast for a few
+replays.
 
 Both give the same numbers, and compiling takes longer than these replays.
 """
@@ -93,7 +94,7 @@ def replay(
     engine: Engine = "auto",
     metrics: Iterable[str] = tuple(METRICS),
 ) -> ReplayResult:
-    """Result of the replay of `score_function` on `history`.
+    """Replay `score_function` on `history`: visit ``budget`` pages in every cycle, and compute metrics.
 
     ``score_function``: anything that `scrapy_gp4c.scoring.functions.load` reads, ``"oracle"`` (ranks by the
     truth: an upper bound of the change rate in every cycle), a name of `baselines.BASELINES`, an Expression
@@ -118,7 +119,7 @@ def run(
     metrics: Iterable[str] = tuple(METRICS),
     policy: str | None = DEFAULTS.policy,
 ) -> ReplayResult:
-    """Result of a replay on a prepared history; parameters and errors as for `replay`.
+    """Replay a score function on a prepared history; parameters and errors as for `replay`.
 
     ``policy``: see `scrapy_gp4c.policies.table.load`; None: that of the function, else ``top_k``, which alone
     has a fast path. Raises PolicyError for a policy that cannot be read or breaks its contract.
@@ -136,9 +137,9 @@ def run_all(
     policy: str | None = DEFAULTS.policy,
     prefix_caches: PrefixCaches | None = None,
 ) -> list[ReplayResult]:
-    """Results of several score functions, each as by `run`; they share equal cycles.
+    """Replay several score functions, each as by `run`; what is equal for several is computed once.
 
-    ``prefix_caches``: dictionary, empty at first, that calls for one training set share.
+    ``prefix_caches``: dictionary to pass to all calls for `prepared`, empty at first; it keeps replays.
     """
     metric_names = tuple(metrics)
     for choice, known, what in (
@@ -163,7 +164,7 @@ def run_all(
         if isinstance(function, ScoreFunction)
         and engine != "dense"
         and PAGE_BY_PAGE.isdisjoint(metric_names)
-        and prepared.site_share >= 1.0  # groups of equal states know no sites
+        and prepared.site_share >= 1.0  # the grouped engine knows no sites
         and prepared.promises is None
         and choosers[number].text == TOP_K.text
         and are_groups(function)
@@ -205,12 +206,14 @@ def run_all(
 
 
 def known_to(history: ChangeHistory | PreparedHistory, function: ScoreFunction) -> ScoreFunction:
-    """This function without terminals of claims and sizes that a history does not have; equal scores."""
+    """Variant of `function` without the terminals of claims and sizes that `history` lacks; the scores are
+    equal."""
     return function.for_pages(has_claims=history.claims is not None, has_sizes=history.size is not None)
 
 
 def can_replay(history: ChangeHistory | PreparedHistory, function: ScoreFunction | Baseline | None) -> bool:
-    """Whether a history has what a function reads; baselines and the oracle (None) read changes alone.
+    """Whether `history` has the data that `function` reads; baselines and the oracle (None) read changes
+    alone.
 
     Directories need names of pages, clusters a file of groups, refresh values contents and a log of queries.
     """
@@ -235,7 +238,7 @@ def metrics_of(history: ChangeHistory) -> tuple[str, ...]:
 
 
 def policy_of(function: ScoreFunction | Baseline | None) -> str:
-    """Text of the policy of a function if no other is given."""
+    """Text of the policy that a score function is replayed under by default: its own, else ``top_k``."""
     policy = function.policy if isinstance(function, ScoreFunction) else None
     return policy or TOP_K.text
 
@@ -243,7 +246,7 @@ def policy_of(function: ScoreFunction | Baseline | None) -> str:
 def load(
     score_function: str | Expression | ScoreFunction | Baseline, clock: Clock | None = None
 ) -> ScoreFunction | Baseline | None:
-    """Score function or baseline by name, on a clock; None: the oracle.
+    """Load a score function or baseline from its name or text, on a clock; None: the oracle.
 
     Raises ScoreError or ExpressionError.
     """

@@ -28,7 +28,7 @@ from training.replaying.kernels import answers
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Occurrences of terms in V versions, sorted by version: E of them."""
+    """Inverted statistics of texts: E occurrences of terms in V versions of pages, sorted by version."""
 
     contents: ContentHistory
     number: dict[str, int]
@@ -60,7 +60,7 @@ class Corpus:
         return live, np.flatnonzero(is_live[self.version]), mean_length
 
     def of(self, workload: Workload) -> "Corpus":
-        """Occurrences of a workload's terms, with the workload's numbers."""
+        """Corpus of the terms of a workload's queries only, numbered as in the workload."""
         mapped = np.full(len(self.number) + 1, -1, np.int32)
         mapped[[self.number.get(term, -1) for term in workload.terms]] = np.arange(len(workload.terms))
         term = mapped[self.term]
@@ -79,7 +79,8 @@ class Corpus:
 
 
 def count(contents: ContentHistory, advance: Callable[[], object] = lambda: None) -> Corpus:
-    """Corpus of the terms of every version; ``advance`` is called after each."""
+    """Make the corpus of all terms in every version of `contents`; ``advance`` is called after each
+    version."""
     number: dict[str, int] = {}
     terms: list[npt.NDArray[np.int32]] = []
     tfs: list[npt.NDArray[np.int32]] = []
@@ -116,7 +117,8 @@ Versions = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class VersionSearch:
-    """Scored versions by query: E entries, in each query by score descending, then by page."""
+    """Answers of a search engine over all versions: E scored entries, by query, then score descending, then
+    page."""
 
     workload: Workload
     page_of_version: Versions
@@ -161,7 +163,7 @@ class VersionSearch:
 
     @cached_property
     def ideal(self) -> Floats:
-        """Usefulness of copies in sync, by cycle: ``[D + 1]`` (eq. 4)."""
+        """Usefulness of searching copies that are all current, by cycle: ``[D + 1]`` (eq. 4)."""
         return self.usefulness(self.live, self.live)
 
     def usefulness(self, copies: Versions, live: Versions) -> Floats:
@@ -199,7 +201,7 @@ class VersionSearch:
         return int(positions[0]) + 1 if len(positions) else 0
 
     def queries_of(self, page: int) -> npt.NDArray[np.int64]:
-        """Queries with the page in any answer."""
+        """Numbers of the queries that have `page` in the answer in any version."""
         first, queries = self._queries_of_page
         return queries[first[page] : first[page + 1]]
 
@@ -241,7 +243,8 @@ def single_scores(
 def search(
     corpus: Corpus, workload: Workload, scoring: str, importance: Floats | None = None, cycle: int = 0
 ) -> VersionSearch:
-    """Score and sort all versions for all queries; ``corpus``: of the workload's terms.
+    """Make a `VersionSearch`: score and sort all versions for all queries; ``corpus``: of the workload's
+    terms.
 
     ``cycle``: cycle of idf and mean length.
     """
@@ -270,7 +273,7 @@ def search(
 
 
 LENGTHS: Final = (1, 2, 3)
-"""Numbers of terms in a query."""
+"""Possible numbers of terms in a drawn query."""
 LENGTH_CHANCES: Final = (0.4, 0.4, 0.2)
 TRIES: Final = 50
 """Draws per query, before drawing ends."""
@@ -306,16 +309,16 @@ def headings(text: str) -> list[str]:
 
 
 class WorkloadPlan(NamedTuple):
-    """Parameters of a drawn workload."""
+    """Parameters of a workload of queries that `draw` draws."""
 
     queries: int = 5_000
     zipf: float = 0.8
-    """Exponent of their frequencies: f ~ rank^-zipf."""
+    """Exponent of the queries' frequencies: f ~ rank^-zipf."""
     seed: int = 1
 
 
 def draw(contents: ContentHistory, plan: WorkloadPlan) -> Workload:
-    """Workload of drawn queries: a page, a cycle, a heading of it, and a run of its tokens without stop
+    """Draw queries: for each a page, a cycle, a heading of its text, and consecutive words of it without stop
     words.
 
     Page and cycle are uniform. Frequencies fall with the rank in a drawn order of the distinct queries.
@@ -336,7 +339,7 @@ def draw(contents: ContentHistory, plan: WorkloadPlan) -> Workload:
 def _distinct(
     contents: ContentHistory, plan: WorkloadPlan, rng: np.random.Generator
 ) -> Iterator[tuple[str, ...]]:
-    """Distinct sets of terms in the order of their draws."""
+    """Yield the terms of drawn queries, without repeats, in the order in which they are drawn."""
 
     @cache
     def candidates(version: int) -> list[list[str]]:
@@ -379,7 +382,7 @@ def knee(values: Floats) -> float:
 
 
 def above_knee(corpus: Corpus, drawn: Workload) -> tuple[Workload, float]:
-    """Queries whose TF-IDF summed over pages is at the `knee` or above, and that knee."""
+    """Workload of the queries whose TF-IDF, summed over pages, is at the `knee` or above; and the knee."""
     relevance = search(corpus, drawn, "tfidf").relevance()
     least = knee(relevance)
     return drawn.take(np.flatnonzero(relevance >= least)), least
