@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Final
 
 program = "python -m training."
-"""Words before a command's name in its help: those of whoever runs it."""
+"""Words before a command's name in its help; `scrapy gp4c` puts its own here."""
 EXTRAS: Final = {
     **dict.fromkeys(("deap", "jinja2", "matplotlib", "numba", "rich", "scipy"), "train"),
     "sklearn": "cluster",
@@ -31,5 +31,5 @@ def _name_extra(kind: type[BaseException], error: BaseException, traceback: Trac
         print(remedy, file=sys.stderr)
 
 
-if sys.argv[0] == "-m":  # so it is while Python looks for the module of a command
+if sys.argv[0] == "-m":  # true while Python looks for the module of a command
     sys.excepthook = _name_extra

@@ -45,11 +45,11 @@ SHOWN: Final[dict[str, str]] = {
     "age": "age (cycles)",
     "delay_cycles": "delay (cycles)",
 }
-"""Figure -> its name for people."""
+"""Name of a figure (number of a row) -> its name for people."""
 FRESHNESS: Final = (0.8, 0.9, 0.95, 0.99)
-"""Levels of freshness whose budget is estimated."""
+"""Levels of freshness for which the budget that reaches them is estimated."""
 PARTS: Final = 10
-"""Parts of a panel, each left out once, for the intervals of its figures."""
+"""Number of parts of a panel's pages, each left out once to estimate intervals (jackknife)."""
 
 
 class Value(NamedTuple):
@@ -63,14 +63,14 @@ class BudgetPoint(NamedTuple):
     """A score function at one budget."""
 
     budget: float
-    """As a share of the pages."""
+    """Visits per cycle, as a share of the pages."""
     visits: int
-    """Per cycle, on all pages that the history speaks for."""
+    """Visits per cycle, on all pages that the history stands for."""
     figures: dict[str, Value]
 
 
 class Curve(NamedTuple):
-    """A score function over the budgets."""
+    """One score function's results over the budgets."""
 
     score: str
     points: list[BudgetPoint]
@@ -84,7 +84,7 @@ class Budgets:
     """Evaluation at each budget, by ascending budget."""
     curves: list[Curve]
     pages: int
-    """Pages that the figures are for."""
+    """Number of pages that the figures are for."""
     is_sample: bool
     """Whether the history is of a panel, a random sample of these pages."""
     cycles_a_day: float
@@ -119,7 +119,7 @@ def _json(value: Value) -> Json:
 
 
 def read_budgets(text: str) -> list[float]:
-    """Budgets of a text such as ``1%,0.02,500``: shares and counts. Raises HistoryError."""
+    """Parse budgets such as ``1%,0.02,500``: shares and counts. Raises HistoryError."""
     amounts: list[float] = []
     for amount in text.split(","):
         number = amount.strip()
@@ -181,7 +181,7 @@ def study(
 
 
 def _figures(one: Evaluation, number: int, pages: int, cycles_a_day: float) -> dict[str, Value]:
-    """The figures of one replay, scaled to so many pages."""
+    """Figures (names of `SHOWN`) of one replay, scaled to ``pages`` pages."""
     result, replayed = one.results[number], one.history.pages
     changed = np.array(result.counts["changed"], np.float64)
     stale = (1.0 - np.array(result.metrics["freshness"].per_cycle)) * replayed
@@ -194,7 +194,7 @@ def _figures(one: Evaluation, number: int, pages: int, cycles_a_day: float) -> d
 
 
 def _without_each_part(history: ChangeHistory) -> list[ChangeHistory]:
-    """Histories that each lack another tenth of the pages, whose order by keys is random."""
+    """Copies of a history that each lack another tenth of the pages, whose order, by keys, is random."""
     if history.pages < 2 * PARTS:
         return []
     fold = np.arange(history.pages) % PARTS
@@ -202,14 +202,15 @@ def _without_each_part(history: ChangeHistory) -> list[ChangeHistory]:
 
 
 def _jackknife(values: Sequence[float]) -> float:
-    """Half width of a 95% interval by leaving out each part once (J. W. Tukey 1958)."""
+    """Half width of a 95% interval, from `values` without one part each (jackknife, J. W. Tukey 1958)."""
     array = np.array(values)
     deviation = float(np.sqrt((len(array) - 1) * array.var()))
     return statistics.t_quantile(len(array) - 1) * deviation
 
 
 def answers(amounts: Budgets) -> list[str]:
-    """Sentences on the first score function: budgets for levels of freshness, changes for more budget."""
+    """Sentences for people on the first score function: budgets for levels of freshness, changes for more
+    budget."""
     curve = amounts.curves[0]
     return [*_freshness(curve), *_more(curve, amounts.cycles_a_day)]
 
@@ -367,7 +368,7 @@ def main(arguments: Sequence[str] | None) -> None:
 
 
 def _read(path: Path) -> tuple[ChangeHistory, int | None]:
-    """The history, and the number of pages that it is a panel of, or None."""
+    """Read a history, and the number of pages that it is a panel (random sample) of, else None."""
     if not path.is_dir():
         return read_history(path), None
     history, report = read_with_report(path)

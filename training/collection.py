@@ -109,13 +109,13 @@ class Imputed(NamedTuple):
     """Effect of lost and imputed outcomes on one history, over several draws of the errors."""
 
     guessed_share: float
-    """Outcomes that are guessed, of all."""
+    """Share of all outcomes that are guessed."""
     right: Mean
     """Share of the guesses that are the truth."""
     changes_guessed: Mean
-    """Changes among the guesses."""
+    """Share of the guesses that are changes."""
     changes_lost: Mean
-    """Changes among what was lost."""
+    """Share of the lost outcomes that were changes."""
     rates: dict[str, tuple[float, Mean]]
     """Score function -> change rate on the truth, and on the imputed histories."""
 
@@ -127,7 +127,8 @@ def imputation_effect(
     crawl: CrawlChoices,
     advance: Callable[[], object] = lambda: None,
 ) -> Imputed:
-    """Lose outcomes at random, impute them by the thesis' rule, and replay the baselines on both histories.
+    """Lose outcomes at random, impute them by the thesis' rule, and replay baselines on true and imputed
+    history.
 
     A visit after an error compares with the copy of before it: a change within the gap counts for that visit,
     as in a crawl. Raises HistoryError as `evaluate`.
@@ -159,7 +160,7 @@ def imputation_effect(
 
 
 def _carried(changed: npt.NDArray[np.bool_], lost: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Changes that visits find: any since the last visit that did not fail, bool ``[D, P]``."""
+    """Whether each visit finds a change since the last visit that did not fail, bool ``[D, P]``."""
     carried = np.zeros_like(changed)
     pending = np.zeros(changed.shape[1], np.bool_)
     for cycle in range(len(changed)):

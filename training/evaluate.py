@@ -68,7 +68,7 @@ def _add_group_options(add: options.Add) -> None:
 
 
 def take_groups(args: Namespace, history: ChangeHistory, first: int) -> None:
-    """Attach clusters and links to a history; ``first``: cycles before it in the file.
+    """Add the clusters and links of ``--groups`` to `history`; ``first``: cycles before it in its file.
 
     Raises HistoryError for groups of other pages, or where there are no contents to cluster.
     """

@@ -51,7 +51,7 @@ LEARNING: Final = (
     "budget", "warmup", "clock", "population", "generations", "jobs", "preset", "operators",
     "protected_division",
 )  # fmt: skip
-"""Options that ``--protocol tan`` refuses."""
+"""Options for learning, which ``--protocol tan`` refuses."""
 LEAST_CLUSTER: Final = 10
 """Least mean size of a cluster, in pages."""
 

@@ -51,7 +51,7 @@ TERMINALS: Final[dict[Target, tuple[str, ...]]] = {
     "new_page_function": (*first_visits.REPLAYED, "near", "near_dir", "w"),
     "score_function": (),
 }
-"""Function -> its terminals besides the chosen ones."""
+"""Function of a growing crawl that is learned -> terminals that it has besides the chosen ones."""
 OTHERS: Final = (
     "promote", "fitness", "cost", "protocol", "division", "importance", "every", "claims",
     "first_sight", "selection", "front", "prefer", "ties", "forget", "checkpoint", "resume",
@@ -139,7 +139,7 @@ def _growth_choices(
 
 
 FORGET: Final = 0.05
-"""Recommended share; the papers forget nothing (docs/learning.md compares)."""
+"""Recommended value of ``--forget``; the papers forget nothing (docs/learning.md compares)."""
 
 
 BEYOND: Final = ", ".join(name for name in EVERY if name not in PAPERS)
@@ -183,7 +183,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--selection", choices=RULES, default=GUARDED, help="which of the best is taken")
     _front(add, choices)
     add = command.add_argument_group("the crawl that is replayed").add_argument
-    # Budget and policy have no default here: with --promote, what is not given is as the crawl has it.
+    # Budget and policy have no default here: with --promote they are the crawl's, unless given.
     budget_help = (
         f"visits per cycle: share (0.05) or count (500) (default: {choices.budget}; with --promote that of "
         "the crawl's newest cycle)"
@@ -227,7 +227,8 @@ def _front(add: options.Add, choices: Choices) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns 0, 1 (all are equal), 2 (bad input), 3 (see --promote), 130 (Ctrl-C)."""
+    """Run the command; return 0, 1 (all candidates are equal), 2 (bad input), 3 (see --promote), 130
+    (Ctrl-C)."""
     parser = _parser()
     args = parser.parse_args(arguments)
     errors = Console(stderr=True)
@@ -259,7 +260,7 @@ def _promote(args: argparse.Namespace, errors: Console) -> int:
         choices = replace(choices, budget=budget_of_crawl(source, choices.budget, console))
     if not hasattr(args, "policy"):
         choices = replace(choices, policy=policy_of_crawl(source, console))
-    choices = replace(choices, named_policies=False)  # the crawl's policy stays, whatever is promoted
+    choices = replace(choices, named_policies=False)  # --promote changes the function, not the crawl's policy
     check_writable(args.promote)
     champion = in_use(args.promote, source)
     history = options.with_evidence(args, read_history(source))

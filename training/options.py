@@ -64,7 +64,8 @@ class HelpWithDefaults(ArgumentDefaultsHelpFormatter):
 
 
 def usage(name: str, required: str = "") -> dict[str, Any]:
-    """Name and usage of the command `name`, for its parser; ``required``: options it cannot do without."""
+    """Arguments ``prog`` and ``usage`` of a command's parser; ``required``: options that it cannot do
+    without."""
     history = "SPIDER|HISTORY" if training.program.startswith("scrapy") else "HISTORY"
     return {"prog": f"{training.program}{name}", "usage": f"%(prog)s [options] {history}{required}"}
 
@@ -142,26 +143,26 @@ SHARED: Final[dict[str, dict[str, Any]]] = {
         "help": f"of irregular visits: draw whole hosts, so many pages at most (default {MAX_PAGES:,})",
     },
 }
-"""Options of several commands; ``--score`` is for a `ScoreParser`."""
+"""Options that several commands share -> their arguments; ``--score`` is for a `ScoreParser`."""
 PROCESS: Final = ("--population", "--generations", "--seeds", "--seed", "--operators", "--protected-division")
-"""Options of genetic programming: its size, its seed, and readings of the papers."""
+"""Names of the options of genetic programming: its size, its seed, and variants of the papers."""
 
 
 def shared(add: Add, *names: str, **changes: Any) -> None:
-    """Add options of `SHARED`; ``changes``: what differs for this command."""
+    """Add the options `names` of `SHARED`; ``changes``: arguments that differ for this command."""
     for name in names:
         flags = ("-o", name) if name == "--output" else (name,)
         add(*flags, **SHARED[name] | changes)
 
 
 def new_pages(add: Add, what: str) -> None:
-    """``--new-pages`` and ``--from-start`` of replays of growth."""
+    """Add the options ``--new-pages`` and ``--from-start`` of replays of growth."""
     add("--new-pages", type=int, metavar="N", help=f"with --growth: cap on first visits per cycle{what}")
     add("--from-start", action="store_true", help="with --growth: begin with pages that need no finder alone")
 
 
 def choices_of(args: Namespace) -> Choices:
-    """Choices of a command line; defaults where the command has no option.
+    """Choices of a parsed command line; defaults where the command has no option.
 
     Raises LearningError or ExpressionError for what cannot be used.
     """
@@ -174,7 +175,10 @@ def choices_of(args: Namespace) -> Choices:
 
 
 def writer_of(output: str) -> Callable[[str, ChangeHistory], None]:
-    """Writer of a history for a file name. Raises HistoryError for an unknown format."""
+    """Function that writes a history in the format of the file name.
+
+    Raises HistoryError for an unknown format.
+    """
     write = next((write for end, write in WRITERS.items() if output.endswith(end)), None)
     if write is None:
         raise HistoryError(f"the output must be named *{', *'.join(WRITERS)}; found {output!r}")
@@ -182,7 +186,7 @@ def writer_of(output: str) -> Callable[[str, ChangeHistory], None]:
 
 
 def search(add: Add) -> None:
-    """Query log and scoring of search quality."""
+    """Add the options for search quality: query log and scoring."""
     add(
         "--query-log", type=Path, metavar="LOG", help="query<TAB>count lines; the history is then of contents"
     )
@@ -194,11 +198,11 @@ def search(add: Add) -> None:
 
 
 WITHOUT: Final = Path("none")
-"""``--first-sight`` of a history whose pages are to rank by their changes alone."""
+"""Value of ``--first-sight`` for no file: pages rank by their changes alone."""
 
 
 def evidence(add: Add) -> None:
-    """Files of what is known of the pages of a history beside their changes."""
+    """Add the options for files of what is known of a history's pages beside their changes."""
     add("--claims", type=Path, metavar="FILE", help=f"claims of sites about the pages: lines {LINE}")
     what = f"ages and sizes of the pages at first sight: lines {FIRST_SIGHT} (default: the file "
     what += f"NAME.first_sight.tsv.gz beside the history, where there is one; {WITHOUT}: neither)"
@@ -206,7 +210,9 @@ def evidence(add: Add) -> None:
 
 
 def with_evidence(args: Namespace, history: ChangeHistory, first_cycle: int = 1) -> ChangeHistory:
-    """A history with the files of `evidence`; ``first_cycle``: number of its first cycle in its file.
+    """Add what the files of the options of `evidence` have to `history`.
+
+    ``first_cycle``: number of its first cycle in its file.
 
     Raises HistoryError as `claims.with_evidence`.
     """

@@ -1,8 +1,9 @@
 """Clusters of pages that are alike (Tan et al. 2007, section 4.3), by repeated bisection.
 
-Pages are clustered by words first, as words would outweigh all other features: a feature of a page is how
-near its cluster is to each of the ten largest. Ours, where the paper leaves it open: 100 clusters at first,
-at most a tenth of the pages; counts as log(1 + x); every feature with mean 0 and variance 1.
+Pages are clustered by words alone first, as thousands of words would outweigh all other features. What counts
+of a page's words is then how near its cluster is to each of the ten largest. Ours, where the paper leaves it
+open: 100 clusters at first, at most a tenth of the pages; counts as log(1 + x); every feature with mean 0 and
+variance 1.
 """
 
 import hashlib
@@ -30,14 +31,14 @@ _IMAGE: Final = re.compile(r"!\[[^\]\n]*\]\(\s*<?[^)\s>]+|\.\. image::")
 
 
 def count_images(text: str) -> int:
-    """Images of a Markdown or reST source."""
+    """Number of images in a Markdown or reST source."""
     return len(_IMAGE.findall(text))
 
 
 FEATURES: Final = ("content", "url", "page", "links")
-"""Features of pages from any source."""
+"""Names of the features that pages of any source have."""
 HISTORY: Final = "history"
-"""Features of pages from a store: visits, changes, rates."""
+"""Name of the feature that only pages of a store have: visits, changes and change rates."""
 CLUSTERS: Final = 100
 """Default number of clusters."""
 FIRST_CLUSTERS: Final = 100
@@ -65,7 +66,7 @@ class PageFeatures(NamedTuple):
 def group_pages(
     contents: ContentHistory, clusters: int = CLUSTERS, features: Sequence[str] = FEATURES, seed: int = 0
 ) -> PageGroups:
-    """Clusters of the pages of a file of contents by their texts of cycle 0: no look-ahead.
+    """Cluster the pages of a file of contents by their texts of cycle 0, without look-ahead.
 
     Raises HistoryError for more clusters than pages, unknown features, or if scikit-learn is missing.
     """
@@ -79,7 +80,7 @@ def group_texts(
     features: Sequence[str] = FEATURES,
     seed: int = 0,
 ) -> PageGroups:
-    """Clusters of the pages of a file of contents by other texts, ``[P]``: those that a crawl has copies of,
+    """Cluster the pages of a file of contents by the given texts, ``[P]``: those that a crawl has copies of,
     say."""
     history = contents.history
     links = links_of(history.site.tolist(), list(history.page_names or ()), texts)
@@ -97,7 +98,8 @@ def counts_of(texts: Sequence[str]) -> Floats:
 def cluster(
     pages: PageFeatures, clusters: int, features: Sequence[str], seed: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Cluster of each page, ``[P]``, and of each cluster all clusters by distance, ``[C, C]``."""
+    """Cluster pages; return each page's cluster, ``[P]``, and for each cluster all by distance, ``[C,
+    C]``."""
     if not 1 <= clusters <= len(pages.urls):
         raise HistoryError(
             f"--clusters: expected from 1 to {len(pages.urls):,}, the number of pages; found {clusters:,}"
@@ -134,7 +136,7 @@ def _features(pages: PageFeatures, features: Sequence[str], seed: int) -> Floats
 
 
 def counted_words(texts: Sequence[str]) -> Any:
-    """Count of each of the most frequent words in each text: sparse ``[P, T]``."""
+    """Count the most frequent words of all texts in each text: sparse ``[P, T]``."""
     return (
         _library()
         .feature_extraction.text.CountVectorizer(max_features=MOST_WORDS, token_pattern=r"\w+")
@@ -164,7 +166,8 @@ def near_largest(terms: Any, seed: int) -> Floats:
 
 
 def bisected(points: Floats, clusters: int, seed: int) -> tuple[npt.NDArray[np.int32], Floats]:
-    """Cluster of each point, ``[P]``, and the centroids, by repeated bisection of the largest inertia.
+    """Bisect the cluster of largest inertia repeatedly; return each point's cluster, ``[P]``, and the
+    centroids.
 
     There are fewer clusters where fewer points differ.
     """
@@ -179,7 +182,7 @@ def bisected(points: Floats, clusters: int, seed: int) -> tuple[npt.NDArray[np.i
 
 
 def nearest(centres: Floats) -> npt.NDArray[np.int32]:
-    """All clusters by the distance of centroids from each cluster, itself first: ``[C, C]``."""
+    """For each cluster, all clusters by the distance of centroids, itself first: ``[C, C]``."""
     square = (centres**2).sum(axis=1)
     distance = square[:, None] + square[None, :] - 2.0 * centres @ centres.T
     np.fill_diagonal(distance, -1.0)
@@ -207,12 +210,12 @@ class RecordedCycles(NamedTuple):
     """Mapping of a history's cycles to the recorded cycles of its file of contents."""
 
     first: int = 0
-    """Cycles of the history before its first one."""
+    """Cycles, of the length of the history's, that the file has before its first one."""
     every: int = 1
     """Recorded cycles in a cycle of the history."""
 
     def texts(self, contents: ContentHistory, cycles: npt.NDArray[np.int64]) -> list[str | None]:
-        """Text of every page in its cycle of ``cycles``, ``[P]``."""
+        """Text of every page in the cycle of the history that ``cycles`` has for it, ``[P]``."""
         recorded = (self.first + cycles) * self.every
         versions = contents.version[recorded, np.arange(len(cycles))]
         return [contents.texts[number] for number in versions.tolist()]
@@ -226,7 +229,8 @@ def regrouping(
     features: Sequence[str] = FEATURES,
     seed: int = 0,
 ) -> Regrouping:
-    """Clusters of the copies of a replay, made after every so many cycles; parameters as `group_pages`."""
+    """Make a `Regrouping` that clusters the copies of a replay after every so many cycles; see
+    `group_pages`."""
 
     def group(copies: npt.NDArray[np.int64]) -> PageGroups:
         return group_texts(contents, cycles.texts(contents, copies), clusters, features, seed)
@@ -238,17 +242,17 @@ STATE: Final = ("n", "X", "E", "T")
 
 
 class StoredCopies(NamedTuple):
-    """Pages of a store, and descriptions of their copies."""
+    """Pages of a store, and the stored descriptions (word sketches and links) of their copies."""
 
     source: str
     urls: PackedNames
-    """``[known]``."""
+    """``[known]``: URLs of all known pages."""
     keys: npt.NDArray[np.uint64]
-    """Keys of the pages: ``[known]``."""
+    """``[known]``: keys of all known pages."""
     pages: npt.NDArray[np.intp]
-    """Pages with a description, ascending: ``[P]``."""
+    """``[P]``: numbers of the pages that have a description, ascending."""
     packed: list[bytes]
-    """Descriptions, packed by `scrapy_gp4c.words.descriptions`: ``[P]``."""
+    """``[P]``: their descriptions, packed by `scrapy_gp4c.words.descriptions`."""
     state: dict[str, npt.NDArray[Any]]
     """Columns `STATE`, each ``[P]``."""
 
@@ -258,7 +262,8 @@ class StoredCopies(NamedTuple):
 
 
 def read_copies(path: Path) -> StoredCopies:
-    """Descriptions in a store, beside a crawl too; HistoryError for no store or a damaged one."""
+    """Read the descriptions in a store, also while a crawl runs; HistoryError for no store or a damaged
+    one."""
     from scrapy_gp4c.store.opening import open_store  # needs lmdb; only a store does
 
     try:
@@ -286,13 +291,13 @@ def read_copies(path: Path) -> StoredCopies:
 
 
 LEAST_PAGES: Final = 2
-"""Least number of pages with a word: a word of one page relates it to no other."""
+"""Least number of pages that have a word, for it to count: a word of one page relates it to no other."""
 
 
 def group_copies(
     copies: StoredCopies, clusters: int = CLUSTERS, features: Sequence[str] = FEATURES, seed: int = 0
 ) -> PageGroups:
-    """Clusters of the pages of a store; pages without a description are in none.
+    """Cluster the pages of a store; pages without a description are in no cluster.
 
     Raises HistoryError where no page has one, and as `group_pages`.
     """
@@ -323,7 +328,7 @@ def group_copies(
 
 
 def sketched_words(described: Sequence[Description]) -> Any:
-    """Count of each of the most frequent words of sketches in each page: sparse ``[P, T]``."""
+    """Count the most frequent words of all pages' sketches in each page: sparse ``[P, T]``."""
     from scipy.sparse import csr_matrix
 
     size = np.array([len(one.terms) for one in described])
@@ -349,7 +354,7 @@ def _past(state: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
 
 
 def links_between(copies: StoredCopies, described: Sequence[Description]) -> Links:
-    """Links between known pages of a store, each once, none from a page to itself."""
+    """Find links between known pages of a store, each once, none from a page to itself."""
     hashes = np.fromiter(map(link_hash, copies.urls), np.uint64, copies.known)
     order = np.argsort(hashes, kind="stable")
     size = np.array([len(one.links) for one in described], np.intp)
@@ -367,7 +372,7 @@ COMMAND: Final = "python -m training.cluster CONTENTS|STORE -o groups.npz"
 
 
 def identity_of(history: ChangeHistory) -> str:
-    """Digest of sites and names of a history's pages, in their order."""
+    """Digest of the sites and names of a history's pages, in order: equal for histories of the same pages."""
     digest = hashlib.sha256()
     sites = history.site_labels
     for site, page in zip(history.site.tolist(), history.page_names or [""] * history.pages, strict=True):
@@ -385,7 +390,10 @@ def write_groups(path: Path, groups: PageGroups) -> None:
 
 
 def read_groups(path: Path, history: ChangeHistory) -> PageGroups:
-    """Groups of the pages of a history. Raises HistoryError for another file, or groups of other pages."""
+    """Read the groups of a history's pages from a file of `write_groups`.
+
+    Raises HistoryError for another file, or groups of other pages.
+    """
     try:
         with np.load(path, allow_pickle=False) as arrays:
             if str(arrays["format"]) != FORMAT:
@@ -410,7 +418,7 @@ def read_groups(path: Path, history: ChangeHistory) -> PageGroups:
 def _of_keys(
     groups: PageGroups, keys: npt.NDArray[np.uint64], known_keys: npt.NDArray[np.uint64]
 ) -> PageGroups:
-    """Groups of pages by their keys; raises ValueError where no page is known."""
+    """Groups of the pages that have the given keys; raises ValueError if the file knows none of them."""
     order = np.argsort(keys)
     nearest = order[np.minimum(np.searchsorted(keys[order], known_keys), len(keys) - 1)]
     is_known = keys[nearest] == known_keys

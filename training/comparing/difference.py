@@ -26,12 +26,12 @@ CLASSES: Final[dict[str, tuple[int, ...]]] = {
     "X": (0, 1, 2, 3, 5, 9),
     "t": (1, 2, 3, 5, 9, 17),
 }
-"""Page state -> first value of each class; the last class is open."""
+"""Terminal of a page's state -> lowest value of each class of values; the last class has no upper end."""
 MOST_SITES: Final = 8
 
 
 class ReplayVisits(NamedTuple):
-    """All visits of a replay, V in the order of time, each array ``[V]``."""
+    """All V visits of a replay in the order of time, with the page's state at each; arrays are ``[V]``."""
 
     cycle: Ints
     page: Ints
@@ -42,19 +42,19 @@ class ReplayVisits(NamedTuple):
 
 
 class VisitGroup(NamedTuple):
-    """Visits of two score functions to one kind of pages."""
+    """Visits of two score functions to one class of pages, such as n from 3 to 4, or one site."""
 
     name: str
     share: float
-    """Share of the visits of the first function."""
+    """Share of the first function's visits that go to this class."""
     other_share: float
     rate: float
-    """nan without visits."""
+    """Changes per visit of the first function in this class; nan without visits."""
     other_rate: float
 
 
 class Difference(NamedTuple):
-    """Visits of one score function beside those of another, on one or several test sets."""
+    """Comparison of the visits of two score functions, on one or several test sets."""
 
     common: float
     """Share of a cycle's visits that both make, mean over cycles and test sets."""
@@ -62,7 +62,7 @@ class Difference(NamedTuple):
     """Change rate of the visits that only the first makes in that cycle."""
     other_alone_rate: float
     by: dict[str, list[VisitGroup]]
-    """Page state (``n``, ``X``, ``t``) -> its classes."""
+    """Terminal of a page's state (``n``, ``X``, ``t``) -> visits in each of its classes."""
     by_site: list[VisitGroup]
     """The sites that differ most in their share of the visits."""
     X_t: npt.NDArray[np.float64]
@@ -70,7 +70,7 @@ class Difference(NamedTuple):
 
 
 def visits_of(history: ChangeHistory, text: str, crawl: CrawlChoices) -> ReplayVisits:
-    """All visits of a replay of an expression or a named function.
+    """Replay an expression or a named function, and return all its visits.
 
     Raises HistoryError as `replay`, ExpressionError for another text, ScoreError for a dotted path.
     """
@@ -97,7 +97,7 @@ def differ(
     others: Sequence[str],
     crawl: CrawlChoices,
 ) -> Difference:
-    """Comparison of two score functions over several test sets; both may be others for each set."""
+    """Compare two score functions over several test sets; each may be a different one on each set."""
     common, ones, twos, one_alone, other_alone = [], [], [], [], []
     site_counts: dict[str, list[int]] = {}
     for history, text, other in zip(histories, texts, others, strict=True):
@@ -130,7 +130,7 @@ def differ(
 
 
 def class_names(name: str) -> list[str]:
-    """Names of the classes of a state: ``0``, ``1``, ``2``, ``3–4``, ..., ``9+``."""
+    """Names of the classes in `CLASSES` of a terminal: ``0``, ``1``, ``2``, ``3–4``, ..., ``9+``."""
     bounds = CLASSES[name]
     texts = [f"{low}" if high - low == 1 else f"{low}–{high - 1}" for low, high in itertools.pairwise(bounds)]
     return [*texts, f"{bounds[-1]}+"]

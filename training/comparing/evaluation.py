@@ -29,7 +29,7 @@ from training.replaying.replay import QUICK, Engine, can_replay, known_to, load,
 
 DEFAULT_SCORES: Final = (*PURPOSES, *BASELINES, ORACLE)
 EVERY: Final = "all"
-"""Name of all policies that a history has groups for."""
+"""Word for all policies that a history has groups of pages for, in place of a policy's name."""
 UNDER: Final = " under "
 
 
@@ -38,9 +38,9 @@ class Contender(NamedTuple):
 
     text: str
     function: ScoreFunction | Baseline | None
-    """None: the oracle, or a policy that needs no score function."""
+    """Score function or baseline; None: the oracle, or a policy that needs no score function."""
     policy: str | None
-    """None for the oracle and baselines."""
+    """Text of the policy; None for the oracle and baselines."""
 
 
 class Contest(NamedTuple):
@@ -48,10 +48,10 @@ class Contest(NamedTuple):
 
     scores: Sequence[str]
     policies: Sequence[str] = ()
-    """Empty: every score function goes with the crawl's policy, or its own."""
+    """Texts of policies; empty: every score function is replayed under its own, or the crawl's policy."""
 
     def contenders(self, crawl: CrawlChoices = DEFAULTS) -> list[Contender]:
-        """Every score function under every policy that chooses by one, and the other policies on their own.
+        """Combine every score function with every policy that uses one; other policies stand alone.
 
         Raises ScoreError, ExpressionError or PolicyError for what cannot be read.
         """
@@ -78,7 +78,7 @@ def contest(
     policies: Sequence[str],
     in_use: str | None = None,
 ) -> Contest:
-    """Score functions and policies of a command line; ``named``: those of ``--all``.
+    """Make the `Contest` of a command line; ``named``: with all that has a name, as by ``--all``.
 
     By default those of `DEFAULT_SCORES` that the history can replay, unless all policies need no score
     function. ``in_use``: the function in use, the first of all.
@@ -98,7 +98,7 @@ def _known(history: ChangeHistory) -> list[str]:
 
 
 RANDOM: Final = "random"
-"""Score function of a policy that needs none."""
+"""Name in place of the score function, for a policy that needs none."""
 COUNTS: Final = ("visited", "changed", "pending")
 
 
@@ -133,30 +133,30 @@ class ReplaySettings(NamedTuple):
     warmup: int
     ties: Ties
     clock: Clock | None
-    """None: the clock of each score file, else ``visits``."""
+    """Clock of the terminals; None: that of each score file, else ``visits``."""
     seed: int
     policy: str
     """The crawl's policy; named functions may bring another."""
 
 
 class Result(NamedTuple):
-    """Replay of one score function."""
+    """Result of the replay of one score function or policy."""
 
     score: str
     formula: str
     clock: Clock | None
-    """None for the oracle, baselines of others and policies without a score function."""
+    """Clock of the terminals; None for the oracle, baselines and policies without a score function."""
     policy: str | None
-    """None for the oracle and baselines of others."""
+    """Text of the policy; None for the oracle and baselines."""
     metrics: dict[str, Summary]
-    """Values by the names of `training.replaying.metrics.KNOWN`."""
+    """Name of a metric of `training.replaying.metrics.KNOWN` -> its mean."""
     counts: dict[str, list[int]]
     """One of `COUNTS` -> number in every scored cycle."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Several score functions on one history."""
+    """Results of several score functions and policies on one history."""
 
     history: ReplayedHistory
     settings: ReplaySettings
@@ -164,7 +164,7 @@ class Evaluation:
     results: list[Result]
 
     def to_json(self) -> Json:
-        """JSON document of docs/lab/histories.md."""
+        """The evaluation as the JSON document that docs/lab/histories.md describes."""
         return {
             "history": self.history._asdict(),
             "settings": self.settings._asdict(),
@@ -202,7 +202,7 @@ def evaluate(
     first_cycle: int = 1,
     advance: Callable[[], object] = lambda: None,
 ) -> Evaluation:
-    """Evaluation of every score function, and of every policy that needs none, on a history.
+    """Replay every score function, and every policy that needs none, on a history, and sum up the metrics.
 
     ``policies``: see `Contest`; ``weighted``: the metrics of `training.replaying.metrics.WEIGHTED` too;
     ``by_time``: those of `COSTED`; ``first_cycle``: number of the history's first cycle in its file;
@@ -248,7 +248,8 @@ def evaluate(
 
 
 def costs(ruled: Evaluation, free: Evaluation) -> list[str]:
-    """Lines on the cost of rules: change rates with them and without, by score function."""
+    """Lines for people on what promise rules cost: each score function's change rate with rules and
+    without."""
     lines = []
     for one, other in zip(ruled.results, free.results, strict=False):
         with_rules, without = (result.metrics["change_rate"].mean for result in (one, other))
@@ -260,7 +261,7 @@ def costs(ruled: Evaluation, free: Evaluation) -> list[str]:
 
 
 def cycles_of(text: str, cycles: int) -> slice:
-    """Positions of the cycles of a text ``A:B``, counted from 1, both included.
+    """Parse a range of cycles ``A:B``, counted from 1, both included, to a slice of positions from 0.
 
     Raises HistoryError unless 1 <= A <= B <= cycles.
     """

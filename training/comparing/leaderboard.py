@@ -1,4 +1,4 @@
-"""Leaderboard of named functions and baselines of others on one history, with their front.
+"""Leaderboard of named functions and baselines on one history, with their Pareto front in two metrics.
 
 Replays with several seeds differ in the draws of ties. With one seed intervals are over the scored cycles;
 with several, over the seeds.
@@ -28,9 +28,9 @@ from training.replaying.prepared import DEFAULTS, CrawlChoices
 from training.replaying.replay import can_replay
 
 FRONT: Final = ("change_rate", "freshness")
-"""Metrics of the front: no other row is at least as good in both and better in one."""
+"""Metrics of the Pareto front: no other row is at least as good in both and better in one."""
 STAND_IN: Final = "t*X"
-"""Reference where the default score function cannot be replayed."""
+"""Name of the reference row where the history cannot replay the default score function."""
 
 
 class MetricStanding(NamedTuple):
@@ -38,7 +38,7 @@ class MetricStanding(NamedTuple):
 
     mean: Mean
     ahead: Mean | None
-    """Difference to the reference, paired; None for the reference itself."""
+    """Mean paired difference to the reference row; None for the reference itself."""
     per_seed: list[float]
     per_cycle: list[float]
 
@@ -72,13 +72,13 @@ class Leaderboard:
     """Rows of a leaderboard, in the order given."""
 
     evaluations: list[Evaluation]
-    """By seed."""
+    """The evaluation with each seed."""
     reference: str
     """Name of the row that the others are compared with."""
     rows: list[LeaderboardRow]
 
     def to_json(self) -> Json:
-        """JSON document of the first seed's `Evaluation`, with the standings."""
+        """JSON document of the first seed's `Evaluation`, with each row's `MetricStanding`."""
         document = self.evaluations[0].to_json()
         document["settings"]["seeds"] = [one.settings.seed for one in self.evaluations]
         document["reference"] = self.reference
@@ -94,7 +94,8 @@ def _number(value: float) -> float | None:
 
 
 def names(history: ChangeHistory) -> list[str]:
-    """Names that a history can replay: of a crawl, other named functions, baselines of others, the oracle."""
+    """Names of all that a history can replay: score functions for crawls, other named ones, baselines,
+    oracle."""
     known = [name for name in (*PURPOSES, *NAMED) if can_replay(history, load(name))]
     return [*dict.fromkeys(known), *BASELINES, ORACLE]
 
@@ -109,7 +110,7 @@ def leaderboard(
     first_cycle: int = 1,
     advance: Callable[[], object] = lambda: None,
 ) -> Leaderboard:
-    """Leaderboard of score functions and policies by their replays with several seeds.
+    """Replay score functions and policies with several seeds, and rank them.
 
     The seeds are ``crawl.seed``, ``crawl.seed + 1``, and so on. The reference row is the default function,
     or `STAND_IN` where the history cannot replay that one. Raises what `evaluate` raises.
@@ -134,7 +135,7 @@ def leaderboard(
 
 
 def rank(evaluations: list[Evaluation], against: str) -> Leaderboard:
-    """Leaderboard of evaluations with different seeds; ``against``: name of the reference."""
+    """Make the leaderboard of evaluations with different seeds; ``against``: name of the reference row."""
     results = [one.results for one in evaluations]
     reference = next(number for number, one in enumerate(results[0]) if one.score == against)
     values = {

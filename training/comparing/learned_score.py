@@ -21,7 +21,7 @@ from training.replaying.replay import run
 
 
 class LearnedScore(NamedTuple):
-    """Record of a score file of `training.learn`."""
+    """What a score file of `training.learn` records: function, choices, metrics and history."""
 
     name: str
     text: str
@@ -33,7 +33,7 @@ class LearnedScore(NamedTuple):
     versions: dict[str, str]
     history: "RecordedHistory"
     values: dict[str, dict[str, float]]
-    """Part (training, validation, test) -> metric -> mean over its scored cycles."""
+    """Split (training, validation, test) -> metric -> mean over its scored cycles."""
     parameters: Json
 
     def choices(self) -> Choices:
@@ -46,13 +46,13 @@ class ScoreTrials(NamedTuple):
 
     trials: Trials
     tried: list[str]
-    """Functions tried with smaller budgets too."""
+    """Names of the functions that were replayed with smaller budgets too."""
     visits_per_cycle: int
     difference: Difference
 
 
 def read_learned(path: Path) -> LearnedScore:
-    """Record of a score file. Raises ScoreError for one that cannot be used or was not learned."""
+    """Read a score file. Raises ScoreError for one that cannot be used or was not learned."""
     functions.load(str(path))
     content: Json = json.loads(path.read_text(encoding="utf-8"))
     missing = {"history", "test", "parameters", "fitness"} - set(content)
@@ -83,7 +83,7 @@ def read_learned(path: Path) -> LearnedScore:
 
 
 def try_again(path: Path, learned: LearnedScore, history: ChangeHistory, metric: str) -> ScoreTrials:
-    """Trials of the file's function beside the others; the best baseline is the best by `metric`.
+    """Replay the file's function, the baselines and the oracle; the best baseline is the best by `metric`.
 
     Raises ScoreError where no test set of `history` gives the value that the file at `path` records.
     """
@@ -104,7 +104,7 @@ def try_again(path: Path, learned: LearnedScore, history: ChangeHistory, metric:
 def _test_set(
     path: Path, learned: LearnedScore, tests: Sequence[ChangeHistory], crawl: CrawlChoices
 ) -> ChangeHistory:
-    """Test set of the fold: the one that gives the recorded value."""
+    """The one of `tests` on which the function's change rate is the recorded one."""
     recorded = learned.values["test"]["change_rate"]
     for test in tests:
         prepared = prepare_for(test, crawl)
@@ -132,12 +132,12 @@ class RecordedHistory(NamedTuple):
 
 
 def plain(content: Any) -> Any:
-    """Content as a JSON file gives it back."""
+    """`content` as it would be read from a JSON file, with lists in place of tuples."""
     return json.loads(json.dumps(content))
 
 
 def recorded_choices(recorded: Json) -> Choices:
-    """Choices from the record of results or a score file, parameters in the same mapping.
+    """Choices from the mapping that results or a score file record, which has `Parameters` among them.
 
     Raises LearningError or ExpressionError for what cannot be used.
     """
@@ -156,9 +156,9 @@ def recorded_choices(recorded: Json) -> Choices:
 
 
 def find_history(recorded: RecordedHistory, given_path: Path | None) -> tuple[ChangeHistory | None, str]:
-    """Recorded history, or None and the reason why it cannot be used.
+    """Read the recorded history; else return None and the reason why it cannot be used.
 
-    Raises HistoryError where a given file is another history; one that is only recorded may be gone.
+    Raises HistoryError if `given_path` has another history; a file that is only recorded may be gone.
     """
     path = given_path or Path(recorded.source)
     if given_path is None and not path.exists():

@@ -41,14 +41,14 @@ from training.replaying.replay import run
 LEVEL: Final = 0.025
 """Significance level of a gain."""
 REPLAYS: Final = 5
-"""Replays with different draws of ties, whose mean is compared."""
+"""Number of replays, with different random orders of equal scores, whose mean is compared."""
 BLOCK_CYCLES: Final = 2
 BLOCKS_FROM_CYCLES: Final = 16
 LEAST_CYCLES: Final = 6
 GUARD_MARGIN: Final = 0.01
-"""Tolerated loss: with enough cycles any difference becomes significant."""
+"""Loss of freshness that is tolerated: with enough cycles any difference becomes significant."""
 GUARD_LEVEL: Final = 0.05
-"""Level of the upper bound of a loss, which must be below the margin."""
+"""Significance level of the upper bound of a loss, which must be below `GUARD_MARGIN`."""
 
 _ONE_OF: Final = {"sites": "site", "directories": "directory"}
 
@@ -124,7 +124,8 @@ def values_on(
     fitness: Fitness,
     policy: str = TOP_K.text,
 ) -> Floats:
-    """Fitness and freshness per scored cycle, the mean of several replays: float64 ``[2, scored cycles]``."""
+    """Fitness and freshness per scored cycle, the mean of `REPLAYS` replays: float64 ``[2, scored
+    cycles]``."""
     names = tuple(dict.fromkeys((*fitness.metrics, GUARD)))
     results = [run(one, function, metrics=names, policy=policy) for one in prepared]
     rows = [np.array([fitness.values(result), getattr(result, GUARD)]) for result in results]
@@ -138,7 +139,7 @@ def decide(
     choices: Choices,
     cycles: int,
 ) -> Decision:
-    """Comparison of two score functions on the newest `cycles` of a history that neither was learned on.
+    """Compare two score functions on the newest `cycles` of a history that neither was learned on.
 
     Both are replayed from the beginning: each is judged on the state that it brought about itself. Raises
     HistoryError for too few cycles.
@@ -183,12 +184,12 @@ def decide(
 
 
 class Verdict(NamedTuple):
-    """Judgement of the challenger by one objective."""
+    """Statistical judgement of the challenger by one objective."""
 
     name: str
     differs: bool
     gain: float
-    """Probability of a gain as large or larger by chance."""
+    """P value of the gain: probability of one as large or larger by chance."""
     loss: float
     """Probability of a loss as small or smaller by chance, if it is `GUARD_MARGIN` in truth."""
     better: bool
@@ -197,14 +198,16 @@ class Verdict(NamedTuple):
 
     @classmethod
     def of(cls, name: str, differences: Floats, chances: int) -> Self:
-        """``chances``: objectives in which a gain counts; they share the level (Bonferroni)."""
+        """Test paired ``differences``; ``chances``: number of objectives tested, which share the level
+        (Bonferroni)."""
         gain, loss = chance(differences), chance(differences + GUARD_MARGIN)
         better = bool(differences.mean() > 0 and gain <= LEVEL / chances)
         return cls(name, bool(differences.any()), gain, loss, better, loss > GUARD_LEVEL)
 
 
 def on_one(goal: Verdict, guard: Verdict) -> tuple[bool, str]:
-    """Decision and reason by one objective: better in the fitness, freshness surely not worse."""
+    """Whether to promote, and why, by one objective: better in the fitness, freshness significantly not
+    worse."""
     if not goal.better:
         return False, f"its {goal.name} is not significantly better (p above {LEVEL:g})"
     if guard.worse:
@@ -216,7 +219,7 @@ def on_one(goal: Verdict, guard: Verdict) -> tuple[bool, str]:
 
 
 def on_two(one: Verdict, other: Verdict) -> tuple[bool, str]:
-    """Decision and reason by two objectives: better in one, not worse in the other."""
+    """Whether to promote, and why, by two objectives: better in one, not worse in the other."""
     better = [goal for goal in (one, other) if goal.better]
     worse = [goal for goal in (one, other) if goal.worse]
     if not better:
@@ -235,13 +238,14 @@ PROMOTED: Final = 0
 KEPT: Final = 3
 """Exit code of a function that was not promoted."""
 PAGE_ENDS: Final = (3, 4)
-"""Ends of training and validation among eight equal parts of the pages; the others are judged."""
+"""Eighths of the pages at which training ends, and validation; the others are held out for the judgement."""
 PAGE_SHARES: Final = (3 / 8, 1 / 8, 4 / 8)
 """Shares of training, validation and held-out pages by `PAGE_ENDS`."""
 
 
 def divide(history: ChangeHistory, seed: int, by: str = "pages") -> tuple[HistorySplit, int]:
-    """The split for learning and judging (its test part), and the number of cycles to judge.
+    """Split a history for learning and for judging (its test part); also return the number of cycles to
+    judge.
 
     Half of the pages and half of the cycles each: learning sees the older cycles of its pages, three
     quarters of them for training and one for validation; the others are judged over their newer cycles.
@@ -276,9 +280,10 @@ def divide(history: ChangeHistory, seed: int, by: str = "pages") -> tuple[Histor
 
 
 def divide_by_units(history: ChangeHistory, choices: Choices) -> tuple[HistorySplit, int, Division]:
-    """Split by the first division of `Choices.units` that gives each part half of its share of the pages.
+    """`divide` by the first of `Choices.units` by which each part has at least half of its share of the
+    pages.
 
-    Where a few sites have nearly all pages, whole sites left eight pages to judge on.
+    Where a few sites have nearly all pages, whole sites may leave a handful of pages to judge on.
     """
     *others, last = choices.units(history)
     least_pages = [history.pages * share / 2 for share in PAGE_SHARES]
@@ -307,9 +312,9 @@ def _keys(history: ChangeHistory, by: str) -> npt.NDArray[np.uint64]:
 def not_worse(
     texts: Sequence[str], split: PreparedSplit, champion: ScoreFunction, choices: Choices
 ) -> set[str]:
-    """Expressions that lose no freshness to `champion` in training nor validation; see `GUARD_MARGIN`.
+    """Those of `texts` that lose no freshness to `champion` in training nor validation; see `GUARD_MARGIN`.
 
-    Where a front is learned and ``freshness`` preferred, they lose no fitness.
+    Where a front is learned and ``freshness`` preferred, those that lose no fitness.
     """
     fitness = load_fitness(choices.fitness)
     row = 0 if choices.front and choices.prefer == GUARD else 1
@@ -327,7 +332,7 @@ def _loaded(text: str, choices: Choices) -> ScoreFunction:
 
 
 def in_use(path: Path, store: Path) -> ScoreFunction:
-    """Function in use: the score file at `path`, else that of the store's newest cycle.
+    """Load the score function in use: the file at `path`, else the function of the store's newest cycle.
 
     Raises ScoreError for a file or formula that cannot be used, HistoryError where neither exists.
     """

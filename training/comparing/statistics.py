@@ -27,10 +27,10 @@ class Mean(NamedTuple):
 
 
 class Duel(NamedTuple):
-    """One score function against another, cycle by cycle (journal Table 3)."""
+    """Victories, losses and ties of one score function against another over the cycles (journal Table 3)."""
 
     victories: int
-    """Cycles in which it is significantly better."""
+    """Number of cycles in which it is significantly better."""
     losses: int
     ties: int
     gain: float
@@ -109,12 +109,15 @@ def duel(one: Floats, other: Floats) -> Duel:
 
 
 def paired(one: Floats, other: Floats) -> Floats:
-    """Differences by fold where there are several (cycles of a fold are not independent), else by cycle."""
+    """Differences of each fold's means; with a single fold, of each cycle.
+
+    Cycles of a fold are not independent.
+    """
     return np.asarray((one - other).mean(axis=1) if len(one) > 1 else (one - other)[0])
 
 
 def overall(one: Floats, other: Floats) -> tuple[Mean, float]:
-    """Difference of the means with its interval, and the p value of a paired t test."""
+    """Mean difference of `one` and `other` with its interval, and the p value of a paired t test."""
     pairs = paired(one, other)
     if len(pairs) < 2 or np.ptp(pairs) == 0.0:
         return mean(pairs), 1.0 if not pairs.any() else 0.0
@@ -134,10 +137,10 @@ def correlation(changed_pages: npt.ArrayLike, values: npt.ArrayLike) -> float:
 
 
 class RankCorrelation(NamedTuple):
-    """Spearman's correlation of a selection, beside that of permutations of the same values."""
+    """Spearman's correlation of selected pairs of values, with a permutation test."""
 
     spearman: float
-    """nan for fewer than three selected values."""
+    """Spearman's rank correlation; nan for fewer than three selected values."""
     selected: int
     null_mean: float
     """Mean over the permutations: not 0 where the selection depends on the values."""

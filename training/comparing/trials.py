@@ -25,23 +25,23 @@ Functions = Mapping[str, Sequence[str]]
 """Name -> score function of each fold."""
 
 SMALLER: Final = (0.2, 0.4, 0.6, 0.8)
-"""Parts of the budget that functions are tried with (journal Figure 5: 1% to 5%)."""
+"""Factors of the budget for replays with smaller ones (journal Figure 5: 1% to 5% of the pages)."""
 
 
 class Trials(NamedTuple):
     """Metrics of score functions on the same test sets."""
 
     series: dict[str, Series]
-    """By function name."""
+    """Name of a score function -> its metrics."""
     first_cycle: int
     budget: float
-    """Share of a test set's pages."""
+    """Visits per cycle, as a share of a test set's pages."""
     smaller_budgets: dict[str, dict[str, Series]]
     """Share of the pages, as text -> the series of some of the functions."""
 
 
 def held_out(history: ChangeHistory, choices: Choices) -> list[ChangeHistory]:
-    """Test set of every fold. Raises HistoryError as `Choices.split`."""
+    """Test set of every fold by the protocol of `choices`. Raises HistoryError as `Choices.split`."""
     return [split.test for split in choices.split(history)]
 
 
@@ -51,7 +51,7 @@ def try_out(
     at_smaller_budgets: Collection[str],
     crawl: CrawlChoices,
 ) -> Trials:
-    """Trials of every function on the test set of every fold; some at smaller budgets too.
+    """Replay every function on the test set of every fold; those ``at_smaller_budgets`` with these too.
 
     Budgets are shares of a test set's pages; less than a page is left out. Raises HistoryError, ScoreError or
     ExpressionError as `training.replaying.replay.replay`.
@@ -84,7 +84,7 @@ def _series(tests: Sequence[ChangeHistory], functions: Functions, crawl: CrawlCh
 BASELINES: Final = tuple(named.BASELINES)
 
 COMPETITIVE: Final = ("nad", "sad", "aad", "gad", "cg", "t*X")
-"""Baselines of Table 3: the papers leave out random and age, which lose every cycle."""
+"""Baselines in Table 3 of the journal: it leaves out random and age, which lose every cycle."""
 
 SHOWN: Final = (*TRIO, "harmonic_staleness")
 
@@ -100,11 +100,11 @@ def best_baseline(trials: Trials, metric: str) -> str:
 
 
 class PolicyTrial(NamedTuple):
-    """Replays of one policy."""
+    """Results of one policy over several seeds."""
 
     policy: str
     score: str
-    """`RANDOM` for a policy without a score function."""
+    """Score function that the policy ranks by; `RANDOM` for a policy without one."""
     per_cycle: dict[str, Floats]
     """Metric of `training.replaying.metrics.METRICS` -> mean over the seeds, ``[scored cycles]``."""
 
@@ -112,7 +112,7 @@ class PolicyTrial(NamedTuple):
         return statistics.mean(self.per_cycle[metric])
 
     def ahead(self, other: "PolicyTrial", metric: str) -> Mean:
-        """Lead over another policy, paired by cycle."""
+        """Mean of this policy's lead over `other` in a metric, paired by cycle."""
         return statistics.mean(self.per_cycle[metric] - other.per_cycle[metric])
 
 
@@ -124,7 +124,7 @@ def try_policy(
     metrics: Collection[str] = TRIO,
     score: str = RANDOM,
 ) -> PolicyTrial:
-    """Replays of a policy (or `ORACLE`) with seeds ``crawl.seed``, ``crawl.seed + 1``, ...
+    """Replay a policy (or `ORACLE`) with ``seeds`` seeds: ``crawl.seed``, ``crawl.seed + 1``, ...
 
     ``metrics``: of `training.replaying.metrics.METRICS`; ``score``: score function of the ranking. Raises
     HistoryError, ScoreError, ExpressionError or PolicyError as `training.replaying.replay.run`.
@@ -141,6 +141,6 @@ def try_policy(
 
 
 def written(value: Mean, digits: int = 3, sign: str = "") -> str:
-    """Mean as text: 0.354 ± 0.004."""
+    """Text of a mean with its interval: 0.354 ± 0.004."""
     text = f"{value.mean:{sign}.{digits}f}"
     return text if math.isnan(value.half_width) else f"{text} ± {value.half_width:.{digits}f}"

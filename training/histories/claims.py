@@ -1,4 +1,4 @@
-"""Claims of sites about the pages of a history."""
+"""Claims of sites about their pages (that one changed, or when), for the pages of a history."""
 
 import gzip
 import math
@@ -22,12 +22,13 @@ FIRST_SIGHT: Final = "site<TAB>page<TAB>age[<TAB>bytes]"
 
 
 def read_claims(path: Path, history: ChangeHistory, first_cycle: int = 1) -> npt.NDArray[Any]:
-    """Claims about the pages of a history, from a file of lines `LINE`, plain or gzip: dtype `DATED_CLAIM`.
+    """Read claims about the pages of `history` from a file of lines `LINE`, plain or gzip: dtype
+    `DATED_CLAIM`.
 
     ``kind``: a name of `scrapy_gp4c.scoring.hints.KINDS`. ``cycle``: the cycle that reads the claim; the next
     plan is the first that knows it. ``value``: the first cycle whose visit sees the change, by default the
-    same cycle; of a span its cycles. Cycles become those of a replay that begins with ``first_cycle``. Claims
-    about other pages are left out. Raises HistoryError, which names the line.
+    same cycle; of a kind that claims a duration, its cycles. Cycles become those of a replay that begins with
+    ``first_cycle``. Claims about other pages are left out. Raises HistoryError, which names the line.
     """
     rows = []
     for line_number, line, page, fields in lines_about(path, history):
@@ -42,7 +43,7 @@ def read_claims(path: Path, history: ChangeHistory, first_cycle: int = 1) -> npt
 
 
 class FirstSight(NamedTuple):
-    """Pages of a history as a crawl saw them before cycle 1."""
+    """Ages and sizes that a crawl learned of a history's pages with their first responses, before cycle 1."""
 
     claims: npt.NDArray[Any]
     """Ages as claims that are read before cycle 1: dtype `DATED_CLAIM`."""
@@ -51,7 +52,8 @@ class FirstSight(NamedTuple):
 
 
 def read_first_sight(path: Path, history: ChangeHistory, first_cycle: int = 1) -> FirstSight:
-    """Ages and sizes at first sight, from lines `FIRST_SIGHT`; either may be empty: unknown.
+    """Read ages and sizes of pages at their first response from lines `FIRST_SIGHT`; either may be empty:
+    unknown.
 
     ``age``: cycles from the newest change that the first answer dates (``Last-Modified``, say) to cycle 1.
     ``bytes``: length of the body. As for `read_claims` otherwise.
@@ -81,7 +83,7 @@ def first_sight_beside(path: Path) -> Path | None:
 def with_evidence(
     history: ChangeHistory, claims: Path | None, first_sight: Path | None, first_cycle: int = 1
 ) -> ChangeHistory:
-    """History with claims, ages and sizes of its pages from files."""
+    """Copy of `history` with claims, ages and sizes of its pages, read from files."""
     parts = [] if history.claims is None else [history.claims]
     if first_sight is not None:
         seen = read_first_sight(first_sight, history, first_cycle)
@@ -94,7 +96,8 @@ def with_evidence(
 
 
 def lines_about(path: Path, history: ChangeHistory) -> Iterator[tuple[int, str, int, list[str]]]:
-    """Number and text of each line, its page (-1: not in the history), and its other fields."""
+    """Yield number and text of each line of a file, its page's position (-1: not in the history), its other
+    fields."""
     if history.page_names is None or history.site_names is None:
         raise HistoryError(
             f"{path} names sites and pages, and the history does not: give a history with names"
@@ -111,7 +114,7 @@ def lines_about(path: Path, history: ChangeHistory) -> Iterator[tuple[int, str, 
 
 
 def coarsened(claims: npt.NDArray[Any], every: int) -> npt.NDArray[Any]:
-    """Claims of a history in cycles ``every`` times as long."""
+    """Claims (dtype `DATED_CLAIM`) renumbered for cycles ``every`` times as long."""
     longer = claims.copy()
     is_dated = claims["kind"] < len(CLAIMED)
     longer["cycle"] = -(-claims["cycle"] // every)
@@ -120,7 +123,9 @@ def coarsened(claims: npt.NDArray[Any], every: int) -> npt.NDArray[Any]:
 
 
 def _dated(rows: Sequence[tuple[int, int, int, int]], first_cycle: int) -> npt.NDArray[Any]:
-    """Claims (page, kind, cycle, value) in order of cycles, renumbered; those about no page are left out."""
+    """Claims of rows (page, kind, cycle, value), renumbered so that ``first_cycle`` is 1, in order of cycles.
+
+    Rows about no page of the history (-1) are left out."""
     columns = np.array([row for row in rows if row[0] >= 0], np.int64).reshape(-1, 4).T
     claims = np.zeros(columns.shape[1], DATED_CLAIM)
     claims["page"], claims["kind"], cycle, value = columns
@@ -130,7 +135,8 @@ def _dated(rows: Sequence[tuple[int, int, int, int]], first_cycle: int) -> npt.N
 
 
 def of_crawl(claims: npt.NDArray[Any], position: npt.NDArray[Any], before: int) -> npt.NDArray[Any]:
-    """Claims of a crawl as those of a history: dtype `DATED_CLAIM`, in order of cycles and pages.
+    """Convert a crawl's claims to pages and cycles of a history: dtype `DATED_CLAIM`, in order of cycles and
+    pages.
 
     ``claims``: with the same fields, in the crawl's cycles; ``position``: of each of the crawl's pages in the
     history, -1: not in it; ``before``: the crawl's cycles before cycle 1 of the history.
@@ -144,7 +150,7 @@ def of_crawl(claims: npt.NDArray[Any], position: npt.NDArray[Any], before: int) 
 
 
 def true_claims(history: ChangeHistory) -> npt.NDArray[Any]:
-    """Claims of a sitemap that names every change at once: dtype `DATED_CLAIM`."""
+    """Claims of an ideal sitemap, which names every change of `history` in its cycle: dtype `DATED_CLAIM`."""
     cycle, page = np.nonzero(history.changed)
     claims = np.zeros(len(page), DATED_CLAIM)
     claims["page"], claims["cycle"], claims["value"] = page, cycle + 1, cycle + 1

@@ -29,7 +29,7 @@ LAYOUT: Final = (
 
 
 class PageVersions(NamedTuple):
-    """Record of one line of a file."""
+    """Versions of one page: the record of one line of a file of contents."""
 
     site: str
     page: str
@@ -41,7 +41,8 @@ class PageVersions(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ContentHistory:
-    """P pages over D cycles with their texts; versions are numbered page by page, in order of time."""
+    """History of P pages over D cycles with their texts; versions are numbered page by page, in order of
+    time."""
 
     history: ChangeHistory
     version: npt.NDArray[np.int32]
@@ -49,7 +50,7 @@ class ContentHistory:
     first_version: npt.NDArray[np.int32]
     """``[P + 1]``: number of each page's first version, and the number of versions."""
     texts: list[str | None]
-    """``[versions]``; None: no page."""
+    """``[versions]``: text of each version; None: the page does not exist."""
 
     @property
     def page_of_version(self) -> npt.NDArray[np.int32]:
@@ -60,14 +61,14 @@ class ContentHistory:
 
 
 def has_contents(path: Path) -> bool:
-    """Whether a file is of contents, by its beginning; HistoryError if it cannot be read."""
+    """Whether a file is a file of contents, by its beginning; HistoryError if it cannot be read."""
     with opened(path) as file:
         line = file.read(4_096).lstrip().partition(b"\n")[0]
     return line[:1] == b"{" and b"\t" not in line  # with a tab it is a site of TSV, as JSON escapes tabs
 
 
 def read_contents(path: str | Path, site: str | None = None, changed_only: bool = False) -> ContentHistory:
-    """Contents of a file.
+    """Read a file of contents.
 
     ``site``: only its pages; ``changed_only``: only pages that change at all. The last cycle is the greatest
     key of the whole file. Raises HistoryError, naming file, line, what was expected and what was found.
@@ -124,7 +125,7 @@ def _assembled(path: Path, pages: list[PageVersions], cycles: int) -> ContentHis
 
 
 def _changes(page: PageVersions) -> PageVersions:
-    """Versions that differ from the one before."""
+    """The page without versions that are equal to the one before."""
     differs = [True, *(before != after for before, after in pairwise(page.texts))]
     changing = [number for number, is_other in enumerate(differs) if is_other]
     return page._replace(since=[page.since[i] for i in changing], texts=[page.texts[i] for i in changing])

@@ -43,7 +43,7 @@ from training.histories.history import (
 from training.histories.names import BATCH, UNDECODED, PackedNames, batches
 
 MAX_LINE_BYTES: Final = 2**28
-"""Limit of a line: a few MB of gzip may unpack to many GB."""
+"""Largest length of a line: a few MB of gzip may unpack to many GB."""
 
 
 @contextlib.contextmanager
@@ -80,13 +80,13 @@ def lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
 
 
 BATCH_BYTES: Final = 2**26
-"""Bytes of lines that are read together, at most."""
+"""Largest size of a batch of lines that are read together."""
 MAX_ARCHIVE_BYTES: Final = 2**28
-"""Limit of an archive inside gzip, which is unpacked into memory."""
+"""Largest size of an npz archive inside gzip, which is unpacked into memory."""
 
 
 def memory_bytes() -> int | None:
-    """Memory of this machine; None: unknown."""
+    """Bytes of memory of this machine; None: unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -94,12 +94,12 @@ def memory_bytes() -> int | None:
 
 
 MAX_CYCLES: Final = 1_000_000
-"""Hours of a hundred years."""
+"""Largest number of cycles of a history: the hours of a hundred years."""
 MAX_PAGES: Final = 100_000_000
 MAX_NAME_BYTES: Final = 2_083
-"""Longest mean length of names."""
+"""Largest mean length of page or site names."""
 MAX_SITES: Final = 100_000
-"""Limit of the sites beyond one a page: a history may name those of pages that were left out."""
+"""Largest number of sites beyond one for each page: a history may name sites whose pages were left out."""
 
 
 def check_size(path: Path, cycles: int, pages: int) -> None:
@@ -118,7 +118,7 @@ def check_size(path: Path, cycles: int, pages: int) -> None:
 
 
 class ArrayHeader(NamedTuple):
-    """Shape and type that an array in an archive claims to have."""
+    """Shape and type of an array in an archive, by its header."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -131,10 +131,11 @@ def read_arrays(
     needed: str,
     check: Callable[[dict[str, ArrayHeader]], None] = lambda headers: None,
 ) -> dict[str, npt.NDArray[Any]]:
-    """Arrays of an npz archive, which may come out of gzip; others stay unread.
+    """Read the arrays `names` of an npz archive, plain or within gzip, as far as they are there.
 
-    ``needed``: expectation, for errors; ``check``: raises HistoryError for headers that do not fit, before
-    any array is read. Raises HistoryError for what is no archive, and for arrays larger than memory.
+    ``needed``: text of what was expected, for errors; ``check``: raises HistoryError for headers that do not
+    fit, before any array is read. Raises HistoryError for what is no archive, and for arrays larger than
+    memory.
     """
     content: IO[bytes] = file
     if not file.seekable() or isinstance(getattr(file, "raw", None), gzip.GzipFile):
@@ -179,7 +180,7 @@ def read_arrays(
 
 
 def _header(archive: zipfile.ZipFile, name: str) -> ArrayHeader:
-    """Header of an array; raises ValueError for what is none."""
+    """Read the header of the array `name`; raises ValueError for bytes that are no such header."""
     with archive.open(f"{name}.npy") as file:
         if np.lib.format.read_magic(file) == (1, 0):
             shape, _, dtype = np.lib.format.read_array_header_1_0(file)
@@ -191,7 +192,7 @@ def _header(archive: zipfile.ZipFile, name: str) -> ArrayHeader:
 
 
 class PageEvidence(NamedTuple):
-    """Evidence of pages in lines, beside the bits."""
+    """Evidence of pages (weights, sizes and the like) in a TSV file's further fields, beside the bits."""
 
     weight: npt.NDArray[np.float64]
     size: npt.NDArray[np.uint8]
@@ -203,7 +204,8 @@ _EVIDENCE: Final = tuple(f'"{name}"'.encode() for name in EVIDENCE)
 
 
 def page_evidence(path: Path, rows: Sequence[tuple[int, list[bytes]]]) -> PageEvidence:
-    """Evidence of pages by the numbers and fields of their lines; weights of 1, and zeros, by default.
+    """Parse the evidence of pages from the numbers and fields of their lines; by default weights are 1,
+    others 0.
 
     Raises HistoryError, which names the line.
     """
@@ -225,8 +227,8 @@ def page_evidence(path: Path, rows: Sequence[tuple[int, list[bytes]]]) -> PageEv
 
 
 def state_field(history: ChangeHistory, page: int, flipped: npt.NDArray[np.uint64]) -> Iterator[bytes]:
-    """Fourth field of a page's line, if something is known of it beside its bits; ``flipped``: of its
-    changes."""
+    """Yield the fourth field of a page's line, if something is known of it beside its bits; ``flipped``: of
+    its changes."""
     state: dict[str, Any] = {}
     if history.weight is not None and history.weight[page] != 1.0:
         state["weight"] = float(history.weight[page])
@@ -242,13 +244,13 @@ def state_field(history: ChangeHistory, page: int, flipped: npt.NDArray[np.uint6
 _NOT_FLIPPED: Final = np.empty(0, np.uint64)
 NAME_FIELDS: Final = ("site_names", "page_names")
 OPTIONAL: Final = ("weight", "observed", "size", "latency_ms", "flipped")
-"""Optional arrays of an archive, as `HistoryFields` has them."""
+"""Names of optional arrays of an npz archive: fields of `HistoryFields`."""
 
 LAYOUTS: Final = "lines of 0 and 1, lines of site<TAB>page<TAB>bits, or a NumPy .npz archive; each also gzip"
 
 
 def read_file(path: Path) -> HistoryFields:
-    """Fields of a history file of any format; errors as `training.histories.reading.read_history`."""
+    """Read a history file of any format; raises errors as `training.histories.reading.read_history` does."""
     with opened(path) as file:
         if file.peek(4)[:4] == b"PK\x03\x04":
             return _read_npz(path, file)
@@ -256,7 +258,7 @@ def read_file(path: Path) -> HistoryFields:
 
 
 class _Pages:
-    """Collector of pages, batch by batch: bits packed, names in blocks, sites numbered."""
+    """Collector of a history's pages, batch by batch, in little memory: bits packed, names in blocks."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.cycles, self.pages, self.first_line = path, 0, 0, 0
@@ -266,7 +268,8 @@ class _Pages:
         self.dropped = 0
 
     def add(self, lines: list[int], bits: list[bytes], sites: list[bytes] | None) -> npt.NDArray[np.intp]:
-        """Add a page per entry (at least one); returns the positions of the complete ones."""
+        """Add one page per entry, at least one; return the positions in the batch of pages without ``.`` in
+        `bits`."""
         if not self.cycles:
             self.cycles, self.first_line = len(bits[0]), lines[0]
         self.pages += len(bits)
@@ -482,7 +485,8 @@ def write_npz(
 
 
 def _rows(history: ChangeHistory) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
-    """First page of each batch and the batch's characters, ``[pages, cycles]``."""
+    """Yield for each batch of pages the position of the first, and the bits as characters, ``[pages,
+    cycles]``."""
     for first in range(0, history.pages, BATCH):
         batch = np.s_[:, first : first + BATCH]
         characters = history.changed[batch].astype(np.uint8) + np.uint8(ord("0"))

@@ -24,15 +24,15 @@ from training.histories.imputation import draw_between_visits, fill_lost_cycles,
 from training.histories.names import BATCH, PackedNames
 
 COLLECTED_SHARE: Final = 0.5
-"""Least share of the pages that a cycle of a history judged, of those that it could have."""
+"""Least share of a cycle's pages with copies that it compared, for the cycle to be part of a history."""
 SAMPLE: Final = 20_000
-"""Pages by which the window of a large store is chosen."""
+"""Number of pages, drawn from a larger store, by which the `window` is chosen."""
 
 
 class CrawlOutcomes:
-    """Outcomes of all finished cycles, ``[cycles + 1, P]`` each; row c is store cycle c.
+    """Outcomes of visits in all finished cycles of a store: ``[cycles + 1, P]`` each; row c is store cycle c.
 
-    The P pages are those of the panel if there is one, unless ``everything`` is asked for.
+    The P pages are those of the control group (``GP4C_PANEL``) if there is one, unless ``everything``.
     """
 
     def __init__(self, store: Store, everything: bool) -> None:
@@ -49,7 +49,7 @@ class CrawlOutcomes:
         self.judged = np.zeros(shape, np.bool_)
         self.changed = np.zeros(shape, np.bool_)
         self.entry = np.full(len(self.page), store.last_cycle + 1)
-        """Cycle that brought the page's first copy."""
+        """``[P]``: store cycle of each page's first copy; the last cycle + 1 without one."""
         position = np.cumsum(taken) - 1
         for cycle, visits in store.visits(1, store.last_cycle):
             visits = visits[taken[visits["page"]]]
@@ -63,10 +63,12 @@ class CrawlOutcomes:
 
 
 def window(outcomes: CrawlOutcomes, max_errors: int) -> tuple[int, int] | None:
-    """Window of cycles start + 1..stop with the most outcomes of suitable pages; None: there are none.
+    """Window of cycles (start, stop), start + 1..stop, with the most outcomes of suitable pages; None: no
+    pages.
 
     A suitable page had a copy in cycle `start`, and at most `max_errors` cycles since have no outcome. A
-    window begins and ends with a collected cycle and has at most `max_errors` others.
+    window begins and ends with a cycle that compared `COLLECTED_SHARE` of its pages, and has at most
+    `max_errors` others.
     """
     sample = outcomes.candidates[:: max(1, len(outcomes.candidates) // SAMPLE)]
     judged, entry = outcomes.judged[:, sample], outcomes.entry[sample]
@@ -98,12 +100,12 @@ def window(outcomes: CrawlOutcomes, max_errors: int) -> tuple[int, int] | None:
 logger = logging.getLogger(__name__)
 
 MAX_ERRORS: Final = 2
-"""Cycles without an outcome that a page may have (thesis, section 4.2)."""
+"""Default for the number of cycles without an outcome that a page may have (thesis, section 4.2)."""
 
 
 @dataclass(frozen=True)
 class ReadReport:
-    """Counts of the pages that were read of a store, and of those that were not."""
+    """Counts of the pages of a store that are in its history, and of those left out, by reason."""
 
     source: str
     pages: int
@@ -112,21 +114,21 @@ class ReadReport:
     last_cycle: int
     finished_cycles: int
     imputed: int
-    """Outcomes guessed by the rule for errors (`training.histories.imputation.fill_lost_cycles`)."""
+    """Number of lost outcomes guessed by `training.histories.imputation.fill_lost_cycles`."""
     known: int
-    """Lost outcomes that the next visit settles: nothing had changed."""
+    """Number of lost outcomes known by the next visit: nothing had changed."""
     late: int
-    """Pages left out because their first copy came after the window began."""
+    """Number of pages left out because their first copy came after the history's first cycle."""
     erroneous: int
-    """Pages left out because too many of their cycles have no outcome."""
+    """Number of pages left out because too many of their cycles have no outcome."""
     off_panel: int
-    """Pages outside the panel, which are visited when their score says so."""
+    """Number of pages outside the control group, which are visited only when their score is high."""
     partial: int
-    """Pages of the history that are visited now and then, with outcomes drawn between their visits."""
+    """Number of pages of the history that were not visited in every cycle: outcomes between are drawn."""
 
     @property
     def unused_cycles(self) -> int:
-        """Cycles that compared pages, but are not in the history."""
+        """Number of cycles that compared pages, but are not in the history."""
         return self.finished_cycles - 1 - (self.last_cycle - self.first_cycle + 1)
 
     def __str__(self) -> str:
@@ -157,7 +159,7 @@ class ReadReport:
 def read_with_report(
     path: Path, *, max_errors: int = MAX_ERRORS, partial: bool = False
 ) -> tuple[ChangeHistory, ReadReport]:
-    """History of a store, and a report of what was read.
+    """Read the history in a crawl's store, and a report of what was read and left out.
 
     ``max_errors``: cycles without an outcome that a page may have; ``partial``: admit also pages that were
     visited now and then. Raises HistoryError for a directory that is no store, or whose store has no history.
@@ -247,7 +249,7 @@ def _read(path: Path, store: Store, max_errors: int, partial: bool) -> tuple[Cha
 def flipped_of(
     flipped: Array, position: npt.NDArray[Any], changed: npt.NDArray[np.bool_], first_cycle: int
 ) -> npt.NDArray[np.uint64] | None:
-    """Bits of the changes of a history, as `ChangeHistory.flipped`; None where none is known.
+    """Fingerprint bits of a history's changes, as `ChangeHistory.flipped`; None where none is known.
 
     ``flipped``: of the store, dtype `FLIPPED`; ``position``: of the store's pages in the history, -1: none. A
     change drawn between two visits gets, in the last of its cycles, what the second visit found.
@@ -285,7 +287,7 @@ def _window(
 def _seen_now_and_then(
     outcomes: CrawlOutcomes, complete: npt.NDArray[np.intp], start: int, cycles: slice
 ) -> npt.NDArray[np.intp]:
-    """Positions of the other pages that were there at the start and judged at least once."""
+    """Positions of pages not in ``complete`` that had a copy in cycle `start` and were compared since."""
     others = np.setdiff1d(np.arange(len(outcomes.page)), complete)
     seen = outcomes.judged[cycles, others].any(axis=0)
     return np.asarray(others[seen & (outcomes.entry[others] <= start)])
@@ -294,7 +296,7 @@ def _seen_now_and_then(
 def _identities(
     store: Store, chosen: npt.NDArray[np.intp]
 ) -> tuple[npt.NDArray[np.int32], PackedNames, PackedNames]:
-    """Number of each page's site, which is the host of its URL, names of the sites, and of the pages."""
+    """Number of each page's site (the host of its URL), names of the sites, and names of the pages (URLs)."""
     hosts: dict[str, int] = {}
     site, names = np.empty(len(chosen), np.int32), PackedNames()
     shown = Credentials.of_store(store.cycles()).url
@@ -308,9 +310,10 @@ def _identities(
 
 
 def merge(histories: Sequence[ChangeHistory]) -> ChangeHistory:
-    """One history of the pages of several, over the newest cycles that all have.
+    """Join histories to one that has the pages of all, over the newest cycles that all have.
 
-    The last cycles of all are taken to be the same day. A page that several have is taken once for each.
+    Their last cycles are taken to be the same day. A page of several histories is in the result several
+    times.
     """
     if len(histories) == 1:
         return histories[0]

@@ -49,14 +49,14 @@ class MassCommit(NamedTuple):
 
 
 class RepositoryPages(NamedTuple):
-    """Pages and changes of one repository."""
+    """Pages and changes of one repository in the cycles of a `CycleWindow`."""
 
     name: str
     changed: npt.NDArray[np.bool_]
     """``[D, pages]``"""
     paths: list[bytes]
     left_out: int
-    """Matching files of the first or last download that are not in both, or were away in between."""
+    """Number of matching files that are not in all downloads: born, deleted, or away in between."""
     mass_commits: list[MassCommit]
     head: str
     """Commit of the last download."""
@@ -69,7 +69,8 @@ def read_repository(
     mass_share: float = 0.2,
     advance: Callable[[int], object] = lambda cycle: None,
 ) -> RepositoryPages:
-    """Pages of a repository and their changes; `advance` is called with each cycle begun.
+    """Read the pages of a repository and their changes; `advance` is called with the number of each cycle
+    begun.
 
     ``include``: shell patterns, of which a path must match one (``*`` also matches ``/``). Raises
     HistoryError for a directory that is no repository, a branch that does not reach the start of the window,
@@ -112,7 +113,7 @@ def read_repository(
 def first_and_last(
     path: Path, line: git_log.FirstParentLine, seen: npt.NDArray[np.intp], include: Sequence[str]
 ) -> tuple[set[bytes], set[bytes]]:
-    """Files of the first and of the last download that match one of the patterns."""
+    """Files of the first download, and those of the last, that match one of the patterns ``include``."""
     pattern = re.compile("|".join(map(fnmatch.translate, include)))
     first, last = (
         {file for file in git_log.files(path, line.commits[count - 1]) if pattern.match(_text(file))}
@@ -122,7 +123,7 @@ def first_and_last(
 
 
 def commits_seen(path: Path, line: git_log.FirstParentLine, window: CycleWindow) -> npt.NDArray[np.intp]:
-    """Number of commits of the line that each download 0..D sees: ``[D + 1]``."""
+    """Number of commits of `line` made by the time of each download 0..D: ``[D + 1]``."""
     edges = window.edges()
     seen = np.searchsorted(line.times, edges)
     if not seen[0]:
@@ -145,7 +146,7 @@ def _mass_commits(
     seen: npt.NDArray[np.intp],
     mass_share: float,
 ) -> list[MassCommit]:
-    """Commits that changed at least `mass_share` of the pages, in the cycles that show so many changes."""
+    """Commits that changed at least `mass_share` of the pages; searched in cycles with so many changes."""
     pages = set(repository_pages.paths)
     least = max(1, mass_share * len(pages))
     busy = np.flatnonzero(repository_pages.changed.sum(axis=1) >= least)
@@ -170,7 +171,7 @@ def _mass_commits(
 
 
 def join(parts: Sequence[RepositoryPages], source: str) -> ChangeHistory:
-    """One history of all repositories.
+    """Join the pages of several repositories to one history.
 
     A page's site is ``repository/directory`` with its top directory if the repository's pages lie in several,
     else the repository: in archives the top directory is a service or language. The page's name is its path
@@ -194,7 +195,7 @@ def join(parts: Sequence[RepositoryPages], source: str) -> ChangeHistory:
 
 
 def printable(path: bytes) -> bytes:
-    """Path with the characters that TSV cannot hold percent-encoded."""
+    """`path` with the characters that a field of TSV cannot hold percent-encoded."""
     return re.sub(rb"[\t\n\r]", lambda match: b"%%%02X" % match[0][0], path)
 
 
@@ -203,7 +204,7 @@ def _text(path: bytes) -> str:
 
 
 def utc(time_s: int | np.int64) -> str:
-    """Unix time to the minute, in UTC."""
+    """Text of a Unix time, to the minute, in UTC."""
     return datetime.fromtimestamp(int(time_s), UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -234,7 +235,7 @@ def parse_end(text: str) -> int:
 
 
 def window_of(repositories: Sequence[Path], cycles: int, length_s: int, end_s: int | None) -> CycleWindow:
-    """Window of so many cycles; without ``end_s`` it ends with the newest of the last commits.
+    """Window of so many cycles; without ``end_s`` it ends with the newest commit of all repositories.
 
     Raises HistoryError for less than one cycle, and for directories that are no repositories.
     """
@@ -256,8 +257,8 @@ def build(
     mass_share: float = 0.2,
     progress: Callable[[str, int], object] = lambda name, cycle: None,
 ) -> tuple[CycleWindow, list[RepositoryPages]]:
-    """Pages of all repositories over one window; without ``end_s`` it ends with the newest of their last
-    commits.
+    """Read the pages of all repositories over one window; without ``end_s`` it ends with the newest of their
+    last commits.
 
     ``progress`` is called with a repository's name and the cycles of it that are done. Raises HistoryError as
     `read_repository` does, and for two repositories of one name.
@@ -281,7 +282,7 @@ INDEX: Final = re.compile(rb"(?:.*/)?(?:README|_?index)(?:\.[^/]*)?", re.IGNOREC
 
 
 def read_growth_of(path: Path, window: CycleWindow, include: Sequence[str] = ("*",)) -> GrowthHistory:
-    """Growth of a repository: files that stay from their first commit to the last download, and their births.
+    """Growth history of a repository: files that stay from their first commit to the last download.
 
     ``include`` and errors: as for `read_repository`.
     """
@@ -314,7 +315,7 @@ def read_growth_of(path: Path, window: CycleWindow, include: Sequence[str] = ("*
 def _history(
     path: Path, born: dict[bytes, int], changes: list[tuple[int, bytes]], cycles: int
 ) -> GrowthHistory:
-    """History of files and the directories that stand for index pages."""
+    """Growth history of files, and of the directories that stand for missing index pages."""
     index = {_directory(file): file for file in sorted(born, reverse=True) if INDEX.fullmatch(file)}
     hubs = dict(born)
     finder: dict[bytes, bytes | None] = {}

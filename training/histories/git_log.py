@@ -31,7 +31,7 @@ _GIT: Final = (
 """Options before each git command; they are stronger than the repository's configuration."""
 _NO_PROGRAMS: Final = ("--no-ext-diff", "--no-textconv")
 _REDIRECTING: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE")
-"""Variables that would make git read another repository; set in git hooks."""
+"""Environment variables that would make git read another repository; git sets them in hooks."""
 
 
 class FirstParentLine(NamedTuple):
@@ -43,13 +43,13 @@ class FirstParentLine(NamedTuple):
 
 
 class FileDifference(NamedTuple):
-    """File that differs between two commits."""
+    """Path of a file that differs between two commits, and how."""
 
     path: bytes
     status: str
     """Letters of git diff: M modified, A added, D deleted, T another kind of object."""
     same_content: bool
-    """Only the file mode differs."""
+    """Whether only the file mode differs."""
 
 
 def check_repository(path: Path) -> None:
@@ -65,7 +65,7 @@ def check_repository(path: Path) -> None:
 
 
 def is_shallow(path: Path) -> bool:
-    """Whether the clone lacks older commits."""
+    """Whether the repository is a shallow clone, which lacks older commits."""
     return _git(path, "rev-parse", "--is-shallow-repository").strip() == b"true"
 
 
@@ -81,7 +81,7 @@ def subjects(path: Path, commits: Sequence[str]) -> list[str]:
 
 
 def first_parent_line(path: Path) -> FirstParentLine:
-    """The line that ends at HEAD; HistoryError if there is no commit."""
+    """Read the first-parent line that ends at HEAD; HistoryError if there is no commit."""
     rows = _git(path, "rev-list", "--first-parent", "--reverse", "--timestamp", "HEAD").split(b"\n")
     pairs = [row.split() for row in rows if row]
     times = np.fromiter((int(time) for time, _ in pairs), np.int64, len(pairs))

@@ -32,9 +32,10 @@ from training.histories.from_store import CrawlOutcomes, flipped_of
 from training.histories.history import ChangeHistory, known_or_none, weights_or_none
 
 NO_FINDER: Final = -1
-"""Finder of a page that needs none: a start request."""
+"""In place of the finder (the page that links to a page): none, as the page is a start request."""
 LINK: Final = np.dtype([("source", "<i4"), ("target", "<i4"), ("anchor", "<f2")])
-"""Positions of the linking and the linked page; share of the words of a query log in the text of the link."""
+"""Record of a link: positions of the linking and the linked page; share of the words of a query log in its
+text."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,13 @@ class GrowthHistory:
     """History of P pages with their births. Raises HistoryError for arrays that do not fit."""
 
     history: ChangeHistory
-    """Changes; none up to the cycle of a page's birth."""
+    """Changes of the pages; none up to the cycle of a page's birth."""
     born: npt.NDArray[np.int32]
     """``[P]``: cycle (from 1) in which the page appeared; 0: it was there before."""
     finder: npt.NDArray[np.int32]
-    """``[P]``: position of the page that links to each page; `NO_FINDER`: known from birth on."""
+    """``[P]``: position of the page by whose link each is found; `NO_FINDER`: known from birth on."""
     claims: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, DATED_CLAIM))
-    """Claims of sites, dtype `DATED_CLAIM`, in order of cycles."""
+    """Sites' claims that pages changed, dtype `DATED_CLAIM`, in order of cycles."""
     links: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, LINK))
     """Links, dtype `LINK`, each from the birth of both pages on; empty: those of the finders alone."""
 
@@ -83,7 +84,7 @@ class GrowthHistory:
         return np.asarray(np.arange(1, self.history.cycles + 1)[:, None] > self.born)
 
     def until(self, cycle: int) -> "GrowthHistory":
-        """Growth up to a cycle: pages that are born and can be found by then."""
+        """The growth history up to `cycle`, with the pages that are born and can be found by then."""
         known = self.born <= cycle
         while len(lost := np.flatnonzero(known & (self.finder != NO_FINDER) & ~known[self.finder])):
             known[lost] = False
@@ -97,7 +98,7 @@ class GrowthHistory:
 
 
 def numbered_links(links: Array, position: Array) -> npt.NDArray[Any]:
-    """Links between pages that stay, dtype `LINK`; ``position``: new number of each page, -1: none."""
+    """Links with renumbered pages, dtype `LINK`; ``position``: new number of each page, -1: its links go."""
     inner = links[(position[links["source"]] >= 0) & (position[links["target"]] >= 0)]
     numbered = np.empty(len(inner), LINK)
     numbered["source"], numbered["target"] = position[inner["source"]], position[inner["target"]]
@@ -116,20 +117,20 @@ def write_growth(path: Path, growth: GrowthHistory) -> None:
 
 
 MAX_MISSED: Final = 2
-"""Most cycles of a page without an outcome, which count as unchanged."""
+"""Largest number of cycles of a page without an outcome; they count as unchanged."""
 
 
 def is_export(path: Path) -> bool:
-    """Whether a file begins as an export does; raises HistoryError for one that cannot be read."""
+    """Whether a file begins as one of `scrapy gp4c export`; raises HistoryError if it cannot be read."""
     with opened(path) as file:
         return is_header(file.readline(1_000).decode(errors="replace"))
 
 
 def read_export_growth(path: Path) -> GrowthHistory:
-    """Growth in an export, read by way of a temporary store; equal scores are ranked in the order of lines.
+    """Read a growth history from a file of `scrapy gp4c export`, by way of a temporary store.
 
-    Raises HistoryError, which names the line, for what is no export, and for pages that were visited now and
-    then.
+    Raises HistoryError, which names the line, for a file that is no export, and for pages that were visited
+    now and then.
     """
     from scrapy_gp4c.store.opening import import_history  # needs lmdb; only a store does
 
@@ -146,7 +147,7 @@ def read_export_growth(path: Path) -> GrowthHistory:
 
 
 def read_store_growth(path: Path, source: str | None = None) -> GrowthHistory:
-    """Pages, births, finders and claims of a crawl that visited its pages in every cycle.
+    """Read a growth history from the store of a crawl that visited its pages in every cycle.
 
     A page is born in the cycle in which the crawl found it, at the latest. Cycle c of the crawl is c - 1 of
     the history. ``source``: name in messages. Raises HistoryError for a directory that is no store, or whose
@@ -205,7 +206,8 @@ def _growth_of(store: Store, source: str) -> GrowthHistory:
 
 
 def _links_of(store: Store, position: Array) -> npt.NDArray[Any]:
-    """Links as `scrapy gp4c cluster` has found them; ``position``: of each page in the history, -1: none."""
+    """Links in a store, found by `scrapy gp4c cluster`; ``position``: of each page in the history, -1:
+    none."""
     clusters = store.clusters()
     if clusters is None:
         return np.empty(0, LINK)
@@ -216,7 +218,8 @@ def _links_of(store: Store, position: Array) -> npt.NDArray[Any]:
 
 
 def read_growth(path: Path) -> GrowthHistory:
-    """Growth in an npz archive of `write_growth`, the store of a crawl (a directory), or its export.
+    """Read a growth history from an npz archive of `write_growth`, a crawl's store (a directory), or its
+    export.
 
     Raises HistoryError, which names what was expected and found.
     """

@@ -24,25 +24,27 @@ Ints = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Impact:
-    """Refresh values delta-Q_A of every pair of versions of P pages, and the live versions of cycles 0..D."""
+    """Values of refreshing copies for a search (delta-Q_A), for pairs of versions of P pages; the live
+    versions of cycles 0..D."""
 
     version: npt.NDArray[np.int32]
-    """Version of each page, from 0 for its first: ``[D + 1, P]``."""
+    """``[D + 1, P]``: number of each page's live version in cycles 0..D, 0 for its first."""
     start: npt.NDArray[np.int64]
     """``[P]``: where the pairs of each page begin in `gain`."""
     versions: npt.NDArray[np.int32]
     gain: npt.NDArray[np.float32]
-    """By page, held version and live version: delta-Q_A of the refresh, in ppm of the ideal of cycle 0."""
+    """By page, held version and live version: delta-Q_A of the refresh, in ppm of cycle 0's usefulness."""
     quality: Callable[[Ints], Floats] | None = None
     """Exact search quality ``[C]`` of the copies in the last C cycles, versions ``[C, P]``; None: these are
     not all pages of the search."""
     difference: npt.NDArray[np.float32] | None = None
     """``[D, P]``: share of the shingles in which a page's text of each cycle differs from that before."""
     clicks: Callable[[], Floats] | None = None
-    """Mean number of views of each page per cycle: ``[P]``; None: as of `quality`."""
+    """Mean number of views of each page per cycle: ``[P]``; None: these are not all pages of the search."""
 
     def between(self, held: Ints, live: Ints, pages: Ints | slice = slice(None)) -> Floats:
-        """delta-Q_A of refreshing pages from held to live versions, ``[pages]``; 0 where they are one."""
+        """delta-Q_A of refreshing pages from held to live versions, ``[pages]``; 0 where both are the same
+        version."""
         position = self.start[pages] + held.astype(np.int64) * self.versions[pages] + live
         gain: Floats = self.gain[position].astype(np.float64)
         return gain
@@ -67,7 +69,8 @@ class Impact:
         )
 
     def unrefreshed(self, warmup: int) -> Floats:
-        """Sum of delta-Q_A that copies of a cycle would gain in every later one: ``[D - warmup]``."""
+        """Sum of delta-Q_A of all pages that were last refreshed in cycle `warmup`, in every later one: ``[D
+        - warmup]``."""
         held = self.version[warmup]
         return np.array([self.between(held, live).sum() for live in self.version[warmup + 1 :]])
 
@@ -77,11 +80,11 @@ NOW_AND_THEN: Final = (
     "every cycle, or GP4C_BUDGET to 1.0 for some cycles, or read the crawl's store by "
     "`python -m training.store_history STORE --partial` (docs/lab/closing-the-loop.md)"
 )
-"""Remedy where too few pages were observed in every cycle."""
+"""Advice for error messages where too few pages were observed in every cycle."""
 
 
 def known_or_none(values: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
-    """Values; None where none is known: all are 0."""
+    """The array `values`, or None if all are 0, which means unknown."""
     return values if values.any() else None
 
 
@@ -131,9 +134,10 @@ class ChangeHistory:
     dropped_pages: int = 0
     """Pages that were left out because some of their cycles were not observed."""
     impact: Impact | None = None
-    """Worth of refreshing the pages to users of a search; None: unknown."""
+    """Values of refreshing the pages for users of a search; None: unknown."""
     claims: npt.NDArray[Any] | None = None
-    """Claims of sites, dtype `scrapy_gp4c.page_state.claims.DATED_CLAIM`, by cycle; None: unknown."""
+    """Sites' claims of changes, dtype `scrapy_gp4c.page_state.claims.DATED_CLAIM`, by cycle; None:
+    unknown."""
     size: npt.NDArray[np.uint8] | None = None
     """``[P]``: class of each page's size at first sight, see `scrapy_gp4c.scoring.sizes`; None: unknown."""
     latency_ms: npt.NDArray[np.uint16] | None = None
@@ -225,7 +229,7 @@ class ChangeHistory:
         )
 
     def _flipped_of(self, pages: npt.NDArray[Any] | slice, cycles: slice) -> npt.NDArray[np.uint64]:
-        """Bits of the changes of some pages in some cycles."""
+        """The entries of `flipped` for the changes of some pages in some cycles."""
         assert self.flipped is not None
         page, cycle = np.nonzero(self.changed.T)
         begin, end, _ = cycles.indices(self.cycles)
@@ -238,7 +242,7 @@ class ChangeHistory:
         return np.asarray(flipped[position])
 
     def _claims_of(self, pages: npt.NDArray[Any] | slice, cycles: slice) -> npt.NDArray[np.void]:
-        """Claims about some pages, read before the end of some cycles, renumbered."""
+        """The `claims` about some pages up to the end of some cycles, pages and cycles renumbered."""
         assert self.claims is not None
         chosen = np.arange(self.pages)[pages]
         order = np.argsort(chosen, kind="stable")
@@ -315,5 +319,5 @@ def domain_of(address: str) -> str:
 
 
 def depth_of(address: str) -> int:
-    """Depth as Tan et al. 2007 count it (section 4.3, Figure 4): slashes, without those of a scheme."""
+    """Number of slashes of an address, without those of a scheme (Tan et al. 2007, section 4.3, Figure 4)."""
     return address.count("/")

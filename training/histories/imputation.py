@@ -14,13 +14,13 @@ from scrapy_gp4c.arrays import Floats
 Bits = npt.NDArray[np.bool_]
 
 RATE_STEPS: Final = 50
-"""Bisections of the logarithm of a rate: to 1e-14 of its range."""
+"""Number of bisections that find the logarithm of a rate, to 1e-14 of its range."""
 RATE_RANGE: Final = (1e-6, 40.0)
-"""Changes per cycle; at 40 a cycle without a change has probability 4e-18."""
+"""Lowest and highest change rate, per cycle; at 40 a cycle without a change has probability 4e-18."""
 
 
 def unchanged_gaps(changed: Bits, observed: Bits) -> Bits:
-    """Unobserved cycles without a change, as they lie before a visit that found none: bool ``[D, P]``.
+    """Unobserved cycles in which nothing changed, as the next visit found no change: bool ``[D, P]``.
 
     ``changed``, ``observed``: bool ``[D, P]``.
     """
@@ -33,7 +33,7 @@ def unchanged_gaps(changed: Bits, observed: Bits) -> Bits:
 
 
 def fill_lost_cycles(changed: Bits, observed: Bits) -> tuple[Bits, Bits]:
-    """Fill in the cycles lost to errors: (outcomes, which of them are guessed), bool ``[D, P]`` both.
+    """Fill in outcomes of cycles lost to errors; return (outcomes, which are guessed), bool ``[D, P]`` both.
 
     Thesis (Santos 2013), section 4.2: of a page that could not be fetched in cycle d, take the gaps
     between its successive changes before d. If as many cycles as the most frequent gap have passed since

@@ -24,7 +24,7 @@ _INDEXES: Final = ("index", "_index", "readme")
 
 
 def links_of(sites: Sequence[int], pages: Sequence[str], texts: Sequence[str | None]) -> Links:
-    """Links between pages of a site, each once, none from a page to itself: see `link_texts`."""
+    """Find links between pages of one site, each once, none from a page to itself: see `link_texts`."""
     pairs = np.array(list(link_texts(sites, pages, texts)), np.intp).reshape(-1, 2)
     return Links(np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]), len(pages))
 
@@ -32,7 +32,7 @@ def links_of(sites: Sequence[int], pages: Sequence[str], texts: Sequence[str | N
 def link_texts(
     sites: Sequence[int], pages: Sequence[str], texts: Sequence[str | None]
 ) -> dict[tuple[int, int], list[str]]:
-    """Linking and linked page, ascending, of every link within a site -> texts of the link.
+    """Find links within sites: (position of the linking page, of the linked page), ascending -> link texts.
 
     A link leads to the page beside the one that has it, below that one as a directory, or from the root or
     its folder ``docs``: the first of these that exists, whatever the ending. Images count as links.
@@ -58,14 +58,14 @@ def _paths(text: str) -> Iterator[tuple[str, str]]:
             target = f"pep-{target:0>4}"
         try:
             parts = urlsplit(target)
-        except ValueError:  # no address, such as //[
+        except ValueError:  # not a valid address, such as //[
             continue
         if parts.path and not parts.netloc and "://" not in target:
             yield unquote(parts.path), match[last - 1] or ""
 
 
 def _names(page: str, path: str) -> tuple[str, str]:
-    """Possible targets of a path, the likeliest first."""
+    """Names of pages that the link target `path` in `page` may mean, the likeliest first."""
     if path.startswith("/"):
         return _name(path.lstrip("/")), _name(posixpath.join("docs", path.lstrip("/")))
     sibling = posixpath.normpath(posixpath.join(posixpath.dirname(page), path))

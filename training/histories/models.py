@@ -1,4 +1,4 @@
-"""Change histories with known statistics.
+"""Synthetic change histories with known statistics.
 
 `MODELS` are functions ``(rng, site, cycles) -> changed``: ``site`` int32 ``[P]``, the result bool ``[cycles,
 P]``. Sites have log-normal sizes.
@@ -42,7 +42,7 @@ BRDC12: Final[dict[str, float]] = {
 
 
 def sites(rng: np.random.Generator, pages: int) -> Sites:
-    """Site of every page, int32 ``[P]``, pages of all sites mixed: log-normal sizes that sum to P."""
+    """Draw the site of every page, int32 ``[P]``; sites have log-normal sizes, and their pages are mixed."""
     count = max(1, round(pages / SITE_PAGES_MEAN))
     weight = rng.lognormal(0.0, SITE_SIGMA, count)
     size = np.clip(np.rint(weight * pages / weight.sum()), 1, SITE_PAGES_MAX).astype(np.int64)
@@ -152,7 +152,10 @@ MODELS: Final[dict[str, Callable[[np.random.Generator, Sites, int], Bits]]] = {
 
 
 def generate(model: str, pages: int, cycles: int, seed: int) -> ChangeHistory:
-    """History of a model, the same for the same arguments. Raises HistoryError on arguments out of range."""
+    """Make a history by the model named ``model``, the same for the same arguments.
+
+    Raises HistoryError on arguments out of range.
+    """
     if model not in MODELS:
         raise HistoryError(f"there is no model {model!r}; choose one of {', '.join(MODELS)}")
     if pages < 1 or cycles < 1:

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 BATCH: Final = 8_192
-"""Items of a batch: of 57 cycles, lines of about 0.5 MB."""
+"""Default number of items in a batch: lines of a history of 57 cycles then take about 0.5 MB."""
 
 UNDECODED: Final = "surrogateescape"
-"""Error handler of names: paths are bytes, whatever they hold must survive a round trip."""
+"""Error handler for decoding names: paths may be any bytes, and must survive a round trip."""
 
 
 def batches(items: Iterable[Any], size: int = BATCH, most_bytes: float = math.inf) -> Iterator[list[Any]]:
-    """Lists of at most ``size`` items; one that has reached ``most_bytes`` ends, too."""
+    """Yield lists of at most ``size`` items; a list also ends once its items have ``most_bytes`` bytes."""
     batch: list[Any] = []
     bytes_read = 0
     for item in items:
@@ -37,7 +37,7 @@ class PackedNames(Sequence[str]):
     """
 
     def __init__(self, names: Iterable[str | bytes] = ()) -> None:
-        """``names``: bytes are taken for UTF-8."""
+        """``names``: str, or bytes in UTF-8."""
         self._blocks: list[bytes] = []
         self._ends: list[int] = []  # position after the last name of each block
         self._chosen: npt.NDArray[np.int64] | None = None  # positions of a selection; None: all
@@ -45,7 +45,7 @@ class PackedNames(Sequence[str]):
         self.extend(names)
 
     def extend(self, names: Iterable[str | bytes]) -> None:
-        """Add names to the end of all; not for a selection."""
+        """Append names; not allowed on a selection that `take` returned."""
         assert self._chosen is None
         for batch in batches(n if isinstance(n, bytes) else n.encode("utf-8", UNDECODED) for n in names):
             lengths = np.fromiter(map(len, batch), np.uint32, len(batch))

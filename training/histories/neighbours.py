@@ -1,4 +1,4 @@
-"""Directories and sites of the pages of a history."""
+"""Related pages of a history: those of one site, directory or cluster."""
 
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -23,16 +23,16 @@ class PageDirectories(NamedTuple):
 
 
 class Regrouping(NamedTuple):
-    """Maker of new clusters and links from the copies that a replay has fetched."""
+    """How a replay makes new clusters and links from the copies that it has fetched, every so many cycles."""
 
     every_cycles: int
     """Cycles, at least 1, after which groups are made anew, counted from cycle 0."""
     group: Callable[[npt.NDArray[np.int64]], PageGroups]
-    """Groups of pages by their copies; takes the cycle of each page's copy, ``[P]``."""
+    """Function that groups pages by their copies; takes the cycle of each page's copy, ``[P]``."""
 
 
 class Neighbours:
-    """Groups of pages, made on demand: reading names takes as long as reading a file."""
+    """Groups of a history's related pages, made on demand: reading names takes as long as reading a file."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Neighbours:
         """Popularity of pages, ``[P]``; None: it follows from weights and links."""
 
     def regrouped(self, groups: PageGroups) -> Self:
-        """Neighbours with other clusters and links."""
+        """Copy of these neighbours with other clusters and links."""
         other = copy(self)
         other.groups_by_content = groups
         known = self._groupings.items()
@@ -78,7 +78,8 @@ class Neighbours:
 
     @cached_property
     def _placed(self) -> tuple[PageDirectories, list[tuple[int, str]]]:
-        """Directory of every page; site and path of every directory."""
+        """Directory of every page, and site and path of every directory; without names each site is a
+        directory."""
         site = self._site
         sites = int(site.max()) + 1
         if self._page_names is None:
@@ -102,7 +103,10 @@ class Neighbours:
         return name == "site" or self.are_named
 
     def grouping(self, name: Name) -> Grouping:
-        """Groups of all pages. Raises PolicyError where the history has none."""
+        """Groups of all pages by `name` (``site``, ``directory``, ``cluster``, ...).
+
+        Raises PolicyError where the history lacks the data.
+        """
         if name in ("cluster", "links"):
             if self.groups_by_content is None:
                 raise PolicyError(

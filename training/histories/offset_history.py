@@ -37,14 +37,14 @@ CHANGE_RATES: Final = "urlid_chrate_compl_obs_hist.txt"
 DAY_S: Final = 86_400
 MAX_PAGES: Final = 1_000_000
 MAX_CYCLES: Final = 10_000
-"""Most cycles: a wrong number of days must not fill the memory."""
+"""Largest number of cycles: a wrong number of days in a file must not fill the memory."""
 BATCH: Final = 1_024
-"""Pages parsed at once."""
+"""Number of pages parsed at once."""
 PRIOR_DAYS: Final = 0.5
-"""Length of two intervals, with and without a change, that are added to those observed (Kolobov et al. 2019,
-equation 10, with the values of the authors' program)."""
+"""Length of two artificial intervals, one with and one without a change, added to those observed (Kolobov et
+al. 2019, equation 10, with the values of the authors' program)."""
 RATE_BOUNDS: Final = (0.0005, 7.0)
-"""Bounds of changes per day, as in the authors' program."""
+"""Lowest and highest change rate per day, as in the authors' program."""
 
 logger = logging.getLogger(__name__)
 Bits = npt.NDArray[np.bool_]
@@ -69,9 +69,9 @@ class _PageBatch(NamedTuple):
     """Cycle of the first visit, from 0, ``[B]``."""
     cycles: int
     changed: npt.NDArray[np.uint8]
-    """Visits that found a change."""
+    """Cycles with a visit that found a change, bits: ``[B, cycles / 8]``."""
     observed: npt.NDArray[np.uint8]
-    """Cycles that a visit ends, or settles as unchanged."""
+    """Cycles whose outcome is known: visited at their end, or before a visit without a change; bits."""
     twice: tuple[Ints, Ints]
     """Cycles and pages, counted within the batch, of changes between two visits of one cycle."""
     change_rate: Floats
@@ -92,12 +92,12 @@ def is_offset_history(path: Path) -> bool:
 
 
 def read_offset_history(path: Path, cycle_s: int = DAY_S, max_pages: int = MAX_PAGES) -> OffsetHistory:
-    """History in a directory of this format; only the pages that are taken need memory.
+    """Read a history from a directory of this format; only the pages that are taken need memory.
 
-    A visit without a change settles all cycles since the visit before. Where several cycles lie before a
-    visit with a change, their outcomes are drawn (`draw_between_visits`); so are those after the last visit.
-    ``max_pages``: whole hosts are drawn up to so many pages. A warning counts what was drawn and left out.
-    Raises HistoryError, naming file, line, what was expected and what was found.
+    A visit without a change tells that nothing changed in all cycles since the visit before. Where several
+    cycles lie before a visit with a change, their outcomes are drawn (`draw_between_visits`); so are those
+    after the last visit. ``max_pages``: whole hosts are drawn up to so many pages. A warning counts what was
+    drawn and left out. Raises HistoryError, naming file, line, what was expected and what was found.
     """
     sizes = Counter(host for _, (_, _, host) in _rows(path, URLS, 3))
     hosts = _drawn_hosts(path, sizes, max_pages)
@@ -189,7 +189,7 @@ def _file(path: Path, name: str) -> Path | None:
 
 
 def _rows(path: Path, name: str, columns: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Number and fields of every line of a file of the directory; none where there is no file."""
+    """Yield number and fields of every line of the file `name` of the directory; nothing without the file."""
     file = _file(path, name)
     if file is None:
         if name in (IMPORTANCE, CHANGE_RATES):
@@ -216,7 +216,8 @@ def _twice(path: Path, name: str, row: int, number: bytes) -> HistoryError:
 def _chosen_rows(
     path: Path, name: str, columns: int, position: dict[bytes, int], others: Counter[str]
 ) -> Iterator[tuple[int, list[bytes]]]:
-    """Number and fields of the line of every page taken; ``others`` counts the lines about other URLs.
+    """Yield number and fields of the line of every page in `position`; ``others`` counts lines about other
+    URLs.
 
     Raises HistoryError for a second line of a page.
     """
@@ -277,7 +278,7 @@ def _drawn_hosts(path: Path, sizes: Counter[bytes], max_pages: int) -> dict[byte
 def _visits(
     path: Path, position: dict[bytes, int], others: Counter[str], cycle_s: int
 ) -> Iterator[_PageBatch]:
-    """Visits of pages with at least two."""
+    """Yield batches of the visits of pages that have at least two."""
     for batch in batches(_chosen_rows(path, VISITS, 3, position, others), BATCH):
         pages, offsets, pairs = [], [], []
         for row, (number, offset, text) in batch:
@@ -341,7 +342,7 @@ def _by_cycle(page: Ints, offset: Floats, pairs: list[Floats], cycle_days: float
 
 
 def _best_start(first: Ints, cycles: int) -> int:
-    """First cycle of a history that has most outcomes: pages fetched by then, times the cycles after it."""
+    """First cycle by which a history has the most outcomes: pages fetched by then, times the cycles after."""
     entered = np.cumsum(np.bincount(first, minlength=cycles)[: cycles - 1])
     if not len(entered) or not entered.any():
         raise HistoryError("all visits are of one cycle: choose shorter ones by --cycle")

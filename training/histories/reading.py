@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_history(path: str | Path, cycle_s: int | None = None, max_pages: int | None = None) -> ChangeHistory:
-    """History in a file (any format of `training.histories.formats`, or contents) or a directory.
+    """Read a history from a file (any format of `training.histories.formats`, or contents) or a directory.
 
     A directory is the store of a crawl (see `training.histories.from_store`), or has irregular visits
     (`training.histories.offset_history`), to which alone ``cycle_s`` and ``max_pages`` belong. Pages with
@@ -64,18 +64,19 @@ def read_history(path: str | Path, cycle_s: int | None = None, max_pages: int | 
 
 
 def read_coarsened(path: str | Path, every: int) -> ChangeHistory:
-    """History in longer cycles, see `coarsened`; raises HistoryError as `read_history`."""
+    """Read a history in cycles ``every`` times as long, see `coarsened`; raises HistoryError as
+    `read_history`."""
     return coarsened(read_contents_or_history(path), every)
 
 
 def read_contents_or_history(path: str | Path) -> ContentHistory | ChangeHistory:
-    """History, with its texts if it is a file of contents. Raises HistoryError as `read_history`."""
+    """Read a history, with its texts if it is a file of contents. Raises HistoryError as `read_history`."""
     path = Path(path)
     return read_contents(path) if path.is_file() and has_contents(path) else read_history(path)
 
 
 def coarsened(recorded: ContentHistory | ChangeHistory, every: int) -> ChangeHistory:
-    """History whose cycles are ``every`` of the recorded ones; a remainder at the end is cut.
+    """History in cycles ``every`` times as long as the recorded ones; a remainder at the end is cut.
 
     A page of contents has changed if its texts at both ends differ; of other histories, if it changed in any
     of the cycles. Raises HistoryError for too few cycles.
@@ -100,6 +101,6 @@ def coarsened(recorded: ContentHistory | ChangeHistory, every: int) -> ChangeHis
 
 
 def _texts(contents: ContentHistory) -> npt.NDArray[np.int64]:
-    """Number of each version's text, ``[versions]``: equal texts have equal ones."""
+    """Number of each version's text, ``[versions]``: equal texts have equal numbers."""
     numbers: dict[str | None, int] = {}
     return np.array([numbers.setdefault(text, len(numbers)) for text in contents.texts], np.int64)

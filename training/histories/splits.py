@@ -19,7 +19,7 @@ TIME_PARTS: Final = 3
 
 
 class HistorySplit(NamedTuple):
-    """Three histories with no page in common."""
+    """Training, validation and test history, with no page in common."""
 
     train: ChangeHistory
     validation: ChangeHistory
@@ -27,7 +27,7 @@ class HistorySplit(NamedTuple):
 
 
 def page_folds(pages: int, k: int, seed: int) -> list[npt.NDArray[np.int64]]:
-    """k folds of pages 0..pages - 1, drawn at random, of equal size to within one: ascending int64.
+    """Draw k folds of pages 0..pages - 1 at random, of equal size to within one: ascending int64 each.
 
     Raises HistoryError if there are fewer pages than folds.
     """
@@ -41,9 +41,10 @@ def page_folds(pages: int, k: int, seed: int) -> list[npt.NDArray[np.int64]]:
 
 
 def site_folds(site: npt.NDArray[np.int32], k: int, seed: int) -> list[npt.NDArray[np.int64]]:
-    """k folds of whole sites: pages, ascending int64. ``site``: int32 ``[P]``.
+    """Draw k folds of whole sites; each is an array of pages, ascending int64. ``site``: of each page, int32
+    ``[P]``.
 
-    Of the k largest sites each fold gets one, drawn from `seed`, of the k next ones as well, and so on
+    Each fold gets one of the k largest sites, drawn from `seed`, one of the k next largest, and so on
     (random blocks): folds have as many sites, to within one, and differ in pages by no more than the largest
     site. Raises HistoryError if there are fewer sites than folds.
     """
@@ -71,10 +72,11 @@ def units_of(history: ChangeHistory, division: Division) -> npt.NDArray[np.int32
 
 
 def sampled_sites(site: npt.NDArray[np.int32], share: float, seed: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Pages of whole sites drawn at random: ascending int64, of at least one site. ``site``: int32 ``[P]``.
+    """Draw whole sites at random, and return their pages, ascending int64. ``site``: of each page, int32
+    ``[P]``.
 
-    Every site has the same chance, `share`. The draw is systematic: from a random start, every 1 / `share`-th
-    site in order of size, so that large and small ones come in their proportion.
+    Every site has the same chance, `share`; at least one is drawn. The draw is systematic: from a random
+    start, every 1 / `share`-th site in order of size, so that large and small ones come in their proportion.
     """
     rng = np.random.default_rng(seed)
     sites, pages = np.unique(site, return_counts=True)
@@ -86,7 +88,7 @@ def sampled_sites(site: npt.NDArray[np.int32], share: float, seed: Sequence[int]
 
 
 def time_parts(cycles: int, parts: int) -> list[slice]:
-    """Consecutive parts of equal length of all cycles; the last one takes the remainder.
+    """Cut all cycles into consecutive parts of equal length; the last one takes the remainder.
 
     Raises HistoryError if there are fewer cycles than parts.
     """
@@ -106,10 +108,10 @@ def protocol_splits(
     warmup: int = 2,
     division: Division = "pages",
 ) -> list[HistorySplit]:
-    """Splits of `history` by a protocol, pages in 5 folds drawn from `seed`; each fold is tested on once.
+    """Split `history` by a protocol of the papers, pages in 5 folds drawn from `seed`.
 
-    ``division``: whether folds are drawn of single ``pages``, of whole ``sites`` or ``directories`` (for
-    terminals of related pages).
+    Each fold is the test split once. ``division``: whether folds are drawn of single ``pages``, of whole
+    ``sites`` or ``directories`` (for terminals of related pages).
 
     * ``journal`` (journal section 5.2): training on three folds in the first third of the cycles,
       validation on the fourth fold in the second third, test on the fifth in the last; 5 rotations. With

@@ -1,4 +1,4 @@
-"""The experiment of the journal (Santos et al. 2014) and the thesis (2013), its tables and report."""
+"""The experiment of the journal article (Santos et al. 2014) and the thesis (2013), its tables and report."""
 
 import dataclasses
 import datetime
@@ -71,11 +71,12 @@ PRESETS: Final[dict[str, dict[str, Any]]] = {
 }
 """Paper -> options of its experiment (journal sections 4.2 and 5.2; thesis 3.2, 3.3, 4.3 and 4.4).
 
-Both on the clock of cycles: the papers print sums over visits, but their figures come out on it alone.
+Both use the clock ``cycles``: the papers print sums over visits, but only with that clock do their figures
+come out.
 """
 THESIS_SEARCHES: Final = (("change_rate", "basic"),)
 SEARCHES: Final = tuple((fitness, name) for fitness in FITNESSES for name in PAPER_SETS)
-"""Fitness and set of terminals of every learning run."""
+"""Fitness and name of the set of terminals of every learning run."""
 
 
 @dataclass(frozen=True)
@@ -85,22 +86,23 @@ class LearnedFold:
     text: str
     run: int
     values: dict[str, dict[str, float]]
-    """Part (training, validation, test) -> metric -> mean over its scored cycles."""
+    """Split (training, validation, test) -> metric -> mean over its scored cycles."""
 
 
 @dataclass(frozen=True)
 class LearnedSet:
-    """Functions of all folds that one selection rule chose in one learning run."""
+    """Functions that one selection rule chose in one learning run, one for each fold, with the time it
+    took."""
 
     fitness: str
     selection: str
     folds: list[LearnedFold]
     replays: int
     replay_s: float
-    """Processor time in the replays of the evolution."""
+    """Processor time of evolution's replays, in seconds."""
     wall_s: float
     resumed: bool
-    """Whether the run was interrupted: its times are then those of a part."""
+    """Whether the run was interrupted: its times are then those of the last part only."""
     terminals: str
 
     @property
@@ -119,13 +121,13 @@ class ExperimentResults:
     choices: Choices
     test_pages: list[int]
     changed_pages: list[list[int]]
-    """Fold -> pages that changed in each scored cycle."""
+    """For each fold, the number of pages that changed in each scored cycle of its test set."""
     learned: list[LearnedSet]
     trials: Trials
-    """The baselines, the oracle, and every `LearnedSet` by its name."""
+    """Metrics on the test sets of the baselines, the oracle, and every `LearnedSet` by its name."""
     total_s: float
     preset: str | None = None
-    """Key of `PRESETS`; None: choices of one's own."""
+    """Key of `PRESETS`; None: other choices than a paper's."""
 
     @property
     def fitnesses(self) -> list[str]:
@@ -133,11 +135,11 @@ class ExperimentResults:
 
     @property
     def terminal_sets(self) -> list[str]:
-        """Names of the sets of terminals, the largest last."""
+        """Names of the sets of terminals that were learned with, the largest last."""
         return list(dict.fromkeys(one.terminals for one in self.learned))
 
     def learned_for(self, metric: str, terminal_set: str = "", selection: str = "best") -> str:
-        """Name of the function learned for a metric, or for the first fitness if none was.
+        """Name (`label`) of the function learned for ``metric``, or for the first fitness if none was.
 
         ``terminal_set``: by default the largest.
         """
@@ -164,7 +166,7 @@ class ExperimentResults:
 
     @classmethod
     def from_json(cls, content: Json) -> Self:
-        """Results of the content of ``results.json``.
+        """Parse the content of ``results.json``.
 
         Raises ValueError for another format, KeyError or TypeError for what is missing or of another kind,
         LearningError for choices that cannot be used.
@@ -193,7 +195,7 @@ class ExperimentResults:
 
 
 def read_results(directory: Path) -> ExperimentResults:
-    """Results in the directory of an experiment. Raises HistoryError."""
+    """Read the results in the directory of an experiment. Raises HistoryError where there are none."""
     path = directory / NAME
     try:
         return ExperimentResults.from_json(json.loads(path.read_text(encoding="utf-8")))
@@ -211,16 +213,17 @@ class Experiment(NamedTuple):
     choices: Choices
     directory: Path
     console: Console
-    """Prints what is learned."""
+    """Terminal on which progress is printed."""
     shown: ShowProgress
     preset: str | None = None
     """Key of `PRESETS`."""
 
     def run(self, jobs: int) -> ExperimentResults:
-        """Learn all functions on so many processes (-1: all), and replay them on the test sets.
+        """Learn all functions on ``jobs`` processes (-1: one per processor), and replay them on the test
+        sets.
 
         Raises HistoryError or LearningError as `training.evolution.learning.learn` does, Gp4cError for the
-        directory of another experiment; KeyboardInterrupt passes on, the same goes on from there.
+        directory of another experiment. After a KeyboardInterrupt the same call goes on where it stopped.
         """
         started = time.perf_counter()
         history, choices = self.history, self.choices
@@ -250,9 +253,10 @@ class Experiment(NamedTuple):
         )
 
     def _learn_all(self, folds: list[PreparedSplit], parallel: Workers) -> Iterator[LearnedSet]:
-        """Functions of every combination of fitness and terminals, by each selection rule.
+        """Learn with every combination of fitness and terminals, and yield the functions of each selection
+        rule.
 
-        A combination that is done is read from the directory; one that was interrupted goes on from its
+        A finished combination is read from the directory; an interrupted one goes on from its
         checkpoint.
         """
         for fitness, name in THESIS_SEARCHES if self.preset == "thesis" else SEARCHES:
@@ -295,7 +299,7 @@ class Experiment(NamedTuple):
         first = learned[0]
         if not first.complete:
             raise KeyboardInterrupt
-        # All rules chose from what one evolution found.
+        # Evolution goes on once for all selection rules.
         costs = first.replays, first.replay_s, time.perf_counter() - started, bool(states), terminals
         return [
             LearnedSet(
@@ -321,7 +325,7 @@ def _read_done(path: Path, run: object) -> list[LearnedSet] | None:
 
 
 def difference_of(results: ExperimentResults, history: ChangeHistory, name: str, metric: str) -> Difference:
-    """Visits of a learned function beside those of the best baseline by a metric, on the test sets.
+    """Compare the visits of a learned function with those of the best baseline by a metric, on the test sets.
 
     ``history``: that of the results; ``name``: of the function in the results.
     """
@@ -379,7 +383,8 @@ def table_4(results: ExperimentResults) -> list[Row]:
 
 
 def selections(results: ExperimentResults) -> list[Row]:
-    """Best, Sum and Avg side by side (Figure 3 in numbers): mean and interval on the test sets."""
+    """Selection rules Best, Sum and Avg side by side (Figure 3 in numbers): mean and interval on the test
+    sets."""
     rows: list[Row] = []
     for learned in results.learned:
         mean = statistics.mean(values(results.trials, learned.name, learned.fitness))
@@ -396,7 +401,7 @@ def selections(results: ExperimentResults) -> list[Row]:
 
 
 def correlations(results: ExperimentResults) -> list[Row]:
-    """Pearson correlation over the cycles of the pages that changed and the value reached."""
+    """Pearson correlation, over the cycles, of the number of changed pages and a function's metric."""
     changed = np.array(results.changed_pages, dtype=np.float64).mean(axis=0)
     names = (*COMPETITIVE, *(results.learned_for(metric) for metric in results.fitnesses))
     return [
@@ -438,7 +443,7 @@ TABLES: Final[dict[str, tuple[str, Callable[[ExperimentResults], list[Row]]]]] =
 
 
 def cell(value: Any) -> str:
-    """Text of a value: 4 decimals, nothing for nan."""
+    """Text of a value in a table: numbers with 4 decimals, nan as the empty text."""
     if isinstance(value, float):
         return "" if math.isnan(value) else f"{value:.4f}" if abs(value) < 1000 else f"{value:,.0f}"
     return str(value)
@@ -469,7 +474,7 @@ NEW_PAGES: Final = {
     "new_pages": "never visited since the warm-up",
     "idle_pages": "not visited in the cycle before",
 }
-"""Readings of Figure 6."""
+"""The two meanings of "new page" that Figure 6 may have -> name of the metric."""
 
 
 def selection_rules(results: ExperimentResults, metric: str) -> Chart:
@@ -483,7 +488,7 @@ def selection_rules(results: ExperimentResults, metric: str) -> Chart:
 
 
 def new_pages(trials: Trials, learned: str) -> Chart:
-    """Figure 6: share of new pages among the visits, under both readings of "new"."""
+    """Figure 6: share of new pages among the visits, under both meanings of "new"."""
     lines = [
         line(trials, learned, metric, shown)
         for metric, shown in NEW_PAGES.items()

@@ -1,8 +1,8 @@
 """The experiments of Kolobov et al. 2019 (NeurIPS) on irregular visits, and our functions on their measure.
 
-Pages are weighed by importance. The measure is harmonic staleness, ln((visits + rate) / visits) for a page
-that is visited at random, and -ln p for one whose changes are all known and followed with probability p. The
-budget is a fifth of the pages a day.
+Pages are weighed by importance. The cost, to be small, is harmonic staleness, ln((visits + rate) / visits)
+for a page that is visited at random, and -ln p for one whose changes are all known and followed with
+probability p. The budget is a fifth of the pages a day.
 """
 
 import json
@@ -28,17 +28,17 @@ from training.replaying.prepared import CrawlChoices
 NAME: Final = "lambdacrawl"
 BUDGET_SHARE: Final = 0.2
 DAYS: Final = 21
-"""Days of the learning experiment, with a new plan every day."""
+"""Number of days in the learning experiment, with a new plan every day."""
 LEARNING_PAGES: Final = 100_000
 SPLIT_TOLERANCE: Final = 0.005
-"""Tolerance of the budget's split, as a share of it, as in the authors' program."""
+"""Error, as a share of the budget, at which the search for its split ends, as in the authors' program."""
 STARVING: Final = 0.4
-"""Share of an even visit that BinaryLambdaCrawl leaves every page, the best of the paper's on its data."""
+"""Least visits of a page in BinaryLambdaCrawl, as a share of equal visits to all: the best in the paper."""
 SCORES: Final = (
     "fixed", "azar", "lambda-crawl", "default", "changes", "freshness",
     "w * (rate * t - 1 + exp(-rate * t)) / rate",
 )  # fmt: skip
-"""Published policies and ours in the replay; the last is the index of harmonic staleness by importance."""
+"""Policies and score functions to replay; the last one ranks by harmonic staleness times importance."""
 
 
 NEAR: Final = 0.05
@@ -58,11 +58,12 @@ class Sources(NamedTuple):
 
 
 class VisitRates(NamedTuple):
-    """Visits per day, and of pages whose changes are followed the probability of a visit after each."""
+    """Plan of a policy: visits per day, and for pages with known changes the probability of a visit after
+    each."""
 
     visits: Floats
     probability: Floats
-    """NaN where visits are at random."""
+    """``[P]``: probability of a visit after a known change; NaN for pages that are visited at random."""
 
     @property
     def follows(self) -> Bools:
@@ -70,7 +71,7 @@ class VisitRates(NamedTuple):
 
 
 Policy = Callable[[Sources, float], VisitRates]
-"""Pages and budget (visits per day) -> plan."""
+"""Function of pages and budget (visits per day) that returns the plan."""
 
 
 def _at_random(visits: Floats) -> VisitRates:
@@ -86,7 +87,8 @@ def proportional(sources: Sources, budget: float) -> VisitRates:
 
 
 def binary(share: float) -> Policy:
-    """BinaryLambdaCrawl: most current copies, each page having a share of an even visit at least."""
+    """BinaryLambdaCrawl: most current copies, where each page has at least ``share`` of an even share of
+    visits."""
 
     def policy(sources: Sources, budget: float) -> VisitRates:
         least = share * budget / len(sources.rate)
@@ -150,14 +152,14 @@ def lambda_crawl(approximate: bool = False, follow: bool = True) -> Policy:
 
 
 class Cost(NamedTuple):
-    """Means over pages, by importance; less is better."""
+    """Mean costs of a plan over pages, weighted by importance; less is better."""
 
     harmonic: float
     binary: float
 
 
 def cost(sources: Sources, plan: VisitRates) -> Cost:
-    """Propositions 1 and 4 of the paper, equations 12 and 13 of its supplement."""
+    """Costs of a plan, by propositions 1 and 4 of the paper, and equations 12 and 13 of its supplement."""
     with np.errstate(divide="ignore", invalid="ignore"):
         random = np.log1p(sources.rate / plan.visits)
         harmonic = np.where(plan.follows, -np.log(plan.probability), random)
@@ -187,7 +189,8 @@ LEARNING: Final = {
 
 
 class RatesLearned:
-    """Change rates as a crawl learns them from its visits, or from all changes where it is told of them."""
+    """Change rates as a crawl estimates them from its visits, or from all changes of pages where they are
+    known."""
 
     def __init__(self, sources: Sources, rng: np.random.Generator) -> None:
         self._rates, self._rng = sources.rate, rng
@@ -212,7 +215,8 @@ class RatesLearned:
         self.estimates = np.where(plan.follows, by_changes, np.clip(by_visits, *RATE_BOUNDS))
 
     def _visits(self, rates: Floats) -> tuple[Ints, Floats]:
-        """Page of each visit of a day, in order of pages and times, and the days since its visit before."""
+        """Draw the visits of a day: the page of each, in order of pages and times, and days since the visit
+        before."""
         page = np.repeat(np.arange(len(rates)), self._rng.poisson(rates))
         time = self._days + self._rng.random(len(page))
         time = time[np.lexsort((time, page))]
@@ -234,7 +238,7 @@ def learn_and_crawl(policy: Policy, sources: Sources, days: int, rng: np.random.
 
 @dataclass(frozen=True)
 class LambdaCrawlResults:
-    """Results of the experiments."""
+    """Results of the paper's experiments and of the replay."""
 
     known: list[Row]
     """Experiment 1: change rates known, all pages."""
@@ -246,7 +250,7 @@ class LambdaCrawlResults:
     """Published policies and ours on the recorded history."""
 
     def claims(self) -> list[Row]:
-        """Claims of the paper, with verdicts that follow from the tables."""
+        """Rows with the paper's claims, each with a verdict that follows from the tables."""
         known, complete = _harmonic(self.known), _harmonic(self.complete)
         best, ignoring = known["LambdaCrawl"], "LambdaCrawl, complete changes ignored"
         by_rate, even = known["ChangeRateProportionalCrawl"], known["UniformCrawl"]
@@ -309,7 +313,7 @@ def _costs(sources: Sources) -> list[Row]:
 
 
 def run(data: OffsetHistory, runs: int, seed: int) -> LambdaCrawlResults:
-    """All experiments; ``runs``: of the learning one, each on pages drawn anew.
+    """Run all experiments; ``runs``: repetitions of the learning one, each on pages drawn anew.
 
     Raises HistoryError where no page weighs anything.
     """

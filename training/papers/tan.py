@@ -33,12 +33,12 @@ SPANS_WEEKS: Final = (2, 4, 8)
 BUDGETS: Final = (0.088, 0.176, 0.351)
 DEPTHS: Final = tuple(range(-6, 9))
 QUICK_DEPTHS: Final = (-1, 0, 1, 3)
-"""Depths of a quick run, among them the best of every policy."""
+"""Depths d (of directories, links, clusters) in a quick run, among them the best of every policy."""
 BEST_D: Final = {"lb": 3, "db": 1, "cb": 0}
-"""Best d of every policy (section 6.2)."""
+"""Policy -> its best depth d (section 6.2)."""
 BASELINES: Final = ("rns", "rr", "gsb")
 MEASURED: Final = ("change_rate", "weighted_change_rate", "ndcg")
-"""The paper's metrics, C and C^w, and the order of visit."""
+"""Metrics to compute: the paper's C and C^w, and one for the order of the visits."""
 FORMAT: Final = "gp4c-tan/1"
 
 
@@ -91,7 +91,7 @@ class TanResults:
     trials: dict[tuple[str, CrawlSetting], PolicyTrial]
 
     def trial(self, policy: str, setting: CrawlSetting) -> PolicyTrial | None:
-        """Replays of a policy; None where the history lacks its groups."""
+        """Results of a policy in a setting; None where the history lacks the policy's groups."""
         return self.trials.get((policy, setting))
 
     def to_json(self) -> Json:
@@ -117,7 +117,7 @@ class TanResults:
         }
 
     def rows(self) -> Iterator[tuple[object, ...]]:
-        """A row of `COLUMNS` for every replay and cycle."""
+        """Yield a row for every replay and cycle, with the columns `COLUMNS`."""
         for (_, setting), trial in self.trials.items():
             columns = [trial.per_cycle[metric] for metric in MEASURED]
             for number, values in enumerate(zip(*columns, strict=True), start=1):
@@ -153,7 +153,7 @@ def table_rows(depths: Sequence[int]) -> list[tuple[str, CrawlSetting]]:
 
 
 def planned(weekly: ChangeHistory, plans: TanPlan) -> list[tuple[str, CrawlSetting]]:
-    """Policies and settings that the history has groups for."""
+    """Policies and settings to replay: those that the history has groups of pages for."""
     knows = weekly.neighbours.knows
     return [one for one in table_rows(plans.depths) if all(map(knows, load_policy(one[0]).near))]
 
@@ -161,7 +161,7 @@ def planned(weekly: ChangeHistory, plans: TanPlan) -> list[tuple[str, CrawlSetti
 def run_all(
     recorded: ContentHistory | ChangeHistory, plans: TanPlan, advance: Callable[[], object] = lambda: None
 ) -> TanResults:
-    """Results of all that is `planned`; ``advance`` is called after each policy and setting.
+    """Replay all that is `planned`; ``advance`` is called after each policy and setting.
 
     ``recorded``: weeks, whose neighbours have clusters and links if anything is to be found by them. Raises
     HistoryError for fewer than two of the longest cycles, or pages without names.
@@ -192,7 +192,7 @@ def run_all(
 
 
 def weighted(history: ChangeHistory, weekly: ChangeHistory) -> ChangeHistory:
-    """History with the groups of another, its pages weighted by their popularity (eq. 10)."""
+    """`history` with the groups of `weekly`, its pages weighted by their popularity (eq. 10)."""
     groups = weekly.neighbours.groups_by_content
     if weekly.weight is None and groups is None:
         return history
@@ -237,7 +237,7 @@ class PaperClaim(NamedTuple):
 
 
 def rate(results: TanResults, policy: str, setting: CrawlSetting, metric: str = "change_rate") -> float:
-    """Mean over the cycles; nan where the history has no groups for the policy."""
+    """Mean of a metric over the cycles; nan where the history has no groups for the policy."""
     trial = results.trial(policy, setting)
     return float("nan") if trial is None else trial.mean(metric).mean
 
@@ -248,7 +248,7 @@ def over_d(results: TanResults, policy: str, depths: Sequence[int], setting: Cra
 
 
 def claims(results: TanResults) -> list[PaperClaim]:
-    """Claims that the history can test."""
+    """Claims of the paper that the history can test, with our measurements."""
     parts = (_compared, _by_depth, _up_and_down, _by_setting, _popular, _by_history)
     claims_found = [claim for claims_about in parts for claim in claims_about(results)]
     return [claim for claim in claims_found if np.isfinite(claim.numbers).all()]
@@ -349,7 +349,7 @@ def _by_history(results: TanResults) -> Iterator[PaperClaim]:
 
 
 NAMED_DOMAINS: Final = 6
-"""Domains of Figure 4 with a line each."""
+"""Top-level domains that have a line of their own in Figure 4."""
 D_LABEL: Final = "download granularity d"
 RATE: Final = "Change rate C"
 

@@ -55,26 +55,26 @@ OWN_VISITS: Final = {
     "t*X": "t * X",
     "age": "t",
 }
-"""Policy -> score function, where estimates come from the policy's visits alone."""
+"""Policy that estimates from its own visits alone -> its score function."""
 
 
 class RefreshPoint(NamedTuple):
-    """Quality of a policy at a budget."""
+    """Search quality that a policy reaches at a budget."""
 
     policy: str
     share: float
-    """Share of the pages per cycle."""
+    """Budget: share of the pages refreshed per cycle."""
     refreshes: int
     quality: float
-    """Mean over the cycles judged."""
+    """Search quality, mean over the judged cycles."""
     impact: float
     """1 - estimated loss of the copies / estimated loss of copies never refreshed."""
     tau: float | None
-    """Best of `TAUS`; None for policies without a threshold."""
+    """Threshold of `TAUS` with the best quality; None for policies without a threshold."""
 
 
 class Judged(NamedTuple):
-    """Quality of the copies of a run, mean over the judged cycles."""
+    """Quality of the copies that a policy's refreshes keep, mean over the judged cycles."""
 
     quality: float
     impact: float
@@ -82,7 +82,7 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """Data set under a scoring function."""
+    """Data set under one scoring function, with its workload and the cycles to judge."""
 
     name: str
     corpus: Corpus
@@ -139,7 +139,7 @@ class Trial:
 
 
 class Updates(NamedTuple):
-    """Updates of pages, arrays ``[updates]``."""
+    """Updates of pages and what refreshing them at once gains; arrays are ``[updates]``."""
 
     page: Ints
     gap: Ints
@@ -152,7 +152,7 @@ class Updates(NamedTuple):
 
 
 def updates_of(trial: Trial, first: int, last: int) -> Updates:
-    """Updates in the cycles first..last."""
+    """Updates of all pages in the cycles first..last."""
     contents, impact = trial.corpus.contents, trial.history.impact
     assert impact is not None
     cycle, page = np.nonzero(contents.history.changed)
@@ -179,7 +179,8 @@ def prepared(
     seed: int = 1,
     refit_cycles: int = 0,
 ) -> Trial:
-    """A data set with the values of its refreshes; ``corpus``: of the workload's terms."""
+    """Make the `Trial` of a data set, with the values of its refreshes; ``corpus``: of the workload's
+    terms."""
     points_tried = search(corpus, how.workload, how.scoring, how.importance)
     history = replace(corpus.contents.history, impact=refresh_values(corpus, how, points_tried))
     middle = history.cycles // 2
@@ -202,8 +203,8 @@ def rates_of(trial: Trial) -> dict[str, Floats]:
 def points(
     trial: Trial, shares: Sequence[float] = BUDGETS, taus: Sequence[float] = TAUS, observed: bool = False
 ) -> Iterator[RefreshPoint]:
-    """Every policy with every budget; those of own visits alone if ``observed``."""
-    with ThreadPoolExecutor(2) as pool:  # the compiled answers leave Python's lock alone
+    """Yield results of every policy at every budget; of `OWN_VISITS` only, if ``observed``."""
+    with ThreadPoolExecutor(2) as pool:  # the compiled loops release Python's lock
         for share in shares:
             budget = max(1, math.floor(share * trial.pages + 0.5))
             tasks = {name: text for name, text in OWN_VISITS.items() if observed or name in ("t*X", "age")}
@@ -232,7 +233,8 @@ def _own_visits(trial: Trial, text: str, budget: int) -> Judged:
 
 
 def _by_priority(rate: Floats, budget: int) -> Callable[[int, Ints], Ints]:
-    """P(p, t) = rate * (t - LR), and age among equals."""
+    """Choice of the ``budget`` pages of highest rate * cycles since the last refresh; of equals the
+    oldest."""
 
     def chosen(cycle: int, last: Ints) -> Ints:
         waited = cycle - last
@@ -242,7 +244,7 @@ def _by_priority(rate: Floats, budget: int) -> Callable[[int, Ints], Ints]:
 
 
 def _in_slots(trial: Trial, policy: str, tau: float, budget: int) -> Callable[[int, Ints], Ints]:
-    """Refreshes of SBR or EBR; unused budget goes to the pages refreshed longest ago."""
+    """Choice of pages by the timetable of SBR or EBR; unused budget goes to pages refreshed longest ago."""
     rows = planned_refreshes(trial, policy, tau, budget)
 
     return lambda cycle, last: with_oldest(rows[cycle - trial.first - 1], last, budget)
@@ -254,14 +256,14 @@ def planned_refreshes(trial: Trial, policy: str, tau: float, budget: int) -> lis
 
 
 def visits_of(trial: Trial, policy: str, tau: float, budget: int) -> Ints:
-    """Refreshes of every page in the judged cycles by SBR or EBR: ``[P]``."""
+    """Number of refreshes of every page in the judged cycles by SBR or EBR: ``[P]``."""
     updates = trial.updates
     known = UpdateHistory(updates.page, updates.difference, trial.clicks, trial.last)
     return allocated_visits(known, policy.lower(), tau, budget, trial.judged)
 
 
 class Needed(NamedTuple):
-    """Budget for a quality."""
+    """Budget that a policy needs for a quality."""
 
     policy: str
     quality: float
@@ -284,7 +286,8 @@ def resources(points_tried: Sequence[RefreshPoint]) -> list[Needed]:
 
 
 def _share_for(line: Sequence[RefreshPoint], target: float) -> float | None:
-    """The least share that reaches a quality, between budgets by straight lines."""
+    """Least budget (share of the pages) that reaches the quality ``target``, interpolated; None: none
+    does."""
     before: RefreshPoint | None = None
     for point in line:
         if point.quality >= target:
@@ -334,7 +337,7 @@ def halves(trial: Trial) -> Halves:
 
 
 def _looks_back(updates: Updates, pages: int) -> dict[str, Floats]:
-    """The last visits, decayed ones and the last one alone, by the terminals' own state."""
+    """Forecasts from past gains as terminals keep them: the last visits, decayed ones, the last one alone."""
     state = {name: np.zeros(pages, dtype) for name, dtype in refresh_value.COLUMNS.items()}
     count = np.bincount(updates.page, minlength=pages)
     nth = np.arange(len(updates.page)) - np.repeat(np.cumsum(count) - count, count)
@@ -357,25 +360,25 @@ def _looks_back(updates: Updates, pages: int) -> dict[str, Floats]:
 SHARE: Final = 0.05
 """Budget of the examples, share of the pages per cycle."""
 NOTHING: Final = 0.001
-"""Gains below this count as none, in ppm."""
+"""Gains below this count as 0, in ppm."""
 LINES: Final = 16
 """Lines of a diff that are shown."""
 MOVES: Final = 6
-"""Number of queries that an example shows: those asked most."""
+"""Number of queries that an example shows: the most frequent ones."""
 
 
 class Move(NamedTuple):
-    """A query in whose answer the page moved."""
+    """Query in whose answer the updated page moved, with its rank before and after."""
 
     query: str
     before: int
-    """Rank; 0: not in the answer."""
+    """Rank with the old copy; 0: not in the answer."""
     after: int
     frequency: float
 
 
 class Example(NamedTuple):
-    """An update, its diff and the ranks that it moved."""
+    """Update of a page as an example for people, with its diff and the ranks that it moved."""
 
     rule: str
     page: str
@@ -389,7 +392,7 @@ class Example(NamedTuple):
 
 
 def examples(trial: Trial, points_tried: Sequence[RefreshPoint]) -> list[Example]:
-    """The largest update that gains nothing, and the largest gain that SBR and EBR miss."""
+    """Two examples: the largest update that gains nothing, and the largest gain that SBR and EBR miss."""
     updates = trial.updates
     cycle = _cycles(trial)
     rows = []
@@ -469,7 +472,7 @@ QUICK_TAUS: Final = (0.0, 0.5)
 
 
 class UserCentricPlan(NamedTuple):
-    """Choices of the experiment."""
+    """Choices of the experiment: data sets, budgets, thresholds and scoring functions."""
 
     estimate: Estimate = "whole"
     plan: WorkloadPlan = WorkloadPlan()
@@ -511,7 +514,7 @@ class UserCentricResults:
     panels: list[Panel]
 
     def to_json(self) -> Json:
-        """The document: what was compared, every point, the table, the forecasts."""
+        """The results as a JSON document: data sets, every `RefreshPoint`, the table, the forecasts."""
         return {
             "source": self.source,
             "sha256": self.sha256,
@@ -540,7 +543,7 @@ class UserCentricResults:
 def run_all(
     path: Path, plans: UserCentricPlan, steps: Callable[[int, str], Callable[[], object]]
 ) -> tuple[UserCentricResults, list[Trial]]:
-    """Results of the experiment on every data set; ``steps(count, title)``: a progress bar's advance
+    """Run the experiment on every data set; ``steps(count, title)``: context with a progress bar's advance
     function."""
     panels, trials = [], []
     for site in plans.sites:
@@ -588,7 +591,7 @@ def _panel(trial: Trial, plans: UserCentricPlan, steps: Callable[[int, str], Cal
 TICKS: Final = (0.25, 0.5, 1, 2, 3, 5, 10, 20, 40)
 """Ticks of the budget axis, in percent."""
 LEAST: Final = 1e-4
-"""Share of the median gain per week below which gains are drawn at the edge."""
+"""Share of the median gain per week below which gains are drawn at the figure's edge."""
 NEAREST: Final = ((0.5, "#0072B2"), (0.8, "#56B4E9"), (0.9, "#E69F00"), (1.0, "#BBBBBB"))
 """Share of the pages nearest to the diagonal -> colour."""
 

@@ -37,13 +37,13 @@ _COLUMNS: Final = ("entered", "found_by", "first_cycle", "brought_sum", "brought
 
 
 class Bringer(NamedTuple):
-    """Page whose visits brought new pages."""
+    """Page with links to new pages, and what its visits brought."""
 
     url: str
     brought: int
-    """New pages since the first visit."""
+    """Number of new pages found by its links since its first visit."""
     hub_visits: int
-    """Visits as a hub among the recorded ones."""
+    """Number of its recorded visits as a hub (made to find new links)."""
     rate: float
     """Expected new links per cycle."""
     last_cycle: int
@@ -51,7 +51,7 @@ class Bringer(NamedTuple):
 
 
 class NewPages(NamedTuple):
-    """Pages that became known after the first cycle."""
+    """Pages that became known after the first cycle, and the pages that linked to them."""
 
     entered: npt.NDArray[np.int64]
     """``[P]``: cycle in which each page became known, from 2."""
@@ -158,7 +158,7 @@ def read_new_pages(store: Store) -> NewPages | None:
 
 
 def _roots(finder: Array, entered: Array, new: Array) -> npt.NDArray[np.int64]:
-    """Oldest page on the chain of finders of each new page that entered earlier."""
+    """For each new page, the first page up its chain of finders (linking pages) that was known earlier."""
     root = np.asarray(finder[new])
     while len(on := np.flatnonzero((root >= 0) & (entered[root] == entered[new]))):
         root[on] = finder[root[on]]
@@ -183,9 +183,9 @@ def _bringers(store: Store, columns: dict[str, Array], brought: Array, hub_visit
 
 
 MOST: Final = 20
-"""Rows of the table of hints."""
+"""Largest number of rows in the table of hints (sites' claims about changes)."""
 COUNTED: Final = (*hints.LISTED, *(hints.KINDS.index(name) for name in hints.SPANS))
-"""Kinds of hints that claim changes before a visit."""
+"""Kinds of hints that are known before a visit, so that their accuracy can be computed."""
 
 
 def hints_section(path: Path) -> Section | None:
@@ -232,15 +232,15 @@ def _of(changed: float, unchanged: float) -> str:
 
 SHOWN: Final = 10
 LOOKED_AT: Final = 1_000
-"""Newest changes that are searched for archived texts."""
+"""Number of newest changes for which archived texts are looked up."""
 HUNKS: Final = 8
 WORDS: Final = 120
-"""Words of a difference that are shown."""
+"""Largest number of words of a difference that are shown."""
 _TAGS: Final = {"-": "del", "+": "ins"}
 
 
 class TextChange(NamedTuple):
-    """Change, with the differences of its texts where both are archived."""
+    """Change of a page that a visit found, with the differences of its texts where both are archived."""
 
     url: str
     cycle: int
@@ -282,7 +282,7 @@ def last_changes_section(path: Path) -> Section:
 
 
 def link(url: str) -> str | Markup:
-    """Link to a web address; another text as it is."""
+    """HTML link to `url`, if it is a web address; else the text as it is."""
     if not url.startswith(("http://", "https://")):
         return url
     return Markup('<a href="{0}" rel="noreferrer">{0}</a>').format(url)
@@ -319,25 +319,27 @@ _NAMES: Final = ("judged", "changed", "judged_weight", "changed_weight")
 
 
 class WeightedVisits(NamedTuple):
-    """Outcomes of judged visits with the weights of their pages; arrays ``[C]``."""
+    """Visits that compared their page, and changes found, with the pages' weights, by cycle: arrays
+    ``[C]``."""
 
     others: int
-    """Pages whose weight is not 1."""
+    """Number of pages whose weight is not 1."""
     judged: Floats
     changed: Floats
     judged_weight: Floats
-    """Summed weight of the judged visits' pages."""
+    """Summed weight of the pages compared."""
     changed_weight: Floats
     """Summed weight of changed pages."""
 
     def rate(self, cycle: int | slice, *, weighted: bool) -> float:
-        """Changes, or their summed weight, per judged visit (Cho & Ntoulas 2002); nan without any."""
+        """Changes, or their summed weight, per visit that compared (Cho & Ntoulas 2002); nan without
+        visits."""
         judged = self.judged[cycle].sum()
         changes = (self.changed_weight if weighted else self.changed)[cycle].sum()
         return float(changes / judged) if judged else math.nan
 
     def share(self, cycle: int | slice) -> float:
-        """Weight of the changed pages over that of all judged ones; nan for zero weight."""
+        """Weight of the changed pages over that of all compared ones; nan for zero weight."""
         weight = self.judged_weight[cycle].sum()
         return float(self.changed_weight[cycle].sum() / weight) if weight else math.nan
 
@@ -392,9 +394,9 @@ def read_weighted_visits(store: Store) -> WeightedVisits | None:
 
 TOP_PAGES: Final = 20
 MOST_POINTS: Final = 150
-"""Points of a chart; with more cycles, each stands for several."""
+"""Largest number of points in a chart's line; with more cycles, each point stands for several."""
 MOST_ROWS: Final = 200
-"""Last cycles in the table."""
+"""Number of cycles in the table, the last ones."""
 
 
 class Host(NamedTuple):
@@ -403,31 +405,31 @@ class Host(NamedTuple):
     name: str
     pages: int
     outcomes: npt.NDArray[np.int64]
-    """``[outcomes]``: visits."""
+    """``[outcomes]``: number of visits with each outcome."""
     latencies_ms: npt.NDArray[np.uint16]
     """Latency of each visit that measured one."""
 
 
 @dataclass
 class Story:
-    """Data of a crawl's report."""
+    """Data of a crawl's report, read from its store."""
 
     path: str
     store_id: str
     records: list[CycleRecord]
     """Records of the finished cycles, oldest first."""
     counts: npt.NDArray[np.int64]
-    """``[cycles, kinds, outcomes]``: visits."""
+    """``[cycles, kinds, outcomes]``: number of visits."""
     known: int
     last_outcomes: dict[str, int]
-    """Outcome of the last visit -> pages; ``never visited``."""
+    """Outcome of a page's last visit, or ``never visited`` -> number of pages."""
     hosts: list[Host]
     top: list[tuple[str, int, int, int, str]]
     """Pages that change most: URL, changes, visits, age in cycles, last outcome."""
     open_cycle: int | None
 
     def rate(self, cycle: int | slice, kinds: tuple[str, ...] = KINDS) -> float:
-        """Change rate of the visits of these kinds; nan where none was judged."""
+        """Changes per visit of these kinds in a cycle; nan where no visit compared."""
         counts = self.counts[cycle].reshape(-1, len(KINDS), len(OUTCOMES))
         chosen = counts[:, [KINDS.index(kind) for kind in kinds]].sum(axis=(0, 1))
         judged = int(chosen[list(JUDGED)].sum())
@@ -494,7 +496,7 @@ def _read(store: Store, path: str) -> Story:
 
 
 CHOSEN: Final = ("ranked",)
-"""Kinds of visits that the score function chose."""
+"""Kinds of visits to pages that the score function chose."""
 VISITS: Final = {
     "chosen by score": "ranked",
     "warm-up": "warmup",
@@ -506,12 +508,12 @@ VISITS: Final = {
     "near samples": "neighbour",
     "other": "other",
 }
-"""Name in the report -> kind of visit."""
+"""Name of a kind of visit in the report -> its name in the store."""
 PARTS: Final = (weighted_section, new_pages_section, hints_section)
-"""Sections of stores that have the data for them."""
+"""Functions that make the sections for which not every store has the data."""
 SLOWEST: Final = 10
 LEAST_VISITS: Final = 50
-"""Least judged warm-up visits of a cycle whose rate is shown."""
+"""Least number of warm-up visits in a cycle for its change rate to be shown."""
 
 
 def crawl_page(path: Path) -> ReportPage:
@@ -597,7 +599,8 @@ def _cycles(story: Story) -> Section:
     each = -(-len(story.records) // MOST_POINTS)
     spans = [slice(start, start + each) for start in range(0, len(story.records), each)]
     cycles = [float(story.records[span][-1]["cycle"]) for span in spans]
-    # A cycle's mean: of sums the last one, of fewer cycles, looked like a crawl that broke down.
+    # Means per cycle, not sums: the last point stands for fewer cycles, and its sum would look like a
+    # breakdown.
     kinds = {
         name: np.array([story.counts[span, KINDS.index(kind)].sum(1).mean() for span in spans])
         for name, kind in VISITS.items()
@@ -656,7 +659,7 @@ def _cycles(story: Story) -> Section:
 
 
 def _unless_few(story: Story, cycles: slice) -> float:
-    """Change rate of some cycles' warm-up visits; nan if they are few."""
+    """Change rate of the warm-up visits of some cycles; nan below `LEAST_VISITS`."""
     judged = story.counts[cycles, KINDS.index("warmup")][:, list(JUDGED)].sum()
     return story.rate(cycles, ("warmup",)) if judged >= LEAST_VISITS else math.nan
 

@@ -63,19 +63,19 @@ class Chart(NamedTuple):
     """Line chart; the first line is the one that matters most."""
 
     key: str
-    """Name of its files."""
+    """Stem of the chart's file names."""
     title: str
     x_label: str
     y_label: str
     x: list[float]
     lines: list[Line]
     percent: bool
-    """Whether the values are shares."""
+    """Whether the values are shares, shown as per cent."""
     counts: bool = False
-    """Whether they are whole numbers."""
+    """Whether the values are whole numbers."""
 
     def text(self, value: float, digits: int = 1) -> str:
-        """Value for people."""
+        """Text of a value of this chart for people."""
         return f"{value:,.0f}" if self.counts else shown(value, self.percent, digits)
 
 
@@ -85,7 +85,7 @@ def plain_line(name: str, values: Sequence[float] | npt.NDArray[np.float64]) -> 
 
 
 def shown(value: float, percent: bool, digits: int = 1) -> str:
-    """Value for people: 71.6% for a share, else three decimals."""
+    """Text of a value for people: 71.6% if ``percent``, else by default three decimals."""
     if math.isnan(value):
         return "–"
     return f"{value:.{digits}%}" if percent else f"{value:.{digits + 2}f}"
@@ -94,7 +94,8 @@ def shown(value: float, percent: bool, digits: int = 1) -> str:
 def new_figure(
     width: float, height: float, rows: int = 1, columns: int = 1, **options: Any
 ) -> tuple[Figure, list[Axes]]:
-    """Figure of so many inches, and its axes; ``options``: of the subplots, or ``layout`` of the figure."""
+    """New figure, ``width`` x ``height`` inches, and its axes; ``options``: of the subplots, or
+    ``layout``."""
     layout = options.pop("layout", None)
     with matplotlib.rc_context(OPTIONS):
         figure = Figure(figsize=(width, height), dpi=150, layout=layout)
@@ -116,7 +117,7 @@ def plot_lines(axes: Axes, x: Sequence[float], lines: Sequence[Line], marker_poi
 
 
 def finish(axes: Axes, title: str = "", x_label: str = "", y_label: str = "", grid: str = "both") -> None:
-    """Title, labels and grid of an axis, as all figures have them."""
+    """Give the axes title, labels and grid, as all figures have them."""
     axes.set_title(title, loc="left", fontsize=11)
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
@@ -125,7 +126,7 @@ def finish(axes: Axes, title: str = "", x_label: str = "", y_label: str = "", gr
 
 
 class Size(NamedTuple):
-    """Room of a chart, in inches."""
+    """Size of a chart and its margins, in inches."""
 
     name: str
     width: float
@@ -136,7 +137,7 @@ class Size(NamedTuple):
     top: float
     bottom: float
     letters: int
-    """Letters in a row of a name."""
+    """Number of letters after which a line's name is wrapped."""
     text_points: float
     titled: bool
 
@@ -190,7 +191,7 @@ def draw(chart: Chart, size: Size = FILE) -> Figure:
 
 
 def _within(line: Line, low: float, high: float) -> list[float]:
-    """Half widths whose bands stay within the limits: a page has no clip paths."""
+    """Half widths of a line's intervals, cut to the limits of the axis: SVG in a page has no clip paths."""
     pairs = zip(line.values, line.half_widths, strict=True)
     return [min(half, max(value - low, high - value)) if half >= 0 else half for value, half in pairs]
 
@@ -223,7 +224,7 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
 
 
 def inline(chart: Chart) -> Markup:
-    """Chart as two SVGs, for wide and for narrow pages; the style sheet shows one."""
+    """HTML of a chart: two SVGs, for wide and for narrow pages, of which the style sheet shows one."""
     return Markup("").join(_inline(chart, size) for size in (WIDE, NARROW))
 
 
@@ -255,7 +256,7 @@ def _inline(chart: Chart, size: Size) -> Markup:
 
 
 def _with_titles(body: str, number: int, chart: Chart, line: Line) -> str:
-    """SVG whose markers show their values when pointed at."""
+    """The SVG `body` with tooltips at the markers of a line, which show their values."""
     start = body.index(f'<g id="line-{number}"')
     titles = []
     for x, value, half in zip(chart.x, line.values, line.half_widths, strict=True):
@@ -272,7 +273,7 @@ def _with_titles(body: str, number: int, chart: Chart, line: Line) -> str:
 
 
 def summary(chart: Chart) -> str:
-    """Chart in words: every line's mean and range."""
+    """Text alternative of a chart: every line's mean and range."""
     texts = []
     for line in chart.lines:
         finite = [value for value in line.values if not math.isnan(value)]
@@ -326,7 +327,7 @@ class Point(NamedTuple):
 
 
 class Scatter(NamedTuple):
-    """Points in a plane in which up and right are better, and a line through those on the front."""
+    """Scatter chart in which up and right are better, with a line through the points of the Pareto front."""
 
     title: str
     x_label: str
@@ -360,7 +361,7 @@ def draw_scatter(scatter: Scatter) -> Figure:
 
 
 def _label(axes: Axes, points: Sequence[Point]) -> None:
-    """Name every point, if possible where the name covers no other point or name."""
+    """Write every point's name beside it, if possible where it covers no other point or name."""
     per_point = axes.figure.dpi / 72.0
     at: Any = axes.transData.transform([(point.x, point.y) for point in points]) / per_point
     left, bottom, right, top = (edge / per_point for edge in axes.get_window_extent().extents)

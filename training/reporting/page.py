@@ -1,4 +1,4 @@
-"""Page of a report, its blocks and its glossary.
+"""HTML page of a report, its blocks and its glossary.
 
 A page has a headline with its numbers and sections of blocks. Blocks are HTML made by the macros of
 ``templates/blocks.html``; ``templates/report.html`` is the page around them, self-contained: no script, no
@@ -24,7 +24,7 @@ from training.reporting.figures import Chart, inline
 
 
 class Card(NamedTuple):
-    """Headline number."""
+    """Box with a headline number of the report."""
 
     term: str
     value: str
@@ -53,7 +53,7 @@ class ReportPage:
     cards: list[Card]
     sections: list[Section]
     facts: list[tuple[str, str]]
-    """Name and value."""
+    """Pairs of name and value, such as the history's size."""
     created: str
 
 
@@ -71,7 +71,7 @@ def _environment() -> jinja2.Environment:
 
 
 def render(page: ReportPage) -> str:
-    """Page as one HTML file, with a glossary of the terms that it uses."""
+    """HTML of a page, with a glossary of the terms that it uses."""
     html = _environment().get_template("report.html").render(page=page, definitions={})
     used = {name: DEFINITIONS[name] for name in DEFINITIONS if f'href="#d-{name}"' in html}
     return _environment().get_template("report.html").render(page=page, definitions=used)
@@ -96,12 +96,15 @@ def table(
     strong: Sequence[int] = (),
     words: int = 1,
 ) -> Markup:
-    """Table. ``strong``: rows to stress; ``words``: leading columns that hold words, not numbers."""
+    """HTML of a table.
+
+    ``strong``: rows to stress; ``words``: number of leading columns with words, not numbers.
+    """
     return _block("table", head, rows, caption, list(strong), words)
 
 
 def figure(chart: Chart, caption: str | Markup = "") -> Markup:
-    """Chart with its caption, and its numbers in a table that can be unfolded."""
+    """HTML of a chart with its caption, and its numbers in a table that can be unfolded."""
     head = [chart.x_label, *(line.name for line in chart.lines)]
     rows = []
     for index, x in enumerate(chart.x):
@@ -115,7 +118,7 @@ def figure(chart: Chart, caption: str | Markup = "") -> Markup:
 
 
 def formula(math: Markup, text: str, tree: Markup, caption: str | Markup) -> Markup:
-    """Score function: typeset, as text to copy, and as a tree."""
+    """HTML of a score function: typeset, as text to copy, and as a tree."""
     return _block("formula", math, text, tree, caption)
 
 
@@ -124,25 +127,25 @@ def paragraph(text: str | Markup) -> Markup:
 
 
 def fold_away(summary: str, *blocks: Markup) -> Markup:
-    """Blocks that can be unfolded."""
+    """HTML of `blocks` under a line `summary`, folded away until clicked."""
     return Markup("<details><summary>{}</summary>{}</details>").format(summary, Markup("").join(blocks))
 
 
 def heat(rows: Sequence[str], columns: Sequence[str], values: Any, caption: str) -> Markup:
-    """Table by X and t of differences in percentage points, shaded by sign and size."""
+    """HTML of a heat map: differences in percentage points by classes of X and t, shaded by sign and size."""
     most = max(float(abs(values).max()), 1e-9)
     cells = [[_shade(float(value), most) for value in row] for row in values]
     return _block("heat", rows, columns, cells, defined("X"), defined("t"), caption)
 
 
 def _shade(value: float, most: float) -> tuple[str, float, bool]:
-    """Text, strength of the shade, and sign of a cell."""
+    """Text, strength of the shade, and sign of a cell of `heat`."""
     text = f"{100 * value:+.1f}".replace("-", "−") if abs(value) >= 0.0005 else "0"
     return text, abs(value) / most, value >= 0
 
 
 def write_report(page: ReportPage, path: Path) -> None:
-    """Write the page, whole or not at all. Raises HistoryError."""
+    """Write the page as HTML, whole or not at all. Raises HistoryError where it cannot be written."""
     write_text(path, render(page))
 
 

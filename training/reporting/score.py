@@ -1,4 +1,4 @@
-"""Report of a learned score function beside the baselines on test data."""
+"""HTML report of a learned score function beside the baselines on test data."""
 
 import math
 from collections.abc import Sequence
@@ -44,17 +44,17 @@ class Formula(NamedTuple):
     name: str
     text: str
     values: dict[str, float]
-    """Part (training, validation, test) -> value of the metric it was learned for."""
+    """Split (training, validation, test) -> value of the metric that the function was learned for."""
 
 
 @dataclass
 class Study:
-    """Data of a report: of an experiment (`training.papers.journal`) or a score file."""
+    """Data of a report on an experiment (`training.papers.journal`) or a score file."""
 
     title: str
     trials: Trials
     learned: dict[str, str]
-    """Metric -> function in ``trials`` that was learned for it."""
+    """Metric -> name of the function in ``trials`` that was learned for it."""
     formulas: list[Formula]
     """Recommended function first."""
     facts: list[tuple[str, str]]
@@ -63,9 +63,9 @@ class Study:
     """Visits per cycle of one test set."""
     difference: Difference | None = None
     difference_note: str = ""
-    """Why there is no difference to show."""
+    """Reason why ``difference`` is missing."""
     budget_names: dict[str, str] = field(default_factory=dict)
-    """Function tried with smaller budgets -> shown name."""
+    """Function replayed with smaller budgets too -> its name in the report."""
     extra_sections: list[Section] = field(default_factory=list)
 
 
@@ -79,13 +79,13 @@ class Lead(NamedTuple):
     difference: statistics.Mean
     p: float
     by_fold: Floats
-    """``[folds]``: difference of the means."""
+    """``[folds]``: difference of the means in each fold."""
     by_cycle: Floats
-    """``[cycles]``: difference of the means."""
+    """``[cycles]``: difference of the means in each cycle."""
 
     @property
     def word(self) -> str:
-        """``better``, ``worse`` or ``open``."""
+        """Verdict: ``better``, ``worse``, or ``open`` where the lead is not significant."""
         if math.isnan(self.p) or self.p >= SIGNIFICANT:
             return "open"
         return "better" if self.difference.mean > 0 else "worse"
@@ -110,14 +110,14 @@ def lead(study: Study, metric: str) -> Lead:
 
 
 def points(value: float, percent: bool) -> str:
-    """Difference of values for people: percentage points for shares."""
+    """Text of a difference of values for people: percentage points for shares."""
     if not percent:
         return f"{value:.3f}"
     return f"{100 * value:.{2 if abs(value) < 0.005 else 1}f} points"
 
 
 def signed(value: float, percent: bool) -> str:
-    """Difference of values with its sign, without the unit."""
+    """Text of a difference of values with its sign, without the unit."""
     return ("+" if value >= 0 else "−") + points(abs(value), percent).removesuffix(
         " points" if percent else ""
     )
@@ -177,14 +177,14 @@ def budgets(trials: Trials, metric: str, names: dict[str, str]) -> Chart:
 
 
 def with_oracle(trials: Trials, metric: str, names: Sequence[str]) -> list[str]:
-    """Names, and the oracle unless it would squeeze the other lines together."""
+    """The names, with the oracle's unless its line would squeeze the others together."""
     best = max(float(values(trials, name, metric).mean()) for name in names)
     oracle = float(values(trials, ORACLE, metric).mean())
     return [*names, ORACLE] if oracle - best < 0.25 else [*names]
 
 
 def interval_dot(value: float, half_width: float, low: float, high: float, strong: bool) -> Markup:
-    """Dot with its interval on the scale low..high, for a table cell."""
+    """HTML of a dot with its interval on the scale low..high, for a table cell."""
 
     def x_of(number: float) -> float:
         return 4 + 92 * (min(max(number, low), high) - low) / max(high - low, 1e-9)
@@ -263,7 +263,8 @@ def _card(one: Lead) -> Card:
 
 
 def _worth(study: Study, head: Lead) -> Section:
-    """Changes gained by a switch, with the interval's low end."""
+    """Section on how many more changes a switch to the learned function finds, with the interval's low
+    end."""
     section = Section("What a switch would bring")
     mean, half = 1000 * head.difference.mean, 1000 * head.difference.half_width
     if math.isnan(half):
@@ -398,7 +399,7 @@ def formula_section(formulas: Sequence[Formula]) -> Section:
 
 
 def _terminals(text: str) -> Markup:
-    """Meanings of the names in a formula."""
+    """HTML list of the terminals in a formula and their meanings."""
     names = map(term_of, parse(text).terminals)
     meanings = [
         Markup("{} = {}").format(defined(name), DEFINITIONS[name][1].rstrip("."))
@@ -424,7 +425,7 @@ def _budgets(study: Study) -> Section:
 
 
 def _shifts(shares: Any) -> str:
-    """The largest cells of the table of differences, in words."""
+    """Sentence on the largest cells of the table of differences."""
     rows, columns = class_names("X"), class_names("t")
     texts = []
     for index, word in ((int(shares.argmax()), "to"), (int(shares.argmin()), "from")):
@@ -492,9 +493,9 @@ def _groups(groups: Sequence[Any], label: str | Markup, baseline: str, title: st
 
 
 def score_page(learned: LearnedScore, again: ScoreTrials | None, note: str = "") -> ReportPage:
-    """Report of a score file; only of its record where it could not be replayed.
+    """Report of a score file; only of what it records, where it could not be replayed.
 
-    ``note``: why it could not.
+    ``again``: its replay; ``note``: why there is none.
     """
     if again is None:
         return _recorded(learned, note)
@@ -540,7 +541,7 @@ def _facts(learned: LearnedScore) -> list[tuple[str, str]]:
 
 
 def _recorded(learned: LearnedScore, note: str) -> ReportPage:
-    """The report where there is no history to replay."""
+    """Report of what a score file records, without a replay."""
     training, validation, test = learned.values.values()
     cards = [
         Card(
@@ -578,7 +579,7 @@ class Node(NamedTuple):
 
 
 def tree_of(text: str) -> Node:
-    """The tree of an expression, its constants rounded to 4 digits. Raises ExpressionError."""
+    """Parse an expression to its tree, with constants rounded to 4 digits. Raises ExpressionError."""
     stack: list[Node] = []
     for token in reversed(parse(readable(text)).tokens):
         arity = PRIMITIVES[token].arity if token in PRIMITIVES else 0
@@ -587,7 +588,7 @@ def tree_of(text: str) -> Node:
 
 
 def mathml(text: str, name: str = "score") -> Markup:
-    """Typeset ``name = expression``."""
+    """MathML of ``name = expression``, for the expression `text`."""
     body = f"<mi>{escape(name)}</mi><mo>=</mo>" if name else ""
     return Markup(
         f'<math display="block" aria-label="{escape(readable(text))}"><mrow>{body}{_math(tree_of(text))[0]}'
@@ -651,14 +652,14 @@ def _terminal(name: str) -> str:
 
 
 def tree(text: str) -> Markup:
-    """Draw the expression tree: operators round, terminals filled, constants plain."""
+    """SVG of the expression's tree: operators round, terminals filled, constants plain."""
     root = tree_of(text)
     edges: list[str] = []
     nodes: list[str] = []
     depth, width = 0, 0.0
 
     def put_node(node: Node, level: int) -> tuple[float, float]:
-        """Place a node above the middle of its children; returns its position."""
+        """Draw a node above the middle of its children, and these; return its position."""
         nonlocal depth, width
         y, depth = 24 + level * LEVEL_PX, max(depth, level)
         number = len(nodes)
@@ -685,7 +686,7 @@ def tree(text: str) -> Markup:
 
 
 def _label(node: Node) -> tuple[str, str]:
-    """Kind of a node, and what is written in it."""
+    """Kind of a node (its CSS class), and the text written in it."""
     token = node.token
     if isinstance(token, float):
         return "constant", f"{token:.4g}".replace("-", "−")
@@ -695,7 +696,7 @@ def _label(node: Node) -> tuple[str, str]:
 
 
 def _half(text: str) -> float:
-    """Half the width of a node."""
+    """Half the width of a node with the label `text`."""
     return max(16.0, 4.0 + 4.2 * len(text))
 
 

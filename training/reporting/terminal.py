@@ -1,4 +1,4 @@
-"""Terminal output of `training.learn`: progress, results, front, and how to go on."""
+"""Terminal output of training's commands: progress, results, Pareto front, and how to go on."""
 
 import contextlib
 import json
@@ -43,7 +43,7 @@ from training.replaying.replay import policy_of
 from training.reporting.figures import Point, Scatter, draw_scatter, write_figures
 
 WIDTH: Final = 160
-"""Columns of a result where it is not shown on a terminal."""
+"""Width of tables, in characters, where the output is no terminal."""
 
 
 def wide_console() -> Console:
@@ -66,7 +66,7 @@ class Bars:
     """Progress bars on a terminal, else a line now and then; a `ProgressListener`."""
 
     def __init__(self, console: Console, progress: Progress, choices: Choices, folds: int, done: int) -> None:
-        """Add the two bars to `progress`; ``done``: generations done before."""
+        """Add the two bars to `progress`; ``done``: number of generations done before, by a resumed run."""
         self._console = console
         self._progress = progress
         self._choices = choices
@@ -106,7 +106,7 @@ class Bars:
 
 @contextmanager
 def bars(console: Console, choices: Choices, folds: int, done: int) -> Iterator[Bars]:
-    """Progress bars on `console` within the block; ``done``: generations done before."""
+    """Context with progress bars on `console`; ``done``: generations done before, by a resumed run."""
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -166,7 +166,7 @@ def report(learned: Learned, choices: Choices, output: Path, console: Console) -
 
 
 def advice(learned: Learned, choices: Choices) -> str:
-    """Advice: use the learned function, or keep the one in use, by the lead over it in the test."""
+    """Sentence that advises to use the learned function or keep the one in use, by its lead in the test."""
     if learned.best.text == choices.in_use:
         return f"Keep what you have: the learned function is {choices.in_use}, which is in use."
     leads = [float(np.mean(fold.leads)) for fold in learned.folds if fold.leads]
@@ -193,22 +193,22 @@ def stopped(learned: Learned, choices: Choices, arguments: Sequence[str], consol
 
 
 NAME: Final = "front"
-"""Stem of the files of a front."""
+"""Stem of the names of a front's table and figure files."""
 
 
 class FrontRow(NamedTuple):
-    """A function of a front, or a named one."""
+    """Row of a front's table: a function of the front, or a named one to compare with."""
 
     name: str
-    """Number of a function of the front, name of another."""
+    """Number of a function of the front (``01``, ...), or the name of a named function."""
     text: str
     taken: bool
     values: dict[str, dict[str, float]]
-    """Part -> metric -> mean over the scored cycles."""
+    """Split -> metric -> mean over the scored cycles."""
 
 
 def rows_of(learned: Learned) -> list[FrontRow]:
-    """The functions of the front, then the named ones."""
+    """Rows of the front's functions, then of the named ones."""
     best = learned.best
     front = [
         FrontRow(str(number), one.text, one.taken, one.values) for number, one in enumerate(best.front, 1)
@@ -222,7 +222,7 @@ def rows_of(learned: Learned) -> list[FrontRow]:
 
 
 def show_front(learned: Learned, choices: Choices, directory: Path, console: Console) -> None:
-    """Write table and figure of a front beside its score files, and show it.
+    """Write table and figure of a front into the directory of its score files, and print the table.
 
     Raises LearningError when a file cannot be written.
     """
@@ -270,7 +270,7 @@ def draw_front(rows: list[FrontRow], fitness: str) -> Figure:
 
 
 def show_discovery(learned: LearnedDiscovery, source: str, console: Console) -> None:
-    """Print a learned function of a growing crawl beside the one before: current copies and delays."""
+    """Print a learned function of a growing crawl beside the crawl's default: current copies and delays."""
     first, second = learned.ends
     spans = [f"learned from, to {first}", f"chosen by, to {second}", "after"]
     table = new_table(
@@ -289,7 +289,8 @@ def show_discovery(learned: LearnedDiscovery, source: str, console: Console) -> 
 
 @contextlib.contextmanager
 def progress(console: Console, steps: int, what: str = "replaying") -> Iterator[Callable[[], object]]:
-    """Progress bar of so many steps on a terminal; yields its advance function."""
+    """Context with a progress bar of so many steps on a terminal; yields a function that advances it by
+    one."""
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=steps)
@@ -297,17 +298,17 @@ def progress(console: Console, steps: int, what: str = "replaying") -> Iterator[
 
 
 SHOWN: Final = (COST, *TRIO, "harmonic_staleness", "age")
-"""Metrics in the table, after those of contents; the files have all of `METRICS`."""
+"""Metrics in the printed table, after those of contents; result files have all of `METRICS`."""
 UNWEIGHTED: Final = {"change_rate": "weighted_change_rate", "ndcg": "weighted_ndcg"}
-"""Metric -> its weighted counterpart in a table with weights."""
+"""Metric -> the weighted one that a table shows in its place, where pages have weights."""
 COMPARED: Final = ("ndcg", "freshness")
-"""Metrics of a leaderboard's leads over the reference."""
+"""Metrics for which a leaderboard shows leads over the reference row."""
 NAME_WIDTH: Final = 24
-"""Fixed: on a narrow terminal the figures break, not the names."""
+"""Fixed width of the names' column: on a narrow terminal the numbers wrap, not the names."""
 
 
 def table(evaluation: Evaluation) -> Table:
-    """Table of the results for the terminal."""
+    """Table of an evaluation's results for the terminal."""
     measured = evaluation.results[0].metrics
     shown = [name for name in (*CONTENTS, *SHOWN) if name in measured]
     if not WEIGHTED.keys().isdisjoint(measured):
@@ -325,7 +326,7 @@ def table(evaluation: Evaluation) -> Table:
 
 
 def _label(result: Result, policy: str) -> str:
-    """Score function, and its policy if that is not the crawl's."""
+    """Label of a row: the score function, and its policy unless that is the crawl's."""
     is_told = result.policy in (None, policy) or result.score.endswith(str(result.policy))
     return result.score if is_told else f"{result.score}, {result.policy}"
 
@@ -395,7 +396,7 @@ def _heading(evaluation: Evaluation, seeds: str) -> str:
 
 
 def row_of(score: str, discovery: float, result: GrowthResult) -> dict[str, Any]:
-    """Figures of a replay of growth, means over the cycles after the warm-up, by their names in JSON."""
+    """Results of a replay of growth: name in JSON -> mean over the cycles after the warm-up."""
     delay = result.delay if len(result.delay) else np.zeros(1)
     return {
         "score": score,
@@ -414,7 +415,7 @@ def row_of(score: str, discovery: float, result: GrowthResult) -> dict[str, Any]
 def show_growth(
     title: str, rows: Sequence[dict[str, Any]], console: Console, *, weighted: bool = False
 ) -> None:
-    """Print the table of rows of `row_of`; ``weighted``: with the change rate by weights."""
+    """Print a table of rows that `row_of` made; ``weighted``: with the change rate by weights."""
     rate = "weighted_change_rate" if weighted else "change_rate"
     columns = {
         "discovery": ("discovery", ".0%"),
