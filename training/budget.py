@@ -209,8 +209,7 @@ def _jackknife(values: Sequence[float]) -> float:
 
 
 def answers(amounts: Budgets) -> list[str]:
-    """Sentences for people on the first score function: budgets for levels of freshness, changes for more
-    budget."""
+    """Sentences on the first score function: budgets for levels of freshness, changes for more budget."""
     curve = amounts.curves[0]
     return [*_freshness(curve), *_more(curve, amounts.cycles_a_day)]
 

@@ -227,8 +227,7 @@ def _front(add: options.Add, choices: Choices) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return 0, 1 (all candidates are equal), 2 (bad input), 3 (see --promote), 130
-    (Ctrl-C)."""
+    """Run the command; return 0, 1 (all candidates equal), 2 (bad input), 3 (see --promote), 130 (Ctrl-C)."""
     parser = _parser()
     args = parser.parse_args(arguments)
     errors = Console(stderr=True)

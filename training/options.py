@@ -64,8 +64,7 @@ class HelpWithDefaults(ArgumentDefaultsHelpFormatter):
 
 
 def usage(name: str, required: str = "") -> dict[str, Any]:
-    """Arguments ``prog`` and ``usage`` of a command's parser; ``required``: options that it cannot do
-    without."""
+    """Arguments ``prog`` and ``usage`` of a command's parser; ``required``: text of its required options."""
     history = "SPIDER|HISTORY" if training.program.startswith("scrapy") else "HISTORY"
     return {"prog": f"{training.program}{name}", "usage": f"%(prog)s [options] {history}{required}"}
 

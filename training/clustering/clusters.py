@@ -80,8 +80,7 @@ def group_texts(
     features: Sequence[str] = FEATURES,
     seed: int = 0,
 ) -> PageGroups:
-    """Cluster the pages of a file of contents by the given texts, ``[P]``: those that a crawl has copies of,
-    say."""
+    """Cluster the pages of a file of contents by ``texts``, ``[P]``, such as those of a crawl's copies."""
     history = contents.history
     links = links_of(history.site.tolist(), list(history.page_names or ()), texts)
     known = [text or "" for text in texts]
@@ -98,8 +97,7 @@ def counts_of(texts: Sequence[str]) -> Floats:
 def cluster(
     pages: PageFeatures, clusters: int, features: Sequence[str], seed: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Cluster pages; return each page's cluster, ``[P]``, and for each cluster all by distance, ``[C,
-    C]``."""
+    """Cluster pages: the cluster of each, ``[P]``, and for each cluster all by distance, ``[C, C]``."""
     if not 1 <= clusters <= len(pages.urls):
         raise HistoryError(
             f"--clusters: expected from 1 to {len(pages.urls):,}, the number of pages; found {clusters:,}"
@@ -229,8 +227,7 @@ def regrouping(
     features: Sequence[str] = FEATURES,
     seed: int = 0,
 ) -> Regrouping:
-    """Make a `Regrouping` that clusters the copies of a replay after every so many cycles; see
-    `group_pages`."""
+    """Make a `Regrouping` that clusters a replay's copies every so many cycles; see `group_pages`."""
 
     def group(copies: npt.NDArray[np.int64]) -> PageGroups:
         return group_texts(contents, cycles.texts(contents, copies), clusters, features, seed)
@@ -262,8 +259,7 @@ class StoredCopies(NamedTuple):
 
 
 def read_copies(path: Path) -> StoredCopies:
-    """Read the descriptions in a store, also while a crawl runs; HistoryError for no store or a damaged
-    one."""
+    """Read the descriptions in a store, also during a crawl; HistoryError for no store or a damaged one."""
     from scrapy_gp4c.store.opening import open_store  # needs lmdb; only a store does
 
     try:

@@ -248,8 +248,7 @@ def evaluate(
 
 
 def costs(ruled: Evaluation, free: Evaluation) -> list[str]:
-    """Lines for people on what promise rules cost: each score function's change rate with rules and
-    without."""
+    """Lines on what promise rules cost: each score function's change rate with rules and without."""
     lines = []
     for one, other in zip(ruled.results, free.results, strict=False):
         with_rules, without = (result.metrics["change_rate"].mean for result in (one, other))

@@ -94,8 +94,7 @@ def _number(value: float) -> float | None:
 
 
 def names(history: ChangeHistory) -> list[str]:
-    """Names of all that a history can replay: score functions for crawls, other named ones, baselines,
-    oracle."""
+    """Names of all that a history can replay: score functions of crawls, other ones, baselines, oracle."""
     known = [name for name in (*PURPOSES, *NAMED) if can_replay(history, load(name))]
     return [*dict.fromkeys(known), *BASELINES, ORACLE]
 

@@ -124,8 +124,7 @@ def values_on(
     fitness: Fitness,
     policy: str = TOP_K.text,
 ) -> Floats:
-    """Fitness and freshness per scored cycle, the mean of `REPLAYS` replays: float64 ``[2, scored
-    cycles]``."""
+    """Fitness and freshness per scored cycle, mean of `REPLAYS` replays: float64 ``[2, scored cycles]``."""
     names = tuple(dict.fromkeys((*fitness.metrics, GUARD)))
     results = [run(one, function, metrics=names, policy=policy) for one in prepared]
     rows = [np.array([fitness.values(result), getattr(result, GUARD)]) for result in results]
@@ -198,16 +197,14 @@ class Verdict(NamedTuple):
 
     @classmethod
     def of(cls, name: str, differences: Floats, chances: int) -> Self:
-        """Test paired ``differences``; ``chances``: number of objectives tested, which share the level
-        (Bonferroni)."""
+        """Test ``differences``; ``chances``: number of objectives that share the level (Bonferroni)."""
         gain, loss = chance(differences), chance(differences + GUARD_MARGIN)
         better = bool(differences.mean() > 0 and gain <= LEVEL / chances)
         return cls(name, bool(differences.any()), gain, loss, better, loss > GUARD_LEVEL)
 
 
 def on_one(goal: Verdict, guard: Verdict) -> tuple[bool, str]:
-    """Whether to promote, and why, by one objective: better in the fitness, freshness significantly not
-    worse."""
+    """Whether to promote, and why: if better in the fitness, with freshness significantly not worse."""
     if not goal.better:
         return False, f"its {goal.name} is not significantly better (p above {LEVEL:g})"
     if guard.worse:
@@ -219,7 +216,7 @@ def on_one(goal: Verdict, guard: Verdict) -> tuple[bool, str]:
 
 
 def on_two(one: Verdict, other: Verdict) -> tuple[bool, str]:
-    """Whether to promote, and why, by two objectives: better in one, not worse in the other."""
+    """Whether to promote, and why, by two objectives: if better in one, and not worse in the other."""
     better = [goal for goal in (one, other) if goal.better]
     worse = [goal for goal in (one, other) if goal.worse]
     if not better:

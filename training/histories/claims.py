@@ -96,8 +96,7 @@ def with_evidence(
 
 
 def lines_about(path: Path, history: ChangeHistory) -> Iterator[tuple[int, str, int, list[str]]]:
-    """Yield number and text of each line of a file, its page's position (-1: not in the history), its other
-    fields."""
+    """Yield each line's number and text, its page's position (-1: not in the history), its other fields."""
     if history.page_names is None or history.site_names is None:
         raise HistoryError(
             f"{path} names sites and pages, and the history does not: give a history with names"

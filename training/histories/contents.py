@@ -41,8 +41,7 @@ class PageVersions(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ContentHistory:
-    """History of P pages over D cycles with their texts; versions are numbered page by page, in order of
-    time."""
+    """Texts of P pages over D cycles; versions are numbered page by page, in order of time."""
 
     history: ChangeHistory
     version: npt.NDArray[np.int32]

@@ -227,8 +227,7 @@ def page_evidence(path: Path, rows: Sequence[tuple[int, list[bytes]]]) -> PageEv
 
 
 def state_field(history: ChangeHistory, page: int, flipped: npt.NDArray[np.uint64]) -> Iterator[bytes]:
-    """Yield the fourth field of a page's line, if something is known of it beside its bits; ``flipped``: of
-    its changes."""
+    """Yield the fourth field of a page's line, unless it is empty: evidence of the page as JSON."""
     state: dict[str, Any] = {}
     if history.weight is not None and history.weight[page] != 1.0:
         state["weight"] = float(history.weight[page])
@@ -268,8 +267,7 @@ class _Pages:
         self.dropped = 0
 
     def add(self, lines: list[int], bits: list[bytes], sites: list[bytes] | None) -> npt.NDArray[np.intp]:
-        """Add one page per entry, at least one; return the positions in the batch of pages without ``.`` in
-        `bits`."""
+        """Add a page per entry (at least one); return which entries have no ``.`` in `bits`, as positions."""
         if not self.cycles:
             self.cycles, self.first_line = len(bits[0]), lines[0]
         self.pages += len(bits)
@@ -485,8 +483,7 @@ def write_npz(
 
 
 def _rows(history: ChangeHistory) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
-    """Yield for each batch of pages the position of the first, and the bits as characters, ``[pages,
-    cycles]``."""
+    """Yield for each batch of pages its first position, and bits as characters, ``[pages, cycles]``."""
     for first in range(0, history.pages, BATCH):
         batch = np.s_[:, first : first + BATCH]
         characters = history.changed[batch].astype(np.uint8) + np.uint8(ord("0"))

@@ -34,8 +34,7 @@ from training.histories.history import ChangeHistory, known_or_none, weights_or_
 NO_FINDER: Final = -1
 """In place of the finder (the page that links to a page): none, as the page is a start request."""
 LINK: Final = np.dtype([("source", "<i4"), ("target", "<i4"), ("anchor", "<f2")])
-"""Record of a link: positions of the linking and the linked page; share of the words of a query log in its
-text."""
+"""Link: positions of linking and linked page; share of a query log's words that its text has."""
 
 
 @dataclass(frozen=True)
@@ -206,8 +205,7 @@ def _growth_of(store: Store, source: str) -> GrowthHistory:
 
 
 def _links_of(store: Store, position: Array) -> npt.NDArray[Any]:
-    """Links in a store, found by `scrapy gp4c cluster`; ``position``: of each page in the history, -1:
-    none."""
+    """Links found by `scrapy gp4c cluster`; ``position``: of each page in the history, -1: none."""
     clusters = store.clusters()
     if clusters is None:
         return np.empty(0, LINK)

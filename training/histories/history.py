@@ -24,8 +24,8 @@ Ints = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Impact:
-    """Values of refreshing copies for a search (delta-Q_A), for pairs of versions of P pages; the live
-    versions of cycles 0..D."""
+    """Values for a search of refreshing copies (delta-Q_A): all pairs of versions of P pages, and live
+    versions."""
 
     version: npt.NDArray[np.int32]
     """``[D + 1, P]``: number of each page's live version in cycles 0..D, 0 for its first."""
@@ -43,8 +43,7 @@ class Impact:
     """Mean number of views of each page per cycle: ``[P]``; None: these are not all pages of the search."""
 
     def between(self, held: Ints, live: Ints, pages: Ints | slice = slice(None)) -> Floats:
-        """delta-Q_A of refreshing pages from held to live versions, ``[pages]``; 0 where both are the same
-        version."""
+        """delta-Q_A of refreshing pages from held to live versions, ``[pages]``; 0 where these are equal."""
         position = self.start[pages] + held.astype(np.int64) * self.versions[pages] + live
         gain: Floats = self.gain[position].astype(np.float64)
         return gain
@@ -69,8 +68,8 @@ class Impact:
         )
 
     def unrefreshed(self, warmup: int) -> Floats:
-        """Sum of delta-Q_A of all pages that were last refreshed in cycle `warmup`, in every later one: ``[D
-        - warmup]``."""
+        """Sum of delta-Q_A over pages last refreshed in cycle `warmup`, in every later one: ``[D -
+        warmup]``."""
         held = self.version[warmup]
         return np.array([self.between(held, live).sum() for live in self.version[warmup + 1 :]])
 
@@ -136,8 +135,7 @@ class ChangeHistory:
     impact: Impact | None = None
     """Values of refreshing the pages for users of a search; None: unknown."""
     claims: npt.NDArray[Any] | None = None
-    """Sites' claims of changes, dtype `scrapy_gp4c.page_state.claims.DATED_CLAIM`, by cycle; None:
-    unknown."""
+    """Sites' claims of changes, `scrapy_gp4c.page_state.claims.DATED_CLAIM`, by cycle; None: unknown."""
     size: npt.NDArray[np.uint8] | None = None
     """``[P]``: class of each page's size at first sight, see `scrapy_gp4c.scoring.sizes`; None: unknown."""
     latency_ms: npt.NDArray[np.uint16] | None = None

@@ -78,8 +78,10 @@ class Neighbours:
 
     @cached_property
     def _placed(self) -> tuple[PageDirectories, list[tuple[int, str]]]:
-        """Directory of every page, and site and path of every directory; without names each site is a
-        directory."""
+        """Directory of every page; site and path of every directory.
+
+        Without names each site is a directory.
+        """
         site = self._site
         sites = int(site.max()) + 1
         if self._page_names is None:

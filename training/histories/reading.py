@@ -64,8 +64,7 @@ def read_history(path: str | Path, cycle_s: int | None = None, max_pages: int | 
 
 
 def read_coarsened(path: str | Path, every: int) -> ChangeHistory:
-    """Read a history in cycles ``every`` times as long, see `coarsened`; raises HistoryError as
-    `read_history`."""
+    """Read a history in cycles ``every`` times as long, see `coarsened`; errors as `read_history`."""
     return coarsened(read_contents_or_history(path), every)
 
 

@@ -91,8 +91,7 @@ class LearnedFold:
 
 @dataclass(frozen=True)
 class LearnedSet:
-    """Functions that one selection rule chose in one learning run, one for each fold, with the time it
-    took."""
+    """Functions that one selection rule chose in a learning run, one for each fold, with its times."""
 
     fitness: str
     selection: str
@@ -383,8 +382,7 @@ def table_4(results: ExperimentResults) -> list[Row]:
 
 
 def selections(results: ExperimentResults) -> list[Row]:
-    """Selection rules Best, Sum and Avg side by side (Figure 3 in numbers): mean and interval on the test
-    sets."""
+    """Selection rules side by side (Figure 3 in numbers): mean and interval on the test sets."""
     rows: list[Row] = []
     for learned in results.learned:
         mean = statistics.mean(values(results.trials, learned.name, learned.fitness))

@@ -58,8 +58,7 @@ class Sources(NamedTuple):
 
 
 class VisitRates(NamedTuple):
-    """Plan of a policy: visits per day, and for pages with known changes the probability of a visit after
-    each."""
+    """Plan: visits per day, and for pages with known changes the probability of a visit after each."""
 
     visits: Floats
     probability: Floats
@@ -87,8 +86,7 @@ def proportional(sources: Sources, budget: float) -> VisitRates:
 
 
 def binary(share: float) -> Policy:
-    """BinaryLambdaCrawl: most current copies, where each page has at least ``share`` of an even share of
-    visits."""
+    """BinaryLambdaCrawl: most current copies, each page having at least ``share`` of equal visits to all."""
 
     def policy(sources: Sources, budget: float) -> VisitRates:
         least = share * budget / len(sources.rate)
@@ -189,8 +187,7 @@ LEARNING: Final = {
 
 
 class RatesLearned:
-    """Change rates as a crawl estimates them from its visits, or from all changes of pages where they are
-    known."""
+    """Change rates as a crawl estimates them from its visits, or from all changes where they are known."""
 
     def __init__(self, sources: Sources, rng: np.random.Generator) -> None:
         self._rates, self._rng = sources.rate, rng
@@ -215,8 +212,7 @@ class RatesLearned:
         self.estimates = np.where(plan.follows, by_changes, np.clip(by_visits, *RATE_BOUNDS))
 
     def _visits(self, rates: Floats) -> tuple[Ints, Floats]:
-        """Draw the visits of a day: the page of each, in order of pages and times, and days since the visit
-        before."""
+        """Draw a day's visits: page of each, in order of pages and times, and days since the visit before."""
         page = np.repeat(np.arange(len(rates)), self._rng.poisson(rates))
         time = self._days + self._rng.random(len(page))
         time = time[np.lexsort((time, page))]

@@ -179,8 +179,7 @@ def prepared(
     seed: int = 1,
     refit_cycles: int = 0,
 ) -> Trial:
-    """Make the `Trial` of a data set, with the values of its refreshes; ``corpus``: of the workload's
-    terms."""
+    """Make the `Trial` of a data set with its refresh values; ``corpus``: of the workload's terms."""
     points_tried = search(corpus, how.workload, how.scoring, how.importance)
     history = replace(corpus.contents.history, impact=refresh_values(corpus, how, points_tried))
     middle = history.cycles // 2
@@ -233,8 +232,7 @@ def _own_visits(trial: Trial, text: str, budget: int) -> Judged:
 
 
 def _by_priority(rate: Floats, budget: int) -> Callable[[int, Ints], Ints]:
-    """Choice of the ``budget`` pages of highest rate * cycles since the last refresh; of equals the
-    oldest."""
+    """Choice of ``budget`` pages of highest rate * cycles since the last refresh; of equals the oldest."""
 
     def chosen(cycle: int, last: Ints) -> Ints:
         waited = cycle - last
@@ -286,8 +284,7 @@ def resources(points_tried: Sequence[RefreshPoint]) -> list[Needed]:
 
 
 def _share_for(line: Sequence[RefreshPoint], target: float) -> float | None:
-    """Least budget (share of the pages) that reaches the quality ``target``, interpolated; None: none
-    does."""
+    """Least share of the pages that reaches the quality ``target``, interpolated; None: none does."""
     before: RefreshPoint | None = None
     for point in line:
         if point.quality >= target:
@@ -543,8 +540,7 @@ class UserCentricResults:
 def run_all(
     path: Path, plans: UserCentricPlan, steps: Callable[[int, str], Callable[[], object]]
 ) -> tuple[UserCentricResults, list[Trial]]:
-    """Run the experiment on every data set; ``steps(count, title)``: context with a progress bar's advance
-    function."""
+    """Run the experiment on all data sets; ``steps(count, title)``: context with a function for progress."""
     panels, trials = [], []
     for site in plans.sites:
         contents = read_contents(path, site, changed_only=site is None)

@@ -44,8 +44,7 @@ class Objective(NamedTuple):
     gain: Callable[[Floats, Floats], Floats]
     """``gain(change_rates, visits)``: marginal gain of ``visits`` per cycle, above 0."""
     visits: Callable[[Floats, float | Floats], Floats]
-    """``visits(change_rates, price)``: inverse of `gain`, the visits per cycle at which it is ``price``; 0:
-    none is worth it."""
+    """``visits(change_rates, price)``: inverse of `gain`, the visits per cycle at which it is ``price``."""
 
 
 def _harmonic_visits(change_rates: Floats, price: float | Floats) -> Floats:
@@ -307,8 +306,7 @@ def change_rates(updates: npt.NDArray[Any], cycles: int) -> Floats:
 
 
 def current_share(visits: Floats, changes: Floats) -> Floats:
-    """Share of the time in which copies are current, by the numbers of ``visits`` and ``changes`` (lambda T,
-    above 0)."""
+    """Share of the time in which copies are current, by numbers of visits and changes (lambda T, above 0)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         share = visits / changes * -np.expm1(-changes / visits)
     return np.where(visits > 0.0, share, 0.0)
@@ -355,8 +353,7 @@ def timetable(visits: Ints, budget: int, cycles: int, phase: Floats) -> list[Int
 
 
 def _visits_made(due: Ints, budget: int) -> Ints:
-    """Cumulative visits to make by the end of every cycle, closest to ``due``: the least sum of |made -
-    due|."""
+    """Cumulative visits to make by the end of every cycle: least sum of |made - due| with ``budget``."""
     cycles, total = len(due), int(due.sum())
     if (due <= budget).all():
         return np.asarray(np.cumsum(due))
@@ -384,8 +381,7 @@ def _visits_made(due: Ints, budget: int) -> Ints:
 
 
 def _without_repeats(rows: list[Ints]) -> list[Ints]:
-    """Timetable in which no page comes twice in a cycle, with as many visits in each cycle as ``rows``
-    has."""
+    """Timetable in which no page comes twice in a cycle, each cycle as long as in ``rows``."""
     sets = [set(row.tolist()) for row in rows]
     for cycle, row in enumerate(rows):
         seen: set[int] = set()
@@ -438,7 +434,7 @@ def mean_by_page(page: Ints, values: Floats, pages: int) -> Floats:
 
 
 def allocated_visits(known: UpdateHistory, policy: str, tau: float, budget: int, cycles: int) -> Ints:
-    """Number of refreshes of every page by SBR or EBR (``policy``) in ``cycles`` cycles, ``budget`` a cycle:
+    """Refreshes of every page by ``policy`` (sbr or ebr) in ``cycles`` cycles, ``budget`` a cycle:
     ``[P]``."""
     pages = len(known.clicks)
     counted = known.difference >= tau if tau > 0.0 else np.ones(len(known.page), np.bool_)
@@ -456,8 +452,7 @@ def drawn_timetable(visits: Ints, budget: int, cycles: int, seed: int) -> list[I
 
 
 def with_oldest(planned: Ints, last: Ints, budget: int) -> Ints:
-    """Planned pages, filled up to the budget with those visited longest ago; ``last``: cycles of last visits,
-    ``[P]``."""
+    """Planned pages, filled up to ``budget`` with those visited longest ago (``last``: in which cycle)."""
     remaining = budget - len(planned)
     if remaining <= 0:
         return planned[:budget]

@@ -1,5 +1,4 @@
-"""Claims of sites that their pages changed (by sitemaps, headers), in replays, and their trustworthiness so
-far."""
+"""Claims of sites that pages changed (in sitemaps, headers), in replays, and trust in them."""
 
 from collections import ChainMap
 from collections.abc import Mapping
@@ -26,8 +25,7 @@ from training.replaying.prepared import PreparedHistory
 
 
 class ReplayedPageClaims:
-    """Columns of sites' claims about the pages of a replay that has all pages; claims of a cycle count from
-    the next plan on."""
+    """Columns of sites' claims in a replay of known pages; a cycle's claims count from the next plan on."""
 
     def __init__(self, prepared: PreparedHistory) -> None:
         """Apply the claims before the first scored cycle."""
@@ -51,8 +49,8 @@ class ReplayedPageClaims:
         visits.after(self._state, cycle)
 
     def site_claims(self, cycle: int, states: Mapping[str, Array]) -> SiteClaims:
-        """Claims in a cycle, with each site's trust so far; ``states``: columns E and T of all pages, needed
-        where ages are read."""
+        """Claims in a cycle, with the trust in each site; ``states``: columns E and T, where ages are
+        read."""
         columns = ChainMap(self._state, states)  # type: ignore[arg-type]  # nobody writes to it
         return self._claims.site_claims(columns, cycle)
 
@@ -78,15 +76,13 @@ class ReplayedClaims:
         apply_claims(state, self._others_of(np.iinfo(np.int32).min, 0, known))
 
     def _others_of(self, first: int, last: int, known: Array) -> Array:
-        """Claims of the cycles first..last about known pages, without those of response headers: dtype
-        `CLAIM`."""
+        """Claims of the cycles first..last about known pages, but for response headers: dtype `CLAIM`."""
         begin, end = np.searchsorted(self._others["cycle"], (first, last + 1))
         dated = self._others[begin:end]
         return _undated(dated[known[dated["page"]]])
 
     def _answers_to(self, visited: Array, last_cycle: Array, cycle: int) -> Array:
-        """Claims of response headers of ``visited`` pages after their ``last_cycle``, ``[P]``: dtype
-        `CLAIM`."""
+        """Claims in response headers of ``visited`` pages after their ``last_cycle``: dtype `CLAIM`."""
         dated = self._answers[: np.searchsorted(self._answers["cycle"], cycle, side="right")]
         is_visited = np.zeros(len(last_cycle), np.bool_)
         is_visited[visited] = True

@@ -282,8 +282,7 @@ class GrowthReplay:
         return len(chosen), changed, weight, hubs, coverage, weighted, current
 
     def _plan(self, policy: PolicyChoice, function: ScoreFunction, budget: int) -> int:
-        """Visit what `policy` chooses in all its rounds of the pages not visited in this cycle; return the
-        number."""
+        """Visit the pages that `policy` chooses in all rounds, none twice; return their number."""
         made = policy.make(PolicySettings(function, self._crawl.seed))
         planner: Policy = shared(made, self._crawl.site_share)
         start = len(self._seen())
@@ -426,8 +425,7 @@ class GrowthReplay:
         return brought
 
     def _count_links(self, links: Array) -> None:
-        """Add `links`, dtype `LINK`, to the counts of the pages that wait for a first visit, as at the end of
-        a crawl's cycle."""
+        """Add `links`, dtype `LINK`, to the counts of the linked pages that wait for a first visit."""
         links = links[~self.known[links["target"]]]
         source = links["source"]
         bits = link_notes(self._keys[source], self._site_keys[self._grown.history.site[source]])

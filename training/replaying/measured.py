@@ -20,8 +20,7 @@ class Measured(Protocol):
 
 
 def unmeasured(history: Measured, columns: Collection[str]) -> list[str]:
-    """Terminals of `scrapy_gp4c.scoring.measured`, of those that read ``columns``, that `history` has no data
-    for."""
+    """Terminals of `scrapy_gp4c.scoring.measured` that read ``columns`` of which `history` has no data."""
     known = {"latency_ms"} if history.latency_ms is not None else set[str]()
     known |= {"distance_sum", "distance_n"} if history.flipped is not None else set()
     missing = (measured.COLUMNS.keys() - known) & {*columns}
@@ -29,8 +28,7 @@ def unmeasured(history: Measured, columns: Collection[str]) -> list[str]:
 
 
 def check_measured(history: Measured, function: ScoreFunction) -> None:
-    """Raise ScoreError for a `function` that reads download times or fingerprint distances that `history`
-    lacks."""
+    """Raise ScoreError if `function` reads download times or fingerprint distances that `history` lacks."""
     if names := unmeasured(history, function.columns):
         raise ScoreError(
             f"the score function {function.text!r} reads {', '.join(names)}, which visits measure, and the "
@@ -40,8 +38,7 @@ def check_measured(history: Measured, function: ScoreFunction) -> None:
 
 
 class ReplayedDistances:
-    """Fingerprint bits in which copies differ from the live pages, and the state columns that visits make of
-    them."""
+    """Fingerprint bits in which copies differ from live pages, and the state columns made of them."""
 
     def __init__(self, changed: Bools, flipped: npt.NDArray[np.uint64]) -> None:
         """``changed``: ``[D, P]``; ``flipped``: see `ChangeHistory.flipped`."""

@@ -88,8 +88,7 @@ BY_PAGE: Final = frozenset(
 
 
 def are_groups(function: ScoreFunction) -> bool:
-    """Whether many pages share a state by the columns that `function` reads, so that it is scored in
-    groups."""
+    """Whether many pages share the state that `function` reads, so that groups of pages are scored."""
     columns = function.columns
     return function.expression is not None and BY_PAGE.isdisjoint(columns)
 
@@ -242,8 +241,7 @@ class PreparedHistory:
     gain_sums: Ints
     """``[k + 1]``: summed fixed-point gains of the first 0..k ranks."""
     pattern: npt.NDArray[np.uint32]
-    """``[P]``: number of each page's pattern 0..Q-1 (its outcomes in the warm-up; equal outcomes, equal
-    number)."""
+    """``[P]``: pattern 0..Q-1 of each page: pages with equal outcomes in the warm-up have the same."""
     pattern_pages: npt.NDArray[np.uint32]
     """``[P]``: pages by pattern, then by number."""
     pattern_start: npt.NDArray[np.int32]
@@ -304,8 +302,8 @@ class PreparedHistory:
 
     @cached_property
     def sized_patterns(self) -> tuple[Ints, npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-        """Pairs of warm-up pattern and size class that occur: patterns ``[N]``, sizes ``[N]``, each page's
-        pair ``[P]``."""
+        """Pairs of warm-up pattern and size class: patterns ``[N]``, sizes ``[N]``, each page's pair
+        ``[P]``."""
         assert self.size is not None
         pair = self.pattern.astype(np.intp) * sizes.CLASSES + self.size
         pairs = np.flatnonzero(np.bincount(pair))

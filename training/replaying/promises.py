@@ -1,5 +1,4 @@
-"""Promises about the pages of a history (largest ages, smallest intervals), by the promise rules of a
-crawl."""
+"""Promises about a history's pages (largest ages, smallest intervals), by promise rules of a crawl."""
 
 import json
 from collections import Counter

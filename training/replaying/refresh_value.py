@@ -46,8 +46,7 @@ class QualityMeasure(NamedTuple):
 
 
 def estimator_of(corpus: Corpus, how: QualityMeasure) -> Refit:
-    """Estimator of refresh values, fitted to the pages of `how.cycle`; ``corpus``: of the workload's
-    terms."""
+    """Estimator of refresh values, fitted in cycle `how.cycle`; ``corpus``: of the workload's terms."""
     live, rows, mean_length = corpus.of_cycle(how.cycle)
     weight: Floats | float = 1.0
     if how.importance is not None:
@@ -57,8 +56,7 @@ def estimator_of(corpus: Corpus, how: QualityMeasure) -> Refit:
 
 
 def refresh_values(corpus: Corpus, how: QualityMeasure, exact_search: VersionSearch) -> Impact:
-    """Refresh values of all pairs of versions of all pages, and a function for exact quality; ``corpus``: of
-    the workload's terms."""
+    """Refresh values of all pairs of versions, and exact quality; ``corpus``: of the workload's terms."""
     contents = corpus.contents
     estimator = estimator_of(corpus, how)
     versions = np.diff(contents.first_version)

@@ -206,8 +206,7 @@ def run_all(
 
 
 def known_to(history: ChangeHistory | PreparedHistory, function: ScoreFunction) -> ScoreFunction:
-    """Variant of `function` without the terminals of claims and sizes that `history` lacks; the scores are
-    equal."""
+    """`function` without terminals of claims and sizes that `history` lacks; its scores are equal."""
     return function.for_pages(has_claims=history.claims is not None, has_sizes=history.size is not None)
 
 

@@ -79,8 +79,7 @@ class Corpus:
 
 
 def count(contents: ContentHistory, advance: Callable[[], object] = lambda: None) -> Corpus:
-    """Make the corpus of all terms in every version of `contents`; ``advance`` is called after each
-    version."""
+    """Make the corpus of all terms in all versions; ``advance`` is called after each version."""
     number: dict[str, int] = {}
     terms: list[npt.NDArray[np.int32]] = []
     tfs: list[npt.NDArray[np.int32]] = []

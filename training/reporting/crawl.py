@@ -319,8 +319,7 @@ _NAMES: Final = ("judged", "changed", "judged_weight", "changed_weight")
 
 
 class WeightedVisits(NamedTuple):
-    """Visits that compared their page, and changes found, with the pages' weights, by cycle: arrays
-    ``[C]``."""
+    """Visits that compared, and changes found, with the pages' weights, by cycle: arrays ``[C]``."""
 
     others: int
     """Number of pages whose weight is not 1."""
@@ -332,8 +331,7 @@ class WeightedVisits(NamedTuple):
     """Summed weight of changed pages."""
 
     def rate(self, cycle: int | slice, *, weighted: bool) -> float:
-        """Changes, or their summed weight, per visit that compared (Cho & Ntoulas 2002); nan without
-        visits."""
+        """Changes, or their weight, per visit that compared (Cho & Ntoulas 2002); nan without visits."""
         judged = self.judged[cycle].sum()
         changes = (self.changed_weight if weighted else self.changed)[cycle].sum()
         return float(changes / judged) if judged else math.nan

@@ -263,8 +263,7 @@ def _card(one: Lead) -> Card:
 
 
 def _worth(study: Study, head: Lead) -> Section:
-    """Section on how many more changes a switch to the learned function finds, with the interval's low
-    end."""
+    """Section on the further changes that a switch to the learned function finds, at least and on average."""
     section = Section("What a switch would bring")
     mean, half = 1000 * head.difference.mean, 1000 * head.difference.half_width
     if math.isnan(half):

@@ -289,8 +289,7 @@ def show_discovery(learned: LearnedDiscovery, source: str, console: Console) -> 
 
 @contextlib.contextmanager
 def progress(console: Console, steps: int, what: str = "replaying") -> Iterator[Callable[[], object]]:
-    """Context with a progress bar of so many steps on a terminal; yields a function that advances it by
-    one."""
+    """Context with a progress bar of ``steps`` steps; yields a function that advances it by one."""
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=steps)
