@@ -21,7 +21,6 @@ from scrapy_gp4c.crawling.measuring import Measuring
 from scrapy_gp4c.crawling.planning import PlannedRound, Planner
 from scrapy_gp4c.fingerprint import PageReading, differ
 from scrapy_gp4c.page_state import columns
-from scrapy_gp4c.page_state.groups import GROUP
 from scrapy_gp4c.page_state.outcomes import CHANGED, ERROR, FIRST, JUDGED, KINDS, UNCHANGED, VISIT
 from scrapy_gp4c.policies.base import CycleVisits, Planned
 from scrapy_gp4c.scoring import ranking
@@ -104,13 +103,11 @@ def _known(keys: npt.NDArray[np.uint64], groups: PageDirectories) -> PagesInMemo
     """Pages that were never visited."""
     state = columns.new_columns(keys)
     state["group"][:] = groups.group
-    directories = np.zeros(len(groups.directories), GROUP)
-    directories["site"] = groups.directories.site
 
     def each_request(pages: npt.NDArray[Any]) -> Iterator[StoredRequest]:
         return iter([{"url": f"http://h/{page}"} for page in pages])
 
-    return PagesInMemory(state, directories, {}, each_request)
+    return PagesInMemory(state, groups.directories.site.astype(np.uint64), {}, each_request)
 
 
 def texts_of(changed: npt.NDArray[np.bool_], rng: np.random.Generator) -> Texts:

@@ -380,7 +380,7 @@ class Monitor:
 
 def _visits_by_host(store: Store) -> Any:
     """Count the visits of the last finished cycle by site: int64 ``[S]``."""
-    _, site = np.unique(store.directories()["site"], return_inverse=True)
+    _, site = np.unique(store.site_keys(), return_inverse=True)
     counts = np.zeros(max(1, len(site)), np.int64)
     for _, visits in store.visits(max(1, store.last_cycle)):
         group = store.columns_of(np.sort(visits["page"]))["group"]

@@ -354,7 +354,7 @@ def choose_shadows(
 
 def _sites(known: KnownPages, pages: Array) -> Array:
     group = columns_in_order(known, pages, ("group",))["group"]
-    return np.asarray(known.directories()["site"][group])
+    return np.asarray(known.site_keys()[group])
 
 
 def _growth(known: KnownPages, pages: Array, needed: Sequence[str]) -> Columns:

@@ -53,17 +53,17 @@ class PagesInMemory:
     def __init__(
         self,
         state: Columns,
-        directories: Array,
+        site_keys: npt.NDArray[np.uint64],
         group_visits: dict[int, Array],
         each_request: Callable[[Array], Iterator[StoredRequest]],
         before: KnownPages | None = None,
     ) -> None:
-        """Take columns ``[P]``, which `fold` changes, directories of dtype `GROUP`, and the pages."""
+        """Take columns ``[P]``, which `fold` changes, keys of the sites of directories, and the pages."""
         self.each_request = each_request
         self._before = before
         self._folded: dict[int, Array] = {}
         self.state = {**no_extras(len(state["key"])), **state}
-        self._directories = directories
+        self._site_keys = site_keys
         self._group_visits = group_visits
 
     @classmethod
@@ -74,7 +74,7 @@ class PagesInMemory:
         state = {name: np.concatenate([columns[name] for columns in parts]) for name in parts[0]}
         cycles = range(max(1, last_cycle - KEPT_CYCLES + 1), last_cycle + 1)
         visits = {cycle: pages.group_visits(cycle) for cycle in cycles}
-        return cls(state, pages.directories(), visits, pages.each_request, pages)
+        return cls(state, pages.site_keys(), visits, pages.each_request, pages)
 
     @property
     def merged_pages(self) -> int:
@@ -87,8 +87,8 @@ class PagesInMemory:
     def columns_of(self, pages: npt.NDArray[np.uint32], names: Collection[str] | None = None) -> Columns:
         return {name: column[pages] for name, column in self.state.items()}
 
-    def directories(self) -> Array:
-        return self._directories
+    def site_keys(self) -> npt.NDArray[np.uint64]:
+        return self._site_keys
 
     def trust(self) -> Array:
         return np.empty(0, TRUST) if self._before is None else self._before.trust()
@@ -315,7 +315,7 @@ def visit_history(store: Store, page: int, settings: Settings, cycles: int) -> l
     known = store.columns_of(np.array([page], np.uint32), ("key", "group"))
     state = columns.new_columns(known["key"])
     state["group"][:] = known["group"]
-    site = int(store.directories()["site"][known["group"][0]])
+    site = int(store.site_keys()[known["group"][0]])
     visits = _visits(store, page)
     records = [record for record in store.cycles() if record["cycle"] <= store.last_cycle]
     history = []

@@ -77,8 +77,8 @@ class KnownPages(Protocol):
     def columns_of(self, pages: Pages, names: Collection[str] | None = None) -> Columns:
         """Columns of some pages; ``names``: at least these; None: all."""
 
-    def directories(self) -> Array:
-        """Directories of all pages, dtype `GROUP`."""
+    def site_keys(self) -> npt.NDArray[np.uint64]:
+        """Key of the site of each directory, ``[G]``."""
 
     def group_visits(self, cycle: int) -> Array:
         """Visits to directories in a finished cycle, dtype `GROUP_VISITS`."""
@@ -250,7 +250,7 @@ class Neighbourhood:
 
     @cached_property
     def _directories(self) -> Directories:
-        return directories(self._known.directories()["site"])
+        return directories(self._known.site_keys())
 
     @cached_property
     def _finished(self) -> list[Array]:
@@ -281,7 +281,7 @@ class Neighbourhood:
     @cached_property
     def _site_claims(self) -> tuple[Array, Array]:
         """Counts of the claims of sites in finished cycles, and how many pages have any."""
-        keys, number = np.unique(self._known.directories()["site"], return_inverse=True)
+        keys, number = np.unique(self._known.site_keys(), return_inverse=True)
         rows = self._known.trust()
         counts = np.zeros((len(keys), *rows["counts"].shape[1:]))
         counts[np.searchsorted(keys, rows["site"])] = rows["counts"]

@@ -448,7 +448,7 @@ class Repeats:
         """URLs of new pages whose texts pages of the same site had before this cycle."""
         store = self._store
         fingerprints = np.unique(np.array([one for _, one in self._texts], np.uint64))
-        sites, known = store.directories()["site"], set[tuple[int, int]]()
+        sites, known = store.site_keys(), set[tuple[int, int]]()
         for _, block in store.blocks({"fingerprint", "has_copy", "group"}):
             rows = np.flatnonzero((block["has_copy"] > 0) & np.isin(block["fingerprint"], fingerprints))
             known.update(

@@ -116,7 +116,7 @@ class Run:
         self.hints = HintReader(cycle, rebuilder, spider)
         self._downloads: Downloads | None = None
         if cycle.rounds[1] is None:
-            self._downloads = Downloads(crawler, len(np.unique(store.directories()["site"])), cycle.held)
+            self._downloads = Downloads(crawler, len(np.unique(store.site_keys())), cycle.held)
         self._admission = Admission(cycle, rebuilder, self._setup, spider, self._note_and_enqueue)
         self._hears_idle = has_receivers(crawler, signals.spider_idle)
         self._feeder = Feeder(cycle, remaining, per_host, self._admission, crawler, self._hears_idle)

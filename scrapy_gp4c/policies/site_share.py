@@ -3,14 +3,14 @@ new pages)."""
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from scrapy_gp4c.arrays import Bools, LazyColumns
+from scrapy_gp4c.arrays import Array, Bools, LazyColumns
 from scrapy_gp4c.page_state.groupings import Grouping
 from scrapy_gp4c.policies.base import Block, Cut, Evidence, Pages, Policy, Round, Selection
 
@@ -30,12 +30,16 @@ SWELLING_CYCLES: Final = 3
 SAMPLE: Final = 4_096
 
 
-def shared(policy: Policy, share: float) -> Policy:
+SitesOf = Callable[[Pages], Array]
+"""Function from pages, ids ascending, to keys of their sites."""
+
+
+def shared(policy: Policy, share: float, sites_of: SitesOf | None = None) -> Policy:
     """Limit a policy, so that a restless or swelling site gets at most `share` of a budget others can use.
 
     ``share`` 1.0, and policies without a number of rounds (those that sample): returned as they are.
     """
-    return policy if share >= 1.0 or policy.rounds is None else SharedBudget(policy, share)
+    return policy if share >= 1.0 or policy.rounds is None else SharedBudget(policy, share, sites_of)
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ class SharedBudget:
     policy: Policy
     share: float
     """Largest share of the budget for one such site, from 0.0 to 1.0."""
+    sites_of: SitesOf | None = None
+    """With it, the sites of all pages are read only where one has too much."""
 
     @property
     def name(self) -> str:
@@ -70,8 +76,14 @@ class SharedBudget:
         chosen = self.policy.plan(round, evidence)
         if not len(chosen.pages):
             return chosen
-        sites, before = evidence.grouping("site"), evidence.planned().pages
-        budget, visits = round.remaining + len(before), _count(sites, before)
+        before = evidence.planned().pages
+        budget = round.remaining + len(before)
+        if self.sites_of is not None:
+            keys = self.sites_of(np.sort(np.concatenate((before, chosen.pages))))
+            if np.unique(keys, return_counts=True)[1].max() <= math.floor(self.share * budget + 1e-9):
+                return chosen
+        sites = evidence.grouping("site")
+        visits = _count(sites, before)
         most = max(1, math.floor(max(self.share, 1 / sites.groups) * budget + 1e-9))
         limit = np.full(sites.groups, budget + 1)  # not to be reached, but by sites that take too much
         selections: list[Selection] = []

@@ -61,7 +61,8 @@ def is_hub(state: Mapping[str, Array], cycle: int) -> npt.NDArray[np.bool_]:
     The visits to a hub have found new pages since the first one, and the next is expected to find at least
     0.2; start requests are hubs as long as they are expected to find 0.2 per cycle.
     """
-    hubs = (state["found_by"] == START) | (state["brought_sum"] != 0)
+    has_brought = state["brought_sum"].view(np.uint16) != 0  # comparing float16 takes 20 times as long
+    hubs = (state["found_by"] == START) | has_brought
     rows = np.flatnonzero(hubs)  # few in most crawls, and only these need a rate
     of_hubs = {name: state[name][rows] for name in ("brought_sum", "brought_cycles", "last_cycle")}
     expected, has_yield = rate(of_hubs, cycle), of_hubs["brought_sum"] >= LEAST_BROUGHT

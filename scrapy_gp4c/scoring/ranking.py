@@ -20,9 +20,12 @@ GOLDEN: Final = 0x9E3779B97F4A7C15
 
 def mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Finaliser of SplitMix64 (Steele, Lea & Flood 2014): a bijection with good avalanche."""
-    values = (values ^ (values >> np.uint64(30))) * _MIX_1
-    values = (values ^ (values >> np.uint64(27))) * _MIX_2
-    return values ^ (values >> np.uint64(31))
+    values = values ^ (values >> np.uint64(30))
+    values *= _MIX_1
+    values ^= values >> np.uint64(27)
+    values *= _MIX_2
+    values ^= values >> np.uint64(31)
+    return values
 
 
 @lru_cache(16)

@@ -15,7 +15,7 @@ from twisted.web.http import Request as ServerRequest
 from scrapy_gp4c.crawling.forecast import PagesInMemory
 from scrapy_gp4c.crawling.planning import Planner
 from scrapy_gp4c.page_state import columns
-from scrapy_gp4c.page_state.groups import GROUP, place_of_url
+from scrapy_gp4c.page_state.groups import place_of_url
 from scrapy_gp4c.page_state.outcomes import DOUBTFUL, GONE, OUTCOMES, PLAN, UNCHANGED, VISIT
 from scrapy_gp4c.settings import Settings
 from scrapy_gp4c.store.lmdb_store.store import Store
@@ -132,15 +132,14 @@ def test_from_any_state_a_page_is_visited_again_within_33_cycles(
 
     A site that is left alone for some cycles is visited within as many cycles after them.
     """
-    directories = np.zeros(1, GROUP)
-    directories["site"] = place_of_url("http://a.example/").site_key
+    site_keys = np.array([place_of_url("http://a.example/").site_key], np.uint64)
     loaded = Settings.load(ScrapySettings({"GP4C_BUDGET": budget, "GP4C_SCORE_FUNCTION": "t"}))
     for outcome in (UNCHANGED, GONE, DOUBTFUL):
         state = columns.new_columns(np.arange(len(states), dtype=np.uint64) * 2**58)
         for name in states[0]:
             state[name][:] = [one[name] for one in states]
         state["gone"] = np.minimum(state["gone"], state["failures"])
-        known = PagesInMemory(state, directories, {}, lambda pages: iter(()))
+        known = PagesInMemory(state, site_keys, {}, lambda pages: iter(()))
         waiting = set(range(len(states)))
         for cycle in range(41, 41 + alone_cycles + 33):
             alone = ["a.example"] if cycle < 41 + alone_cycles else []

@@ -14,7 +14,6 @@ from scrapy.settings import Settings as ScrapySettings
 
 from scrapy_gp4c.crawling.planning import Planner, best_hubs
 from scrapy_gp4c.page_state.columns import MAX_WAIT_CYCLES
-from scrapy_gp4c.page_state.groups import GROUP
 from scrapy_gp4c.page_state.outcomes import KINDS
 from scrapy_gp4c.policies.base import Selection
 from scrapy_gp4c.scoring import discovery
@@ -62,9 +61,9 @@ class Blocks:
         parts = [columns for _, columns in self.blocks()]
         return {name: np.concatenate([part[name] for part in parts])[pages] for name in parts[0]}
 
-    def directories(self) -> npt.NDArray[Any]:
-        """All pages are in one."""
-        return np.zeros(1, GROUP)
+    def site_keys(self) -> npt.NDArray[Any]:
+        """All pages are in one directory."""
+        return np.zeros(1, np.uint64)
 
 
 def planned(

@@ -586,8 +586,8 @@ class Table:
             raise self.wrong(key, "its checksum is another")
         return memoryview(value)[:-SUM_BYTES]
 
-    def get_many(self, txn: Any, numbers: npt.NDArray[Any]) -> list[bytes] | None:
-        """Read the values whose 4-byte keys are `numbers`, ``[N]``; None if any of them is missing."""
+    def joined(self, txn: Any, numbers: npt.NDArray[Any], separator: bytes) -> bytes | None:
+        """Read and join the values whose 4-byte keys are `numbers`, ``[N]``; None if any is missing."""
         keys = split(numbers.astype(">u4").tobytes(), U32.size)
         values: list[bytes] = list(map(txn.cursor(self.handle).get, keys))  # `getmulti` copies the keys too
         if None in values:
@@ -599,15 +599,15 @@ class Table:
         wrong = np.flatnonzero(sums.astype(np.uint32) != kept_sums)
         if len(wrong):
             raise self.wrong(keys[wrong[0]], "its checksum is another")
-        return self.of_contents(contents)
+        return self.of_content(separator.join(contents))
 
     def to_content(self, value: bytes) -> bytes:
         """Return the form in which a value is stored, without its checksum; subclasses may shorten it."""
         return value
 
-    def of_contents(self, contents: list[bytes]) -> list[bytes]:
-        """Return the values for forms that `to_content` made."""
-        return contents
+    def of_content(self, content: bytes) -> bytes:
+        """Return the value for a form that `to_content` made, or joined values for joined forms."""
+        return content
 
     def put(self, txn: Any, key: bytes, value: bytes, *, overwrite: bool = True) -> None:
         txn.put(key, self._stored(key, value), db=self.handle, overwrite=overwrite)
@@ -754,9 +754,9 @@ class RequestTable(Table):
         """Return the shortened form of a request's JSON."""
         return shortened(value)
 
-    def of_contents(self, contents: list[bytes]) -> list[bytes]:
-        """Return the full JSON of many shortened requests, in one pass."""
-        return in_full(b"\n".join(contents)).split(b"\n") if contents else []
+    def of_content(self, content: bytes) -> bytes:
+        """Return the full JSON of shortened requests."""
+        return in_full(content)
 
     def checked(self, key: bytes, value: bytes | memoryview) -> memoryview:
         """Return a request's full JSON; raises StoreDamagedError where its checksum is wrong."""

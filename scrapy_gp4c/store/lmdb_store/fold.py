@@ -130,7 +130,7 @@ def merge_new(tables: Tables, pages: int, sizes: Sizes) -> None:
 def numbering_of(tables: Tables) -> Numbering:
     """Read all directories of a store, for numbering those of pages to be added."""
     with tables.transaction() as txn:
-        return Numbering(read_keys(txn, tables.db["groups"], tables.groups))
+        return Numbering(read_keys(txn, tables.db["groups"], tables.groups, "key"))
 
 
 def _append_new(

@@ -128,9 +128,10 @@ class _Rewriting:
         for first in range(0, len(self._staying), self._sizes.pages_per_transaction):
             pages = self._staying[first : first + self._sizes.pages_per_transaction]
             with self._old.transaction() as txn:
-                requests = self._old.db["urls"].get_many(txn, pages)
-            if requests is None:
+                joined = self._old.db["urls"].joined(txn, pages, b"\n")
+            if joined is None:
                 raise damaged(self._old.path, f"of the pages {pages[0]} to {pages[-1]}, some have no request")
+            requests = joined.split(b"\n")
             urls = zip(pages.tolist(), urls_of(requests), strict=True)
             numbered = numbering.number([first_urls.get(page, url) for page, url in urls])
             state = self._old.columns_of(pages, columns.COLUMNS)
@@ -201,7 +202,7 @@ class _Rewriting:
             counts = read_trust(txn, self._old.db)
         self._new.dropped = self._old.dropped
         if self._old.dropped:
-            counts = counts[np.isin(counts["site"], self._new.directories()["site"])]
+            counts = counts[np.isin(counts["site"], self._new.site_keys())]
         else:
             counts = derive(self._new).trust
         with self._new.transaction(write=True) as txn:

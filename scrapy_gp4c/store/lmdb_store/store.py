@@ -285,25 +285,26 @@ class Store(Tables):
 
     def requests(self, pages: Sequence[int] | npt.NDArray[Any]) -> list[StoredRequest]:
         """Return the stored request of each of `pages` (ids in any order), in the same order."""
-        return list(self.each_request(pages))
+        ids = np.asarray(pages, np.int64)
+        for page in (ids.min(), ids.max()) if len(ids) else ():
+            self._check(int(page))
+        order = np.argsort(ids, kind="stable")
+        ascending: list[StoredRequest] = []
+        for start in range(0, len(ids), _READ_PAGES):
+            ascending += self._read_requests(ids[order[start : start + _READ_PAGES]])
+        return list(map(ascending.__getitem__, np.argsort(order).tolist()))
 
     def each_request(self, pages: Sequence[int] | npt.NDArray[Any]) -> Iterator[StoredRequest]:
         """Yield the stored request of each of `pages`, in the same order; reads some thousands at a time."""
-        ids = np.asarray(pages, np.int64)
-        for start in range(0, len(ids), _READ_PAGES):
-            batch = ids[start : start + _READ_PAGES]
-            self._check(int(batch.min()))
-            self._check(int(batch.max()))
-            order = np.argsort(batch, kind="stable")
-            ascending = self._read_requests(batch[order])
-            yield from map(ascending.__getitem__, np.argsort(order).tolist())
+        for start in range(0, len(pages), _READ_PAGES):
+            yield from self.requests(pages[start : start + _READ_PAGES])
 
     def _read_requests(self, ids: npt.NDArray[np.int64]) -> list[StoredRequest]:
         with self.transaction() as txn:
-            requests = self.db["urls"].get_many(txn, ids)
+            requests = self.db["urls"].joined(txn, ids, b",")
             if requests is None:  # some are new
-                requests = [self._known_request(txn, page) for page in ids.tolist()]
-        decoded: list[StoredRequest] = decode(b"[" + b",".join(requests) + b"]")
+                requests = b",".join([self._known_request(txn, page) for page in ids.tolist()])
+        decoded: list[StoredRequest] = decode(b"[" + requests + b"]")
         replaced = self._buffer.requests
         for position, page in enumerate(ids.tolist()) if replaced else ():
             if (request := replaced.get(page)) is not None:
@@ -617,8 +618,8 @@ class Store(Tables):
             return read_trust(txn, self.db)
 
     def site_names(self, sites: Iterable[int]) -> dict[int, str]:
-        """Return key -> name of sites, from a URL of one of the site's pages; without sites that lack one."""
-        of_directory = self.directories()["site"]
+        """Names of sites by their keys, from the URL of any page that a site still has."""
+        of_directory = self.site_keys()
         todo, names = set(sites), dict[int, str]()
         for first, block in self.blocks() if todo else ():
             groups, rows = np.unique(block["group"], return_index=True)

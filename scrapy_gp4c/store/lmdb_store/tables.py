@@ -258,9 +258,9 @@ def read_directories(txn: Any, table: Table, count: int) -> Array:
     return np.concatenate([np.empty(0, GROUP), *parts])[:count]
 
 
-def read_keys(txn: Any, table: Table, count: int) -> npt.NDArray[np.uint64]:
-    """Read only the keys of directories 0..count-1 from `table` (`groups`), uint64."""
-    parts = [np.frombuffer(value, GROUP)["key"].copy() for value in _directory_blocks(txn, table, count)]
+def read_keys(txn: Any, table: Table, count: int, name: str) -> npt.NDArray[np.uint64]:
+    """Read only the column `name` of directories 0..count-1 from `table` (`groups`), uint64."""
+    parts = [np.frombuffer(value, GROUP)[name].copy() for value in _directory_blocks(txn, table, count)]
     return np.concatenate([np.empty(0, np.uint64), *parts])[:count]
 
 
@@ -446,6 +446,7 @@ class Tables:
         self.block_rows = self.get_meta(txn, "block_rows")
         self.merged_pages = self.get_meta(txn, "pages")
         self.groups = self.get_meta(txn, "groups") or 0
+        self._site_keys = np.empty(0, np.uint64)
         self.last_cycle = self.get_meta(txn, "last_cycle")
         self.dropped = self.get_meta(txn, "dropped") or 0
         self.fold_marker = self.get_meta(txn, "fold")
@@ -669,6 +670,13 @@ class Tables:
         with self.transaction() as txn:
             return read_directories(txn, self.db["groups"], self.groups)
 
+    def site_keys(self) -> npt.NDArray[np.uint64]:
+        """Key of the site of each directory, ``[G]``; read again only where directories were added."""
+        if len(self._site_keys) != self.groups:
+            with self.transaction() as txn:
+                self._site_keys = read_keys(txn, self.db["groups"], self.groups, "site")
+        return self._site_keys
+
     def cycles(self, first: int = 1) -> list[CycleRecord]:
         """Records of the cycles from number `first` on, oldest first; the open one's has no ``finished``."""
         start = U32.pack(first) if first > 1 else b""
@@ -698,11 +706,11 @@ class Tables:
     def merged_requests(self, first: int, stop: int) -> list[Any]:
         """Read the decoded requests of the merged pages first..stop-1; raises StoreDamagedError."""
         with self.transaction() as txn:
-            requests = self.db["urls"].get_many(txn, np.arange(first, stop))
+            requests = self.db["urls"].joined(txn, np.arange(first, stop), b",")
         if requests is None:
             raise damaged(self.path, f"of the pages {first} to {stop - 1}, some have no request")
         try:
-            read: list[Any] = decode(b"[" + b",".join(requests) + b"]")
+            read: list[Any] = decode(b"[" + requests + b"]")
         except ValueError as error:
             raise damaged(self.path, f"the requests of the pages {first} to {stop - 1}: {error}") from None
         return read

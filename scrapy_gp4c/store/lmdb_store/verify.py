@@ -263,7 +263,7 @@ def derive(tables: Tables) -> Derived:
     pages, last = tables.merged_pages, tables.last_cycle
     groups = [block["group"] for _, block in tables.blocks(["group"])]
     group = np.concatenate([np.empty(0, np.uint32), *groups])
-    sites, site_of = np.unique(tables.directories()["site"], return_inverse=True)
+    sites, site_of = np.unique(tables.site_keys(), return_inverse=True)
     claims = dict(tables.whole_cycles(CLAIMS, 0))
     claimed_page = max((rows["page"].max(initial=0) for rows in claims.values()), default=0)
     is_known = group.max(initial=0) < max(1, len(site_of)) and claimed_page < max(1, pages)
