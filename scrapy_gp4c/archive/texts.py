@@ -113,10 +113,7 @@ class Texts:
     # --- reading
 
     def frame(self, key: int, cycle: int, latest: int) -> bytes | None:
-        """Return a version's text, compressed, or None; ``cycle``: of its first visit.
-
-        ``latest``: fingerprint of its last visit.
-        """
+        """Return a version's compressed text, by `cycle` of its first visit and fingerprint of its latest."""
         with FILE.translated(self.path):
             row = self._connection.execute(
                 "SELECT text FROM texts WHERE key = ? AND cycle = ? AND latest = ?",

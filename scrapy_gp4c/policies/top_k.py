@@ -198,10 +198,7 @@ class Rounds:
 
 
 def one_a_group(wanted: int, level: Level, evidence: Evidence) -> Pages:
-    """Choose random candidates: one of each group, groups in random order, then a second of each, and so on.
-
-    ``wanted``: their number. Pages in no group come last.
-    """
+    """Choose `wanted` random candidates: one of each group, then a second, ...; ungrouped pages last."""
     members = first_members(evidence, evidence.grouping(level), wanted)
     size = np.diff(members.begin)
     layer = np.arange(len(members.pages)) - np.repeat(members.begin[:-1], size)
