@@ -23,7 +23,7 @@ from scrapy_gp4c.fingerprint import read
 from scrapy_gp4c.store.opening import ARCHIVE
 
 SIZES = {300: "2 KB", 1_500: "10 KB"}
-"""Words of a page -> its text."""
+"""Number of words in a page -> size of its text, as printed."""
 
 
 def responses(words: int, pages: int, changed: bool) -> list[HtmlResponse]:
@@ -42,7 +42,7 @@ def ms_each(work: Callable[[int, HtmlResponse], object], pages: Sequence[HtmlRes
 
 
 def measure(words: int, pages: int) -> dict[str, float]:
-    """Costs in one round."""
+    """Measure each cost once, for pages of ``words`` words."""
     old, new = (responses(words, pages, changed) for changed in (False, True))
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, ARCHIVE)
@@ -65,7 +65,7 @@ def measure(words: int, pages: int) -> dict[str, float]:
 
 
 ROUNDS = 5
-"""Rounds, of which the lowest time counts."""
+"""Number of rounds, of which the lowest time counts."""
 
 
 def main() -> int:

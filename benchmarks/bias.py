@@ -31,7 +31,7 @@ SETTINGS = {"GP4C_SCORE_FUNCTION": "t*X", "GP4C_PANEL": 0.2, "GP4C_BUDGET": 0.25
 
 
 def histories(truth: ChangeHistory, seed: int) -> dict[str, ChangeHistory]:
-    """Histories of the first `SEEN_CYCLES` cycles that a crawl of `truth` can be read as."""
+    """Crawl `truth` for `SEEN_CYCLES` cycles, and return the histories that can be made of it, by name."""
     rng = np.random.default_rng(seed)
     keys = rng.integers(0, 2**64, truth.pages, dtype=np.uint64)
     settings = Settings.load(ScrapySettings({**SETTINGS, "GP4C_SEED": seed}))
@@ -71,7 +71,7 @@ def worth(truth: ChangeHistory, text: str) -> float:
 
 
 def main() -> None:
-    """Print what the function learned from each history is worth, the mean of several seeds."""
+    """Print the NDCG of the function learned from each history, the mean of several seeds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     seeds = range(1, parser.parse_args().seeds + 1)

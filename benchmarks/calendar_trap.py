@@ -126,7 +126,7 @@ def crawl(starts: Sequence[str], folder: str) -> tuple[float, float]:
 
 
 class Row(NamedTuple):
-    """Result of the crawls of a row."""
+    """Results of the crawls of one kind of calendar: a row of the table."""
 
     known: int
     """Pages of the calendar that became known."""
@@ -141,7 +141,7 @@ class Row(NamedTuple):
 
 
 def row(calendar: str, cycles: int) -> Row:
-    """Crawl, and read from the store what came of it."""
+    """Crawl ``cycles`` cycles with this kind of calendar, and read the results from the store."""
     with tempfile.TemporaryDirectory() as directory:
         folder = str(Path(directory, "store"))
         began_s = time.perf_counter()

@@ -47,12 +47,12 @@ TROUBLE: Final[dict[str, tuple[int, Callable[..., Count]]]] = {
     "signals to monitors": (60, signalled_monitors),
     "torn queues of a JOBDIR": (60, lambda *arguments: killed_crawls(*arguments, jobdir=True, torn=True)),
 }
-"""Trouble -> how often, and how."""
+"""Name of a kind of trouble -> how many times it is made, and the function that makes it."""
 HEADER: Final = ("trouble", "times", "lost", "doubled", "silent", "hangs", "tracebacks, signals", "")
 
 
 def run(share: float, seed: int, only: str = "") -> dict[str, Count]:
-    """Make trouble, a share of its usual times; ``only``: that whose name has this."""
+    """Make trouble, ``share`` of the usual times; ``only``: text that the name of its kind must have."""
     counts = {}
     for number, (name, (times, trouble)) in enumerate(TROUBLE.items()):
         if only not in name:

@@ -47,7 +47,7 @@ def ages_of(history: ChangeHistory, path: Path, liars: float, seed: int) -> npt.
 def measure(
     histories: list[ChangeHistory], claims: list[npt.NDArray[np.void] | None], seed: int
 ) -> list[list[float]]:
-    """`TRIO` of every history and budget."""
+    """Metrics `TRIO` of the default for every history and budget."""
     rows = []
     for history, claimed in zip(histories, claims, strict=True):
         for budget in BUDGETS:

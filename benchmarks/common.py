@@ -95,7 +95,7 @@ def printed(value: float, form: str) -> float:
 
 
 def verdict(name: str, value: float, target: float, *, at_least: bool) -> bool:
-    """Print the final line of a figure; tell whether the printed number meets the printed target.
+    """Print the final line on a figure; return whether the printed number meets the printed target.
 
     Four significant digits: rounded to hundredths, a difference of 0.0111 met a target of 0.01.
     """

@@ -43,7 +43,7 @@ CONCURRENT_REQUESTS = 32
 
 
 class Crawled(NamedTuple):
-    """One crawl."""
+    """Pages and times of one crawl."""
 
     pages: int
     wall_s: float
@@ -52,7 +52,7 @@ class Crawled(NamedTuple):
     """Wall and CPU time until the last page was scraped, s."""
 
     def until_scraped(self) -> Self:
-        """The same without what follows the last page."""
+        """The crawl's figures without the time after the last scraped page."""
         return self._replace(wall_s=self.scraped[0], cpu_s=self.scraped[1])
 
 
@@ -61,7 +61,7 @@ class Pair(NamedTuple):
 
     names: tuple[str, str]
     target: float | None
-    """Least pages per second of the second, as a share of the first's; None: it is told, not judged."""
+    """Least pages per second of the second crawl, as a share of the first's; None: no target."""
 
 
 PAIRS = {

@@ -38,13 +38,13 @@ PARTS = {
     "near": (" * near", ""),
     "surprise_site": (" * sqrt(surprise_site)", ""),
 }
-"""Part of the default -> its text, and what stands for it in a crawl without the part."""
+"""Name of a part of the default function -> the part's text, and the text in its place without it."""
 
 KEYS = ("change_rate", "ndcg", "current")
 
 
 def take_parts() -> None:
-    """Let the demo's crawls go by the default without one of its parts each."""
+    """Replace the demo's compared crawls: each is by the default function without one of its `PARTS`."""
     for name in set(demo.CRAWLS) - {DEFAULT}:
         del demo.CRAWLS[name]
     for name, (part, other) in PARTS.items():

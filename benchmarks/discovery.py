@@ -26,7 +26,7 @@ from scrapy_gp4c.store.opening import open_store
 PAGES, NEW = 100, 2
 
 LISTED = 2000
-"""Pages of the list."""
+"""Number of pages in the list of start URLs."""
 
 
 class Web:
@@ -115,7 +115,7 @@ def crawls(kind: str, share: float, cycles: int, folder: str) -> None:
 
 
 def row(kind: str, share: float, cycles: int) -> str:
-    """One row of the table."""
+    """Crawl a site of this kind with a share for discovery; return a row of the table."""
     with tempfile.TemporaryDirectory() as directory:
         folder = str(Path(directory, "store"))
         in_fresh_process(crawls, kind, share, cycles, folder)

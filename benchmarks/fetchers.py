@@ -50,11 +50,11 @@ out too, begin when some visits of the one before are still under way."""
 TIMES: list[tuple[float, float]] = []
 """Wall-clock and processor time in s at each response of this process; a spider's attributes travel."""
 TURNS_S: list[float] = []
-"""Processor time of this process's reactor between two looks."""
+"""Processor time of this process in s, between successive samples by its reactor."""
 
 
 class Answering(BaseDownloadHandler):
-    """Answers at once, with nothing."""
+    """Download handler that answers at once with an empty response."""
 
     async def download_request(self, request: Request) -> Response:
         """Return an empty response."""
@@ -62,7 +62,7 @@ class Answering(BaseDownloadHandler):
 
 
 class Listed(Spider):
-    """Visits pages by their numbers, and works a while for each; notes its times."""
+    """Spider that visits numbered pages, works a while for each, and records times."""
 
     name = "listed"
 
@@ -223,7 +223,7 @@ DELAY_S = 0.8
 
 
 def chaos(folder: Path, faults: int, seed: int) -> bool:
-    """Crawl through faults, in as many cycles as it takes; print what of the promises held."""
+    """Crawl while ``faults`` faults are made, in as many cycles as that takes; print what held."""
     rng = random.Random(seed)
     machines = ManyMachines(folder / "chaos", ["tests.support.fetched_crawl", "benchmarks.fetchers"])
     module, pages = "tests.support.fetched_crawl", 15 * HOSTS

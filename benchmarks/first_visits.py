@@ -45,14 +45,14 @@ ORDERS: Final = {
     "words of links": "anchor",
     "in-links and words of links": "inlinks * (anchor + 0.01)",
 }
-"""Order -> function of ``GP4C_NEW_PAGE_FUNCTION``."""
+"""Name of an order of first visits -> score function for ``GP4C_NEW_PAGE_FUNCTION``."""
 AFTER: Final = (5, 10, 20)
 LEARNED: Final = ("hub", "new_page")
-"""Files beside that of the score function."""
+"""Kinds of functions with a file of their own beside that of the score function."""
 
 
 def readable(function: str, grown: GrowthHistory) -> bool:
-    """Whether a history tells what a function reads of links."""
+    """Whether the history `grown` has the links that `function` reads."""
     read = {*functions.load(function).terminals}
     known = len(grown.links) > 0 and ("anchor" not in read or bool(grown.links["anchor"].any()))
     return known or read.isdisjoint(COUNTED)

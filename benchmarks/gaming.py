@@ -162,7 +162,7 @@ def crawl(starts: Sequence[str], folder: str, settings: dict[str, Any]) -> None:
 
 
 class Row(NamedTuple):
-    """Counts of a trial from `FIRST_COUNTED` on."""
+    """Results of one trial, counted from cycle `FIRST_COUNTED` on."""
 
     hostile_share: float
     """Share of the ranked visits that the tenth host got."""
@@ -176,7 +176,7 @@ class Row(NamedTuple):
 
 
 def trial(way: str, settings: dict[str, Any]) -> Row:
-    """Crawl the web so many times."""
+    """Crawl a web whose tenth host games in this way, cycle by cycle."""
     web = Web(way)
     with tempfile.TemporaryDirectory() as folder:
         for cycle in range(1, CYCLES + 1):
@@ -266,7 +266,7 @@ def main() -> int:
 
 
 class Compared(NamedTuple):
-    """A figure of some trials, beside that of the trials with an honest tenth host."""
+    """Ratio of a figure in some trials to that in the trials with an honest tenth host."""
 
     mean: float
     ratio: float
@@ -276,7 +276,7 @@ class Compared(NamedTuple):
 
     @classmethod
     def of(cls, rows: Sequence[Row], honest: Sequence[Row], name: str) -> Self:
-        """Compare the means of a field."""
+        """Compare the means of the field `name` of trials."""
         one, other = ([float(getattr(row, name)) for row in some] for some in (rows, honest))
         mean, share = statistics.fmean(one), statistics.fmean(one) / statistics.fmean(other)
         if len(one) < 2:

@@ -60,7 +60,7 @@ def changes(host: int, number: int, way: str, rng: np.random.Generator) -> npt.N
 
 
 def trial(way: str, budget: int | float, seed: int) -> Row:
-    """Crawl the web so many times."""
+    """Replay a crawl of the web whose tenth host games in this way."""
     host, number, born = np.array(list(pages(way))).T
     rng = np.random.default_rng(seed)
     changed = np.array([changes(*page, way, rng) for page in zip(host, number, strict=True)]).T

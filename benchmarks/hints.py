@@ -50,7 +50,7 @@ URLS: Final = 50_000
 
 
 def web_of(seed: int, pages: int, cycles: int) -> GrowthHistory:
-    """So many pages on each site, and what its sitemap, which is read in every cycle, says of them."""
+    """Web with ``pages`` pages on each site, and the claims of its sitemap, which is read in every cycle."""
     rng = np.random.default_rng(seed)
     site = np.repeat(np.arange(len(SITES)), pages)
     changed = rng.random((cycles, len(site))) < rng.beta(0.4, 3.0, len(site))
@@ -72,7 +72,7 @@ def web_of(seed: int, pages: int, cycles: int) -> GrowthHistory:
 
 
 def ndcg(scores: Array, outdated: Array, visits: int) -> float:
-    """NDCG of the first so many pages by score; NaN where none is outdated."""
+    """NDCG of the ``visits`` pages of highest score; NaN where none is outdated."""
     weights = 1.0 / np.log2(np.arange(visits) + 2.0)
     best = weights[: min(visits, int(outdated.sum()))].sum()
     hits = outdated[np.argsort(-scores, kind="stable")[:visits]]
@@ -106,7 +106,7 @@ def crawled(grown: GrowthHistory, score: str) -> tuple[dict[tuple[str, str], flo
 
 
 def worth(pages: int, cycles: int, seeds: int) -> bool:
-    """Print the table; tell whether the targets hold."""
+    """Print the table of what hints gain; return whether the targets hold."""
     values_of: dict[tuple[str, str], list[float]] = {}
     rates: dict[str, list[float]] = {score: [] for score in SCORES}
     for seed in range(seeds):
@@ -139,7 +139,7 @@ class Listed(Spider):
 
 
 def cost(runs: int) -> bool:
-    """Print the ratio; tell whether it holds."""
+    """Print the ratio of processor times; return whether the target holds."""
     urls = [f"http://example.com/section/{number % 97}/article-{number}.html" for number in range(URLS)]
     dated = (
         f"<url><loc>{url}</loc><lastmod>2026-05-{number % 28 + 1:02}"
@@ -176,11 +176,11 @@ def cost(runs: int) -> bool:
 
 CYCLES = 40
 RUNS = 15
-"""Pairs of readings."""
+"""Number of pairs of readings of the sitemap."""
 
 
 def main() -> int:
-    """Print both."""
+    """Print worth and cost."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pages", type=int, default=500, help="of each site (default: %(default)s)")
     parser.add_argument("--seeds", type=int, default=5, help="webs (default: %(default)s)")

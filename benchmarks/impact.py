@@ -43,7 +43,7 @@ def best_s(call: Callable[[], object], times: int = 3) -> float:
 
 
 def time_estimates(trial: Trial, updates: int) -> None:
-    """The estimate for a page beside its fingerprint."""
+    """Print the time of the estimate for a page beside that of its fingerprint."""
     corpus, contents = trial.corpus, trial.corpus.contents
     estimator = estimator_of(corpus, trial.how)
     versions = updates_of(trial, 1, trial.history.cycles).version
@@ -93,7 +93,7 @@ def occurrences(trial: Trial, version: int) -> tuple[list[int], list[int]]:
 
 
 def time_refit() -> None:
-    """A refit of many terms and pages."""
+    """Print the time of a refit with many terms and pages."""
     rng = np.random.default_rng(1)
     size = PAGES * PER_PAGE
     term = np.minimum(TERMS * rng.random(size) ** 3, TERMS - 1).astype(np.int64)
@@ -106,7 +106,7 @@ def time_refit() -> None:
 
 
 def show_accuracy(trial: Trial, updates: int) -> None:
-    """Estimates beside exact changes, each update refreshed alone among copies in sync."""
+    """Print estimates beside exact changes of quality, each update refreshed alone."""
     updates_drawn = updates_of(trial, 1, trial.history.cycles)
     chosen = np.random.default_rng(2).permutation(len(updates_drawn.page))[:updates]
     version = trial.corpus.contents.version

@@ -19,7 +19,7 @@ from scrapy_gp4c.words.tokens import spaced
 from training.histories.contents import ContentHistory
 
 PARTS = 20
-"""Points of the curve."""
+"""Number of points of the curve."""
 
 
 class Update(NamedTuple):
@@ -43,7 +43,7 @@ class Point(NamedTuple):
 
 
 class _Without(SearchIndex):
-    """An index that neither counts nor measures."""
+    """Search index that neither counts terms nor measures refreshes."""
 
     def stage(self, arrival: Arrival) -> None:
         words = arrival.words.decode()

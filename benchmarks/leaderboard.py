@@ -56,20 +56,20 @@ FORMS: Final = (
 """Candidates without a name, from what finds the most changes to what keeps the most copies current."""
 NDCG, FRESHNESS = TRIO.index("ndcg"), TRIO.index("freshness")
 TIE: Final = {NDCG: 0.01, FRESHNESS: 0.005}
-"""Seeds alone move the mean of a case by as much."""
+"""Difference of means that counts as a tie: seeds alone move the mean of a case by as much."""
 
 
 FIRST: Final = "### Budget "
-"""Where the tables begin."""
+"""Beginning of the heading at which the document's generated tables begin."""
 
 
 class Choice(NamedTuple):
     """Score function and policy of a replay."""
 
     name: str
-    """Name of a function or a peer, or an expression."""
+    """Name of a function or a baseline, or an expression."""
     policy: str
-    """Text of the policy; ``top_k`` for oracle and peers too."""
+    """Text of the policy; ``top_k`` for the oracle and baselines too."""
 
     def __str__(self) -> str:
         return self.name if self.policy == POLICIES[0] else f"{self.name}, {self.policy}"
@@ -84,7 +84,7 @@ class Choice(NamedTuple):
 Values = dict[Choice, Floats]
 """Mean over the scored cycles: ``[histories, budgets, seeds, metrics]``, the metrics those of `TRIO`."""
 Kinds = dict[str, slice]
-"""Kind of histories -> which histories."""
+"""Kind of histories -> positions of its histories."""
 
 
 def is_related(name: str) -> bool:
@@ -104,7 +104,7 @@ def candidates() -> list[Choice]:
 
 
 def choices() -> list[Choice]:
-    """All that is replayed: the candidates, the oracle and the peers."""
+    """All that is replayed: the candidates, the oracle and the baselines."""
     return [Choice(ORACLE, POLICIES[0]), *candidates(), *(Choice(name, POLICIES[0]) for name in BASELINES)]
 
 
@@ -140,7 +140,7 @@ def tied_best(means: dict[Choice, Floats], metric: int) -> Choice:
 
 
 def chosen(values: Values, kinds: Kinds) -> dict[str, Choice]:
-    """Purpose -> what the rule for it chooses."""
+    """Purpose (default, changes, freshness) -> the choice that its rule selects."""
     ours = [one for one in candidates() if one in values and one.policy in POLICIES[:2]]
     means = {choice: mean_of(values[choice], kinds) for choice in ours}
     steady = {one: mean for one, mean in means.items() if leads(values, one, "random").min() >= 0.0}

@@ -63,7 +63,7 @@ def run(scenario: str, seed: int, pages: int = 4000, cycles: int = 12) -> dict[s
 
 
 def coverage(scenario: str, runs: int, pages: int = 4000) -> dict[str, int]:
-    """Runs whose interval covers the truth, by estimate."""
+    """Estimate -> number of simulated crawls whose interval covers the truth."""
     covered = [run(scenario, seed, pages) for seed in range(runs)]
     return {name: sum(row[name] for row in covered) for name in covered[0]}
 
@@ -79,7 +79,7 @@ class Visited(NamedTuple):
 
 
 def close_seconds(pages: int) -> float:
-    """Seconds to advance the shadows of `pages` panel pages by one cycle: the median of 7."""
+    """Seconds to advance virtual copies of the control group's `pages` pages by a cycle: median of 7."""
     rng = np.random.default_rng(0)
     shadows = np.zeros(pages, SHADOW)
     shadows["page"] = np.arange(pages)

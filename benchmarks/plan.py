@@ -63,7 +63,7 @@ MOST_PAGES_IN_MEMORY = 10_000_000
 """Pages of the largest store that the target of memory is for."""
 BATCH = 262_144
 CHOICES = 10
-"""Times that each of the two functions chooses, per run."""
+"""Number of times that each of the two functions chooses pages, in each run."""
 IN_ID_ORDER = 16_384
 """Pages per read when the whole plan is read at once, sorted by page id."""
 

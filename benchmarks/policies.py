@@ -40,7 +40,7 @@ MOST_MS: Final = {"gsb": 100.0, "db": 100.0, "cb": 100.0}
 ROUNDS: Final = ("rounds(rounds=16)", "rounds(rounds=16, sample=0.2)")
 SCORE: Final = "t * (X + 0.5) * near"
 MOST_ROUNDS: Final = 4.0
-"""Times that ``rounds`` may take of one round of the dense engine."""
+"""Largest time of a replay by ``rounds``, as a multiple of that by ``top_k`` in the dense engine."""
 PLANS: Final = (
     "gsb",
     "gsb(level='directory')",
@@ -82,7 +82,7 @@ def replay_ms(prepared: PreparedHistory, policy: str, runs: int, **choices: str)
 
 
 def replays(pages: int, runs: int) -> bool:
-    """Print what replays take; tell whether all targets hold."""
+    """Print the times of replays; return whether all targets hold."""
     prepared = prepare(web(pages), budget=BUDGET)
     print(f"replays of {pages:,} pages x {CYCLES - 2} cycles, {BUDGET:.0%} a cycle")
     for policy in ("rns", "rr", "db(phi='wha')", "groups"):
@@ -127,7 +127,7 @@ def rounds_s(path: str, policy: str) -> tuple[float, float, float]:
 
 
 def plans(pages: int, directory: str | None) -> bool:
-    """Print what the rounds of a crawl take; tell whether all targets hold."""
+    """Print the times of a crawl's rounds; return whether all targets hold."""
     holds = True
     with tempfile.TemporaryDirectory(dir=directory) as folder:
         path = str(Path(folder, "store"))

@@ -81,7 +81,7 @@ def promoted(model: str, champion: str, challenger: str, runs: int, judged: int 
 
 
 CHAMPIONS = ("random", "t", "t * X", "t * (hint_rate + 0.05) * near")
-"""Functions in use of the runs, by turns."""
+"""Score functions that are in use in the runs, in turn."""
 SEARCH = ("--population", "12", "--generations", "2", "--seeds", "1", "--jobs", "1")
 
 

@@ -35,13 +35,13 @@ SIZES = {"250,228 x 19": (250_228, 19, 4.0, 20.0), "166,819 x 57": (166_819, 57,
 RELATED = "t * (X + 0.5) * near"
 MOST_RELATED_MS = 40.0
 MOST_ROUNDS = 3.0
-"""Times that four rounds may take of one."""
+"""Largest time of a replay with four rounds, as a multiple of that with one."""
 MOST_SIZED = 1.3
-"""Times that the default may take where sizes of pages are known."""
+"""Largest time of the default where page sizes are known, as a multiple of that without."""
 SIZES_KNOWN = 24
-"""Classes of sizes that the pages have."""
+"""Number of size classes that the pages have."""
 JUDGED = 6
-"""Functions that the targets are for: the named ones and the trees over basic terminals."""
+"""Number of `functions` that the targets are for: the named ones and the trees over basic terminals."""
 DENSE_RUNS = 3
 METRICS = {"change rate": ("change_rate",), "+ NDCG": ("ndcg",), "all metrics": None}
 

@@ -47,7 +47,7 @@ BUDGETS: Final = ("0.01", "0.05", "0.088", "0.176", "0.351")
 PLAIN: Final = "t * (X + 0.5)"
 SAMPLED: Final = "rounds(rounds=16, sample=0.2, level={level!r})"
 NOW: Final = {"cluster": f"{PLAIN} * cluster_now", "directory": f"{PLAIN} * near"}
-"""Level of samples -> a score that tells by them."""
+"""Level of samples (as of clusters) -> score function that reads this cycle's visits at that level."""
 POLICIES: Final = (
     "rns",
     "rr",
@@ -57,7 +57,7 @@ POLICIES: Final = (
 )
 WEIGHTED: Final = "weighted_change_rate"
 FIRST: Final = "## "
-"""Where the tables begin."""
+"""Beginning of the heading at which the document's generated tables begin."""
 VARIED: Final = (
     *(f"{name}(in_flight={count})" for name in ("db", "cb") for count in (1, 4, 16, 64)),
     *(f"cb(phi={phi!r}, gate={gate}, in_flight=1)" for phi in ("wha", "pra") for gate in (False, True)),
@@ -91,7 +91,7 @@ class Row(NamedTuple):
 
 
 def rows(history: ChangeHistory) -> list[Row]:
-    """All that a history has the groups for."""
+    """Policies and score functions that the history has groups of pages for."""
     default = load(DEFAULT)
     scored = [Row("top_k", PLAIN)]
     scored += [Row(policy_of(default), DEFAULT)] if can_replay(history, default) else []
@@ -102,7 +102,7 @@ def rows(history: ChangeHistory) -> list[Row]:
 
 
 def cases(path: str, without: str | None) -> Iterator[tuple[Case, ContentHistory | None]]:
-    """A history with its groups, and the same without some sites if it has any of them."""
+    """Read a history with its groups; yield it, and once more without the sites ``without``, if any."""
     recorded = read_contents_or_history(path)
     contents = recorded if isinstance(recorded, ContentHistory) else None
     history = recorded.history if isinstance(recorded, ContentHistory) else recorded
@@ -130,7 +130,7 @@ def tried(case: Case, row: Row, crawl: CrawlChoices, seeds: int) -> PolicyTrial:
 
 
 def table(case: Case, budget: str, seeds: int, advance: Callable[[], object]) -> Iterator[str]:
-    """The lines of one history and budget."""
+    """Lines of the table for one history and budget."""
     crawl = CrawlChoices(parse_budget(budget), seed=1)
     trials = {}
     for row in rows(case.history):
@@ -150,7 +150,7 @@ def table(case: Case, budget: str, seeds: int, advance: Callable[[], object]) ->
 
 
 def variations(name: str, contents: ContentHistory, seeds: int) -> tuple[list[str], bool]:
-    """The lines of what is varied; whether cb finds enough."""
+    """Lines of the table of variations; and whether cb meets its target."""
     crawl = CrawlChoices(TYPICAL.budget, warmup=0, seed=1)
     plain = coarsened(contents, TYPICAL.weeks)
 
@@ -184,7 +184,7 @@ def variations(name: str, contents: ContentHistory, seeds: int) -> tuple[list[st
 
 
 def union(name: str, history: ChangeHistory, seeds: int) -> bool:
-    """Whether samples and scores together find the wanted share of the changes that scores find alone."""
+    """Whether samples and scores together find as many times the changes of scores alone as `LEADS` wants."""
     holds = True
     for budget in (0.01, 0.05):
         crawl = CrawlChoices(budget, seed=1)

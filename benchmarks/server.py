@@ -22,12 +22,12 @@ class _Number(Protocol):
 
 
 class Pace(NamedTuple):
-    """Delays that a benchmark asks of the server, and the counts that it reads, while the server runs."""
+    """Values shared with the running server: the delay that a benchmark sets, and the count that it reads."""
 
     delay_s: _Number
-    """From a request to its response."""
+    """Seconds from a request to its response."""
     served: _Number
-    """Responses since it was last set to 0."""
+    """Number of responses since this was last set to 0."""
 
     @classmethod
     def at_once(cls) -> Self:

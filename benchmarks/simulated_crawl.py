@@ -34,7 +34,7 @@ Texts = npt.NDArray[np.uint64]
 
 
 class Cycle(NamedTuple):
-    """Visits of one simulated cycle, and the truth that the crawl cannot see."""
+    """One simulated cycle: its visits, and the truth that the crawl cannot see."""
 
     record: dict[str, Any]
     """As the store's, with the panel's estimates."""
@@ -45,7 +45,7 @@ class Cycle(NamedTuple):
     had_copy: npt.NDArray[np.bool_]
     shadows: npt.NDArray[Any]
     state: columns.Columns
-    """After the cycle; the next one changes it in place."""
+    """Page columns after the cycle; the next one changes them in place."""
 
 
 class Counts:

@@ -43,7 +43,7 @@ from training.replaying.prepared import CrawlChoices
 POLICY: Final = "cb(in_flight=1)"
 MOST_LOST: Final = 0.02
 PAGES: Final = 200
-"""Pages of a generated file."""
+"""Number of pages of a generated file."""
 
 
 def told_by(contents: ContentHistory) -> dict[str, PageFeatures]:
@@ -57,7 +57,7 @@ def told_by(contents: ContentHistory) -> dict[str, PageFeatures]:
 
 
 def found_by(contents: ContentHistory, pages: PageFeatures, clusterings: int, seeds: int) -> list[float]:
-    """Change rates by the clusterings."""
+    """Change rate of ``cb(in_flight=1)`` with each of several clusterings."""
     history = coarsened(contents, TYPICAL.weeks)
     crawl = CrawlChoices(TYPICAL.budget, warmup=0, seed=1)
     clusters = min(CLUSTERS, history.pages // 10)

@@ -34,7 +34,7 @@ class Cost(NamedTuple):
     of_pages: float
     """Bytes per page: all tables but those of directories."""
     of_directories: float
-    """Bytes per page."""
+    """Bytes per page of the tables of directories."""
     adding_s: float
     """Processor time, as is the next."""
     folding_s: float
@@ -51,7 +51,7 @@ def requests(pages: int, own_directories: bool) -> Iterator[tuple[int, StoredReq
 
 
 def measure(path: Path, pages: int, cycles: int, share: float, own_directories: bool) -> Cost:
-    """Fill a store and weigh it."""
+    """Fill a store, and measure its tables, times and memory."""
     generator = np.random.default_rng(1)
     folding_s = []
     with Store(path, sizes=USUAL._replace(commit_visits=100_000)) as store:

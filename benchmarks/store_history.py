@@ -87,7 +87,7 @@ def writer(path: Path, seconds: float) -> subprocess.Popen[str]:
 
 
 def beside(path: Path, read: Path) -> tuple[float, float, float, int]:
-    """Seconds to record and commit 100 visits while `read` is read all the time: median, 98th percentile.
+    """Seconds in which a crawl commits 100 visits while `read` is read all the time: median, 98th percentile.
 
     With the numbers of batches and readings. Reading a copy costs the machine the same, but shares no file.
     """

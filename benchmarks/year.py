@@ -108,7 +108,7 @@ def crawl_all(cycles: int, folder: str) -> list[list[float]]:
                 yield from response.follow_all(css="a")
 
         def on_event(self, event: Any) -> None:
-            """Hear of a change."""
+            """Receive a page event."""
 
     settings = {
         "ADDONS": {"scrapy_gp4c.Addon": 500},

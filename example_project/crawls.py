@@ -1,4 +1,4 @@
-"""The crawls of the demo: one stock ``scrapy crawl monitor`` per day and store, judged against the truth."""
+"""The crawls of the demo: one stock ``scrapy crawl monitor`` per day and store, compared with the truth."""
 
 import csv
 import json
@@ -36,7 +36,7 @@ RANKED = KINDS.index("ranked")
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the message says why and what helps."""
+    """Error that ends the demo; the message says why and what helps."""
 
 
 class Row(NamedTuple):
@@ -48,7 +48,7 @@ class Row(NamedTuple):
     visited: int
     judged: int
     changed: int
-    change_rate: float  # nan where no visit was judged
+    change_rate: float  # nan where no visit compared its page with a copy
     ndcg: float  # of the ranked visits, against the truth; nan where nothing was ranked or nothing outdated
     current: float  # share of the known pages' copies that are current at the end of the day
     missed: int  # visits that found a page unchanged although it had changed
@@ -57,7 +57,7 @@ class Row(NamedTuple):
 
 @dataclass
 class Series:
-    """The crawls that share a store, and the versions of the copies in it."""
+    """Daily crawls into one store, by one score function, and the versions of the copies in it."""
 
     score: str
     folder: Path
@@ -75,11 +75,11 @@ class Series:
 
     @property
     def log(self) -> Path:
-        """Scrapy's log."""
+        """Path of Scrapy's log."""
         return self.folder / f"{self.score}.log"
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings of the next crawl."""
+        """Return the settings of the next crawl, as its command line gives them."""
         settings = {
             "GP4C_STORE": str(self.store),
             "GP4C_BUDGET": min(1.0, BUDGET + self.panel),
@@ -103,7 +103,7 @@ class Series:
 
     @property
     def errors(self) -> Path:
-        """What its last crawl wrote to standard error."""
+        """Path of the file with what the last crawl wrote to standard error."""
         return self.folder / f"{self.score}.errors"
 
     def begin(self, port: int) -> None:
@@ -131,7 +131,7 @@ class Series:
         self.errors.unlink(missing_ok=True)
 
     def stop(self) -> None:
-        """Stop what runs of its crawls, if anything does."""
+        """Stop the crawl that is running, if any."""
         if self.starter is not None:
             self.starter.stop()
             self.starter = None
@@ -147,9 +147,9 @@ class Series:
     def copy(
         self, score: str, compared: Mapping[str, str], panel: float = 0.0, *, whole: bool = False
     ) -> "Series":
-        """Return a series that goes on from here by other settings, in a store of its own.
+        """Return a series that continues this one with other settings, in a copy of its store.
 
-        ``whole``: the days until now count as its own too.
+        ``whole``: whether the rows of the days until now are copied too.
         """
         shutil.copytree(self.store, self.folder / score)
         rows = [row._replace(score=score) for row in self.rows] if whole else []
@@ -217,9 +217,10 @@ class Series:
 
 
 def ndcg(ranking: Sequence[int | None], outdated: NDArray[np.bool_]) -> float:
-    """Return the NDCG of a ranking (journal 4.2.2), nan where undefined; gains: `training.replaying.metrics`.
+    """Return the NDCG of a ranking of pages (journal 4.2.2), nan where none is outdated; see
+    `training.replaying.metrics`.
 
-    ``outdated``: bool [P], the pages whose copy is out of date before the visits.
+    ``outdated``: bool [P], whether the page's copy is out of date before the visits.
     """
     hits = np.array([page is not None and outdated[page] for page in ranking], dtype=bool)
     sums = gain_sums(hits.size)
@@ -241,30 +242,30 @@ def stop(process: subprocess.Popen[Any]) -> None:
 
 
 class Starter:
-    """A process that begins crawls, one at a time: see `example_project.starter`."""
+    """Process that runs commands, one at a time, without their imports: see `example_project.starter`."""
 
     def __init__(self, *modules: str) -> None:
-        """Start it; ``modules``: what its crawls need besides."""
+        """Start the process; ``modules``: names of further modules to import beforehand."""
         self.process = subprocess.Popen(
             [sys.executable, "-m", "example_project.starter", *modules],
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
     def begin(self, words: Sequence[str], errors: Path) -> None:
-        """Begin a command; ``errors``: file for what it writes to standard error."""
+        """Begin the command `words`; ``errors``: file for what it writes to standard error."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps([words, str(errors)]) + "\n")
         self.process.stdin.flush()
 
     def end(self, limit_s: float) -> int:
-        """Wait for its end; returns its exit code. Raises TimeoutError."""
+        """Wait for the command's end, at most ``limit_s``; return its exit code. Raises TimeoutError."""
         assert self.process.stdout is not None
         if not select.select([self.process.stdout], [], [], limit_s)[0]:
             raise TimeoutError
         return int(self.process.stdout.readline() or 1)
 
     def stop(self) -> None:
-        """Stop it, and what it runs."""
+        """Stop the process, and the command that it runs."""
         stop(self.process)
 
 

@@ -49,11 +49,11 @@ CRAWLS: Final[dict[str, dict[str, str]]] = {
     "age": {"GP4C_SCORE_FUNCTION": "age", "GP4C_POLICY": "top_k"},
     "random": {"GP4C_SCORE_FUNCTION": "random", "GP4C_POLICY": "top_k"},
 }
-"""Name -> settings of a compared crawl, none: as installed; the first one warms up for all."""
+"""Name of a compared crawl -> its settings; none: the defaults. The first one's warm-up is copied to all."""
 FETCHERS = "fetchers"
 KEPT_LABEL: Final = "all, then default"
-"""Name of the crawl that learns in the picture, where it kept the default."""
-PORT = 8420  # fixed: URLs name it, and what is drawn of a page's URL (ties, the held-out half) is to repeat
+"""Label in the picture of the crawl that learns, where what it learned was not promoted."""
+PORT = 8420  # fixed: it is part of URLs, from which random numbers (ties, the held-out half) are drawn
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def serving(day_file: Path, options: argparse.Namespace) -> Iterator[int]:
 
 @contextmanager
 def stopping(series: list[Series]) -> Iterator[None]:
-    """Stop at the end what is left of the crawls' processes; the list may have grown by then."""
+    """Context that at its end stops the processes of all crawls in `series`, which may grow until then."""
     try:
         yield
     finally:
@@ -91,14 +91,14 @@ def stopping(series: list[Series]) -> Iterator[None]:
 
 
 def show(day_file: Path, day: int) -> None:
-    """Let the web show a day; the rename keeps it from ever reading half a number."""
+    """Write the day to show into the web's day file, by a rename: the web never reads half a number."""
     draft = day_file.with_suffix(".new")
     draft.write_text(f"{day}\n")
     draft.replace(day_file)
 
 
 def message(series: Sequence[Series]) -> str:
-    """Title of the picture: how many changes the first crawl found, by those of the oldest first."""
+    """Title of the picture: how many times the changes of the crawl by age the first crawl found."""
     changes = {
         one.score: sum(row.changed for row in one.rows if row.day >= FIRST_RANKED_DAY) for one in series
     }

@@ -28,7 +28,7 @@ from .page_text import Noise, render
 
 
 def history_of(web: Web, days: int = DAYS) -> ChangeHistory:
-    """Return what changed from day to day: days - 1 cycles of the pages that live through all days.
+    """Return the web's changes from day to day as a history: days - 1 cycles of pages that live on all days.
 
     Cycle c is what changed on day c + 1; with two warm-up visits, the first ranked cycle is the demo's day 4.
     Left out are pages that appear, go, redirect or may not be fetched, and index pages, which follow these.
@@ -40,7 +40,7 @@ def history_of(web: Web, days: int = DAYS) -> ChangeHistory:
 
 
 def growth_of(web: Web, days: int = DAYS) -> GrowthHistory:
-    """Return the same with the pages that appear, each on the day of its birth, and with all that list pages.
+    """Return the changes with pages that appear, each on the day of its birth, and pages that list others.
 
     Left out are pages that go, redirect or may not be fetched, and the calendar.
 

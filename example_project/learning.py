@@ -17,7 +17,8 @@ from training.comparing.statistics import mean as mean_of
 from .crawls import BUDGET, CONTROL, ROOT, DemoError, Series, stop
 
 PANEL = 1.0  # half of the panel is held out to judge the challenger: the web is too small for a share
-# Few cycles are little to learn from: with a price on length, less is learned that holds on the pages of the
+# Few cycles are little to learn from: with a penalty on length, less is learned that holds on the pages of
+# the
 # training alone.
 LEARNING = {
     "--budget": BUDGET,
@@ -32,7 +33,7 @@ LEARNING_LIMIT_S = 600
 
 
 def learn(store: Path, score_file: Path) -> bool:
-    """Learn from a store as a user would; tell whether what was learned was promoted to the score file.
+    """Learn from a store by the command that a user runs; return whether the function was promoted.
 
     Raises:
         DemoError: nothing could be learned.
@@ -57,7 +58,8 @@ def learn(store: Path, score_file: Path) -> bool:
 
 
 def switch(series: list[Series]) -> bool:
-    """End the collection: learn, and crawl on by what was learned; tell whether it was promoted.
+    """End the collection: learn, and set the learned function for the next crawls; return whether it was
+    promoted.
 
     A copy of the store goes on with the default function, to tell what the function does from what the
     visits of the collection do.

@@ -17,10 +17,10 @@ KILL_S = 2.0  # seconds from the beginning of a day's crawl to the kill
 
 
 class Machines:
-    """A scheduler and fetchers."""
+    """Processes of a Dask scheduler and of fetchers, which download pages for the demo's crawls."""
 
     def __init__(self, count: int, folder: Path) -> None:
-        """Start them; their logs go to ``folder``."""
+        """Start a scheduler and ``count`` fetchers; their logs go to ``folder``."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -42,7 +42,7 @@ class Machines:
         return self.start(f"fetcher{number}", *words)
 
     def kill_one(self) -> None:
-        """Kill the next one in a moment, and start it again."""
+        """Kill the next fetcher in a few seconds, and start it again."""
 
         def kill() -> None:
             number = self.killed % len(self.fetchers)
@@ -62,7 +62,7 @@ class Machines:
 
 @contextmanager
 def fetching(count: int, folder: Path) -> Iterator[Machines | None]:
-    """Run fetchers; none, None."""
+    """Context with ``count`` running fetchers; yields None for 0."""
     machines = Machines(count, folder) if count else None
     try:
         yield machines

@@ -189,7 +189,8 @@ class Web:
 
     @lru_cache(maxsize=1024)  # noqa: B019 - one web lives as long as its process or test
     def _state(self, day: int) -> tuple[NDArray[np.bool_], NDArray[np.int32], NDArray[np.int32]]:
-        """Changes on a day, versions on it, and day of the last change; all [P], aliases not resolved."""
+        """Per page: whether it changes on a day, its version, day of its last change; [P], aliases as
+        pages."""
         if day <= 1:
             version = (self.born <= day).astype(np.int32)
             return np.zeros(self.pages, dtype=bool), version, version * (1 - self.age_days)
@@ -251,7 +252,7 @@ class Web:
 
     @lru_cache(maxsize=1024)  # noqa: B019 - one web lives as long as its process or test
     def refusals(self, day: int) -> NDArray[np.int8]:
-        """How often each page answers 503 on ``day`` before it answers properly, int8 [P]: 0, 1 or 2."""
+        """How often each page answers 503 on ``day`` before it answers 200, int8 [P]: 0, 1 or 2."""
         rng = np.random.default_rng([self.seed, 2, day])
         refuses = rng.random(self.pages) < UNAVAILABLE_SHARE
         return np.where(refuses, rng.integers(1, 3, self.pages), 0).astype(np.int8)

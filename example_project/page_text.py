@@ -25,7 +25,7 @@ _SPACES = (" ", "\n", "  ")
 
 
 def _dice(web: Web, *key: object) -> Random:
-    """Return a generator that depends on nothing but the web's seed and the key."""
+    """Return a random generator that depends on nothing but the web's seed and the key."""
     return Random(f"{web.seed}/{'/'.join(map(str, key))}")
 
 
@@ -46,7 +46,7 @@ def title(web: Web, page: int) -> str:
 
 @lru_cache(maxsize=8192)
 def main_text(web: Web, page: int, version: int) -> tuple[str, ...]:
-    """Return the text of a page's version that counts: headline, facts, then sentences.
+    """Return the main text of a page's version: headline, facts, then sentences.
 
     Version 1 is written at the page's birth; each later version edits what stands there: a price, a
     stock count, the headline, or one to three sentences. An index page also lists pages of its host, see
@@ -93,7 +93,7 @@ def related(web: Web, page: int) -> tuple[int, ...]:
 
 
 class Noise:
-    """What differs from response to response without any change of the page."""
+    """Random parts of HTML that differ from response to response without any change of the page."""
 
     def __init__(self, dice: Random, now: datetime) -> None:
         self.dice, self.now = dice, now

@@ -32,7 +32,7 @@ SEARCH_PANELS = {
     "change_rate": PANELS["change_rate"],
 }
 FORMATS = {"visited": "{:,.0f}", "quality": "{:.3f}"}
-"""How the values of a panel are written, if not as per cent."""
+"""Name of a panel -> format of its values; others are per cent."""
 RUNNING_DAYS = 5
 Series = Mapping[str, NDArray[np.float64]]
 LABEL_GAP = 15  # least distance of two labels, in pixels
@@ -77,7 +77,7 @@ class Panel:
     """A panel of the picture: what is drawn in it, by its axes' values."""
 
     def __init__(self, top: int, height: int, right: float, days: int, low: float, high: float) -> None:
-        """Take the place of the panel, in pixels, and the ends of its axes."""
+        """``top``, ``height``, ``right``: of the panel, in pixels; the others: ends of its axes."""
         self.top, self.bottom, self.right = top, top + height, right
         self.low, self.high = low, high
         self._days = days
@@ -110,7 +110,7 @@ class Panel:
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """Return round numbers between two, at most so many of them."""
+    """Return round numbers from ``low`` to ``high`` for an axis, at most ``most`` of them."""
     step = 10.0 ** math.floor(math.log10((high - low) / most))
     step *= next(factor for factor in (1, 2, 5, 10, 20) if (high - low) / (factor * step) < most - 1e-8)
     return [

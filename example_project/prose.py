@@ -1,4 +1,4 @@
-"""Sentences and headlines of no meaning, in English and in Japanese, drawn from a small vocabulary."""
+"""Meaningless sentences and headlines, in English and in Japanese, drawn from a small vocabulary."""
 
 from random import Random
 

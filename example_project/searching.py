@@ -57,16 +57,16 @@ def write_contents(path: Path, web: Web, days: int) -> None:
 
 
 class Judge:
-    """The exact quality of copies of the web, day by day."""
+    """Computes the exact search quality of copies of the web, day by day."""
 
     def __init__(self, web: Web, contents: ContentHistory, workload: Workload) -> None:
-        """Take what the pages say, and what is asked; idf is that of day 1."""
+        """``contents``: texts of all pages; ``workload``: queries; idf is that of day 1."""
         self._web = web
         self._contents = contents
         self.search: VersionSearch = search(count(contents).of(workload), workload, "tfidf", cycle=1)
 
     def quality(self, day: int, version: NDArray[np.int32], gone: NDArray[np.bool_]) -> float:
-        """Quality of copies on a day.
+        """Search quality of a crawl's copies on a day.
 
         ``version``: the web's version of each copy, ``[P]``, 0: none; ``gone``: pages that the crawl has
         found gone, whose copies are searched no more, ``[P]``.
@@ -177,7 +177,7 @@ def write_quality(path: Path, quality: dict[str, NDArray[np.float64]]) -> None:
 
 
 def quality_table(quality: dict[str, NDArray[np.float64]], days: range) -> str:
-    """Return the mean quality over some days, the least, and the loss beside the first crawl's."""
+    """Table of each crawl's mean and least quality over ``days``, and its loss beside the first crawl's."""
     table = [("score", "mean", "least", "loss, to user-centric's")]
     of_days = {name: values[days[0] - 1 : days[-1]] for name, values in quality.items()}
     first = 1.0 - float(np.nanmean(of_days[MEASURED]))

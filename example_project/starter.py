@@ -40,11 +40,12 @@ PRELOADED: Final = (
     "scrapy_gp4c.middleware",
     "scrapy_gp4c.scheduler",
 )
-"""Modules, and packages with all that is in them; not the reactor, which each crawl installs for itself."""
+"""Modules to import, packages with all modules in them; not the reactor, which each crawl installs itself."""
 
 
 def preload(names: Iterable[str]) -> None:
-    """Import modules, of packages those in them too; forks neither copy nor search what is there then."""
+    """Import modules, and those in packages; then freeze the garbage collector, so that forks share
+    memory."""
     for name in names:
         module = import_module(name)
         for module_info in pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}."):
@@ -75,7 +76,7 @@ def crawl(words: list[str], errors: str) -> NoReturn:
 
 
 def run(words: list[str], errors: str) -> int:
-    """Run a command in a process of its own; returns its exit code."""
+    """Run a command in a fork of this process; return its exit code."""
     if not hasattr(os, "fork"):
         with Path(errors).open("w") as file:
             return subprocess.run([sys.executable, "-m", *words], stderr=file, check=False).returncode
@@ -95,7 +96,7 @@ def run(words: list[str], errors: str) -> int:
 
 
 def main() -> None:
-    """Serve until the input ends."""
+    """Run the commands on standard input until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the crawl's, and the demo's
     preload((*PRELOADED, *sys.argv[1:]))
     for line in sys.stdin:

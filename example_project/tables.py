@@ -35,7 +35,7 @@ def titled(title: str, rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def curves_table(series: Sequence[Series], days: int) -> str:
-    """Return the curves of the days from the second on: change rates, and current copies."""
+    """Return a table of curves in letters from day 2 on: each crawl's change rate, and current copies."""
     columns = [("score", *(one.score for one in series))]
     for name in ("change_rate", "current"):
         values = {score: by_series[1:] for score, by_series in by_day(series, name, days).items()}
@@ -74,7 +74,7 @@ def summary_table(series: Sequence[Series], days: range) -> str:
 
 
 def detection(rows: Sequence[Row]) -> str:
-    """Return what the fingerprints found, against the truth."""
+    """Return a sentence on the changes that the fingerprints found and missed, by the truth."""
     judged, changed = sum(row.judged for row in rows), sum(row.changed for row in rows)
     missed, false_alarms = sum(row.missed for row in rows), sum(row.false_alarms for row in rows)
     real = changed - false_alarms + missed

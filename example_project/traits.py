@@ -24,7 +24,7 @@ WEEK = 7
 
 
 class Bits(NamedTuple):
-    """A change history's changes, and where its pages are."""
+    """Changes of a history, and the directory and site of each page."""
 
     changed: NDArray[np.bool_]  # [cycles, P]
     site: NDArray[np.int64]  # [P]
@@ -54,10 +54,10 @@ def _counts(bits: Bits, group: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _together(bits: Bits, group: NDArray[np.int64], lag: int) -> tuple[float, float]:
-    """Of a page that changed: which share of its group's other pages changed ``lag`` cycles later.
+    """Share of a changed page's group that changed ``lag`` cycles later, itself left out; and by chance.
 
     Every change counts the same, in groups of `LEAST_PAGES` and more. The second number is what the share
-    would be if each page changed as often as it does, in cycles of its own.
+    would be if each page changed as often, but independently of the others.
     """
     cycles = len(bits.changed) - lag
     counts, size = _counts(bits, group), np.bincount(group)
@@ -77,7 +77,7 @@ def _together(bits: Bits, group: NDArray[np.int64], lag: int) -> tuple[float, fl
 
 
 def _alike(bits: Bits, group: NDArray[np.int64]) -> float:
-    """Intraclass correlation of the square roots of the pages' changes (one-way analysis of variance)."""
+    """How alike a group's pages are: intraclass correlation of the square roots of their changes."""
     root = np.sqrt(bits.changed.sum(0) + 3 / 8)  # Anscombe: of a Poisson number, of constant variance
     size = np.bincount(group)
     if not 1 < len(size) < len(root):
@@ -90,7 +90,7 @@ def _alike(bits: Bits, group: NDArray[np.int64]) -> float:
 
 
 def _directories(bits: Bits) -> tuple[float, float]:
-    """Pages per directory, and the deviation of their sizes' logarithms: medians over large sites."""
+    """Pages per directory, and standard deviation of its logarithm: medians over large sites."""
     means, deviations = [], []
     for site in np.flatnonzero(np.bincount(bits.site) >= LEAST_DIVIDED):
         size = np.unique(bits.directory[bits.site == site], return_counts=True)[1]

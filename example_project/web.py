@@ -36,7 +36,7 @@ reactor: Any = _reactor  # the module stands for an object that only exists at r
 
 
 class WebError(Exception):
-    """The web cannot be served: bad day file, or an address that cannot be listened on."""
+    """Error where the web cannot be served: bad day file, or an address that cannot be listened on."""
 
 
 def read_day(path: Path) -> int:

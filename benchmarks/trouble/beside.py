@@ -24,7 +24,7 @@ from tests.support.sources import ROOT
 
 
 def _in_children(times: int, work: Callable[[int], int]) -> tuple[list[int], int]:
-    """Exit statuses of children, each of which does one piece of work; and how many hung."""
+    """Run ``work`` in ``times`` child processes; return their exit statuses, and how many hung."""
     ends: list[int] = []
     hangs: list[int] = []
 
@@ -43,7 +43,7 @@ def _in_children(times: int, work: Callable[[int], int]) -> tuple[list[int], int
 
 
 def _spoiled(data: bytes, numbers: random.Random) -> bytes:
-    """Bytes with bits flipped, parts removed, repeated or put together anew, or cut."""
+    """`data` damaged at random: bits flipped, parts removed, repeated or shuffled, or the end cut."""
     spoiled = bytearray(data)
     for _ in range(numbers.choice((1, 3, 30))):
         at, size = numbers.randrange(len(spoiled)), numbers.choice((1, 1, 8, 64))

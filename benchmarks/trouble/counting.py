@@ -22,10 +22,10 @@ class Count(NamedTuple):
     """Committed visits, or pages, that were not there afterwards though nothing said so."""
     doubled: int = 0
     silent: int = 0
-    """Stores whose content was another, without an error."""
+    """Number of stores whose content had changed without an error."""
     hangs: int = 0
     ends: int = 0
-    """Tracebacks, and processes that ended by a signal other than ours."""
+    """Number of tracebacks, and of processes that ended by a signal that was not sent on purpose."""
     note: str = ""
 
 

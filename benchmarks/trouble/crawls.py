@@ -16,13 +16,13 @@ from benchmarks.trouble.counting import Count, patience
 from tests.support.killing import PAGES, WORKER, Recorded, Web, Worker
 
 CLOCKS_S: Final = (-1e9, -3e7, -86_400.0, -1.0, 0.0, 1.0, 86_400.0, 3e7, 1e9, 3.98e12)
-"""How far a clock may be off: 1995, a day, the year 128,000."""
+"""Errors of a clock, in s: back to 1995, by a day, to the year 128,000."""
 DISK: Final = Path(__file__).parent / "failing_disk.c"
 
 
 @contextmanager
 def crawls(directory: Path, preload: Path | None = None) -> Iterator[tuple[Web, Worker]]:
-    """A site, and what runs its crawls in processes of their own; ``preload``: a library they load first."""
+    """Context with a site and a runner of crawl processes; ``preload``: library that they load first."""
     web = Web()
     environment = {**os.environ, "PYTHONPATH": str(WORKER.parents[2])}
     if preload is not None:
@@ -53,7 +53,7 @@ class Watched:
         self._web.log.clear()
 
     def ended(self) -> None:
-        """A crawl is over: look at its store."""
+        """Check the store after a crawl's end."""
         before, worker = self._state, self._worker
         if not worker.store.exists():
             return

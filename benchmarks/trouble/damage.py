@@ -44,18 +44,18 @@ def damage(times: int, numbers: random.Random, directory: Path, change: Callable
 
 
 def flip(data: bytes, numbers: random.Random) -> bytes:
-    """A bit anywhere."""
+    """`data` with one random bit flipped."""
     return flipped(data, numbers.randrange(8 * len(data)))
 
 
 def wipe(data: bytes, numbers: random.Random) -> bytes:
-    """A page of zeros."""
+    """`data` with one random page of zeros."""
     at = numbers.randrange(len(data) // PAGE) * PAGE
     return data[:at] + bytes(PAGE) + data[at + PAGE :]
 
 
 def truncate(data: bytes, numbers: random.Random) -> bytes:
-    """A lost end."""
+    """`data` with a random part of its end cut off."""
     return data[: numbers.randrange(1, len(data))]
 
 

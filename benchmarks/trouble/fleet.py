@@ -1,4 +1,4 @@
-"""A crawl with fetchers as somebody would run it: scheduler, fetchers and owner are processes."""
+"""A crawl with fetchers as a user runs it: Dask scheduler, fetchers and crawl are separate processes."""
 
 import json
 import os
