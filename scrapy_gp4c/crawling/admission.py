@@ -1,4 +1,4 @@
-"""Admission of requests: a new page, the visit of a planned one, dropped, or Scrapy's as ever."""
+"""Admission of requests: each is a new page, the visit of a known one, dropped, or left to Scrapy."""
 
 import dataclasses
 import logging
@@ -50,22 +50,22 @@ from scrapy_gp4c.store.records import LastAnswer, StoredRequest
 logger = foreign_safe_logger(__name__)
 
 MAX_REMEMBERED: Final = 100_000
-"""Pages of a kind whose next request is skipped without a look into the store: about 20 MB."""
+"""Most entries of each memory of `Admission`, such as pages whose next request is skipped: about 20 MB."""
 MAX_OFFERED: Final = 10_000
-"""Requests that only the spider can make and that may be needed, for pages that lead to planned ones."""
+"""Most requests kept that only the spider can make, for pages that may turn out to be needed."""
 MAX_START_PAGES: Final = 16
-"""Start pages whose callbacks are waited for before the plan begins."""
+"""Most start pages whose callbacks are waited for before the plan begins."""
 MAX_PATH_RETURNS: Final = 5
-"""Redirects of a visit to one path, with other queries, that are followed."""
+"""Most redirects of a visit to one path, with other queries, that are followed."""
 MAX_REDIRECTS: Final = 10
-"""Redirects of a visit that are followed, as by Googlebot (developers.google.com: How HTTP status codes
+"""Most redirects of a visit that are followed, as by Googlebot (developers.google.com: How HTTP status codes
 affect Google's crawlers)."""
 MAX_LOGIN_PAGES: Final = 3
-"""Pages on the way from the start to a login."""
+"""Most pages on the way from the spider's start to a login."""
 MAX_CLOSERS: Final = 100
-"""Pages at which the spider closes itself."""
+"""Most remembered pages whose callbacks close the spider."""
 RECENT_PAGES: Final = 1_000
-"""Last pages of a full store, of which the most frequent directory is named."""
+"""Number of the last pages of a full store whose most frequent directory the warning names."""
 MAX_UNCOUNTED: Final = 100
 """Duplicates after which the statistic is brought up to date, as it is at the end of a run."""
 # Statistics of requests that are dropped, and of those that are fetched as without the add-on.
@@ -94,14 +94,14 @@ def log_first(
     level: int = logging.INFO,
     count: int = 1,
 ) -> None:
-    """Count in a statistic, and log the first case."""
+    """Add `count` to Scrapy's statistic `name`, and log `line` if it is the first time in the run."""
     if not stats.get_value(name):
         logger.log(level, "%s (Further ones: stat %s)", line, name, extra=extra)
     stats.inc_value(name, count)
 
 
 def secret_not_given(stored: StoredRequest) -> str:
-    """Log line for the first page that only the spider can request."""
+    """Return the log line for the first page whose request has secrets that only the spider knows."""
     return (
         f"{stored['url']} is visited when, and only when, the spider asks for it: the store does not keep "
         f"what is secret ({', '.join(stored.get('lacks', ()))}). Give it in a method gp4c_request(request) "
@@ -110,7 +110,7 @@ def secret_not_given(stored: StoredRequest) -> str:
 
 
 def asked_too_late(stored: StoredRequest) -> str:
-    """Log line for the first page that was sent as stored before the spider asked for it."""
+    """Return the log line for the first page requested as stored before the spider asked with other data."""
     return (
         f"{stored['url']} was sent with the arguments that the store has before the spider asked for it with "
         "others: its items have data of an earlier run. A policy that takes samples cannot wait for the "
@@ -143,22 +143,22 @@ class SetupRequests:
         """Whether the spider has made a request."""
 
     def queued(self) -> None:
-        """Note that an untouched request was queued."""
+        """Note that a request that is no visit, such as a POST, was queued."""
         self._queued += 1
 
     def visits(self, page: int, *, is_login: bool) -> None:
-        """Note that a page is visited which the start has asked for, or which leads to a login."""
+        """Note the visit of a page that the start has asked for, or that leads to a login (`is_login`)."""
         if is_login or (self._waits_for_pages and len(self._pages) < MAX_START_PAGES):
             self._pages[page] = is_login
 
     def left_queue(self, request: Request) -> None:
-        """Note that an untouched request goes to the downloader."""
+        """Note that a request that is no visit, such as a POST, goes to the downloader."""
         if not self._over:
             self._sent.add(request)
         self._queued = max(0, self._queued - 1)
 
     def forget_queued(self) -> None:
-        """Wait no longer for the requests in the queue, which has lost them."""
+        """Wait no longer for queued requests, as the queue has lost them."""
         self._queued = 0
 
     def is_over(self) -> bool:
@@ -182,7 +182,7 @@ class SetupRequests:
 
 
 MAX_PAGES: Final = 100_000_000
-"""Pages of a store from which on no new one is remembered or fetched."""
+"""Most pages of a store: beyond them, no new page is remembered or fetched."""
 
 
 class Admission:
@@ -208,17 +208,17 @@ class Admission:
         # What follows is keyed by what tells a request apart at least cost: its URL, or else its page's key.
         self._by_url_alone = rebuilder.by_url_alone
         self._duplicates: set[str | int] = set()
-        """Requests of pages that the cycle visits: further ones are skipped, whatever is planned later."""
+        """Requests of pages that the cycle visits: equal ones are skipped, whatever is planned later."""
         self._uncounted = 0
-        """Duplicates that are not in the statistics yet."""
+        """Number of duplicates that are not in the statistics yet."""
         self._settled: dict[str | int, str] = {}
-        """Settled requests -> statistic of their kind: equal requests are skipped in this round."""
+        """Skipped requests -> statistic that counts them: equal requests are skipped until the next round."""
         self._unplanned: dict[str, int] = {}
-        """URL -> its page, for which a round had no visit."""
+        """URL -> its page, which no round has planned so far."""
         self.restored: set[int] = set()
         """Pages whose stored request is the spider's of this run."""
         self.offered: dict[int, Request] = {}
-        """Page -> the spider's request of this run, which only it can make and which may be needed later."""
+        """Page -> its request of this run, which only the spider can make; a later round may need it."""
         self._todays: dict[int, Request] = {}
         """Page in the queue -> the spider's request of this run, which is sent instead."""
         self._start_heads: set[str] | None = None
@@ -227,9 +227,9 @@ class Admission:
         """Requests for unknown URLs to which planned pages may have moved: see `_waits_for_twin`."""
         self._may_wait = True
         self._copies: dict[int, list[Request]] = {}
-        """Page that a further round may plan -> the spider's further requests for it, made on purpose."""
+        """Page that a later round may plan -> further requests of the spider for it, with ``dont_filter``."""
         self.requests_elsewhere = 0
-        """Requests that neither the start nor a callback has yielded, but an errback or a queue."""
+        """Number of requests that neither the start nor a callback has yielded, but an errback or a queue."""
         self._has_start_pages = self._has_forgotten = False
         self._is_promised = bool(cycle.store.newest_record("promised"))
         self._logins: set[int] = set(cycle.store.newest_record("logins").get("logins", ()))
@@ -250,7 +250,7 @@ class Admission:
         read = () if function is None else COUNTED if function.callable else function.columns
         self._counts_links = not set(COUNTED).isdisjoint(read)
         self._links: set[tuple[int, int]] = set()
-        """Linked and linking page of the links that were noted, so that a list is not noted page by page."""
+        """Noted links, as linked page and finder, so that a link on several pages of a list counts once."""
         self._secret_keys: dict[int, int] = {}
         """Key of a page that was asked for with secrets in its URL -> key of that request with them."""
         self._memories: tuple[set[Any] | dict[Any, Any], ...] = (
@@ -259,14 +259,17 @@ class Admission:
         )  # fmt: skip
 
     def use_filter(self, is_seen: Callable[[Request], bool]) -> None:
-        """Let a duplicate filter of the project's own tell which requests for a page are further ones.
+        """Let a project's own duplicate filter say which requests for one page are duplicates.
 
-        Scrapy's own goes by the fingerprint, as pages do.
+        Without it the page's key does, as Scrapy's filter goes by the same fingerprint.
         """
         self._is_seen, self._by_url_alone = is_seen, False
 
     def pages_of_earlier_start(self) -> list[int]:
-        """Visited pages that the start of an earlier run has asked for; none if this one asks for none."""
+        """Return the pages visited in this cycle that only an earlier run's start has asked for.
+
+        ``[]`` if the start of this run has asked for no page.
+        """
         if self._has_forgotten or not self._has_start_pages:
             return []
         visited = np.unique(self._cycle.store.open_visits()["page"])
@@ -274,11 +277,11 @@ class Admission:
         return [page for page in starts if page not in self.restored and page not in self._cycle.asked]
 
     def forget_settled(self) -> None:
-        """Forget which pages had no planned visit, because a further round is planned."""
+        """Forget which requests were skipped for lack of a planned visit, as a further round is planned."""
         self._settled.clear()
 
     def skips(self, request: Request) -> bool:
-        """Whether a request is skipped for its URL alone, as most links are; it is counted then."""
+        """Whether a request equals a skipped one by its URL alone, as most links do; if so, it is counted."""
         return (
             self._by_url_alone
             and request.meta.get(META) is None
@@ -288,9 +291,9 @@ class Admission:
         )
 
     def unsettled(self, shared: dict[str, Any], urls: list[str]) -> Iterator[str]:
-        """URLs of a fetcher's requests that are to be admitted; the pages of the others are settled.
+        """Yield those of a fetcher's requests, by their `urls`, that do not equal skipped ones; count these.
 
-        ``shared``: all else of the requests, without defaults.
+        ``shared``: fields that all the requests have, besides the URL, without defaults.
         """
         may_skip = (
             self._by_url_alone
@@ -348,7 +351,7 @@ class Admission:
         return False
 
     def _is_own(self, request: Request, urls: Iterable[str]) -> bool:
-        """Whether a redirect leads back to a page that its visit has requested by one of `urls`."""
+        """Whether a redirect leads back to a page that its visit has already requested by one of `urls`."""
         key = self.rebuilder.keys(request)[0]
         return any(self.rebuilder.keys(request.replace(url=url))[0] == key for url in urls)
 
@@ -365,16 +368,16 @@ class Admission:
         return queued
 
     def _note_needed_callback(self, request: Request) -> None:
-        """Remember that a page's callback yields what no plan keeps, such as a POST or data of today.
+        """Note that a page's callback yielded `request`, which no plan can make (a POST, data of today).
 
-        Where unchanged pages are skipped, such a page would take with it all that its callback leads to.
+        With ``GP4C_SKIP_UNCHANGED`` that callback runs from now on for an unchanged page, too.
         """
         finder = finder_of(request, self._cycle.store)
         if finder not in (UNKNOWN_FINDER, START):
             self.need_callback(finder - 1, "always")
 
     def need_callback(self, page: int, how: str) -> None:
-        """Let the callback of a page run though the page did not change; ``how``: always or once."""
+        """Let the callback of a page run though the page did not change; ``how``: ``always`` or ``once``."""
         stored = self._cycle.store.request(page)
         if self._cycle.settings.skip_unchanged and stored.get(NEEDS_CALLBACK) not in (how, "always"):
             self._cycle.store.set_request(page, {**stored, NEEDS_CALLBACK: how})
@@ -384,17 +387,17 @@ class Admission:
             self.data.shared.note(page, request)
 
     def keep_shared(self) -> None:
-        """Remember the pages whose callbacks fill an item together, each of which has to run."""
+        """Let callbacks of pages that fill one item together run always, as the item needs each of them."""
         for page in self.data.shared.pages():
             self.need_callback(page, "always")
 
     def note_close(self, page: int) -> bool:
-        """Note that a page's callback closes the spider; returns whether it did so in its last visit."""
+        """Note that a page's callback closes the spider; returns whether it did so in an earlier cycle."""
         self._closing.add(page)
         return page in self.closers
 
     def keep_closers(self) -> None:
-        """Remember the pages that close the spider; one that was visited and did not is none any more."""
+        """Store the pages that close the spider; one whose visit in this cycle did not is no longer one."""
         store = self._cycle.store
         closers = self._closing | {page for page in self.closers if not store.visited(page)}
         if closers != self.closers:
@@ -402,7 +405,7 @@ class Admission:
             store.amend_record(closers=keys)
 
     def note_follower(self, finder: int) -> None:
-        """Note that a page's callback follows links, and is to run where these are not the same."""
+        """Note that the callback of `finder` follows links, so that it is to run where links have changed."""
         page = finder - 1
         if finder in (UNKNOWN_FINDER, START) or page in self._followers:
             return
@@ -420,7 +423,10 @@ class Admission:
         return None if path is None else read_query_log(path)
 
     def _note_link(self, page: int, finder: int, request: Request, statistic: str) -> bool:
-        """Skip the request of a page that waits for its first visit, but not those of further pages."""
+        """Skip a request for a page that waits for its first visit, and count `finder` as linking to it.
+
+        Requests for it from other finders are noted as well. Returns False.
+        """
         store = self._cycle.store
         self._stats.inc_value(statistic)
         if finder not in (UNKNOWN_FINDER, START) and (page, finder) not in self._links:
@@ -435,9 +441,10 @@ class Admission:
         return False
 
     def _note_login(self, request: Request, what: str = "first POST") -> None:
-        """Remember the pages by which the spider came from its start to its first POST, as to a login.
+        """Store the pages that led from the spider's start to `request`, which may be a login.
 
-        Without them a run would have no session: the spider visits them in every run, and before the plan.
+        The spider visits them in every run, and before the plan, as without them it would have no session.
+        ``what``: words for the request in the log.
         """
         keys = self._way_to(request)
         if not keys:
@@ -454,7 +461,10 @@ class Admission:
         self._cycle.store.amend_record(logins=sorted(self._logins))
 
     def _way_to(self, request: Request) -> list[int]:
-        """Keys of the pages from the spider's start to a request; none where there are too many."""
+        """Return the keys of the pages that led from the spider's start to a request, the last first.
+
+        ``[]`` where they are more than `MAX_LOGIN_PAGES`.
+        """
         store, finder, keys = self._cycle.store, finder_of(request, self._cycle.store), list[int]()
         while finder not in (UNKNOWN_FINDER, START) and len(keys) < MAX_LOGIN_PAGES:
             page = store.page(finder - 1)
@@ -463,7 +473,7 @@ class Admission:
         return keys if finder == START else []
 
     def _note_session(self, request: Request) -> None:
-        """Remember pages that have brought cookies before any other was asked for, as those of a login."""
+        """Treat the run's first pages as a login if all of them led to `request` and new cookies came."""
         ended, cookies = self._cycle.ended_visits, self.rebuilder.count_cookies()
         self._may_log_in = ended <= MAX_LOGIN_PAGES
         if cookies > self._cookies and not self._cycle.is_busy:
@@ -581,14 +591,14 @@ class Admission:
             cycle.asked.add(page)
             return self._queue_untouched(request)
         if is_repeated:
-            cycle.asked.add(page)  # the copies that its callback yields are further ones
+            cycle.asked.add(page)  # copies of this request that its callback yields are repeated, too
             return self._queue_untouched(request, is_filtered=False)
         return self._ask_again(page, name, request)
 
     def _limit_reached(
         self, stored: StoredRequest, request: Request, finder: int, is_duplicate: bool
     ) -> str | None:
-        """Statistic of the limit that keeps a new page out; None: it is taken."""
+        """Return the name of the statistic for the limit that keeps a new page out; None: no limit does."""
         if is_duplicate:
             return DUPLICATE
         store = self._cycle.store
@@ -610,7 +620,7 @@ class Admission:
         return None if self._cycle.repeats.takes(stored["url"], finder_url) else TRAPPED
 
     def _page_before_move(self, request: Request) -> int | None:
-        """Page that had another address before its site moved; None: there is none."""
+        """Return the known page that had another URL before its site moved to this one; None: no page had."""
         for url in self._cycle.moves.old_names(request.url):
             page = self._cycle.store.find(self.rebuilder.keys(request.replace(url=url))[0])
             if page is not None:
@@ -618,7 +628,10 @@ class Admission:
         return None
 
     def _waits_for_twin(self, request: Request) -> bool:
-        """Keep a request until the visit of a planned page that may have moved to its URL has ended."""
+        """Hold a request for an unknown URL back while a page that may have moved there is to be visited.
+
+        Returns whether it is held back, in `waiting_for_twins`.
+        """
         if not self._cycle.store.merged_pages:  # a first cycle has none, and many new links
             return False
         for url in (*other_ends(request.url), *self._at_start_hosts(request.url)):
@@ -629,7 +642,7 @@ class Admission:
         return False
 
     def _at_start_hosts(self, url: str) -> Iterator[str]:
-        """Addresses that a page would have had at the hosts of start pages, if it is of another host.
+        """Yield the URLs with a new page's path at the hosts of known start pages, if its host is another.
 
         The user may have edited the start URL together with the move of its site.
         """
@@ -646,7 +659,10 @@ class Admission:
             yield from (f"{other}{path}" for other in self._start_heads)
 
     def admit_twins(self, may_wait: bool = True) -> bool:
-        """Admit requests that waited for visits, those that have ended or all; True if there were any."""
+        """Admit the requests of `waiting_for_twins` whose visits have ended; returns whether there were any.
+
+        ``may_wait``: False admits all of them.
+        """
         waiting, self.waiting_for_twins = self.waiting_for_twins, []
         self._may_wait = may_wait
         for page, request in waiting:
@@ -658,7 +674,10 @@ class Admission:
         return len(self.waiting_for_twins) < len(waiting)
 
     def _claim_known(self, page: int, stored: StoredRequest, *, is_login: bool) -> Claim | None:
-        """Start the visit of a known page, and keep its request of now; None: there is no visit."""
+        """Start the visit of a known page, and store its request of this run; None: it gets no visit.
+
+        ``is_login``: whether it leads to a login, and is visited even unplanned.
+        """
         cycle = self._cycle
         claim = cycle.claim(page)
         if is_login and claim is None:
@@ -676,7 +695,10 @@ class Admission:
         return claim
 
     def _ask_again(self, page: int, name: str | int, request: Request) -> bool:
-        """Take the spider's request for a page whose visit has begun; it takes the place of an unsent one."""
+        """Let the spider's first request for a page of this run replace the one of its visit in the queue.
+
+        Returns False, and counts a duplicate, where that was sent already, or the spider has asked before.
+        """
         if page in self._cycle.asked:
             return self._skip(name, DUPLICATE)
         self._cycle.asked.add(page)
@@ -693,7 +715,7 @@ class Admission:
         return True
 
     def todays(self, request: Request, claim: Claim) -> Request:
-        """The request to send for a planned page: the spider's of this run, if there is one."""
+        """Return the request to send for a planned page: the spider's of this run, if any, or `request`."""
         for copy in self._copies.pop(claim.page, ()):
             self._queue_untouched(copy, is_filtered=False)
         newer = self._todays.pop(claim.page, None)
@@ -703,7 +725,7 @@ class Admission:
         return newer
 
     def _restore(self, page: int, stored: StoredRequest) -> None:
-        """Replace the stored request of a page by the spider's first one of this run."""
+        """Replace the stored request of a page by the spider's, once in a run."""
         if page in self.restored:
             return
         self.restored.add(page)
@@ -745,10 +767,10 @@ class Admission:
     def _log_first(self, name: str, line: str, level: int = logging.INFO) -> None:
         log_first(self._stats, name, line, self._extra, level)
 
-    # --- weights: the newest request that gives one wins, sent or dropped; it counts from the next cycle on
+    # --- weights: that of the page's newest request wins, sent or dropped; it counts from the next cycle on
 
     def _weight_of(self, request: Request) -> float | None:
-        """Weight that a request gives its page; None for a wrong one, which is counted."""
+        """Return the weight that a request gives its page; None for a wrong one, which is counted."""
         try:
             return read_weight(request.meta[WEIGHT])
         except ValueError as error:
@@ -764,10 +786,10 @@ class Admission:
         if weight is not None and weight != self._cycle.store.weights.of(page):
             self._cycle.store.note(page, "weight", weight)
 
-    # --- promises: the newest request that gives one wins; its page's stored request keeps it
+    # --- promises (gp4c_max_age, ...): that of the page's newest request wins; the stored request keeps it
 
     def _check_wishes(self, request: Request) -> bool:
-        """Whether a request has a promise or tag for its page; wrong values are taken out of its meta."""
+        """Return whether a request has a promise or tag for its page, after wrong ones are taken out."""
         if not has_promise(request.meta):
             return False
         for name, read in (("gp4c_max_age", read_span), ("gp4c_min_interval", read_span), (TAG, read_tag)):
@@ -791,14 +813,14 @@ class Admission:
         return has_promise(request.meta)
 
     def _note_wishes(self, page: int, request: Request) -> None:
-        """Keep the promises of a request in its page's stored request, whether it is sent or dropped."""
+        """Add the promises of a request to its page's stored request, whether it is sent or dropped."""
         store = self._cycle.store
         before = store.request(page)
         wishes: dict[str, Any] = {name: request.meta[name] for name in STORED_META if name in request.meta}
         if wishes.items() - before.get("meta", {}).items():
             meta = {**before.get("meta", {}), **wishes}
             if contradiction(span_in_meta(meta, "gp4c_max_age"), span_in_meta(meta, "gp4c_min_interval")):
-                # The newest request counts: what an earlier one wants is set aside.
+                # The newest request counts: promises of earlier ones that contradict it are dropped.
                 meta = {
                     name: value
                     for name, value in meta.items()
@@ -806,10 +828,13 @@ class Admission:
                 }
             store.set_request(page, {**before, "meta": meta})
 
-    # --- further requests of a page, which are most links of a site, at little cost
+    # --- repeated requests for a page, which are most links of a site, are skipped at little cost
 
     def _is_settled(self, request: Request, name: str | int) -> bool:
-        """Whether a request is skipped as an earlier equal request was; it is counted then."""
+        """Whether a request is skipped as an equal one was before; if so, it is counted.
+
+        ``name``: its URL, or its page's key.
+        """
         return not request.dont_filter and self._is_known(name)
 
     def _is_known(self, name: str | int) -> bool:
@@ -830,7 +855,7 @@ class Admission:
             self._uncounted = 0
 
     def _skip(self, name: str | int, statistic: str) -> bool:
-        """Skip a request, and further ones of its page."""
+        """Skip a request, by its URL or page's key, and all equal ones to come; returns False."""
         if statistic == DUPLICATE:
             self._duplicates.add(name)
         else:
@@ -839,10 +864,10 @@ class Admission:
         return False
 
     def queue_claim(self, request: Request, claim: Claim) -> bool:
-        """Queue a claimed page; False when Scrapy's duplicate filter drops one that this cycle has found.
+        """Queue the request of a visit; False when Scrapy's duplicate filter drops it, for a new page.
 
-        A page of earlier cycles ends with an outcome of its own: what other pages redirect to, or what an
-        earlier run with the same JOBDIR fetched, must not decide it, whether there is a copy or not.
+        The visit of a page of earlier cycles passes the filter: what other pages redirect to, or an earlier
+        run with the same JOBDIR fetched, must not decide its outcome.
         """
         request.meta[META] = claim
         is_known = claim.host is not None or claim.page < self._cycle.store.merged_pages

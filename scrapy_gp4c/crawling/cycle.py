@@ -84,9 +84,9 @@ logger = foreign_safe_logger(__name__)
 
 PREVIOUS: Final = "previous_text"
 HELD_OUTCOMES: Final = frozenset({"first", "changed", "unchanged", "not_modified"})
-"""Outcomes of visits whose callback reads the page."""
+"""Outcomes of visits that are held until their callback has ended, as it gets the page."""
 UNFLUSHED: Final = "unflushed.json"
-"""File beside the store, with the time from which on feeds may lack items of a killed run."""
+"""File in the store's directory: time, s since 1970, from which on feeds may lack items of a killed run."""
 
 
 class VisitInfo(dict[str, object]):
@@ -108,12 +108,12 @@ class VisitInfo(dict[str, object]):
         return self[name]
 
     def get(self, name: str, default: object = None) -> object:
-        """Return the value of a name, ``previous_text`` included."""
+        """Return the value of a key; ``previous_text`` is read from the archive where it is asked for."""
         return self[name] if name == PREVIOUS else super().get(name, default)
 
     @property
     def managed(self) -> bool:
-        """Whether this is a visit of a page."""
+        """Whether the response is a visit of a page in the store; False of a POST, say."""
         return self["managed"] is True
 
     @property
@@ -135,7 +135,7 @@ class VisitInfo(dict[str, object]):
 
     @property
     def changed(self) -> bool | None:
-        """Whether the page changed since the copy that was delivered last; None: compared with nothing."""
+        """Whether the page changed since the copy that was delivered last; None: not compared with one."""
         changed = super().get("changed")
         return changed if isinstance(changed, bool) else None
 
@@ -148,7 +148,7 @@ class VisitInfo(dict[str, object]):
 
     @property
     def unchanged(self) -> bool:
-        """Whether the page is as it was."""
+        """Whether the page was compared with the copy delivered last, and has not changed."""
         return self.changed is False
 
     @property
@@ -164,9 +164,9 @@ class VisitInfo(dict[str, object]):
         return text if isinstance(text, str) else None
 
     def diff(self) -> str:
-        """Return the differences from the text before, word by word, a line for each place.
+        """Return the words that differ from `previous_text`, one line per difference.
 
-        ``[-gone-] {+new+}``; "" where nothing differs, or one of the two is not known.
+        A line reads ``[-gone-] {+new+}``; "" where nothing differs, or one of the two texts is not known.
         """
         before = self.previous_text
         if before is None or self._text is None:
@@ -174,7 +174,10 @@ class VisitInfo(dict[str, object]):
         return "\n".join(shown(differences(before, self._text)))
 
     def withdraw(self, reason: str = "") -> None:
-        """Say that this answer is not the page (but a captcha): it is not compared, and due again soon."""
+        """Declare, with a `reason`, that this answer is not the page but, say, a captcha.
+
+        The visit counts as an error, and the page is due in the next cycle.
+        """
         self["changed"] = None
         if self.held is not None:
             self.held.withdrawn = reason or "withdrawn by the spider"
@@ -184,7 +187,7 @@ class VisitInfo(dict[str, object]):
 
 
 def visit(response: Response) -> VisitInfo:
-    """Return the visit of a page that a response is; of any other response, one that is not managed."""
+    """Return the result of the visit that `response` ended; of other responses one with `managed` False."""
     request = response.request
     info = None if request is None else request.meta.get(META)
     if isinstance(info, VisitInfo):
@@ -196,17 +199,20 @@ def visit(response: Response) -> VisitInfo:
 
 
 def is_of_page(mark: Any, page: int) -> bool:
-    """Whether a mark in ``Request.meta``, which requests copy, is of a visit of a page."""
+    """Whether `mark`, the value of ``meta["gp4c"]``, is the result of a visit of `page`.
+
+    Requests have such a mark whose meta is a copy of a response's.
+    """
     return isinstance(mark, dict) and mark.get("page") == page
 
 
 def outcome_of(
     reading: PageReading, before: int | None, distance_bits: int, rule: PageRule, previous: PreviousText
 ) -> tuple[str, int | None]:
-    """Outcome of a visit, and the bits in which the page differs from its copy.
+    """Return the outcome of a visit by what was read of the page, and its distance from the copy, in bits.
 
-    ``before``: fingerprint of the copy, None: there is none; ``distance_bits``: from which on the page may
-    have changed; ``previous``: text of the copy.
+    ``before``: fingerprint of the stored copy, None: a first visit; ``distance_bits``: distance from which on
+    the page may have changed; ``previous``: returns the copy's text, for a `rule` that compares texts.
     """
     if before is None:
         return "first", None
@@ -217,7 +223,7 @@ def outcome_of(
 
 
 def with_outcome(before: dict[str, Any], outcome: str, bits: int | None) -> dict[str, Any]:
-    """Result of a visit; ``before``: what was known before it."""
+    """Return ``before``, the fields of a result known before the visit, with outcome, distance and counts."""
     judged, changed = OUTCOMES.index(outcome) in JUDGED, outcome == "changed"
     return {
         **before,
@@ -231,21 +237,21 @@ def with_outcome(before: dict[str, Any], outcome: str, bits: int | None) -> dict
 
 @dataclasses.dataclass(slots=True, eq=False)
 class HeldVisit:
-    """A visit that is over for the downloader, and not yet for the spider."""
+    """A visit with a response whose callback or items may not have ended: it is not yet in the store."""
 
     claim: Claim
     row: PageRow
-    """Page before the visit."""
+    """Columns of the page before the visit."""
     visit: NewVisit
     info: VisitInfo
     reading: PageReading | None
     read_hints: Callable[[], None]
-    """Notes what the answer claims of pages."""
+    """Function that stores what the answer says of when pages changed, see `scrapy_gp4c.crawling.hints`."""
     request: Request | None = None
     validators: tuple[str | None, str | None] | None = None
     """ETag and Last-Modified of the copy; None: they stay as they are."""
     is_reached: bool = False
-    """Whether its response came to the spider."""
+    """Whether the response came to the spider."""
     failure: str | None = None
     markup_sum: Callable[[], int] = lambda: 0
     """Function for the checksum of data and links in the markup; 0: not known."""
@@ -254,13 +260,13 @@ class HeldVisit:
     lacks_file: bool = False
     """Whether a pipeline could not download a file of its items."""
     hidden_part: str | None = None
-    """Part of the answer by whose difference alone the callback has run."""
+    """Part of the answer (`BODY`, `HEADERS`, ...) that differed though the text did not; None: no part."""
     withdrawn: str | None = None
-    """Why the answer is not the page, by the spider."""
+    """Why the answer is not the page, as the spider said by `VisitInfo.withdraw`."""
     is_doubted: bool = False
     """Whether later answers of the site have shown that this one is not the page."""
     verdict: bool | None = None
-    """Whether the page changed, by the spider."""
+    """Whether the page changed, as the spider set `VisitInfo.changed`; None: it did not set it."""
 
 
 class Undelivered(NamedTuple):
@@ -271,7 +277,7 @@ class Undelivered(NamedTuple):
     fingerprint: int | None
     """Fingerprint of the copy that was delivered last; None: not known, or there is none."""
     found_cycle: int
-    """Cycle that found that copy."""
+    """Number of the cycle that fetched that copy."""
     is_new: bool
     """Whether no copy was ever delivered."""
     key: int
@@ -279,10 +285,14 @@ class Undelivered(NamedTuple):
 
 
 class Deliveries:
-    """Pages whose last visits were not delivered, and pages that are visited once more."""
+    """Pages whose last visits were not delivered, as a callback or pipeline failed or the run was killed."""
 
     def __init__(self, store: Store, is_resumed: bool, redeliver: int) -> None:
-        """Read the undelivered pages; ``redeliver``: failures after which a visit counts as delivered."""
+        """Read the undelivered pages from the records of cycles.
+
+        ``is_resumed``: whether an earlier run began the open cycle; ``redeliver``: failures in a row after
+        which a visit counts as delivered.
+        """
         self._store = store
         self._redeliver = redeliver
         self.again: set[int] = set()
@@ -314,7 +324,7 @@ class Deliveries:
         return None
 
     def _add_visits_since(self, since_s: float | None) -> None:
-        """Treat visits since a time as undelivered: a kill lost their items; None: all feeds are written."""
+        """Treat visits from `since_s` on as undelivered, as a kill lost their items; None: it lost none."""
         if since_s is None:
             return
         answered = (FIRST, CHANGED, UNCHANGED, NOT_MODIFIED)
@@ -332,16 +342,16 @@ class Deliveries:
                     self.pages[page] = Undelivered(0, None, 0, outcome == FIRST, key)
 
     def flag_feeds(self) -> None:
-        """Note that items of this run are in feeds that are written to their end when it closes."""
+        """Write the flag file: a kill from now on loses items, as feeds are complete only at a run's end."""
         if self._unflushed_since() is None:
             self._flag.write_text(json.dumps({"since": time.time()}), "utf-8")
 
     def unflag_feeds(self) -> None:
-        """Note that all feeds are written."""
+        """Remove the flag file, as all feeds are complete."""
         self._flag.unlink(missing_ok=True)
 
     def copy_of(self, page: int, row: PageRow) -> PageRow | None:
-        """Return the copy that was delivered last, in the row of a page; None where it is not known."""
+        """Return `row`, the page's columns, with the copy that was delivered last; None: it is not known."""
         entry = self.pages.get(page)
         if entry is None:
             return row
@@ -350,7 +360,10 @@ class Deliveries:
         return row._replace(fingerprint=entry.fingerprint, found_cycle=entry.found_cycle, has_copy=True)
 
     def note(self, held: HeldVisit, shown_url: str) -> None:
-        """Note whether a visit was delivered; after too many failures in a row it counts as delivered."""
+        """Note whether a visit was delivered; `shown_url`: of its page, for the log.
+
+        After `GP4C_REDELIVER` failures in a row it counts as delivered, and an error is logged.
+        """
         page, row = held.claim.page, held.row
         entry = self.pages.get(page)
         if held.failure is None and held.withdrawn is None:
@@ -384,7 +397,7 @@ class Deliveries:
             self._is_changed = True
 
     def save(self) -> None:
-        """Write the undelivered pages into the open cycle's record, before their visits."""
+        """Write the undelivered pages into the open cycle's record; their visits are recorded after that."""
         if self._is_changed:
             self._store.amend_record(
                 undelivered={str(page): list(entry) for page, entry in self.pages.items()}
@@ -392,14 +405,20 @@ class Deliveries:
             self._is_changed = False
 
     def due_pages(self, planned: Collection[int]) -> list[int]:
-        """Pages that are due in this cycle though not planned, and pages to visit once more."""
+        """Return the undelivered pages to visit besides those `planned`.
+
+        First come pages visited in this cycle whose items a killed run lost, then those of the last cycle.
+        """
         plan = np.fromiter(planned, np.int64)
         due = [page for page in sorted(self.due) if not self._store.visited(page)]
         return [*sorted(self.again), *np.setdiff1d(np.array(due, np.int64), plan).tolist()]
 
 
 def new_record(settings: Settings, store: Store) -> CycleRecord:
-    """New record of a cycle: all settings that its plan follows from."""
+    """Return the record of a new cycle: the settings that decide its plan, and hosts still left alone.
+
+    Raises SettingsError if `GP4C_FINGERPRINT` is not that of the store's copies.
+    """
     if records := store.cycles(store.last_cycle):
         _check_fingerprint(settings, records[-1])
     groups = store.clusters() if settings.asks_for_clusters else None
@@ -439,10 +458,10 @@ def _check_fingerprint(settings: Settings, record: CycleRecord) -> None:
 
 
 def recorded_settings(settings: Settings, record: CycleRecord) -> Settings:
-    """Settings by which a resumed cycle is planned: the values of its record.
+    """Return `settings` with the values in `record`, by which a resumed cycle goes on to be planned.
 
-    What a store names is data: a dotted path is taken from the settings, where it must be the same. Raises
-    Gp4cError where it is not.
+    A store may not name code to import: a policy or function with a dotted path has to be that of the
+    settings, else Gp4cError is raised.
     """
     _check_fingerprint(settings, record)
     policy, function = settings.policy, settings.score_function
@@ -478,10 +497,10 @@ def recorded_settings(settings: Settings, record: CycleRecord) -> Settings:
 
 
 class LiveRules:
-    """Rules as a crawl asks for them page by page."""
+    """Rules of `GP4C_RULES`, and promises of requests, looked up for one page at a time during a crawl."""
 
     def __init__(self, store: Store, settings: Settings, planned: PageRules | None) -> None:
-        """Take the rules; ``planned``: those of the pages that the cycle's planning knows."""
+        """Take the rules of `settings`; ``planned``: the rule of each page that was known to the planner."""
         self._store, self._rules = store, settings.rules
         self.is_empty = not settings.rules and planned is None
         self._clock = None if planned is None else planned.clock
@@ -496,21 +515,24 @@ class LiveRules:
         return NO_RULE if self.is_empty else self.of(self._store.request(page))
 
     def note_new(self, stored: StoredRequest) -> PageRule:
-        """Rule of a new page, which is counted."""
+        """Return the rule for a new page, by its stored request, and count the page in `pages`."""
         rule = self.of(stored)
         self.pages[rule.number] += 1
         self._has_new = True
         return rule
 
     def allows(self, page: int, row: PageRow) -> bool:
-        """Whether a visit beside the plan breaks no rule."""
+        """Whether the page's rule allows an unplanned visit now, by its ``never`` and ``min_interval``.
+
+        ``row``: the page's columns.
+        """
         rule = self.of_page(page)
         if rule.never or rule.min_interval is None or self._clock is None:
             return not rule.never
         return bool(self._clock.is_over(rule.min_interval, np.array([row.last_attempt]))[0])
 
     def unmatched(self) -> list[PageRule]:
-        """Rules that are for no page of the store."""
+        """Return the rules of `GP4C_RULES` that match no page of the store."""
         # Pages that are never visited are not in the store: only a run that finds new pages may say so.
         return [
             rule for rule in self._rules if not self.pages[rule.number] and (self._has_new or not rule.never)
@@ -523,7 +545,10 @@ _SECONDS: Final = re.compile(r"[0-9]+(?:\.[0-9]*)?")
 
 
 class Patience:
-    """Answers in a row by which sites refuse a crawl."""
+    """Counts, per host, of answers in a row that refuse the crawl (429, 503, ...), and of good ones.
+
+    They decide which hosts are left alone for the rest of the cycle.
+    """
 
     def __init__(self, left_alone: Mapping[str, float]) -> None:
         """``left_alone``: hosts that are left alone already."""
@@ -540,11 +565,11 @@ class Patience:
         return host not in self.left_alone and self.good[host] > self._refused[host]
 
     def note(self, host: str, until_s: float | None, good: int | None = None) -> bool:
-        """Note an answer; True where the host is to be left alone from now on.
+        """Note an answer of `host`; True where it is the refusal by which the host is left alone from now on.
 
-        ``until_s``: until when an answer that refuses the crawl wants no other, 0 where it does not say;
-        None: it does not refuse it. ``good``: of an earlier answer, the good ones before it; a later good one
-        has ended its row.
+        ``until_s``: for a refusal, until when it wants no other request, s since 1970, 0 where it does not
+        say; None: the answer is good. ``good``: for a refusal that is noted late, how many good answers came
+        before it: if there are more by now, it is not in a row with later refusals.
         """
         if until_s is None:
             self.good[host] += 1
@@ -561,9 +586,10 @@ class Patience:
         return True
 
     def end(self) -> list[str]:
-        """Leave hosts alone whose last answers, though few, refused the crawl; returns these hosts.
+        """Leave hosts alone whose last answers were refusals, though fewer than `MAX_IN_A_ROW`; returns them.
 
-        Such a host has refused all of its visits, or at least two in a row and half of them.
+        Such a host gave a time to wait, and refused all of its visits, or at least two in a row and half of
+        them.
         """
         hosts = []
         for host, waits_s in self._waits_s.items():
@@ -576,9 +602,9 @@ class Patience:
 
 
 def retry_after(value: bytes | None, now_s: float) -> float:
-    """Time, s since 1970, until which a header Retry-After wants no request, at most a day; 0: none.
+    """Return until when, s since 1970, a header Retry-After wants no request, at most a day; 0: no wait.
 
-    RFC 9110, section 10.2.3; some servers send fractions of a second.
+    ``value``: of the header, seconds or a date (RFC 9110, section 10.2.3); some servers send fractions.
     """
     text = (value or b"").decode("latin-1").strip()
     wait_s = float(text) if _SECONDS.fullmatch(text) else mail_seconds_of(text) - now_s
@@ -586,14 +612,15 @@ def retry_after(value: bytes | None, now_s: float) -> float:
 
 
 class Refusal(NamedTuple):
-    """Answer, or failed download, that counts as a refusal if the spider does not ask again."""
+    """Doubtful answer, or failed download, that counts as a refusal unless the spider asks for it again."""
 
     page: int
     request: Request
     host: str
     until_s: float
+    """Until when it wants no other request, s since 1970; 0: it does not say."""
     good: int
-    """Good answers of the host before it."""
+    """Number of good answers of the host in this run before it."""
 
 
 class PlannedPages:
@@ -636,7 +663,7 @@ class PlannedPages:
 
 
 class Cycle:
-    """The open cycle: begun anew, or resumed where an interrupted run left it."""
+    """The open cycle of a store: begun anew, or resumed where an interrupted run left it."""
 
     def __init__(
         self,
@@ -726,12 +753,12 @@ class Cycle:
 
     @property
     def without_outcome(self) -> int:
-        """Number of pages in the rounds planned so far without an outcome yet."""
+        """Number of planned pages, of all rounds so far, without an outcome or doubtful answer."""
         return self._without_outcome - sum(is_planned for _, _, is_planned in self._doubted.values())
 
     @property
     def ended_visits(self) -> int:
-        """Number of the cycle's visits that are over for the downloader."""
+        """Number of the cycle's visits that are in the store, or held until their callbacks have ended."""
         return self.recorded + len(self.held)
 
     @property
@@ -742,7 +769,7 @@ class Cycle:
     def plan_round(self) -> list[int]:
         """Plan the next round; returns its pages, best first.
 
-        Raises PolicyError or ScoreError, and then plans no further round; so it does where the disk is full.
+        Raises PolicyError or ScoreError. After these, or on a full disk, no further round is planned.
         """
         # Doubtful answers are awaited by nobody: a policy that waited for them would be asked for ever.
         awaited = self.without_outcome > 0
@@ -756,7 +783,7 @@ class Cycle:
         return pages
 
     def _plan_by(self, plan: Callable[[PlanCounts, Planned, CycleVisits], PlannedRound | None]) -> list[int]:
-        """Plan and write a round by what the cycle has found so far; returns its pages, best first."""
+        """Write the round that `plan` makes of the cycle's visits so far; returns its pages, best first."""
         done = len(self._plan)
         try:
             self.store.commit()  # what a plan has seen must be there after a kill
@@ -777,18 +804,18 @@ class Cycle:
 
     @property
     def rounds(self) -> tuple[int, int | None]:
-        """Rounds planned so far, and those of the policy in a cycle; None: as many as it takes."""
+        """Number of rounds planned so far, and that of the policy in a cycle; None: it ends them itself."""
         return self._planner.planned_rounds, self._planner.rounds
 
     @property
     def planned(self) -> int:
-        """Pages of the plan."""
+        """Number of planned pages, of all rounds so far."""
         return len(self._plan)
 
     def remaining(self) -> array[int]:
-        """Pages still to visit, in the order of the plan.
+        """Return the pages still to visit: the undelivered ones, then those of the plan, in its order.
 
-        A resumed cycle also visits what it had discovered: pages that link there are not visited again.
+        A resumed cycle adds the new pages that it had found, as pages that link there are not visited again.
         """
         pages = self._plan.pages[~np.isin(self._plan.pages, self.store.open_visits()["page"])]
         left_over = array("Q", filter(self.allows, self.deliveries.due_pages(self._plan.pages.tolist())))
@@ -799,17 +826,20 @@ class Cycle:
         return left_over
 
     def finders(self, pages: Sequence[int]) -> npt.NDArray[np.uint32]:
-        """Finders of pages, as the column ``found_by`` has them; 0 for pages that this cycle found."""
+        """Return the finder of each page, as the column ``found_by``; 0 for pages that this cycle found.
+
+        The finder is the page that linked to it, as its number + 1, or `START`.
+        """
         ids, finders = np.array(pages, np.int64), np.zeros(len(pages), np.uint32)
         known = ids < self.store.merged_pages
         finders[known] = columns_in_order(self.store, ids[known], {"found_by"})["found_by"]
         return finders
 
     def awaited_finders(self, pages: Sequence[int]) -> list[int]:
-        """Finders of pages that are to be visited before them, as the column ``found_by`` has them.
+        """Return for each page the finder whose visit it has to wait for, as the column ``found_by`` has it.
 
-        The spider's start is one; 0: nothing is to be waited for. Policies that sample wait for no finder: a
-        slow host must not hold up others.
+        `START` is the spider's start; 0: the page waits for nothing. Under policies that sample no page
+        waits: a slow host must not hold up others.
         """
         if self.rounds[1] is None:
             return [0] * len(pages)
@@ -824,27 +854,36 @@ class Cycle:
         return [place_of_url(stored["url"]).site_key for stored in self.store.requests(pages)]
 
     def allows(self, page: int) -> bool:
-        """Whether a visit beside the plan breaks no rule; one that was not delivered is made once more."""
+        """Whether the page's rule allows an unplanned visit, or it repeats one whose items were lost."""
         if self.rules.is_empty or page in self.deliveries.again:
             return True
         return self.rules.allows(page, self.store.page(page))
 
     def may_visit(self, page: int) -> bool:
-        """Whether a page may be visited beside the plan: it answers, and no rule forbids it."""
+        """Whether a page may get an unplanned visit: it had none yet, its rule allows it, and it answers.
+
+        One failed visit is no reason against it, two in a row are.
+        """
         return not self.is_claimed(page) and self.store.page(page).failures <= 1 and self.allows(page)
 
     def leave_to_others(self, pages: Iterable[int]) -> None:
-        """Count planned pages that cannot be requested: other pages get as many visits."""
+        """Count those of `pages` that the policy chose and nobody can request.
+
+        `plan_instead` gives as many visits to other pages.
+        """
         visits = filter(None, map(self._plan.kind_and_score, pages))
         self.chosen_left_out += sum(kind == "ranked" for kind, _ in visits)
 
     def note_link(self, page: int) -> None:
-        """Shorten the wait of a gone page that something links to, or lists."""
+        """Shorten the wait for a page's next visit if it is a gone one, as a page or sitemap has its URL."""
         if page < self.store.merged_pages and self.store.page(page).gone >= self.settings.gone_after:
             self.store.note(page, "wait", float(LINKED_FAILURES))
 
     def claim(self, page: int, host: str | None = None) -> Claim | None:
-        """Start the visit of a known page; None when this cycle has no (further) visit for it."""
+        """Start the visit of a known page; None when this cycle has no (further) visit for it.
+
+        ``host``: of a page that the feeder takes from the plan, see `Claim`.
+        """
         if self.is_claimed(page):
             return None
         planned = self._plan.kind_and_score(page)
@@ -859,7 +898,7 @@ class Cycle:
         return Claim(page, *planned, host, self.run)
 
     def claim_new(self, page: int, finder: int) -> Claim | None:
-        """Start the first visit of a page discovered just now; None: it waits, or there is no room."""
+        """Start the first visit of a page that `finder` just led to; None: `GP4C_NEW_PAGES` lets it wait."""
         if not self.first_visits.takes(page, finder):
             return None
         self._under_way[page] = False
@@ -872,12 +911,12 @@ class Cycle:
         return self.store.visited(page) and page not in self.deliveries.again
 
     def is_awaited(self, page: int) -> bool:
-        """Whether the cycle is to visit a page, or may still choose it, and has not yet heard of it."""
+        """Whether a page's visit is under way, or is still to begin by the plan or, maybe, a later round."""
         may_come = page in self._plan or not self.rounds_over
         return page in self._under_way or (may_come and not self.is_claimed(page))
 
     def is_due(self, page: int) -> bool:
-        """Whether the cycle has a visit for a page that has not begun."""
+        """Whether the cycle is to visit a page, planned or undelivered, and has not begun to."""
         due = page in self._plan or page in self.deliveries.due or page in self.deliveries.again
         return due and not self.is_claimed(page)
 
@@ -886,31 +925,32 @@ class Cycle:
         return self._under_way.get(page) is False
 
     def is_repeated(self, page: int, mark: Any, finder: int) -> bool:
-        """Whether a request for a claimed page is the spider's second: by `asked`, or by its `mark`.
+        """Whether a request for a page that this cycle visits is the spider's second in this run.
 
-        So is one that the page's own callback or errback yields, whatever `finder` asked first. Else the
-        spider's first request for a page that the plan has fed is the same visit once more.
+        It is if the page is in `asked`, or if the page's callback or errback yields the request (by `finder`,
+        or `mark`: see `is_of_page`). Else the spider asks for the first time for a page of the plan, and
+        means the visit that has begun.
         """
         if page in self.asked or finder == page + 1 or is_of_page(mark, page):
             return True
         return finder == UNKNOWN_FINDER and page in self._failed  # an errback hands on no finder
 
     def is_under_way(self, visit: Claim) -> bool:
-        """Whether this visit has no outcome yet."""
+        """Whether `visit` is of this run and has no outcome yet."""
         return visit.run == self.run and visit.page in self._under_way
 
     def lacks_outcome(self, visit: Claim) -> bool:
-        """Whether this visit is under way, or waits for its callback."""
+        """Whether `visit` is of this run, and under way or held until its callback has ended."""
         return visit.run == self.run and self.is_ahead(visit.page)
 
     def is_ahead(self, page: int) -> bool:
-        """Whether a page's visit is under way, or waits for its callback."""
+        """Whether a page's visit is under way, or held until its callback has ended."""
         return page in self._under_way or page in self.held
 
     def reopen(self, info: VisitInfo, request: Request) -> Claim | None:
-        """Resume a visit whose callback or errback requests the page again; returns its claim.
+        """Resume the visit with result `info` whose callback or errback requests the page again.
 
-        It does so by Scrapy's `get_retry_request`, or because the visit failed, or was doubtful or withdrawn.
+        Returns the visit's claim. They do so by Scrapy's `get_retry_request`, or because the visit failed, or was doubtful or withdrawn.
         None: the visit is over, or the request is for another page, with a copy of the visit's ``meta``.
         """
         page: Any = info.get("page")
@@ -936,7 +976,10 @@ class Cycle:
         self._under_way[visit.page] = False
 
     def _note_answer(self, row: PageRow, visit: NewVisit, answer: LastAnswer) -> None:
-        """Keep the reason of a failed visit and since when visits fail; ``row``: the page before it."""
+        """Store why a visit failed, since when visits of its page fail, and how many; else clear these.
+
+        ``row``: the page's columns before the visit.
+        """
         before = self.store.answer(visit.page)
         if OUTCOMES.index(visit.outcome) in FAILED:
             earlier = before if row.outcome in FAILED else NO_ANSWER
@@ -945,7 +988,10 @@ class Cycle:
             self.store.set_answer(visit.page, answer)
 
     def believes(self, row: PageRow) -> bool:
-        """Whether answers of a page were not its own so often that the next one is the page."""
+        """Whether a page's next answer counts as the page, after `GP4C_BELIEVE_AFTER` doubtful ones in a row.
+
+        ``row``: the page's columns.
+        """
         return row.outcome in (DOUBTFUL, EXCLUDED) and row.failures >= self.settings.believe_after
 
     def was_redirected(self, page: int) -> bool:
@@ -953,7 +999,10 @@ class Cycle:
         return self.store.answer(page).final_url is not None and self.store.page(page).outcome != DOUBTFUL
 
     def distance_bits(self, rule: PageRule) -> int:
-        """Bits in which two fingerprints of a page differ from which on it may have changed."""
+        """Return from how many differing bits of the fingerprint on a page may have changed.
+
+        Any difference may be a change where `rule` compares texts.
+        """
         return self.settings.distance_bits if rule.distance is None else 1
 
     def _compared(self, reading: PageReading, copy: PageRow, page: int) -> tuple[str, int | None]:
@@ -963,7 +1012,7 @@ class Cycle:
         return outcome_of(reading, before, self.distance_bits(rule), rule, previous)
 
     def info_before(self, visit: Claim, row: PageRow) -> dict[str, Any]:
-        """Result of a visit as far as it is known before it; ``row``: its page."""
+        """Return the fields of a visit's result that are known before it; ``row``: the page's columns."""
         return {
             "page": visit.page,
             "cycle": self.number,
@@ -990,11 +1039,11 @@ class Cycle:
     ) -> VisitInfo:
         """Record the outcome of a visit; returns what the callback finds in ``response.meta["gp4c"]``.
 
-        ``reading``: of the page, which is compared with its copy in place of an outcome; ``request``: whose
-        callback the visit is held for, None: it is recorded at once; ``read_hints``: called just before
-        that, so that a commit has both or none; ``is_rebased``: whether the copy was compared by another
-        rule, so that the page counts as unchanged; ``is_same_answer``: tells whether an
-        unchanged page has nothing new for its callback besides its text.
+        ``reading``: what was read of the page, which is compared with its copy where `outcome` is "";
+        ``request``: whose callback the visit is held for, None: it is recorded at once; ``read_hints``:
+        called just before it is recorded, so that a commit has both or none; ``is_rebased``: whether another
+        rule made the copy, so that the page counts as unchanged; ``is_same_answer``: returns whether the
+        answer of an unchanged page has nothing new for its callback besides the text.
         """
         row, bits = self.store.page(visit.page), None
         if reading is not None:
@@ -1050,8 +1099,8 @@ class Cycle:
     def needs_callback(self, page: int) -> bool:
         """Whether the callback of a page is to run though the page did not change.
 
-        After a failure it runs, because the spider may have heard of that. Of a page that was not delivered
-        it runs, because links may be new where the text is not. It runs once after the spider was edited.
+        It runs after a failed visit, which the spider may have noted in an errback; for a page that was not
+        delivered, as links may be new where the text is not; and once after the spider was edited.
         """
         if page in self.deliveries.pages or page in self.deliveries.again:
             return True
@@ -1061,11 +1110,11 @@ class Cycle:
         return row.failures > 0 or row.last_attempt < self.hidden_data.edited_cycle
 
     def follows(self, page: int) -> bool:
-        """Whether the callback of a page follows its links, so that it runs unless these are the same."""
+        """Whether the callback of a page follows links, so that it is to run where these have changed."""
         return FOLLOWS in self.store.request(page)
 
     def _since_delivered(self, page: int, copy: PageRow | None, reading: PageReading) -> dict[str, object]:
-        """Result of a visit by comparison with the copy that was delivered last."""
+        """Return fields of a result by comparison with `copy`, the one delivered last; None: not known."""
         if copy is not None:
             outcome, bits = self._compared(reading, copy, page)
             return {"outcome": outcome, "changed": outcome == "changed", "distance": bits}
@@ -1073,25 +1122,25 @@ class Cycle:
         return {"outcome": "first" if is_new else "changed", "changed": True, "distance": None}
 
     def child_queued(self, page: int) -> None:
-        """Note a request that is no visit, such as a POST; ``page``: whose callback has yielded it."""
+        """Note that the callback of `page` has yielded a request that is no visit, such as a POST."""
         if page in self.held:
             self._children_queued[page] += 1
 
     def child_sent(self, page: int, request: Request) -> None:
-        """Note that such a request goes to the downloader."""
+        """Note that a request that is no visit, yielded by the callback of `page`, goes to the downloader."""
         if self._children_queued[page] > 0:
             self._children_queued[page] -= 1
             self._children_sent[request] = page
 
     def note_child_failure(self, page: int, exception: Exception) -> None:
-        """Note that such a request failed, and with it the visit of the page."""
+        """Count the visit of `page` as failed: so did a request of its callback, such as a POST."""
         if (held := self.held.get(page)) is not None:
             held.failure = repr(exception)[:200]
 
     def settle(self, under_way: Collection[Request], *, is_closing: bool = False) -> None:
         """Record the held visits whose callbacks, pipelines and other requests (a POST, say) have ended.
 
-        ``is_closing``: nothing that is in the queue will be sent.
+        ``under_way``: requests that Scrapy still works on; ``is_closing``: no queued request will be sent.
         """
         self._children_sent = {one: page for one, page in self._children_sent.items() if one in under_way}
         waiting = {page for page, queued in self._children_queued.items() if queued > 0}
@@ -1169,7 +1218,7 @@ class Cycle:
             self.on_delivered(held.row, new, held.info)
 
     def _note_items(self, held: HeldVisit) -> None:
-        """Keep the checksum of a delivered visit's items; a callback that had to run once has run."""
+        """Store the checksum of a delivered visit's items, and that its callback need not run once more."""
         page = held.claim.page
         stored, packed = self.store.request(page), self.store.copy_notes(page)
         if held.is_reached and packed is not None:
@@ -1186,7 +1235,7 @@ class Cycle:
             self.store.set_request(page, stored)
 
     def _recorded(self, page: int) -> NewVisit:
-        """Visit of the open cycle that the store has of a page."""
+        """Return a page's visit in the open cycle as the store has it."""
         visits = self.store.open_visits()
         row = visits[visits["page"] == page][0]
         return NewVisit(
@@ -1212,7 +1261,10 @@ class Cycle:
             self.store.set_validators(page, *held.validators)
 
     def count_refusals(self, under_way: Collection[Request]) -> list[str]:
-        """Count the refusals that the spider is through with; returns hosts to leave alone."""
+        """Count the refusals whose callbacks or errbacks have ended; returns hosts to leave alone from now on.
+
+        ``under_way``: requests that Scrapy still works on.
+        """
         over = [refusal for refusal in self.refusals if refusal.request not in under_way]
         self.refusals = [refusal for refusal in self.refusals if refusal.request in under_way]
         return [
@@ -1222,19 +1274,22 @@ class Cycle:
         ]
 
     def is_lost(self, page: int, host: str) -> bool:
-        """Whether a page that now fails answered at its last visit, or no page of its host answers."""
+        """Whether the cause of a page's failure may be `host`, not the page.
+
+        The page has a copy, and answered at its last visit, or no page of the host has answered in this run.
+        """
         row = self.store.page(page)
         return bool(row.has_copy) and not (row.failures > 0 and self.patience.good[host] > 0)
 
     def note_endless_redirect(self, page: int, request: Request) -> None:
-        """Count a redirect without end as a refusal of the page's host, unless it alone fails for ever."""
+        """Count a redirect without end as a doubtful answer of the host, where `is_lost` blames the host."""
         if self.is_lost(page, host := site_of(request)):
             self.refusals.append(Refusal(page, request, host, 0.0, self.patience.good[host]))
 
     def doubt(self, page: int, notes: bytes) -> bool:
-        """Doubt a visit of this cycle that counted as a change; False: the page is being asked for again.
+        """Turn a page's visit in this cycle from changed to doubtful; False: the page is asked for again now.
 
-        ``notes``: packed, of the copy that stays.
+        ``notes``: packed notes of the copy that the page keeps, see `scrapy_gp4c.fingerprint.copy_notes`.
         """
         self.store.set_copy_notes(page, notes)
         if self.settings.skip_unchanged:
@@ -1260,7 +1315,7 @@ class Cycle:
 
     @property
     def has_left_out(self) -> bool:
-        """Whether visits that the policy chose were left out, so that other sites may have them."""
+        """Whether visits that the policy chose were left out, so that `plan_instead` is to be called."""
         return self.chosen_left_out > 0 and self.rounds[1] is not None and self.failure is None
 
     def plan_instead(self) -> list[int]:
@@ -1292,14 +1347,14 @@ class Cycle:
             self._record(self._doubted.popitem()[1][0])
 
     def leave_out(self, visit: Claim) -> None:
-        """Take back a visit for the rest of this run: its site is left alone, or nothing was downloaded."""
+        """Cancel a visit for the rest of this run: its site is left alone, or nothing was downloaded."""
         del self._under_way[visit.page]
         self._left_out.add(visit.page)
         self.ended.append(visit.page)
         self._without_outcome -= visit.page in self._plan
 
     def release_queued(self) -> list[int]:
-        """Take back the visits that wait in the queue; returns their pages."""
+        """Cancel the visits whose requests wait in the queue; returns their pages."""
         pages = [page for page, requests in self._under_way.items() if not requests]
         self._under_way = {page: True for page, requests in self._under_way.items() if requests}
         return pages
@@ -1323,7 +1378,7 @@ class Cycle:
             self.failure = error
 
     def finish(self, reason: str) -> CycleRecord:
-        """Close the cycle: fold its visits into the store. Returns the new fields of its record."""
+        """Close the cycle: update page columns by its visits. Returns the new fields of its record."""
         visits = self.store.open_visits()
         gained = None if self.measuring is None else self.measuring.finish()
         record: CycleRecord = {"finished": time.time(), "reason": reason}

@@ -2,9 +2,9 @@
 
 In round 0 pages come first that were promised (`scrapy_gp4c.crawling.promises`), then hubs, so that what they
 bring is fetched in the same cycle, then the control group, gone pages that are looked at again,
-the policy's pages, pages in warm-up, and pages never fetched (at most
-``GP4C_NEW_PAGES``, the sites by turns). Promised pages, hubs, control group, gone and chosen pages together
-fill the budget; the others are outside it. Planning only reads: a crawl writes the plan
+the policy's pages, pages in warm-up (with fewer visits than ``GP4C_WARMUP_VISITS``), and pages never fetched
+(at most ``GP4C_NEW_PAGES``, the sites by turns). Promised pages, hubs, control group, gone and chosen pages
+together fill the budget; the others are outside it. Planning only reads: a crawl writes the plan
 (`scrapy_gp4c.crawling.cycle`), a forecast does not.
 """
 
@@ -71,11 +71,11 @@ from scrapy_gp4c.store.opening import Store
 from scrapy_gp4c.store.records import CycleRecord, PlanCounts, PromiseCounts
 
 SLICE: Final = 8_192
-"""Pages whose columns are all in memory at a time."""
+"""Number of pages whose columns are read into memory at a time."""
 
 
 def some_columns(known: KnownPages, pages: Pages, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-    """A few columns ``[P]`` of many pages, ids ascending, read slice by slice."""
+    """Return the columns `names` of some pages, ``[P]`` each; page ids ascending."""
     starts = range(0, max(1, len(pages)), SLICE)
     slices = (known.columns_of(pages[start : start + SLICE], names) for start in starts)
     parts = [[columns[name] for name in names] for columns in slices]
@@ -100,7 +100,10 @@ GONE_PAGE: Final = np.dtype(
 
 
 def gone_pages(columns: Columns, is_gone: Bools, is_awake: Bools, first: int) -> Array:
-    """Gone pages of a block whose first page has the id `first`: dtype `GONE_PAGE`, ids ascending."""
+    """Return the gone pages of a block of columns whose first page is `first`: dtype `GONE_PAGE`, ascending.
+
+    ``is_gone``, ``is_awake``: of the block's pages; one that is awake has waited long enough for a visit.
+    """
     rows = np.flatnonzero(is_gone)
     gone = np.empty(len(rows), GONE_PAGE)
     gone["page"], gone["is_due"] = rows + first, is_awake[rows]
@@ -111,17 +114,21 @@ def gone_pages(columns: Columns, is_gone: Bools, is_awake: Bools, first: int) ->
 
 
 def recovering(gone: Array) -> int:
-    """Pages due that are named by hints and imports, or whose sites answer again: they count as alive."""
+    """Return how many gone pages (dtype `GONE_PAGE`) are due that may be back, and so count as alive.
+
+    A link, a hint or an import names them, or their sites answer again after an outage.
+    """
     return int(np.count_nonzero(gone["is_due"] & (gone["failures"] <= RECOVERING)))
 
 
 def rechecks(known: KnownPages, gone: Array, alive: int, budget: int, gone_after: int) -> tuple[Pages, int]:
-    """Gone pages that a cycle visits: start pages and one of each site, and so many others inside the budget.
+    """Return the gone pages that a cycle visits, and how many of them are paid from the budget.
 
-    A site without any other page is asked for one in every cycle: all went in an outage, or the site did.
-    ``gone``: all gone pages, dtype `GONE_PAGE`; ``alive``: pages that are not gone; ``budget``: visits of the
-    cycle. Those come first that have least failures, as a hint, a link or an outage that is over leaves them,
-    then those that wait longest.
+    Start pages and one due page of each site are free; others fill a share of the budget. A site of which all
+    pages are gone is asked for one in every cycle: it may be an outage. ``gone``: all gone pages, dtype
+    `GONE_PAGE`; ``alive``: number of pages that are not gone; ``budget``: visits of the cycle. Those come
+    first that have least failures, as a hint, a link or the end of an outage reduces these, then those that
+    wait longest.
     """
     pages, is_due = np.ascontiguousarray(gone["page"]), gone["is_due"]
     if not len(pages):
@@ -151,11 +158,12 @@ def _sites_alive(known: KnownPages, gone_after: int) -> Array:
 
 
 def note_recovery(store: Store, left_alone: Collection[str]) -> None:
-    """Let the pages of sites that answer again after an outage be due at once; call before the fold.
+    """Let the pages of sites that answer again after an outage be due at once; call before a cycle is closed.
 
     A site was out where all of its pages that were ever asked for had failed, at least two of them, or where
     it was left alone in the cycle before and one of its failing pages answers; ``left_alone``: hosts that are
-    left alone in this one. What such a site has lost (404) waits on, and so does what it refuses for ever.
+    left alone in this one. Pages of such a site that were gone (404) wait on, and so do those that it refuses
+    for ever.
     """
     visits = store.open_visits()
     answered = np.unique(visits["page"][~among(visits["outcome"], FAILED)])
@@ -184,7 +192,7 @@ def note_recovery(store: Store, left_alone: Collection[str]) -> None:
 
 
 def first_visits(pages: KnownPages, settings: Settings, cycle: int, due: Pages) -> Pages:
-    """Pages that a cycle fetches for the first time, in order: all that are due, if there is no cap.
+    """Return the pages that a cycle fetches for the first time, in order; all of `due` without a cap.
 
     ``due``: pages that were never fetched and may be visited, ids ascending, each one below `merged_pages`.
     """
@@ -205,7 +213,9 @@ def first_visits(pages: KnownPages, settings: Settings, cycle: int, due: Pages) 
 def scores_of_waiting(
     pages: KnownPages, function: ScoreFunction, salt: tuple[int, int], waiting: WaitingPages
 ) -> Floats:
-    """Scores of pages that wait for their first visit, ``[P]``; ``salt``: seed and cycle.
+    """Return the scores by `function` of pages that wait for their first visit, ``[P]``.
+
+    ``salt``: seed and cycle, for draws.
 
     Raises ScoreError.
     """
@@ -235,7 +245,7 @@ READ: Final = {
     "n", "has_copy", "gone", "failures", "last_attempt", "last_cycle",
     "found_by", "brought_sum", "brought_cycles",
 }  # fmt: skip
-"""Columns that a survey reads; of a crawl with a control group, the keys too."""
+"""Columns that `classify_pages` reads of every page; with a control group, it reads ``key`` too."""
 
 
 KEPT_BYTES: Final = 2**25 - 2**16
@@ -243,19 +253,19 @@ KEPT_BYTES: Final = 2**25 - 2**16
 
 
 class Survey(NamedTuple):
-    """Classes of pages for the planning of a cycle."""
+    """Pages of a store by class (gone, new, in warm-up, ...), as the planning of a cycle needs them."""
 
     due: dict[int, Pages]
     """Kind -> pages that are visited whatever the policy: `PANEL`, `WARMUP`, `NEW`; ids ascending."""
     rankable: npt.NDArray[np.bool_]
-    """``[P]``: pages that a policy may choose."""
+    """``[P]``: whether a policy may choose a page."""
     rankable_pages: int
     hubs: npt.NDArray[np.bool_]
-    """``[P]``: rankable pages that may bring new pages."""
+    """``[P]``: whether a page is rankable and may bring new pages."""
     alive: int
-    """Pages that are not gone."""
+    """Number of pages that are not gone."""
     copies: int
-    """Pages with a copy that are not gone: the control group speaks for them."""
+    """Number of pages with a copy that are not gone: the control group is a sample of them."""
     gone: Array
     """All gone pages, dtype `GONE_PAGE`, ids ascending."""
     promised: Array
@@ -263,7 +273,7 @@ class Survey(NamedTuple):
 
 
 def site_keys(hosts: Collection[str]) -> Array:
-    """Keys of the sites of hosts and ports."""
+    """Return the site keys of hosts (``example.org:8080``), ``[H]``."""
     return np.array([place_of_url(f"http://{host}/").site_key for host in hosts], np.uint64)
 
 
@@ -274,9 +284,9 @@ def classify_pages(
     rules: PageRules | None,
     left_alone: Array,
 ) -> Survey:
-    """Classes of all pages in a cycle; memory: two bytes a page, and the pages due.
+    """Return all pages by class, for the planning of a cycle; memory: two bytes a page, and the pages due.
 
-    ``left_alone``: keys of sites without a visit.
+    ``rules``: of the pages, None: there are none; ``left_alone``: keys of sites whose pages get no visit.
     """
     # Once an array of that size was freed, glibc keeps the memory of smaller ones (mallopt(3), under
     # M_MMAP_THRESHOLD); else it is new for each block, which takes a fifth of the time of planning 1M pages.
@@ -335,13 +345,13 @@ def classify_pages(
 
 
 MAX_WAIT_S: Final = 86_400.0
-"""Longest wait that a header Retry-After gets."""
+"""Longest wait, s, that a header Retry-After gets."""
 
 
 def still_left_alone(records: Sequence[CycleRecord], now_s: float) -> dict[str, float]:
-    """Hosts that the last cycle was asked to leave alone until a time that has not come.
+    """Return the hosts that the last of `records` leaves alone until a time that has not come, and that time.
 
-    A time beyond the longest wait is one of a clock that was ahead.
+    A time beyond `MAX_WAIT_S` from now is ignored: a clock was ahead.
     """
     last = records[-1].get("left_alone", {}) if records else {}
     return {host: until_s for host, until_s in last.items() if now_s < until_s <= now_s + MAX_WAIT_S}
@@ -351,12 +361,12 @@ class PlannedRound(NamedTuple):
     """The plan of one round."""
 
     parts: dict[int, Selection]
-    """Kind of visit -> its pages; the first part is visited first."""
+    """Kind of visit -> pages to visit for it; the first kind is visited first."""
     counts: PlanCounts
     """Counts of the cycle's plan, this round included."""
 
     def plan(self) -> Array:
-        """Plan, dtype `PLAN`, first to visit first."""
+        """Return the round's pages in the order of their visits, dtype `PLAN`."""
         parts = [np.empty(0, PLAN)]
         for kind, chosen in self.parts.items():
             rows = np.zeros(len(chosen.pages), PLAN)
@@ -376,7 +386,7 @@ class FirstRound(NamedTuple):
     rechecks: Pages
     promised: Pages = NO_VISITS_YET.pages
     promises: PromiseCounts | None = None
-    """None: no page has one."""
+    """Counts of promises for the cycle's record; None: no page has a promise."""
 
 
 class Planner:
@@ -391,10 +401,10 @@ class Planner:
         rules: PageRules | None = None,
         left_alone: Collection[str] = (),
     ) -> None:
-        """Plan a cycle over the pages that the last one left, but for those of hosts that are left alone.
+        """Plan a cycle over the pages `known` at its start, but for those of hosts that are left alone.
 
-        ``settings``: those that the cycle was begun with; ``planned_rounds``: rounds that an interrupted run
-        has planned; ``rules``: those of the pages, None: there are none.
+        ``settings``: those that the cycle was begun with; ``planned_rounds``: number of rounds that an
+        interrupted run has planned; ``rules``: of the pages, None: there are none.
         """
         self._known = known
         self.rules = rules
@@ -412,7 +422,7 @@ class Planner:
 
     @classmethod
     def of(cls, store: Store, settings: Settings) -> Self:
-        """Planner of a store's open cycle, or of its next one if none is open."""
+        """Return the planner of a store's open cycle, or of its next one if none is open."""
         records = store.cycles(store.last_cycle)
         left_alone = records[-1].get("left_alone", {}) if store.open_cycle else ()
         left_alone = left_alone or still_left_alone(records, time.time())
@@ -421,7 +431,7 @@ class Planner:
 
     @property
     def rounds(self) -> int | None:
-        """Rounds that the policy has in a cycle; None: as many as it takes."""
+        """Number of rounds of the policy in a cycle; None: it ends them itself, by choosing nothing."""
         return self.policy.rounds
 
     @property
@@ -469,11 +479,11 @@ class Planner:
     def plan_next(
         self, counts: PlanCounts, planned: Planned, visits: CycleVisits, awaited: bool = False
     ) -> PlannedRound | None:
-        """Plan the round that follows; None: a policy with as many rounds as it takes has nothing now.
+        """Plan the next round; None: a policy whose number of rounds is open chooses nothing now.
 
-        ``counts``: of the rounds before; ``planned``: their pages; ``visits``: what the cycle has found;
-        ``awaited``: whether some of these pages have no outcome yet, so that the policy may have something
-        later. Raises PolicyError or ScoreError.
+        ``counts``: of the rounds before; ``planned``: their pages; ``visits``: the cycle's outcomes so far;
+        ``awaited``: whether some planned pages have no outcome yet, after which the policy may choose more.
+        Raises PolicyError or ScoreError.
         """
         if self._first is None:
             hubs = unscored(planned.pages[planned.kinds == HUB])
@@ -492,9 +502,9 @@ class Planner:
         hosts: Collection[str],
         left_out: int,
     ) -> PlannedRound | None:
-        """Plan a round in place of so many visits to hosts that are left alone; None: there are no others.
+        """Plan a round of other pages for `left_out` visits to hosts that are left alone; None: no others.
 
-        Raises PolicyError or ScoreError.
+        ``counts``, ``planned`` and ``visits``: as in `plan_next`. Raises PolicyError or ScoreError.
         """
         self._left_alone, self._survey = site_keys(hosts), None
         hubs = unscored(planned.pages[planned.kinds == HUB])
@@ -506,7 +516,7 @@ class Planner:
         return self._planned(PlannedRound({RANKED: chosen}, {**counts, "budget": budget}))
 
     def _planned(self, round: PlannedRound) -> PlannedRound:
-        """Count the policy's pages of a round as planned."""
+        """Count a round as planned; returns it with the counts of the cycle, this round included."""
         chosen, counts = round.parts[RANKED], round.counts
         # One round without a cut-off, and no score divides the cycle's pages.
         has_cut_off = counts["cuts"] is not None and (chosen.cut is not None or not len(chosen.pages))
@@ -525,7 +535,7 @@ class Planner:
         return round._replace(counts=extended)
 
     def seeds(self, visits: Array, planned: Planned) -> int:
-        """Number of samples that the policy has followed in the cycle; 0: it follows none."""
+        """Return on how many samples the policy chose neighbours in the cycle; 0: the policy takes none."""
         count = getattr(self.policy, "seeds", None)
         if count is None or not len(planned.pages):
             return 0
@@ -533,20 +543,20 @@ class Planner:
         return int(count(Round(self._cycle, self.planned_rounds, 0), evidence))
 
     def first_choice(self) -> Selection:
-        """Pages that the policy chooses in round 0."""
+        """Return the pages that the policy chooses in round 0."""
         return self.choice(0, 0, UNPLANNED, NO_VISITS_YET)
 
     def choice(self, number: int, spent: int, planned: Planned, visits: CycleVisits) -> Selection:
-        """Pages that the policy chooses in a round.
+        """Return the pages that the policy chooses in round `number`.
 
-        ``spent``: pages that it has chosen in this cycle's rounds before; ``planned``: all pages of these
-        rounds; ``visits``: those that it may see. Raises PolicyError or ScoreError.
+        ``spent``: number of pages that it has chosen in earlier rounds of the cycle; ``planned``: all pages
+        of these rounds; ``visits``: those that it may see. Raises PolicyError or ScoreError.
         """
         round = Round(self._cycle, number, max(0, self._first_round().budget - spent))
         return choose(self.policy, round, self.evidence(spent, planned, visits))
 
     def evidence(self, spent: int, planned: Planned, visits: CycleVisits) -> LiveEvidence:
-        """Evidence that the policy may look at in a round, see `choice`."""
+        """Return the data that the policy may look at in a round; arguments as in `choice`."""
         first = self._first_round()
         hubs = first.hubs.pages
         taken = Planned(
@@ -593,9 +603,10 @@ class Planner:
 def best_hubs(
     pages: KnownPages, settings: Settings, cycle: int, is_hub: npt.NDArray[np.bool_], budget: int
 ) -> Selection:
-    """The hubs that a cycle visits, best first: the share ``GP4C_DISCOVERY`` of its budget, at least one.
+    """Return the hubs that a cycle visits, best first: the share ``GP4C_DISCOVERY`` of its budget.
 
-    ``is_hub``: ``[P]``; ``budget``: visits of the cycle that the control group leaves. Raises ScoreError.
+    ``is_hub``: ``[P]``, whether a page may bring new pages; ``budget``: visits of the cycle that control
+    group, promises and gone pages leave. Raises ScoreError.
     """
     hubs = budget_pages(settings.discovery, budget)
     if hubs < 1 or not is_hub.any():
@@ -612,9 +623,10 @@ def best_hubs(
 def hubs_of_other_sites(
     pages: KnownPages, is_hub: npt.NDArray[np.bool_], waiting: Pages
 ) -> npt.NDArray[np.bool_]:
-    """Hubs, ``[P]``, of sites without pages that wait for a later cycle.
+    """Return which pages are hubs, ``[P]``, and of sites without new pages that wait for a later cycle.
 
-    A site with such pages needs no visits that bring more of them. ``waiting``: those pages, ids ascending.
+    A site with such pages needs no visits that bring more of them. ``waiting``: the new pages that wait, ids
+    ascending.
     """
     rows = np.flatnonzero(is_hub).astype(np.uint32)
     if not len(waiting) or not len(rows):
@@ -632,7 +644,7 @@ def with_site_share(policy: Policy, pages: KnownPages, settings: Settings) -> Po
 
 
 def sites_of(pages: KnownPages, page_ids: Pages) -> npt.NDArray[np.uint64]:
-    """Key of the site of each of some pages; ids ascending."""
+    """Return the key of each page's site, ``[P]``; ``page_ids``: ascending."""
     group = some_columns(pages, page_ids, ("group",))["group"]
     keys: npt.NDArray[np.uint64] = pages.site_keys()[group]
     return keys
@@ -644,10 +656,13 @@ def ranks_all(counts: PlanCounts) -> bool:
 
 
 def is_spent(counts: PlanCounts) -> bool:
-    """Whether a cycle's rounds have chosen all that the policy may choose."""
+    """Whether the policy's choices in a cycle have used up its budget."""
     return counts["ranked"] >= counts["budget"]
 
 
 def has_cut(counts: PlanCounts) -> bool:
-    """Whether a score divides the pages that the policy chose from the others, for the control group."""
+    """Whether a score divides the pages that the policy chose from the others, or it chose all.
+
+    The estimates of the control group need that.
+    """
     return counts["cuts"] is not None or ranks_all(counts)

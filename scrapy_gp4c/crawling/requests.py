@@ -48,13 +48,13 @@ logger = foreign_safe_logger(__name__)
 META: Final = "gp4c"
 """Key in ``Request.meta``: False opts out; a `Claim` marks a request in flight; then a result dict."""
 FOUND_BY: Final = "gp4c_found_by"
-"""Key in ``Request.meta``: finder of the request, as the column ``found_by`` has it."""
+"""Key in ``Request.meta``: finder of the request, the page (number + 1) whose callback yielded it."""
 WEIGHT: Final = "gp4c_weight"
 """Key in ``Request.meta``: weight of the page, a number from 0 on."""
 WISHES: Final = frozenset(META_KEYS)
-"""Keys in ``Request.meta`` that say something about the page of this very request."""
+"""Keys in ``Request.meta`` of weight, promises and tag, by which a spider says something of the page."""
 SHARED: Final = "gp4c_shared"
-"""Key in ``Request.meta`` between fetchers and owner: field and name of a value -> identity of its object."""
+"""Key in ``Request.meta`` from fetchers to the crawl's process: field and name of a value -> object's id."""
 PASSED: Final = "passed"
 """Mark of a request in flight that is no visit, nor are its redirects and retries (a GET after a POST)."""
 UNKNOWN_FINDER: Final = 0
@@ -76,7 +76,7 @@ _SET: Final = "python set"
 NEEDS_CALLBACK: Final = "needs_callback"
 FOLLOWS: Final = "follows"
 IDENTIFYING: Final = ("cb_kwargs", "meta", "cookies")
-"""Fields of a stored request by which a fingerprinter may tell pages apart, besides URL and headers."""
+"""Fields of a stored request, besides URL and headers, by which a fingerprinter may distinguish pages."""
 
 _SECRETIVE: Final = (*IDENTIFYING, "headers")  # no message shows their values
 _JSON_SCALARS: Final = (str, int, bool, type(None))
@@ -101,25 +101,26 @@ class CallbackMissingError(AttributeError):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A visit under way; it travels in ``Request.meta`` through retries and redirects."""
+    """A visit under way, as the mark in ``Request.meta`` that goes through retries and redirects."""
 
     page: int
     kind: str
     score: float
     host: str | None
-    """Host whose window the page takes a place in; None unless the plan has fed the page."""
+    """Host of which the feeder lets only so many pages into the queue; None: it did not queue the page."""
     run: int
     """Token of the run that began the visit: a JOBDIR brings back visits of earlier runs."""
 
 
 DIGEST_BYTES: Final = 20
-"""Bytes of a fingerprint of Scrapy's."""
+"""Bytes of a request fingerprint of Scrapy, a SHA-1 digest."""
 
 
 def page_key(fingerprint: bytes) -> int:
-    """Key of a page: the first 8 bytes, big-endian, of its request's fingerprint, which is a digest.
+    """Return the key of a page: the first 8 bytes, big-endian, of its request's fingerprint.
 
-    What a project's own fingerprinter makes may be a text, such as the URL, with a head that all pages share.
+    A fingerprint of other than 20 bytes is hashed first: a project's own fingerprinter may return the URL,
+    whose first bytes all pages share.
     """
     if len(fingerprint) != DIGEST_BYTES:
         fingerprint = sha1(fingerprint).digest()
@@ -127,7 +128,7 @@ def page_key(fingerprint: bytes) -> int:
 
 
 def _plain_fingerprint(url: str) -> bytes:
-    """Fingerprint of a GET of a plain URL as Scrapy makes it by default, in a tenth of the time."""
+    """Return Scrapy's default fingerprint of a GET of a plain URL, in a tenth of the time."""
     return sha1(_HASHED_HEAD + url.encode("utf-8", "replace") + _HASHED_TAIL).digest()
 
 
@@ -149,18 +150,21 @@ def is_opted_out(request: Request) -> bool:
 
 
 def site_of(request: Request) -> str:
-    """Host that a page was asked of, before any redirect."""
+    """Return the host, with port, of the URL that a request began with, before any redirect."""
     urls: list[str] = request.meta.get("redirect_urls") or [request.url]
     return urlsplit(urls[0]).netloc.rpartition("@")[2]
 
 
 def without_user(netloc: str) -> str:
-    """Host of a URL, after an "@" where it had a user, whose requests may fail where those without do not."""
+    """Return the host of a netloc; after an "@" if it had a user (``user:pw@host`` -> ``@host``).
+
+    Requests with a user may fail where those without do not, so that the two are two hosts.
+    """
     return netloc[max(0, netloc.rfind("@")) :]
 
 
 def unmark(request: Request) -> None:
-    """Take the mark `PASSED` off a request that has come through."""
+    """Remove the mark `PASSED` from a request that has come through the scheduler."""
     if request.meta.get(META) == PASSED:
         del request.meta[META]
 
@@ -169,7 +173,7 @@ def unmark(request: Request) -> None:
 
 
 def mark_finder(request: Request, finder: int) -> None:
-    """Note in a spider's request the page that found it."""
+    """Note in a spider's request its finder, the page whose callback yielded it."""
     if isinstance(request.meta.get(META), Claim):  # a copy of a request on its way is no part of its visit
         del request.meta[META]
     if finder != UNKNOWN_FINDER:
@@ -179,7 +183,7 @@ def mark_finder(request: Request, finder: int) -> None:
 
 
 def hide_finder(response: Response) -> None:
-    """Take the finder out of the ``meta`` that a callback sees; requests of the callback still get it."""
+    """Move the finder from the ``meta`` that a callback sees to where `finder_for` still reads it."""
     request = response.request
     finder = None if request is None else request.meta.pop(FOUND_BY, None)
     if finder is not None:
@@ -187,10 +191,10 @@ def hide_finder(response: Response) -> None:
 
 
 def finder_for(response: Response | None) -> int:
-    """Finder of the requests that the callback of a response yields; None is the spider's start.
+    """Return the finder of the requests that the callback of a response yields: page number + 1, or `START`.
 
-    A response that is no visit, of a POST say, hands on the finder of its own request. So do redirects, which
-    end the visit of the page that was asked for.
+    ``response``: None for the spider's start. A response that is no visit, of a POST say, hands on the finder
+    of its own request. A redirect's response counts for the page that was asked for.
     """
     if response is None:
         return START
@@ -202,7 +206,10 @@ def finder_for(response: Response | None) -> int:
 
 
 def finder_of(request: Request, store: Store) -> int:
-    """Finder of a request; unknown where its mark is no page of this store: a JOBDIR may be older."""
+    """Return the finder that a request's meta has; `UNKNOWN_FINDER` where that is no page of this store.
+
+    A request from an old JOBDIR may have such a finder.
+    """
     finder = request.meta.get(FOUND_BY, UNKNOWN_FINDER)
     is_page = isinstance(finder, int) and (0 < finder <= store.pages or finder == START)
     return finder if is_page else UNKNOWN_FINDER
@@ -214,8 +221,8 @@ def finder_of(request: Request, store: Store) -> int:
 def to_stored(request: Request, spider: Spider) -> StoredRequest:
     """Return what the store keeps of a request, ready for JSON.
 
-    ``unstorable`` names what a visit needs besides: a callback that is no method of the spider, or arguments
-    that JSON would not give back as they are.
+    Its field ``unstorable`` names what cannot be kept, and a visit needs: a callback that is no method of the
+    spider, or arguments that JSON would not give back as they are.
     """
     stored: dict[str, Any] = {"url": request.url}
     unstorable: list[str] = []
@@ -271,7 +278,7 @@ def _store_class(request: Request, stored: dict[str, Any], unstorable: list[str]
 
 
 def method_name(spider: Spider, function: Any) -> str | None:
-    """Name of a spider's method that is a callback, found by identity as Scrapy does; None: no method.
+    """Return the name of the spider's method that a callback is, found by identity; None: it is no method.
 
     A decorated method has another ``__name__``, a private one another attribute, and one that is assigned in
     the class body any.
@@ -300,7 +307,7 @@ def method_name(spider: Spider, function: Any) -> str | None:
 
 
 def _rule_of(meta: dict[str, Any], spider: Spider) -> Rule | None:
-    """Rule of a CrawlSpider by which a request was made; None: by none."""
+    """Return the rule of a CrawlSpider that made the request with this meta; None: no rule did."""
     number = meta.get("rule")
     if not isinstance(spider, CrawlSpider) or type(number) is not int:
         return None
@@ -308,7 +315,10 @@ def _rule_of(meta: dict[str, Any], spider: Spider) -> Rule | None:
 
 
 def _rule_identity(rule: Rule) -> list[str | None]:
-    """Identity of a rule that does not depend on its number: callback and link extractor."""
+    """Return the name of a CrawlSpider rule's callback and a digest of its link extractor.
+
+    They identify the rule when its number among the rules has changed.
+    """
     callback = rule.callback
     name = callback if isinstance(callback, str) or callback is None else getattr(callback, "__name__", "")
     extractor = rule.link_extractor
@@ -317,7 +327,7 @@ def _rule_identity(rule: Rule) -> list[str | None]:
 
 
 def _described(value: Any) -> str:
-    """Text of a value that is the same in every process, whatever its object's address."""
+    """Return a text for a value that is the same in every process, without addresses of objects."""
     if isinstance(value, re.Pattern):
         return f"/{value.pattern}/{value.flags}"
     if isinstance(value, dict):
@@ -332,9 +342,10 @@ def _described(value: Any) -> str:
 
 
 def _rule_number(identity: Any, url: str, spider: Spider) -> int:
-    """Number that a rule has now: the same one, or else the likeliest with its callback for this URL.
+    """Return the number that a stored CrawlSpider rule has now, by `_rule_identity`.
 
-    Raises CallbackMissingError when the spider has no rule with that callback any more.
+    If no rule is the same, it is the first one with that callback that extracts this URL, or the first with
+    that callback. Raises CallbackMissingError when the spider has none.
     """
     rules = list(spider.rules) if isinstance(spider, CrawlSpider) else []
     identities = [_rule_identity(rule) for rule in rules]
@@ -354,7 +365,7 @@ def _rule_number(identity: Any, url: str, spider: Spider) -> int:
 
 
 def _storable(name: str, values: dict[str, Any], unstorable: list[str]) -> dict[str, Any]:
-    """Return the entries that JSON can hold; names of the others are added to ``unstorable``."""
+    """Return the entries that JSON can hold; the others are added to ``unstorable``, as `name` and key."""
     if all(type(key) is str and type(value) in _JSON_SCALARS for key, value in values.items()):
         return dict(values)  # as it is nearly always, and three times as fast
     storable = {}
@@ -370,18 +381,21 @@ def _storable(name: str, values: dict[str, Any], unstorable: list[str]) -> dict[
 
 
 def is_private(key: object) -> bool:
-    """Whether a key in ``Request.meta`` is a plugin's, whose middlewares planned requests do not pass."""
+    """Whether a key in ``Request.meta`` belongs to a plugin, by its leading underscore.
+
+    Planned requests do not pass the plugin's spider middlewares, which would set it.
+    """
     return isinstance(key, str) and key.startswith("_")
 
 
 def _loaded(key: str, value: Any) -> Any:
-    """Value in ``Request.meta``, of a stored one; a set has a dictionary in its place."""
+    """Return the value in ``Request.meta`` for a stored one; a set is stored as a dictionary with `_SET`."""
     is_set = is_private(key) and isinstance(value, dict) and _SET in value
     return set(map(literal_eval, value[_SET])) if is_set else value
 
 
 def _through_json(value: Any) -> Any:
-    """Return a copy of a value through JSON, which the spider cannot change any more.
+    """Return a copy of a value, dumped to JSON and loaded, so that the spider cannot change it any more.
 
     Raises ValueError for a value that would come back as something else.
     """
@@ -395,9 +409,9 @@ def _through_json(value: Any) -> Any:
 
 
 def check_stored(stored: StoredRequest) -> None:
-    """Check a stored request, which another version or a hand may have written; unknown fields may stand.
+    """Check types of a stored request, which another version or a person may have written.
 
-    Raises ValueError, which names the field.
+    Unknown fields are allowed. Raises ValueError, which names the field.
     """
     try:
         converted({"url": None, **stored} if isinstance(stored, dict) else stored, StoredRequest)
@@ -433,7 +447,7 @@ def from_stored(stored: StoredRequest, spider: Spider) -> Request:
 
 
 def _is_loadable(path: str, spider: Spider) -> bool:
-    """Whether a dotted path leads to a class of requests; the first time that it does not, warn.
+    """Whether a dotted path leads to a class of requests; warns the first time that it does not.
 
     A store is data: of modules that nobody has imported, only those of the spider's own package are.
     """
@@ -481,7 +495,7 @@ class PageFingerprinter(RequestFingerprinter):
         return cls(crawler, ignored)
 
     def fingerprint(self, request: Request) -> bytes:
-        """Fingerprint of the page that a request asks for, 20 bytes."""
+        """Return the fingerprint of the page that a request asks for, 20 bytes."""
         if self._hashes_plain and request.method == "GET" and not request.body and _is_plain(request.url):
             return _plain_fingerprint(request.url)
         url = page_url(request.url, self.ignored)
@@ -502,16 +516,16 @@ class Rebuilder:
         self.by_url_alone = type(crawler.request_fingerprinter) in (RequestFingerprinter, PageFingerprinter)
         self._ignored: tuple[str, ...] = getattr(crawler.request_fingerprinter, "ignored", ())
         self.named_params = tuple(name for name in self._ignored if name not in IGNORED_PARAMS)
-        """Ignored parameters that the project has named; campaigns matter to nobody."""
+        """Ignored URL parameters that the project added to `IGNORED_PARAMS`, those of campaigns."""
         self.link_params = tuple(name for name in self._ignored if name in IGNORED_PARAMS)
-        """Ignored parameters of links that alone change nothing for a callback."""
+        """Ignored URL parameters of campaigns: to a callback, links that differ in these are the same."""
         # Another version of Scrapy may hash otherwise: then every fingerprint is Scrapy's own.
         self._hashes_plain = self.by_url_alone and self._fingerprint(
             Request(_PROBE_URL)
         ) == _plain_fingerprint(_PROBE_URL)
 
     def keys(self, request: Request) -> tuple[int, int]:
-        """Key of the request's page, the same whatever its secrets; and the key of the request as it is."""
+        """Return the key of the request's page, without secrets, and the key that it has with its secrets."""
         if request.method == "GET" and not request.body and (key := self._plain_key(request.url)):
             return key, key
         bare = self._without_secrets(request)
@@ -519,11 +533,11 @@ class Rebuilder:
         return key, key if bare is request else page_key(self._fingerprint(request))
 
     def url_keys(self, urls: Sequence[str]) -> npt.NDArray[np.uint64]:
-        """Keys of the pages that plain GETs of URLs would have, ``[U]``; 0 for what is no page's URL."""
+        """Return the keys of the pages that GETs of `urls` would ask for, ``[U]``; 0 for no http(s) URL."""
         return np.array([self._plain_key(url) or self._url_key(url) for url in urls], np.uint64)
 
     def _plain_key(self, url: str) -> int | None:
-        """Key of a GET of a plain URL, without a request, which would take ten times as long."""
+        """Return the key of a GET of a URL without building a request; None for a URL that is not plain."""
         is_plain = self._hashes_plain and _is_plain(url)
         return page_key(_plain_fingerprint(url)) if is_plain else None
 
@@ -534,7 +548,7 @@ class Rebuilder:
             return 0
 
     def _without_secrets(self, request: Request) -> Request:
-        """Request without those secrets that are part of its fingerprint."""
+        """Return a request without the secrets in its fingerprint; itself if there are none to remove."""
         url = self.credentials.url(request.url)
         if self.by_url_alone:
             return request if url == request.url else Request(url)
@@ -565,15 +579,15 @@ class Rebuilder:
         return isinstance(cookies, CookiesMiddleware) and jar in cookies.jars and len(cookies.jars[jar]) > 0
 
     def count_cookies(self) -> int:
-        """Number of cookies of the session."""
+        """Return the number of cookies in Scrapy's default cookie jar."""
         cookies: Any = self._crawler.get_downloader_middleware(CookiesMiddleware)
         return len(cookies.jars[None]) if isinstance(cookies, CookiesMiddleware) else 0
 
     def build(self, stored: StoredRequest, varying: Set[str] = frozenset()) -> tuple[Request, list[str]]:
-        """Return the request of a planned visit, and names of what it lacks and nobody adds.
+        """Return the request of a planned visit, and names of secrets and values that it still lacks.
 
-        ``varying``: names of data that differ from run to run. Raises what `from_stored` raises, and whatever
-        the spider's method does.
+        ``varying``: names of data that differ from run to run, such as `JAR`. Raises what `from_stored` does,
+        and what the spider's method `HOOK` does.
         """
         request = self._by_hook(from_stored(stored, self.spider))
         lacks = self._missing_secrets(stored, request) + _missing_values(stored, request)
@@ -614,7 +628,7 @@ class Rebuilder:
         return sorted(lacks)
 
     def _added_by_scrapy(self, request: Request) -> set[str]:
-        """Names of what Scrapy's own middlewares add to a request."""
+        """Return names, such as ``cookie sid``, of what Scrapy's own middlewares add to a request."""
         probe = request.replace(cookies={})
         for kind in _ADDING_SECRETS:
             middleware: Any = self._crawler.get_downloader_middleware(kind)
@@ -630,7 +644,7 @@ class Rebuilder:
 
 
 def _missing_values(stored: StoredRequest, request: Request) -> list[str]:
-    """Names of values of a request that could not be stored and that the rebuilt request lacks."""
+    """Return names of values that could not be stored and that `request`, the rebuilt one, lacks."""
     missing = []
     for name in stored.get("unstorable", ()):
         field, _, key = name.partition(" ")

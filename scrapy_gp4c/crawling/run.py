@@ -78,23 +78,26 @@ from scrapy_gp4c.store.opening import Store, open_store
 logger = foreign_safe_logger(__name__)
 
 MAX_ASKED: Final = 500
-"""Known pages whose URLs are compared with those of new pages."""
+"""Most known pages whose URLs are compared with those of new pages at a run's end."""
 PATIENCE_S: Final = 0.25
-"""Seconds that free slots wait for missing outcomes of a round, before the next is planned."""
+"""Seconds that free downloader slots wait for missing outcomes of a round, before the next is planned."""
 START_PATIENCE_S: Final = 10.0
-"""Seconds that start pages of earlier runs wait for a start that yields nothing."""
+"""Seconds that planned pages wait for a spider's start that yields nothing."""
 
 runs: WeakKeyDictionary[Crawler, ReferenceType[Run]] = WeakKeyDictionary()
 """Run of each crawler, which its scheduler owns; weak references, because a run refers to its crawler."""
 
 
 class Run:
-    """A run of a crawl: its open cycle, and the way of requests through it."""
+    """A run of a crawl: its open cycle, and what happens to requests on their way through the scheduler."""
 
     def __init__(
         self, crawler: Crawler, cycle: Cycle, remaining: array[int], spider: Spider, enqueue: Enqueue
     ) -> None:
-        """Take an open cycle, and the pages that it still has to visit. Raises StoreError."""
+        """Take an open cycle, and the `remaining` pages to visit in it. Raises StoreError.
+
+        ``enqueue``: puts a request into Scrapy's queue.
+        """
         assert crawler.stats is not None
         self.notifier = Notifier(cycle.store, cycle.settings, spider)
         self.backups = Backups(cycle.store.path, cycle.settings, {"spider": spider})
@@ -128,13 +131,13 @@ class Run:
         self.url_keys = rebuilder.url_keys
         self.link_params = rebuilder.link_params
         self.doubted: Callable[[], list[int]] = list
-        """Function for the fingerprints that cycles have doubted."""
+        """Returns the fingerprints of texts that were doubted (blocks, say), of this and earlier cycles."""
         self._has_queued = False
         self.idle_since_s: float | None = None
-        """Since when free slots wait for the outcomes of a round (monotonic clock); None: they do not."""
+        """Since when free downloader slots wait for outcomes (monotonic clock); None: no slot waits."""
         self._is_idle, self._requests_known = False, self._admission.requests_elsewhere
         self._passing = {int(status) for status in crawler.settings.getlist("RETRY_HTTP_CODES")}
-        """Statuses of errors that are over soon."""
+        """Statuses of errors that may be over soon: Scrapy retries them."""
         if self._hears_idle:
             crawler.signals.connect(self._note_idle, signals.spider_idle)
         self._asked_with: int | None = None  # pages without an outcome when the policy last chose nothing
@@ -158,7 +161,7 @@ class Run:
 
     @property
     def extra(self) -> dict[str, Any]:
-        """Extra fields of a log line for Scrapy."""
+        """Fields for the argument ``extra`` of a log call, as Scrapy's log lines have them."""
         return {"spider": self._spider}
 
     @property
@@ -175,14 +178,17 @@ class Run:
     # --- the plan into the queue
 
     def feed(self, host_done: str | None = None) -> None:
-        """Queue what is due of the plan; nothing before the requests are through that set up a session."""
+        """Queue pages of the plan, as far as hosts have room, once the requests for a session have ended.
+
+        ``host_done``: host of which a request has just left the queue; None: all hosts.
+        """
         if self._setup.is_over():
             self._feeder.feed(host_done)
 
     def next_request(
         self, pop: Callable[[], Request | None], queued: Callable[[], Collection[str] | None]
     ) -> Request | None:
-        """Return the next request to download, feeding the plan into the queue as it empties.
+        """Return the next request to download, or None; the plan is fed into the queue as it empties.
 
         ``pop``: takes a request out of Scrapy's queue; ``queued``: the downloader slots of those in it, or
         None where nobody knows.
@@ -205,7 +211,10 @@ class Run:
                 return sent
 
     def _load(self, queued: Callable[[], Collection[str] | None]) -> Load:
-        """Load of the queue and the downloader, where a policy that samples may plan on."""
+        """Return how busy queue and downloader are; `Load.FREE` where no round of a sampling policy is due.
+
+        ``queued``: as in `next_request`.
+        """
         if self._downloads is None or self.cycle.rounds_over or (slots := queued()) is None:
             return Load.FREE
         load = self._downloads.load(slots, self.cycle.lacks_outcome)
@@ -217,9 +226,9 @@ class Run:
         return load
 
     def _leaves_room(self) -> bool:
-        """Whether pages of busy hosts wait for the next round, which may have pages of other hosts.
+        """Whether queued pages of busy hosts stay queued, as the next round may have other hosts' pages.
 
-        The downloader would lend them the places that those could have had at once.
+        The downloader would give them the slots that those could have had at once.
         """
         downloads = self._downloads
         assert downloads is not None
@@ -232,12 +241,16 @@ class Run:
         self.idle_since_s = self.idle_since_s or monotonic()
 
     def _awaits_start(self) -> bool:
-        """Whether the spider's start may still yield requests; not for ever."""
+        """Whether the spider's start may still yield requests; no longer than `START_PATIENCE_S`."""
         waited_s = 0.0 if self.idle_since_s is None else monotonic() - self.idle_since_s
         return not has_started(self._crawler) and waited_s <= START_PATIENCE_S
 
     def _begin_round(self, load: Load) -> bool:
-        """Plan the next round where it is due, now that no queued page can be sent; True if it has pages."""
+        """Queue more pages, now that no queued one can be sent; returns whether there were any.
+
+        In this order: pages deferred for lack of data, pages that waited for their finders, a new round if it
+        is due, and what waits until all else is visited.
+        """
         cycle = self.cycle
         if not self._setup.is_over():
             self._note_wait()
@@ -246,7 +259,7 @@ class Run:
             self._feeder.feed_deferred()
             return True
         if self._feeder.waiting and not under_way(self._crawler):
-            # Nothing is left to do but for pages whose finder does not come: a start that never ends, say.
+            # Only pages are left that wait for a finder without a visit: a start that never ends, say.
             self._note_wait()
             if self._awaits_start():
                 return False
@@ -261,7 +274,7 @@ class Run:
         return self._feed_rest() or self._release_late()
 
     def _feed_rest(self) -> bool:
-        """Queue what waits until all else is visited; True if there is something.
+        """Queue pages that wait until all others are visited; returns whether there were any.
 
         In this order: pages in place of those that cannot be requested or whose sites are left alone, new
         pages whose turn it is, and pages whose answer was doubtful.
@@ -301,7 +314,7 @@ class Run:
         return (waiting or has_rest) and not cycle.failure
 
     def _release_late(self) -> bool:
-        """Send pages that the spider did not yield when it has nothing else to do; True if there are some."""
+        """Queue the plan's pages that waited for the spider to request them, once it is idle; True if any."""
         if not self._feeder.late or under_way(self._crawler):
             return False
         self._note_wait()
@@ -348,10 +361,9 @@ class Run:
         return bool(pages)
 
     def _is_due(self) -> bool:
-        """Whether free slots have waited long enough for the outcomes that are missing.
+        """Whether the next round is to be planned though outcomes are missing: slots were free long enough.
 
-        A policy that samples waits for samples alone, and for none that a slow host will answer one by one: a
-        slow host holds up nobody.
+        A policy that samples waits for samples alone, and for none that a slow host answers one by one.
         """
         downloads = self._downloads
         if downloads is not None:
@@ -394,7 +406,7 @@ class Run:
     # --- deliveries
 
     def settle(self) -> None:
-        """Record the visits that the spider is through with."""
+        """Record held visits whose callbacks and items have ended, and leave alone hosts that refuse."""
         if self.cycle.held or self.cycle.refusals:
             requests = under_way(self._crawler)
             self.cycle.settle(requests)
@@ -434,7 +446,7 @@ class Run:
             raise
 
     def note_failure(self, response: Response, error: BaseException | None) -> None:
-        """Note that the callback of a response, or the pipeline of one of its items, has failed."""
+        """Note that the callback of a response, or the pipeline of one of its items, has raised `error`."""
         request = response.request
         info = None if request is None else request.meta.get(META)
         held = getattr(info, "held", None)
@@ -447,7 +459,7 @@ class Run:
             held.failure = repr(error)[:200]
 
     def reads(self, request: Request, response: Response) -> bool:
-        """Whether Scrapy's settings let a response with this status reach the spider."""
+        """Whether Scrapy passes a response with this status to the spider (`HttpErrorMiddleware`)."""
         errors = self._crawler.get_spider_middleware(HttpErrorMiddleware)
         try:
             if isinstance(errors, HttpErrorMiddleware):
@@ -457,17 +469,26 @@ class Run:
         return True
 
     def note_download(self, finder: int) -> None:
-        """Note that the reader of a page downloads something by itself; ``finder``: as by `finder_for`."""
+        """Note that a page's callback or page object downloads more by itself, and so has to run always.
+
+        ``finder``: the page, as by `finder_for`.
+        """
         if finder not in (UNKNOWN_FINDER, START) and self.cycle.is_ahead(finder - 1):
             self._admission.need_callback(finder - 1, "always")
 
     def note_lost_file(self, finder: int) -> None:
-        """Note that a pipeline could not download a file of an item; ``finder``: as by `finder_for`."""
+        """Note that a pipeline could not download a file of an item.
+
+        ``finder``: the page whose callback made the item, as by `finder_for`.
+        """
         if (held := self.cycle.held.get(finder - 1)) is not None:
             held.lacks_file = True
 
     def note_shared(self, objects: list[tuple[object, bytes, str, bool]], url: str) -> None:
-        """Note objects of a request that others may have, too; ``objects``: as in `PageResult.shared`."""
+        """Note objects in the data of a request to `url` that other requests may have, too.
+
+        ``objects``: as in `PageResult.shared`.
+        """
         for shared in objects:
             if self._admission.data.shared.note_use(*shared):
                 line = (
@@ -478,12 +499,12 @@ class Run:
                 log_first(self.stats, "gp4c/shared_data_copied", line, self.extra, logging.WARNING)
 
     def note_item(self, item: Any, response: Response | None) -> None:
-        """Note an item of a page's callback, by which it may turn out to read more than text."""
+        """Add an item to the checksum of its page's items, which shows whether callbacks read hidden data."""
         if (held := self.cycle.held.get(finder_for(response) - 1)) is not None:
             held.item_sum += item_sum(item)
 
     def note_reached(self, info: VisitInfo) -> None:
-        """Note that a response has come to the spider."""
+        """Note that the response of a visit, by its result `info`, has come to the spider."""
         self.cycle.sees_responses = True
         if info.held is not None:
             info.held.is_reached = True
@@ -497,7 +518,7 @@ class Run:
         log_first(self.stats, "gp4c/skipped/unreadable", line, self.extra, logging.WARNING)
 
     def refeed(self) -> None:
-        """Feed the plan again after the queue has lost all that was in it."""
+        """Feed the plan's unsent pages again, as the queue has lost its requests."""
         self._setup.forget_queued()
         self._feeder.refeed(self.cycle.release_queued())
         self.feed()
@@ -507,7 +528,7 @@ class Run:
     def close(self, reason: str) -> None:
         """End the cycle, unless the run was interrupted: then the next run resumes it.
 
-        What makes that impossible is noted in the cycle's `failure`.
+        An error that keeps the cycle from being closed is put into its `failure`.
         """
         cycle = self.cycle
         self._admission.count_duplicates()
@@ -592,13 +613,16 @@ class Run:
 
 
 def run_of(crawler: Crawler) -> Run | None:
-    """The run of a crawler; None: it has none."""
+    """Return the run of a crawler; None: it has none, as under `scrapy shell`."""
     run = runs.get(crawler)
     return None if run is None else run()
 
 
 def open_run(crawler: Crawler, settings: Settings, spider: Spider, enqueue: Enqueue) -> Run:
-    """Open the spider's store, begin or resume its cycle. Raises Gp4cError; then the store is closed."""
+    """Return a run on the spider's store, with a cycle begun or resumed. Raises Gp4cError, the store closed.
+
+    ``enqueue``: puts a request into Scrapy's queue.
+    """
     arguments = spider_arguments(spider, Credentials(settings.secret_params))
     path = settings.store_path(spider.name, arguments)
     if (owner := owner_of(path).get("spider", spider.name)) != spider.name:
@@ -657,7 +681,7 @@ def _begin_or_resume(
 
 
 def _is_untouched(cycle: Cycle) -> bool:
-    """Whether a run was killed before its cycle had a plan or visit: the next run is the first then."""
+    """Whether a cycle has neither plan nor visit, as a run was killed before it had any."""
     is_empty = not cycle.planned and not len(cycle.store.open_visits())
     return is_empty and cycle.record["plan"]["known"] == cycle.store.pages
 

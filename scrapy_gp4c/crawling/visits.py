@@ -1,4 +1,4 @@
-"""Visits: one response's way, from the claim of its request to what its callback reads."""
+"""Visits of pages: how a response or exception ends the visit that its request carries, with one outcome."""
 
 import logging
 import time
@@ -65,7 +65,7 @@ from scrapy_gp4c.store.records import SAME_PAGE, LastAnswer, StoredRequest
 logger = foreign_safe_logger(__name__)
 
 LATENCY: Final = "download_latency"
-"""Key in ``Request.meta``; other download handlers than Scrapy's may not measure it."""
+"""Key in ``Request.meta`` of the download's time, s; other handlers than Scrapy's may not measure it."""
 GONE_STATUS: Final = (404, 410)
 NO_CONTENT: Final = (204, 205)
 """Statuses of answers that have no body, so that they say nothing of the page (RFC 9110, 15.3.5)."""
@@ -77,36 +77,36 @@ Besides those of RFCs: of Twitter (420), Shopify (430), cPanel (509), Cloudflare
 UNREACHABLE: Final[tuple[type[Exception], ...]] = tuple(
     one if isinstance(one, type) else load_object(str(one)) for one in default_settings.RETRY_EXCEPTIONS
 )
-"""Exceptions of a server that does not answer."""
+"""Exceptions of downloads that mean that the server does not answer."""
 REDIRECTS: Final = (301, 302, 303, 307, 308)
 PERMANENT: Final = (301, 308)
 CONDITIONS: Final = ("If-None-Match", "If-Modified-Since")
-"""Headers that ask for a 304; without them it says nothing of the page."""
+"""Request headers that ask for a 304; a 304 to a request without them says nothing of the page."""
 UNCONDITIONAL: Final = 8
-"""Number of judged visits of which one goes without validators; the page's key decides which."""
+"""One of so many compared visits of a page goes without validators; the page's key decides which."""
 MAX_VALIDATOR_BYTES: Final = 1_024
 """Longest remembered ETag or Last-Modified: every page may have one, and servers refuse long headers."""
 MAX_LIES: Final = 3
 """Pages with false 304s after which no request to their site has validators."""
 MAX_LYING_SITES: Final = 1_000
-"""Sites with a false 304 that are remembered: the record of the cycle has them."""
+"""Most sites with a false 304 that are remembered, in the cycle's record."""
 MAX_WAITING: Final = 8
-"""Most visits in a row that a page counts as a twin although its text differs."""
+"""Most visits in a row that a page counts as a twin (second URL of a page) although its text differs."""
 MIN_TWIN_VISITS: Final = 2
-"""Fewest judged visits of each of two addresses that may be one page."""
+"""Fewest compared visits of each of two URLs that may be one page."""
 MIN_RETURNS: Final = 2
-"""Returns of a page to its text before the last change from which on it alternates."""
+"""Times that a page came back to its text before the last change from which on it counts as alternating."""
 CUT_OFF: Final = "dataloss"
 """Flag of a body that lacks its end; ``partial`` only means that no length was sent (RFC 9112, 6.3)."""
 
 
 class Unchanged(IgnoreRequest):
-    """An unchanged page is skipped: what the errback of its request gets with ``GP4C_SKIP_UNCHANGED``."""
+    """Exception by which ``GP4C_SKIP_UNCHANGED`` skips an unchanged page; its request's errback gets it."""
 
     def __init__(self, response: Response) -> None:
         super().__init__("unchanged since the last visit")
         self.response = response
-        """As `HttpError` has it, which errbacks expect."""
+        """The page's response, as `HttpError` has it, which errbacks expect."""
 
 
 async def without_output(errback: Callable[[Any], Any], failure: Any) -> None:
@@ -119,7 +119,7 @@ async def without_output(errback: Callable[[Any], Any], failure: Any) -> None:
 
 
 class Visits:
-    """Visits of a run, with the values that are the same for all responses."""
+    """Values that all visits of a run share; it makes the `Visit` of a request."""
 
     def __init__(self, run: Run, process: FingerprintProcess) -> None:
         run.has_middleware = True
@@ -143,19 +143,19 @@ class Visits:
         self.with_text = self.cycle.measuring is not None or self.cycle.archive is not None
 
     def of(self, request: Request) -> "Visit | None":
-        """Visit of a request that has no outcome yet; None where the request is no visit."""
+        """Return the visit that a request carries and that has no outcome yet; None where it carries none."""
         claim = request.meta.get(META)
         if isinstance(claim, Claim) and self.cycle.is_under_way(claim):
             return Visit(self, claim, request)
         return None
 
     def close(self) -> None:
-        """End what works beside the reactor."""
+        """End the worker processes, which fingerprint large pages and read hints."""
         self.process.close()
         self.hints.close()
 
     async def pass_by(self, response: Response) -> Response:
-        """Read the hints of a response that is no visit, such as a robots.txt, and pass it on."""
+        """Return a response that is no visit, after its hints (of a robots.txt or sitemap, say) were read."""
         claims = await self.hints.read_file(response) if self.hints.is_slow(response) else None
         self.hints.read(response, None, claims)
         return response
@@ -170,10 +170,10 @@ class Visit:
         self._visits, self._claim, self._request = visits, claim, request
         self._page_claims: PageClaims | None = None
         self._watched: ComparedPart | None = None
-        """Text compared in place of the body: where a redirect leads that the spider reads."""
+        """Compared part of the page, where it is not cut out of the body: the target of a read redirect."""
         self._rule_of_page: PageRule | None = None
         self._hidden_part: str | None = None
-        """Part of the answer by whose difference alone the callback runs."""
+        """Part of the answer (`BODY`, `HEADERS`, ...) that differs though the text does not; None: none."""
 
     @property
     def _rule(self) -> PageRule:
@@ -218,7 +218,10 @@ class Visit:
             self._request.headers.setdefault("If-Modified-Since", last_modified.encode("latin-1"))
 
     def fail(self, exception: Exception) -> None:
-        """End the visit: excluded for what a rule forbids (robots.txt, off-site), else as an error."""
+        """End the visit by an exception: as excluded for IgnoreRequest (robots.txt, off-site), else an error.
+
+        A page of a site that is left alone, or that a fetcher did not fetch, is left out without an outcome.
+        """
         cycle = self._visits.cycle
         try:
             is_ignored = isinstance(exception, IgnoreRequest)
@@ -245,8 +248,8 @@ class Visit:
     async def respond(self, response: Response) -> Response:
         """End the visit by its response, which the callback gets with the outcome in its ``meta``.
 
-        Slow work is done beside the reactor; until then the visit is under way. Where the store cannot be
-        read any more, the callback gets the response as it is, and the crawl ends. Raises IgnoreRequest for
+        Slow work is done in other threads and processes, while the visit is under way. Where the store cannot
+        be read any more, the callback gets the response as it is, and the crawl ends. Raises `Unchanged` for
         an unchanged page that is to be skipped.
         """
         visits, claim = self._visits, self._claim
@@ -281,7 +284,10 @@ class Visit:
         return response
 
     async def _judged(self, response: Response) -> Judgement | None:
-        """Judgement of the page, by its fetcher or made here; None: the visit has ended meanwhile."""
+        """Return the comparison of the page with its copy, from its fetcher or made here.
+
+        None: the visit has ended meanwhile.
+        """
         if isinstance(response, FetchedResponse):
             return response.result.judgement
         visits, request = self._visits, self._request
@@ -301,9 +307,9 @@ class Visit:
         return judge(request, response, watched, reading, copy, visits.texts)
 
     async def _compared_part(self, response: Response) -> ComparedPart:
-        """Compared part of a response; it is cut out of a large one beside the reactor.
+        """Return the part of a response that is compared; a worker process cuts it out of a large one.
 
-        Raises TimeoutError: all of the page in place of its part would be a change that is none.
+        Raises TimeoutError: a comparison of the whole page instead would find a change where there is none.
         """
         visits, rule = self._visits, self._rule
         if self._watched is not None:
@@ -322,7 +328,7 @@ class Visit:
             raise
 
     async def _read(self, watched: ComparedPart, copy: KnownCopy) -> PageReading:
-        """Reading of what is compared, of a large page beside the reactor."""
+        """Return text and fingerprint of the compared part; a worker process reads a large page."""
         visits, response, features = self._visits, watched.response, watched.features
         if not is_large(response, features):
             return read(response, features, with_text=visits.with_text)
@@ -349,14 +355,17 @@ class Visit:
         return latency_s
 
     def _outcome(self, response: Response) -> str | None:
-        """Outcome that follows without the page's text; None: the text decides."""
+        """Return the outcome that a response has whatever its text is; None: the text decides."""
         if "cached" in response.flags and self._visits.store.page(self._claim.page).has_copy:
             return "not_modified"  # the server has validated it
         outcome = plain_outcome(response, self._request)
         return None if outcome == "error" and self._is_read_redirect(response) else outcome
 
     def _is_read_redirect(self, response: Response) -> bool:
-        """Whether the spider reads where a page redirects to, so that this is what is compared."""
+        """Whether the response is a redirect that the spider's callback gets: its target is compared then.
+
+        The target becomes the visit's compared part.
+        """
         location = response.headers.get("Location")
         if response.status not in REDIRECTS or location is None:
             return False
@@ -367,7 +376,7 @@ class Visit:
         return True
 
     def _is_no_download(self, response: Response) -> bool:
-        """Whether nobody has asked the server for this response; the first time of each kind, say so."""
+        """Whether the response is a placeholder or comes from Scrapy's HTTP cache; logs the first of each."""
         url, stats = self._request.url, self._visits.cycle.stats
         if is_dummy(response):
             line = (
@@ -388,7 +397,7 @@ class Visit:
         return True
 
     def _end_judged(self, response: Response, judgement: Judgement) -> Response:
-        """End the visit by the page's judgement; as an error if the page has no fingerprint."""
+        """End the visit by the page's judgement, its comparison with the copy; an error if there is none."""
         visits, page = self._visits, judgement.reading
         if page is None:
             self._read_hints(response)
@@ -436,7 +445,10 @@ class Visit:
         return self._finish(response, info)
 
     def _is_same_answer(self, response: Response, judgement: Judgement, notes: bytes | None) -> bool:
-        """Whether an answer has nothing new for the callback; ``notes``: packed, of the copy."""
+        """Whether an unchanged page's markup, headers and so on have nothing new for the callback either.
+
+        ``notes``: packed notes of the page's copy, see `scrapy_gp4c.fingerprint.copy_notes`.
+        """
         page, cycle = self._claim.page, self._visits.cycle
         if not judgement.is_known:
             follows = cycle.follows(page)
@@ -451,7 +463,7 @@ class Visit:
         return self._hidden_part is None
 
     def _keep_sums(self, response: Response) -> None:
-        """Keep checksums of what the callback reads besides the text."""
+        """Store checksums of headers and markup, which the callback may read besides the text."""
         store, page = self._visits.store, self._claim.page
         if (notes := store.copy_notes(page)) is not None:
             sums = {"header_sum": header_sum(response)}
@@ -471,11 +483,14 @@ class Visit:
         )
 
     def _final_url(self, response: Response) -> str | None:
-        """URL after redirects; None: there was none."""
+        """Return the URL after redirects, without secrets; None: there was no redirect."""
         return self._visits.public_url(response.url) if "redirect_urls" in self._request.meta else None
 
     def _note_doubt(self, response: Response, page: PageReading, doubt: Doubt) -> None:
-        """Note why an answer is perhaps not the page, and which earlier ones were not theirs either."""
+        """Count a doubt about an answer, and take back changes that were the same block or error page.
+
+        ``page``: what was read of the answer.
+        """
         visits = self._visits
         if doubt.reason == NOT_WATCHED_REASON:
             line = (
@@ -499,7 +514,10 @@ class Visit:
         return url
 
     def _repeated(self, response: Response, page: PageReading) -> int | None:
-        """Page that this one only repeats, at another address; None: it stands for itself."""
+        """Return the page that this one only repeats under another URL; None: it repeats none.
+
+        ``page``: what was read of the response.
+        """
         number = self._claim.page
         if self._visits.store.page(number).found_by == START:
             return None
@@ -511,14 +529,14 @@ class Visit:
 
     @property
     def _is_compared_whole(self) -> bool:
-        """Whether all of the page's text is compared: many pages may have the same price."""
+        """Whether all of the page's text is compared; of parts, such as prices, many pages have the same."""
         return self._visits.features is None and not self._rule.watch
 
     def _twin(self, response: Response, page: PageReading) -> int | None:
-        """Page that a redirect or canonical link names as this one, or that has a plainer address, or None.
+        """Return the page of which this one is a second URL, by redirect, canonical link or a plainer URL.
 
-        It has the same text and callback. Both were visited three times, or the redirect is permanent, or the
-        named page has the copy of this one.
+        The two have the same text and callback. Both were compared in `MIN_TWIN_VISITS` visits, or the
+        redirect is permanent, or the named page has the copy of this one. None: there is no such page.
         """
         visits, number = self._visits, self._claim.page
         store, row = visits.store, visits.store.page(number)
@@ -565,11 +583,11 @@ class Visit:
 
     @property
     def _is_led_elsewhere(self) -> bool:
-        """Whether a redirect that is not permanent came before: validators are those of its target."""
+        """Whether the answer came after a redirect that is not permanent: its validators are the target's."""
         return bool(self._request.meta.get("redirect_reasons")) and not self._is_permanent
 
     def _is_as_before(self, page: int) -> bool:
-        """Whether a page was visited in this cycle, and not found changed."""
+        """Whether `page` was visited in this cycle, and proved unchanged."""
         visits = self._visits.store.open_visits()
         return bool(np.isin(visits["outcome"][visits["page"] == page], SAME).any())
 
@@ -585,7 +603,10 @@ class Visit:
         return self._end(response, "excluded", SAME_PAGE + url)
 
     def _note_first(self, page: PageReading, response: Response, *, is_repeat: bool = False) -> None:
-        """Count the text of a new page; where it shows a trap, warn."""
+        """Count the text of a new page for the detection of crawler traps; warn where it shows one.
+
+        ``page``: what was read of it; ``is_repeat``: whether it is a second URL of a known page.
+        """
         if not self._is_compared_whole:
             return
         repeats = self._visits.cycle.repeats
@@ -597,9 +618,10 @@ class Visit:
             logger.warning("%s", warning)
 
     def _note_refusal(self, until_s: float | None) -> None:
-        """Count answers by which a site refuses the crawl; the first time it is left alone, say so.
+        """Count an answer of the site as good or as a refusal; warn when the site is left alone from now on.
 
-        ``until_s``: as in `Patience.note`. A spider that hears of a refusal may ask again: it counts later.
+        ``until_s``: as in `Patience.note`: None for a good answer. A refusal that has an errback is counted
+        later, as the errback may ask for the page again.
         """
         cycle, host = self._visits.cycle, site_of(self._request)
         if until_s is not None and self._request.errback is not None:
@@ -610,7 +632,7 @@ class Visit:
             logger.warning("%s", refusing(host, cycle.patience.left_alone[host]))
 
     def _note_doubtful(self, response: Response, page: int) -> None:
-        """Count a doubtful answer as a refusal, unless the page is asked for again."""
+        """Note a doubtful answer for `page`, to count as a refusal if its callback does not ask again."""
         if page in self._visits.cycle.asked_again:
             return  # the site answers others well
         held = self._visits.cycle.held.get(page)
@@ -619,7 +641,7 @@ class Visit:
         cycle.refusals.append(Refusal(page, request, host, wait_of(response), cycle.patience.good[host]))
 
     def _note_returns(self, notes: bytes) -> None:
-        """Name the first page that alternates between texts that it had before."""
+        """Log the first page that alternates between two texts, by the packed `notes` of its new copy."""
         if (returns := unpack(notes).returns) < MIN_RETURNS:
             return
         packed = self._visits.store.copy_notes(self._claim.page)
@@ -645,14 +667,17 @@ class Visit:
         return response
 
     def _describe(self, response: Response, outcome: str | None) -> None:
-        """Keep the description of a copy, also of one that was made when nobody needed it."""
+        """Store the words that describe a new copy for clusters, or an unchanged one that has none yet."""
         store, page = self._visits.store, self._claim.page
         if outcome in ("first", "changed") or (outcome == "unchanged" and not store.has_description(page)):
             fetched = response.result.description if isinstance(response, FetchedResponse) else None
             store.set_description(page, description(response) if fetched is None else fetched)
 
     def _note_validators(self, response: Response, info: VisitInfo) -> None:
-        """Keep the validators of a copy, or those of the copy before: a 304 to these is false."""
+        """Store the validators of a copy, or detect by them that the page's last 304 was false.
+
+        After a change some pages keep the earlier validators, as a 304 to these is false.
+        """
         store, page = self._visits.store, self._claim.page
         row = store.page(page)
         if info.outcome != "changed" or not is_drawn(row.key, row.n):
@@ -662,7 +687,7 @@ class Visit:
             self._note_lie()
 
     def _skip(self, response: Response) -> NoReturn:
-        """Raise Unchanged, so that no callback runs; what the callback would have closed is closed."""
+        """Raise `Unchanged`, so that no callback runs; a Playwright page that it would close is closed."""
         browser_page = self._request.meta.get("playwright_page")
         if browser_page is not None and self._request.errback is None:  # which would close it
             deferred_from_coro(browser_page.close())
@@ -676,7 +701,7 @@ class Visit:
             response.request.meta[META] = info
 
     def _keep_validators(self, response: Response, info: VisitInfo) -> None:
-        """Remember the validators of the copy that the next visit will be compared with."""
+        """Store the validators of this response's copy, with which the next visit will be compared."""
         store, page = self._visits.store, self._claim.page
         etag, last_modified = (None, None) if self._is_led_elsewhere else validators_of(response)
         if info.held is not None:  # they are those of what the spider has used
@@ -685,7 +710,7 @@ class Visit:
             store.set_validators(page, etag, last_modified)
 
     def _learn_move(self, response: Response) -> None:
-        """Learn from a permanent redirect how a site has moved; each rule is logged once."""
+        """Learn from a permanent redirect how a site's URLs have moved, and log each new move rule."""
         meta, moves = self._request.meta, self._visits.cycle.moves
         if not self._is_permanent:
             return
@@ -713,7 +738,10 @@ class Visit:
 
 
 def known_copy(cycle: Cycle, claim: Claim, *, is_redirected: bool = True) -> KnownCopy:
-    """Data of a page's copy; ``is_redirected``: whether the answer came, or may come, after a redirect."""
+    """Return the data of a claimed page's copy with which its answer is compared.
+
+    ``is_redirected``: whether the answer came, or may come, after a redirect.
+    """
     page, store = claim.page, cycle.store
     row, rule = store.page(page), cycle.rules.of_page(page)
     archive, measuring = cycle.archive, cycle.measuring
@@ -735,14 +763,21 @@ def known_copy(cycle: Cycle, claim: Claim, *, is_redirected: bool = True) -> Kno
 
 
 def is_rebased(notes: bytes | None, rule: PageRule) -> bool:
-    """Whether another rule made a page's copy, by its notes, so that no answer can be compared with it."""
+    """Whether a page's copy, by its packed `notes`, was cut out by a rule with other `watch` or `ignore`.
+
+    No answer can be compared with such a copy.
+    """
     return notes is not None and unpack(notes).part_sum != part_sum(rule.watch, rule.ignore)
 
 
 def known_judgement(
     request: Request, watched: ComparedPart, copy: KnownCopy, texts: SharedTexts
 ) -> Judgement | None:
-    """Judgement of a body that is the copy's, and so need not be read; None: it may be another."""
+    """Return the judgement of a body that is byte by byte the copy's, and need not be read; None: it is not.
+
+    ``request``: as it was sent last; ``watched``: compared part of the response; ``texts``: those of pages
+    judged before.
+    """
     if copy.fingerprint is None or copy.notes is None or copy.needs_text:
         return None
     is_same, notes = known_fingerprint(watched.response, watched.features, copy.fingerprint, copy.notes)
@@ -753,7 +788,10 @@ def known_judgement(
 
 
 def _doubt_of_unchanged(request: Request, copy: Changed, texts: SharedTexts) -> Doubt:
-    """Note that a page still has its text: others that came to this text before did so by mistake."""
+    """Note that a page still has the text of its copy; returns a doubt that takes back earlier changes.
+
+    Other pages of the site that changed to just this text had been given this page in place of theirs.
+    """
     site, pages = site_of(request), texts.unchanged
     text = site, copy.copy
     pages[text] = copy.page if pages.get(text, copy.page) == copy.page else None
@@ -770,10 +808,10 @@ def judge(
     copy: KnownCopy,
     texts: SharedTexts,
 ) -> Judgement:
-    """Judgement of a page by its reading: here, or on its fetcher.
+    """Compare a page with its copy, and decide whether the answer is the page at all (`Judgement.doubt`).
 
-    ``request``: as it was sent last; ``watched``: what is compared of the response; ``texts``: of the pages
-    judged before.
+    ``request``: as it was sent last; ``watched``: compared part of the response; ``reading``: text and
+    fingerprint of that part; ``texts``: those of pages judged before, for texts that many pages share.
     """
     if watched.is_missing and not copy.is_believed:
         return Judgement(reading, doubt=Doubt(NOT_WATCHED_REASON))
@@ -809,17 +847,17 @@ def judge(
 
 
 def _usage(stored: StoredRequest) -> tuple[object, ...]:
-    """Callback, arguments and rule of a request: pages that differ in these give different items."""
+    """Callback, its arguments and CrawlSpider rule: pages that differ in these give different items."""
     return tuple(stored.get(name) for name in ("callback", "cb_kwargs", "rule"))
 
 
 def is_drawn(key: int, n: int) -> bool:
-    """Whether a page is visited without validators after `n` judged visits; ``key``: of the page."""
+    """Whether the page with this key is visited without validators after `n` compared visits."""
     return n >= UNCONDITIONAL and (n + key) % UNCONDITIONAL == 0
 
 
 def wait_of(response: Response) -> float:
-    """Time, s since 1970, until which an answer wants no other request; 0: it does not say."""
+    """Time, s since 1970, until which a response's Retry-After wants no other request; 0: it has none."""
     return retry_after(response.headers.get("Retry-After"), time.time())
 
 
@@ -833,7 +871,7 @@ def validators_of(response: Response) -> tuple[str | None, str | None]:
 
 
 def plain_outcome(response: Response, request: Request) -> str | None:
-    """Outcome that status and flags of a response decide; None: the text decides."""
+    """Return the outcome that status and flags of a response decide; None: the text decides."""
     if is_dummy(response):
         return "excluded"
     if response.status == 304 and any(name in request.headers for name in CONDITIONS):
@@ -846,10 +884,10 @@ def plain_outcome(response: Response, request: Request) -> str | None:
 
 
 def markup_sum(response: Response, ignored: tuple[str, ...], *, follows: bool) -> int:
-    """Checksum of what a callback reads of a page besides its text: data, and links where it follows them.
+    """Return the checksum of the data in a page's markup and, where its callback `follows` links, of these.
 
-    0 for a page without data whose links it does not follow, and for an answer that is not HTML, or is too
-    long. ``ignored``: query parameters that do not count.
+    0 for a page without data where links do not count, and for an answer that is not HTML, or is too long.
+    ``ignored``: query parameters of links that do not count.
     """
     if isinstance(response, FetchedResponse):
         return response.result.markup_sum
@@ -861,19 +899,22 @@ def markup_sum(response: Response, ignored: tuple[str, ...], *, follows: bool) -
 
 
 def has_same_markup(notes: bytes | None, markup: int, *, follows: bool) -> bool:
-    """Whether a `markup_sum` is that which the callback has read; ``notes``: packed, of the page's copy."""
+    """Whether `markup`, a `markup_sum`, is that of the page's copy, by its packed `notes`.
+
+    Without notes, or a sum of links, it is not known: the answer is False where the callback `follows` links.
+    """
     if notes is None or (follows and not markup):
         return not follows
     return markup == unpack(notes).markup_sum
 
 
 def is_dummy(response: Response) -> bool:
-    """Whether a response is a placeholder of page objects, which fetch the page themselves if at all."""
+    """Whether a response is scrapy-poet's placeholder for a page that its page object fetches, if at all."""
     return any(kind.__name__ == "DummyResponse" for kind in type(response).__mro__)
 
 
 def _normal_text(page: PageReading, response: Response) -> str:
-    """Normal form of a page's text, read once more where the reading has not kept it."""
+    """Return the normal form of a page's text; the response is read again where `page` has not kept it."""
     return page.normal or read(response, with_text=True).normal or ""
 
 
