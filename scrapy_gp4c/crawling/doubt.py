@@ -1,6 +1,6 @@
 """Doubt: whether an answer is the page, or a block, a challenge, a consent wall, a login or an error page.
 
-`RULES` are properties of answers, and not of words in one language; each names its source.
+`RULES` look at properties of answers rather than at words of one language; each names its source.
 """
 
 import re
@@ -20,26 +20,27 @@ from scrapy_gp4c.page_state.page_names import head_and_path
 MIN_WORDS: Final = 50
 """Fewest words of a copy for which the loss of nine tenths is doubtful."""
 REST: Final = 0.1
+"""Share of a copy's words below which what is left of them is doubtful."""
 MIN_SHARING_PAGES: Final = 3
 SHARING: Final = 0.1
 """Share of a site's visited pages with one text from which on that text is doubtful."""
 TEMPORARY: Final = (302, 303, 307)
 MAX_SHARING: Final = 10_000
-"""Most texts and URLs of changed pages that are remembered: those of a block come close together."""
+"""Most texts and URLs of changed pages that are remembered: those of a block come soon after one another."""
 MAX_TEXTS: Final = 100
-"""Doubtful texts that are remembered from cycle to cycle."""
+"""Most doubtful texts that are remembered from cycle to cycle."""
 NEAR_BITS: Final = 10
 """Most bits in which the SimHash halves of related texts differ, of 32; 1 in 40 unrelated pairs do."""
 FAR_BITS: Final = 12
-"""Fewest such bits in which a block differs from the copy; a page in a new frame differs in 8."""
+"""Fewest bits of the SimHash halves in which a block differs from the copy; a new page frame changes 8."""
 TWICE_BITS: Final = 3
 """Most bits in which the SimHash of a text differs from that of the text sent twice, by its seam."""
 MAX_CHANGED: Final = 50
 """Number of a site's last changed pages that a new text is compared with."""
 MIN_NEAR_PAGES: Final = 4
-"""Fewest pages whose near texts are doubtful; they are two thirds of the changed pages, too."""
+"""Fewest pages whose near texts are doubtful, if they are two thirds of the changed pages, too."""
 MAX_MARKED_WORDS: Final = 300
-"""Words from which on a mark of a challenge proves nothing: long pages write about challenges."""
+"""Words from which on one of `MARKS` proves nothing: long pages write about challenges."""
 UNLIKE_BITS: Final = 14
 """Bits in which SimHashes of unlike texts differ: 16 of 32 in the mean, 10 where a third of a text stays."""
 MARKS: Final = {
@@ -61,14 +62,14 @@ Captcha, SmartCaptcha and ALTCHA."""
 
 
 class AnswerFeatures(NamedTuple):
-    """Properties of an answer that rules look at."""
+    """Properties of an answer that the rules of doubt (`RULES`) look at."""
 
     headers: Mapping[str, str]
-    """Names in lower case."""
+    """Header name, in lower case -> value."""
     words: int
-    """Compared words."""
+    """Number of compared words."""
     copy_words: int
-    """Compared words of the page's copy; 0: there is none."""
+    """Number of compared words of the page's copy; 0: it has no copy."""
     is_shared: bool = False
     """Whether many pages of the site with different copies have this text in this cycle."""
     is_known_block: bool = False
@@ -84,9 +85,9 @@ class AnswerFeatures(NamedTuple):
     is_other_language: bool = False
     """Whether it names another language than the copy did."""
     is_of_another: bool = False
-    """Whether it is a long text that another page of the site has, and this one had one of its own."""
+    """Whether it is a long text that another page of the site has, and this page's copy was its alone."""
     lacks_end: bool = False
-    """Whether the end of the HTML is missing, and some of the words that the copy had, which had its end."""
+    """Whether the end of the HTML and some of the copy's words are missing, and the copy had its end."""
     is_marked: bool = False
     """Whether it is short and has one of `MARKS`."""
     has_captcha: bool = False
@@ -98,13 +99,13 @@ class AnswerFeatures(NamedTuple):
 
     Or it lost them while it is doubted."""
     is_short: bool = False
-    """Whether it is HTML unlike the copy, of less than `MAX_MARKED_WORDS` and a third of its words."""
+    """Whether it is unlike the copy, and has less than `MAX_MARKED_WORDS` and a third of the copy's words."""
     is_gate: bool = False
-    """Whether a temporary redirect, which the page did not have, led to an address that names the page's."""
+    """Whether a new temporary redirect led to a URL with the page's in a parameter (``?ReturnUrl=/page``)."""
 
 
 class Rule(NamedTuple):
-    """A rule of doubt."""
+    """A rule of doubt: an answer for which it holds may not be the page."""
 
     reason: str
     holds: Callable[[AnswerFeatures], bool]
@@ -112,18 +113,18 @@ class Rule(NamedTuple):
 
 
 def is_shared(pages: int, visited_pages: int) -> bool:
-    """Whether a text is doubtful because so many pages of a site share it."""
+    """Whether a text that `pages` of a site's visited pages changed to is doubtful, as so many share it."""
     return pages >= MIN_SHARING_PAGES and pages >= SHARING * visited_pages
 
 
 def are_near(pages: int, changed_pages: int, visited_pages: int) -> bool:
-    """Whether it is doubtful that so many of the last changed pages of a site have texts that are near."""
+    """Whether so many of a site's last changed pages (`pages`) have nearly the same text that it is doubtful."""
     is_enough = pages >= max(MIN_NEAR_PAGES, changed_pages * 2 / 3)
     return is_enough and is_shared(pages, min(visited_pages, 5 * MAX_CHANGED))
 
 
 def has_header(name: str, values: str) -> Callable[[AnswerFeatures], bool]:
-    """Rule that holds for a header in which a pattern occurs, whatever the case."""
+    """Return the condition that a header, by its name in lower case, matches the pattern `values`."""
     return lambda answer: re.search(values, answer.headers.get(name, ""), re.IGNORECASE) is not None
 
 
@@ -228,22 +229,22 @@ RULES: Final = (
 
 
 def reason_of(answer: AnswerFeatures) -> str | None:
-    """Reason to doubt an answer with a status of 2xx; None: there is none."""
+    """Return the reason of the first rule that doubts an answer with a status of 2xx; None: no rule does."""
     return next((rule.reason for rule in RULES if rule.holds(answer)), None)
 
 
 class Changed(NamedTuple):
-    """Page that changed in this cycle, with its copy before: a later doubt takes the change back."""
+    """Page whose text changed in this cycle, with its copy before: a later doubt takes the change back."""
 
     page: int
     copy: int
-    """Fingerprint of the copy before."""
+    """Fingerprint of the copy before the change."""
     notes: bytes
-    """Packed notes of that copy."""
+    """Packed notes of that copy, see `scrapy_gp4c.fingerprint.copy_notes`."""
 
 
 class Doubt(NamedTuple):
-    """Judgement of an answer."""
+    """Result of the rules of doubt for one answer."""
 
     reason: str | None
     """Reason to doubt that it is the page; None: there is none."""
@@ -257,31 +258,37 @@ NO_DOUBT: Final = Doubt(None)
 
 
 def near_bits(a: int, b: int) -> int:
-    """Bits in which the SimHash halves of two fingerprints differ: 16 in the mean of unrelated texts."""
+    """Return the number of bits in which the SimHash halves of two fingerprints differ: 0 to 32.
+
+    It is 16 in the mean of unrelated texts.
+    """
     return ((a ^ b) >> 32).bit_count()
 
 
 def way_of(old: str, new: str) -> str:
-    """Difference between an address and the one that it was redirected to: both without their common end."""
+    """Return what a redirect changed in a URL: the `old` and `new` URL, each without their common end.
+
+    All redirects by which pages of a host go to another host are the same by this.
+    """
     pairs = zip(reversed(old), reversed(new), strict=False)
     end = next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
     return f"{old[: len(old) - end]} {new[: len(new) - end]}"
 
 
 def leads_back(url: str, to: str) -> bool:
-    """Whether a parameter of an address is another address, or its path."""
+    """Whether a query parameter of the URL `to` holds `url` or its path, as in ``/login?next=/page``."""
     path = head_and_path(url)[1]
     values = [value for _, value in parse_qsl(urlsplit(to).query)]
     return any(value == path or ("://" in value and head_and_path(value)[1] == path) for value in values)
 
 
 def is_marked(response: Response, words: int, marks: Iterable[bytes] = MARKS) -> bool:
-    """Whether an answer with so many compared words has one of some marks."""
+    """Whether an answer of few compared `words` has one of `marks`, bytes of a challenge, in its body."""
     return words < MAX_MARKED_WORDS and any(mark in response.body for mark in marks)
 
 
 class NewText(NamedTuple):
-    """New text of a page that has changed, compared with those of other pages of its site."""
+    """New text of a changed page, to be compared with new texts of other pages of its site."""
 
     fingerprint: int
     page: Changed
@@ -290,37 +297,38 @@ class NewText(NamedTuple):
 
 
 class NearPages(NamedTuple):
-    """Pages that changed to nearly the same text, by the fingerprints of their copies before."""
+    """Changed pages with texts near that of the page judged last, itself included."""
 
     pages: dict[int, Changed]
+    """Fingerprint of the copy before -> changed page."""
     from_far: int
-    """Number of those whose copies were far from the text."""
+    """Number of them whose copies before were far from the new text."""
     halved: dict[int, Changed]
-    """All halved pages, if the last one is halved."""
+    """Fingerprint as above -> page that lost half of its words; empty if the page judged last did not."""
 
 
 class SharedTexts:
-    """Texts and URLs that changed pages of a site, or of all sites, came to in a cycle."""
+    """Memory of a cycle's new texts and redirects, to find those that many pages came to at once."""
 
     def __init__(self, doubted: list[int]) -> None:
         self.doubted = dict.fromkeys(doubted)
         self.sharing: dict[tuple[str, int | str], dict[int, Changed]] = {}
-        """Site, or "" for all, and text or URL -> changed pages that came to it, by their copies."""
+        """Site, or "" for all, and text or URL -> fingerprint of copy -> changed page that came to it."""
         self._new_texts: dict[str, deque[NewText]] = {}
-        """Site, or "" for all -> last texts of changed pages."""
+        """Site, or "" for all -> new texts of the last changed pages."""
         self.unchanged: dict[tuple[str, int], int | None] = {}
         """Site, and fingerprint that a page still has in this cycle -> the page; None: several have it."""
         self._taken_back: set[int] = set()
         self._visited: Counter[str] = Counter()
-        """Site, or "" for all -> visited pages."""
+        """Site, or "" for all -> number of visited pages."""
         self._returned: Counter[str] = Counter()
-        """Site -> pages that are back at the text before their last change, as after a block."""
+        """Site -> number of pages that are back at the text before their last change, as after a block."""
 
     def _note(self, site: str, shared: int | str, changed: Changed) -> dict[int, Changed]:
-        """Note a changed page; returns pages of its site that came to the same, by their different copies.
+        """Note a changed page; returns the site's pages that came to the same text or URL, one for each copy.
 
-        They are those of all sites where so many share it. ``shared``: fingerprint of the answer, or the URL
-        that a redirect led to.
+        These are the pages of all sites where doubtfully many share it. ``shared``: fingerprint of the new
+        text, or the URL that a redirect led to.
         """
         pages: dict[int, Changed] = {}
         for scope in (site, ""):
@@ -332,7 +340,7 @@ class SharedTexts:
         return pages if is_shared(len(pages), self._visited[""]) else earlier
 
     def _note_new_text(self, site: str, new: NewText) -> NearPages:
-        """Note the new text of a page; returns the pages that came near it, this one included."""
+        """Note the new text of a page of a site; returns the pages with texts near it, this one included."""
         texts = self._new_texts.setdefault(site, deque(maxlen=MAX_CHANGED))
         pages, from_far = {new.page.copy: new.page}, 1
         for text, page, _ in texts:
@@ -344,7 +352,10 @@ class SharedTexts:
         return NearPages(pages, from_far, halved)
 
     def to_take_back(self, site: str, copy: Changed) -> list[Changed]:
-        """Changed pages that have an unchanged page's text, and came to it by mistake."""
+        """Return the pages that changed to the text of an unchanged page, and so got its answer by mistake.
+
+        ``copy``: the unchanged page; each changed page is returned once in a cycle.
+        """
         text = site, copy.copy
         if self.unchanged.get(text) is None or unpack(copy.notes).words < MIN_WORDS:
             return []
@@ -353,12 +364,15 @@ class SharedTexts:
         return self._to_take_back(strangers, copy.page)
 
     def _is_of_another(self, site: str, fingerprint: int, changed: Changed) -> bool:
-        """Whether just one other page has a text, and none has the one before, as of a page of news."""
+        """Whether a page changed to the text of just one other page, from a text that was its alone.
+
+        ``fingerprint``: of the new text.
+        """
         before, page = self.unchanged.get((site, changed.copy), changed.page), changed.page
         return before == page and self.unchanged.get((site, fingerprint)) not in (None, page)
 
     def _to_take_back(self, pages: dict[int, Changed], page: int) -> list[Changed]:
-        """Pages before this one that counted as changes; each is returned once."""
+        """Return those of `pages` whose changes counted so far, but for `page`; each once in a cycle."""
         earlier = [
             changed
             for changed in pages.values()
@@ -371,7 +385,10 @@ class SharedTexts:
     def _note_redirect(
         self, request: Request, response: Response, copy: Changed, was_redirected: bool
     ) -> tuple[dict[int, Changed], bool]:
-        """Note the redirect of an answer; returns the pages that share it, and whether it led to a gate."""
+        """Note the redirect of an answer; returns the pages that share it, and whether it led to a gate.
+
+        A gate is a page, such as a login, that has the URL to go back to in a parameter.
+        """
         if not request.meta.get("redirect_urls"):
             return {}, False
         site = site_of(request)
@@ -396,12 +413,12 @@ class SharedTexts:
         was_doubtful: bool,
         was_excluded: bool,
     ) -> Doubt:
-        """Judge an answer by all rules.
+        """Return whether an answer is doubtful by `RULES`, and which earlier changes were the same mistake.
 
-        ``request``: as it was sent last; ``copy``: what the page would have changed from; None: it has no
-        copy, or none whose text is compared; ``was_redirected``: whether the page's last answer came after a
-        redirect; ``was_doubtful``: whether that was doubted; ``was_excluded``: whether the page
-        repeated another then, so that it may have its text.
+        ``request``: as it was sent last; ``page``: what was read of the response; ``copy``: the page before,
+        None: it has no copy, or none whose text is compared; ``was_redirected``, ``was_doubtful``: of the
+        page's last answer; ``was_excluded``: whether the page repeated another at its last visit, so that it
+        may have its text.
         """
         headers = {
             name.decode("latin-1").lower(): b", ".join(value).decode("latin-1")
@@ -473,7 +490,7 @@ class SharedTexts:
         return Doubt(reason, reason is not None and page.words > 0 and (many_share or not is_other), earlier)
 
     def doubt(self, fingerprint: int) -> list[int]:
-        """Remember a doubted fingerprint; returns all, the latest last."""
+        """Remember the fingerprint of a doubted text; returns all remembered ones, the latest last."""
         self.doubted.pop(fingerprint, None)
         self.doubted[fingerprint] = None
         while len(self.doubted) > MAX_TEXTS:

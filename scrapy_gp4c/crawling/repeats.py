@@ -1,8 +1,7 @@
-"""Addresses that repeat other pages: twins of a page, and traps, whose links never end.
+"""URLs that repeat other pages: twins (second URLs of a page), and traps, whose links never end.
 
-A visit of such an address ends as ``excluded`` and names the page that it repeats. Its copy stays, and a
-change is reported for one address alone. The others are visited again after 1, 2, 4, ... 32 cycles, as
-failing pages are.
+A visit of such a URL ends as ``excluded`` and names the page that it repeats. Its copy stays, and a change is
+reported for one URL alone. The others are visited again after 1, 2, 4, ... 32 cycles, as failing pages are.
 """
 
 import re
@@ -26,32 +25,32 @@ from scrapy_gp4c.store.opening import Store
 HEAD_BYTES: Final = 65_536
 """Bytes at the start of a body in which a canonical link is looked for."""
 MAX_TRIES: Final = 10
-"""Most occurrences of a word that are looked at."""
+"""Most occurrences of ``canonical`` or ``og:url`` whose tags are looked at."""
 _NAMING: Final = re.compile(
     rb"""<link\b.*\brel\s*=\s*["']?canonical\b|<meta\b.*\bproperty\s*=\s*["']?og:url\b""", re.I | re.DOTALL
 )
 _HREF: Final = re.compile(rb"""\b(?:href|content)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+))""", re.IGNORECASE)
 _CANONICAL_HEADER: Final = re.compile(rb'<([^<>]*)>[^<>,]*;\s*rel\s*=\s*"?canonical\b', re.IGNORECASE)
 REPEATING: Final = 0.8
-"""Share of repeating pages among the new ones from which on a scope is a trap."""
+"""Share of a scope's new pages that repeat texts of others from which on it is a trap, see `Scope`."""
 MIN_REPEATS: Final = 30
-"""Fewest repeats, in at least `MIN_CYCLES`, of a trap."""
+"""Fewest repeating pages, in at least `MIN_CYCLES` cycles, by which a scope is a trap."""
 MIN_CYCLES: Final = 3
 MANY_REPEATS: Final = 200
-"""Repeats in one cycle from which on a scope is a trap at once."""
+"""Repeating pages in one cycle from which on a scope is a trap at once."""
 FEW: Final = 5
-"""Fewest new pages of a cycle that may end a trap."""
+"""Fewest new pages in a cycle by which a trap may prove to be none any more."""
 UNREAD: Final = 20
-"""New pages of a form of address whose texts are not compared without their numbers."""
+"""Number of new pages per `form_of` URL after which texts of further ones are compared without numbers."""
 READ: Final = 30
-"""Texts of the next pages that are compared, by which pages differ by numbers alone."""
+"""Number of these further pages whose texts are compared."""
 ALIKE: Final = 0.6
-"""Share of alike texts from which on these are named; in a calendar, months have names."""
+"""Share of compared pages with alike texts from which on there is a warning; calendars name months."""
 MAX_NAMED: Final = 20
-"""Last words of an address that are left out of a text: each is looked for at each word of the text."""
+"""Most words of a URL, its last ones, that are left out of a text before it is compared."""
 _NUMBER: Final = re.compile(r"\d+")
 MAX_REMEMBERED: Final = 100_000
-"""Texts of a cycle's new pages, and scopes, that are remembered."""
+"""Most texts of a cycle's new pages, and most scopes, that are remembered."""
 IN_PATH: Final = "a date or a token in the path"
 IN_HOST: Final = "the first name of the host"
 IN_QUERY: Final = "a token without a name in the query"
@@ -60,19 +59,19 @@ _TOKENS: Final = re.compile(
     r"(?<![0-9A-Za-z])(?:(?:19|20)\d\d[-_./]?[01]\d[-_./]?[0-3]\d|\d{10}(?:\d{3})?"
     r"|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{16,})(?![0-9A-Za-z])"
 )
-"""Dates, times, UUIDs and long numbers of base 16."""
+"""Dates, Unix times, UUIDs and long hexadecimal numbers in a URL."""
 SAMPLE: Final = 64
-"""Most URLs without a part that are kept of each."""
+"""Number of URLs, as hashes without the URL part, that are kept for each part, see `UrlParts`."""
 MIN_VARIANTS: Final = 3
-"""Fewest known URLs without a part that new pages have again, of a part that may make no pages."""
+"""Fewest new pages that differ from known ones in a URL part alone, for the part to be in a warning."""
 MAX_PARTS: Final = 20
 MAX_PARAMETERS: Final = 8
 MAX_SCOPES: Final = 200
-"""Scopes whose repeats the record of a cycle has."""
+"""Most scopes whose repeating pages the record of a cycle counts."""
 
 
 def canonical_url(response: Response, page_url: str) -> str | None:
-    """Address that an answer names as that of its page; None: none but the page's.
+    """Return the URL that a response names as that of its page; None: it is `page_url`.
 
     By ``<link rel="canonical">`` (RFC 6596), a header ``Link`` (RFC 8288), ``og:url`` (ogp.me), or else by
     the end of redirects.
@@ -92,7 +91,10 @@ def canonical_url(response: Response, page_url: str) -> str | None:
 
 
 def _named_address(head: bytes, lowered: bytes, word: bytes) -> bytes | None:
-    """Address in the first tag with a word that names the page's address."""
+    """Return the URL in the first tag that has `word` and names the page's URL; None: no tag does.
+
+    ``word``: ``canonical`` or ``og:url``; ``lowered``: `head` in lower case.
+    """
     position = lowered.find(word)
     for _ in range(MAX_TRIES):
         if position < 0:
@@ -105,33 +107,34 @@ def _named_address(head: bytes, lowered: bytes, word: bytes) -> bytes | None:
 
 
 def _tag(head: bytes, begin: int) -> bytes:
-    """Tag that begins at a position; below 0: none."""
+    """Return the tag that begins at a position; ``b""`` for one below 0."""
     return head[begin : head.find(b">", begin) + 1] if begin >= 0 else b""
 
 
 def _address(tag: bytes) -> bytes | None:
-    """``href`` of a tag."""
+    """Return the ``href`` or ``content`` of a tag; None: it has neither."""
     match = _HREF.search(tag)
     return match and next(filter(None, match.groups()), b"")
 
 
 def _joined(url: str, href: bytes) -> str:
-    """Absolute address of a link; that of its page where the link is no address."""
+    """Return the absolute URL of a link on the page `url`; `url` itself where the link is no URL."""
     with suppress(ValueError):
         return urljoin(url, unescape(href.decode("utf-8", "replace")).strip())
     return url
 
 
 def are_related(url: str, other: str) -> bool:
-    """Whether two addresses are of one site, with or without ``www.``, by http or https."""
+    """Whether two URLs are of one host, with or without ``www.``, by http or https."""
     site, other_site = ((urlsplit(one).hostname or "").removeprefix("www.") for one in (url, other))
     return site == other_site
 
 
 class UrlParts:
-    """Parts of URLs, such as a token or a date, in which alone new pages differ from known ones.
+    """Detects parts of URLs, such as a token or a date, in which alone new pages differ from known ones.
 
-    For each part, the smallest hashes of URLs without it are kept, of all cycles: a sample of these URLs.
+    For each part, such as the parameter ``sid``, the smallest hashes of all pages' URLs without it are kept
+    from cycle to cycle: a sample of these URLs.
     """
 
     def __init__(self, store: Store) -> None:
@@ -139,13 +142,13 @@ class UrlParts:
         self._store = store
         self._before: dict[str, list[int]] = store.newest_record("url_parts").get("url_parts", {})
         self._now: defaultdict[str, dict[int, list[str]]] = defaultdict(dict)
-        """Part -> hash of a URL without it -> URLs of this cycle's new pages."""
+        """URL part -> hash of a URL without it -> URLs of this cycle's new pages."""
         self._pages: Counter[str] = Counter()
         self._chained: Counter[tuple[str, int]] = Counter()
-        """Part, and hash as above -> new pages that were found by pages which differ in nothing else."""
+        """URL part, and hash as above -> number of new pages whose finders differ in nothing else."""
 
     def note(self, url: str, finder_url: str = "") -> None:
-        """Note a new page; ``finder_url``: of the page that found it."""
+        """Note a new page, by its URL; ``finder_url``: of the page that linked to it."""
         finders = set(parts_of(finder_url))
         for part, other_url in parts_of(url):
             if part in self._now or len(self._now) < MAX_PARTS:
@@ -209,7 +212,10 @@ class UrlParts:
 
 
 def parts_of(url: str) -> Iterator[tuple[str, str]]:
-    """Parts of a URL that may be a token or a date, and the URL without each."""
+    """Yield the parts of a URL that may be a token or a date (parameter name, `IN_PATH`, `IN_HOST`).
+
+    Each comes with the URL without it.
+    """
     head, mark, query = url.partition("?")
     if (path := _TOKENS.sub("*", head)) != head:
         yield IN_PATH, path + mark + query
@@ -223,7 +229,7 @@ def parts_of(url: str) -> Iterator[tuple[str, str]]:
 
 
 class Scope(NamedTuple):
-    """Pages of a site that share the start of their directory."""
+    """Pages of a site whose directories start with a prefix: the unit in which traps are detected."""
 
     site: str
     prefix: str
@@ -232,21 +238,24 @@ class Scope(NamedTuple):
 
 
 def scopes_of(url: str) -> list[Scope]:
-    """Scopes of a page, the deepest first: its directory, the prefixes of its path, its site."""
+    """Return the scopes of a page, the deepest first: its directory, the prefixes of its path, its site."""
     url_place = place_of_url(url)
     prefixes = dict.fromkeys((url_place.directory, *reversed(url_place.prefixes), ""))
     return [Scope(url_place.site, prefix, "?" in url) for prefix in prefixes]
 
 
 def form_of(url: str) -> str:
-    """Form of an address: without numbers, values of the query, and repeated parts of the path."""
+    """Return a URL with 0 for its numbers, and without query values and repeated parts of the path.
+
+    The pages of a calendar or a search have one form.
+    """
     path, _, query = url.partition("?")
     names = dict.fromkeys(_NUMBER.sub("0", path).split("/"))
     return f"{'/'.join(names)}?{sorted(name for name, _ in parse_qsl(query, True))}"
 
 
 class ScopeCounts:
-    """Counts of new pages of a scope."""
+    """Counts of a scope's new pages in a cycle, and of those that repeat texts of others."""
 
     __slots__ = ("examples", "pages", "repeats")
 
@@ -257,36 +266,36 @@ class ScopeCounts:
 
 
 class Repeats:
-    """Repeated texts of new pages, in a cycle and those before it, and the traps that they reveal."""
+    """Detects traps by new pages with texts of other pages, over several cycles, and caps their new pages."""
 
     def __init__(self, store: Store, most: int | None) -> None:
-        """``most``: new pages of a trap that a cycle takes; None: all, and nothing is a trap."""
+        """``most``: new pages of a trap that a cycle takes (`GP4C_TRAP_PAGES`); None: nothing is a trap."""
         self._store, self._most = store, most
         self.parts = UrlParts(store)
         self._taken = dict.fromkeys((Scope(*one) for one in store.newest_record("traps").get("traps", ())), 0)
-        """Trap -> new pages of it in this cycle."""
+        """Trap -> number of its new pages in this cycle."""
         self._before: dict[Scope, list[int]] = {
             Scope(*scope): counts for *scope, counts in store.newest_record("repeats").get("repeats", ())
         }
-        """Scope -> new pages, repeats, and cycles with repeats, of cycles that had some."""
+        """Scope -> numbers of new pages, repeating pages and cycles, of cycles with repeating pages."""
         self._tallies: dict[Scope, ScopeCounts] = {}
         self._texts: dict[tuple[str, int], str] = {}
-        """Site and fingerprint of each text that a new page had first, and that page's URL."""
+        """Site and fingerprint of a text -> URL of the cycle's first new page that had it."""
         self._alike_hosts = defaultdict[str, set[str]](set)
-        """Domain -> its hosts with pages that had texts of another of its hosts."""
+        """Domain -> its hosts with new pages that had texts of another of its hosts."""
         self._forms: dict[str, tuple[int, set[int]]] = {}
-        """Form of address -> new pages of the cycle, and hashes of their texts without numbers."""
+        """Form of URL, see `form_of` -> number of new pages, and hashes of their texts without numbers."""
         self._originals: dict[tuple[str, int], int] | None = None
-        """Site and fingerprint -> the first page of traps that has this text."""
+        """Site and fingerprint -> first page in a trap that has this text; None: not read yet."""
         self.excluded: set[int] = set()
         """Pages whose visits of this run ended as repeats of others."""
 
     def trap_of(self, url: str) -> Scope | None:
-        """Trap that a page is in; None: it is in none."""
+        """Return the trap that a page is in, by its URL; None: it is in none."""
         return next((one for one in scopes_of(url) if one in self._taken), None) if self._taken else None
 
     def takes(self, url: str, finder_url: str = "") -> bool:
-        """Count a new page, unless it is in a trap of which the cycle has enough."""
+        """Count a new page; returns False if it is in a trap that had its cap of new pages in this cycle."""
         self.parts.note(url, finder_url)
         if (trap := self.trap_of(url)) is None:
             return True
@@ -294,7 +303,7 @@ class Repeats:
         return self._most is None or self._taken[trap] <= self._most
 
     def original(self, page: int, url: str, fingerprint: int) -> int | None:
-        """Page of the same trap that had the text of a page before it; None: there is none."""
+        """Return the first page of the same trap with this text, which `page` repeats; None: there is none."""
         if self._most is None or not has_text(fingerprint) or (trap := self.trap_of(url)) is None:
             return None
         if self._originals is None:
@@ -307,7 +316,7 @@ class Repeats:
         return None
 
     def note_first(self, url: str, fingerprint: int, *, is_repeat: bool = False) -> str | None:
-        """Count the first visit of a page; returns the warning where it shows a trap.
+        """Count the text of a new page; returns the warning where the page reveals a trap.
 
         ``is_repeat``: whether its text is known to be that of another page.
         """
@@ -327,7 +336,10 @@ class Repeats:
         return self._find_trap(url) if is_repeat else self._note_host(site, url, fingerprint)
 
     def _note_host(self, site: str, url: str, fingerprint: int) -> str | None:
-        """Count a host with the text of another one of its domain; returns the warning if many do."""
+        """Count `site` if the text of its page is known from another host of its domain.
+
+        Returns the warning when `MIN_REPEATS` hosts of the domain are counted.
+        """
         domain = _FIRST_NAME.sub("*", f"://{site}")[3:]
         first_url = self._texts.setdefault((domain, fingerprint), url) if domain != site else url
         if place_of_url(first_url).site == site or site in self._alike_hosts[domain]:
@@ -341,9 +353,10 @@ class Repeats:
         )
 
     def note_numberless(self, url: str, read_text: Callable[[], str]) -> str | None:
-        """Count a new page by its address without numbers; returns the warning where its texts have no end.
+        """Compare texts of new pages whose URLs differ by numbers alone; returns a warning if most are alike.
 
-        ``read_text``: returns the normal form of the text; called for some pages of each form of address.
+        Texts are compared without their numbers and the words of the URL. ``read_text``: returns the normal
+        form of the page's text; called for `READ` pages of each form of URL (`form_of`).
         """
         if self._most is None or len(self._forms) > MAX_REMEMBERED:
             return None
@@ -369,12 +382,12 @@ class Repeats:
         )
 
     def _counted(self, url: str) -> list[Scope]:
-        """Scopes that a page counts for: its trap alone, or else all of its scopes."""
+        """Return the scopes that a page counts for: its trap alone, or else all of its scopes."""
         trap = self.trap_of(url)
         return scopes_of(url) if trap is None else [trap]
 
     def _find_trap(self, url: str) -> str | None:
-        """Cap the deepest scope of a page that is a trap from now on; returns the warning."""
+        """Make the deepest scope of a page with enough repeats a trap; returns the warning, or None."""
         if self.trap_of(url) is not None:
             return None
         for scope in scopes_of(url):
@@ -411,7 +424,7 @@ class Repeats:
         )
 
     def finish(self) -> list[str]:
-        """Compare the cycle's new pages with those before, and return warnings; call before the fold."""
+        """Compare the cycle's new pages with earlier ones, and return warnings; call before it is closed."""
         if not self._texts:
             return []
         for url in self._repeats_of_known():
@@ -440,12 +453,12 @@ class Repeats:
         return lines
 
     def _is_over(self, trap: Scope) -> bool:
-        """Whether most new pages of a trap had texts of their own in this cycle."""
+        """Whether most new pages of a trap had texts in this cycle that no other page has."""
         tally = self._tallies.get(trap)
         return tally is not None and tally.pages >= FEW and tally.repeats < tally.pages / 2
 
     def _repeats_of_known(self) -> list[str]:
-        """URLs of new pages whose texts pages of the same site had before this cycle."""
+        """Return the URLs of new pages whose texts pages of the same site had before this cycle."""
         store = self._store
         fingerprints = np.unique(np.array([one for _, one in self._texts], np.uint64))
         sites, known = store.site_keys(), set[tuple[int, int]]()
@@ -461,7 +474,7 @@ class Repeats:
         ]
 
     def _read_originals(self) -> dict[tuple[str, int], int]:
-        """First page with each text in a trap, by the trap's site and the text's fingerprint."""
+        """Return the first page with each text in a trap, by the trap's site and the text's fingerprint."""
         directories = self._store.directories()
         originals: dict[tuple[str, int], int] = {}
         inside = [(trap.site, in_scope(directories, trap.site, trap.prefix)) for trap in self._taken]
