@@ -950,8 +950,9 @@ class Cycle:
     def reopen(self, info: VisitInfo, request: Request) -> Claim | None:
         """Resume the visit with result `info` whose callback or errback requests the page again.
 
-        Returns the visit's claim. They do so by Scrapy's `get_retry_request`, or because the visit failed, or was doubtful or withdrawn.
-        None: the visit is over, or the request is for another page, with a copy of the visit's ``meta``.
+        They do so by Scrapy's `get_retry_request`, or because the visit failed, or was doubtful or withdrawn.
+        Returns the visit's claim; None: the visit is over, or the request is for another page, with a copy of
+        the visit's ``meta``.
         """
         page: Any = info.get("page")
         held = self.held.get(page) or self._doubted.get(page, (None,))[0]
@@ -1261,7 +1262,7 @@ class Cycle:
             self.store.set_validators(page, *held.validators)
 
     def count_refusals(self, under_way: Collection[Request]) -> list[str]:
-        """Count the refusals whose callbacks or errbacks have ended; returns hosts to leave alone from now on.
+        """Count the refusals whose callbacks or errbacks have ended; returns hosts to leave alone.
 
         ``under_way``: requests that Scrapy still works on.
         """

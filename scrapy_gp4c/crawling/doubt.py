@@ -93,7 +93,7 @@ class AnswerFeatures(NamedTuple):
     has_captcha: bool = False
     """Whether it is short and has one of `CAPTCHAS`."""
     is_near: bool = False
-    """Whether the new texts of many pages of the site are near, whose copies were far apart."""
+    """Whether many pages of the site have nearly the same new text, and their copies were far apart."""
     is_halved: bool = False
     """Whether it lost more than half of its words, or has them twice, as many pages of the site.
 
@@ -118,7 +118,7 @@ def is_shared(pages: int, visited_pages: int) -> bool:
 
 
 def are_near(pages: int, changed_pages: int, visited_pages: int) -> bool:
-    """Whether so many of a site's last changed pages (`pages`) have nearly the same text that it is doubtful."""
+    """Whether too many of a site's last changed pages, `pages`, have nearly the same text."""
     is_enough = pages >= max(MIN_NEAR_PAGES, changed_pages * 2 / 3)
     return is_enough and is_shared(pages, min(visited_pages, 5 * MAX_CHANGED))
 

@@ -303,7 +303,7 @@ class Repeats:
         return self._most is None or self._taken[trap] <= self._most
 
     def original(self, page: int, url: str, fingerprint: int) -> int | None:
-        """Return the first page of the same trap with this text, which `page` repeats; None: there is none."""
+        """Return the first page of the same trap with this text, which `page` repeats; None: no page."""
         if self._most is None or not has_text(fingerprint) or (trap := self.trap_of(url)) is None:
             return None
         if self._originals is None:
