@@ -17,9 +17,7 @@ from training.comparing.statistics import mean as mean_of
 from .crawls import BUDGET, CONTROL, ROOT, DemoError, Series, stop
 
 PANEL = 1.0  # half of the panel is held out to judge the challenger: the web is too small for a share
-# Few cycles are little to learn from: with a penalty on length, less is learned that holds on the pages of
-# the
-# training alone.
+# With few cycles to learn from, a penalty on length keeps out what holds on the pages of training alone.
 LEARNING = {
     "--budget": BUDGET,
     "--terminals": "related",

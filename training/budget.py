@@ -60,7 +60,7 @@ class Value(NamedTuple):
 
 
 class BudgetPoint(NamedTuple):
-    """A score function at one budget."""
+    """Results of one score function at one budget."""
 
     budget: float
     """Visits per cycle, as a share of the pages."""
@@ -286,7 +286,7 @@ def show(bought: Budgets, console: Console) -> None:
 
 
 def draw(budgets: Budgets) -> Figure:
-    """A panel for each of `DRAWN`, a line for each score function."""
+    """Figure with a panel for each number of `DRAWN`, and a line for each score function."""
     figure, panels = new_figure(9.0, 6.4, 2, 2, sharex=True)
     for name, axes in zip(DRAWN, panels, strict=True):
         plot_lines(

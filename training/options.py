@@ -57,7 +57,7 @@ def command(main: Callable[[Sequence[str] | None], None]) -> Callable[..., int]:
 
 
 class HelpWithDefaults(ArgumentDefaultsHelpFormatter):
-    """Help that ends with an option's default, where it has one."""
+    """Formatter of help texts, which appends an option's default, where it has one."""
 
     def _get_help_string(self, action: Action) -> str | None:
         return action.help if action.default in (None, False) else super()._get_help_string(action)

@@ -251,7 +251,7 @@ class StoredCopies(NamedTuple):
     packed: list[bytes]
     """``[P]``: their descriptions, packed by `scrapy_gp4c.words.descriptions`."""
     state: dict[str, npt.NDArray[Any]]
-    """Columns `STATE`, each ``[P]``."""
+    """State columns of these pages (keys of `STATE`), each ``[P]``."""
 
     @property
     def known(self) -> int:

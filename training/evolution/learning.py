@@ -126,10 +126,11 @@ class ProgressListener(Protocol):
         """Note that `texts` more individuals of the generation are evaluated."""
 
     def first_fitness(self, fitness: float) -> None:
-        """Best fitness of the first run after its first generation, while others still wait for theirs."""
+        """Best fitness of the first evolution run's first generation, while the other runs wait for
+        theirs."""
 
     def best(self, fitness: Sequence[float]) -> None:
-        """Best fitness so far of every run, after each generation."""
+        """Best fitness so far of every evolution run, after each generation."""
 
 
 def evolve_all(

@@ -78,13 +78,13 @@ class Level(IntEnum):
     """Pages that share the value of a subexpression."""
 
     NUMBER = 0
-    """All pages, in one round."""
+    """All pages share the value in one round: a number."""
     OWN = 1
-    """Pages in equal state."""
+    """Pages in equal state share the value."""
     DIRECTORY = 2
-    """Pages of one directory."""
+    """Pages of one directory share the value."""
     PAGE = 3
-    """No other page."""
+    """Single pages: the value is of one page alone."""
 
 
 PARTS: Final = (Level.OWN, Level.DIRECTORY)
@@ -125,7 +125,7 @@ class Divided(NamedTuple):
 
 
 def divided(function: ScoreFunction) -> Divided | None:
-    """Parts of a score function; None for a callable."""
+    """Divide a score function into parts, to compute each once; None for a callable."""
     if function.expression is None:
         return None
     levels = {name: _level_of(name, function.clock) for name in function.terminals}
@@ -172,7 +172,7 @@ def _joined(one: Level, other: Level) -> Level:
 
 
 SLACK: Final = 4096
-"""States above twice the number in use that may gather before unused ones are dropped."""
+"""Number of states, beyond twice those in use, from which on unused ones are dropped."""
 
 
 class PageStates(Mapping[str, Array]):
@@ -258,9 +258,9 @@ def _merged(state: Mapping[str, Array]) -> tuple[npt.NDArray[np.intp], npt.NDArr
 Rows = npt.NDArray[np.uint32]
 
 FEW: Final = 2_000
-"""Rows up to which compiling a kernel takes longer than it saves."""
+"""Largest number of rows for which compiling a kernel takes longer than it saves."""
 SAMPLE_ROWS: Final = 4_096
-"""Rows of the sample that estimates where the k best begin."""
+"""Number of rows in the sample that estimates the score of the k-th best."""
 
 
 class BestRows:
@@ -343,7 +343,7 @@ class RankedPages:
         self._divided: Divided | None = None
 
     def begin(self, salt: np.uint64) -> None:
-        """Begin a cycle without visits; ``salt``: of its draws."""
+        """Begin a cycle without visits; ``salt``: seed of its draws (random numbers that break ties)."""
         self._salt = salt
 
     def ties(self, pages: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:

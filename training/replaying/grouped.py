@@ -32,7 +32,7 @@ from training.replaying.metrics import Tallies
 from training.replaying.prepared import MOST_CACHED, PreparedHistory, States, state_columns, states_of
 
 FIRST: Final = memory.NOWHERE + 1
-"""Slot of the first group: after the warm-up, each slot holds the pages with equal outcomes in it."""
+"""Slot (row of the memory) of the first group: at first, each has the pages with equal warm-up outcomes."""
 _SUMS: Final = ("again_count", "again_weight", "penalty_change")
 
 
@@ -188,7 +188,7 @@ class ReplayPath:
 
     @property
     def top(self) -> int:
-        """Slots ever used."""
+        """Number of slots (rows of the memory for groups) that were ever used."""
         return int(self.work.sizes[memory.TOP])
 
     def grow(self, capacity: int) -> None:

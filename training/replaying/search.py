@@ -286,7 +286,7 @@ _TITLE: Final = re.compile(r"""title:\s*["']?(.+?)["']?\s*$""", re.I)
 _UNDERLINE: Final = re.compile(r"([=\-~^\"'`*+#<>:.])\1{2,}\s*$")
 _FENCE: Final = re.compile(r"\s*(```|~~~)")
 _FRONT_LINES: Final = 40
-"""First lines of a text, in which a title field counts."""
+"""Number of lines at a text's beginning in which a field ``title:`` is a heading."""
 
 
 def headings(text: str) -> list[str]:
